@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C18: the candidates could not be listed.
+// TestCandidates_Order fails if candidates are not listed in the order of succession, or with
+// wrong data.
 func TestCandidates_Order(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		all, err := leaderelection.Candidates(h.operator, node)
@@ -22,7 +23,7 @@ func TestCandidates_Order(t *testing.T) {
 		require.False(h, found)
 
 		var line []*candidate
-		for i := range 12 { // from 10 on, an order by text is another one
+		for i := range 12 { // with 10 or more, the order of the texts differs
 			line = append(line, h.joinNamed(fmt.Sprint(i)))
 		}
 		require.NoError(h, line[4].Resign())
@@ -51,8 +52,8 @@ func TestCandidates_Order(t *testing.T) {
 	})
 }
 
-// C18: the leader's name and data could not be got at. They stay what they were
-// when the candidate setRegister its znode once more.
+// TestCandidates_Names fails if the name of the leader is wrong, also after the candidate has
+// written its znode again.
 func TestCandidates_Names(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		one, two, three := h.joinNamed("host-1:8080"), h.joinNamed("ünïcode"), h.joinNamed("")
@@ -61,7 +62,7 @@ func TestCandidates_Names(t *testing.T) {
 			name string
 		}{{one, "host-1:8080"}, {two, "ünïcode"}, {three, "name-not-provided"}} {
 			want.c.requireLeads()
-			h.advance(time.Second) // the hint to the follower is written by then
+			h.advance(time.Second)
 			leader, found, err := leaderelection.CurrentLeader(h.operator, node)
 			require.NoError(h, err)
 			require.True(h, found)
@@ -73,7 +74,7 @@ func TestCandidates_Names(t *testing.T) {
 	})
 }
 
-// The same where nobody is left, and for the whole list.
+// CURATOR-358: the same if no candidate remains, and for the list of all candidates.
 func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		vanish := func() *zktest.Hook {
@@ -101,8 +102,8 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-4837: the server forgets to delete an ephemeral znode. Whoever asks
-// is shown what stands there, and can delete that and nothing else.
+// ZOOKEEPER-4837: the server does not delete an ephemeral znode. An operator can identify and
+// delete this znode.
 func TestTrap20_ZnodeWithoutSession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		left := node + "/_c_00000000-0000-4000-8000-000000000000-latch-0000000000"

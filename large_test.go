@@ -13,18 +13,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// createCrowd makes the list of candidates larger than the connections of a world receive.
-func (h *harness) createCrowd() *zk.Conn {
+// createCrowd makes the list of candidates longer than the connections of a harness accept.
+func (h *harness) createCrowd() {
 	conn := h.connectUnlimited()
 	for range 1200 {
 		_, err := conn.Create(path.Join(node, "_c_00000000-0000-4000-8000-000000000000-latch-"), nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
 		require.NoError(h, err)
 	}
-	return conn
 }
 
-// Netflix/curator #76: a candidate that cannot receive the list of candidates ends with an error, and its znode
-// does not keep others waiting.
+// Netflix/curator #76: a candidate that cannot receive the list of candidates must end with an
+// error, and its znode must not block others.
 func TestTrap37_TooManyCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.createCrowd()
@@ -61,7 +60,8 @@ func TestTrap37_TooManyCandidates(t *testing.T) {
 	})
 }
 
-// A name that is larger than a connection receives does not hide that its candidate leads.
+// Netflix/curator #76: a leader whose name is longer than a connection accepts must still be
+// reported.
 func TestTrap37_NameTooLarge(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		big := h.connectUnlimited()
@@ -90,9 +90,9 @@ func TestTrap37_NameTooLarge(t *testing.T) {
 	})
 }
 
-// Netflix/curator #76, CURATOR-203, CURATOR-690: what is longer than a server takes
-// breaks the connection, again and again. The leaders of one connection are
-// checked in one transaction, which may not grow with their number.
+// Netflix/curator #76, CURATOR-203, CURATOR-690: a request that is longer than a server accepts
+// breaks the connection, and is retried. The check of all leaders of one connection is one
+// transaction, whose length must be limited.
 func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -112,7 +112,8 @@ func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 	}, zktest.WithMaxPacket(300<<10))
 }
 
-// CURATOR-690: so does a create of a long name, which is refused before.
+// CURATOR-690: a create with a long name breaks the connection. It must be rejected before it is
+// sent.
 func TestTrap37_LongClientName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -123,14 +124,14 @@ func TestTrap37_LongClientName(t *testing.T) {
 		next := h.join(h.connectUnlimited(), leaderelection.WithClientName(name))
 		c.requireLeads()
 		next.requireFollows(c)
-		next.resign() // which setRegister the predecessor's data
+		next.resign() // it writes the data of its predecessor
 		c.resign()
 		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
 	}, zktest.WithMaxPacket(66<<10))
 }
 
-// CURATOR-690: a line of thousands is joined, watched and deleted by requests of
-// few kilobytes, and a listing of hundreds.
+// CURATOR-690: candidates join, watch and delete a queue of thousands by requests of a few
+// kilobytes, and by replies of hundreds.
 func TestTrap37_LongQueue(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const count = 2000

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C18: there was no fencing token. It grows with each leader, also over an
-// election made anew at the same path, where sequence numbers begin again.
+// TestLeadership_TokensIncrease fails if the token does not increase with each leader, also if the
+// election is re-created at the same path, so that sequence numbers restart.
 func TestLeadership_TokensIncrease(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var last int64
@@ -35,7 +35,8 @@ func TestLeadership_TokensIncrease(t *testing.T) {
 	})
 }
 
-// Done is closed before the status Suspended is published.
+// TestLeadership_DoneBeforeSuspended fails if the status Suspended is published before Done is
+// closed.
 func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var leadership atomic.Pointer[leaderelection.Leadership]
@@ -60,8 +61,7 @@ func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	})
 }
 
-// CURATOR-206, kazoo #2, go-zookeeper #190: the holder is not told that the
-// leadership is gone.
+// CURATOR-206, kazoo #2, go-zookeeper #190: the holder is not notified that it has lost the lock.
 func TestTrap14_DoneIsClosed(t *testing.T) {
 	for _, end := range []struct {
 		name   string
@@ -89,12 +89,12 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 			withServers(t, 1, func(h *harness) {
 				c := h.join(h.connect())
 				l := c.requireLeads()
-				told := async(func() time.Time { <-l.Done(); return time.Now() })
+				done := async(func() time.Time { <-l.Done(); return time.Now() })
 				h.advance(timeout / 3)
-				begin := time.Now()
+				start := time.Now()
 				end.do(h, c)
 				h.advance(2 * shortTime)
-				require.WithinDuration(h, begin, receive(h, told), shortTime)
+				require.WithinDuration(h, start, receive(h, done), shortTime)
 				require.ErrorIs(h, l.Err(), end.reason)
 				if end.final == nil {
 					require.NoError(h, c.requireOver())
@@ -107,8 +107,8 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 	}
 }
 
-// InterProcessMutex keeps who holds it in the process, and goes on to say so
-// after the session: here nothing says it.
+// Curator's InterProcessMutex records its holder in the process, and still reports it after the
+// session has expired. Here no method does.
 func TestTrap15_LostLeadership(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -129,12 +129,12 @@ func TestTrap15_LostLeadership(t *testing.T) {
 	})
 }
 
-// druid PR 17546: the next term begins while the last one has not ended.
+// druid PR 17546: the next leadership begins before the previous one has ended.
 func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c := h.join(h.connect(), leaderelection.WithRejoin())
 		terms := []*leaderelection.Leadership{c.requireLeads()}
-		for range 2 { // proven again
+		for range 2 { // suspended and resumed
 			h.advance(timeout)
 			h.eachServer(func(s *zktest.Server) { s.Blackhole(zktest.BothWays, c.conn.SessionID()) })
 			h.advance(timeout)
@@ -148,17 +148,17 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 		for _, l := range terms[:3] {
 			require.Error(h, l.Err())
 		}
-		// Each was told once, and something else in between.
-		var told []*leaderelection.Leadership
+		// Each leadership was delivered once, and another status between two of them.
+		var delivered []*leaderelection.Leadership
 		for i, s := range c.received() {
 			if s.Role == leaderelection.Leader {
 				require.True(h, i == 0 || c.received()[i-1].Role != leaderelection.Leader)
-				told = append(told, s.Leadership)
+				delivered = append(delivered, s.Leadership)
 			}
 		}
-		require.Len(h, told, len(terms))
+		require.Len(h, delivered, len(terms))
 		for i := range terms {
-			require.Same(h, terms[i], told[i])
+			require.Same(h, terms[i], delivered[i])
 		}
 	})
 }

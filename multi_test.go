@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const register = "/register" // what leaders writeRegister to
+// register is the path of the znode that leaders write.
+const register = "/register"
 
 func setRegister(data string) *zk.SetDataRequest {
 	return &zk.SetDataRequest{Path: register, Data: []byte(data), Version: -1}
@@ -34,8 +35,8 @@ func withRegister(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// C18: nothing kept a former leader from writing. A transaction of a leader is
-// applied whole or not at all, and one of anybody else never.
+// TestMulti_OnlyLeader fails if a transaction of a candidate that is not the leader is applied, or
+// one of the leader in part.
 func TestMulti_OnlyLeader(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -46,12 +47,12 @@ func TestMulti_OnlyLeader(t *testing.T) {
 		require.Empty(h, responses)
 		responses, err = leader.multi(setRegister("leader"), &zk.CreateRequest{Path: "/a", Acl: openACL})
 		require.NoError(h, err)
-		require.Len(h, responses, 2, "one for each of the caller's")
+		require.Len(h, responses, 2, "not one for each operation")
 		require.Equal(h, "/a", responses[1].String)
 		require.Equal(h, "leader", h.registerData())
 
-		// What ZooKeeper has against it is not taken for the loss of leadership.
-		for _, refused := range []struct {
+		// An error of an operation does not indicate the loss of leadership.
+		for _, rejected := range []struct {
 			op  any
 			err error
 		}{
@@ -59,8 +60,8 @@ func TestMulti_OnlyLeader(t *testing.T) {
 			{&zk.DeleteRequest{Path: "/missing", Version: -1}, zk.ErrNoNode},
 			{&zk.CheckVersionRequest{Path: "/a", Version: 7}, zk.ErrBadVersion},
 		} {
-			responses, err = leader.multi(setRegister("half"), refused.op)
-			require.ErrorIs(h, err, refused.err)
+			responses, err = leader.multi(setRegister("half"), rejected.op)
+			require.ErrorIs(h, err, rejected.err)
 			require.NotErrorIs(h, err, leaderelection.ErrNotLeader)
 			require.Len(h, responses, 2)
 		}
@@ -76,10 +77,10 @@ func TestMulti_OnlyLeader(t *testing.T) {
 	})
 }
 
-// C18: a transaction that is on its way while somebody else wins, or that a
-// leader sends who does not know of it yet, is refused by the ensemble.
+// TestMulti_TooLate fails if the ensemble applies a transaction that was in flight when the next
+// candidate became the leader, or that a former leader has sent before it was notified.
 func TestMulti_TooLate(t *testing.T) {
-	for name, direction := range map[string]zktest.Direction{"held on its way": zktest.ToServer, "sent in ignorance": zktest.ToClient} {
+	for name, direction := range map[string]zktest.Direction{"in flight": zktest.ToServer, "sent before the notification": zktest.ToClient} {
 		t.Run(name, func(t *testing.T) {
 			withRegister(t, func(h *harness) {
 				leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -100,7 +101,7 @@ func TestMulti_TooLate(t *testing.T) {
 				h.advance(0)
 				next := follower.requireLeads()
 				if direction == zktest.ToClient {
-					require.NoError(h, old.Err(), "it still believes to lead")
+					require.NoError(h, old.Err(), "the old leader was notified")
 				}
 				require.Greater(h, next.Token(), old.Token())
 				_, err := follower.multi(setRegister("new"))
@@ -113,8 +114,8 @@ func TestMulti_TooLate(t *testing.T) {
 	}
 }
 
-// C18: of a transaction whose answer is lost nobody can say whether it was
-// applied, and that is what is said, in bounded time.
+// TestMulti_ReplyLost fails if the error does not indicate that the outcome of a transaction is
+// unknown because its reply was lost.
 func TestMulti_ReplyLost(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader := h.join(h.connect())
@@ -131,7 +132,8 @@ func TestMulti_ReplyLost(t *testing.T) {
 	})
 }
 
-// C18: and in bounded time, however long the client goes on waiting.
+// TestMulti_NoReply fails if Multi waits longer than documented for a client that does not return
+// an error.
 func TestMulti_NoReply(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		conn, _, err := h.ensemble.ConnectFrom(0, time.Minute)
@@ -150,7 +152,7 @@ func TestMulti_NoReply(t *testing.T) {
 	})
 }
 
-// The error of a transaction names the operation that has failed.
+// TestMulti_ErrorNamesOperation fails if the error does not name the operation that has failed.
 func TestMulti_ErrorNamesOperation(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
@@ -171,7 +173,8 @@ func TestMulti_ErrorNamesOperation(t *testing.T) {
 	})
 }
 
-// Multi of a leadership serves that one alone, and Multi of the candidate any.
+// TestMulti_EarlierLeadership fails if Multi of a leadership executes transactions during a later
+// leadership of the candidate.
 func TestMulti_EarlierLeadership(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -197,8 +200,8 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 	})
 }
 
-// CURATOR-584, CURATOR-268: a writeRegister is applied, its answer lost, and a retry
-// applies it once more, or is refused and counts as a failure.
+// CURATOR-584, CURATOR-268: a write is applied and its reply is lost. A retry applies it a second
+// time, or fails, so that the call fails.
 func TestTrap07_WriteReplyLost(t *testing.T) {
 	t.Run("of the leader", func(t *testing.T) {
 		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
@@ -207,17 +210,17 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 			c.requireLeads()
 			lost := l.set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: "/register", Nth: 1})
 			_, err := c.multi(&zk.SetDataRequest{Path: "/register", Data: []byte("1"), Version: -1})
-			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed, "nobody can know")
+			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed, "the outcome is not known")
 			h.requireMet(lost)
 			h.advance(timeout)
 			want := int32(0)
 			if l.applied {
 				want = 1
 			}
-			require.Equal(h, want, h.stat("/register").Version, "it is not repeated")
+			require.Equal(h, want, h.stat("/register").Version, "the write was repeated")
 		})
 	})
-	t.Run("of the end of an election", func(t *testing.T) {
+	t.Run("of the deletion of an election", func(t *testing.T) {
 		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
 			k := 1
 			for met := true; met; k++ {
@@ -236,10 +239,10 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 				}
 				h.create(node)
 			}
-			require.Greater(h, k, 4, "it takes some requests")
+			require.Greater(h, k, 4, "too few requests")
 		})
 	})
-	t.Run("of the election node's create", func(t *testing.T) {
+	t.Run("of the creation of the election node", func(t *testing.T) {
 		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
 			lost := l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: "/x", Nth: 1})
 			_, err := leaderelection.NewElection(h.connect(), "/x/y", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
@@ -250,9 +253,9 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 	})
 }
 
-// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a leader that was stopped goes on after
-// another one has been elected, and setRegister. Here it has a lease far too long,
-// which is as if it had just looked at the clock when it was stopped.
+// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a leader that was stopped continues after another
+// leader has been elected, and writes. Here its lease is far too long, which has the same effect
+// as a stop directly after a check of the clock.
 func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.terms.overlap = true
@@ -267,8 +270,8 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 		h.srv.Refuse(true)
 		h.advance(2 * timeout)
 		l := next.requireLeads()
-		require.NoError(h, old.Err(), "the old leader must still believe")
-		require.Greater(h, l.Token(), old.Token(), "what checks tokens refuses the old leader")
+		require.NoError(h, old.Err(), "the lease of the old leader has expired")
+		require.Greater(h, l.Token(), old.Token(), "a system that compares tokens would accept the old leader")
 		late := async(func() error { return writeRegister(c, "too late") })
 		h.advance(0)
 		require.NoError(h, writeRegister(next, "new"))
@@ -285,14 +288,13 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	})
 }
 
-// writeRegister is what only a leader may writeRegister.
-func writeRegister(c *candidate, what string) error {
-	_, err := c.multi(&zk.SetDataRequest{Path: "/register", Data: []byte(what), Version: -1})
+// writeRegister writes the register by a transaction that only a leader can execute.
+func writeRegister(c *candidate, data string) error {
+	_, err := c.multi(setRegister(data))
 	return err
 }
 
-// Kleppmann 2016, where the old leader's writeRegister is on its way while the other one
-// is elected.
+// Kleppmann 2016: the write of the old leader is in flight while the next leader is elected.
 func TestTrap16_WriteInFlight(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.create("/register")
@@ -313,8 +315,7 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 	})
 }
 
-// The client library sends what was queued while there was no connection in the
-// next session, as if nothing had happened.
+// The client library sends requests that were queued without a connection in the next session.
 func TestTrap16_WriteSentInNextSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		h.terms.overlap = true
@@ -327,7 +328,7 @@ func TestTrap16_WriteSentInNextSession(t *testing.T) {
 		h.disconnect(c.conn)
 		h.advance(2*timeout + shortTime)
 		next.requireLeads()
-		require.NoError(h, old.Err(), "the old leader must still believe")
+		require.NoError(h, old.Err(), "the lease of the old leader has expired")
 		late := async(func() error { return writeRegister(c, "too late") })
 		h.reconnect()
 		h.advance(timeout)

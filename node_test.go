@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C18: the election node had to be there. It is created where that is wanted, by
-// many at once, and it is nobody's afterwards.
+// TestWithCreateNode_Concurrent fails if several candidates cannot create the node at the same
+// time, or if the node is not persistent.
 func TestWithCreateNode_Concurrent(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const below = "/of/several/parts"
@@ -23,7 +23,7 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 		require.NotContains(h, h.srv.Tree(), "several")
 
-		// Each finds the first part missing before anybody has created it.
+		// Each candidate finds that the first parent does not exist.
 		hold, release := h.hold()
 		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: "/of"}, hold)
 		var all [8]*candidate
@@ -54,14 +54,14 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 			require.NoError(h, c.Resign())
 		}
 		children, stat, err := h.operator.Children(below)
-		require.NoError(h, err, "the node is the client's")
+		require.NoError(h, err, "the node was deleted with the candidates")
 		require.Empty(h, children)
 		require.Zero(h, stat.EphemeralOwner)
 	})
 }
 
-// C18: parents that are there need not be the client's to writeRegister to, such as a root that
-// belongs to the operators: a server says "no auth" there before it says "exists".
+// TestWithCreateNode_ParentsOfOthers fails if existing parents must be writable. For a parent that
+// the client is not permitted to write to, a server returns "no auth", and not "node exists".
 func TestWithCreateNode_ParentsOfOthers(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.Create("/apps", nil, 0, openACL)
@@ -75,11 +75,11 @@ func TestWithCreateNode_ParentsOfOthers(t *testing.T) {
 	})
 }
 
-// CURATOR-724, CURATOR-180, kazoo #563: the election node goes between the look
-// at it and the create. It must not be created anew behind the user's back.
+// CURATOR-724, CURATOR-180, kazoo #563: the election node is deleted between the read of it and
+// the create of the candidate's znode. The candidate must not create the node again.
 func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
-	// contain makes the election node a container that has lost its last child.
-	contain := func(h *harness) {
+	// makeContainer makes the election node a container without children.
+	makeContainer := func(h *harness) {
 		h.remove(node)
 		_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
@@ -91,39 +91,39 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 			return zktest.Pass(q)
 		})
 	}
-	ends := func(h *harness, c *candidate) {
+	requireOver := func(h *harness, c *candidate) {
 		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		require.NoError(h, c.Resign())
 		found, _, err := h.operator.Exists(node)
 		require.NoError(h, err)
 		require.False(h, found)
 	}
-	t.Run("at first", func(t *testing.T) {
+	t.Run("in the first session", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
-			contain(h)
+			makeContainer(h)
 			swept := sweep(h, 1)
 			c := h.join(h.connect(), leaderelection.WithCreateNode())
 			h.requireMet(swept)
-			ends(h, c)
+			requireOver(h, c)
 			c.requireNeverLed()
 		})
 	})
-	t.Run("after the session", func(t *testing.T) {
+	t.Run("in the next session", func(t *testing.T) {
 		withServers(t, 3, func(h *harness) {
-			contain(h)
+			makeContainer(h)
 			swept := sweep(h, 2)
 			c := h.join(h.connect(), leaderelection.WithRejoin())
 			c.requireLeads()
-			require.Zero(h, h.srv.Sweep(), "a candidate holds it")
+			require.Zero(h, h.srv.Sweep(), "a container with a child was deleted")
 			h.expire(c.conn)
 			h.advance(timeout)
 			h.requireMet(swept)
-			ends(h, c)
+			requireOver(h, c)
 		})
 	})
 	t.Run("while the connection is down", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
-			contain(h)
+			makeContainer(h)
 			conn := h.connect()
 			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				h.srv.Refuse(true)
@@ -132,26 +132,26 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 			c := h.join(conn)
 			require.Equal(h, 1, h.srv.Sweep())
 			h.reconnect()
-			ends(h, c)
+			requireOver(h, c)
 		})
 	})
-	t.Run("and comes back as another one", func(t *testing.T) {
+	t.Run("and another node is created", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
-			contain(h)
-			anew := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			makeContainer(h)
+			recreated := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				h.srv.Sweep()
 				_, _ = h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 				return zktest.Pass(q)
 			})
 			c := h.join(h.connect())
-			h.requireMet(anew)
+			h.requireMet(recreated)
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 			c.requireNeverLed()
 			h.requireIDs()
 			h.join(h.connect()).requireLeads()
 		})
 	})
-	t.Run("with its parents", func(t *testing.T) {
+	t.Run("the parents are not ephemeral", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
 			conn := h.connect()
 			_, err := leaderelection.NewElection(conn, "/a/b/c", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
@@ -161,8 +161,8 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	})
 }
 
-// behindLaggingServer deletes and creates the election at one server while another one,
-// to which the returned connection belongs, lags behind. catchUp ends the lag.
+// behindLaggingServer deletes the election while the server of the returned connection lags
+// behind. catchUp ends the lag.
 func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
 	lag := h.ensemble.Server((h.ensemble.Leader().ID() + 1) % h.ensemble.Len())
 	conn = h.connectTo(lag.ID())
@@ -178,8 +178,8 @@ func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
 	return conn, func() { lag.Heal() }
 }
 
-// A new candidate at a server that shows the election before it was deleted and created
-// takes part in the new one.
+// TestNewElection_LaggingServer fails if a candidate joins an earlier election at the path, which
+// its server still shows.
 func TestNewElection_LaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
@@ -191,7 +191,8 @@ func TestNewElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// A new candidate at a server that does not show the node yet finds it.
+// TestNewElection_LaggingServerWithoutNode fails if a candidate does not find a node that its
+// server does not show yet.
 func TestNewElection_LaggingServerWithoutNode(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		h.remove(node)

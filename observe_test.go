@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// observations reads each observation at once.
+// observations receives each observation immediately.
 type observations struct {
 	mu     sync.Mutex
 	seen   []leaderelection.Observation
@@ -41,7 +41,7 @@ func (h *harness) observeLeader(ctx context.Context, conn *zk.Conn) *observation
 	return v
 }
 
-// leaders are the names of those seen so far; "-" is nobody.
+// leaders returns the names of the leaders that were observed; "-" means no leader.
 func (v *observations) leaders() (names []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -62,7 +62,8 @@ func candidateInfo(c *candidate, name string, token int64) leaderelection.Candid
 	return leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: token}
 }
 
-// C18: nobody could watch who leads without taking part.
+// TestObserve_Changes fails if an observation misses a change of the leader, reports other
+// candidates, or watches more than the leader's znode.
 func TestObserve_Changes(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -70,18 +71,18 @@ func TestObserve_Changes(t *testing.T) {
 		v := h.observeLeader(h.Context(), conn)
 		require.Equal(h, []string{"-"}, v.leaders())
 		one := h.joinNamed("one")
-		require.Equal(h, []string{"-", "one"}, v.leaders(), "seen at once")
+		require.Equal(h, []string{"-", "one"}, v.leaders(), "not observed immediately")
 		two, three := h.joinNamed("two"), h.joinNamed("three")
 		require.Equal(h, []zktest.Watch{{Session: session, Path: one.ID(), Kind: zktest.DataWatch}},
-			watchesOf(h, session), "only the leader's znode is watched")
-		require.NoError(h, two.Resign()) // which is nobody's business
+			watchesOf(h, session), "not only the leader's znode is watched")
+		require.NoError(h, two.Resign()) // this does not change the leader
 		require.NoError(h, one.Resign())
 		h.advance(0)
 		require.Equal(h, []string{"-", "one", "three"}, v.leaders())
 		newest := v.seen[2].Leader
 		require.Equal(h, candidateInfo(three, "three", three.requireLeads().Token()), *newest)
 
-		// It goes on in the next session.
+		// The observation continues in the next session.
 		require.NoError(h, h.srv.ExpireSession(session))
 		require.NoError(h, three.Resign())
 		h.advance(timeout)
@@ -98,8 +99,8 @@ func TestObserve_Changes(t *testing.T) {
 	})
 }
 
-// C18: nor does it miss what happens while its connection is down, even if the
-// client cannot set its watch anew.
+// TestObserve_Reconnect fails if an observation misses a change while its connection is down, also
+// if the client library cannot set its watch again.
 func TestObserve_Reconnect(t *testing.T) {
 	withServers(t, 2, func(h *harness) {
 		conn := h.connect()
@@ -112,7 +113,8 @@ func TestObserve_Reconnect(t *testing.T) {
 	})
 }
 
-// C18: an election that is being ended has no leader to observe.
+// TestObserve_ElectionIsBeingDeleted fails if a leader is reported after the tombstone was
+// created.
 func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader := h.joinNamed("leader")
@@ -146,8 +148,8 @@ func watchesOf(h *harness, session int64) (found []zktest.Watch) {
 	return found
 }
 
-// C18: an observation ends with its context, without an error, and with the
-// connection. A reader that is late gets the newest.
+// TestObserve_End fails if an observation does not end with its context, without an error, or with
+// its connection, or if a slow reader does not receive the newest observation.
 func TestObserve_End(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
@@ -181,8 +183,7 @@ func TestObserve_End(t *testing.T) {
 	})
 }
 
-// CURATOR-358, druid #3837: the leader's znode goes between a listing and the
-// read of it.
+// CURATOR-358, druid #3837: the leader's znode is deleted between the listing and the read of it.
 func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.join(h.connect()), h.join(h.connect())
@@ -197,13 +198,13 @@ func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
 		h.requireMet(gone)
 		require.True(h, ok)
 		require.Equal(h, second.ID(), leader.ID)
-		h.advance(timeout) // the client dials again and learns of it
+		h.advance(timeout) // the client reconnects and is notified
 		require.ErrorIs(h, first.requireOver(), leaderelection.ErrSessionExpired)
 		second.requireLeads()
 	})
 }
 
-// With persistent children alone there is no leader to observe.
+// TestObserve_PersistentChildren fails if a persistent child is reported as the leader.
 func TestObserve_PersistentChildren(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.create(node + "/n_0000000000")

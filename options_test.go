@@ -18,7 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C18: after the loss of a session there was no way back.
+// TestWithRejoin_ManySessions fails if a candidate does not join again after session expiry, or if
+// it does not wait for ZooKeeper.
 func TestWithRejoin_ManySessions(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -45,23 +46,23 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 		require.Greater(h, second.Token(), first.Token())
 		require.Greater(h, third.Token(), second.Token())
 
-		// It waits for ZooKeeper for as long as it takes.
+		// The candidate waits for ZooKeeper without a limit.
 		h.srv.Stop()
 		h.advance(time.Hour)
 		require.Error(h, third.Err())
 		require.NoError(h, c.Current().Err)
 		h.srv.Restart(zktest.LoseTree)
 		_, err = h.operator.Create(node, nil, 0, openACL)
-		for err != nil { // the operator's client has to find the server again
+		for err != nil { // until the operator's client has connected
 			h.advance(100 * time.Millisecond)
 			_, err = h.operator.Create(node, nil, 0, openACL)
 		}
 		h.advance(timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionGone, "a node that was created anew is another election")
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionGone, "a node that was created again is another election")
 	})
 }
 
-// withoutSuspended are a candidate's roles without times of doubt.
+// withoutSuspended returns the roles of a candidate except Suspended.
 func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
 	for _, role := range c.roles() {
 		if role != leaderelection.Suspended {
@@ -71,7 +72,8 @@ func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
 	return roles
 }
 
-// C18: the ACL was fixed.
+// TestWithACL_AllZnodes fails if a znode does not have the ACL of the option, or if a client
+// without permission can read or change the election.
 func TestWithACL_AllZnodes(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		member := h.connect()
@@ -90,17 +92,17 @@ func TestWithACL_AllZnodes(t *testing.T) {
 			require.NoError(h, err)
 			require.Equal(h, acl, got)
 		}
-		// A stranger can neither look, nor end it, nor take part.
+		// A client without permission can neither observe, delete nor join the election.
 		_, err := leaderelection.Candidates(h.operator, below)
 		require.ErrorIs(h, err, leaderelection.ErrPermission)
 		require.ErrorIs(h, leaderelection.DeleteElection(h.operator, below), leaderelection.ErrPermission)
-		stranger := h.newCandidate(below, h.operator)
-		stranger.start()
+		other := h.newCandidate(below, h.operator)
+		other.start()
 		h.advance(0)
-		require.ErrorIs(h, stranger.requireOver(), leaderelection.ErrPermission)
+		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		h.advance(10 * time.Millisecond) // of the same session: it looks whether that has ended
+		h.advance(10 * time.Millisecond) // the follower has the same session, and waits in case that has expired
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())
 		h.advance(10 * time.Millisecond)
@@ -108,7 +110,8 @@ func TestWithACL_AllZnodes(t *testing.T) {
 	})
 }
 
-// C18: nothing took a context. Its end is that of Resign, at every stage.
+// TestWithContext_Done fails if a candidate does not resign when its context is done, also before
+// it has joined.
 func TestWithContext_Done(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -127,7 +130,7 @@ func TestWithContext_Done(t *testing.T) {
 		require.Equal(h, ended, follower.timeOf(leaderelection.Leader))
 		require.NoError(h, c.Resign())
 
-		// One that has ended before there is a place in line.
+		// The context is done before the candidate has joined.
 		ctx, cancel = context.WithCancel(h.Context())
 		c = h.newCandidate(node, h.connect(), leaderelection.WithContext(ctx))
 		cancel()
@@ -138,8 +141,8 @@ func TestWithContext_Done(t *testing.T) {
 	})
 }
 
-// C18: nor had anything a limit. A request without an answer is given up with
-// the context, and by itself after a session timeout.
+// TestWithContext_Unanswered fails if a call waits for the reply to a request after its context is
+// done.
 func TestWithContext_Unanswered(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -155,15 +158,15 @@ func TestWithContext_Unanswered(t *testing.T) {
 		require.Equal(h, time.Second, time.Since(begin))
 		c.start()
 		h.advance(0)
-		asked := time.Now()
+		start := time.Now()
 		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed)
-		require.Equal(h, 1500*time.Millisecond, time.Since(asked))
+		require.Equal(h, confirmLimit, time.Since(start))
 		h.advance(0)
 		require.NoError(h, c.requireOver())
 	})
 }
 
-// lockedBuffer may be read while others writeRegister.
+// lockedBuffer is a buffer that several goroutines can use.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -181,8 +184,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// C18: nothing could be logged. Each status and each end is, with who it is
-// about, and by default nothing.
+// TestWithLogger_Messages fails if a status or the end of a candidacy is not logged, if a message
+// does not name the candidate, or if anything is logged without the option.
 func TestWithLogger_Messages(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var global, out lockedBuffer
@@ -209,8 +212,8 @@ func TestWithLogger_Messages(t *testing.T) {
 	})
 }
 
-// kazoo and Curator's MultiLock take the time for each of their waits. Here the
-// time is for the whole of a call, however many requests it takes.
+// kazoo and Curator's MultiLock apply the timeout to each of their waits. Here it applies to the
+// whole call, independently of the number of requests.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	slow := func(h *harness) *zk.Conn {

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// C12: candidates were sortWatches by their names, in which a protected name begins
-// with something random, and a number that has overflowed with a minus sign:
-// two led. (Since 3.6 a server's counter stays at its end: see trap 32.)
+// TestOrder_SequenceNumbers fails if candidates are ordered by their names and not by their
+// sequence numbers: a protected name begins with random digits, and a number that has overflowed
+// with a minus sign. Since 3.6 the counter of a server stays at its limit: see scenario 32.
 func TestOrder_SequenceNumbers(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(node, math.MaxInt32-4))
@@ -24,7 +24,7 @@ func TestOrder_SequenceNumbers(t *testing.T) {
 		for range 4 {
 			all = append(all, h.join(h.connect()))
 		}
-		// A server before 3.6 goes on like this.
+		// A server before 3.6 continues with negative numbers.
 		others := []string{h.createContender()}
 		require.Regexp(h, "-2147483647$", others[0])
 		require.NoError(h, h.srv.SetSequence(node, math.MinInt32))
@@ -59,7 +59,8 @@ func TestOrder_SequenceNumbers(t *testing.T) {
 	})
 }
 
-// C12: names of every kind stand in one line, by their numbers alone.
+// TestOrder_NamesOfOtherLibraries fails if the names of other libraries are not ordered by their
+// numbers alone.
 func TestOrder_NamesOfOtherLibraries(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var ahead []string
@@ -83,8 +84,8 @@ func TestOrder_NamesOfOtherLibraries(t *testing.T) {
 	})
 }
 
-// C11: a child that sortWatches first kept everybody from leading, and any name with
-// DONE in it ended the election.
+// TestOrder_OtherChildren fails if a child that is not a candidate prevents candidates from
+// leading, ends the election, or is deleted.
 func TestOrder_OtherChildren(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		foreign := []string{"!", "0000000000", "ABANDONED", "DONE-not", "NOT-DONE", "config", "le_x", "le_00000000000", "_c_", "_c_short-latch-"}
@@ -98,7 +99,7 @@ func TestOrder_OtherChildren(t *testing.T) {
 		all, err := leaderelection.Candidates(h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 2)
-		// One that comes and goes later is nobody's business either.
+		// A child that is created and deleted later has no effect.
 		late := path.Join(node, "a-DONE")
 		_, err = h.operator.Create(late, nil, 0, openACL)
 		require.NoError(h, err)
@@ -109,22 +110,21 @@ func TestOrder_OtherChildren(t *testing.T) {
 		h.advance(0)
 		follower.requireLeads()
 
-		// They are not deleted with the election.
+		// The election is not deleted with them.
 		require.ErrorIs(h, follower.EndElection(), leaderelection.ErrForeignChildren)
 		follower.requireLeads()
 		h.requireChildren(append(foreign, names(follower)...)...)
 	})
 }
 
-// ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the counter comes to its end. A
-// server since 3.6 then gives 2147483647 to everybody, so that none of them
-// stands behind another one.
+// ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the counter is exhausted. Since 3.6 a server then
+// assigns 2147483647 to all new znodes, so that their order is unknown.
 func TestTrap32_CounterIsExhausted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(node, math.MaxInt32-3))
-		var line, late []*candidate
+		var all, late []*candidate
 		for range 3 {
-			line = append(line, h.join(h.connect()))
+			all = append(all, h.join(h.connect()))
 		}
 		for range 3 {
 			late = append(late, h.joinAsync(h.connect(), leaderelection.WithRejoin()))
@@ -132,33 +132,33 @@ func TestTrap32_CounterIsExhausted(t *testing.T) {
 		h.advance(0)
 		for _, c := range late {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrNodeExhausted)
-			require.NoError(h, c.Resign(), "nothing is left of it")
+			require.NoError(h, c.Resign(), "its znode remains")
 		}
 		require.Len(h, h.childNames(), 3)
 
-		// Those who stand in line succeed each other as ever.
-		first := line[0].requireLeads()
-		line[1].requireFollows(line[0])
-		line[2].requireFollows(line[1])
-		require.NoError(h, line[0].Resign())
+		// The candidates that have joined before are not affected.
+		first := all[0].requireLeads()
+		all[1].requireFollows(all[0])
+		all[2].requireFollows(all[1])
+		require.NoError(h, all[0].Resign())
 		h.advance(0)
-		second := line[1].requireLeads()
+		second := all[1].requireLeads()
 		require.Greater(h, second.Token(), first.Token())
-		require.NoError(h, line[1].Resign())
+		require.NoError(h, all[1].Resign())
 		h.advance(0)
-		require.Greater(h, line[2].requireLeads().Token(), second.Token())
+		require.Greater(h, all[2].requireLeads().Token(), second.Token())
 
-		// The way out.
+		// The election can be deleted and created again.
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
 		h.advance(shortTime)
-		require.ErrorIs(h, line[2].requireOver(), leaderelection.ErrElectionOver)
+		require.ErrorIs(h, all[2].requireOver(), leaderelection.ErrElectionOver)
 		h.create(node)
 		h.join(h.connect()).requireLeads()
 	})
 }
 
-// kazoo #730, go-zookeeper PR 65: servers up to 3.5 go on with -2147483648, and
-// an order by text puts that first.
+// kazoo #730, go-zookeeper PR 65: servers up to 3.5 continue with -2147483648, which comes first
+// in the order of the texts.
 func TestTrap32_NegativeNumbers(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(node, math.MaxInt32-2))
@@ -188,8 +188,8 @@ func TestTrap32_NegativeNumbers(t *testing.T) {
 	})
 }
 
-// CURATOR-43, go-zookeeper's parseSeq: children of other kinds break the sorting,
-// or are taken for predecessors.
+// CURATOR-43, go-zookeeper's parseSeq: other children break the sorting, or are taken for
+// predecessors.
 func TestTrap34_OtherChildren(t *testing.T) {
 	const uuid = "_c_00000000-0000-4000-8000-000000000000"
 	foreign := []string{
@@ -217,8 +217,8 @@ func TestTrap34_OtherChildren(t *testing.T) {
 	})
 }
 
-// A container that has gone with its last child and comes back counts from 0: as
-// a fencing token the number would go back.
+// The sequence numbers of a container that was deleted and created again restart at 0. If they
+// were fencing tokens, the tokens would decrease.
 func TestTrap35_NumbersRestart(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.remove(node)
@@ -243,13 +243,13 @@ func TestTrap35_NumbersRestart(t *testing.T) {
 	})
 }
 
-// A persistent child is not a candidate, whatever its name. An ephemeral one is, if its
-// name ends in ten digits.
+// TestOrder_PersistentChildren fails if a persistent child is taken for a candidate because of its
+// name, or an ephemeral child whose name ends in ten digits is not.
 func TestOrder_PersistentChildren(t *testing.T) {
 	for _, naming := range []leaderelection.Naming{leaderelection.CuratorLatch, leaderelection.Prefix("n_"), leaderelection.Prefix("")} {
 		withServers(t, 1, func(h *harness) {
-			lasting := []string{"n_0000000000", "0000000001", "config-0000000002"}
-			for _, name := range lasting {
+			persistent := []string{"n_0000000000", "0000000001", "config-0000000002"}
+			for _, name := range persistent {
 				h.create(node + "/" + name)
 			}
 			require.NoError(h, h.srv.SetSequence(node, 10))
@@ -271,7 +271,7 @@ func TestOrder_PersistentChildren(t *testing.T) {
 			h.remove(ahead)
 			h.advance(0)
 			c.requireLeads()
-			for _, name := range lasting {
+			for _, name := range persistent {
 				require.Contains(h, log.String(), "level=WARN msg=\"ignoring a child that is named like a candidate but is not ephemeral\" ")
 				require.Contains(h, log.String(), "path="+node+"/"+name)
 			}
@@ -287,7 +287,8 @@ func TestOrder_PersistentChildren(t *testing.T) {
 	}
 }
 
-// The order of two candidates with the same number is unknown.
+// TestOrder_SameSequenceNumber fails if a candidate continues although another ephemeral child has
+// the same number, so that their order is unknown.
 func TestOrder_SameSequenceNumber(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		twin := node + "/n_0000000000"

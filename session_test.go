@@ -13,14 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C2: the end of a session was told as the end of the election, or not at all.
+// TestSessionExpiry_Error fails if session expiry is not reported, or is reported as another
+// reason.
 func TestSessionExpiry_Error(t *testing.T) {
-	for _, place := range []string{"leads alone", "leads", "follows"} {
+	for _, position := range []string{"only candidate", "leader", "follower"} {
 		for _, reachable := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, reachable: %v", place, reachable), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, reachable: %v", position, reachable), func(t *testing.T) {
 				withServers(t, 1, func(h *harness) {
 					var ahead, behind *candidate
-					if place == "follows" {
+					if position == "follower" {
 						ahead = h.join(h.connect())
 					}
 					c := h.join(h.connect())
@@ -28,7 +29,7 @@ func TestSessionExpiry_Error(t *testing.T) {
 					if ahead == nil {
 						done = doneTime(c.requireLeads())
 					}
-					if place != "leads alone" {
+					if position != "only candidate" {
 						behind = h.join(h.connect())
 					}
 					h.advance(time.Second)
@@ -37,7 +38,7 @@ func TestSessionExpiry_Error(t *testing.T) {
 						require.NoError(h, h.srv.ExpireSession(session))
 						h.advance(0)
 						if ahead == nil {
-							require.Equal(h, expired, done.time(), "the server tells of the znode's end")
+							require.Equal(h, expired, done.time(), "Done is not closed by the notification")
 						}
 					} else {
 						h.srv.Refuse(true)
@@ -69,26 +70,26 @@ func TestSessionExpiry_Error(t *testing.T) {
 	}
 }
 
-// The end of a session is known as soon as the client says so by its state, which
-// is looked at every 32nd of the session timeout. The client tells of it by the
-// watches too, but may be long in coming to that: here its event callback blocks.
+// TestSessionExpiry_Polled fails if a candidate does not notice the expiry by the state of the
+// client, which it polls in each 32nd of the session timeout. The client library also notifies
+// watches, but can be late: here its event callback blocks.
 func TestSessionExpiry_Polled(t *testing.T) {
-	for _, place := range []string{"leads", "is second", "is third", "rejoins"} {
-		t.Run(place, func(t *testing.T) {
+	for _, position := range []string{"leader", "second", "third", "rejoining"} {
+		t.Run(position, func(t *testing.T) {
 			withServers(t, 2, func(h *harness) {
-				const busy = time.Minute
-				learned := &moment{}
+				const blocked = time.Minute
+				expired := &moment{}
 				conn := h.connect(zk.WithEventCallback(func(e zk.Event) {
 					if e.State == zk.StateExpired {
-						learned.setNow()
-						time.Sleep(busy)
+						expired.setNow()
+						time.Sleep(blocked)
 					}
 				}))
 				var options []leaderelection.Option
-				for range map[string]int{"is second": 1, "is third": 2, "rejoins": 1}[place] {
+				for range map[string]int{"second": 1, "third": 2, "rejoining": 1}[position] {
 					h.join(h.connect())
 				}
-				if place == "rejoins" {
+				if position == "rejoining" {
 					options = append(options, leaderelection.WithRejoin())
 				}
 				c := h.join(conn, options...)
@@ -96,37 +97,37 @@ func TestSessionExpiry_Polled(t *testing.T) {
 				h.advance(time.Second + 60*time.Millisecond)
 				session := conn.SessionID()
 				h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(session)) })
-				require.Equal(h, time.Now(), learned.time())
+				require.Equal(h, time.Now(), expired.time())
 				require.Len(h, c.received(), 1)
 				h.advance(timeout / 32)
 				s := c.newest()
-				require.Greater(h, s.at, learned.time(), "it was not told")
-				switch place {
-				case "rejoins":
+				require.Greater(h, s.at, expired.time(), "it was not reported")
+				switch position {
+				case "rejoining":
 					require.NoError(h, s.Err)
 					require.Equal(h, leaderelection.Follower, s.Role)
 					require.Empty(h, s.NowFollowing)
 				default:
 					require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 				}
-				if place == "leads" {
+				if position == "leader" {
 					require.ErrorIs(h, first.Leadership.Err(), leaderelection.ErrSessionExpired)
 				}
-				h.advance(busy)
+				h.advance(blocked)
 			})
 		})
 	}
 }
 
-// KAFKA-1387, ZOOKEEPER-2985, CURATOR-696: whoever registers anew meets what the
-// old session has left, takes it for the own, and has nothing when that goes.
+// KAFKA-1387, ZOOKEEPER-2985, CURATOR-696: a client that registers again finds the znode of its
+// old session and uses it. The znode is deleted later.
 func TestTrap19_ZnodeOfEarlierSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c := h.join(h.connect(), leaderelection.WithRejoin())
 		first := c.requireLeads()
 		old := c.ID()
 		h.orphanZnode(c)
-		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: old, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
+		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: old, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		h.reconnect()
 		h.advance(timeout)
 		require.ErrorIs(h, first.Err(), leaderelection.ErrSessionExpired)
@@ -139,8 +140,8 @@ func TestTrap19_ZnodeOfEarlierSession(t *testing.T) {
 	})
 }
 
-// KAFKA-7165, dubbo #5135, helix #642: a program that was started again while its
-// old session lives stands behind its former self, to the end of that session.
+// KAFKA-7165, dubbo #5135, helix #642: a program that restarts before its old session has expired
+// waits for its own znode until the session expires.
 func TestTrap19_RestartedProgram(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		crashed := h.join(h.connect(), leaderelection.WithClientName("a"))
@@ -160,8 +161,8 @@ func TestTrap19_RestartedProgram(t *testing.T) {
 	})
 }
 
-// ClickHouse #116690: the client library goes on in a new session without
-// anybody's having seen the old one expire.
+// ClickHouse #116690: the client library continues in a new session and does not report that the
+// old one has expired.
 func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	for _, leading := range []bool{true, false} {
 		t.Run(map[bool]string{true: "while leading", false: "while following"}[leading], func(t *testing.T) {
@@ -174,7 +175,7 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 				require.Equal(h, ahead, c.newest().NowFollowing)
 				old := c.conn.SessionID()
 				h.expire(c.conn)
-				h.advance(0) // there are three servers: the next one is dialled at once
+				h.advance(0) // with three servers the client reconnects immediately
 				require.Equal(h, zk.StateHasSession, c.conn.State())
 				require.NotEqual(h, old, c.conn.SessionID())
 				h.advance(shortTime)
@@ -187,8 +188,8 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 			})
 		})
 	}
-	t.Run("while entering", func(t *testing.T) {
-		// The create is queued in one session and carried out in the next.
+	t.Run("while joining", func(t *testing.T) {
+		// The create is queued in one session and applied in the next.
 		withServers(t, 3, func(h *harness) {
 			conn := h.connect()
 			old := conn.SessionID()
@@ -208,7 +209,7 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	})
 }
 
-// samuel #153: the client library drops session events when nobody reads them.
+// samuel #153: the client library drops session events if the program does not receive them.
 func TestTrap55_EventsDropped(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, events, err := h.ensemble.ConnectFrom(0, timeout)

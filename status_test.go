@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// unread has a candidate take part whose statuses nobody reads.
+// joinUnread starts a candidate whose statuses are not received.
 func (h *harness) joinUnread(conn *zk.Conn) *leaderelection.Election {
 	c := h.newCandidate(node, conn)
 	go c.ElectLeader()
@@ -19,8 +19,7 @@ func (h *harness) joinUnread(conn *zk.Conn) *leaderelection.Election {
 	return c.Election
 }
 
-// C13: a reader that was late blocked the election, and then got what had been
-// true before.
+// TestStatus_LateReader fails if a slow reader blocks the candidate or receives an old status.
 func TestStatus_LateReader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var ahead []*candidate
@@ -34,25 +33,26 @@ func TestStatus_LateReader(t *testing.T) {
 			require.NoError(h, ahead[i].Resign())
 			h.advance(0)
 		}
-		require.Equal(h, leaderelection.Leader, late.Current().Role, "it goes on at once")
+		require.Equal(h, leaderelection.Leader, late.Current().Role, "the candidate was blocked")
 		s := <-late.Status()
 		require.Equal(h, late.Current(), s)
 		require.NoError(h, s.Leadership.Err())
-		require.Empty(h, late.Status(), "nothing outdated")
+		require.Empty(h, late.Status(), "an old status")
 		require.NoError(h, late.Resign())
 		h.advance(0)
 		behind.requireLeads()
 	})
 }
 
-// C13: nothing told a late reader that a leadership it knew of was over.
+// TestStatus_LossIsDelivered fails if a slow reader does not receive the loss of a leadership that
+// it has received.
 func TestStatus_LossIsDelivered(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		late := h.joinUnread(conn)
-		told := <-late.Status()
+		first := <-late.Status()
 		h.advance(time.Second)
-		// Suspended, leading again, and that twice.
+		// The leader is suspended and resumed twice.
 		for range 2 {
 			h.srv.Refuse(true)
 			h.srv.DropConnections(conn.SessionID())
@@ -62,12 +62,12 @@ func TestStatus_LossIsDelivered(t *testing.T) {
 			h.advance(timeout)
 			require.Equal(h, leaderelection.Leader, late.Current().Role)
 		}
-		require.ErrorIs(h, told.Leadership.Err(), leaderelection.ErrLeaseExpired)
-		require.Equal(h, leaderelection.Suspended, (<-late.Status()).Role, "the end of what it was told comes first")
+		require.ErrorIs(h, first.Leadership.Err(), leaderelection.ErrLeaseExpired)
+		require.Equal(h, leaderelection.Suspended, (<-late.Status()).Role, "the loss of the leadership is not delivered first")
 		again := <-late.Status()
 		require.Equal(h, late.Current(), again)
 		require.NoError(h, again.Leadership.Err())
-		require.Equal(h, told.Leadership.Token(), again.Leadership.Token())
+		require.Equal(h, first.Leadership.Token(), again.Leadership.Token())
 		require.Empty(h, late.Status())
 
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
@@ -78,8 +78,8 @@ func TestStatus_LossIsDelivered(t *testing.T) {
 	})
 }
 
-// CURATOR-344, TN1, marathon #4640: whoever does not take what is delivered holds
-// everything up. Nobody reads here, until the end of what was told.
+// CURATOR-344, TN1, marathon #4640: a reader that does not receive blocks everything. Here it
+// receives the first status, and the next one long after.
 func TestTrap30_SlowReader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -87,13 +87,13 @@ func TestTrap30_SlowReader(t *testing.T) {
 		require.NoError(h, err)
 		result := async(e.ElectLeader)
 		h.advance(0)
-		told := receive(h, e.Status())
-		require.Equal(h, leaderelection.Leader, told.Role)
+		first := receive(h, e.Status())
+		require.Equal(h, leaderelection.Leader, first.Role)
 		other := h.join(conn)
 		for range 3 {
 			h.advance(timeout)
 			h.srv.Blackhole(zktest.BothWays, conn.SessionID())
-			h.advance(timeout * 5 / 8) // longer than a lease, and not so long that the client dials
+			h.advance(timeout * 5 / 8) // longer than a lease, and too short for a reconnect
 			require.Equal(h, leaderelection.Suspended, e.Current().Role)
 			h.srv.Heal()
 			h.advance(timeout / 2)
@@ -101,11 +101,11 @@ func TestTrap30_SlowReader(t *testing.T) {
 		}
 		require.Equal(h, e.ID(), other.newest().NowFollowing)
 		require.Len(h, other.received(), 1)
-		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the end of what was told")
+		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the loss of the first leadership")
 		again := receive(h, e.Status())
 		require.Same(h, e.Current().Leadership, again.Leadership)
 		require.NoError(h, again.Leadership.Err())
-		require.Empty(h, e.Status(), "what was missed is not kept")
+		require.Empty(h, e.Status(), "old statuses were kept")
 
 		h.remove(e.ID())
 		h.advance(shortTime)

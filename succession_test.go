@@ -13,10 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const packetGap = time.Millisecond // between the packets of a narrow line
+// packetGap is the pause between the packets that a client receives in these tests.
+const packetGap = time.Millisecond
 
-// deleteBoth has somebody delete the line from the back, in one transaction, as
-// ends of an election do.
+// deleteTogether deletes the znodes of two candidates in one transaction, the second one first, as
+// DeleteElection does.
 func (h *harness) deleteTogether(second, first *candidate) {
 	_, err := h.operator.Multi(
 		&zk.DeleteRequest{Path: second.ID(), Version: -1},
@@ -25,14 +26,15 @@ func (h *harness) deleteTogether(second, first *candidate) {
 	assert.NoError(h, err)
 }
 
-// After a reconnect the server tells of the predecessor's end before it tells of
-// the own one's. What the second in line knew of its place is void then.
+// TestSuccession_OwnZnodeDeletedWhileDisconnected fails if a candidate becomes the leader because
+// it is notified, after a reconnect, that its predecessor was deleted, before it is notified that
+// its own znode was deleted. It must list again after a reconnect.
 func TestSuccession_OwnZnodeDeletedWhileDisconnected(t *testing.T) {
 	withServers(t, 2, func(h *harness) {
 		conn, pause := h.connectSlowly()
 		leader, second := h.join(h.connect()), h.join(conn)
 		second.requireFollows(leader)
-		h.advance(time.Second + 60*time.Millisecond) // the monitor does not look right now
+		h.advance(time.Second + 60*time.Millisecond) // between two polls of the connection's monitor
 		pause.set(packetGap)
 		h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			h.deleteTogether(second, leader)
@@ -46,7 +48,8 @@ func TestSuccession_OwnZnodeDeletedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// toldOf are the paths of whose ends a session was told, in order.
+// deletionsDelivered returns the paths of the deleted znodes of which a session was notified, in
+// order.
 func (h *harness) deletionsDelivered(session int64) (paths []string) {
 	for _, e := range h.requests(zktest.OpNotification, session) {
 		if e.Event == zk.EventNodeDeleted {
@@ -56,7 +59,9 @@ func (h *harness) deletionsDelivered(session int64) (paths []string) {
 	return paths
 }
 
-// The end of a session takes all its candidates, the first in line first.
+// TestSuccession_PredecessorOfSameSession fails if a candidate becomes the leader because its
+// predecessor was deleted, although both belong to a session that has ended. The server deletes
+// the znodes in the order of the queue.
 func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 	for name, end := range map[string]struct {
 		do        func(h *harness, conn *zk.Conn)
@@ -86,10 +91,10 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 	}
 }
 
-// Where the own end and the predecessor's are both known, the own one counts,
-// whichever is looked at first.
+// TestSuccession_OwnZnodeDeletedWithPredecessor fails if a candidate becomes the leader although
+// it was notified that its own znode was deleted as well as its predecessor.
 func TestSuccession_OwnZnodeDeletedWithPredecessor(t *testing.T) {
-	for range 20 { // which one is looked at first is decided by lot
+	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {
 			hold, release := h.hold()
 			var led atomic.Bool
@@ -99,19 +104,19 @@ func TestSuccession_OwnZnodeDeletedWithPredecessor(t *testing.T) {
 				led.Store(led.Load() || s.Role == leaderelection.Leader)
 			}))
 			require.NotEmpty(h, second.ID())
-			require.Empty(h, second.received(), "it is not held")
+			require.Empty(h, second.received(), "it is not blocked")
 			h.deleteTogether(second, leader)
 			h.advance(0)
 			release()
 			h.advance(20 * time.Millisecond)
 			require.ErrorIs(h, second.requireOver(), leaderelection.ErrCandidateDeleted)
-			require.False(h, led.Load(), "it claimed to lead")
+			require.False(h, led.Load(), "it was the leader")
 		})
 	}
 }
 
-// CURATOR-504, CURATOR-644, FLINK-28078: a missing predecessor makes a candidate
-// create itself anew, which makes the next one do so, and so on for ever.
+// CURATOR-504, CURATOR-644, FLINK-28078: if its predecessor does not exist, a candidate creates
+// its znode again, which makes the next candidate do the same, without end.
 func TestTrap39_NoCreateStorm(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		const count = 30
@@ -120,7 +125,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 		for i := range count {
 			all = append(all, h.join(conns[i%4/2], leaderelection.WithRejoin()))
 		}
-		// Every second one goes, most while the connections are down.
+		// Every second znode is deleted, most of them while the connections are down.
 		for i := 0; i < count; i += 2 {
 			if i == count/3 {
 				for _, conn := range conns {
@@ -131,7 +136,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 		}
 		h.advance(shortTime)
 		h.reconnect()
-		var left []string
+		var remaining []string
 		for i, c := range all {
 			switch {
 			case i%2 == 0:
@@ -142,21 +147,21 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 			default:
 				c.requireFollows(all[i-2])
 			}
-			left = append(left, c.ID())
+			remaining = append(remaining, c.ID())
 		}
-		h.requireIDs(left...)
-		require.Len(h, h.createdIDs(), count, "nobody was created anew")
+		h.requireIDs(remaining...)
+		require.Len(h, h.createdIDs(), count, "a candidate has created a second znode")
 	})
 }
 
-// CURATOR-696, CURATOR-604: a candidate takes the first place although its znode
-// is from the session before, and is about to go.
+// CURATOR-696, CURATOR-604: a candidate becomes the leader although its znode belongs to its
+// previous session and will be deleted.
 func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		leader, c := h.join(h.connect()), h.join(h.connect())
 		c.requireFollows(leader)
 		h.orphanZnode(c)
-		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
+		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		leader.resign()
 		h.reconnect()
 		h.advance(timeout)
@@ -166,10 +171,10 @@ func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	})
 }
 
-// CURATOR-696: the own znode goes together with the predecessor, and the candidate
-// hears of both at once.
+// CURATOR-696: the candidate's znode is deleted together with its predecessor, and the candidate
+// is notified of both at the same time.
 func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
-	for range 20 { // of two events it takes any first
+	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {
 			ahead, second := h.createContender(), h.createContender()
 			hold, release := h.hold()
@@ -180,9 +185,9 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 					hold(nil)
 				}
 			}))
-			busy.Store(true) // with telling whom it follows now
+			busy.Store(true) // it is blocked while it publishes the next status
 			h.remove(second)
-			h.advance(timeout) // it has a lease, and would lead without a question
+			h.advance(timeout) // it has a lease, and could become the leader without a request
 			_, err := h.operator.Multi(
 				&zk.DeleteRequest{Path: c.ID(), Version: -1},
 				&zk.DeleteRequest{Path: ahead, Version: -1},
@@ -198,7 +203,7 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 	}
 }
 
-// CURATOR-696, where both are of one session, whose end takes them one by one.
+// CURATOR-696: both znodes belong to one session, whose expiry deletes them one after the other.
 func TestTrap11_SessionOfLeaderAndFollower(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
@@ -207,7 +212,7 @@ func TestTrap11_SessionOfLeaderAndFollower(t *testing.T) {
 		second := h.join(conn, onStatus(func(s leaderelection.Status) {
 			led.Store(led.Load() || s.Role == leaderelection.Leader)
 		}))
-		h.advance(timeout) // it has a lease, and would lead without a question
+		h.advance(timeout) // it has a lease, and could become the leader without a request
 		h.expire(conn)
 		h.advance(shortTime)
 		require.False(h, led.Load())

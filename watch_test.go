@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// C3: a change of a candidate's data ended the watch on it: its follower used a
-// CPU and was never promoted, a leader was not told of its deletion any more.
+// TestWatch_DataChanged fails if a change of the data of a candidate's znode makes another
+// candidate read in a loop, or lose its watch, so that it misses a later deletion.
 func TestWatch_DataChanged(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
@@ -29,8 +29,8 @@ func TestWatch_DataChanged(t *testing.T) {
 				h.advance(0)
 			}
 		}
-		// A loop would not let fake time pass. Each change costs the direct follower of
-		// the leader a read and a listing, and other followers a read.
+		// Fake time would not advance during a loop. For each change, the direct follower of the
+		// leader sends a read and a listing, and other followers send a read.
 		for i, c := range all {
 			n := h.requests(zktest.OpGetData, c.conn.SessionID()).Count() + h.requests(zktest.OpGetChildren2, c.conn.SessionID()).Count()
 			require.Equal(h, []int{0, 4, 4}[i], n)
@@ -39,7 +39,7 @@ func TestWatch_DataChanged(t *testing.T) {
 		for _, c := range all {
 			c.requireQuiet(20 * time.Second)
 		}
-		require.Zero(h, h.srv.Log().Requests().Count()-h.requests(zktest.OpMulti, 0).Count(), "only proofs at rest")
+		require.Zero(h, h.srv.Log().Requests().Count()-h.requests(zktest.OpMulti, 0).Count(), "requests other than checks")
 
 		require.NoError(h, f1.Resign())
 		h.advance(0)
@@ -58,8 +58,8 @@ func TestWatch_DataChanged(t *testing.T) {
 	})
 }
 
-// C3: after such a change the end of a follower's session was told as that of
-// the election.
+// TestWatch_SessionExpiresAfterDataChange fails if, after a change of the data, session expiry is
+// reported as the end of the election.
 func TestWatch_SessionExpiresAfterDataChange(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
@@ -77,10 +77,10 @@ func TestWatch_SessionExpiresAfterDataChange(t *testing.T) {
 	})
 }
 
-// C10: a predecessor that went between the listing and the watch was followed
-// all the same, by a status of its own and by a second goroutine.
+// TestWatch_PredecessorLeavesBeforeWatch fails if a candidate publishes a predecessor that was
+// deleted between the listing and the watch, or waits for it.
 func TestWatch_PredecessorLeavesBeforeWatch(t *testing.T) {
-	for name, isLeader := range map[string]bool{"the leader": true, "another one": false} {
+	for name, isLeader := range map[string]bool{"the leader": true, "a follower": false} {
 		t.Run(name, func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {
 				leader := h.join(h.connect())
@@ -101,11 +101,11 @@ func TestWatch_PredecessorLeavesBeforeWatch(t *testing.T) {
 					c.requireFollows(leader)
 					require.Empty(h, c.newest().WasFollowing)
 				}
-				require.Len(h, c.received(), 1, "no status about the one that is gone")
-				require.Empty(h, h.srv.Watches(vanishes.ID()), "and no watch")
+				require.Len(h, c.received(), 1, "a status with the deleted predecessor")
+				require.Empty(h, h.srv.Watches(vanishes.ID()), "a watch on the deleted predecessor")
 				c.requireQuiet(timeout)
 
-				// The next turn is as any other.
+				// The next change has its usual effect.
 				if !isLeader {
 					require.NoError(h, leader.Resign())
 					h.advance(0)
@@ -117,8 +117,8 @@ func TestWatch_PredecessorLeavesBeforeWatch(t *testing.T) {
 	}
 }
 
-// C17: the watches of all followers that had resigned remained, in the client and in
-// the server, until they fired. There is one for each connection now.
+// TestWatch_ResignedFollowers fails if the watches of followers that have resigned accumulate. One
+// watch per connection remains.
 func TestWatch_ResignedFollowers(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, conn := h.join(h.connect()), h.connect()
@@ -131,7 +131,7 @@ func TestWatch_ResignedFollowers(t *testing.T) {
 				own[0],
 				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
 				{Session: session, Path: follower.ID(), Kind: zktest.ChildWatch},
-			}, sortWatches(h.srv.Watches(), leader.ID()), "the own znode and the predecessor, and nobody watches the election node")
+			}, sortWatches(h.srv.Watches(), leader.ID()), "other watches than those on the candidate's znode and on its predecessor")
 			require.NoError(h, follower.Resign())
 			require.Equal(h, []zktest.Watch{
 				own[0],
@@ -148,7 +148,7 @@ func TestWatch_ResignedFollowers(t *testing.T) {
 	})
 }
 
-// sortWatches has the watches of one path first, the rest behind.
+// sortWatches returns watches with those of one path first.
 func sortWatches(watches []zktest.Watch, first string) (out []zktest.Watch) {
 	var rest []zktest.Watch
 	for _, watch := range watches {
@@ -164,40 +164,40 @@ func sortWatches(watches []zktest.Watch, first string) (out []zktest.Watch) {
 	return append(out, rest...)
 }
 
-// After a reconnect the client sets its watches anew, and gives up when the
-// server refuses that. What has happened meanwhile is found out all the same.
-// (What happens later is not: docs/design.md, Limits.)
+// TestWatch_SetWatchesFails fails if a candidate misses a change that happened while it was
+// disconnected, because the server rejects the request by which the client library sets its
+// watches again after the reconnect, or the request is lost.
 func TestWatch_SetWatchesFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		ahead   int
 		happens func(h *harness, ahead []*candidate, c *candidate) error
 		then    func(h *harness, ahead []*candidate, c *candidate)
 	}{
-		"second in line, the leader goes": {
+		"second, the leader leaves": {
 			1,
 			func(_ *harness, ahead []*candidate, _ *candidate) error { return ahead[0].Resign() },
 			func(_ *harness, _ []*candidate, c *candidate) { c.requireLeads() },
 		},
-		"second in line, the own znode goes": {
+		"second, its znode is deleted": {
 			1,
 			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
 			func(h *harness, _ []*candidate, c *candidate) {
 				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 			},
 		},
-		"third in line, the predecessor goes": {
+		"third, the predecessor leaves": {
 			2,
 			func(_ *harness, ahead []*candidate, _ *candidate) error { return ahead[1].Resign() },
 			func(_ *harness, ahead []*candidate, c *candidate) { c.requireFollows(ahead[0]) },
 		},
-		"third in line, the own znode goes": {
+		"third, its znode is deleted": {
 			2,
 			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
 			func(h *harness, _ []*candidate, c *candidate) {
 				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
 			},
 		},
-		"third in line, everything goes": {
+		"third, the election is deleted": {
 			2,
 			func(h *harness, _ []*candidate, _ *candidate) error {
 				return leaderelection.DeleteElection(h.operator, node)
@@ -207,7 +207,7 @@ func TestWatch_SetWatchesFails(t *testing.T) {
 			},
 		},
 	} {
-		for how, fault := range map[string]zktest.HookFunc{"refused": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
+		for how, fault := range map[string]zktest.HookFunc{"rejected": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				withServers(t, 2, func(h *harness) {
 					var ahead []*candidate
@@ -229,11 +229,11 @@ func TestWatch_SetWatchesFails(t *testing.T) {
 	}
 }
 
-// CURATOR-107, helix #44: asking whether a predecessor exists that has vanished
-// leaves a watch on nothing, and without another look nobody ever wakes.
+// CURATOR-107, helix #44: "exists" for a predecessor that was deleted leaves a watch. If the
+// candidate does not list again, it never wakes.
 func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("after a lost answer %v", lost), func(t *testing.T) {
+		t.Run(fmt.Sprintf("after a lost reply: %v", lost), func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {
 				ahead := h.createContender()
 				if lost {
@@ -262,8 +262,8 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	}
 }
 
-// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each new try sets another
-// watch and abandons the last one.
+// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each attempt sets another watch and
+// leaves the previous one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
@@ -271,31 +271,31 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		c := h.join(conn)
 		most := 2
 		watched := []string{ahead, c.ID()}
-		set := func() {
+		requireWatches := func() {
 			h.Helper()
 			require.ElementsMatch(h, watched, h.watchedPaths())
 			require.LessOrEqual(h, clientWatches(conn), most)
 		}
-		set()
-		most = 12 // the own one is set again after each break, up to a limit
+		requireWatches()
+		most = 12 // the watch on the candidate's znode is set again after each reconnect, up to a limit
 		for i := range 20 {
 			_, err := h.operator.Set(ahead, fmt.Append(nil, i), -1)
 			require.NoError(h, err)
 			h.advance(0)
-			set()
+			requireWatches()
 			h.eachServer(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
 			h.advance(timeout / 5)
-			set()
+			requireWatches()
 		}
 		require.Len(h, c.received(), 1)
-		// Others come and go behind it, and leave one watch.
+		// Candidates that join and resign after it leave one watch.
 		watched, most = append(watched, c.ID()), most+1
 		for range 10 {
 			other := h.join(conn)
 			other.requireFollows(c)
 			other.resign()
 			h.advance(0)
-			set()
+			requireWatches()
 		}
 		h.remove(ahead)
 		h.advance(0)
@@ -307,8 +307,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets
-// it anew.
+// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, and the client does not set it
+// again.
 func TestTrap26_UnrelatedEvents(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ahead := h.createContender()
@@ -343,8 +343,8 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 	})
 }
 
-// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or what
-// they watch for happens while the connection is down.
+// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or the change happens
+// while the connection is down.
 func TestTrap27_WatchesLost(t *testing.T) {
 	t.Run("same session", func(t *testing.T) {
 		withServers(t, 3, func(h *harness) {
@@ -354,16 +354,16 @@ func TestTrap27_WatchesLost(t *testing.T) {
 				require.Equal(h, gone, c.newest().NowFollowing)
 				h.disconnect(c.conn)
 				h.remove(gone)
-				h.advance(shortTime) // off the instants at which the library looks by itself
+				h.advance(shortTime) // between two polls of the connection's monitor
 				h.reconnect()
 			}
 			c.requireLeads()
 			c.requireOnlyCandidate()
 		})
 	})
-	// The client library gives up setting watches anew when that fails once.
+	// The client library does not retry the request by which it sets watches again.
 	for k, name := range []string{"predecessor", "own znode", "own znode, leading"} {
-		t.Run("never set anew, "+name, func(t *testing.T) {
+		t.Run("not set again, "+name, func(t *testing.T) {
 			withServers(t, 3, func(h *harness) {
 				first, second := h.createContender(), h.createContender()
 				c := h.join(h.connect(), leaderelection.WithRejoin())
@@ -425,11 +425,11 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	}
 }
 
-// CURATOR-391: what is deleted and created anew, with the versions of before,
-// while nobody looks, is taken for the same.
+// CURATOR-391: a znode that is deleted and created again with the same version, while the client
+// is disconnected, is taken for the old one.
 func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
-	// anew replaces a znode by one of the same name.
-	anew := func(h *harness, path string, flags int32) {
+	// recreate replaces a znode by another one with the same name.
+	recreate := func(h *harness, path string, flags int32) {
 		h.remove(path)
 		_, err := h.operator.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
@@ -439,7 +439,7 @@ func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 			c := h.join(h.connect())
 			h.disconnect(c.conn)
 			h.remove(c.ID())
-			anew(h, node, 0)
+			recreate(h, node, 0)
 			h.advance(shortTime)
 			h.reconnect()
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
@@ -451,7 +451,7 @@ func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 			ahead := h.createContender()
 			c := h.join(h.connect())
 			h.disconnect(c.conn)
-			anew(h, ahead, zk.FlagEphemeral)
+			recreate(h, ahead, zk.FlagEphemeral)
 			h.advance(shortTime)
 			h.reconnect()
 			c.requireNeverLed()
@@ -461,12 +461,12 @@ func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 			c.requireLeads()
 		})
 	})
-	t.Run("the own znode, by somebody else", func(t *testing.T) {
+	t.Run("the candidate's znode, by another client", func(t *testing.T) {
 		withServers(t, 3, func(h *harness) {
 			ahead := h.createContender()
 			c := h.join(h.connect())
 			h.disconnect(c.conn)
-			anew(h, c.ID(), zk.FlagEphemeral)
+			recreate(h, c.ID(), zk.FlagEphemeral)
 			h.remove(ahead)
 			h.advance(shortTime)
 			h.reconnect()
@@ -485,15 +485,15 @@ func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 			h.advance(0)
 			require.Equal(h, h.stat(ahead).Czxid, receive(h, seen).Leader.Token)
 			h.disconnect(conn)
-			anew(h, ahead, zk.FlagEphemeral)
+			recreate(h, ahead, zk.FlagEphemeral)
 			h.reconnect()
 			require.Equal(h, h.stat(ahead).Czxid, receive(h, seen).Leader.Token)
 		})
 	})
 }
 
-// ZooKeeper's recipes page: everybody watches the first, or the parent, and all
-// wake when one goes.
+// ZooKeeper's recipes page: all clients watch the first znode or the parent, and all of them wake
+// when one znode is deleted.
 func TestTrap52_Herd(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const count = 20
@@ -502,14 +502,14 @@ func TestTrap52_Herd(t *testing.T) {
 		for range count {
 			c := h.join(h.connect())
 			all = append(all, c)
-			want = append(want, c.ID()) // its own watch, and those on the two candidates before it
+			want = append(want, c.ID()) // each candidate watches its znode and the two before it
 			for _, earlier := range all[max(0, len(all)-3) : len(all)-1] {
 				want = append(want, earlier.ID())
 			}
 		}
 		require.ElementsMatch(h, want, h.watchedPaths())
 		h.advance(timeout)
-		for _, gone := range []int{count / 2, 0} { // one in the middle, and the leader
+		for _, gone := range []int{count / 2, 0} { // a follower, and the leader
 			h.srv.ResetLog()
 			all[gone].resign()
 			woken := []int64{all[gone].conn.SessionID(), all[gone+1].conn.SessionID(), all[gone+2].conn.SessionID()}
@@ -524,8 +524,8 @@ func TestTrap52_Herd(t *testing.T) {
 	})
 }
 
-// A follower that has left leaves its watch, which is lost at a reconnect. The next
-// follower on the connection notices the end of the leader all the same.
+// The watch of a follower that has resigned remains and is lost at a reconnect. The next follower
+// on the connection must still notice that the leader resigns.
 func TestTrap27_PooledWatchIsLost(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, conn := h.join(h.connect()), h.connect()
@@ -547,9 +547,8 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 	})
 }
 
-// A server refuses to set the watches of a follower again, and keeps the connection. The
-// follower notices what happens later: the end of its predecessor, whether it is the
-// second or not, and that of its own znode.
+// A server rejects the request to set the watches of a candidate again, and keeps the connection.
+// The candidate must still notice later deletions of its predecessor and of its own znode.
 func TestTrap27_RejectedWatchesAreSetAgain(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a, b, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
