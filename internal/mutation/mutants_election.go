@@ -108,7 +108,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"(!e.joined || s.Path != e.ID())", "s.Path != e.ID()"},
 		},
-		tests: ". -run TestEventsOfASecondZnode",
+		tests: ". -run TestEvents_SecondZnode",
 	},
 	{
 		name: "watch/doubt", breaks: "a watch of before a reconnect is trusted",
@@ -211,7 +211,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if s.NowFollowing != \"\" {", "	if false {"},
 		},
-		tests: ". -run ^TestEventsOfAHandOverWithoutConnection$",
+		tests: ". -run ^TestEvents_HandOverUnnoticed$",
 	},
 	{
 		name: "events/order", breaks: "a new event is dropped, and not the oldest",
@@ -235,7 +235,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"s.token == e.Token:", "s.token != e.Token:"},
 		},
-		tests: ". -run ^TestEventsOfASuspension$",
+		tests: ". -run ^TestEvents_Suspension$",
 	},
 	{
 		name: "candidacy/once", breaks: "the last reason counts",
