@@ -2,7 +2,6 @@ package leaderelection_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -13,121 +12,115 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// dialed opens a connection with zkdial.
-func dialed(t *testing.T, srv *zktest.Server) *zk.Conn {
-	conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(srv.Dialer()))
-	require.NoError(t, err)
-	t.Cleanup(func() {
+// appNode is an election node whose parent does not exist at first.
+const appNode = "/app/election"
+
+// dial opens a connection by zkdial, which recovers if the servers have lost their data. It does not
+// wait for a session.
+func (h *harness) dial() *zk.Conn {
+	h.Helper()
+	conn, _, err := zkdial.Connect([]string{h.srv.Name()}, timeout, zkdial.WithDialer(h.srv.Dialer()))
+	require.NoError(h, err)
+	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // what waits for the connection notices
+		time.Sleep(time.Second) // goroutines that wait for the connection return
 	})
 	return conn
 }
 
-// standing is a candidate that takes part.
-type standing struct {
-	*leaderelection.Election
-	ended chan error
-}
-
-func stand(t *testing.T, conn *zk.Conn, opts ...leaderelection.Option) *standing {
-	e, err := leaderelection.NewElection(conn, "/app/election", opts...)
-	require.NoError(t, err)
-	c := &standing{e, make(chan error, 1)}
-	go func() { c.ended <- e.ElectLeader() }()
+// joinApp starts a candidate of the election at appNode.
+func (h *harness) joinApp(conn *zk.Conn, options ...leaderelection.Option) *candidate {
+	h.Helper()
+	c := h.newCandidate(appNode, conn, options...)
+	c.start()
 	return c
 }
 
-func (c *standing) leads(t *testing.T, within time.Duration) *leaderelection.Leadership {
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if l := c.Current().Leadership; l != nil && l.Err() == nil {
-			return l
-		}
-	}
-	require.FailNow(t, "does not lead", "%v", c.Current())
-	return nil
-}
-
-func history(t *testing.T, conn *zk.Conn) {
+// createTransactions commits transactions, so that clients know a zxid that is greater than those of
+// servers without data.
+func createTransactions(h *harness, conn *zk.Conn) {
+	h.Helper()
 	for range 20 {
-		_, err := conn.Create("/n", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
+		_, err := conn.Create("/n", nil, zk.FlagSequence, openACL)
+		require.NoError(h, err)
 	}
 }
 
-func inBubble(t *testing.T, f func(*testing.T, *zktest.Server)) {
-	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t)) })
-}
+// permanent are the options of a candidate that continues in all cases.
+var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
 
-var forGood = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
-
-// The servers return without their data. A candidate that rejoins, and creates the
-// election node, leads again.
-func TestServersReturnEmpty(t *testing.T) {
-	for name, loss := range map[string]zktest.Loss{"rebuilt": zktest.LoseAll, "without the tree": zktest.LoseTree} {
+// TestDataLoss_PermanentCandidate fails if a candidate that rejoins and creates the election node
+// does not become the leader again after the servers have lost their data.
+func TestDataLoss_PermanentCandidate(t *testing.T) {
+	for name, loss := range map[string]zktest.Loss{"all data": zktest.LoseAll, "the tree": zktest.LoseTree} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *zktest.Server) {
-				conn := dialed(t, srv)
-				c := stand(t, conn, forGood...)
-				old := c.leads(t, time.Minute)
-				history(t, conn)
-				srv.Restart(loss)
+			withServers(t, 1, func(h *harness) {
+				h.terms.overlap = true // tokens restart
+				conn := h.dial()
+				c := h.joinApp(conn, permanent...)
+				h.advance(time.Minute)
+				old := c.requireLeads()
+				createTransactions(h, conn)
+				h.srv.Restart(loss)
 				<-old.Done()
-				time.Sleep(time.Second)
-				c.leads(t, 10*time.Second)
-				require.NoError(t, c.Resign())
-				require.NoError(t, <-c.ended)
+				h.advance(11 * time.Second)
+				c.requireLeads()
+				c.resign()
 			})
 		})
 	}
 }
 
-// Two candidates, of which one creates the node anew: the other one continues in that one.
-func TestServersReturnEmptyForSeveral(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a := stand(t, dialed(t, srv), forGood...)
-		a.leads(t, time.Minute)
-		b := stand(t, dialed(t, srv), forGood...)
-		time.Sleep(time.Second)
-		srv.Restart(zktest.LoseTree)
-		time.Sleep(20 * time.Second)
+// TestDataLoss_TwoCandidates fails if two such candidates do not continue in the same election: one
+// of them creates the node, and the other one joins it.
+func TestDataLoss_TwoCandidates(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.terms.overlap = true // tokens restart
+		a := h.joinApp(h.dial(), permanent...)
+		h.advance(time.Minute)
+		a.requireLeads()
+		b := h.joinApp(h.dial(), permanent...)
+		h.advance(time.Second)
+		h.srv.Restart(zktest.LoseTree)
+		h.advance(20 * time.Second)
 		leader, follower := a, b
 		if b.Current().Role == leaderelection.Leader {
 			leader, follower = b, a
 		}
-		leader.leads(t, time.Second)
-		require.Equal(t, leader.ID(), follower.Current().NowFollowing)
-		require.NoError(t, leader.Resign())
-		follower.leads(t, time.Second)
-		require.NoError(t, follower.Resign())
+		leader.requireLeads()
+		follower.requireFollows(leader)
+		leader.resign()
+		h.advance(time.Second)
+		follower.requireLeads()
+		follower.resign()
 	})
 }
 
-// Other candidates end with an error that says what has happened.
-func TestServersReturnEmptyEndsCandidates(t *testing.T) {
-	for name, c := range map[string]struct {
+// TestDataLoss_Errors fails if the error of another candidate does not identify the reason.
+func TestDataLoss_Errors(t *testing.T) {
+	for name, test := range map[string]struct {
 		loss    zktest.Loss
 		options []leaderelection.Option
 		want    []error
 		not     []error
 	}{
-		"rebuilt": {
+		"all data": {
 			zktest.LoseAll, nil,
 			[]error{leaderelection.ErrSessionExpired, leaderelection.ErrDataLost},
 			[]error{leaderelection.ErrElectionOver},
 		},
-		"rebuilt, rejoins": {
+		"all data, rejoins": {
 			zktest.LoseAll,
 			[]leaderelection.Option{leaderelection.WithRejoin()},
 			[]error{leaderelection.ErrElectionGone},
 			[]error{leaderelection.ErrElectionOver},
 		},
-		"without the tree": {
+		"the tree": {
 			zktest.LoseTree, nil,
 			[]error{leaderelection.ErrSessionExpired},
 			[]error{leaderelection.ErrElectionOver, leaderelection.ErrDataLost},
 		},
-		"without the tree, rejoins": {
+		"the tree, rejoins": {
 			zktest.LoseTree,
 			[]leaderelection.Option{leaderelection.WithRejoin()},
 			[]error{leaderelection.ErrElectionGone},
@@ -135,21 +128,21 @@ func TestServersReturnEmptyEndsCandidates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *zktest.Server) {
-				conn := dialed(t, srv)
-				for _, node := range []string{"/app", "/app/election"} {
-					_, err := conn.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
-					require.NoError(t, err)
-				}
-				history(t, conn)
-				e := stand(t, conn, c.options...)
-				e.leads(t, time.Minute)
-				srv.Restart(c.loss)
-				err := <-e.ended
-				for _, want := range c.want {
+			withServers(t, 1, func(h *harness) {
+				conn := h.dial()
+				h.create("/app")
+				h.create(appNode)
+				createTransactions(h, conn)
+				c := h.joinApp(conn, test.options...)
+				h.advance(time.Minute)
+				c.requireLeads()
+				h.srv.Restart(test.loss)
+				h.advance(time.Minute)
+				err := c.requireOver()
+				for _, want := range test.want {
 					require.ErrorIs(t, err, want)
 				}
-				for _, not := range c.not {
+				for _, not := range test.not {
 					require.NotErrorIs(t, err, not)
 				}
 			})
@@ -157,41 +150,45 @@ func TestServersReturnEmptyEndsCandidates(t *testing.T) {
 	}
 }
 
-// In the session in which the node was seen its absence still means that a client has
-// deleted it, also for a candidate that could create it.
-func TestNodeThatIsDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *zktest.Server) {
-		conn := dialed(t, srv)
-		c := stand(t, conn, forGood...)
-		c.leads(t, time.Minute)
-		require.NoError(t, leaderelection.DeleteElection(conn, "/app/election"))
-		require.ErrorIs(t, <-c.ended, leaderelection.ErrElectionOver)
+// TestWithCreateNode_ElectionIsDeleted fails if a candidate creates the node again after a client
+// has deleted the election in the session in which the candidate has joined.
+func TestWithCreateNode_ElectionIsDeleted(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.dial()
+		c := h.joinApp(conn, permanent...)
+		h.advance(time.Minute)
+		c.requireLeads()
+		require.NoError(h, leaderelection.DeleteElection(conn, appNode))
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 	})
 }
 
-// A program that starts before its ZooKeeper waits for it, with WithRejoin.
-func TestZooKeeperStartsLater(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Stop()
-		conn := dialed(t, srv)
-		begin := time.Now()
-		_, err := leaderelection.NewElection(conn, "/app/election", leaderelection.WithCreateNode())
-		require.ErrorIs(t, err, leaderelection.ErrUnreachable)
-		c := stand(t, conn, forGood...)
-		d := stand(t, conn, forGood...)
-		require.Less(t, time.Since(begin), 15*time.Second)
-		time.Sleep(time.Hour)
-		require.Equal(t, leaderelection.Follower, c.Current().Role)
-		require.NoError(t, d.Resign())
-		require.NoError(t, <-d.ended)
-		srv.Restart(zktest.KeepTree)
-		c.leads(t, 10*time.Second)
-		require.NoError(t, c.Resign())
+// TestWithRejoin_ZooKeeperStartsLater fails if a candidate that rejoins does not wait for ZooKeeper
+// before its first session.
+func TestWithRejoin_ZooKeeperStartsLater(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.srv.Stop()
+		conn := h.dial()
+		start := time.Now()
+		_, err := leaderelection.NewElection(conn, appNode, leaderelection.WithCreateNode())
+		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
+		c := h.joinApp(conn, permanent...)
+		d := h.joinApp(conn, permanent...)
+		require.Less(h, time.Since(start), 15*time.Second)
+		h.advance(time.Hour)
+		require.Equal(h, leaderelection.Follower, c.Current().Role)
+		d.resign()
+		h.srv.Restart(zktest.KeepTree)
+		h.advance(10 * time.Second)
+		c.requireLeads()
+		c.resign()
 
-		srv.Stop()
-		time.Sleep(time.Minute)
-		e := stand(t, conn, leaderelection.WithRejoin())
-		srv.Restart(zktest.LoseTree)
-		require.ErrorIs(t, <-e.ended, leaderelection.ErrNoElection)
+		h.srv.Stop()
+		h.advance(time.Minute)
+		e := h.joinApp(conn, leaderelection.WithRejoin())
+		h.srv.Restart(zktest.LoseTree)
+		h.advance(time.Minute)
+		require.ErrorIs(h, e.requireOver(), leaderelection.ErrNoElection)
 	})
 }

@@ -297,3 +297,29 @@ func TestTrap21_SlowConnection(t *testing.T) {
 		require.Len(h, c.received(), 3)
 	})
 }
+
+// TestLease_GrantedTimeout fails if leases are not computed from the timeout that the server has
+// granted, which is shorter here than the default that NewElection assumes without a session.
+func TestLease_GrantedTimeout(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		join := func() (*zk.Conn, *leaderelection.Election) {
+			conn, _, err := h.srv.Connect(time.Second)
+			require.NoError(h, err)
+			h.advance(time.Second)
+			e, err := leaderelection.NewElection(conn, node) // without WithSessionTimeout
+			require.NoError(h, err)
+			h.startElection(e, conn)
+			h.advance(time.Second)
+			return conn, e
+		}
+		conn, old := join()
+		_, next := join()
+		l := old.Current().Leadership
+		require.NotNil(h, l)
+		h.srv.Partition(conn.SessionID())
+		for next.Current().Leadership == nil {
+			h.advance(time.Millisecond)
+		}
+		require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
+	}, zktest.WithTick(250*time.Millisecond))
+}

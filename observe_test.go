@@ -218,3 +218,93 @@ func TestObserve_PersistentChildren(t *testing.T) {
 		require.Equal(h, c.ID(), (<-observed).Leader.ID)
 	})
 }
+
+// observe starts an observation, and returns it with a function that ends it.
+func (h *harness) observe(conn *zk.Conn) (<-chan leaderelection.Observation, func()) {
+	h.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	observed, err := leaderelection.Observe(ctx, conn, node)
+	require.NoError(h, err)
+	return observed, func() {
+		cancel()
+		for range observed {
+		}
+	}
+}
+
+// TestObserve_OneWatch fails if the number of watches grows with the number of observations.
+func TestObserve_OneWatch(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		for _, leader := range []bool{false, true} {
+			if leader {
+				h.join(h.connect())
+			}
+			for range 1000 {
+				observed, end := h.observe(conn)
+				require.Equal(h, leader, (<-observed).Leader != nil)
+				end()
+			}
+			require.Equal(h, 1, clientWatches(conn))
+		}
+	})
+}
+
+// TestObserve_WatchLost fails if a change is missed because the client library has lost the watch at
+// a reconnect, during the observation or before it.
+func TestObserve_WatchLost(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		withServers(t, 1, func(h *harness) {
+			a, b := h.join(h.connect()), h.join(h.connect())
+			conn := h.connect()
+			observed, end := h.observe(conn)
+			require.Equal(h, a.ID(), (<-observed).Leader.ID)
+			if before {
+				end()
+			}
+			h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			h.srv.DropConnections(conn.SessionID())
+			h.advance(3 * time.Second)
+			if before {
+				observed, end = h.observe(conn)
+				require.Equal(h, a.ID(), (<-observed).Leader.ID)
+			}
+			require.NoError(h, a.Resign())
+			require.Equal(h, b.ID(), (<-observed).Leader.ID)
+			require.NoError(h, b.Resign())
+			require.Nil(h, (<-observed).Leader)
+			c := h.join(h.connect())
+			require.Equal(h, c.ID(), (<-observed).Leader.ID)
+			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+			h.advance(0)
+			require.ErrorIs(h, (<-observed).Err, leaderelection.ErrElectionOver)
+			end()
+		})
+	}
+}
+
+// TestWithValue_Observed fails if the advertised value is not listed and observed separately from the
+// name, before and after a hand-over.
+func TestWithValue_Observed(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		a := h.join(h.connect(), leaderelection.WithClientName("a"), leaderelection.WithValue("10.0.0.1:80\x00more"))
+		b := h.joinNamed("b")
+		data, _, err := h.operator.Get(a.ID())
+		require.NoError(h, err)
+		require.Equal(h, "a\x0010.0.0.1:80\x00more", string(data))
+		data, _, err = h.operator.Get(b.ID())
+		require.NoError(h, err)
+		require.Equal(h, "b", string(data), "the data of a candidate without a value is not its name")
+
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Len(h, all, 2)
+		require.Equal(h, []string{"a", "10.0.0.1:80\x00more"}, []string{all[0].Name, all[0].Value})
+		require.Equal(h, []string{"b", ""}, []string{all[1].Name, all[1].Value})
+		observed, end := h.observe(h.operator)
+		require.Equal(h, all[0], *(<-observed).Leader)
+		require.NoError(h, a.Resign())
+		require.Equal(h, all[1], *(<-observed).Leader)
+		end()
+	})
+}

@@ -273,3 +273,44 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 		})
 	})
 }
+
+// TestOptions_Invalid fails if an invalid option is accepted, or is checked after the connection.
+func TestOptions_Invalid(t *testing.T) {
+	var noContext context.Context
+	for name, opt := range map[string]leaderelection.Option{
+		"nil":              nil,
+		"nil context":      leaderelection.WithContext(noContext),
+		"nil logger":       leaderelection.WithLogger(nil),
+		"no ACL":           leaderelection.WithACL(nil),
+		"no timeout":       leaderelection.WithSessionTimeout(0),
+		"negative timeout": leaderelection.WithSessionTimeout(-time.Second),
+		"no interval":      leaderelection.WithCheckInterval(0),
+		"unknown naming":   leaderelection.WithNaming("7"),
+		"null in name":     leaderelection.WithClientName("a\x00b"),
+		"large value":      leaderelection.WithValue(strings.Repeat("v", 64<<10+1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := leaderelection.NewElection(nil, node, opt)
+			require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+			require.ErrorIs(t, leaderelection.DeleteElection(nil, node, opt), leaderelection.ErrInvalidOption)
+		})
+	}
+}
+
+// TestWithSessionTimeout_LongerThanGranted fails if a timeout is accepted that is longer than the
+// granted one.
+func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn, _, err := h.srv.Connect(time.Minute)
+		require.NoError(h, err)
+		h.advance(time.Second)
+		long := leaderelection.WithSessionTimeout(20*time.Second + time.Millisecond)
+		_, err = leaderelection.NewElection(conn, node, long)
+		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		require.ErrorContains(h, err, "the servers have granted 20s")
+		_, err = leaderelection.Observe(h.Context(), conn, node, long)
+		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(20*time.Second))
+		require.NoError(h, err)
+	}, zktest.WithSessionTimeouts(time.Second, 20*time.Second))
+}

@@ -232,3 +232,74 @@ func TestTrap55_EventsDropped(t *testing.T) {
 		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 	})
 }
+
+// TestSessionExpiry_BeforeFirstListing fails if a candidate whose session expires before it has
+// listed the queue for the first time does not end with ErrSessionExpired, or does not rejoin.
+func TestSessionExpiry_BeforeFirstListing(t *testing.T) {
+	for _, rejoins := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rejoins: %v", rejoins), func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Path: node + "/_c_*", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					h.srv.Refuse(true)
+					return zktest.Cut(q)
+				})
+				var options []leaderelection.Option
+				if rejoins {
+					options = append(options, leaderelection.WithRejoin())
+				}
+				c := h.join(h.connect(), options...)
+				h.advance(3 * timeout)
+				h.srv.Refuse(false)
+				h.advance(2 * timeout)
+				if !rejoins {
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+					return
+				}
+				for _, s := range c.received() {
+					require.NoError(h, s.Err)
+				}
+				c.requireLeads()
+				c.requireOnlyCandidate()
+				c.resign()
+				h.requireIDs()
+			})
+		})
+	}
+}
+
+// ClickHouse Keeper gives a client that reconnects a new session, and keeps the old session until
+// it expires. TestSessionExpiry_NewSessionOnReconnect fails if the candidate does not delete the
+// znode of its old session, so that the follower waits for the expiry.
+func TestSessionExpiry_NewSessionOnReconnect(t *testing.T) {
+	for name, rejoins := range map[string]bool{"ends": false, "rejoins": true} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				var options []leaderelection.Option
+				if rejoins {
+					options = append(options, leaderelection.WithRejoin())
+				}
+				conn := h.dial()
+				leader := h.join(conn, options...)
+				h.advance(time.Second)
+				old := leader.requireLeads()
+				follower := h.join(h.dial(), options...)
+				h.advance(10 * time.Second)
+				h.srv.DropConnections(conn.SessionID())
+				start := time.Now()
+				<-old.Done()
+				h.advance(10 * time.Second)
+				follower.requireLeads()
+				// The client library waits for a second before it connects.
+				require.Less(h, follower.timeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
+				follower.resign()
+				if rejoins {
+					h.advance(time.Second)
+					leader.requireLeads()
+				} else {
+					require.ErrorIs(h, leader.requireOver(), leaderelection.ErrSessionExpired)
+				}
+				require.NoError(h, leader.Resign())
+			}, zktest.WithoutReattach())
+		})
+	}
+}

@@ -118,3 +118,14 @@ func TestTrap30_SlowReader(t *testing.T) {
 		require.ErrorIs(h, last.Err, leaderelection.ErrCandidateDeleted)
 	})
 }
+
+// TestStatus_String fails if the texts for logs change.
+func TestStatus_String(t *testing.T) {
+	require.Equal(t, "follower", leaderelection.Role(0).String())
+	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
+	l, _ := leaderelection.NewLeadership(12, nil)
+	require.Equal(t, "leader /e/n token 12 (was following /e/m)",
+		leaderelection.Status{CandidateID: "/e/n", Role: leaderelection.Leader, Leadership: l, WasFollowing: "/e/m"}.String())
+	require.Equal(t, "follower /e/n following /e/m: session expired",
+		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
+}

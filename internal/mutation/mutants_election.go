@@ -76,7 +76,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"session.Validate(conn, o.timeout)", "session.Validate(conn, 0)"},
 		},
-		tests: ". -run TestLongerThanGranted",
+		tests: ". -run TestWithSessionTimeout_LongerThanGranted",
 	},
 	{
 		name: "recipe/options-granted", breaks: "a recipe accepts a timeout longer than granted",
@@ -92,7 +92,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"handshake.Of(e.conn).Losses() != e.lastSeen().losses", "false && handshake.Of(e.conn).Losses() != 0"},
 		},
-		tests: ". -run TestServersReturn",
+		tests: ". -run TestDataLoss",
 	},
 	{
 		name: "election/starts-later", breaks: "NewElection with WithRejoin fails without ZooKeeper",
@@ -100,7 +100,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"!(o.rejoin && errors.Is(err, ErrUnreachable))", "true"},
 		},
-		tests: ". -run TestZooKeeperStartsLater",
+		tests: ". -run TestWithRejoin_ZooKeeperStartsLater",
 	},
 	{
 		name: "election/joined", breaks: "a second znode at the same path is not reported as joined",
@@ -171,7 +171,7 @@ var electionMutants = []mutant{
 `, `		_ = interim
 `},
 		},
-		tests: ". -run ^TestUnreadLeadershipIsWithdrawn$",
+		tests: ". -run ^TestElection_UnreadLeadershipIsRetracted$",
 	},
 	{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",

@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// A leadership that ends before its status was read is not delivered after that.
-func TestUnreadLeadershipIsWithdrawn(t *testing.T) {
-	for name, reason := range map[string]error{"deleted": zkerror.ErrDeleted, "expired": zkerror.ErrSessionExpired} {
+// TestElection_UnreadLeadershipIsRetracted fails if a leadership is delivered after it has ended,
+// because its status was not received before.
+func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
+	for name, reason := range map[string]error{"deleted": ErrCandidateDeleted, "expired": ErrSessionExpired} {
 		t.Run(name, func(t *testing.T) {
 			e := &Election{
 				conn: new(zk.Conn), node: "/election", options: &options{},
@@ -27,7 +27,7 @@ func TestUnreadLeadershipIsWithdrawn(t *testing.T) {
 			require.Nil(t, e.Current().Leadership)
 			select {
 			case s := <-e.Status():
-				require.Nil(t, s.Leadership, "it is over")
+				require.Nil(t, s.Leadership, "the leadership is over")
 			default:
 			}
 		})
