@@ -14,7 +14,7 @@ import (
 )
 
 // TestEndElection_AllCandidates fails if a candidate can become the leader after EndElection, also
-// one that joins later.
+// a candidate that joins later.
 func TestEndElection_AllCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
@@ -146,7 +146,7 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 }
 
 // TestDeleteElection_DeletesInReverseOrder fails if a candidate is notified of the deletion of its
-// predecessor before that of its own znode. The tombstone does not wake the direct follower if the
+// predecessor before the deletion of its znode. The tombstone does not wake the direct follower if the
 // leader's znode cannot be written to, or if another client has created the tombstone.
 func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 	for name, test := range map[string]struct {

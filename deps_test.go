@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDependencies shows that a program which imports these packages links the
-// standard library, this module and the ZooKeeper client, and nothing else: the other
-// requirements of the module are those of tests.
+// TestDependencies fails if a program that imports one of these packages links anything except the
+// standard library, this module and the ZooKeeper client. The other requirements of the module are
+// those of tests.
 func TestDependencies(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		packages := linked(t, name)
@@ -27,8 +27,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestDemoDependencies shows that the first thing a new user compiles, make demo, links only
-// the client library, the election and the embedded servers.
+// TestDemoDependencies fails if the demo, which new users compile first, links anything except the
+// client library, the election and the embedded servers.
 func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {

@@ -9,14 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// received returns the events that wait.
-func received(c <-chan Event) (events []Event) {
+// receiveAll returns the events that wait.
+func receiveAll(c <-chan Event) (events []Event) {
 	for len(c) > 0 {
 		events = append(events, <-c)
 	}
 	return events
 }
 
+// missed returns the number of dropped events.
 func missed(events []Event) (n int) {
 	for _, e := range events {
 		n += e.Missed
@@ -24,35 +25,38 @@ func missed(events []Event) (n int) {
 	return n
 }
 
-func TestEventStreamDropsTheOldest(t *testing.T) {
+// TestEventStream_DropsOldest fails if not the oldest events are dropped, or if the dropped events are
+// not counted once.
+func TestEventStream_DropsOldest(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	for i := range maxEvents + 10 {
 		s.Add(Event{Kind: EventJoined, Duration: time.Duration(i)})
 	}
-	events := received(c)
+	events := receiveAll(c)
 	require.Len(t, events, maxEvents)
 	for i, e := range events {
-		require.Equal(t, time.Duration(10+i), e.Duration, "the order is kept")
+		require.Equal(t, time.Duration(10+i), e.Duration, "the order has changed")
 		require.False(t, e.Time.IsZero())
 	}
 	require.Equal(t, 10, missed(events))
 	s.Add(Event{Kind: EventJoined})
-	require.Zero(t, missed(received(c)), "they are counted once")
+	require.Zero(t, missed(receiveAll(c)), "events are counted twice")
 }
 
-// Dropped events are counted even if those that counted them are dropped as well.
-func TestEventStreamCountsAllDroppedEvents(t *testing.T) {
+// TestEventStream_CountsDroppedEvents fails if dropped events are not counted because the events that
+// have counted them were dropped as well.
+func TestEventStream_CountsDroppedEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	for range 5*maxEvents + 3 {
 		s.Add(Event{Kind: EventWatchFailed})
 	}
-	require.Equal(t, 4*maxEvents+3, missed(received(c)))
+	require.Equal(t, 4*maxEvents+3, missed(receiveAll(c)))
 }
 
-// Frequent events leave room for the others.
-func TestEventStreamDropsFrequentEventsFirst(t *testing.T) {
+// TestEventStream_DropsFrequentEventsFirst fails if frequent events displace other events.
+func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []EventKind{EventChecked, EventWatched, EventHeartbeat} {
 		s := newEventStream(nil)
 		c := s.C()
@@ -61,7 +65,7 @@ func TestEventStreamDropsFrequentEventsFirst(t *testing.T) {
 			s.Add(Event{Kind: kind})
 		}
 		s.Add(Event{Kind: EventLost})
-		events := received(c)
+		events := receiveAll(c)
 		require.Len(t, events, maxFrequent+1)
 		require.Equal(t, EventElected, events[0].Kind)
 		last := events[len(events)-1]
@@ -70,8 +74,9 @@ func TestEventStreamDropsFrequentEventsFirst(t *testing.T) {
 	}
 }
 
-// A leadership is elected, suspended and resumed in turns, and lost once.
-func TestEventStreamOfALeadership(t *testing.T) {
+// TestEventStream_Leadership fails if the events of a leadership do not alternate between suspended and
+// resumed, or if its loss is not reported once.
+func TestEventStream_Leadership(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	failed := errors.New("failed")
@@ -92,7 +97,7 @@ func TestEventStreamOfALeadership(t *testing.T) {
 	} {
 		s.Add(e)
 	}
-	events := received(c)
+	events := receiveAll(c)
 	for i := range events {
 		events[i].Time = time.Time{}
 	}
@@ -107,7 +112,8 @@ func TestEventStreamOfALeadership(t *testing.T) {
 	}, events)
 }
 
-func TestEventStreamIsClosed(t *testing.T) {
+// TestEventStream_Close fails if events that wait are lost, or if events are added after Close.
+func TestEventStream_Close(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	s.Add(Event{Kind: EventJoined})
@@ -121,8 +127,9 @@ func TestEventStreamIsClosed(t *testing.T) {
 	require.False(t, open)
 }
 
-// Events before the first call are not delivered, but those after it still have the right token.
-func TestEventsAreRequestedLate(t *testing.T) {
+// TestEventStream_LateRequest fails if events after the first call of Events have a wrong token, because
+// those before it were not delivered.
+func TestEventStream_LateRequest(t *testing.T) {
 	c := NewCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {
 		c.Lead(3, nil)
@@ -131,7 +138,7 @@ func TestEventsAreRequestedLate(t *testing.T) {
 		require.True(t, c.Observed())
 		return ErrResigned
 	}))
-	events := received(c.Events())
+	events := receiveAll(c.Events())
 	require.Len(t, events, 2)
 	require.Equal(t, EventLost, events[0].Kind)
 	require.EqualValues(t, 3, events[0].Token)
@@ -143,9 +150,9 @@ func TestEventsAreRequestedLate(t *testing.T) {
 	require.False(t, open)
 }
 
-// A reader that receives at the same time gets the events in order, and each is delivered or
-// counted.
-func TestEventStreamIsReadAtTheSameTime(t *testing.T) {
+// TestEventStream_ConcurrentReader fails if a concurrent reader receives events in the wrong order, or if
+// an event is neither delivered nor counted.
+func TestEventStream_ConcurrentReader(t *testing.T) {
 	const n = 100_000
 	s := newEventStream(nil)
 	c := s.C()
@@ -164,7 +171,8 @@ func TestEventStreamIsReadAtTheSameTime(t *testing.T) {
 	require.Equal(t, n, count)
 }
 
-func TestNoEventsWithoutAReader(t *testing.T) {
+// TestEventStream_WithoutReader fails if events need memory although Events was not called.
+func TestEventStream_WithoutReader(t *testing.T) {
 	c := NewCandidacy(t.Context(), nil)
 	c.SetID("a")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -173,7 +181,8 @@ func TestNoEventsWithoutAReader(t *testing.T) {
 	}))
 }
 
-func TestEventString(t *testing.T) {
+// TestEvent_String fails if the texts for logs change.
+func TestEvent_String(t *testing.T) {
 	for want, e := range map[string]Event{
 		"joined a": {Kind: EventJoined, ID: "a"},
 		"new leader a: b token 3 (2 were missed)": {Kind: EventNewLeader, ID: "a", Subject: "b", Token: 3, Missed: 2},

@@ -126,7 +126,7 @@ func TestTrap03_SecondZnodeAppearsLate_NamePrefix(t *testing.T) {
 }
 
 // If several candidates use one connection and one create loses its reply, each candidate still
-// uses its own znode.
+// uses the znode that it has created.
 func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
 		forEachLoss(t, connectionLosses, 1, withPrefixAndLoss(func(h *harness, l loss) {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestJoin_CreateLost fails if a candidate whose create, or its reply, is lost creates two znodes,
-// or waits for the end of its session.
+// or waits until its session has expired.
 func TestJoin_CreateLost(t *testing.T) {
 	for name, lost := range map[string]struct{ requests, replies int }{
 		"a request":             {requests: 1},

@@ -141,7 +141,7 @@ func TestTrap19_ZnodeOfEarlierSession(t *testing.T) {
 }
 
 // KAFKA-7165, dubbo #5135, helix #642: a program that restarts before its old session has expired
-// waits for its own znode until the session expires.
+// waits for its old znode until the session expires.
 func TestTrap19_RestartedProgram(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		crashed := h.join(h.connect(), leaderelection.WithClientName("a"))

@@ -28,7 +28,7 @@ func (h *harness) deleteTogether(second, first *candidate) {
 
 // TestSuccession_OwnZnodeDeletedWhileDisconnected fails if a candidate becomes the leader because
 // it is notified, after a reconnect, that its predecessor was deleted, before it is notified that
-// its own znode was deleted. It must list again after a reconnect.
+// its znode was deleted. It must list again after a reconnect.
 func TestSuccession_OwnZnodeDeletedWhileDisconnected(t *testing.T) {
 	withServers(t, 2, func(h *harness) {
 		conn, pause := h.connectSlowly()
@@ -92,7 +92,7 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 }
 
 // TestSuccession_OwnZnodeDeletedWithPredecessor fails if a candidate becomes the leader although
-// it was notified that its own znode was deleted as well as its predecessor.
+// it was notified that its znode was deleted as well as its predecessor.
 func TestSuccession_OwnZnodeDeletedWithPredecessor(t *testing.T) {
 	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {

@@ -254,7 +254,7 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 				require.Equal(h, []string{c.ID()}, h.watchedPaths())
 				want := 1
 				if lost {
-					want = 2 // the watch on its own znode was set again after the reconnect
+					want = 2 // the watch on its znode was set again after the reconnect
 				}
 				require.Equal(h, want, clientWatches(c.conn))
 			})
@@ -428,7 +428,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 // CURATOR-391: a znode that is deleted and created again with the same version, while the client
 // is disconnected, is taken for the old one.
 func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
-	// recreate replaces a znode by another one with the same name.
+	// recreate deletes a znode and creates it again.
 	recreate := func(h *harness, path string, flags int32) {
 		h.remove(path)
 		_, err := h.operator.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
@@ -548,7 +548,7 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 }
 
 // A server rejects the request to set the watches of a candidate again, and keeps the connection.
-// The candidate must still notice later deletions of its predecessor and of its own znode.
+// The candidate must still notice later deletions of its predecessor and of its znode.
 func TestTrap27_RejectedWatchesAreSetAgain(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a, b, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())

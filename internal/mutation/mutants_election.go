@@ -60,7 +60,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\tif s.Leadership == nil || f.held == nil || s.Leadership == f.held {", "\tif true {"},
 		},
-		tests: ". -run ^TestEndOfAToldLeadershipIsNotSwallowed$",
+		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
 	},
 	{
 		name: "election/statuses-order", breaks: "a loss is forgotten whose reader has not received the next leadership yet",
@@ -68,7 +68,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if <-f.next.sent { // so", "if <-f.next.sent || true { // so"},
 		},
-		tests: ". -run ^TestEndOfAToldLeadershipIsNotSwallowed$",
+		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
 	},
 	{
 		name: "election/options-granted", breaks: "an election accepts a timeout longer than granted",
@@ -203,7 +203,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	c.wait()\n	c.Revoke(reason)\n", "	c.wait()\n"},
 		},
-		tests: ". -run TestCandidacyIsStopped$",
+		tests: ". -run TestCandidacy_Stop$",
 	},
 	{
 		name: "candidacy/vacated", breaks: "a predecessor that was not the leader counts as a hand-over",
@@ -219,7 +219,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"		case s.c <- e:\n			return\n		default:\n		}\n", "		case s.c <- e:\n			return\n		default:\n			s.missed = e.Missed + 1\n			return\n		}\n"},
 		},
-		tests: ". -run ^TestEventStreamDropsTheOldest$",
+		tests: ". -run ^TestEventStream_DropsOldest$",
 	},
 	{
 		name: "events/frequent", breaks: "checks displace other events",
@@ -227,7 +227,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if e.Kind.frequent() && len(s.c) >= maxFrequent {", "if false {"},
 		},
-		tests: ". -run ^TestEventStreamDropsFrequentEventsFirst$",
+		tests: ". -run ^TestEventStream_DropsFrequentEventsFirst$",
 	},
 	{
 		name: "events/resumed", breaks: "a resumed leadership is reported as a new one",
@@ -243,7 +243,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	first := !closed(c.done)\n", "	first := !closed(c.done)\n	c.err = reason\n"},
 		},
-		tests: ". -run TestCandidacyIsStopped$",
+		tests: ". -run TestCandidacy_Stop$",
 	},
 	{
 		name: "candidacy/skipped", breaks: "a candidacy that was stopped can start",
@@ -251,7 +251,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"c.skipped = c.skipped || !c.started", "c.skipped = false"},
 		},
-		tests: ". -run TestCandidacyIsStoppedBeforeItStarts$",
+		tests: ". -run TestCandidacy_StopBeforeStart$",
 	},
 	{
 		name: "candidacy/parent", breaks: "the context of the user is not heeded",
@@ -259,7 +259,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })", "_ = 0"},
 		},
-		tests: ". -run TestCandidacyIsStopped$",
+		tests: ". -run TestCandidacy_Stop$",
 	},
 	{
 		name: "candidacy/late", breaks: "leaderships begin after the end",
@@ -267,7 +267,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if over {\n		revoke(ErrCandidacyOver)", "	if false {\n		revoke(ErrCandidacyOver)"},
 		},
-		tests: ". -run TestCandidacyAfterTheEnd$",
+		tests: ". -run TestCandidacy_CallsAfterEnd$",
 	},
 	{
 		name: "candidacy/goroutines", breaks: "goroutines outlive the candidacy",
@@ -275,7 +275,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	c.mu.Unlock()\n	c.children.Wait()", "	c.mu.Unlock()"},
 		},
-		tests: ". -run TestCandidacyWaits",
+		tests: ". -run TestCandidacy_Goroutines",
 	},
 	{
 		name: "candidacy/clock", breaks: "Current reports a leader whose lease has expired",
@@ -283,7 +283,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"s.Leadership != nil && s.Leadership.Err() != nil", "false"},
 		},
-		tests: ". -run TestCandidacyReports",
+		tests: ". -run TestCandidacy_ExpiredLease",
 	},
 	{
 		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",
@@ -291,7 +291,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if a.newest != nil && (!closed", "if false && (!closed"},
 		},
-		tests: ". -run TestAttempts|TestCandidacyEnds",
+		tests: ". -run TestAttempts|TestCandidacy_End$",
 	},
 	{
 		name: "etcd/revoke", breaks: "the leadership ends after the lease was revoked",
