@@ -50,15 +50,15 @@ SIMULATION = ./adapters/raftlog/internal/simulation
 SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test is everything: lint, unit and integration tests, with the race detector.
-# ZKTEST_REAL makes tests fail, not skip, without the servers that they compare with or
-# run on. The three groups run side by side, because many tests wait for servers, processes
+# ZKTEST_REAL makes tests fail, not skip, without the servers and clients that they compare with
+# or run on. The three groups run side by side, because many tests wait for servers, processes
 # and session timeouts. The limits are for machines that are busy with something else too.
 test: prepare lint
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
 
 .PHONY: bubbles served simulated
 bubbles:
-	$(if $(BUBBLES),$(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
+	$(if $(BUBBLES),ZKTEST_REAL=required $(GO) test $(RACE) -cpu 1 -timeout 30m $(TESTFLAGS) $(BUBBLES))
 
 served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
@@ -122,15 +122,17 @@ sizes:
 format:
 	$(TOOL) gofumpt -w .
 
-# bench compares with other libraries, in a module of its own, so that the library
-# does not depend on what it is compared with. kazoo and Curator take part where
-# Debian's python3-kazoo and libcurator-recipes-java are installed. The elections'
-# own requests and round trips: $(GO) test -run '^$' -bench .
-# After that it compares the raft log with others, and elections on different systems, and prints
-# what elections by changefeed take on each store.
-# Servers keep their data on a disk then, not in memory as in tests.
+# bench runs the benchmarks against other libraries: it compares this library with zk.Lock, kazoo
+# and Curator on ZooKeeper, the raft log with other logs, and elections on different systems, and
+# measures elections by changefeed on each store. BENCHFLAGS="-only 'locks per second'" selects rows
+# of the first table, and BENCHFLAGS=-list prints the names of the rows. The benchmarks are separate
+# modules, so that the library does not require the other libraries; their own tests run first. kazoo
+# and Curator participate if Debian's python3-kazoo and libcurator-recipes-java are installed. If
+# TMPDIR is set, servers keep their data on a disk, not in memory as in tests. The requests and round
+# trips of elections: $(GO) test -run '^$' -bench .
 bench: export TMPDIR ?= /tmp
 bench: prepare
+	cd bench && GOWORK=off $(GO) test . ./internal/... ./raftlog
 	cd bench && GOWORK=off $(GO) run . $(BENCHFLAGS)
 	cd bench && GOWORK=off $(GO) run ./raftlog
 	cd bench/systems && GOWORK=off $(GO) run .

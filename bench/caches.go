@@ -10,133 +10,121 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
 )
 
-// cacher is a contestant that has a cache of a znode and its children.
-type cacher interface {
-	// fill has the session, which is connected, fill a cache of dir and its n
-	// children, from its making until everything is in memory.
-	fill(session int, dir string, n int) (time.Duration, error)
-	// watch fills a cache of dir, which stays until reset.
-	watch(session int, dir string) error
-	// write has the session write to the child of dir that is called cachedName,
-	// and returns the time from just before until the cache of watch has told of it.
-	write(session int, dir string) (time.Duration, error)
-}
-
 const (
-	// cachedSize is that of the data of what is cached, in bytes.
+	// cachedSize is the size of the data of cached znodes in bytes.
 	cachedSize = 100
-	// cachedName is that of the znode that is written to.
+	// cachedName is the name of the znode that is written.
 	cachedName = "written"
-	// cachedMany is how many znodes a cache is filled with.
-	cachedMany = 10000
-	// floorAbreast is how many requests the floor sends at a time.
-	floorAbreast = 64
+	// cachedNumber is the number of znodes with which caches are filled.
+	cachedNumber = 10000
+	// floorParallelism is the number of requests that the floor keeps in flight.
+	floorParallelism = 64
 )
 
-// caching is what the floor and this library keep of a watch, which ends with its
-// session.
-type caching struct {
-	told chan error // of each write, once
+func (l *local) fillCache(session int, dir string, n int) (time.Duration, error) {
+	if l.implementation.fillCache == nil {
+		return 0, errors.ErrUnsupported
+	}
+	return l.implementation.fillCache(l.conn(session), dir, n)
 }
 
-// fill of the floor is one listing and one read of each child, with watches, many at
-// a time, into a map.
-func (f *floor) fill(session int, dir string, n int) (time.Duration, error) {
-	conn := f.conn(session)
+func (l *local) watchCache(session int, dir string) error {
+	if l.implementation.watchCache == nil {
+		return errors.ErrUnsupported
+	}
+	l.updates = make(chan error, 1)
+	return l.implementation.watchCache(l.conn(session), dir, l.updates)
+}
+
+func (l *local) writeCached(session int, dir string) (time.Duration, error) {
+	begin := now()
+	if _, err := l.conn(session).Set(dir+"/"+cachedName, make([]byte, cachedSize), -1); err != nil {
+		return 0, err
+	}
+	select {
+	case err := <-l.updates:
+		return time.Duration(now() - begin), err
+	case <-time.After(responseTimeout):
+		return 0, errors.New("the cache does not report the write")
+	}
+}
+
+// fillFloorCache lists dir and reads each child into a map, with watches. It keeps many requests in
+// flight.
+func fillFloorCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
 	begin := now()
 	names, _, _, err := conn.ChildrenW(dir)
 	if err != nil {
 		return 0, err
 	}
 	var mu sync.Mutex
-	memory := make(map[string][]byte, len(names))
-	queue, failures := make(chan string), make(chan error, floorAbreast)
+	cached := make(map[string][]byte, len(names))
+	pending, failures := make(chan string), make(chan error, floorParallelism)
 	var reading sync.WaitGroup
-	for range floorAbreast {
+	for range floorParallelism {
 		reading.Go(func() {
-			for name := range queue {
+			for name := range pending {
 				data, _, _, err := conn.GetW(dir + "/" + name)
 				if err != nil {
 					failures <- err
 					return
 				}
 				mu.Lock()
-				memory[name] = data
+				cached[name] = data
 				mu.Unlock()
 			}
 		})
 	}
 	for _, name := range names {
 		select {
-		case queue <- name:
+		case pending <- name:
 		case err := <-failures:
 			return 0, err
 		}
 	}
-	close(queue)
+	close(pending)
 	reading.Wait()
 	took := time.Duration(now() - begin)
-	if len(memory) != n {
-		return 0, fmt.Errorf("the floor has read %d znodes of %d", len(memory), n)
+	if len(cached) != n {
+		return 0, fmt.Errorf("the floor has read %d znodes of %d", len(cached), n)
 	}
 	return took, nil
 }
 
-// watch of the floor reads what is written again when its watch has fired.
-func (f *floor) watch(session int, dir string) error {
-	conn, node := f.conn(session), dir+"/"+cachedName
-	_, _, watch, err := conn.GetW(node)
+// watchFloorCache reads the znode again each time its watch fires.
+func watchFloorCache(conn *zk.Conn, dir string, updates chan<- error) error {
+	znode := dir + "/" + cachedName
+	_, _, watch, err := conn.GetW(znode)
 	if err != nil {
 		return err
 	}
-	c := &caching{told: make(chan error, 1)}
-	f.caching = c
 	go func() {
 		for event := <-watch; event.Type == zk.EventNodeDataChanged && err == nil; event = <-watch {
-			_, _, watch, err = conn.GetW(node)
-			c.told <- err
+			_, _, watch, err = conn.GetW(znode)
+			updates <- err
 		}
 	}()
 	return nil
 }
 
-func (f *floor) write(session int, dir string) (time.Duration, error) {
-	return f.caching.write(f.conn(session), dir)
+func (l libraryRecipes) newCache(conn *zk.Conn, dir string) (*cache.Cache, error) {
+	return cache.New(conn, dir, cache.Children, l.option)
 }
 
-// write writes, and waits until that is told.
-func (c *caching) write(conn *zk.Conn, dir string) (time.Duration, error) {
+func (l libraryRecipes) fillCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
 	begin := now()
-	if _, err := conn.Set(dir+"/"+cachedName, make([]byte, cachedSize), -1); err != nil {
-		return 0, err
-	}
-	select {
-	case err := <-c.told:
-		return time.Duration(now() - begin), err
-	case <-time.After(answerLimit):
-		return 0, errors.New("a cache does not tell of a write")
-	}
-}
-
-func (l *library) cache(session int, dir string) (*cache.Cache, error) {
-	return cache.New(l.conn(session), dir, cache.Children, recipes.WithSessionTimeout(sessionTimeout))
-}
-
-func (l *library) fill(session int, dir string, n int) (time.Duration, error) {
-	begin := now()
-	c, err := l.cache(session, dir)
+	c, err := l.newCache(conn, dir)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
 	select {
 	case <-c.Filled():
-	case <-time.After(answerLimit):
-		return 0, errors.New("a cache is not filled")
+	case <-time.After(responseTimeout):
+		return 0, errors.New("the cache is not filled")
 	}
 	took := time.Duration(now() - begin)
 	if c.Len() != n+1 {
@@ -145,13 +133,11 @@ func (l *library) fill(session int, dir string, n int) (time.Duration, error) {
 	return took, nil
 }
 
-func (l *library) watch(session int, dir string) error {
-	c, err := l.cache(session, dir)
+func (l libraryRecipes) watchCache(conn *zk.Conn, dir string, updates chan<- error) error {
+	c, err := l.newCache(conn, dir)
 	if err != nil {
 		return err
 	}
-	watching := &caching{told: make(chan error, 1)}
-	l.caching = watching
 	filled := make(chan struct{})
 	go func() {
 		for e := range c.Events() {
@@ -159,7 +145,7 @@ func (l *library) watch(session int, dir string) error {
 			case e.Kind == cache.Fresh:
 				close(filled)
 			case e.Kind == cache.Changed && path.Base(e.Path) == cachedName:
-				watching.told <- nil
+				updates <- nil
 			}
 		}
 	}()
@@ -167,83 +153,75 @@ func (l *library) watch(session int, dir string) error {
 	return nil
 }
 
-func (l *library) write(session int, dir string) (time.Duration, error) {
-	return l.caching.write(l.conn(session), dir)
+func (p *process) fillCache(session int, dir string, n int) (time.Duration, error) {
+	return p.callDuration("fill_cache", session, dir, n)
 }
 
-func (p *peer) fill(session int, dir string, n int) (time.Duration, error) {
-	took, err := p.ask("fill", session, dir, n)
-	return time.Duration(took), err
-}
-
-func (p *peer) watch(session int, dir string) error {
-	_, err := p.ask("watch", session, dir)
+func (p *process) watchCache(session int, dir string) error {
+	_, err := p.call("watch_cache", session, dir)
 	return err
 }
 
-func (p *peer) write(session int, dir string) (time.Duration, error) {
-	took, err := p.ask("write", session, dir)
-	return time.Duration(took), err
+func (p *process) writeCached(session int, dir string) (time.Duration, error) {
+	return p.callDuration("write_cached", session, dir)
 }
 
-// fills measures the filling of caches, each in a new session: a cache that was closed
-// leaves watches.
-func (b *bench) fills(ctx context.Context, r *row) error {
-	defer b.reset()
-	dir, err := b.control.newDir()
+// measureCacheFills measures the time to fill a cache. Each turn has a new session, because a cache
+// that was closed leaves watches on the server.
+func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
+	defer reset(b.contestants)
+	dir, err := b.server.newDir()
 	if err != nil {
 		return err
 	}
-	for made := 0; made < cachedMany; {
-		var ops []any
+	for created := 0; created < cachedNumber; {
+		var creates []any
 		for range 500 {
-			ops = append(ops, &zk.CreateRequest{
-				Path: fmt.Sprintf("%s/item-%05d", dir, made), Data: make([]byte, cachedSize), Acl: zk.WorldACL(zk.PermAll),
+			creates = append(creates, &zk.CreateRequest{
+				Path: fmt.Sprintf("%s/item-%05d", dir, created), Data: make([]byte, cachedSize), Acl: zk.WorldACL(zk.PermAll),
 			})
-			made++
+			created++
 		}
-		if _, err := b.control.conn.Multi(ops...); err != nil {
+		if _, err := b.server.conn.Multi(creates...); err != nil {
 			return err
 		}
 	}
-	turns := map[string]turn{}
+	var turns []turn
 	for _, c := range b.contestants {
-		caches, ok := c.(cacher)
-		if !ok {
-			continue
-		}
-		turns[c.name()] = timed(func(context.Context) (time.Duration, error) {
+		turns = append(turns, newTurn(c, func(context.Context) (time.Duration, error) {
 			if err := c.connect(0); err != nil {
 				return 0, err
 			}
-			took, err := caches.fill(0, dir, cachedMany)
+			took, err := c.fillCache(0, dir, cachedNumber)
 			return took, errors.Join(err, c.reset())
-		})
+		}))
 	}
-	return b.interleave(ctx, []*row{r}, 4, max(2, b.rounds/8), b.bigPause, turns)
+	return b.interleave(ctx, []*row{r}, 4, max(2, b.rounds/8), b.longPause, turns)
 }
 
-// writes measures the time from a write of one session to the event of a cache that
-// another has.
-func (b *bench) writes(ctx context.Context, r *row) error {
-	defer b.reset()
-	turns := map[string]turn{}
+// measureCacheUpdates measures the time from a write of one session to the event of a cache of
+// another.
+func (b *bench) measureCacheUpdates(ctx context.Context, r *row) error {
+	defer reset(b.contestants)
+	var turns []turn
 	for _, c := range b.contestants {
-		caches, ok := c.(cacher)
-		if !ok {
-			continue
-		}
-		dir, err := b.control.newDir()
+		dir, err := b.server.newDir()
 		if err != nil {
 			return err
 		}
-		if _, err := b.control.conn.Create(dir+"/"+cachedName, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		if _, err := b.server.conn.Create(dir+"/"+cachedName, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 			return err
 		}
-		if err := errors.Join(c.connect(0), c.connect(1), caches.watch(0, dir)); err != nil {
+		if err := connectSessions(c, 2); err != nil {
+			return err
+		}
+		switch err := c.watchCache(0, dir); {
+		case errors.Is(err, errors.ErrUnsupported):
+			continue
+		case err != nil:
 			return fmt.Errorf("%s: %w", c.name(), err)
 		}
-		turns[c.name()] = timed(func(context.Context) (time.Duration, error) { return caches.write(1, dir) })
+		turns = append(turns, newTurn(c, func(context.Context) (time.Duration, error) { return c.writeCached(1, dir) }))
 	}
 	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
 		return err

@@ -1,16 +1,57 @@
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 
-// sharedClock: other processes read the same clock.
+	"golang.org/x/sys/unix"
+)
+
+// sharedClock reports whether other processes read the same clock.
 const sharedClock = true
 
-// now reads CLOCK_MONOTONIC in nanoseconds, which is Python's
-// time.monotonic_ns and Java's System.nanoTime on Linux.
+// now returns the time of CLOCK_MONOTONIC in nanoseconds. On Linux it is also the clock of Python's
+// time.monotonic_ns and of Java's System.nanoTime.
 func now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // the kernel has no such clock: not on any Linux
+		panic(err) // every Linux kernel has this clock
 	}
 	return t.Nano()
+}
+
+// processorTime returns the processor time that a process has used.
+func processorTime(pid int) (time.Duration, error) {
+	const perProcess = 2 // CPUCLOCK_SCHED of the kernel, for all threads of the process
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|perProcess), &t); err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// findChild returns the ID of the child process of this process whose arguments contain the given
+// one.
+func findChild(argument string) (int, error) {
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		return 0, err
+	}
+	for _, list := range lists {
+		children, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has exited
+		}
+		for child := range strings.FieldsSeq(string(children)) {
+			args, err := os.ReadFile(filepath.Join("/proc", child, "cmdline"))
+			if err == nil && strings.Contains(string(args), argument) {
+				return strconv.Atoi(child)
+			}
+		}
+	}
+	return 0, fmt.Errorf("no child process has the argument %s", argument)
 }

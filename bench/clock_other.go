@@ -2,12 +2,21 @@
 
 package main
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
-// sharedClock: other processes may read another clock, so that their times
-// cannot be compared.
+// sharedClock reports whether other processes read the same clock, so that times are comparable.
 const sharedClock = false
 
 var start = time.Now()
 
+// now returns the time in nanoseconds since the start of the process.
 func now() int64 { return int64(time.Since(start)) }
+
+// processorTime is not implemented on this platform.
+func processorTime(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
+
+// findChild is not implemented on this platform.
+func findChild(string) (int, error) { return 0, errors.ErrUnsupported }

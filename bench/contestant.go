@@ -1,95 +1,117 @@
 package main
 
-import "time"
+import (
+	"time"
 
-// contestant is a way of electing a leader. Sessions and candidates go by
-// numbers that the harness gives. Methods are called by one goroutine at a
-// time but for leave and disconnect, during which others may be called.
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+)
+
+// recipe is a use of a queue of znodes: the session whose znode is the first is the leader, or holds
+// the lock.
+type recipe string
+
+const (
+	election recipe = "election"
+	mutex    recipe = "mutex"
+)
+
+// contestant is an implementation of elections, locks and possibly other recipes. Sessions and
+// candidates have numbers, which the benchmark assigns. Candidates are participants of an election
+// or of a lock. Methods are called by one goroutine at a time, except leave and disconnect. A method
+// returns [errors.ErrUnsupported] if the implementation lacks the recipe.
 type contestant interface {
 	name() string
-	// most is how many candidates it can have at a time.
-	most() int
+	// maxCandidates returns the maximum number of candidates at a time.
+	maxCandidates() int
+	// processID returns the ID of the process in which the client runs.
+	processID() int
+
 	// connect opens a session and returns when it is usable.
 	connect(session int) error
-	// disconnect closes a session. at is the time just before.
+	// disconnect closes a session. It returns the time just before it does so.
 	disconnect(session int) (at int64, err error)
-	// join has one candidate lead the empty line at dir, and leave it, and
-	// returns the time from the start of the candidacy to leadership. whole
-	// includes the making of the candidate, where that is a step of its own.
-	join(session int, dir string, whole bool) (time.Duration, error)
-	// stand has a candidate enter the line at dir and returns without waiting.
-	stand(candidate, session int, dir string)
-	// leave has a candidate who leads give that up. at is the time just before.
-	leave(candidate int) (at int64, err error)
-	// leads tells when candidates come to lead.
-	leads() <-chan leading
-	// failed tells of candidates that have failed, but for those whose session
-	// was closed.
-	failed() <-chan error
 	// reset closes all sessions and forgets the candidates.
 	reset() error
-	// close is reset and the end of the contestant.
+	// close calls reset and releases all resources.
 	close() error
+
+	// timeJoin lets one candidate join the election at dir, which has no candidates, and leave
+	// afterwards. It returns the time until the candidate became the leader. The time includes
+	// the construction of the candidate if construct is set.
+	timeJoin(session int, dir string, construct bool) (time.Duration, error)
+	// prepare constructs a candidate before it joins, if construction is a separate step.
+	prepare(candidate, session int, dir string) error
+	// join starts a candidate, which joins the queue at dir. It does not wait.
+	join(r recipe, candidate, session int, dir string)
+	// leave resigns the leadership, or releases the lock, of the candidate at the head of the
+	// queue. It returns the time just before it does so.
+	leave(candidate int) (at int64, err error)
+	// leaveNext makes the next n candidates leave as soon as they become the head of the queue.
+	leaveNext(n int) error
+	// queued returns the number of candidates that know their position in the queue.
+	queued() (int, error)
+	// acquisitions returns a channel that reports each candidate that has become the leader, or
+	// has acquired the lock.
+	acquisitions() <-chan acquisition
+	// failures returns a channel that reports candidates that failed although their session is
+	// open.
+	failures() <-chan error
+
+	// contend acquires and releases the lock at dir repeatedly, in each of the sessions 0 to n-1.
+	contend(n int, dir string, p benchmark.Period) (contention, error)
+	// repeat repeats an operation on an object at dir, in each of the sessions 0 to n-1.
+	repeat(o operation, n int, dir string, p benchmark.Period) (completions, error)
+
+	// fillCache fills a cache of dir and its n children and closes it. It returns the time from
+	// the construction of the cache until all znodes are in memory.
+	fillCache(session int, dir string, n int) (time.Duration, error)
+	// watchCache fills a cache of dir, which remains open until reset.
+	watchCache(session int, dir string) error
+	// writeCached writes the child of dir with the name cachedName. It returns the time from just
+	// before the write until the cache of watchCache has reported the change.
+	writeCached(session int, dir string) (time.Duration, error)
 }
 
-// leading says when a candidate learned that it leads.
-type leading struct {
+// acquisition reports the time at which a candidate learned that it leads or holds the lock.
+type acquisition struct {
 	candidate int
 	at        int64
 }
 
-// preparer is a contestant whose candidates are made, by requests, before they
-// stand in line.
-type preparer interface {
-	// prepare makes candidates 0 to n-1, each on session i%sessions.
-	prepare(n, sessions int, dir string) error
-}
-
-// enlister is a contestant that knows how many of its candidates have found
-// their place in line. Of others the server tells, by the watches it holds.
-type enlister interface {
-	enlisted() int
-}
-
-// absent is a contestant that does not take part.
+// absent is an implementation that is not measured.
 type absent struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// sessionTimeout is the same for all: long enough for a busy machine.
+// sessionTimeout is the session timeout of all contestants, long enough for a busy machine.
 const sessionTimeout = 10 * time.Second
 
-// standers is what contestants have in common.
-type standers struct {
-	leading chan leading
-	failure chan error
+// events implements the channels of a contestant.
+type events struct {
+	acquired chan acquisition
+	failed   chan error
 }
 
-func newStanders() standers {
-	// Nobody waits for a harness that does not read.
-	return standers{leading: make(chan leading, 1<<14), failure: make(chan error, 1)}
+func newEvents() *events {
+	// A candidate must not wait for the benchmark to receive.
+	return &events{acquired: make(chan acquisition, 1<<14), failed: make(chan error, 1)}
 }
 
-func (s *standers) leads() <-chan leading { return s.leading }
-func (s *standers) failed() <-chan error  { return s.failure }
-
-func (s *standers) tellLeads(candidate int) { s.leading <- leading{candidate, now()} }
-
-// tellFailed keeps the first failure.
-func (s *standers) tellFailed(err error) {
+// reportFailure keeps the first failure that was not received.
+func (e *events) reportFailure(err error) {
 	select {
-	case s.failure <- err:
+	case e.failed <- err:
 	default:
 	}
 }
 
-// forget drops what was told of earlier candidates.
-func (s *standers) forget() {
+// discard discards the reports of earlier candidates.
+func (e *events) discard() {
 	for {
 		select {
-		case <-s.leading:
-		case <-s.failure:
+		case <-e.acquired:
+		case <-e.failed:
 		default:
 			return
 		}

@@ -1,55 +1,68 @@
-// Bench compares ways of electing a leader on ZooKeeper, and recipes: this
-// library, go-zookeeper's zk.Lock, kazoo and Apache Curator. Candidates are
-// kazoo's Lock and Curator's LeaderLatch; locks are kazoo's Lock and Curator's
-// InterProcessMutex. All of them stand in the same run on the same server, one
-// after another within each round, in an order that is shuffled anew for every
-// round.
+// Bench compares implementations of elections, locks, counters, queues and caches on ZooKeeper: this
+// library, go-zookeeper's zk.Lock, kazoo and Apache Curator. For elections it uses kazoo's Lock and
+// Curator's LeaderLatch, for locks kazoo's Lock and Curator's InterProcessMutex.
 //
-//	go run . -rounds 100 -json figures.json
+//	go run .                                            # all rows, in about half an hour
+//	go run . -list                                      # the names of the rows, and the goals
+//	go run . -only 'locks per second, 8' -rounds 160    # one row, with more rounds
+//
+// All contestants use the same server in the same run. In each round every contestant has one turn,
+// in random order. After each turn there is a pause, in which new candidates join and in which this
+// library determines which candidate is next. The table contains medians over the rounds, with the
+// quartiles in parentheses, and the goals of this library. The flag -json writes all values. On two
+// cores, differences of less than 15 % are noise; use more rounds. Other programs increase the times of
+// some rounds: on a busy machine, -quantile 0.1 compares the fastest tenth of the rounds.
 //
 // # The floor
 //
-// Times are multiples of a floor measured in the same rounds: the fewest
-// requests with which any client could do the same, sent with go-zookeeper.
-// To join it takes one create and one listing. To hand over it takes one
-// delete that another session sees by a watch, from just before the delete
-// until the event has arrived; to take over, the close of a session that owns
-// what is watched. The floor does not depend on how many stand in line.
+// The floor is the baseline: the shortest loop in which sessions take turns, without any guarantee,
+// with go-zookeeper and with as many candidates and connections as the other contestants. To join, it
+// creates a znode, lists the queue, and reads the znode of its predecessor with a watch. It leads, or
+// holds the lock, when there is no predecessor, or when the watch reports the deletion. To leave, it
+// deletes its znode. It knows no tokens, and relies on conditions that the other contestants have to
+// verify: znodes are deleted only at the head of the queue, every reply arrives, and sessions do not
+// expire. Rows in ms and in 1/s show the other contestants as multiples of the floor's median.
 //
-// For a lock it is what locks.go has: three requests where nobody is ahead, and
-// otherwise four and an event.
+// # Rows
 //
-// # What a figure is
+// First join: the time until a candidate leads an election without other candidates.
 //
-// Locks are taken and given back by one session a contender, over and over for a
-// second at a time, and counted; the rate of all together is shown as a share of
-// the floor's. From the same seconds come the times from just before a holder
-// gives back to when the next one has the lock. A run in which two have a lock at
-// once is an error.
+// Join of many candidates at the same time: the time until all of them know their position. Curator
+// and zk.Lock do not report that; there the server's number of watches is used.
 //
-// Counters and queues are rates as well. Each session adds over and over; or puts
-// an item, takes one, whosever it is, and acknowledges it.
+// Hand-over: the time from just before the leader resigns, or the holder releases a mutex, until the
+// successor has learned that it leads or holds the lock. In a take-over the session is closed
+// instead. Up to 20 sessions share the candidates.
 //
-// Caches are filled with 10,000 children of one znode, each time in a new session; the
-// floor reads them 64 at a time, with watches. From a write to its event is the time
-// from just before one session writes until a cache of another has told of it, with the
-// data; the floor reads again when its watch has fired. Caches are kazoo's TreeCache and
-// Curator's CuratorCache, which has persistent watches, that this client library lacks.
+// Immediate resignations: every leader resigns as soon as it leads, in the goroutine or thread that
+// learns of the leadership. The value is the time for one succession. "Others join" means that a new
+// candidate joins for each leader that resigns; its requests compete with the successions. "No joins"
+// and "draining" mean that no candidate joins before the measurement is over.
 //
-// The median of a contestant's times divided by the median of the floor's
-// times in the same rounds; in parentheses the quartiles, divided by the same.
-// Gaps under 15 % are noise on two cores: more rounds help, finer claims do not.
+// Requests and watches fired per succession are counted by a proxy between the contestants and the
+// server, while 100 candidates drain. Pings do not count. A list below the table contains the numbers
+// by kind.
 //
-// After each turn every contestant gets the same pause to settle, in which
-// candidates join anew and in which this library finds out, off the critical
-// path, who is next. Elections follow each other at longer intervals in
-// practice.
+// Transactions per minute of idle candidates are counted by the same proxy. Each candidate has its
+// own connection with a session timeout of 4 s.
+//
+// Locks per second: sessions acquire and release one lock repeatedly, without holding it. The run
+// fails if two sessions have the lock at the same time. The processor time per lock is that of the
+// client's process, which contains all sessions, and that of the server. It varies less than the rates
+// if the machine is busy.
+//
+// Counters and queues: each session adds 1 repeatedly; or it puts an item, takes one, which may be
+// another session's, and acknowledges it.
+//
+// Caches: kazoo's TreeCache and Curator's CuratorCache. Curator uses persistent watches, which the
+// client library of this library lacks. The floor lists and reads all znodes, 64 at a time.
+//
+// Memory and goroutines per candidate are measured in a separate process for each contestant in Go,
+// while the candidates wait. There the floor joins without listings, whose garbage remains resident.
 //
 // # Contestants in other languages
 //
-// kazoo and Curator run in processes of their own (peers/), driven over
-// standard input and output, and end when their input does, so that they
-// cannot outlive this program. They take the times themselves; processes on
-// Linux share CLOCK_MONOTONIC, which is also this program's clock. Whoever is
-// not installed is named as absent.
+// Kazoo and Curator run in separate processes, the programs in peers. They receive commands on their
+// standard input and exit when it is closed. They measure times themselves, with CLOCK_MONOTONIC,
+// which is the same for all processes on Linux. The report lists contestants that are not installed.
 package main

@@ -2,42 +2,21 @@ package main
 
 import (
 	"fmt"
-	"runtime"
-	"strings"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// environment is what the figures depend on.
+// environment describes the machine, the server and the versions on which the figures depend.
 type environment struct {
-	CPUs       int               `json:"cpus"`
-	Platform   string            `json:"platform"`
-	ZooKeeper  string            `json:"zookeeper"`
-	Server     string            `json:"server"` // what runs it
-	Go         string            `json:"go"`
-	Versions   map[string]string `json:"versions"` // of what the contestants stand on
-	LoadBefore string            `json:"load_before"`
-	LoadAfter  string            `json:"load_after"`
-}
-
-func (e environment) String() string {
-	parts := []string{
-		fmt.Sprintf("%d CPUs, %s", e.CPUs, e.Platform),
-		fmt.Sprintf("ZooKeeper %s (%s, one server)", e.ZooKeeper, e.Server),
-		e.Go,
-	}
-	for _, name := range []string{"go-zookeeper", kazooName, curatorName} {
-		if v := e.Versions[name]; v != "" {
-			parts = append(parts, name+" "+v)
-		}
-	}
-	return strings.Join(parts, "; ")
+	Machine   benchmark.Environment `json:"machine"`
+	ZooKeeper string                `json:"zookeeper"` // the version of the server
+	Server    string                `json:"server"`    // how the server runs
 }
 
 func newEnvironment() environment {
-	return environment{
-		CPUs: runtime.GOMAXPROCS(0), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
-		Versions:   map[string]string{"go-zookeeper": machine.ModuleVersion("github.com/go-zookeeper/zk")},
-		LoadBefore: machine.Load(),
-	}
+	return environment{Machine: benchmark.NewEnvironment("github.com/go-zookeeper/zk")}
+}
+
+func (e environment) String() string {
+	return fmt.Sprintf("%s; ZooKeeper %s (%s, one server)", e.Machine, e.ZooKeeper, e.Server)
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"math"
-	"sync"
+	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,136 +11,70 @@ import (
 
 const floorName = "floor"
 
-// floor is what no client can do without, and nothing else. Its line is right
-// only as long as candidates stand one after another, because none of them
-// looks who is ahead.
-type floor struct {
-	sessions
-	standers
-	running *sync.WaitGroup
-	caching *caching
-
-	mu    sync.Mutex
-	last  string             // the znode at the end of the line
-	owned map[int]ownedZnode // by candidate
+// newFloor returns the baseline: the shortest loop in which sessions take turns, without any
+// guarantee. See the package comment.
+func newFloor(addr string, timeout time.Duration) *local {
+	l := newLocal(floorName, addr, timeout, implementation{
+		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
+			return &floorEntry{conn: conn, dir: dir}, nil
+		},
+		newOperation: newFloorOperation,
+		fillCache:    fillFloorCache,
+		watchCache:   watchFloorCache,
+	})
+	l.countsQueued = true
+	return l
 }
 
-type ownedZnode struct {
-	path string
-	conn *zk.Conn
+// floorEntry creates an ephemeral sequential znode, lists the queue, reads the znode of its
+// predecessor with a watch, and waits for the event. A releasing entry deletes its znode. The entry
+// relies on conditions that the other contestants have to verify: znodes are deleted only by their
+// owner and only at the head of the queue, every reply arrives, and sessions do not expire.
+type floorEntry struct {
+	conn  *zk.Conn
+	dir   string
+	znode string
 }
 
-func newFloor(addr string) *floor {
-	return &floor{sessions: newSessions(addr), standers: newStanders(), running: new(sync.WaitGroup), owned: map[int]ownedZnode{}}
-}
+// floorPrefix makes the names as long as those of the other contestants, so that listings are equally
+// long.
+const floorPrefix = "_c_00000000-0000-0000-0000-000000000000-latch-"
 
-func (f *floor) name() string { return floorName }
-func (f *floor) most() int    { return math.MaxInt }
-
-func enter(conn *zk.Conn, dir string) (string, error) {
-	// As long a name as those of the contestants, whose listings it shares.
-	const name = "_c_00000000-0000-0000-0000-000000000000-latch-"
-	return conn.Create(dir+"/"+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-}
-
-func (f *floor) join(session int, dir string, _ bool) (time.Duration, error) {
-	conn := f.conn(session)
-	at := now()
-	path, err := enter(conn, dir)
-	if err != nil {
-		return 0, err
-	}
-	if _, _, err := conn.Children(dir); err != nil {
-		return 0, err
-	}
-	took := time.Duration(now() - at)
-	return took, conn.Delete(path, -1)
-}
-
-func (f *floor) stand(candidate, session int, dir string) {
-	if err := f.enterLine(candidate, session, dir); err != nil {
-		f.tellFailed(err)
-	}
-}
-
-func (f *floor) enterLine(candidate, session int, dir string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	conn := f.conn(session)
-	path, err := enter(conn, dir)
+func (e *floorEntry) acquire(queued func()) error {
+	var err error
+	e.znode, err = e.conn.Create(e.dir+"/"+floorPrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		return err
 	}
-	ahead := f.last
-	f.last, f.owned[candidate] = path, ownedZnode{path, conn}
-	if ahead == "" {
-		f.tellLeads(candidate)
+	names, _, err := e.conn.Children(e.dir)
+	if err != nil {
+		return err
+	}
+	queued()
+	name, predecessor := path.Base(e.znode), ""
+	for _, other := range names {
+		if other < name && other > predecessor { // all names have the same prefix
+			predecessor = other
+		}
+	}
+	if predecessor == "" {
 		return nil
 	}
-	_, _, watch, err := conn.GetW(ahead)
+	_, _, watch, err := e.conn.GetW(e.dir + "/" + predecessor)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	f.running.Go(func() {
-		if event := <-watch; event.Type == zk.EventNodeDeleted {
-			f.tellLeads(candidate)
-		}
-	})
-	return nil
-}
-
-func (f *floor) leave(candidate int) (int64, error) {
-	f.mu.Lock()
-	own, ok := f.owned[candidate]
-	delete(f.owned, candidate)
-	f.mu.Unlock()
-	if !ok {
-		return 0, fmt.Errorf("no candidate %d", candidate)
-	}
-	at := now()
-	return at, own.conn.Delete(own.path, -1)
-}
-
-// enlist has n candidates enter and list the line, all at once, and returns
-// the time until the last has done so.
-func (f *floor) enlist(n, sessions int, dir string) (time.Duration, error) {
-	var wg sync.WaitGroup
-	failure := make(chan error, n)
-	at := now()
-	for i := range n {
-		conn := f.conn(i % sessions)
-		wg.Go(func() {
-			if _, err := enter(conn, dir); err != nil {
-				failure <- err
-				return
-			}
-			if _, _, err := conn.Children(dir); err != nil {
-				failure <- err
-			}
-		})
-	}
-	wg.Wait()
-	took := time.Duration(now() - at)
-	select {
-	case err := <-failure:
-		return 0, err
+	switch event := <-watch; event.Type {
+	case zk.EventNodeDeleted:
+		return nil
+	case zk.EventNotWatching:
+		return zk.ErrClosing
 	default:
-		return took, nil
+		return fmt.Errorf("waiting for the deletion of %s: %v", predecessor, event)
 	}
 }
 
-func (f *floor) reset() error {
-	f.disconnectAll()
-	if waitAll(f.running, brokenClose) != nil {
-		// Whoever is given up must not be waited for again, nor be heard.
-		f.running, f.standers = new(sync.WaitGroup), newStanders()
-	}
-	f.forget()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.last = ""
-	clear(f.owned)
-	return nil
-}
-
-func (f *floor) close() error { return f.reset() }
+func (e *floorEntry) release() error { return e.conn.Delete(e.znode, -1) }

@@ -14,137 +14,181 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
-// footprint is what a candidate at rest costs its process.
+// footprint is the memory of a process per idle candidate.
 type footprint struct {
 	Goroutines float64 `json:"goroutines"`
 	HeapKiB    float64 `json:"heap_kib"`  // live, after a collection
 	StackKiB   float64 `json:"stack_kib"` // in use
-	// ResidentKiB is measured after freed memory was given back, which the
-	// runtime does by and by; PeakKiB before, so that it has what enlisting
-	// has left.
+	// PeakKiB is the resident memory before the runtime returned freed memory to the system, which
+	// it does gradually: it includes the memory that was used only while candidates joined.
+	// ResidentKiB is the resident memory afterwards.
 	ResidentKiB float64 `json:"resident_kib"`
 	PeakKiB     float64 `json:"peak_kib"`
 }
 
-// measureFootprint runs this program again with a single contestant, so that
-// nothing of others is counted.
-func measureFootprint(ctx context.Context, name, addr string, n int) (footprint, error) {
+// footprintRows are the rows for the values of a footprint.
+type footprintRows struct{ goroutines, heap, stacks, resident, peak *row }
+
+// measureFootprints measures the memory of contestants in Go, each in a separate process.
+func (b *bench) measureFootprints(ctx context.Context, rows footprintRows) error {
+	all := []*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak}
+	for _, c := range b.contestants {
+		if _, ok := c.(*local); !ok {
+			for _, r := range all {
+				r.Missing[c.name()] = "not measured in other languages"
+			}
+			continue
+		}
+		f, err := runFootprint(ctx, c.name(), b.server.addr, b.candidates)
+		if err != nil {
+			if err := b.exclude(ctx, all, c.name(), err); err != nil {
+				return err
+			}
+			continue
+		}
+		addValues(all, c.name(), []float64{f.Goroutines, f.HeapKiB, f.StackKiB, f.ResidentKiB, f.PeakKiB})
+	}
+	return nil
+}
+
+// runFootprint runs this program again with a single contestant.
+func runFootprint(ctx context.Context, name, addr string, n int) (footprint, error) {
 	var f footprint
-	self, err := os.Executable()
+	program, err := os.Executable()
 	if err != nil {
 		return f, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-footprint", name, "-addr", addr, "-candidates", strconv.Itoa(n))
-	// Its input ends with this process, and it with its input.
+	cmd := exec.CommandContext(ctx, program, "-footprint", name, "-addr", addr, "-candidates", strconv.Itoa(n))
+	// The input is closed when this process exits, which makes the child process exit.
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return f, err
 	}
 	defer in.Close()
-	var out, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaints
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return f, fmt.Errorf("%w: %s", err, complaints.String())
+		return f, fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	return f, json.Unmarshal(out.Bytes(), &f)
 }
 
-// footprintMain is the program that measureFootprint runs.
-func footprintMain(ctx context.Context, name, addr string, n int, profile string) error {
+// printFootprint implements the flag -footprint: it prints the footprint of this process with n
+// candidates as JSON.
+func printFootprint(ctx context.Context, name, addr string, n int, profile string) error {
 	go func() {
 		os.Stdin.Read(make([]byte, 1))
 		os.Exit(1)
 	}()
-	control, err := newControl(addr)
+	s, err := connectServer(addr)
 	if err != nil {
 		return err
 	}
-	defer control.close()
-	dir, err := control.newDir()
+	defer s.close()
+	dir, err := s.newDir()
 	if err != nil {
 		return err
 	}
-	var c contestant
-	var stand func(candidate, session int) error
-	// Candidates as a program has them that only wants to know what they cost:
-	// nobody reads what they say.
-	switch name {
-	case libraryName:
-		l := newLibrary(addr)
-		c, stand = l, func(candidate, session int) error {
-			election, err := l.newElection(session, dir)
-			l.elections[candidate] = election
-			if err == nil {
-				go election.ElectLeader()
-			}
-			return err
-		}
-	case zkLockName:
-		z := newZKLock(addr)
-		c, stand = z, func(candidate, session int) error {
-			z.stand(candidate, session, dir)
-			return nil
-		}
-	default:
-		return fmt.Errorf("no contestant %q to measure", name)
+	constructors := map[string]func(string, time.Duration) *local{
+		floorName: newFloor, libraryName: newLibrary, zkLockName: newZKLock,
 	}
-	for session := range sharedSessions {
-		if err := c.connect(session); err != nil {
-			return err
-		}
+	newContestant := constructors[name]
+	if newContestant == nil {
+		return fmt.Errorf("the memory of %q cannot be measured", name)
 	}
-	before, err := takeUsage(ctx, control)
-	if err != nil {
-		return err
-	}
-	watches, err := control.watches()
-	if err != nil {
-		return err
-	}
-	for candidate := range n {
-		if err := stand(candidate, candidate%sharedSessions); err != nil {
-			return err
-		}
-	}
-	if err := control.waitWatches(ctx, watches+n-1); err != nil {
-		return err
-	}
-	after, err := takeUsage(ctx, control)
-	if err != nil {
-		return err
-	}
-	per := func(get func(usage) float64) float64 { return (get(after) - get(before)) / float64(n) }
-	err = json.NewEncoder(os.Stdout).Encode(footprint{
-		Goroutines:  per(func(u usage) float64 { return u.goroutines }),
-		HeapKiB:     per(func(u usage) float64 { return u.heap }),
-		StackKiB:    per(func(u usage) float64 { return u.stack }),
-		ResidentKiB: per(func(u usage) float64 { return u.resident }),
-		PeakKiB:     per(func(u usage) float64 { return u.peak }),
-	})
-	if err != nil {
-		return err
-	}
+	c := newContestant(addr, sessionTimeout)
 	defer runtime.KeepAlive(c)
-	if profile == "" {
-		return nil
+	if err := connectSessions(c, sharedSessions); err != nil {
+		return err
+	}
+	before, err := measureUsage(ctx, s)
+	if err != nil {
+		return err
+	}
+	watches, err := s.watches()
+	if err != nil {
+		return err
+	}
+	if err := joinIdle(c, n, dir); err != nil {
+		return err
+	}
+	if err := s.waitWatches(ctx, watches+n-1); err != nil {
+		return err
+	}
+	after, err := measureUsage(ctx, s)
+	if err != nil {
+		return err
+	}
+	perCandidate := func(get func(usage) float64) float64 { return (get(after) - get(before)) / float64(n) }
+	err = json.NewEncoder(os.Stdout).Encode(footprint{
+		Goroutines:  perCandidate(func(u usage) float64 { return u.goroutines }),
+		HeapKiB:     perCandidate(func(u usage) float64 { return u.heap }),
+		StackKiB:    perCandidate(func(u usage) float64 { return u.stack }),
+		ResidentKiB: perCandidate(func(u usage) float64 { return u.resident }),
+		PeakKiB:     perCandidate(func(u usage) float64 { return u.peak }),
+	})
+	if err != nil || profile == "" {
+		return err
 	}
 	return writeHeapProfile(profile)
 }
 
-// usage is what the process uses; memory in KiB.
+// joinIdle adds n candidates. Those of this library have only the goroutine of ElectLeader, as in a
+// program that does not observe them.
+func joinIdle(c *local, n int, dir string) error {
+	predecessor := ""
+	for candidate := range n {
+		session := candidate % sharedSessions
+		var err error
+		switch c.name() {
+		case floorName:
+			predecessor, err = joinIdleFloor(c.conn(session), dir, predecessor)
+		case libraryName:
+			var e *leaderelection.Election
+			if e, err = newLibraryElection(c.conn(session), dir, sessionTimeout); err == nil {
+				go e.ElectLeader()
+			}
+		default:
+			c.join(election, candidate, session, dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinIdleFloor adds a candidate of the floor and returns its znode. The candidate is a goroutine that
+// waits for the watch on its predecessor. It does not list the queue, because the garbage of listings
+// increases the resident memory.
+func joinIdleFloor(conn *zk.Conn, dir, predecessor string) (string, error) {
+	znode, err := conn.Create(dir+"/"+floorPrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	if err != nil || predecessor == "" {
+		return znode, err
+	}
+	_, _, watch, err := conn.GetW(predecessor)
+	go func() { <-watch }()
+	return znode, err
+}
+
+// usage is the number of goroutines and the memory of the process in KiB.
 type usage struct{ goroutines, heap, stack, resident, peak float64 }
 
-func takeUsage(ctx context.Context, control *control) (u usage, err error) {
-	if _, err := control.settledWatches(ctx); err != nil {
+func measureUsage(ctx context.Context, s *server) (u usage, err error) {
+	if _, err := s.settledWatches(ctx); err != nil {
 		return u, err
 	}
 	sleep(ctx, 2*time.Second)
-	if u.peak, err = resident(); err != nil {
+	if u.peak, err = residentMemory(); err != nil {
 		return u, err
 	}
-	for range 3 { // finalizers and pools take more than one collection
+	for range 3 { // finalizers and pools need more than one collection
 		debug.FreeOSMemory()
 		sleep(ctx, 100*time.Millisecond)
 	}
@@ -152,22 +196,22 @@ func takeUsage(ctx context.Context, control *control) (u usage, err error) {
 	runtime.ReadMemStats(&m)
 	u.goroutines = float64(runtime.NumGoroutine())
 	u.heap, u.stack = float64(m.HeapAlloc)/1024, float64(m.StackInuse)/1024
-	u.resident, err = resident()
+	u.resident, err = residentMemory()
 	return u, err
 }
 
-// resident is the memory of the process that is in the machine's.
-func resident() (float64, error) {
+// residentMemory returns the resident memory of this process in KiB.
+func residentMemory() (float64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return 0, fmt.Errorf("resident memory is measured on Linux only: %w", err)
+		return 0, fmt.Errorf("resident memory is measured only on Linux: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			return strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
 		}
 	}
-	return 0, errors.New("the kernel does not tell the resident memory")
+	return 0, errors.New("/proc/self/status has no VmRSS")
 }
 
 func writeHeapProfile(name string) error {

@@ -1,142 +1,94 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"fmt"
-	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
 const libraryName = "this library"
 
-// library is the library whose module this one belongs to.
-type library struct {
-	sessions
-	standers
-	running sync.WaitGroup
-	placed  atomic.Int64
-	caching *caching
-
-	mu        sync.Mutex
-	prepared  map[int]*leaderelection.Election
-	elections map[int]*leaderelection.Election
+// newLibrary returns the library of this repository.
+func newLibrary(addr string, timeout time.Duration) *local {
+	library := libraryRecipes{timeout: timeout, option: recipes.WithSessionTimeout(timeout), candidacies: new(sync.WaitGroup)}
+	l := newLocal(libraryName, addr, timeout, implementation{
+		newEntry:     library.newEntry,
+		newOperation: library.newOperation,
+		fillCache:    library.fillCache,
+		watchCache:   library.watchCache,
+	})
+	l.background, l.countsQueued = library.candidacies, true
+	return l
 }
 
-func newLibrary(addr string) *library {
-	return &library{
-		sessions: newSessions(addr), standers: newStanders(),
-		prepared: map[int]*leaderelection.Election{}, elections: map[int]*leaderelection.Election{},
-	}
+// libraryRecipes constructs the recipes of this library with one session timeout.
+type libraryRecipes struct {
+	timeout     time.Duration
+	option      recipes.Option
+	candidacies *sync.WaitGroup
 }
 
-func (l *library) name() string { return libraryName }
-func (l *library) most() int    { return math.MaxInt }
-
-func (l *library) newElection(session int, dir string) (*leaderelection.Election, error) {
-	return leaderelection.NewElection(l.conn(session), dir, leaderelection.WithSessionTimeout(sessionTimeout))
+func (l libraryRecipes) newEntry(r recipe, conn *zk.Conn, dir string) (entry, error) {
+	if r == mutex {
+		m, err := lock.NewMutex(conn, dir, l.option)
+		return &mutexEntry{mutex: m}, err
+	}
+	e, err := newLibraryElection(conn, dir, l.timeout)
+	return electionEntry{e, l.candidacies}, err
 }
 
-func (l *library) join(session int, dir string, whole bool) (time.Duration, error) {
-	at := now()
-	election, err := l.newElection(session, dir)
-	if err != nil {
-		return 0, err
-	}
-	if !whole {
-		at = now()
-	}
-	go election.ElectLeader()
-	for status := range election.Status() {
+func newLibraryElection(conn *zk.Conn, dir string, timeout time.Duration) (*leaderelection.Election, error) {
+	return leaderelection.NewElection(conn, dir, leaderelection.WithSessionTimeout(timeout))
+}
+
+type electionEntry struct {
+	election    *leaderelection.Election
+	candidacies *sync.WaitGroup
+}
+
+func (e electionEntry) acquire(queued func()) error {
+	e.candidacies.Go(func() { e.election.ElectLeader() }) // the final status contains the error
+	first := true
+	for status := range e.election.Status() {
+		if first {
+			first = false
+			queued()
+		}
 		switch {
 		case status.Err != nil:
-			return 0, status.Err
+			return status.Err
+		case status.Role == leaderelection.Leader && status.Leadership.Token() == 0:
+			return errors.New("the leadership has no token")
 		case status.Role == leaderelection.Leader:
-			took := time.Duration(now() - at)
-			if status.Leadership.Token() == 0 {
-				return 0, errors.New("a leader has no token")
-			}
-			return took, election.Resign()
+			return nil
 		}
 	}
-	return 0, errors.New("the candidacy has ended without leadership")
+	return errors.New("the candidacy ended without leadership")
 }
 
-func (l *library) prepare(n, sessions int, dir string) error {
-	for i := range n {
-		election, err := l.newElection(i%sessions, dir)
-		if err != nil {
-			return err
-		}
-		l.mu.Lock()
-		l.prepared[i] = election
-		l.mu.Unlock()
+func (e electionEntry) release() error { return e.election.Resign() }
+
+type mutexEntry struct {
+	mutex *lock.Mutex
+	hold  *lock.Hold
+}
+
+func (e *mutexEntry) acquire(func()) error {
+	var err error
+	if e.hold, err = e.mutex.Lock(context.Background()); err != nil {
+		return err
+	}
+	if e.hold.Token() == 0 {
+		return errors.New("the hold has no token")
 	}
 	return nil
 }
 
-func (l *library) stand(candidate, session int, dir string) {
-	l.mu.Lock()
-	election := l.prepared[candidate]
-	delete(l.prepared, candidate)
-	l.mu.Unlock()
-	l.running.Go(func() {
-		if election == nil {
-			var err error
-			if election, err = l.newElection(session, dir); err != nil {
-				l.tellFailed(err)
-				return
-			}
-		}
-		l.mu.Lock()
-		l.elections[candidate] = election
-		l.mu.Unlock()
-		l.running.Go(func() {
-			err := election.ElectLeader()
-			if err != nil && !errors.Is(err, leaderelection.ErrConnClosed) {
-				l.tellFailed(err)
-			}
-		})
-		placed := false
-		for status := range election.Status() {
-			if status.Role == leaderelection.Leader {
-				l.tellLeads(candidate)
-			}
-			if !placed {
-				placed = true
-				l.placed.Add(1)
-			}
-		}
-	})
-}
-
-func (l *library) enlisted() int { return int(l.placed.Load()) }
-
-func (l *library) leave(candidate int) (int64, error) {
-	l.mu.Lock()
-	election := l.elections[candidate]
-	delete(l.elections, candidate)
-	l.mu.Unlock()
-	if election == nil {
-		return 0, fmt.Errorf("no candidate %d", candidate)
-	}
-	at := now()
-	return at, election.Resign()
-}
-
-func (l *library) reset() error {
-	l.disconnectAll()
-	err := waitAll(&l.running, 3*sessionTimeout)
-	l.forget()
-	l.placed.Store(0)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.prepared)
-	clear(l.elections)
-	return err
-}
-
-func (l *library) close() error { return l.reset() }
+func (e *mutexEntry) release() error { return e.hold.Release(context.Background()) }

@@ -10,41 +10,45 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/command"
-	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 	"github.com/go-leaderelection/leaderelection/bench/internal/zookeeper"
 )
 
-// settings are what the flags say.
+// settings are the values of the flags, and the durations that -quick changes.
 type settings struct {
 	rounds     int
 	candidates int
 	seed       uint64
 	only       *regexp.Regexp
+	list       bool
 	json       string
 	limit      time.Duration
+	quantile   float64
 
-	warmJoins       int
-	pause, bigPause time.Duration
-	warmSpells      int
-	spell           spell
+	warmJoins        int
+	pause, longPause time.Duration // after each turn
+	warmPeriods      int
+	period           benchmark.Period
+	idle             time.Duration // in which idle connections are observed
 
-	footprint, addr, heapProfile string // of a process that measures itself
+	footprint, addr, heapProfile string // of the process that measures its memory
 }
 
-func parse() (settings, error) {
+func parseFlags() (settings, error) {
 	s := settings{
-		warmJoins: 150, pause: 25 * time.Millisecond, bigPause: 250 * time.Millisecond,
-		warmSpells: 2, spell: spell{lead: 250 * time.Millisecond, length: time.Second},
+		warmJoins: 150, pause: 25 * time.Millisecond, longPause: 250 * time.Millisecond, warmPeriods: 2,
+		period: benchmark.Period{Warmup: 250 * time.Millisecond, Length: time.Second}, idle: 30 * time.Second,
 	}
-	flag.IntVar(&s.rounds, "rounds", 80, "`rounds` of joins, hand-overs and take-overs; lines of thousands have a quarter of them")
-	flag.IntVar(&s.candidates, "candidates", 2000, "`length` of the longest line")
+	flag.IntVar(&s.rounds, "rounds", 80, "`number` of rounds of joins and hand-overs; slower rows have a fraction of them")
+	flag.IntVar(&s.candidates, "candidates", 2000, "`number` of candidates of the largest queues")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "`seed` of the order of turns")
 	only := flag.String("only", "", "measure only rows whose name matches this `pattern`")
+	flag.BoolVar(&s.list, "list", false, "print the names of the rows and their goals instead of measuring")
 	flag.StringVar(&s.json, "json", "", "write every value to this `file`")
-	flag.DurationVar(&s.limit, "limit", 20*time.Minute, "give up after this `time`")
-	quick := flag.Bool("quick", false, "see that everything works, in a minute or two: the figures are worth little")
-	flag.StringVar(&s.footprint, "footprint", "", "measure only what a candidate of this `contestant` costs this process, on the server at -addr")
+	flag.Float64Var(&s.quantile, "quantile", 0.5, "compare this `quantile` of the values, from the best to the worst; 0.1 is less affected by other programs on the machine than the median")
+	flag.DurationVar(&s.limit, "limit", 40*time.Minute, "maximum `duration` of the run")
+	quick := flag.Bool("quick", false, "a run of two minutes that shows that everything works; its figures mean little")
+	flag.StringVar(&s.footprint, "footprint", "", "measure only the memory of this process per candidate of the `contestant`, with the server at -addr")
 	flag.StringVar(&s.addr, "addr", "", "`host:port` of a server, for -footprint")
 	flag.StringVar(&s.heapProfile, "heapprofile", "", "write a heap profile to this `file`, with -footprint")
 	flag.Parse()
@@ -53,10 +57,13 @@ func parse() (settings, error) {
 	}
 	if *quick {
 		s.rounds, s.candidates, s.warmJoins = 8, min(s.candidates, 200), 10
-		s.warmSpells, s.spell.length = 1, 500*time.Millisecond
+		s.warmPeriods, s.period.Length, s.idle = 1, 500*time.Millisecond, 5*time.Second
 	}
-	if s.rounds < 1 || s.candidates < 2 {
-		return s, errors.New("-rounds must be 1 or more, and -candidates 2 or more")
+	if s.rounds < 1 || s.candidates < 4 {
+		return s, errors.New("-rounds must be 1 or more, and -candidates 4 or more")
+	}
+	if s.quantile < 0 || s.quantile > 1 {
+		return s, errors.New("-quantile must be from 0 to 1")
 	}
 	var err error
 	s.only, err = regexp.Compile(*only)
@@ -64,30 +71,34 @@ func parse() (settings, error) {
 }
 
 func main() {
-	s, err := parse()
-	command.Main("bench", err, s.limit, func(ctx context.Context) error {
-		if s.footprint != "" {
-			return footprintMain(ctx, s.footprint, s.addr, s.candidates, s.heapProfile)
+	s, err := parseFlags()
+	benchmark.Main("bench", err, s.limit, func(ctx context.Context) error {
+		switch {
+		case s.footprint != "":
+			return printFootprint(ctx, s.footprint, s.addr, s.candidates, s.heapProfile)
+		case s.list:
+			(&bench{settings: s}).printNames()
+			return nil
+		default:
+			return runBenchmark(ctx, s)
 		}
-		return run(ctx, s)
 	})
 }
 
-func run(ctx context.Context, s settings) (err error) {
-	r := report{Seed: s.seed, Environment: newEnvironment(), Absent: never}
-	server, err := zookeeper.Start(ctx, sessionTimeout/10)
+func runBenchmark(ctx context.Context, s settings) (err error) {
+	r := report{Seed: s.seed, Environment: newEnvironment()}
+	ensemble, err := zookeeper.Start(ctx, sessionTimeout/10)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	addr := server.Addr(0)
-	control, err := newControl(addr)
+	defer func() { err = errors.Join(err, ensemble.Close()) }()
+	server, err := connectServer(ensemble.Addr(0))
 	if err != nil {
 		return err
 	}
-	defer control.close()
-	r.Environment.Server = server.Backend().String()
-	if r.Environment.ZooKeeper, err = control.version(); err != nil {
+	defer server.close()
+	r.Environment.Server = ensemble.Backend().String()
+	if r.Environment.ZooKeeper, err = server.version(); err != nil {
 		return err
 	}
 
@@ -96,39 +107,24 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{
-		settings: s, control: control, random: rand.New(rand.NewPCG(s.seed, 0)),
-		contestants: []contestant{newFloor(addr), newLibrary(addr), newZKLock(addr)},
-	}
-	for _, other := range []struct {
-		name  string
-		start func(ctx context.Context, addr, dir string) (*peer, error)
-	}{{kazooName, startKazoo}, {curatorName, startCurator}} {
-		p, err := other.start(ctx, addr, dir)
-		if err != nil {
-			r.Absent = append(r.Absent, absent{other.name, err.Error()})
-			continue
-		}
-		b.contestants = append(b.contestants, p)
-		r.Environment.Versions[other.name] = p.version
-	}
-	defer func() {
-		for _, c := range b.contestants {
-			err = errors.Join(err, c.close())
-		}
-	}()
+	b := &bench{settings: s, server: server, dir: dir, random: rand.New(rand.NewPCG(s.seed, 0))}
+	b.contestants, r.Absent = startContestants(ctx, server.addr, dir, sessionTimeout)
+	defer func() { err = errors.Join(err, closeContestants(b.contestants)) }()
 	for _, c := range b.contestants {
 		r.Contestants = append(r.Contestants, c.name())
+		if p, ok := c.(*process); ok {
+			r.Environment.Machine.Versions[c.name()] = p.version
+		}
 	}
 
-	if err := b.measure(ctx); err != nil {
+	if err := b.measureAll(ctx); err != nil {
 		return err
 	}
-	r.Rows = b.rows
-	r.Environment.LoadAfter = machine.Load()
+	r.Rows = b.results
+	r.Environment.Machine.LoadAfter = benchmark.Load()
 	r.print(os.Stdout, s)
 	if s.json == "" {
 		return nil
 	}
-	return r.writeJSON(s.json)
+	return benchmark.WriteJSON(s.json, &r)
 }

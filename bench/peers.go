@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
-
-// How contestants in other languages are found and started.
 
 var (
 	//go:embed peers/kazoo_peer.py
@@ -24,22 +23,47 @@ var (
 const (
 	kazooName   = "kazoo"
 	curatorName = "Curator"
-	comcastName = "Comcast go-leaderelection"
 
-	// kazooMost: a waiting kazoo Lock is a thread.
-	kazooMost   = 100
-	curatorMost = 1 << 20
+	// maxKazooCandidates is small because each waiting kazoo Lock occupies a thread.
+	maxKazooCandidates   = 100
+	maxCuratorCandidates = 1 << 20
 )
 
-// never are contestants that cannot be had.
-var never = []absent{{
-	comcastName, "github.com/Comcast/go-leaderelection is not available from the Go module proxy, so this module cannot require it",
+// unavailable lists the implementations that cannot be installed.
+var unavailable = []absent{{
+	"Comcast go-leaderelection",
+	"github.com/Comcast/go-leaderelection is not available from the Go module proxy, so this module cannot require it",
 }}
 
-func timeoutSeconds() string { return fmt.Sprint(sessionTimeout.Seconds()) }
+// startContestants returns the contestants for the server at addr, the floor first. It starts the
+// processes with files in dir. Contestants that are not installed are returned as absent.
+func startContestants(ctx context.Context, addr, dir string, timeout time.Duration) ([]contestant, []absent) {
+	all := []contestant{newFloor(addr, timeout), newLibrary(addr, timeout), newZKLock(addr, timeout)}
+	missing := slices.Clone(unavailable)
+	for _, peer := range []struct {
+		name  string
+		start func(ctx context.Context, addr, dir string, timeout time.Duration) (*process, error)
+	}{{kazooName, startKazoo}, {curatorName, startCurator}} {
+		p, err := peer.start(ctx, addr, dir, timeout)
+		if err != nil {
+			missing = append(missing, absent{peer.name, err.Error()})
+			continue
+		}
+		all = append(all, p)
+	}
+	return all, missing
+}
+
+func closeContestants(all []contestant) error {
+	var err error
+	for _, c := range all {
+		err = errors.Join(err, c.close())
+	}
+	return err
+}
 
 // startKazoo starts kazoo with the first Python on the PATH that has it.
-func startKazoo(ctx context.Context, addr, dir string) (*peer, error) {
+func startKazoo(ctx context.Context, addr, dir string, timeout time.Duration) (*process, error) {
 	source := filepath.Join(dir, "kazoo_peer.py")
 	if err := os.WriteFile(source, kazooSource, 0o644); err != nil {
 		return nil, err
@@ -47,13 +71,14 @@ func startKazoo(ctx context.Context, addr, dir string) (*peer, error) {
 	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {
 		python := filepath.Join(folder, "python3")
 		if exec.CommandContext(ctx, python, "-c", "import kazoo").Run() == nil {
-			return startPeer(kazooName, kazooMost, exec.CommandContext(ctx, python, source, addr, timeoutSeconds()))
+			cmd := exec.CommandContext(ctx, python, source, addr, fmt.Sprint(timeout.Seconds()))
+			return startProcess(kazooName, maxKazooCandidates, cmd)
 		}
 	}
 	return nil, errors.New("no python3 on the PATH has kazoo; on Debian: apt-get install -y python3-kazoo")
 }
 
-// curatorJars are where Debian installs them; their manifests name the rest.
+// curatorJars are the paths of Debian's packages. The manifests of the files name their dependencies.
 var curatorJars = []string{
 	"/usr/share/java/curator-recipes.jar",
 	"/usr/share/java/curator-framework.jar",
@@ -61,8 +86,8 @@ var curatorJars = []string{
 	"/usr/share/java/slf4j-nop.jar",
 }
 
-// startCurator compiles and starts the Java contestant.
-func startCurator(ctx context.Context, addr, dir string) (*peer, error) {
+// startCurator compiles and starts the Java program.
+func startCurator(ctx context.Context, addr, dir string, timeout time.Duration) (*process, error) {
 	for _, jar := range curatorJars {
 		if _, err := os.Stat(jar); err != nil {
 			return nil, fmt.Errorf("no %s; on Debian: apt-get install -y libcurator-recipes-java", jar)
@@ -73,23 +98,25 @@ func startCurator(ctx context.Context, addr, dir string) (*peer, error) {
 			return nil, fmt.Errorf("no %s on the PATH; on Debian: apt-get install -y openjdk-17-jdk-headless", program)
 		}
 	}
-	source := filepath.Join(dir, "CuratorPeer.java")
-	if err := os.WriteFile(source, curatorSource, 0o644); err != nil {
-		return nil, err
-	}
 	path := strings.Join(slices.Concat(curatorJars, []string{dir}), string(filepath.ListSeparator))
-	if out, err := exec.CommandContext(ctx, "javac", "-cp", path, "-d", dir, source).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("javac: %w: %s", err, out)
+	if _, err := os.Stat(filepath.Join(dir, "CuratorPeer.class")); err != nil {
+		source := filepath.Join(dir, "CuratorPeer.java")
+		if err := os.WriteFile(source, curatorSource, 0o644); err != nil {
+			return nil, err
+		}
+		if out, err := exec.CommandContext(ctx, "javac", "-cp", path, "-d", dir, source).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("javac: %w: %s", err, out)
+		}
 	}
-	java := exec.CommandContext(ctx, "java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", path, "CuratorPeer", addr, timeoutSeconds())
-	p, err := startPeer(curatorName, curatorMost, java)
+	java := exec.CommandContext(ctx, "java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", path, "CuratorPeer", addr, fmt.Sprint(timeout.Seconds()))
+	p, err := startProcess(curatorName, maxCuratorCandidates, java)
 	if err == nil {
 		p.version = strings.TrimSpace(jarVersion(curatorJars[0]) + " " + p.version)
 	}
 	return p, err
 }
 
-// jarVersion is what the name of the other link to the jar says.
+// jarVersion returns the version in the name of a versioned link next to the jar.
 func jarVersion(jar string) string {
 	prefix := strings.TrimSuffix(jar, ".jar") + "-"
 	links, err := filepath.Glob(prefix + "[0-9]*.jar")

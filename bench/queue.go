@@ -1,148 +1,169 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// queue is a line of a contestant's candidates of whom the first leads. It
-// stays as long as it was built: whoever goes is replaced at the end.
+// queue contains the candidates of a contestant for one election or lock. The head of the queue leads
+// or holds the lock.
 type queue struct {
-	control *control
-	who     contestant
-	dir     string
-	size    int
+	server     *server
+	contestant contestant
+	recipe     recipe
+	dir        string
 
-	sessionOf   map[int]int // by candidate
-	sessions    int
-	candidates  int
-	leader      int
-	ownSessions bool
-	watches     int // held by all candidates after building
+	sessions   int         // number of sessions that were opened
+	separate   int         // number of those that are not shared: they have one candidate each
+	shared     int         // number of the others
+	candidates int         // number of candidates that have joined so far
+	sessionOf  map[int]int // of the candidates in the queue
+	head       int         // the candidate at the head; -1 without candidates
+	watches    int         // of all candidates, as of the end of fill
 }
 
-// sharedSessions is over how many sessions a long line is spread.
+// sharedSessions is the number of sessions among which the candidates are distributed.
 const sharedSessions = 20
 
-// buildQueue has size candidates stand in line. As many of them as there will
-// be turns stand in the order of their numbers, so that a leader and its
-// successor are never of one session; with ownSessions none of those shares its
-// session with anybody. The rest come all at once.
-func buildQueue(ctx context.Context, control *control, who contestant, size, turns int, ownSessions bool) (*queue, error) {
-	dir, err := control.newDir()
+// newQueue opens the sessions for a queue of size candidates. The first separate candidates have
+// sessions that they do not share.
+func newQueue(s *server, c contestant, r recipe, size, separate int) (*queue, error) {
+	dir, err := s.newDir()
 	if err != nil {
 		return nil, err
 	}
 	q := &queue{
-		control: control, who: who, dir: dir, size: size,
-		sessionOf: map[int]int{}, ownSessions: ownSessions,
+		server: s, contestant: c, recipe: r, dir: dir,
+		separate: separate, shared: min(size, sharedSessions), sessionOf: map[int]int{}, head: -1,
 	}
-	shared := min(size, sharedSessions)
-	ordered := min(size, turns+2)
-	own := 0
-	if ownSessions {
-		own = ordered
-	}
-	for range own + shared {
+	for range q.separate + q.shared {
 		if err := q.connect(); err != nil {
 			return nil, err
 		}
 	}
-	before, err := control.settledWatches(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range size {
-		session := own + i%shared
-		if i < own {
-			session = i
-		}
-		q.stand(session)
-		if i < ordered {
-			if err := q.inLine(ctx, i+1); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := q.inLine(ctx, size); err != nil {
-		return nil, err
-	}
-	after, err := control.settledWatches(ctx)
-	if err != nil {
-		return nil, err
-	}
-	q.watches = after - before
-	first, err := q.waitLeader(ctx)
-	q.leader = first.candidate
-	return q, err
+	return q, nil
 }
 
 func (q *queue) connect() error {
-	err := q.who.connect(q.sessions)
+	err := q.contestant.connect(q.sessions)
 	q.sessions++
 	return err
 }
 
-func (q *queue) stand(session int) {
+func (q *queue) join(session int) {
 	q.sessionOf[q.candidates] = session
-	q.who.stand(q.candidates, session, q.dir)
+	q.contestant.join(q.recipe, q.candidates, session, q.dir)
 	q.candidates++
 }
 
-// inLine waits until n candidates stand in line.
-func (q *queue) inLine(ctx context.Context, n int) error {
-	if err := q.control.waitCount(ctx, q.dir, n); err != nil {
-		return fmt.Errorf("%w%s", err, q.complaint())
+// fill adds candidates to an empty queue. The first ordered candidates join one after another, so
+// that successive heads have different sessions. The others join in groups with one candidate for
+// each shared session.
+func (q *queue) fill(ctx context.Context, size, ordered int) error {
+	before, err := q.server.settledWatches(ctx)
+	if err != nil {
+		return err
+	}
+	for joined := 0; joined < ordered; joined++ {
+		session := joined
+		if joined >= q.separate {
+			session = q.separate + joined%q.shared
+		}
+		q.join(session)
+		if err := q.waitSize(ctx, joined+1); err != nil {
+			return err
+		}
+	}
+	if err := q.refill(ctx, size-ordered); err != nil {
+		return err
+	}
+	after, err := q.server.settledWatches(ctx)
+	if err != nil {
+		return err
+	}
+	q.watches = after - before
+	first, err := q.waitAcquisition(ctx)
+	q.head = first.candidate
+	return err
+}
+
+// refill adds n candidates in groups with one candidate for each shared session.
+func (q *queue) refill(ctx context.Context, n int) error {
+	for joined := 0; joined < n; {
+		for range min(q.shared, n-joined) {
+			q.join(q.separate + joined%q.shared)
+			joined++
+		}
+		if err := q.waitSize(ctx, len(q.sessionOf)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// complaint is what a candidate has failed with, if any has.
-func (q *queue) complaint() string {
+// waitSize waits until the queue has n candidates.
+func (q *queue) waitSize(ctx context.Context, n int) error {
+	if err := q.server.waitChildren(ctx, q.dir, n); err != nil {
+		return fmt.Errorf("%w%s", err, q.failure())
+	}
+	return nil
+}
+
+// failure describes the failure of a candidate, if one has failed.
+func (q *queue) failure() string {
 	select {
-	case err := <-q.who.failed():
+	case err := <-q.contestant.failures():
 		return fmt.Sprintf(" (a candidate has failed: %v)", err)
 	default:
 		return ""
 	}
 }
 
-func (q *queue) waitLeader(ctx context.Context) (leading, error) {
+func (q *queue) waitAcquisition(ctx context.Context) (acquisition, error) {
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
 	select {
-	case l := <-q.who.leads():
-		return l, nil
+	case a := <-q.contestant.acquisitions():
+		return a, nil
 	case <-limit.C:
-		return leading{}, fmt.Errorf("nobody leads%s", q.complaint())
+		return acquisition{}, fmt.Errorf("no candidate has become the head of the queue%s", q.failure())
 	case <-ctx.Done():
-		return leading{}, ctx.Err()
+		return acquisition{}, ctx.Err()
 	}
 }
 
-// turn makes the leader go, by leaving the line or by the end of its session,
-// and returns how long it took until the next one knew that it leads. Then
-// somebody joins anew.
-func (q *queue) turn(ctx context.Context, end bool) (time.Duration, error) {
-	type departure struct {
-		at  int64
-		err error
-	}
-	gone := q.leader
-	session := q.sessionOf[gone]
-	delete(q.sessionOf, gone)
+// departure is the time just before the head left, or the session of the head was closed.
+type departure struct {
+	at  int64
+	err error
+}
+
+// removeHead requests that the head leaves, or closes its session. It does not wait.
+func (q *queue) removeHead(disconnect bool) <-chan departure {
 	departed := make(chan departure, 1)
+	head, session := q.head, q.sessionOf[q.head]
+	delete(q.sessionOf, head)
 	go func() {
 		var d departure
-		if end {
-			d.at, d.err = q.who.disconnect(session)
+		if disconnect {
+			d.at, d.err = q.contestant.disconnect(session)
 		} else {
-			d.at, d.err = q.who.leave(gone)
+			d.at, d.err = q.contestant.leave(head)
 		}
 		departed <- d
 	}()
-	next, err := q.waitLeader(ctx)
+	return departed
+}
+
+// replaceHead lets the head leave, or closes its session, and returns the time until its successor
+// has learned that it is the head. Afterwards a new candidate joins.
+func (q *queue) replaceHead(ctx context.Context, disconnect bool) (time.Duration, error) {
+	size, session := len(q.sessionOf), q.sessionOf[q.head]
+	departed := q.removeHead(disconnect)
+	next, err := q.waitAcquisition(ctx)
 	d := <-departed
 	switch {
 	case err != nil:
@@ -150,13 +171,60 @@ func (q *queue) turn(ctx context.Context, end bool) (time.Duration, error) {
 	case d.err != nil:
 		return 0, d.err
 	}
-	q.leader = next.candidate
-	if end {
+	q.head = next.candidate
+	if disconnect {
 		session = q.sessions
 		if err := q.connect(); err != nil {
 			return 0, err
 		}
 	}
-	q.stand(session)
-	return time.Duration(next.at - d.at), q.inLine(ctx, q.size)
+	q.join(session)
+	return time.Duration(next.at - d.at), q.waitSize(ctx, size)
+}
+
+// replaceHeads lets the head and the next n-1 heads leave as soon as they are the head, and returns
+// the time until the last successor has learned that it is the head. If rejoin is set, a new
+// candidate joins for each that has left.
+func (q *queue) replaceHeads(ctx context.Context, n int, rejoin bool) (time.Duration, error) {
+	size, session := len(q.sessionOf), q.sessionOf[q.head]
+	if err := q.contestant.leaveNext(n - 1); err != nil {
+		return 0, err
+	}
+	departed := q.removeHead(false)
+	var heads []acquisition
+	for len(heads) < n {
+		a, err := q.waitAcquisition(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("after %d of %d successions: %w", len(heads), n, err)
+		}
+		heads = append(heads, a)
+		if rejoin {
+			q.join(session)
+		} else {
+			size--
+		}
+		session = q.sessionOf[a.candidate]
+	}
+	d := <-departed
+	if d.err != nil {
+		return 0, d.err
+	}
+	// A candidate that leaves may report its acquisition after its successor.
+	slices.SortFunc(heads, func(a, b acquisition) int { return cmp.Compare(a.at, b.at) })
+	for _, a := range heads[:n-1] {
+		delete(q.sessionOf, a.candidate)
+	}
+	last := heads[n-1]
+	q.head = last.candidate
+	return time.Duration(last.at - d.at), q.waitSize(ctx, size)
+}
+
+// empty removes the last candidate of the queue.
+func (q *queue) empty(ctx context.Context) error {
+	d := <-q.removeHead(false)
+	q.head = -1
+	if d.err != nil {
+		return d.err
+	}
+	return q.waitSize(ctx, 0)
 }

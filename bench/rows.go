@@ -3,213 +3,228 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
+	"os"
+	"slices"
 	"time"
 )
 
-// row is one line of the table.
-type row struct {
-	Name string `json:"name"`
-	// Goal is the most that this library may take, of rates the least that it must
-	// reach; 0 for none, ahead for more than any peer.
-	Goal float64 `json:"goal,omitempty"`
-	// Unit is "ms" where values are times, to be shown as multiples of the
-	// floor's median, and "/s" where they are rates, to be shown as shares of it.
-	Unit string `json:"unit"`
-	// Values are those of every round, by contestant.
-	Values map[string][]float64 `json:"values"`
-	// Missing says why a contestant has no values.
-	Missing map[string]string `json:"missing,omitempty"`
+// mediumQueue is the number of candidates with which every contestant is measured.
+const mediumQueue = 100
+
+// measurement measures rows together.
+type measurement struct {
+	rows    []*row
+	measure func(ctx context.Context) error
 }
 
-func newRow(name, unit string, goal float64) *row {
-	return &row{Name: name, Goal: goal, Unit: unit, Values: map[string][]float64{}, Missing: map[string]string{}}
+// measurements returns all measurements in the order of the table. The goals are those of this
+// library.
+func (b *bench) measurements() []measurement {
+	return slices.Concat(
+		b.joinMeasurements(),
+		b.handOverMeasurements(),
+		b.successionMeasurements(),
+		b.lockMeasurements(),
+		b.operationMeasurements(),
+		b.cacheMeasurements(),
+		b.footprintMeasurements(),
+	)
 }
 
-// bench is one run.
-type bench struct {
-	settings
-	control     *control
-	contestants []contestant // the floor first
-	random      *rand.Rand
-	rows        []*row
-}
-
-// turn is one measurement of one contestant: a value for each row that is being
-// measured.
-type turn func(ctx context.Context) ([]float64, error)
-
-// timed is a turn that takes a time.
-func timed(measure func(ctx context.Context) (time.Duration, error)) turn {
-	return func(ctx context.Context) ([]float64, error) {
-		took, err := measure(ctx)
-		return []float64{milliseconds(took)}, err
+func (b *bench) joinMeasurements() []measurement {
+	single := func(name string, g goal, construct bool) measurement {
+		r := newRow(name, unitMillis, g)
+		return measurement{[]*row{r}, func(ctx context.Context) error { return b.measureJoins(ctx, r, construct) }}
+	}
+	mass := func(name string, g goal, construct bool) measurement {
+		r := newRow(name, unitMillis, g)
+		return measurement{[]*row{r}, func(ctx context.Context) error {
+			return b.measureMassJoins(ctx, r, b.candidates, max(2, b.rounds/16), construct)
+		}}
+	}
+	massName := fmt.Sprintf("join of %d candidates at the same time", b.candidates)
+	return []measurement{
+		single("first join", limit(1.10), false),
+		single("first join, with construction", limit(1.15), true),
+		mass(massName, limit(1.15), false),
+		mass(massName+", with construction", goal{}, true),
 	}
 }
 
-// interleave takes rounds in which every contestant has its turn, in an order
-// that is shuffled for each, with a pause after each turn. Earlier rounds, for
-// warming up, are not counted. A contestant that fails is out of these rows.
-func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns map[string]turn) error {
-	for round := -warmups; round < rounds; round++ {
-		runtime.GC() // not during a turn
-		for _, i := range b.random.Perm(len(b.contestants)) {
-			name := b.contestants[i].name()
-			measure, ok := turns[name]
-			if !ok {
-				continue
-			}
-			values, err := measure(ctx)
-			if err != nil && (name == floorName || ctx.Err() != nil) {
-				return fmt.Errorf("%s: %s: %w", rows[0].Name, name, err)
-			}
-			if err != nil {
-				delete(turns, name)
-			}
-			for i, r := range rows {
-				switch {
-				case err != nil:
-					r.Missing[name] = fmt.Sprintf("failed: %v", err)
-					delete(r.Values, name)
-				case round >= 0:
-					r.Values[name] = append(r.Values[name], values[i])
-				}
-			}
-			sleep(ctx, pause)
+func (b *bench) handOverMeasurements() []measurement {
+	handOverOf := func(name string, g goal, h handOver) measurement {
+		r := newRow(name, unitMillis, g)
+		return measurement{[]*row{r}, func(ctx context.Context) error { return b.measureHandOvers(ctx, r, nil, h) }}
+	}
+	electionOf := func(size int) handOver {
+		return handOver{recipe: election, size: size, rounds: b.rounds, pause: b.pause}
+	}
+	takeOverOf := func(size int) handOver {
+		return handOver{recipe: election, size: size, rounds: max(1, b.rounds/2), pause: b.pause, takeOver: true}
+	}
+
+	medium := newRow(fmt.Sprintf("election hand-over, %d candidates", mediumQueue), unitMillis, limit(1.10))
+	watches := newRow(fmt.Sprintf("watches per candidate, %d candidates", mediumQueue), unitNumber, limit(2))
+	large := handOver{recipe: election, size: b.candidates, rounds: max(2, b.rounds/4), pause: b.longPause}
+	lockQueue := handOver{recipe: mutex, size: mediumQueue, rounds: b.rounds, pause: b.pause}
+	return []measurement{
+		handOverOf("election hand-over, 2 candidates", limit(1.10), electionOf(2)),
+		handOverOf("election hand-over, 10 candidates", limit(1.10), electionOf(10)),
+		{[]*row{medium, watches}, func(ctx context.Context) error {
+			return b.measureHandOvers(ctx, medium, watches, electionOf(mediumQueue))
+		}},
+		handOverOf(fmt.Sprintf("election hand-over, %d candidates", b.candidates), limit(1.15), large),
+		handOverOf("election take-over, 2 candidates", limit(1.15), takeOverOf(2)),
+		handOverOf(fmt.Sprintf("election take-over, %d candidates", mediumQueue), limit(1.15), takeOverOf(mediumQueue)),
+		handOverOf(fmt.Sprintf("mutex hand-over, %d waiting", mediumQueue), limit(1.15), lockQueue),
+	}
+}
+
+func (b *bench) successionMeasurements() []measurement {
+	const successions = 100 // in a row, per round
+	rounds := max(2, b.rounds/8)
+	large := func(when string, joining bool) measurement {
+		r := newRow(fmt.Sprintf("immediate resignations, %d candidates, %s", b.candidates, when), unitMillis, limit(1.5))
+		return measurement{[]*row{r}, func(ctx context.Context) error {
+			return b.measureSuccessions(ctx, r, b.candidates, min(successions, b.candidates/2), rounds, joining)
+		}}
+	}
+	draining := newRow(fmt.Sprintf("immediate resignations, draining %d candidates", mediumQueue), unitMillis, limit(1.15))
+	counted := func(when string, pause time.Duration) measurement {
+		requests := newRow("requests per succession, "+when, unitNumber, limit(3))
+		watches := newRow("watches fired per succession, "+when, unitNumber, limit(2))
+		return measurement{[]*row{requests, watches}, func(ctx context.Context) error {
+			return b.measureRequests(ctx, requests, watches, mediumQueue, min(3, rounds), pause)
+		}}
+	}
+	idle := []*row{
+		newRow("transactions per minute, idle leader", unitPerMinute, limit(60)),
+		newRow("transactions per minute, idle second candidate", unitPerMinute, limit(0)),
+		newRow("transactions per minute, idle third candidate", unitPerMinute, limit(0)),
+	}
+	return []measurement{
+		large("others join", true),
+		large("no joins", false),
+		{[]*row{draining}, func(ctx context.Context) error { return b.measureDraining(ctx, draining, mediumQueue, rounds) }},
+		counted("immediate resignations", 0),
+		counted("resignations after 10 ms", 10*time.Millisecond),
+		{idle, func(ctx context.Context) error { return b.measureIdle(ctx, idle) }},
+	}
+}
+
+func (b *bench) lockMeasurements() []measurement {
+	var all []measurement
+	for _, contenders := range []struct {
+		n    int
+		name string
+		goal goal
+	}{
+		{1, "1 contender", limit(1.15)},
+		{8, "8 contenders", limit(0.85)},
+		{64, "64 contenders", limit(0.85)},
+	} {
+		rows := contentionRows{
+			rate:     newRow("locks per second, "+contenders.name, unitRate, contenders.goal),
+			handOver: newRow("hand-over of a contended lock, "+contenders.name, unitMillis, beatPeers),
+			cpu:      newRow("processor time per lock, client and server, "+contenders.name, unitMillis, goal{}),
+			client:   newRow("processor time per lock, client, "+contenders.name, unitMillis, goal{}),
+			server:   newRow("processor time per lock, server, "+contenders.name, unitMillis, goal{}),
 		}
+		printed := []*row{rows.rate, rows.handOver, rows.cpu, rows.client, rows.server}
+		if contenders.n == 1 {
+			printed = slices.Delete(printed, 1, 2) // a single contender does not hand over
+		}
+		all = append(all, measurement{printed, func(ctx context.Context) error {
+			return b.measureContention(ctx, rows, contenders.n)
+		}})
+	}
+	return all
+}
+
+func (b *bench) operationMeasurements() []measurement {
+	var all []measurement
+	for _, clients := range []struct {
+		n    int
+		name string
+	}{{1, "1 client"}, {8, "8 clients"}} {
+		for _, o := range []struct {
+			operation operation
+			name      string
+		}{{operationAdd, "counter, additions per second, "}, {operationQueue, "queue, items per second, "}} {
+			r := newRow(o.name+clients.name, unitRate, beatPeers)
+			all = append(all, measurement{[]*row{r}, func(ctx context.Context) error {
+				return b.measureOperations(ctx, r, o.operation, clients.n)
+			}})
+		}
+	}
+	return all
+}
+
+func (b *bench) cacheMeasurements() []measurement {
+	fills := newRow(fmt.Sprintf("cache, filling with %d znodes", cachedNumber), unitMillis, beatPeers)
+	updates := newRow("cache, from a write to the event", unitMillis, beatPeers)
+	return []measurement{
+		{[]*row{fills}, func(ctx context.Context) error { return b.measureCacheFills(ctx, fills) }},
+		{[]*row{updates}, func(ctx context.Context) error { return b.measureCacheUpdates(ctx, updates) }},
+	}
+}
+
+func (b *bench) footprintMeasurements() []measurement {
+	suffix := fmt.Sprintf(" per candidate, %d candidates", b.candidates)
+	rows := footprintRows{
+		goroutines: newRow("goroutines"+suffix, unitNumber, limit(1)),
+		heap:       newRow("memory, live heap"+suffix, unitKiB, limit(3)),
+		stacks:     newRow("memory, stacks"+suffix, unitKiB, goal{}),
+		resident:   newRow("memory, resident"+suffix, unitKiB, limit(10)),
+		peak:       newRow("memory, resident before it is returned"+suffix, unitKiB, goal{}),
+	}
+	return []measurement{{
+		[]*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak},
+		func(ctx context.Context) error { return b.measureFootprints(ctx, rows) },
+	}}
+}
+
+// selected returns the rows of the measurement whose names match the flag -only.
+func (b *bench) selected(m measurement) []*row {
+	var selected []*row
+	for _, r := range m.rows {
+		if b.only.MatchString(r.Name) {
+			selected = append(selected, r)
+		}
+	}
+	return selected
+}
+
+// measureAll performs the measurements that have selected rows, and adds these rows to the results.
+func (b *bench) measureAll(ctx context.Context) error {
+	for _, m := range b.measurements() {
+		rows := b.selected(m)
+		if len(rows) == 0 {
+			continue
+		}
+		at := time.Now()
+		fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
+		err := m.measure(ctx)
+		fmt.Fprintf(os.Stderr, " %.0f s\n", time.Since(at).Seconds())
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			r.quantile = b.quantile
+		}
+		b.results = append(b.results, rows...)
 	}
 	return nil
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// joins measures candidates that join an empty line.
-func (b *bench) joins(ctx context.Context, r *row, whole bool) error {
-	defer b.reset()
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		dir, err := b.control.newDir()
-		if err != nil {
-			return err
+// printNames prints the names and the goals of the selected rows.
+func (b *bench) printNames() {
+	for _, m := range b.measurements() {
+		for _, r := range b.selected(m) {
+			fmt.Printf("%-70s %s\n", r.Name, r.verdict())
 		}
-		if err := c.connect(0); err != nil {
-			return fmt.Errorf("%s: %w", c.name(), err)
-		}
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
-			took, err := c.join(0, dir, whole)
-			if err != nil {
-				return 0, err
-			}
-			return took, b.control.waitCount(ctx, dir, 0)
-		})
-	}
-	// Java compiles what runs often.
-	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
-		return err
-	}
-	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
-}
-
-// departures measures how fast a line of size goes on after its first has left
-// it, or after the end of that one's session. It returns the lines' watches.
-func (b *bench) departures(ctx context.Context, r *row, size, rounds int, pause time.Duration, end bool) (map[string]float64, error) {
-	defer b.reset()
-	const warmups = 5
-	watches := map[string]float64{}
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		length := size
-		if c.name() == floorName {
-			length = 2
-		}
-		if length > c.most() {
-			r.Missing[c.name()] = fmt.Sprintf("not run with more than %d", c.most())
-			continue
-		}
-		q, err := buildQueue(ctx, b.control, c, length, warmups+rounds, end)
-		if err != nil {
-			if c.name() == floorName || ctx.Err() != nil {
-				return nil, fmt.Errorf("%s: %s: %w", r.Name, c.name(), err)
-			}
-			r.Missing[c.name()] = fmt.Sprintf("failed: %v", err)
-			continue
-		}
-		watches[c.name()] = float64(q.watches) / float64(length)
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) { return q.turn(ctx, end) })
-	}
-	sleep(ctx, pause)
-	return watches, b.interleave(ctx, []*row{r}, warmups, rounds, pause, turns)
-}
-
-// enlistments measures how long it takes n candidates to find their places
-// when all come at once. whole includes the making of the candidates.
-func (b *bench) enlistments(ctx context.Context, r *row, n, rounds int, whole bool) error {
-	defer b.reset()
-	turns := map[string]turn{}
-	for _, c := range b.contestants {
-		if n > c.most() {
-			r.Missing[c.name()] = fmt.Sprintf("not run with more than %d", c.most())
-			continue
-		}
-		turns[c.name()] = timed(func(ctx context.Context) (time.Duration, error) {
-			took, err := b.enlist(ctx, c, n, whole)
-			if resetErr := c.reset(); err == nil {
-				err = resetErr
-			}
-			return took, err
-		})
-	}
-	return b.interleave(ctx, []*row{r}, 1, rounds, b.bigPause, turns)
-}
-
-func (b *bench) enlist(ctx context.Context, c contestant, n int, whole bool) (time.Duration, error) {
-	dir, err := b.control.newDir()
-	if err != nil {
-		return 0, err
-	}
-	for session := range sharedSessions {
-		if err := c.connect(session); err != nil {
-			return 0, err
-		}
-	}
-	if f, ok := c.(*floor); ok {
-		return f.enlist(n, sharedSessions, dir)
-	}
-	before, err := b.control.settledWatches(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if p, ok := c.(preparer); ok && !whole {
-		if err := p.prepare(n, sharedSessions, dir); err != nil {
-			return 0, err
-		}
-	}
-	at := now()
-	for candidate := range n {
-		c.stand(candidate, candidate%sharedSessions, dir)
-	}
-	if e, ok := c.(enlister); ok {
-		err = poll(ctx, "waiting for candidates", 2*time.Minute, time.Millisecond, func() (bool, error) { return e.enlisted() == n, nil })
-	} else {
-		err = b.control.waitWatches(ctx, before+n-1)
-	}
-	return time.Duration(now() - at), err
-}
-
-// reset ends what the contestants have open. One that cannot be reset fails in
-// what comes next, by itself.
-func (b *bench) reset() {
-	for _, c := range b.contestants {
-		_ = c.reset()
 	}
 }

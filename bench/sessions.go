@@ -9,25 +9,22 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// sessions are the open sessions of a contestant in Go, by number.
+// sessions contains the open sessions of a contestant in this process, by number.
 type sessions struct {
-	addr string
+	addr    string
+	timeout time.Duration
 
 	mu    sync.Mutex
 	conns map[int]*zk.Conn
 }
 
-func newSessions(addr string) sessions {
-	return sessions{addr: addr, conns: map[int]*zk.Conn{}}
-}
+type discardLogger struct{}
 
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}
+func (discardLogger) Printf(string, ...any) {}
 
 // dial opens a session and waits until it is usable.
-func dial(addr string) (*zk.Conn, error) {
-	conn, events, err := zk.Connect([]string{addr}, sessionTimeout, zk.WithLogger(silent{}))
+func dial(addr string, timeout time.Duration) (*zk.Conn, error) {
+	conn, events, err := zk.Connect([]string{addr}, timeout, zk.WithLogger(discardLogger{}))
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +44,7 @@ func dial(addr string) (*zk.Conn, error) {
 }
 
 func (s *sessions) connect(session int) error {
-	conn, err := dial(s.addr)
+	conn, err := dial(s.addr, s.timeout)
 	if err != nil {
 		return err
 	}
@@ -57,7 +54,7 @@ func (s *sessions) connect(session int) error {
 	return nil
 }
 
-// conn is nil when there is no such session.
+// conn returns nil if the session does not exist.
 func (s *sessions) conn(session int) *zk.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +67,7 @@ func (s *sessions) disconnect(session int) (int64, error) {
 	delete(s.conns, session)
 	s.mu.Unlock()
 	if conn == nil {
-		return 0, fmt.Errorf("no session %d", session)
+		return 0, fmt.Errorf("session %d does not exist", session)
 	}
 	at := now()
 	conn.Close()
@@ -89,30 +86,7 @@ func (s *sessions) disconnectAll() {
 	wg.Wait()
 }
 
-// cutShort reports whether err only says that the session was closed.
-func cutShort(err error) bool {
+// isClosed reports whether err means that the session was closed.
+func isClosed(err error) bool {
 	return errors.Is(err, zk.ErrClosing) || errors.Is(err, zk.ErrConnectionClosed)
 }
-
-// waitAll waits for goroutines whose sessions are closed.
-func waitAll(wg *sync.WaitGroup, patience time.Duration) error {
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-limit.C:
-		return errors.New("candidates go on after their sessions were closed")
-	}
-}
-
-// brokenClose is how long to wait for goroutines that only a watch tells of
-// the end of their session. Requests under way during a Close can block the
-// client (flushRequests, for ever), which then never tells its watches: those
-// who wait for them are given up.
-const brokenClose = 3 * time.Second

@@ -7,18 +7,18 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// end has a candidate end the election. It returns false if the backend cannot.
-func (s *suite) end(m *member) bool {
+// endElection calls EndElection of a member. It returns false if the backend cannot end elections.
+func (s *suite) endElection(m *member) bool {
 	s.Helper()
 	var err error
-	if !s.within(s.Patience, func() { err = m.EndElection() }) {
+	if !s.returnsWithin(s.group.Patience, func() { err = m.EndElection() }) {
 		s.Fatalf("%v: EndElection has not returned", m)
 	}
-	if s.NoEnd {
+	if s.group.NoEnd {
 		if err == nil {
 			s.Errorf("%v: EndElection returns nil, but the backend cannot end elections (NoEnd)", m)
 		}
-		s.stays("the election continues", func() bool { return s.leading() != nil })
+		s.requireContinuously("the election continues", func() bool { return s.currentLeader() != nil })
 		return false
 	}
 	if err != nil {
@@ -27,57 +27,58 @@ func (s *suite) end(m *member) bool {
 	return true
 }
 
-// expectEnded waits for the end of a candidacy by the end of the election.
+// expectEnded requires that the candidacy has ended because the election was ended.
 func (s *suite) expectEnded(m *member) {
 	s.Helper()
-	s.await("the channel is closed when the election was ended", func() bool { return m.closed })
-	if !m.ended() {
+	s.requireEventually("the channel is closed when the election was ended", func() bool { return m.closed })
+	if !m.checkEnded() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !errors.Is(m.last.Err, leaderelection.ErrElectionOver) {
-		s.Errorf("%s: the final status does not have the error %v", m.text(), leaderelection.ErrElectionOver)
+		s.Errorf("%s: the final status does not have the error %v", m.describe(), leaderelection.ErrElectionOver)
 	}
 	if !errors.Is(m.err, leaderelection.ErrElectionOver) {
-		s.Errorf("%s: ElectLeader returns %v, want %v", m.text(), m.err, leaderelection.ErrElectionOver)
+		s.Errorf("%s: ElectLeader returns %v, want %v", m.describe(), m.err, leaderelection.ErrElectionOver)
 	}
 }
 
-// endElection: a follower ends it, for all and those to come.
-func endElection(s *suite) {
-	members := s.joinAll(3)
-	newcomer := s.make(3)
-	leader := s.leader()
+// testEndElection requires that EndElection of a follower ends all candidacies, and later ones.
+func testEndElection(s *suite) {
+	members := s.joinMembers(3)
+	late := s.newCandidate(3)
+	leader := s.waitLeader()
 	follower := members[slices.IndexFunc(members, func(m *member) bool { return m != leader })]
-	if !s.end(follower) {
+	if !s.endElection(follower) {
 		return
 	}
 	for _, m := range members {
 		s.expectEnded(m)
 	}
 	for range 2 {
-		s.end(follower)
-		s.end(leader)
-		leader.resign()
+		s.endElection(follower)
+		s.endElection(leader)
+		leader.resignAndCheck()
 	}
-	s.expectRefused(newcomer, leaderelection.ErrElectionOver)
-	s.expectRefused(follower.Candidate, leaderelection.ErrCandidacyOver)
-	s.stays("there is no leader", func() bool { return s.leading() == nil })
+	s.expectRejected(late, leaderelection.ErrElectionOver)
+	s.expectRejected(follower.Candidate, leaderelection.ErrCandidacyOver)
+	s.requireContinuously("there is no leader", func() bool { return s.currentLeader() == nil })
 }
 
-// endElectionLateReader: the final status is delivered however late somebody reads.
-func endElectionLateReader(s *suite) {
-	if s.NoEnd {
+// testEndElectionLateReader requires that a reader receives the final status when it starts to read
+// after the election has ended.
+func testEndElectionLateReader(s *suite) {
+	if s.group.NoEnd {
 		s.Skipf("the backend cannot end elections")
 	}
-	late := s.enlist(0, s.make(0))
-	s.awaitRole("it becomes leader", late, leaderelection.Leader)
-	other := s.join(1)
-	if !s.end(other) {
+	late := s.startMember(0, s.newCandidate(0))
+	s.waitForRole("it becomes leader", late, leaderelection.Leader)
+	other := s.joinMember(1)
+	if !s.endElection(other) {
 		return
 	}
 	s.expectEnded(other)
-	late.read()
+	late.readStatuses()
 	s.expectEnded(late)
 }

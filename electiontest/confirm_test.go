@@ -10,28 +10,28 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// failures records whether a test would fail.
-type failures struct {
+// failingTB records whether the test has failed.
+type failingTB struct {
 	testing.TB
-	any bool
+	failed bool
 }
 
-func (f *failures) Helper()               {}
-func (f *failures) Errorf(string, ...any) { f.any = true }
+func (f *failingTB) Helper()               {}
+func (f *failingTB) Errorf(string, ...any) { f.failed = true }
 
-func TestConfirm(t *testing.T) {
+func TestConfirm_RetriesUntilConfirmed(t *testing.T) {
 	results := []error{leaderelection.ErrUnconfirmed, leaderelection.ErrUnconfirmed, nil}
 	end := func() error {
 		err := results[0]
 		results = results[1:]
 		return err
 	}
-	f := new(failures)
+	f := new(failingTB)
 	electiontest.Confirm(f, end)
-	require.False(t, f.any)
+	require.False(t, f.failed)
 	require.Empty(t, results, "it does not wait for the confirmation")
 
 	results = []error{errors.New("rejected")}
 	electiontest.Confirm(f, end)
-	require.True(t, f.any)
+	require.True(t, f.failed)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// eventOrder lists the kinds of events of a role that can precede a kind; 0 is the beginning.
-// There is no event if a follower leaves the queue: the next one is EventJoined or EventEnded.
+// eventOrder contains, for each kind of event that reports a role, the kinds that can precede it; 0
+// means no event. No event is reported if a follower leaves the queue: the next event is EventJoined
+// or EventEnded.
 var eventOrder = map[leaderelection.EventKind][]leaderelection.EventKind{
 	leaderelection.EventJoined:    {0, leaderelection.EventJoined, leaderelection.EventLost},
 	leaderelection.EventElected:   {leaderelection.EventJoined, leaderelection.EventLost},
@@ -19,56 +20,56 @@ var eventOrder = map[leaderelection.EventKind][]leaderelection.EventKind{
 	leaderelection.EventEnded:     {0, leaderelection.EventJoined, leaderelection.EventLost},
 }
 
-// observer checks the events of a member. Its fields are guarded by the suite's mu.
-type observer struct {
-	last   leaderelection.EventKind // of a role; 0 before the first
-	tokens []int64                  // of EventElected
-	closed bool                     // the channel
+// eventChecker checks the events of a member. The lock of the suite guards its fields.
+type eventChecker struct {
+	last   leaderelection.EventKind // the last event that reports a role, or 0
+	tokens []int64                  // the tokens of EventElected
+	closed bool                     // whether the channel is closed
 }
 
-// observe receives the events of the member. It is called before the candidate starts.
-func (m *member) observe() {
+// readEvents starts to receive the events of the member. It is called before the candidate starts.
+func (m *member) readEvents() {
 	events := m.Events()
-	m.s.readers.Go(func() {
+	m.suite.readers.Go(func() {
 		for {
 			select {
 			case event, open := <-events:
-				m.observed(event, open)
+				m.receiveEvent(event, open)
 				if !open {
 					return
 				}
-			case <-m.s.over:
+			case <-m.suite.done:
 				return
 			}
 		}
 	})
 }
 
-// observed checks an event.
-func (m *member) observed(event leaderelection.Event, open bool) {
-	s, o := m.s, &m.observer
+// receiveEvent checks an event, or the close of the channel.
+func (m *member) receiveEvent(event leaderelection.Event, open bool) {
+	s, o := m.suite, &m.events
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.signal()
+	defer s.broadcastChange()
 	if !open {
 		o.closed = true
 		return
 	}
 	if event.Time.IsZero() {
-		s.Errorf("%s: event %v has no time", m.text(), event)
+		s.Errorf("%s: event %v has no time", m.describe(), event)
 	}
-	if fault := o.next(event); fault != "" {
-		s.Errorf("%s: event %v %s", m.text(), event, fault)
+	if fault := o.checkNext(event); fault != "" {
+		s.Errorf("%s: event %v %s", m.describe(), event, fault)
 	}
-	// A leadership has ended before that is reported. A suspended one may have been resumed
-	// since, with the same token.
-	if event.Kind == leaderelection.EventLost && m.leads() && m.lead.Token() == event.Token {
-		s.Errorf("%s: event %v while the leadership lasts", m.text(), event)
+	// An event is reported after the leadership has ended. A suspended leader may have become leader
+	// again since, with the same token.
+	if event.Kind == leaderelection.EventLost && m.isLeaderLocked() && m.latest.Token() == event.Token {
+		s.Errorf("%s: event %v while the leadership lasts", m.describe(), event)
 	}
 }
 
-// next records an event. It returns what is wrong with it, or "".
-func (o *observer) next(event leaderelection.Event) string {
+// checkNext checks the order of an event. It returns an error message, or "".
+func (o *eventChecker) checkNext(event leaderelection.Event) string {
 	if o.last == leaderelection.EventEnded {
 		return "after the end"
 	}
@@ -98,20 +99,20 @@ func (o *observer) next(event leaderelection.Event) string {
 	return ""
 }
 
-// checkEvents checks the events of a candidacy that is over.
+// checkEvents checks, after the candidacy, that the events are complete.
 func (m *member) checkEvents() {
-	s, o := m.s, &m.observer
-	if !s.reached(resignLimit, func() bool { return o.closed }) {
+	s, o := m.suite, &m.events
+	if !s.waitUntil(resignLimit, func() bool { return o.closed }) {
 		s.Errorf("%v: the channel of events is not closed", m)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case errors.Is(m.err, leaderelection.ErrCandidacyOver): // it resigned before it started
+	case errors.Is(m.err, leaderelection.ErrCandidacyOver): // the candidate resigned before it was started
 	case o.last != leaderelection.EventEnded:
-		s.Errorf("%s: the last event is %v", m.text(), o.last)
-	case m.lead != nil && !slices.Contains(o.tokens, m.lead.Token()):
-		s.Errorf("%s: no event reports its leadership: %v", m.text(), o.tokens)
+		s.Errorf("%s: the last event is %v", m.describe(), o.last)
+	case m.latest != nil && !slices.Contains(o.tokens, m.latest.Token()):
+		s.Errorf("%s: no event reports its leadership: %v", m.describe(), o.tokens)
 	}
 }

@@ -50,5 +50,5 @@ type Group struct {
 	Patience time.Duration
 }
 
-// programs is how many a group has.
-const programs = 5
+// groupSize is how many a group has.
+const groupSize = 5

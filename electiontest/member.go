@@ -7,31 +7,31 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// member is a candidate that takes part, and its reader.
+// member is a candidate of the election, with the goroutine that reads its statuses.
 type member struct {
 	leaderelection.Candidate
-	s       *suite
+	suite   *suite
 	program int
-	elected chan struct{} // ElectLeader has returned
-	err     error         // what it returned
+	elected chan struct{} // closed when ElectLeader has returned
+	err     error         // the result of ElectLeader
 
-	// Guarded by s.mu.
-	told     int // how many statuses were read
-	last     leaderelection.Status
-	lead     *leaderelection.Leadership // the newest that was told
-	final    bool                       // a status with Err was read
-	closed   bool                       // the channel
-	reading  bool
-	resigned bool // Resign was called
-	lost     bool // crashed, or cut off: what it does need not be confirmed
-	left     bool // the suite is done with it
-	observer observer
+	// The following fields are guarded by suite.mu.
+	statuses  int // the number of statuses that were read
+	last      leaderelection.Status
+	latest    *leaderelection.Leadership // the leadership of the last status that had one
+	final     bool                       // whether a status with Err was read
+	closed    bool                       // whether the channel of statuses is closed
+	reading   bool
+	resigned  bool // whether Resign was called
+	lost      bool // whether it was cut off, so that the backend need not confirm its calls
+	resigning bool // whether the suite has called resignAndCheck
+	events    eventChecker
 }
 
-// enlist has c take part; nobody reads.
-func (s *suite) enlist(i int, c leaderelection.Candidate) *member {
-	m := &member{Candidate: c, s: s, program: i, elected: make(chan struct{})}
-	m.observe()
+// startMember starts a candidate. Its statuses are not read until readStatuses is called.
+func (s *suite) startMember(i int, c leaderelection.Candidate) *member {
+	m := &member{Candidate: c, suite: s, program: i, elected: make(chan struct{})}
+	m.readEvents()
 	s.mu.Lock()
 	s.members = append(s.members, m)
 	s.mu.Unlock()
@@ -42,103 +42,104 @@ func (s *suite) enlist(i int, c leaderelection.Candidate) *member {
 	return m
 }
 
-// read reads the statuses from now on.
-func (m *member) read() {
-	m.s.mu.Lock()
+// readStatuses starts to read the statuses.
+func (m *member) readStatuses() {
+	m.suite.mu.Lock()
 	m.reading = true
-	m.s.mu.Unlock()
-	m.s.readers.Go(func() {
+	m.suite.mu.Unlock()
+	m.suite.readers.Go(func() {
 		for {
 			select {
 			case status, ok := <-m.Status():
-				m.receive(status, ok)
+				m.receiveStatus(status, ok)
 				if !ok {
 					return
 				}
-			case <-m.s.over:
+			case <-m.suite.done:
 				return
 			}
 		}
 	})
 }
 
-// leads reports whether the member was told of a leadership that lasts; s.mu is held.
-func (m *member) leads() bool { return m.lead != nil && m.lead.Err() == nil }
+// isLeaderLocked reports whether the latest leadership of the member has not ended. The caller holds
+// suite.mu.
+func (m *member) isLeaderLocked() bool { return m.latest != nil && m.latest.Err() == nil }
 
-// receive checks what was read.
-func (m *member) receive(status leaderelection.Status, ok bool) {
-	s := m.s
+// receiveStatus checks a status, or the close of the channel.
+func (m *member) receiveStatus(status leaderelection.Status, ok bool) {
+	s := m.suite
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.signal()
-	if m.leads() && status.Leadership != m.lead {
-		s.Errorf("%s: its leadership has not ended when the status %v is delivered (channel open: %v)", m.text(), status, ok)
+	defer s.broadcastChange()
+	if m.isLeaderLocked() && status.Leadership != m.latest {
+		s.Errorf("%s: its leadership has not ended when the status %v is delivered (channel open: %v)", m.describe(), status, ok)
 	}
 	if !ok {
 		m.closed = true
 		return
 	}
-	m.told++
-	m.check(status)
+	m.statuses++
+	m.checkStatus(status)
 	m.last = status
-	if l := status.Leadership; l != nil && l != m.lead {
+	if l := status.Leadership; l != nil && l != m.latest {
 		m.checkToken(l)
-		m.lead = l
+		m.latest = l
 	}
 	m.final = m.final || status.Err != nil
-	s.checkAlone()
+	s.checkSingleLeader()
 }
 
-// check compares a status with the contract.
-func (m *member) check(status leaderelection.Status) {
-	s := m.s
+// checkStatus checks that a status conforms to the contract.
+func (m *member) checkStatus(status leaderelection.Status) {
+	s := m.suite
 	if m.final {
-		s.Errorf("%s: a status after the final status: %v", m.text(), status)
+		s.Errorf("%s: a status after the final status: %v", m.describe(), status)
 	}
 	if m.resigned && !m.lost && status.Err != nil {
-		s.Errorf("%s: a final status after Resign: %v", m.text(), status)
+		s.Errorf("%s: a final status after Resign: %v", m.describe(), status)
 	}
 	if (status.Role == leaderelection.Leader) != (status.Leadership != nil) {
-		s.Errorf("%s: role and leadership do not match: %v", m.text(), status)
+		s.Errorf("%s: role and leadership do not match: %v", m.describe(), status)
 	}
 	if status.Err != nil && status.Role == leaderelection.Leader {
-		s.Errorf("%s: role Leader in a final status: %v", m.text(), status)
+		s.Errorf("%s: role Leader in a final status: %v", m.describe(), status)
 	}
 	if status.Role != leaderelection.Leader {
 		return
 	}
 	if status.CandidateID == "" || status.NowFollowing != "" {
-		s.Errorf("%s: a leader must have an ID and an empty NowFollowing: %v", m.text(), status)
+		s.Errorf("%s: a leader must have an ID and an empty NowFollowing: %v", m.describe(), status)
 	}
 	if m.last.Leadership != nil && status.Leadership != m.last.Leadership {
-		s.Errorf("%s: a new leadership was delivered without the end of the previous one: %v", m.text(), status)
+		s.Errorf("%s: a new leadership was delivered without the end of the previous one: %v", m.describe(), status)
 	}
 }
 
-// checkToken compares with the leaderships before. One that is over already may have come
-// before them.
+// checkToken checks that the token of a leadership is greater than those of earlier leaderships. It
+// ignores a leadership that is over, because it may be an earlier one.
 func (m *member) checkToken(l *leaderelection.Leadership) {
-	s := m.s
+	s := m.suite
 	if l.Err() != nil {
 		return
 	}
-	if s.holder != nil && (l.Token() < s.latest || l.Token() == s.latest && s.holder != m) {
-		s.Errorf("%s: token %d follows token %d", m.text(), l.Token(), s.latest)
+	if s.latestLeader != nil && (l.Token() < s.latestToken || l.Token() == s.latestToken && s.latestLeader != m) {
+		s.Errorf("%s: token %d follows token %d", m.describe(), l.Token(), s.latestToken)
 	}
-	s.latest, s.holder = l.Token(), m
+	s.latestToken, s.latestLeader = l.Token(), m
 }
 
-// resign has the member resign, and checks what is promised of that. It may be called on
-// any goroutine.
-func (m *member) resign() {
-	s := m.s
+// resignAndCheck calls Resign, and checks that the candidacy ends. It may be called from any
+// goroutine.
+func (m *member) resignAndCheck() {
+	s := m.suite
 	s.Helper()
 	s.mu.Lock()
-	m.resigned, m.left = true, true
+	m.resigned, m.resigning = true, true
 	ended := m.final || m.closed
 	s.mu.Unlock()
 	var err error
-	if !s.within(resignLimit, func() { err = m.Resign() }) {
+	if !s.returnsWithin(resignLimit, func() { err = m.Resign() }) {
 		s.Errorf("%v: Resign has not returned within two seconds", m)
 		return
 	}
@@ -148,31 +149,30 @@ func (m *member) resign() {
 	if err != nil && (!lost || !errors.Is(err, leaderelection.ErrUnconfirmed)) {
 		s.Errorf("%v: Resign: %v", m, err)
 	}
-	if !m.ended() {
+	if !m.checkEnded() {
 		return
 	}
 	s.mu.Lock()
-	early := m.told == 0 && errors.Is(m.err, leaderelection.ErrCandidacyOver) // before it began
+	early := m.statuses == 0 && errors.Is(m.err, leaderelection.ErrCandidacyOver) // before the candidate was started
 	s.mu.Unlock()
 	if !ended && !lost && m.err != nil && !early {
 		s.Errorf("%v: ElectLeader returns %v after Resign", m, m.err)
 	}
 }
 
-// ended checks that the candidacy is over, or will be within moments. It returns false if
-// that is not so.
-func (m *member) ended() bool {
-	s := m.s
-	if !s.within(resignLimit, func() {
+// checkEnded checks that the candidacy ends in time. It returns false if it does not.
+func (m *member) checkEnded() bool {
+	s := m.suite
+	if !s.returnsWithin(resignLimit, func() {
 		select {
 		case <-m.elected:
-		case <-s.over:
+		case <-s.done:
 		}
 	}) {
 		s.Errorf("%v: ElectLeader has not returned", m)
 		return false
 	}
-	if m.reading && !s.reached(resignLimit, func() bool { return m.closed }) {
+	if m.reading && !s.waitUntil(resignLimit, func() bool { return m.closed }) {
 		s.Errorf("%v: the channel of statuses is not closed", m)
 		return false
 	}
@@ -180,60 +180,60 @@ func (m *member) ended() bool {
 	role := m.Current().Role
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m.leads() {
-		s.Errorf("%s: its leadership has not ended with the candidacy", m.text())
+	if m.isLeaderLocked() {
+		s.Errorf("%s: its leadership has not ended with the candidacy", m.describe())
 	}
 	if role != leaderelection.Follower {
-		s.Errorf("%s: role %v after the candidacy", m.text(), role)
+		s.Errorf("%s: role %v after the candidacy", m.describe(), role)
 	}
 	return true
 }
 
-// leave is resign for those who have not yet.
-func (m *member) leave() {
-	m.s.mu.Lock()
-	left := m.left
-	m.s.mu.Unlock()
+// resignIfNecessary calls resignAndCheck unless it was called before.
+func (m *member) resignIfNecessary() {
+	m.suite.mu.Lock()
+	left := m.resigning
+	m.suite.mu.Unlock()
 	if !left {
-		m.resign()
+		m.resignAndCheck()
 	}
 }
 
-// isLost notes that the member's program was lost.
-func (m *member) isLost() {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
+// markLost records that the member's program is cut off.
+func (m *member) markLost() {
+	m.suite.mu.Lock()
+	defer m.suite.mu.Unlock()
 	m.lost = true
 }
 
 func (m *member) isClosed() bool {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
+	m.suite.mu.Lock()
+	defer m.suite.mu.Unlock()
 	return m.closed
 }
 
-// leadership is what the member was told last.
-func (m *member) leadership() *leaderelection.Leadership {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	return m.lead
+// latestLeadership returns the leadership of the last status that had one.
+func (m *member) latestLeadership() *leaderelection.Leadership {
+	m.suite.mu.Lock()
+	defer m.suite.mu.Unlock()
+	return m.latest
 }
 
-// String is for messages.
+// String describes the member for messages.
 func (m *member) String() string {
-	m.s.mu.Lock()
-	defer m.s.mu.Unlock()
-	return m.text()
+	m.suite.mu.Lock()
+	defer m.suite.mu.Unlock()
+	return m.describe()
 }
 
-// text is String when s.mu is held.
-func (m *member) text() string {
+// describe is String for callers that hold suite.mu.
+func (m *member) describe() string {
 	lead := "no leadership"
 	switch {
-	case m.leads():
-		lead = fmt.Sprintf("leads with token %d", m.lead.Token())
-	case m.lead != nil:
-		lead = fmt.Sprintf("led with token %d until: %v", m.lead.Token(), m.lead.Err())
+	case m.isLeaderLocked():
+		lead = fmt.Sprintf("leader with token %d", m.latest.Token())
+	case m.latest != nil:
+		lead = fmt.Sprintf("leader with token %d until: %v", m.latest.Token(), m.latest.Err())
 	}
-	return fmt.Sprintf("program %d: %d statuses, last %q, closed: %v, %s", m.program, m.told, m.last, m.closed, lead)
+	return fmt.Sprintf("program %d: %d statuses, last %q, closed: %v, %s", m.program, m.statuses, m.last, m.closed, lead)
 }

@@ -11,117 +11,117 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// defects are what a memory can do wrongly, each of which the suite must find.
+// defects selects defects of a memory election. The suite must find each of them.
 type defects struct {
-	TwoLead          bool // everybody leads
-	NobodyFollows    bool // after the leader has gone
-	RevokesLate      bool // the next one is told before the leadership ends
-	RevokesNever     bool
-	TokensRepeat     bool
-	TokensFall       bool
-	NoLeadership     bool // in the status of a leader
-	NoFirstStatus    bool // for followers
-	NoID             bool
-	IDTooEarly       bool
-	OtherChannel     bool // at each call of Status
-	BlocksOnReader   bool
-	KeepsStale       bool // statuses that were not read
-	NeverCloses      bool
-	TellsOfResign    bool // a final status
-	ResignFails      bool // when repeated
-	ResignHangs      bool // before the start
-	NoReturn         bool // of ElectLeader
-	ReturnsError     bool // of ElectLeader after Resign
-	StartsTwice      bool
-	StartsWhenOver   bool
-	LeadsAfterwards  bool // says Current
-	CrashStops       bool // the succession
-	CrashedLeads     bool // on
-	FollowerStops    bool // the leader, when it leaves
-	EndsForItself    bool // only
-	EndsNotForNew    bool
-	EndFails         bool // when repeated
-	EndIsForgotten   bool // the final status, by late readers
-	WrongReason      bool // of a leadership's end
-	StatusAfterFinal bool
-	Flaps            bool // a new leadership without the end of the old
-	Leaks            bool
-	NoEvents         bool
-	NoElectedEvent   bool
-	NoEndedEvent     bool
-	NoLostReason     bool
-	LostEarly        bool // the event, while the leadership lasts
+	TwoLeaders            bool // each candidate is leader
+	NoSuccessor           bool // no candidate becomes leader after the leader has resigned
+	LateRevocation        bool // the next candidate becomes leader before the leadership ends
+	NoRevocation          bool
+	RepeatedTokens        bool
+	DecreasingTokens      bool
+	NoLeadership          bool // a leader's status has no leadership
+	NoFirstStatus         bool // a follower has no status
+	NoID                  bool
+	EarlyID               bool
+	NewChannelPerCall     bool // Status returns another channel each time
+	BlocksOnReader        bool
+	KeepsStaleStatuses    bool // a late reader receives the statuses that it has missed
+	NoChannelClose        bool
+	StatusAfterResign     bool // a final status after Resign
+	RepeatedResignFails   bool // the second Resign returns an error
+	ResignHangs           bool // Resign before the start blocks
+	ElectLeaderHangs      bool // ElectLeader does not return
+	ElectLeaderFails      bool // ElectLeader returns an error after Resign
+	StartsTwice           bool
+	StartsAfterEnd        bool
+	LeaderAfterEnd        bool // Current returns the role Leader after the candidacy
+	CrashStopsElection    bool // no successor after a crash
+	LeaderAfterCrash      bool // a leader that has crashed remains leader
+	FollowerEndsLeader    bool // the leadership ends when a follower resigns
+	EndsOnlyItself        bool // EndElection ends only its own candidacy
+	AcceptsAfterEnd       bool
+	RepeatedEndFails      bool // the second EndElection returns an error
+	NoFinalStatus         bool // a late reader receives no final status
+	WrongReason           bool // the leadership ends with the wrong error
+	StatusAfterFinal      bool
+	LeadershipWithoutLoss bool // a second leadership without a status between the two
+	LeaksGoroutine        bool
+	NoEvents              bool
+	NoElectedEvent        bool
+	NoEndedEvent          bool
+	NoLostReason          bool
+	EarlyLostEvent        bool // EventLost before the leadership has ended
 
-	cannotEnd bool // which is none
+	noEnd bool // this is no defect
 }
 
-// memory is an election among the candidates of this process.
+// memory is an election of candidates in this process.
 type memory struct {
 	defects
-	dead chan struct{} // the test is over: nothing of a defect is left behind
+	done chan struct{} // closed when the test is over, so that defects leave no goroutine running
 
 	mu    lock
-	line  []*local
+	queue []*candidate
 	token int64
 	names int
 	over  bool
 }
 
-func inMemory(d defects) electiontest.Factory {
+func memoryFactory(d defects) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
-		m := &memory{defects: d, dead: make(chan struct{}), mu: make(lock, 1)}
-		t.Cleanup(func() { close(m.dead) })
-		return &electiontest.Group{New: m.candidate, Crash: m.crash, NoEnd: d.cannotEnd}
+		m := &memory{defects: d, done: make(chan struct{}), mu: make(lock, 1)}
+		t.Cleanup(func() { close(m.done) })
+		return &electiontest.Group{New: m.newCandidate, Crash: m.crashProgram, NoEnd: d.noEnd}
 	}
 }
 
-// lock is a mutex, with which fake time goes on while somebody waits for it.
+// lock is a mutex. Fake time advances while a goroutine waits for it.
 type lock chan struct{}
 
 func (l lock) Lock()   { l <- struct{}{} }
 func (l lock) Unlock() { <-l }
 
-// local is a candidate.
-type local struct {
-	m       *memory
+// candidate implements leaderelection.Candidate.
+type candidate struct {
+	memory  *memory
 	program int
 	*leaderelection.Candidacy
-	queue chan leaderelection.Status // of some defects, instead of that of Candidacy
-	done  chan struct{}
+	statuses chan leaderelection.Status // replaces the channel of Candidacy for some defects
+	done     chan struct{}
 
-	// Guarded by m.mu.
+	// The following fields are guarded by memory.mu.
 	id                       string
 	started, ended, resigned bool
 	err                      error
-	grant                    *leaderelection.Leadership
+	leadership               *leaderelection.Leadership
 	revoke                   context.CancelCauseFunc
 }
 
-func (m *memory) candidate(i int) (leaderelection.Candidate, error) {
-	c := &local{m: m, program: i, Candidacy: leaderelection.NewCandidacy(context.Background(), nil), done: make(chan struct{})}
+func (m *memory) newCandidate(i int) (leaderelection.Candidate, error) {
+	c := &candidate{memory: m, program: i, Candidacy: leaderelection.NewCandidacy(context.Background(), nil), done: make(chan struct{})}
 	if m.BlocksOnReader {
-		c.queue = make(chan leaderelection.Status)
+		c.statuses = make(chan leaderelection.Status)
 	}
-	if m.KeepsStale || m.Flaps {
-		c.queue = make(chan leaderelection.Status, 100)
+	if m.KeepsStaleStatuses || m.LeadershipWithoutLoss {
+		c.statuses = make(chan leaderelection.Status, 100)
 	}
-	if m.IDTooEarly {
+	if m.EarlyID {
 		c.id = "early"
 	}
 	return c, nil
 }
 
-func (c *local) ID() string {
-	c.m.mu.Lock()
-	defer c.m.mu.Unlock()
+func (c *candidate) ID() string {
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
 	return c.id
 }
 
-func (c *local) Status() <-chan leaderelection.Status {
-	if c.queue != nil {
-		return c.queue
+func (c *candidate) Status() <-chan leaderelection.Status {
+	if c.statuses != nil {
+		return c.statuses
 	}
-	if c.m.OtherChannel {
+	if c.memory.NewChannelPerCall {
 		other := make(chan leaderelection.Status, 1)
 		go func() {
 			defer close(other)
@@ -132,7 +132,7 @@ func (c *local) Status() <-chan leaderelection.Status {
 						return
 					}
 					other <- s
-				case <-c.m.dead:
+				case <-c.memory.done:
 					return
 				}
 			}
@@ -142,18 +142,18 @@ func (c *local) Status() <-chan leaderelection.Status {
 	return c.Candidacy.Status()
 }
 
-func (c *local) Events() <-chan leaderelection.Event {
-	if c.m.NoEvents {
+func (c *candidate) Events() <-chan leaderelection.Event {
+	if c.memory.NoEvents {
 		return nil
 	}
 	return c.Candidacy.Events()
 }
 
-func (c *local) Current() leaderelection.Status {
+func (c *candidate) Current() leaderelection.Status {
 	s := c.Candidacy.Current()
 	select {
 	case <-c.done:
-		if c.m.LeadsAfterwards {
+		if c.memory.LeaderAfterEnd {
 			s.Role = leaderelection.Leader
 		}
 	default:
@@ -161,11 +161,11 @@ func (c *local) Current() leaderelection.Status {
 	return s
 }
 
-func (c *local) ElectLeader() error {
-	m := c.m
+func (c *candidate) ElectLeader() error {
+	m := c.memory
 	m.mu.Lock()
 	switch {
-	case c.ended && !m.StartsWhenOver:
+	case c.ended && !m.StartsAfterEnd:
 		m.mu.Unlock()
 		return leaderelection.ErrCandidacyOver
 	case c.started && !c.ended && !m.StartsTwice:
@@ -173,129 +173,129 @@ func (c *local) ElectLeader() error {
 		return leaderelection.ErrAlreadyStarted
 	}
 	if !c.started && !c.ended {
-		m.enter(c)
+		m.joinQueue(c)
 	}
 	m.mu.Unlock()
-	if m.Leaks {
-		go func() { <-m.dead }()
+	if m.LeaksGoroutine {
+		go func() { <-m.done }()
 	}
 	<-c.done
-	if m.NoReturn {
-		<-m.dead
+	if m.ElectLeaderHangs {
+		<-m.done
 	}
-	if m.ReturnsError && c.err == nil {
+	if m.ElectLeaderFails && c.err == nil {
 		return leaderelection.ErrResigned
 	}
 	return c.err
 }
 
-// enter puts c at the end of the line.
-func (m *memory) enter(c *local) {
+// joinQueue appends c to the queue.
+func (m *memory) joinQueue(c *candidate) {
 	c.started = true
 	m.names++
 	if c.id = fmt.Sprint("candidate ", m.names); m.NoID {
 		c.id = ""
 	}
 	if m.over {
-		if !m.EndsNotForNew {
-			m.finish(c, leaderelection.ErrElectionOver)
+		if !m.AcceptsAfterEnd {
+			m.finishCandidacy(c, leaderelection.ErrElectionOver)
 			return
 		}
 		m.over = false
 	}
 	c.Join(c.id)
-	m.line = append(m.line, c)
-	if m.line[0] != c && !m.TwoLead && !m.NoFirstStatus {
-		m.tell(c, leaderelection.Status{CandidateID: c.id, NowFollowing: m.line[len(m.line)-2].id})
+	m.queue = append(m.queue, c)
+	if m.queue[0] != c && !m.TwoLeaders && !m.NoFirstStatus {
+		m.deliverStatus(c, leaderelection.Status{CandidateID: c.id, NowFollowing: m.queue[len(m.queue)-2].id})
 	}
-	m.elect()
+	m.electHead()
 }
 
-// elect has the first lead.
-func (m *memory) elect() {
-	for i, c := range m.line {
-		if c.grant != nil || i > 0 && !m.TwoLead {
+// electHead makes the head of the queue the leader.
+func (m *memory) electHead() {
+	for i, c := range m.queue {
+		if c.leadership != nil || i > 0 && !m.TwoLeaders {
 			continue
 		}
 		switch m.token++; {
-		case m.TokensRepeat:
+		case m.RepeatedTokens:
 			m.token = 1
-		case m.TokensFall:
+		case m.DecreasingTokens:
 			m.token -= 2
 		}
-		c.grant, c.revoke = leaderelection.NewLeadership(m.token, nil)
-		s := leaderelection.Status{CandidateID: c.id, Role: leaderelection.Leader, Leadership: c.grant}
+		c.leadership, c.revoke = leaderelection.NewLeadership(m.token, nil)
+		s := leaderelection.Status{CandidateID: c.id, Role: leaderelection.Leader, Leadership: c.leadership}
 		if m.NoLeadership {
 			s.Leadership = nil
 		}
-		m.tell(c, s)
+		m.deliverStatus(c, s)
 		if !m.NoElectedEvent {
 			c.Report(leaderelection.Event{Kind: leaderelection.EventElected, Token: m.token})
 		}
-		if m.Flaps {
+		if m.LeadershipWithoutLoss {
 			c.revoke(leaderelection.ErrLeaseExpired)
-			c.grant, c.revoke = leaderelection.NewLeadership(m.token, nil)
-			s.Leadership = c.grant
-			m.tell(c, s)
+			c.leadership, c.revoke = leaderelection.NewLeadership(m.token, nil)
+			s.Leadership = c.leadership
+			m.deliverStatus(c, s)
 		}
 	}
 }
 
-func (m *memory) tell(c *local, s leaderelection.Status) {
-	if c.queue == nil {
-		c.publish(s)
+func (m *memory) deliverStatus(c *candidate, s leaderelection.Status) {
+	if c.statuses == nil {
+		c.publishStatus(s)
 		return
 	}
-	c.Retract(s) // for Current
+	c.Retract(s) // changes the result of Current
 	select {
-	case c.queue <- s:
-	case <-m.dead:
+	case c.statuses <- s:
+	case <-m.done:
 	}
 }
 
-func (c *local) publish(s leaderelection.Status) {
+func (c *candidate) publishStatus(s leaderelection.Status) {
 	c.SetID(s.CandidateID)
 	c.Publish(s)
 }
 
-// remove takes c out of the line.
-func (m *memory) remove(c *local, reason error) {
-	i := slices.Index(m.line, c)
+// leaveQueue removes c from the queue.
+func (m *memory) leaveQueue(c *candidate, reason error) {
+	i := slices.Index(m.queue, c)
 	if i < 0 {
 		return
 	}
-	m.line = slices.Delete(m.line, i, i+1)
+	m.queue = slices.Delete(m.queue, i, i+1)
 	revoke := func() {
 		lost := leaderelection.Event{Kind: leaderelection.EventLost, Err: reason}
 		if m.NoLostReason {
 			lost.Err = nil
 		}
-		if m.LostEarly {
+		if m.EarlyLostEvent {
 			c.Report(lost)
 			time.Sleep(time.Millisecond)
 		}
-		if c.revoke != nil && !m.RevokesNever {
+		if c.revoke != nil && !m.NoRevocation {
 			c.revoke(reason)
 		}
 		c.Report(lost)
 	}
-	if !m.RevokesLate {
+	if !m.LateRevocation {
 		revoke()
 	}
-	if m.FollowerStops && i > 0 && len(m.line) > 0 && m.line[0].revoke != nil {
-		m.line[0].revoke(reason)
+	if m.FollowerEndsLeader && i > 0 && len(m.queue) > 0 && m.queue[0].revoke != nil {
+		m.queue[0].revoke(reason)
 	}
-	if !m.NobodyFollows {
-		m.elect()
+	if !m.NoSuccessor {
+		m.electHead()
 	}
-	if m.RevokesLate {
+	if m.LateRevocation {
 		time.Sleep(time.Second)
 		revoke()
 	}
 }
 
-// finish ends c's candidacy, with a final status if there is an error.
-func (m *memory) finish(c *local, err error) {
+// finishCandidacy ends the candidacy of c. If err is not nil, a final status reports it.
+func (m *memory) finishCandidacy(c *candidate, err error) {
 	if c.ended {
 		return
 	}
@@ -307,42 +307,42 @@ func (m *memory) finish(c *local, err error) {
 		c.Report(leaderelection.Event{Kind: leaderelection.EventEnded, Err: reason})
 	}
 	switch {
-	case c.queue != nil:
+	case c.statuses != nil:
 		_ = c.Finish(leaderelection.ErrResigned)
 		if err != nil {
-			m.tell(c, leaderelection.Status{CandidateID: c.id, Err: err})
+			m.deliverStatus(c, leaderelection.Status{CandidateID: c.id, Err: err})
 		}
-		if !m.NeverCloses {
-			close(c.queue)
+		if !m.NoChannelClose {
+			close(c.statuses)
 		}
-	case m.NeverCloses:
+	case m.NoChannelClose:
 		c.Retract(leaderelection.Status{})
 	case m.StatusAfterFinal && err != nil:
 		c.Publish(leaderelection.Status{Err: err})
 		time.Sleep(time.Millisecond)
 		_ = c.Finish(nil)
-	case err != nil && !m.EndIsForgotten:
+	case err != nil && !m.NoFinalStatus:
 		_ = c.Finish(err)
-	case m.TellsOfResign:
+	case m.StatusAfterResign:
 		_ = c.Finish(fmt.Errorf("final status: %v", leaderelection.ErrResigned))
 	default:
 		_ = c.Finish(leaderelection.ErrResigned)
 	}
 }
 
-func (c *local) Resign() error {
-	m := c.m
+func (c *candidate) Resign() error {
+	m := c.memory
 	if m.ResignHangs {
 		m.mu.Lock()
 		started := c.started
 		m.mu.Unlock()
 		if !started {
-			<-m.dead
+			<-m.done
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ResignFails && c.resigned {
+	if m.RepeatedResignFails && c.resigned {
 		return leaderelection.ErrCandidacyOver
 	}
 	c.resigned = true
@@ -350,48 +350,48 @@ func (c *local) Resign() error {
 	if m.WrongReason {
 		reason = leaderelection.ErrLeaseExpired
 	}
-	m.remove(c, reason)
-	m.finish(c, nil)
+	m.leaveQueue(c, reason)
+	m.finishCandidacy(c, nil)
 	return nil
 }
 
-func (c *local) EndElection() error {
-	m := c.m
+func (c *candidate) EndElection() error {
+	m := c.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.cannotEnd || m.over && m.EndFails {
+	if m.noEnd || m.over && m.RepeatedEndFails {
 		return leaderelection.ErrNoElection
 	}
-	line := m.line
-	if m.EndsForItself {
-		line = []*local{c}
+	line := m.queue
+	if m.EndsOnlyItself {
+		line = []*candidate{c}
 	}
 	m.over = true
-	m.line = slices.DeleteFunc(slices.Clone(m.line), func(o *local) bool { return slices.Contains(line, o) })
+	m.queue = slices.DeleteFunc(slices.Clone(m.queue), func(o *candidate) bool { return slices.Contains(line, o) })
 	for _, o := range slices.Backward(line) {
 		if o.revoke != nil {
 			o.revoke(leaderelection.ErrElectionOver)
 		}
-		m.finish(o, leaderelection.ErrElectionOver)
+		m.finishCandidacy(o, leaderelection.ErrElectionOver)
 	}
 	return nil
 }
 
-// crash ends the candidacies of a program, as the end of its session would.
-func (m *memory) crash(i int) {
+// crashProgram ends the candidacies of a program, like the expiry of its session.
+func (m *memory) crashProgram(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.CrashStops {
+	if m.CrashStopsElection {
 		return
 	}
-	for _, c := range slices.Clone(m.line) {
+	for _, c := range slices.Clone(m.queue) {
 		if c.program != i {
 			continue
 		}
-		if m.CrashedLeads {
+		if m.LeaderAfterCrash {
 			c.revoke = nil
 		}
-		m.remove(c, leaderelection.ErrSessionExpired)
-		m.finish(c, leaderelection.ErrSessionExpired)
+		m.leaveQueue(c, leaderelection.ErrSessionExpired)
+		m.finishCandidacy(c, leaderelection.ErrSessionExpired)
 	}
 }

@@ -15,7 +15,7 @@ type options struct{ fakeTime bool }
 // left running fails the test. The factory is called inside the bubble.
 func FakeTime() Option { return func(o *options) { o.fakeTime = true } }
 
-// Run runs every case as a subtest.
+// Run runs each case as a subtest.
 func Run(t *testing.T, f Factory, opts ...Option) {
 	var o options
 	for _, opt := range opts {
@@ -32,13 +32,13 @@ func Run(t *testing.T, f Factory, opts ...Option) {
 	}
 }
 
-// Case is one case of the suite.
+// Case is a case of the suite.
 type Case struct {
 	Name string
-	play func(s *suite)
+	run  func(s *suite)
 }
 
-// Run runs the case. The checks continue in t's cleanup, in which all candidates resign.
+// Run runs the case. A cleanup function of t resigns all candidates and completes the checks.
 func (c Case) Run(t TB, f Factory) {
 	t.Helper()
 	g := f(t)
@@ -47,28 +47,27 @@ func (c Case) Run(t TB, f Factory) {
 		return
 	}
 	s := newSuite(t, g)
-	t.Cleanup(s.close)
-	c.play(s)
+	t.Cleanup(s.resignAll)
+	c.run(s)
 }
 
-// Cases returns the cases of the suite, for callers that run some of them or use a TB of
-// their own.
+// Cases returns the cases of the suite. Callers need it to run only some of them, or with another TB.
 func Cases() []Case {
 	return []Case{
-		{"One", one},
-		{"OneOfMany", oneOfMany},
-		{"HandOver", handOver},
-		{"FollowerLeaves", followerLeaves},
-		{"Churn", churn},
-		{"LeaderCrashes", leaderCrashes},
-		{"FollowerCrashes", followerCrashes},
-		{"LeaderIsCutOff", leaderIsCutOff},
-		{"BeforeTheStart", beforeTheStart},
-		{"StartsOnce", startsOnce},
-		{"ResignsRepeatedly", resignsRepeatedly},
-		{"LateReader", lateReader},
-		{"EndElection", endElection},
-		{"EndElectionLateReader", endElectionLateReader},
-		{"Leaks", leaks},
+		{"One", testSingleCandidate},
+		{"OneOfMany", testSingleLeader},
+		{"HandOver", testHandOver},
+		{"FollowerLeaves", testFollowerResigns},
+		{"Churn", testChurn},
+		{"LeaderCrashes", testLeaderCrashes},
+		{"FollowerCrashes", testFollowerCrashes},
+		{"LeaderIsCutOff", testLeaderCutOff},
+		{"BeforeTheStart", testResignBeforeStart},
+		{"StartsOnce", testStartsOnce},
+		{"ResignsRepeatedly", testRepeatedResign},
+		{"LateReader", testLateReader},
+		{"EndElection", testEndElection},
+		{"EndElectionLateReader", testEndElectionLateReader},
+		{"Leaks", testLeaks},
 	}
 }

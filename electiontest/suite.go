@@ -10,64 +10,66 @@ import (
 )
 
 const (
-	// resignLimit is longer than the contract's two seconds, because a machine may be busy.
+	// resignLimit is longer than the two seconds of the contract, because the machine may be busy.
 	resignLimit = 10 * time.Second
-	// step is how often a condition is looked at that nothing tells of.
-	step = 10 * time.Millisecond
+	// pollInterval is the interval between two evaluations of a condition.
+	pollInterval = 10 * time.Millisecond
 )
 
-// suite plays one case.
+// suite runs one case.
 type suite struct {
 	TB
-	*Group
-	over    chan struct{} // nothing is read any more
+	group   *Group
+	done    chan struct{} // closed when no channel is read any more
 	readers sync.WaitGroup
 
-	mu      sync.Mutex
-	changed chan struct{} // closed at the next change
-	members []*member
-	made    []leaderelection.Candidate
-	latest  int64 // the greatest token that was told while its leadership lasted,
-	holder  *member
-	alone   bool // two leaders were reported
+	mu         sync.Mutex
+	changed    chan struct{} // closed and replaced at each change
+	members    []*member
+	candidates []leaderelection.Candidate
+	// latestToken is the token of the latest leadership that had not ended when its status was
+	// read. latestLeader is its member.
+	latestToken   int64
+	latestLeader  *member
+	reportOverlap bool // false after an overlap was reported
 }
 
 func newSuite(t TB, g *Group) *suite {
 	if g.Patience == 0 {
 		g.Patience = 30 * time.Second
 	}
-	return &suite{TB: t, Group: g, over: make(chan struct{}), changed: make(chan struct{}), alone: true}
+	return &suite{TB: t, group: g, done: make(chan struct{}), changed: make(chan struct{}), reportOverlap: true}
 }
 
-// close has everybody resign, and waits for the readers.
-func (s *suite) close() {
+// resignAll resigns all candidates, and waits for the goroutines of the suite.
+func (s *suite) resignAll() {
 	s.Helper()
 	s.mu.Lock()
-	members, made := s.members, s.made
+	members, candidates := s.members, s.candidates
 	s.mu.Unlock()
 	var leaving sync.WaitGroup
 	for _, m := range members {
-		leaving.Go(m.leave)
+		leaving.Go(m.resignIfNecessary)
 	}
 	leaving.Wait()
-	for _, c := range made { // those who were not to take part, and have
-		s.within(resignLimit, func() { _ = c.Resign() })
+	for _, c := range candidates { // candidates that were never started, or have resigned
+		s.returnsWithin(resignLimit, func() { _ = c.Resign() })
 	}
-	close(s.over)
+	close(s.done)
 	s.readers.Wait()
 }
 
-// await waits until cond, which is called with mu held, and fails the test when that takes
-// too long.
-func (s *suite) await(what string, cond func() bool) {
+// requireEventually waits until cond is true. If that takes too long, it fails the test. It calls
+// cond with mu held.
+func (s *suite) requireEventually(what string, cond func() bool) {
 	s.Helper()
-	if !s.reached(s.Patience, cond) {
-		s.Fatalf("%s: not within %v%s", what, s.Patience, s.situation())
+	if !s.waitUntil(s.group.Patience, cond) {
+		s.Fatalf("%s: not within %v%s", what, s.group.Patience, s.describeMembers())
 	}
 }
 
-// reached reports whether cond, which is called with mu held, came true in time.
-func (s *suite) reached(limit time.Duration, cond func() bool) bool {
+// waitUntil reports whether cond becomes true in time. It calls cond with mu held.
+func (s *suite) waitUntil(limit time.Duration, cond func() bool) bool {
 	return s.poll(limit, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -75,29 +77,29 @@ func (s *suite) reached(limit time.Duration, cond func() bool) bool {
 	})
 }
 
-// signal wakes those that wait for a condition; mu is held.
-func (s *suite) signal() {
+// broadcastChange wakes the goroutines that wait for a condition. The caller holds mu.
+func (s *suite) broadcastChange() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// awaitRole waits for what the candidate says without being read.
-func (s *suite) awaitRole(what string, c leaderelection.Candidate, role leaderelection.Role) {
+// waitForRole waits until Current returns the role. The statuses need not be read.
+func (s *suite) waitForRole(what string, c leaderelection.Candidate, role leaderelection.Role) {
 	s.Helper()
-	if !s.poll(s.Patience, func() bool { return c.Current().Role == role }) {
-		s.Fatalf("%s: not within %v%s", what, s.Patience, s.situation())
+	if !s.poll(s.group.Patience, func() bool { return c.Current().Role == role }) {
+		s.Fatalf("%s: not within %v%s", what, s.group.Patience, s.describeMembers())
 	}
 }
 
-// poll reports whether cond came true in time.
+// poll reports whether cond becomes true in time.
 func (s *suite) poll(limit time.Duration, cond func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	tick := time.NewTicker(step)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		s.mu.Lock()
-		s.checkAlone()
+		s.checkSingleLeader()
 		changed := s.changed
 		s.mu.Unlock()
 		if cond() {
@@ -112,16 +114,16 @@ func (s *suite) poll(limit time.Duration, cond func() bool) bool {
 	}
 }
 
-// stays fails the test if cond is false at any moment of a while.
-func (s *suite) stays(what string, cond func() bool) {
+// requireContinuously fails the test if cond becomes false within a short time.
+func (s *suite) requireContinuously(what string, cond func() bool) {
 	s.Helper()
-	if s.reached(20*step, func() bool { return !cond() }) {
-		s.Fatalf("%s: not long enough%s", what, s.situation())
+	if s.waitUntil(20*pollInterval, func() bool { return !cond() }) {
+		s.Fatalf("%s: not long enough%s", what, s.describeMembers())
 	}
 }
 
-// within calls f, and reports whether it has returned in time.
-func (s *suite) within(limit time.Duration, f func()) bool {
+// returnsWithin calls f, and reports whether it returns in time.
+func (s *suite) returnsWithin(limit time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -137,83 +139,83 @@ func (s *suite) within(limit time.Duration, f func()) bool {
 	}
 }
 
-// leader waits until somebody leads, as far as the readers know.
-func (s *suite) leader() (m *member) {
+// waitLeader waits until a member is leader, and returns it.
+func (s *suite) waitLeader() (m *member) {
 	s.Helper()
-	s.await("a candidate becomes leader", func() bool {
-		m = s.leading()
+	s.requireEventually("a candidate becomes leader", func() bool {
+		m = s.currentLeader()
 		return m != nil
 	})
 	return m
 }
 
-// leading is who leads; mu is held.
-func (s *suite) leading() *member {
+// currentLeader returns the member that is leader, or nil. The caller holds mu.
+func (s *suite) currentLeader() *member {
 	for _, m := range s.members {
-		if m.leads() {
+		if m.isLeaderLocked() {
 			return m
 		}
 	}
 	return nil
 }
 
-// checkAlone reports two leaderships that last at one time; mu is held. Both were told, so
-// the later of them exists, and the earlier must have ended before.
-func (s *suite) checkAlone() {
+// checkSingleLeader fails the test if two leaderships exist at the same time. Statuses of both were
+// read, so the earlier leadership should have ended before the later one was delivered. The caller
+// holds mu.
+func (s *suite) checkSingleLeader() {
 	var leaders []string
 	for _, m := range s.members {
-		if m.leads() {
-			leaders = append(leaders, m.text())
+		if m.isLeaderLocked() {
+			leaders = append(leaders, m.describe())
 		}
 	}
-	if len(leaders) > 1 && s.alone {
-		s.alone = false // once is enough
+	if len(leaders) > 1 && s.reportOverlap {
+		s.reportOverlap = false // report it only once
 		s.Errorf("more than one leader: %s", strings.Join(leaders, "; "))
 	}
 }
 
-// situation is what is known of all, for messages.
-func (s *suite) situation() string {
+// describeMembers describes all members for messages.
+func (s *suite) describeMembers() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
 	for _, m := range s.members {
-		fmt.Fprintf(&b, "\n\t%s", m.text())
+		fmt.Fprintf(&b, "\n\t%s", m.describe())
 	}
 	return b.String()
 }
 
-// make makes a candidate of program i that does not take part yet.
-func (s *suite) make(i int) leaderelection.Candidate {
+// newCandidate creates a candidate of program i, without starting it.
+func (s *suite) newCandidate(i int) leaderelection.Candidate {
 	s.Helper()
-	c, err := s.New(i)
+	c, err := s.group.New(i)
 	if err != nil || c == nil {
 		s.Fatalf("new candidate in program %d: %v", i, err)
 	}
 	s.mu.Lock()
-	s.made = append(s.made, c)
+	s.candidates = append(s.candidates, c)
 	s.mu.Unlock()
 	return c
 }
 
-// join has a candidate of program i take part, whose statuses are read at once, and waits
-// for the first.
-func (s *suite) join(i int) *member {
+// joinMember starts a candidate of program i, and waits for its first status.
+func (s *suite) joinMember(i int) *member {
 	s.Helper()
-	m := s.enlist(i, s.make(i))
-	m.read()
-	s.await(fmt.Sprintf("first status of program %d", i), func() bool { return m.told > 0 || m.closed })
+	m := s.startMember(i, s.newCandidate(i))
+	m.readStatuses()
+	s.requireEventually(fmt.Sprintf("first status of program %d", i), func() bool { return m.statuses > 0 || m.closed })
 	if m.isClosed() {
 		s.Fatalf("the candidacy ended immediately: %v", m)
 	}
 	return m
 }
 
-// joinAll has n programs take part, one after the other.
-func (s *suite) joinAll(n int) (members []*member) {
+// joinMembers starts candidates of n programs, one after another.
+func (s *suite) joinMembers(n int) (members []*member) {
 	s.Helper()
 	for i := range n {
-		members = append(members, s.join(i))
+		members = append(members, s.joinMember(i))
 	}
 	return members
 }

@@ -6,26 +6,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// A leader that listens is asked by a third party, and hands over; data of somebody
-// else's are left alone.
-func TestAskToResign(t *testing.T) {
+// TestAskToResign_Leader fails if the leader does not receive the request, if anything else happens
+// before it resigns, or if data of another program is overwritten.
+func TestAskToResign_Leader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	node := newNode(t, conn)
-	leader, _ := lead(t, connect(t), node)
-	second := follow(t, connect(t), node, leader)
+	node := createElectionNode(t, conn)
+	leader, _ := startLeader(t, connect(t), node)
+	second := startFollower(t, connect(t), node, leader)
 	asked := leader.ResignRequested()
-	done := inBackground(t, func() error {
+	done := harness.InBackground(t, func() error {
 		return leaderelection.AskToResign(conn.Conn, node, leader.ID())
 	})
-	await(t, asked, "the leader was not asked")
+	harness.Receive(t, asked, "the request to the leader")
 	require.NoError(t, leader.Current().Err)
-	require.Equal(t, leaderelection.Leader, leader.Current().Role, "nothing else happens")
+	require.Equal(t, leaderelection.Leader, leader.Current().Role, "the candidate resigned without the program")
 	leader.resign(t)
-	require.NoError(t, await(t, done, "AskToResign does not return"))
-	eventually(t, func() bool { return second.Current().Role == leaderelection.Leader }, "the second leads")
+	require.NoError(t, harness.Receive(t, done, "AskToResign"))
+	harness.Eventually(t, func() bool { return second.Current().Role == leaderelection.Leader }, "the second candidate does not lead")
 	data, _, err := conn.Get(node)
 	require.NoError(t, err)
 	require.Empty(t, data)

@@ -1,11 +1,10 @@
 #!/bin/sh
-# Installs what the tests need and this machine lacks, on Debian as root:
-# ZooKeeper, Java, etcd, NATS, other languages' clients, a C compiler for the race detector
-# and, where a Docker engine answers, a ZooKeeper image. Quick when there is
-# nothing to do.
+# Installs the missing requirements of the tests, on Debian as root: ZooKeeper, Java, etcd, NATS,
+# databases, clients of other languages, a C compiler for the race detector and, if a Docker engine
+# answers, a ZooKeeper image. It is quick if nothing is missing.
 set -eu
 
-# The same names as in internal/testenv/ensemble.
+# The same names as in integrationtest/docker/image.go.
 registry_image=zookeeper:3.9.4
 built_image=leaderelection-zookeeper:3.8-1
 
@@ -16,7 +15,7 @@ fail() {
 	exit 1
 }
 
-# Any Java from 11 on will do.
+# Any version of Java from 11 is sufficient.
 have_java() {
 	command -v java >/dev/null || return 1
 	major=$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
@@ -43,7 +42,7 @@ pull_image() {
 missing=
 [ -f /usr/share/java/zookeeper.jar ] || missing="$missing zookeeper"
 have_java || missing="$missing openjdk-17-jre-headless"
-# Clients of other languages. One is a Java source file, so a compiler is needed.
+# Clients of other languages. One is a Java source file, which requires a compiler.
 java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing openjdk-17-jdk-headless"
 [ -f /usr/share/java/curator-recipes.jar ] || missing="$missing libcurator-recipes-java"
 [ -f /usr/share/java/curator-x-discovery.jar ] || missing="$missing libcurator-discovery-java"
@@ -53,8 +52,8 @@ command -v etcd >/dev/null || missing="$missing etcd-server"
 command -v etcdctl >/dev/null || missing="$missing etcd-client"
 command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || missing="$missing nats-server"
 have_c_compiler || missing="$missing gcc libc6-dev"
-# Databases that keep elections. What Debian starts of them is not used: the tests
-# start their own.
+# Databases that store elections. The tests start their own servers, and do not use those that Debian
+# starts.
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
 command -v redis-server >/dev/null || missing="$missing redis-server"
 
@@ -66,8 +65,8 @@ fi
 
 if [ -n "$missing" ]; then
 	[ "$(id -u)" -eq 0 ] || fail "missing:$missing; run as root: apt-get install -y$missing"
-	command -v apt-get >/dev/null || fail "missing:$missing; this is no Debian, please install them by other means"
-	echo "install.sh: the tests need Debian packages that this machine lacks; installing:$missing"
+	command -v apt-get >/dev/null || fail "missing:$missing; this system is not Debian; install them by other means"
+	echo "install.sh: installing Debian packages for the tests:$missing"
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
 	# The words of $missing are packages.
@@ -75,7 +74,7 @@ if [ -n "$missing" ]; then
 	apt-get install -q -y --no-install-recommends $missing
 	case $missing in
 	*etcd-server*)
-		# The package starts a server of its own; the tests start theirs.
+		# The package starts a server. The tests start their own.
 		if [ -d /run/systemd/system ]; then
 			systemctl disable -q --now etcd.service || true
 		fi
@@ -85,6 +84,6 @@ fi
 
 if [ "$build" = yes ]; then
 	[ "$(id -u)" -eq 0 ] || fail "the Docker engine has no ZooKeeper image; run as root: $here/image/build.sh"
-	echo "install.sh: building the image $built_image, which takes a minute or two"
+	echo "install.sh: building the image $built_image, which takes one or two minutes"
 	sh "$here/image/build.sh"
 fi

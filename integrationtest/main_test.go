@@ -1,8 +1,7 @@
-// Package integrationtest holds the tests that need real ZooKeeper servers.
+// Package integrationtest tests elections on real ZooKeeper servers.
 package integrationtest
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,97 +11,76 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // used if an engine answers
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// shared is the single server of all tests that do not stop servers.
+// shared is the server of all tests that do not stop servers.
 var shared *ensemble.Ensemble
 
 func TestMain(m *testing.M) {
 	if os.Getenv(processNode) != "" {
-		os.Exit(candidateProcess())
+		os.Exit(runCandidateProcess())
 	}
 	flag.Parse()
-	// Most tests wait for a timeout most of the time.
+	// Most of the time, most tests wait for a timeout.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	os.Exit(runTests(m))
+	os.Exit(harness.RunTests(m, serverConfig(1), func(e *ensemble.Ensemble) (func() error, error) {
+		shared = e
+		return func() error { return errors.Join(oneServer.close(), threeServers.close()) }, nil
+	}))
 }
 
-func runTests(m *testing.M) (code int) {
-	defer func() {
-		// Every connection was waited for, so nothing may be left.
-		if err := goleak.Find(); err != nil && code == 0 {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}()
-	var err error
-	if shared, err = startServers(1); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := errors.Join(shared.Close(), mortal.close(), trio.close()); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}()
-	return m.Run()
-}
-
-// startServers starts an ensemble; the first one on a machine may have to build
-// an image.
-func startServers(n int) (*ensemble.Ensemble, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	return ensemble.Start(ctx, ensemble.Config{
-		Servers: n, TickTime: 200 * time.Millisecond,
+func serverConfig(servers int) ensemble.Config {
+	return ensemble.Config{
+		Servers: servers, TickTime: 200 * time.Millisecond,
 		Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())},
-	})
+	}
 }
 
-// breakable is an ensemble whose servers tests may stop. It is started by the
-// first test that wants it and repaired after each.
-type breakable struct {
+// faultyEnsemble is an ensemble whose servers tests may stop. The first test that uses it starts
+// it, and it is repaired after each test.
+type faultyEnsemble struct {
 	servers int
 
-	mu sync.Mutex // of the test that uses it
+	mu sync.Mutex // held by the test that uses it
 	e  *ensemble.Ensemble
 }
 
 var (
-	mortal = &breakable{servers: 1}
-	trio   = &breakable{servers: 3}
+	oneServer    = &faultyEnsemble{servers: 1}
+	threeServers = &faultyEnsemble{servers: 3}
 )
 
-// use gives the ensemble to one test after the other.
-func (b *breakable) use(t *testing.T) *ensemble.Ensemble {
+// acquire returns the ensemble. Only one test at a time uses it.
+func (f *faultyEnsemble) acquire(t *testing.T) *ensemble.Ensemble {
 	t.Helper()
-	b.mu.Lock()
-	t.Cleanup(b.mu.Unlock)
-	if b.e == nil {
+	f.mu.Lock()
+	t.Cleanup(f.mu.Unlock)
+	if f.e == nil {
 		var err error
-		b.e, err = startServers(b.servers)
+		f.e, err = harness.Start(serverConfig(f.servers))
 		require.NoError(t, err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
-			for i := range b.servers {
-				t.Logf("server %d:\n%s", i, b.e.Log(i))
-			}
-		}
-		repair(t, b.e)
+		harness.LogServers(t, f.e)
+		repairServers(t, f.e)
 	})
-	return b.e
+	return f.e
 }
 
-// repair ends all faults of an ensemble, and waits until all of its servers can serve clients.
-func repair(t *testing.T, e *ensemble.Ensemble) {
+func (f *faultyEnsemble) close() error {
+	if f.e == nil {
+		return nil
+	}
+	return f.e.Close()
+}
+
+// repairServers ends all faults of an ensemble, and waits until its servers serve clients.
+func repairServers(t *testing.T, e *ensemble.Ensemble) {
 	t.Helper()
 	for i := range e.Servers() {
 		if e.Servers() > 1 {
@@ -111,36 +89,21 @@ func repair(t *testing.T, e *ensemble.Ensemble) {
 		require.NoError(t, e.Resume(i))
 		require.NoError(t, e.Start(i))
 	}
-	ready(t, e)
+	harness.WaitReady(t, e)
 }
 
-// ready waits until all servers that can serve clients do.
-func ready(t *testing.T, e *ensemble.Ensemble) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	require.NoError(t, e.Ready(ctx))
-}
-
-// startAgain starts server 0, which was killed, and lets the clients at it when it
-// serves them. A server of 3.8 listens before it has its data, and a client that
-// comes in between is never answered (a NullPointerException in its log, for
-// removeCnxn); the client library waits ten of its read timeouts for the answer.
-func startAgain(t *testing.T, e *ensemble.Ensemble, clients ...*client) {
+// restartServer starts server 0 after Kill, and lets the clients connect when it serves clients. A
+// 3.8 server listens before it has loaded its data. It never answers a client that connects before
+// that (its log contains a NullPointerException in removeCnxn), and the client library waits for
+// the answer for ten read timeouts.
+func restartServer(t *testing.T, e *ensemble.Ensemble, clients ...*client) {
 	t.Helper()
 	for _, c := range clients {
-		c.link.cut()
+		c.Network.Cut()
 	}
 	require.NoError(t, e.Start(0))
-	ready(t, e)
+	harness.WaitReady(t, e)
 	for _, c := range clients {
-		c.link.restore()
+		c.Network.Restore()
 	}
-}
-
-func (b *breakable) close() error {
-	if b.e == nil {
-		return nil
-	}
-	return b.e.Close()
 }

@@ -8,23 +8,19 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// createOf is a part of a transaction.
-func createOf(path string) *zk.CreateRequest {
-	return &zk.CreateRequest{Path: path, Data: []byte("data"), Acl: zk.WorldACL(zk.PermAll)}
-}
-
-// C18: there was no fencing token. It grows with every leadership, also over a
-// new election at the same path, where sequence numbers start anew.
-func TestC18Tokens(t *testing.T) {
+// TestLeadership_TokensIncrease fails if a token is not greater than those of earlier leaderships, even
+// of an earlier election at the same path, whose sequence numbers were greater.
+func TestLeadership_TokensIncrease(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
-	node := newNode(t, conn)
+	conn, other := connect(t), connect(t)
+	node := createElectionNode(t, conn)
 	var last int64
 	for i := range 6 {
-		c, grant := lead(t, []*client{conn, elsewhere}[i%2], node)
+		c, grant := startLeader(t, []*client{conn, other}[i%2], node)
 		_, stat, err := conn.Exists(c.ID())
 		require.NoError(t, err)
 		require.Equal(t, stat.Czxid, grant.Token())
@@ -40,74 +36,75 @@ func TestC18Tokens(t *testing.T) {
 	}
 }
 
-// C18: there was no fencing by transaction.
-func TestC18Multi(t *testing.T) {
+// TestMulti_OnlyLeader fails if the transaction of a candidate that is not leader is applied, or if an
+// error of the transaction is reported as the loss of leadership.
+func TestMulti_OnlyLeader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	node := newNode(t, conn)
-	a, b := newPath(t), newPath(t)
-	leader, _ := lead(t, conn, node)
-	follower := follow(t, conn, node, leader)
+	node := createElectionNode(t, conn)
+	a, b := harness.NewPath(t), harness.NewPath(t)
+	leader, _ := startLeader(t, conn, node)
+	follower := startFollower(t, conn, node, leader)
 
-	_, err := follower.Multi(createOf(a))
+	_, err := follower.Multi(createRequest(a))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-	require.False(t, exists(t, conn, a))
+	require.False(t, znodeExists(t, conn, a))
 
 	responses, err := leader.Multi()
 	require.NoError(t, err)
 	require.Empty(t, responses)
-	responses, err = leader.Multi(createOf(a), createOf(b))
+	responses, err = leader.Multi(createRequest(a), createRequest(b))
 	require.NoError(t, err)
-	require.Len(t, responses, 2, "one for each of the caller's")
+	require.Len(t, responses, 2, "not one response for each request of the caller")
 	require.Equal(t, b, responses[1].String)
 
-	// What ZooKeeper has against it is told, and nothing is applied.
-	responses, err = leader.Multi(deleteOf(a), createOf(b))
+	// The error of the caller's operations is returned, and nothing is applied.
+	responses, err = leader.Multi(deleteRequest(a), createRequest(b))
 	require.ErrorIs(t, err, zk.ErrNodeExists)
 	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
 	require.Len(t, responses, 2)
-	require.True(t, exists(t, conn, a))
-	// A znode missing in the caller's part is not one's own missing.
-	_, err = leader.Multi(deleteOf(a), deleteOf(node+"-missing"))
+	require.True(t, znodeExists(t, conn, a))
+	// If a znode of the caller's operations does not exist, the candidate is still leader.
+	_, err = leader.Multi(deleteRequest(a), deleteRequest(node+"-missing"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
 	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
-	require.True(t, exists(t, conn, a))
+	require.True(t, znodeExists(t, conn, a))
 
 	leader.resign(t)
-	follower.leads(t)
-	_, err = leader.Multi(deleteOf(a))
+	follower.requireLeader(t)
+	_, err = leader.Multi(deleteRequest(a))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-	_, err = follower.Multi(deleteOf(a), deleteOf(b))
+	_, err = follower.Multi(deleteRequest(a), deleteRequest(b))
 	require.NoError(t, err)
-	require.False(t, exists(t, conn, a))
+	require.False(t, znodeExists(t, conn, a))
 }
 
-// The transaction is refused by the ensemble when the own znode is deleted and
-// the leader does not know it yet.
-func TestMultiFenced(t *testing.T) {
+// TestMulti_ZnodeDeleted fails if the transaction is applied after the leader's znode was deleted,
+// which the leader does not know yet.
+func TestMulti_ZnodeDeleted(t *testing.T) {
 	t.Parallel()
-	conn, elsewhere := connect(t), connect(t)
-	node := newNode(t, conn)
-	target := newPath(t)
-	leader, grant := lead(t, conn, node)
+	conn, other := connect(t), connect(t)
+	node := createElectionNode(t, conn)
+	target := harness.NewPath(t)
+	leader, grant := startLeader(t, conn, node)
 
-	conn.link[0].Blackhole(zkproxy.ServerToClient) // it hears nothing
-	require.NoError(t, elsewhere.Delete(leader.ID(), -1))
-	require.NoError(t, grant.Err(), "it still believes to lead")
-	done := inBackground(t, func() error {
-		_, err := leader.Multi(createOf(target))
+	conn.Network[0].Blackhole(zkproxy.ServerToClient) // the leader receives nothing
+	require.NoError(t, other.Delete(leader.ID(), -1))
+	require.NoError(t, grant.Err(), "the leadership has ended")
+	done := harness.InBackground(t, func() error {
+		_, err := leader.Multi(createRequest(target))
 		return err
 	})
-	eventually(t, func() bool { return len(sentBy(conn, zkproxy.OpMulti, leader.ID())) > 0 }, "the transaction is sent")
-	conn.link.thaw()
-	require.ErrorIs(t, await(t, done, "the transaction"), leaderelection.ErrNotLeader)
-	require.False(t, exists(t, elsewhere, target))
-	leader.ends(t, leaderelection.ErrCandidateDeleted)
+	harness.Eventually(t, func() bool { return len(requestsOf(conn, zkproxy.OpMulti, leader.ID())) > 0 }, "the transaction was not sent")
+	conn.Network.Thaw()
+	require.ErrorIs(t, harness.Receive(t, done, "the transaction"), leaderelection.ErrNotLeader)
+	require.False(t, znodeExists(t, other, target))
+	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
 }
 
-// sentBy lists a client's requests of one kind for a path.
-func sentBy(conn *client, op int32, path string) (found []zkproxy.Record) {
-	for _, r := range conn.link[0].Log() {
+// requestsOf returns the requests of a client with the given operation and path.
+func requestsOf(conn *client, op int32, path string) (found []zkproxy.Record) {
+	for _, r := range conn.Network[0].Log() {
 		if r.Kind == zkproxy.Request && r.Op == op && r.Path == path {
 			found = append(found, r)
 		}

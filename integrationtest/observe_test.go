@@ -8,110 +8,111 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// C18: nobody could ask who leads, or watch without taking part.
-func TestC18Observe(t *testing.T) {
+// TestObserve_Changes fails if an observer does not receive a change of the leader.
+func TestObserve_Changes(t *testing.T) {
 	t.Parallel()
 	conn, observer := connect(t), connect(t)
-	node := newNode(t, conn)
+	node := createElectionNode(t, conn)
 	seen, err := leaderelection.Observe(t.Context(), observer.Conn, node)
 	require.NoError(t, err)
-	require.Equal(t, leaderelection.Observation{}, await(t, seen, "nobody leads"))
+	require.Equal(t, leaderelection.Observation{}, harness.Receive(t, seen, "no leader"))
 
-	leader, grant := lead(t, conn, node, leaderelection.WithClientName("one"))
-	require.Equal(t, observed(leader, "one", grant), await(t, seen, "the first leads"))
-	follower := follow(t, conn, node, leader, leaderelection.WithClientName("two"))
+	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("one"))
+	require.Equal(t, observationOf(leader, "one", grant), harness.Receive(t, seen, "the first leader"))
+	follower := startFollower(t, conn, node, leader, leaderelection.WithClientName("two"))
 	leader.resign(t)
-	next := follower.leads(t)
-	require.Equal(t, observed(follower, "two", next), await(t, seen, "the second leads"))
+	next := follower.requireLeader(t)
+	require.Equal(t, observationOf(follower, "two", next), harness.Receive(t, seen, "the second leader"))
 	follower.resign(t)
-	require.Equal(t, leaderelection.Observation{}, await(t, seen, "nobody leads again"))
+	require.Equal(t, leaderelection.Observation{}, harness.Receive(t, seen, "no leader"))
 
-	// A reader that is late gets the newest.
+	// A late reader receives the newest observation.
 	for range 3 {
-		c, _ := lead(t, conn, node)
+		c, _ := startLeader(t, conn, node)
 		c.resign(t)
 	}
-	last, grant := lead(t, conn, node, leaderelection.WithClientName("last"))
-	o := await(t, seen, "somebody leads")
-	for o != observed(last, "last", grant) && (o.Leader == nil || *o.Leader != *observed(last, "last", grant).Leader) {
-		o = await(t, seen, "the last one leads")
+	last, grant := startLeader(t, conn, node, leaderelection.WithClientName("last"))
+	o := harness.Receive(t, seen, "a leader")
+	for o != observationOf(last, "last", grant) && (o.Leader == nil || *o.Leader != *observationOf(last, "last", grant).Leader) {
+		o = harness.Receive(t, seen, "the last leader")
 	}
 
-	// The observer's connection breaks, its session ends: it goes on.
-	expire(t, observer)
-	observer.link.restore()
+	// The observation continues after the session of the observer has expired.
+	observer.ExpireSession(t)
+	observer.Network.Restore()
 	last.resign(t)
-	require.Equal(t, leaderelection.Observation{}, await(t, seen, "nobody leads, after the loss of the session"))
+	require.Equal(t, leaderelection.Observation{}, harness.Receive(t, seen, "no leader, after the session has expired"))
 
 	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
-	require.ErrorIs(t, await(t, seen, "the end").Err, leaderelection.ErrElectionOver)
+	require.ErrorIs(t, harness.Receive(t, seen, "the final observation").Err, leaderelection.ErrElectionOver)
 	_, open := <-seen
 	require.False(t, open)
 }
 
-func observed(c *candidate, name string, grant *leaderelection.Leadership) leaderelection.Observation {
+func observationOf(c *candidate, name string, grant *leaderelection.Leadership) leaderelection.Observation {
 	return leaderelection.Observation{Leader: &leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: grant.Token()}}
 }
 
-// The ends of an observation other than that of the election.
-func TestObserveEnds(t *testing.T) {
+// TestObserve_End fails if an observation does not end with its context or its connection.
+func TestObserve_End(t *testing.T) {
 	t.Parallel()
 	conn, observer := connect(t), connect(t)
-	node := newNode(t, conn)
-	lead(t, conn, node)
+	node := createElectionNode(t, conn)
+	startLeader(t, conn, node)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	seen, err := leaderelection.Observe(ctx, observer.Conn, node)
 	require.NoError(t, err)
-	require.NotNil(t, await(t, seen, "the leader").Leader)
+	require.NotNil(t, harness.Receive(t, seen, "the leader").Leader)
 	cancel()
 	_, open := <-seen
-	require.False(t, open, "the end of the context is no error")
+	require.False(t, open, "the end of the context is reported as an error")
 
 	seen, err = leaderelection.Observe(t.Context(), observer.Conn, node)
 	require.NoError(t, err)
-	await(t, seen, "the leader")
+	harness.Receive(t, seen, "the leader")
 	observer.Close()
-	require.ErrorIs(t, await(t, seen, "the end").Err, leaderelection.ErrConnClosed)
+	require.ErrorIs(t, harness.Receive(t, seen, "the final observation").Err, leaderelection.ErrConnClosed)
 	_, open = <-seen
 	require.False(t, open)
 }
 
-// Candidates come in order of succession, CurrentLeader is the first.
-func TestCandidates(t *testing.T) {
+// TestCandidates_Order fails if the candidates are not listed in the order of succession.
+func TestCandidates_Order(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	node := newNode(t, conn)
-	all, err := leaderelection.Candidates(conn.Conn, node)
+	node := createElectionNode(t, conn)
+	infos, err := leaderelection.Candidates(conn.Conn, node)
 	require.NoError(t, err)
-	require.Empty(t, all)
+	require.Empty(t, infos)
 	_, found, err := leaderelection.CurrentLeader(conn.Conn, node)
 	require.NoError(t, err)
 	require.False(t, found)
 
-	leader, grant := lead(t, conn, node, leaderelection.WithClientName("0"))
-	line := []*candidate{leader}
+	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("0"))
+	all := []*candidate{leader}
 	for i := range 11 {
-		line = append(line, follow(t, conn, node, line[i], leaderelection.WithClientName(fmt.Sprint(i+1))))
+		all = append(all, startFollower(t, conn, node, all[i], leaderelection.WithClientName(fmt.Sprint(i+1))))
 	}
-	line[5].resign(t)
-	line[6].follows(t, line[4])
-	line = append(line[:5], line[6:]...)
-	all, err = leaderelection.Candidates(conn.Conn, node)
+	all[5].resign(t)
+	all[6].requireFollower(t, all[4])
+	all = append(all[:5], all[6:]...)
+	infos, err = leaderelection.Candidates(conn.Conn, node)
 	require.NoError(t, err)
-	require.Len(t, all, len(line))
-	for i, c := range line {
-		require.Equal(t, c.ID(), all[i].ID)
+	require.Len(t, infos, len(all))
+	for i, c := range all {
+		require.Equal(t, c.ID(), infos[i].ID)
 		if i > 0 {
-			require.Greater(t, all[i].Token, all[i-1].Token)
+			require.Greater(t, infos[i].Token, infos[i-1].Token)
 		}
 	}
-	require.Equal(t, leaderelection.CandidateInfo{ID: leader.ID(), Name: "0", Token: grant.Token()}, all[0])
-	require.Equal(t, "11", all[10].Name)
+	require.Equal(t, leaderelection.CandidateInfo{ID: leader.ID(), Name: "0", Token: grant.Token()}, infos[0])
+	require.Equal(t, "11", infos[10].Name)
 	first, found, err := leaderelection.CurrentLeader(conn.Conn, node)
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, all[0], first)
+	require.Equal(t, infos[0], first)
 }

@@ -13,23 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// What tells a process of this test binary to be a candidate.
+// The environment variables that make the test binary run runCandidateProcess.
 const (
 	processAddr = "LEADERELECTION_TEST_ADDR"
 	processNode = "LEADERELECTION_TEST_NODE"
-	processMode = "LEADERELECTION_TEST_MODE" // "stay", or "resign" when leader
+	processMode = "LEADERELECTION_TEST_MODE" // "stay", or "resign" to resign as leader
 )
 
-// process is a candidate in a process of its own, which prints its roles.
-type process struct {
+// candidateProcess is a process with a candidate, which prints its roles.
+type candidateProcess struct {
 	cmd   *exec.Cmd
-	lines chan string // closed at the end of the process's output
+	lines chan string // closed at the end of the output
 }
 
-// startProcess starts a candidate on the shared server.
-func startProcess(t *testing.T, node, mode string) *process {
+// startProcess starts a candidate process on the shared server.
+func startProcess(t *testing.T, node, mode string) *candidateProcess {
 	t.Helper()
 	binary, err := os.Executable()
 	require.NoError(t, err)
@@ -39,8 +40,8 @@ func startProcess(t *testing.T, node, mode string) *process {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	p := &process{cmd: cmd, lines: make(chan string, 100)}
-	go p.read(out)
+	p := &candidateProcess{cmd: cmd, lines: make(chan string, 100)}
+	go p.readOutput(out)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it has usually ended
 		for range p.lines {
@@ -50,30 +51,30 @@ func startProcess(t *testing.T, node, mode string) *process {
 	return p
 }
 
-func (p *process) read(out io.Reader) {
+func (p *candidateProcess) readOutput(out io.Reader) {
 	defer close(p.lines)
 	for s := bufio.NewScanner(out); s.Scan(); {
 		p.lines <- s.Text()
 	}
 }
 
-// line waits for the next line of output.
-func (p *process) line(t *testing.T) string {
+// readLine waits for the next line of output.
+func (p *candidateProcess) readLine(t *testing.T) string {
 	t.Helper()
 	select {
 	case line, ok := <-p.lines:
 		require.True(t, ok, "the process has ended")
 		return line
-	case <-time.After(patience):
-		require.Fail(t, "the process is silent")
+	case <-time.After(harness.WaitLimit):
+		require.Fail(t, "the process prints nothing")
 		return ""
 	}
 }
 
-// wait waits for the process's end and returns how it ended.
-func (p *process) wait(t *testing.T) error {
+// waitEnd waits until the process has ended, and returns the result.
+func (p *candidateProcess) waitEnd(t *testing.T) error {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(harness.WaitLimit)
 	for {
 		select {
 		case _, ok := <-p.lines:
@@ -86,8 +87,8 @@ func (p *process) wait(t *testing.T) error {
 	}
 }
 
-// candidateProcess is what such a process does. It returns its exit status.
-func candidateProcess() int {
+// runCandidateProcess runs a candidate, and returns the exit status.
+func runCandidateProcess() int {
 	conn, _, err := zk.Connect([]string{os.Getenv(processAddr)}, shortTimeout, zk.WithLogInfo(false))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -111,4 +112,21 @@ func candidateProcess() int {
 		}
 	}
 	return 1
+}
+
+// TestElection_ProcessKilled fails if a follower does not become leader after the process of the leader
+// was killed.
+func TestElection_ProcessKilled(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	node := createElectionNode(t, conn)
+	leader := startProcess(t, node, "stay")
+	require.Equal(t, "leader", leader.readLine(t))
+	follower := startProcess(t, node, "resign")
+	require.Equal(t, "follower", follower.readLine(t))
+
+	require.NoError(t, leader.cmd.Process.Kill())
+	require.Equal(t, "leader", follower.readLine(t))
+	require.NoError(t, follower.waitEnd(t), "exit status of the follower")
+	require.Empty(t, listChildren(t, conn, node))
 }

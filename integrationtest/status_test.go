@@ -1,71 +1,72 @@
 package integrationtest
 
 import (
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// The contract of Candidate.Status. That a late reader gets the newest status
-// is in TestC13LateReader.
-
-// suspend cuts a leader's link until it is suspended, and restores it before
-// the session is over.
-func suspend(t *testing.T, conn *client, c *candidate) {
+// suspendLeader cuts a leader's connection until the leader is suspended, and restores it before the session
+// expires.
+func suspendLeader(t *testing.T, conn *client, c *candidate) {
 	t.Helper()
 	session := conn.SessionID()
-	conn.link.cut()
-	eventually(t, func() bool { return c.Current().Role == leaderelection.Suspended }, "it is suspended")
+	conn.Network.Cut()
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Suspended }, "the leader is not suspended")
 	require.Nil(t, c.Current().Leadership)
 	_, err := c.Multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-	conn.link.restore()
-	eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "it leads again")
+	conn.Network.Restore()
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead again")
 	require.Equal(t, session, conn.SessionID())
 }
 
-func TestStatusTellsOfTheEndOfALeadership(t *testing.T) {
+func TestStatus_SuspendedLeader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	c, told := lead(t, conn, newNode(t, conn))
-	suspend(t, conn, c)
-	ends(t, told, leaderelection.ErrLeaseExpired)
-	require.Equal(t, leaderelection.Suspended, c.next(t).Role, "the end of a leadership that was told of")
-	again := c.leads(t)
-	require.NotSame(t, told, again)
-	require.Equal(t, told.Token(), again.Token())
-	require.NoError(t, again.Err())
-	require.True(t, again.Deadline().After(told.Deadline()))
-	c.quiet(t, calm)
-	require.ErrorIs(t, told.Err(), leaderelection.ErrLeaseExpired, "an ended leadership stays so")
+	c, first := startLeader(t, conn, createElectionNode(t, conn))
+	suspendLeader(t, conn, c)
+	requireLost(t, first, leaderelection.ErrLeaseExpired)
+	require.Equal(t, leaderelection.Suspended, c.nextStatus(t).Role, "the end of the reported leadership")
+	second := c.requireLeader(t)
+	require.NotSame(t, first, second)
+	require.Equal(t, first.Token(), second.Token())
+	require.NoError(t, second.Err())
+	require.True(t, second.Deadline().After(first.Deadline()))
+	c.requireNoStatus(t, quietTime)
+	require.ErrorIs(t, first.Err(), leaderelection.ErrLeaseExpired, "the error of the ended leadership has changed")
 }
 
-func TestStatusKeepsWhatNobodyWasTold(t *testing.T) {
+func TestStatus_SuspensionWithoutReader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	c := enlist(t, conn, newNode(t, conn))
-	eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "it leads")
+	c := startCandidate(t, conn, createElectionNode(t, conn))
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead")
 	old := c.Current().Leadership
-	suspend(t, conn, c)
-	require.NotSame(t, old, c.leads(t))
-	c.quiet(t, calm)
+	suspendLeader(t, conn, c)
+	require.NotSame(t, old, c.requireLeader(t))
+	c.requireNoStatus(t, quietTime)
 }
 
-// The final status is delivered to a reader that comes when all is over.
-func TestStatusEndsWithTheError(t *testing.T) {
+// TestStatus_FinalStatus fails if a reader that starts after the end of the election misses the final
+// status.
+func TestStatus_FinalStatus(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	node := newNode(t, conn)
-	told, _ := lead(t, conn, node)
-	late := enlist(t, conn, node)
-	eventually(t, func() bool { return late.Current().NowFollowing == told.ID() }, "it follows")
+	node := createElectionNode(t, conn)
+	leader, _ := startLeader(t, conn, node)
+	late := startCandidate(t, conn, node)
+	harness.Eventually(t, func() bool { return late.Current().NowFollowing == leader.ID() }, "the candidate does not follow its predecessor")
 	require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
-	for _, c := range []*candidate{told, late} {
-		require.ErrorIs(t, c.result(t), leaderelection.ErrElectionOver)
-		all := c.rest(t)
+	for _, c := range []*candidate{leader, late} {
+		require.ErrorIs(t, c.waitResult(t), leaderelection.ErrElectionOver)
+		all := c.remainingStatuses(t)
 		require.Len(t, all, 1)
 		require.ErrorIs(t, all[0].Err, leaderelection.ErrElectionOver)
 		require.Equal(t, c.ID(), all[0].CandidateID)
@@ -73,15 +74,123 @@ func TestStatusEndsWithTheError(t *testing.T) {
 	}
 }
 
-// Resign withdraws what was not read, and has no status of its own.
-func TestStatusAfterResign(t *testing.T) {
+// TestStatus_AfterResign fails if a status can be read after Resign.
+func TestStatus_AfterResign(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	c := enlist(t, conn, newNode(t, conn))
-	eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "it leads")
+	c := startCandidate(t, conn, createElectionNode(t, conn))
+	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead")
 	grant := c.Current().Leadership
 	electiontest.Confirm(t, c.Resign)
 	require.ErrorIs(t, grant.Err(), leaderelection.ErrResigned)
-	c.closesSilently(t)
+	c.requireClosedWithoutStatus(t)
 	require.Equal(t, leaderelection.Status{CandidateID: c.ID()}, c.Current())
+}
+
+// TestStatus_LateReader fails if a late reader blocks the election or reads an outdated status.
+func TestStatus_LateReader(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	node := createElectionNode(t, conn)
+	leader, _ := startLeader(t, conn, node)
+	all := []*candidate{leader}
+	for range 4 {
+		all = append(all, startFollower(t, conn, node, all[len(all)-1]))
+	}
+	late := startCandidate(t, conn, node)
+	harness.Eventually(t, func() bool { return late.Current().NowFollowing == all[4].ID() }, "the candidate does not follow its predecessor")
+	for i := 4; i > 0; i-- {
+		all[i].resign(t)
+		harness.Eventually(t, func() bool { return late.Current().NowFollowing == all[i-1].ID() }, "the candidate does not follow the next one")
+	}
+	leader.resign(t)
+	harness.Eventually(t, func() bool { return late.Current().Role == leaderelection.Leader }, "the candidate does not lead")
+	late.requireLeader(t)
+	late.requireNoStatus(t, quietTime)
+}
+
+// TestStatus_ConcurrentReads fails under the race detector if the state of a candidate is accessed without
+// synchronisation.
+func TestStatus_ConcurrentReads(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	node := createElectionNode(t, conn)
+	var all []*candidate
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		c := newCandidate(t, conn, node)
+		all = append(all, c)
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				s := c.Current()
+				_ = c.ID() + s.String() + s.Role.String()
+				if s.Leadership != nil {
+					_, _ = s.Leadership.Err(), s.Leadership.Deadline()
+				}
+			}
+		})
+	}
+	for _, c := range all {
+		c.startElecting()
+	}
+	for _, c := range all {
+		harness.Eventually(t, func() bool { return c.ID() != "" }, "the candidate does not join")
+	}
+	for _, c := range all {
+		electiontest.Confirm(t, c.Resign)
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// TestStatus_Current fails if Current or CurrentLeader differs from the statuses.
+func TestStatus_Current(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	node := createElectionNode(t, conn)
+	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("one"))
+	follower := startFollower(t, conn, node, leader, leaderelection.WithClientName("two"))
+	require.Equal(t, leaderelection.Status{
+		CandidateID: leader.ID(), Role: leaderelection.Leader, Leadership: grant,
+	}, leader.Current())
+	require.Equal(t, leaderelection.Status{
+		CandidateID: follower.ID(), NowFollowing: leader.ID(),
+	}, follower.Current())
+	info, found, err := leaderelection.CurrentLeader(conn.Conn, node)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, leaderelection.CandidateInfo{ID: leader.ID(), Name: "one", Token: grant.Token()}, info)
+}
+
+// TestStatus_BeforeStart fails if NewElection joins the election.
+func TestStatus_BeforeStart(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	node, other := createElectionNode(t, conn), createElectionNode(t, conn)
+	idle := newCandidate(t, conn, node)
+	require.Empty(t, idle.ID())
+	require.Equal(t, leaderelection.Status{}, idle.Current())
+	require.Empty(t, listChildren(t, conn, node), "NewElection has joined the election")
+
+	startLeader(t, conn, node)
+	startLeader(t, conn, other)
+	require.Empty(t, idle.Status())
+}
+
+// TestElectLeader_SecondCall fails if a second call of ElectLeader affects the first.
+func TestElectLeader_SecondCall(t *testing.T) {
+	t.Parallel()
+	conn := connect(t)
+	node := createElectionNode(t, conn)
+	c, grant := startLeader(t, conn, node)
+	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
+	c.requireNoStatus(t, quietTime)
+	require.NoError(t, grant.Err())
+	require.Equal(t, []string{znodeName(c)}, listChildren(t, conn, node))
 }

@@ -23,7 +23,7 @@ const (
 // acl is an interned access control list. Most trees use one or two of them.
 type acl struct {
 	list []wire.ACL
-	open bool // anyone may do anything: the common case, checked without a loop
+	open bool // every client has all permissions: the common case, checked without a loop
 }
 
 type aclCache struct{ byKey map[string]*acl }
@@ -54,7 +54,7 @@ func (c *aclCache) intern(list []wire.ACL) *acl {
 // authID is one identity of a connection.
 type authID struct{ scheme, id string }
 
-// allows reports whether one of ids may do perm.
+// allows reports whether one of ids has the permission perm.
 func (a *acl) allows(perm int32, ids []authID) bool {
 	if a.open || len(a.list) == 0 {
 		return true
@@ -83,7 +83,7 @@ func (a *acl) allows(perm int32, ids []authID) bool {
 	return false
 }
 
-// expand checks a list that a client sent and replaces "auth" by who the client is.
+// expand validates a list that a client sent, and replaces "auth" by the identities of the client.
 func (c *aclCache) expand(list []wire.ACL, ids []authID) (*acl, Code) {
 	var out []wire.ACL
 	for i, a := range list {
@@ -127,19 +127,19 @@ func (c *aclCache) expand(list []wire.ACL, ids []authID) (*acl, Code) {
 	return c.intern(out), codeOK
 }
 
-// validDigestID wants two parts. Trailing empty ones do not count, and a third is wrong.
+// validDigestID reports whether id has two parts. Empty parts at the end are ignored.
 func validDigestID(id string) bool {
 	return len(strings.Split(strings.TrimRight(id, ":"), ":")) == 2
 }
 
-// digestID is what a "user:password" credential is stored and compared as.
+// digestID returns the form in which a "user:password" credential is stored and compared.
 func digestID(credential string) string {
 	user, _, _ := strings.Cut(credential, ":")
 	sum := sha1.Sum([]byte(credential))
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// parseIPRule reads "a.b.c.d" or "a.b.c.d/bits". Only IPv4, as with the server.
+// parseIPRule parses "a.b.c.d" or "a.b.c.d/bits". Like the real server it supports only IPv4.
 func parseIPRule(rule string) (netip.Prefix, bool) {
 	addr, bits, ok := strings.Cut(rule, "/")
 	ip, err := netip.ParseAddr(addr)
@@ -164,7 +164,8 @@ func ipMatches(addr, rule string) bool {
 	return err == nil && p.Contains(ip.Unmap())
 }
 
-// masked hides the passwords of digest entries from who may only read the list.
+// masked returns the list without the passwords of digest entries, for clients that may read the
+// list but not change it.
 func (a *acl) masked() []wire.ACL {
 	out := slices.Clone(a.list)
 	for i, e := range out {
@@ -173,4 +174,37 @@ func (a *acl) masked() []wire.ACL {
 		}
 	}
 	return out
+}
+
+func (e *ensemble) authenticate(c *conn, r *wire.Request) Code {
+	add := func(id authID) {
+		if !slices.Contains(c.ids, id) {
+			c.ids = append(c.ids, id)
+		}
+	}
+	switch r.Scheme {
+	case "ip":
+		add(authID{"ip", c.addr})
+	case "digest":
+		credential := string(r.Data)
+		if e.cfg.superUser != "" && credential == e.cfg.superUser {
+			add(authID{"super", ""})
+		}
+		add(authID{"digest", digestID(credential)})
+	default:
+		return codeAuthFailed
+	}
+	return codeOK
+}
+
+func (e *ensemble) whoAmI(c *conn) {
+	e.body.Int(int32(len(c.ids)))
+	for _, id := range c.ids {
+		user := id.id
+		if id.scheme == "digest" {
+			user, _, _ = strings.Cut(id.id, ":")
+		}
+		e.body.String(id.scheme)
+		e.body.String(user)
+	}
 }

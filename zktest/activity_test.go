@@ -10,17 +10,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Settings with which a report of half a tick ago matters most, and the time of a ping
-// between servers, which comes tick/64 before a tick.
+// Settings for which the time between two reports matters most, and the time of a ping between
+// servers, which is tick/64 before a tick.
 const (
 	reportTick    = 2 * time.Second
 	reportTimeout = 4 * time.Second
 	reportPing    = 10*reportTick - reportTick/64
 )
 
-// sessionLife lets a client of server 0 send packets, a millisecond after one another at
-// first and the last one a millisecond before cut is called, d after a ping between
-// servers. It returns how long after that ping the session ends.
+// sessionLife lets a client of server 0 send packets until a millisecond before cut is called, which
+// is d after a ping between servers. It returns how long after that ping the session expires.
 func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.Server, session int64)) time.Duration {
 	begin := time.Now()
 	ens := zktest.Cluster(t, servers, zktest.WithTick(reportTick), zktest.WithSessionTimeouts(reportTimeout, reportTimeout))
@@ -46,14 +45,14 @@ func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.
 			return e.Time.Sub(begin) - reportPing
 		}
 	}
-	require.Fail(t, "the session lives")
+	require.Fail(t, "the session has not expired")
 	return 0
 }
 
-// A follower tells the leader of packets only with its answer to the leader's next ping,
-// half a tick after the previous one. So a session can end a quarter of its timeout early,
-// if this is the shortest that the server grants and the follower is cut off.
-func TestActivityIsReportedWithPings(t *testing.T) {
+// TestActivity_ReportedWithPings fails if a session expires too late. A follower reports packets only
+// with its answer to the leader's next ping, half a tick after the previous one. So a session with
+// the shortest timeout can expire a quarter of its timeout early if the follower is cut off.
+func TestActivity_ReportedWithPings(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
 	for name, c := range map[string]struct {
 		servers int
@@ -63,15 +62,15 @@ func TestActivityIsReportedWithPings(t *testing.T) {
 		"follower paused":                     {3, func(s *zktest.Server, _ int64) { s.Pause() }},
 		"follower stopped":                    {3, func(s *zktest.Server, _ int64) { s.Stop() }},
 		"client of a follower cut off":        {3, func(s *zktest.Server, id int64) { s.Partition(id) }},
-		"lone server cut off":                 {1, func(s *zktest.Server, _ int64) { s.Partition() }},
-		"client of a lone server cut off":     {1, func(s *zktest.Server, id int64) { s.Partition(id) }},
+		"single server cut off":               {1, func(s *zktest.Server, _ int64) { s.Partition() }},
+		"client of a single server cut off":   {1, func(s *zktest.Server, id int64) { s.Partition(id) }},
 		"follower cut off, connection closed": {3, func(s *zktest.Server, _ int64) { s.Partition(); s.DropConnections(); s.Refuse(true) }},
 		"client cut off, connection closed":   {1, func(s *zktest.Server, id int64) { s.Partition(id); s.DropConnections(id); s.Refuse(true) }},
 	} {
 		for _, d := range []struct{ cut, life time.Duration }{
-			{2 * time.Millisecond, reportTimeout + toTick}, // reported by the ping before
-			{tick/2 - 1, reportTimeout + toTick},           // what came since is not reported
-			{tick / 2, reportTimeout + tick + toTick},      // reported by the next one
+			{2 * time.Millisecond, reportTimeout + toTick}, // reported by the previous ping
+			{tick/2 - 1, reportTimeout + toTick},           // later packets are not reported
+			{tick / 2, reportTimeout + tick + toTick},      // reported by the next ping
 			{tick - 1, reportTimeout + tick + toTick},
 			{tick, reportTimeout + tick + toTick}, // reported right before a tick
 			{tick + tick/2, reportTimeout + 2*tick + toTick},
@@ -85,10 +84,11 @@ func TestActivityIsReportedWithPings(t *testing.T) {
 	}
 }
 
-// What a follower could not report before it was cut off it reports when it is back.
-func TestActivityIsReportedLate(t *testing.T) {
+// TestActivity_ReportedAfterFault fails if a follower does not report, after a fault, the activity
+// that it could not report before.
+func TestActivity_ReportedAfterFault(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
-	for name, servers := range map[string]int{"follower": 3, "lone server": 1} {
+	for name, servers := range map[string]int{"follower": 3, "single server": 1} {
 		for fault, cut := range map[string][2]func(*zktest.Server){
 			"cut off": {func(s *zktest.Server) { s.Partition() }, func(s *zktest.Server) { s.Heal() }},
 			"paused":  {(*zktest.Server).Pause, (*zktest.Server).Resume},
@@ -113,8 +113,9 @@ func TestActivityIsReportedLate(t *testing.T) {
 	}
 }
 
-// The leader knows at once what it receives itself, and a standalone server as well.
-func TestLeaderKnowsItsOwnClients(t *testing.T) {
+// TestActivity_ClientsOfLeader fails if the leader, or a standalone server, does not account
+// immediately for the packets that it receives itself.
+func TestActivity_ClientsOfLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := sessionLife(t, 1, reportTick/2-time.Millisecond, func(s *zktest.Server, session int64) {
 			s.DropConnections(session)

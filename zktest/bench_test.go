@@ -2,7 +2,6 @@ package zktest_test
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -10,9 +9,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// benchClients runs f for b.N calls, spread over 16 clients.
+// benchClients calls f b.N times from 16 clients.
 func benchClients(b *testing.B, tcp bool, f func(c *zk.Conn, client, i int) error) {
 	const clients = 16
 	s := zktest.Start(b)
@@ -97,39 +97,67 @@ func BenchmarkStartTCP(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what a znode takes, of 100,000 with 32 bytes of data.
-func BenchmarkMemory(b *testing.B) {
-	for b.Loop() {
-		b.ReportMetric(float64(heapOf100k(b))/1e6, "MB/100k-znodes")
+// BenchmarkRaw measures the server with 16 clients that have little overhead, and with one or 16
+// requests of each client in flight.
+func BenchmarkRaw(b *testing.B) {
+	read := func(e *wire.Encoder, k, i int) {
+		e.Int(int32(i))
+		e.Int(int32(wire.GetData))
+		e.String(fmt.Sprintf("/c%d", k))
+		e.Bool(false)
+	}
+	create := func(e *wire.Encoder, k, i int) {
+		e.Int(int32(i))
+		e.Int(int32(wire.Create))
+		e.String(fmt.Sprintf("/c%d/n%d", k, i))
+		e.Buffer(nil)
+		e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
+		e.Int(0)
+	}
+	for _, kind := range []struct {
+		name    string
+		request func(e *wire.Encoder, k, i int)
+	}{{"get", read}, {"create", create}} {
+		for _, transport := range []string{"pipe", "tcp"} {
+			for _, window := range []int{1, 16} {
+				b.Run(fmt.Sprintf("%s/%s/window=%d", kind.name, transport, window), func(b *testing.B) {
+					benchRaw(b, transport == "tcp", window, kind.request)
+				})
+			}
+		}
 	}
 }
 
-func heapOf100k(tb testing.TB) uint64 {
-	s := zktest.Start(tb)
-	c, _, err := s.Connect(30 * time.Second)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	data := make([]byte, 32)
-	for i := range 1000 {
-		ops := make([]any, 0, 101)
-		dir := fmt.Sprintf("/dir-%04d", i)
-		ops = append(ops, &zk.CreateRequest{Path: dir, Acl: open})
-		for k := range 99 {
-			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/node-%06d", dir, k), Data: data, Acl: open})
-		}
-		if _, err := c.Multi(ops...); err != nil {
-			tb.Fatal(err)
+func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, k, i int)) {
+	const clients = 16
+	s := zktest.Start(b)
+	all := make([]*rawClient, clients)
+	for k := range all {
+		all[k] = newRawClient(b, s, tcp)
+		err := all[k].run(1, 1, func(e *wire.Encoder, _ int) {
+			e.Int(0)
+			e.Int(int32(wire.Create))
+			e.String(fmt.Sprintf("/c%d", k))
+			e.Buffer([]byte("0123456789"))
+			e.ACLs([]wire.ACL{{Perms: 31, Scheme: "world", ID: "anyone"}})
+			e.Int(0)
+		})
+		if err != nil {
+			b.Fatal(err)
 		}
 	}
-	used := heap() - before
-	runtime.KeepAlive(s)
-	return used
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for k, c := range all {
+		wg.Go(func() {
+			n := b.N/clients + 1
+			if err := c.run(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// clock is where the server's time comes from: session timeouts, and the age of
-// TTL nodes and containers.
+// clock measures the server's time: session timeouts, and the age of TTL nodes and containers.
 type clock interface {
 	now() time.Time
-	// after runs f in a goroutine of its own when d has passed, unless stopped before.
-	after(d time.Duration, f func()) (stop func() bool)
+	// startTimer calls f in a separate goroutine after d, unless stop is called before.
+	startTimer(d time.Duration, f func()) (stop func() bool)
 }
 
-// runtimeClock is package time. In a synctest bubble that is fake time already.
+// runtimeClock is the clock of package time. In a synctest bubble it is fake time.
 type runtimeClock struct{}
 
 func (runtimeClock) now() time.Time { return time.Now() }
 
-func (runtimeClock) after(d time.Duration, f func()) func() bool {
+func (runtimeClock) startTimer(d time.Duration, f func()) func() bool {
 	return time.AfterFunc(d, f).Stop
 }
 
-// manualClock stands still until it is told to move.
+// manualClock advances only when advance is called.
 type manualClock struct {
 	mu     sync.Mutex
 	t      time.Time
@@ -41,7 +40,7 @@ func (c *manualClock) now() time.Time {
 	return c.t
 }
 
-func (c *manualClock) after(d time.Duration, f func()) func() bool {
+func (c *manualClock) startTimer(d time.Duration, f func()) func() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &manualTimer{at: c.t.Add(d), f: f}
@@ -49,7 +48,7 @@ func (c *manualClock) after(d time.Duration, f func()) func() bool {
 		if a.at.After(b.at) {
 			return 1
 		}
-		return -1 // equal ones fire in the order in which they were set
+		return -1 // timers with the same time fire in the order in which they were started
 	})
 	c.timers = slices.Insert(c.timers, i, t)
 	return func() bool {
@@ -64,7 +63,8 @@ func (c *manualClock) after(d time.Duration, f func()) func() bool {
 	}
 }
 
-// advance moves the clock and runs what falls due, in order, before it returns.
+// advance moves the clock forward by d, and runs the timers that are due, in order, before it
+// returns.
 func (c *manualClock) advance(d time.Duration) {
 	c.mu.Lock()
 	end := c.t.Add(d)
@@ -78,8 +78,18 @@ func (c *manualClock) advance(d time.Duration) {
 		t.f()
 		c.mu.Lock()
 	}
-	if end.After(c.t) { // another call may have gone further meanwhile
+	if end.After(c.t) { // a timer or another call may have moved it further
 		c.t = end
 	}
 	c.mu.Unlock()
+}
+
+// Advance moves the server's clock forward by d, and expires the sessions that are due
+// before it returns. It panics without [WithManualClock], because otherwise the server
+// uses real time or the fake time of a synctest bubble.
+func (s *Server) Advance(d time.Duration) {
+	if s.e.manual == nil {
+		panic("zktest: Advance: the server was not started with WithManualClock")
+	}
+	s.e.manual.advance(d)
 }

@@ -56,7 +56,7 @@ func NewEnsemble(n int, opts ...Option) (*Ensemble, error) {
 }
 
 // Close closes all servers as [Server.Close] does.
-func (c *Ensemble) Close() { c.e.close() }
+func (c *Ensemble) Close() { c.e.closeServers() }
 
 // Len returns the number of servers.
 func (c *Ensemble) Len() int { return len(c.e.servers) }
@@ -112,5 +112,5 @@ func (c *Ensemble) ConnectFrom(i int, timeout time.Duration, opts ...func(*zk.Co
 	for k := range order {
 		order[k] = c.e.servers[(i+k)%n]
 	}
-	return c.e.connect(order, timeout, opts)
+	return c.e.connectClient(order, timeout, opts)
 }

@@ -87,7 +87,7 @@ func (c Code) Is(target error) bool {
 	return ok && e.err != nil && target == e.err
 }
 
-// codeOf turns an error that a hook gave into the code to answer with.
+// codeOf returns the code for an error that a test has passed to Fail.
 func codeOf(err error) Code {
 	var c Code
 	if errors.As(err, &c) {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// configData is the content of /zookeeper/config. Curator connects to the addresses that are
-// listed there, so a server with a listener is listed with its address, and any other server
-// with its name for in-memory connections. The caller holds e.mu.
+// configData returns the content of /zookeeper/config. Curator connects to the addresses that are
+// listed there. So a server with a listener is listed with its address, and any other server with
+// its name for in-memory connections. The caller holds e.mu.
 func (e *ensemble) configData() []byte {
 	var b strings.Builder
 	for _, s := range e.servers {
@@ -26,8 +26,8 @@ func (e *ensemble) configData() []byte {
 	return []byte(b.String())
 }
 
-// portOffset makes the quorum and election ports, which nothing listens on, different for
-// servers with the same host.
+// portOffset makes the quorum and election ports different for servers with the same host. No
+// program listens on these ports.
 func (s *Server) portOffset() int {
 	if s.bound == "" {
 		return 0
@@ -35,9 +35,9 @@ func (s *Server) portOffset() int {
 	return s.id
 }
 
-// bind records the TCP address of the server, and puts it into /zookeeper/config as if the
+// setBoundAddr stores the TCP address of the server, and lists it in /zookeeper/config as if the
 // ensemble had been started with it. The caller holds e.mu.
-func (s *Server) bind(addr string) {
+func (s *Server) setBoundAddr(addr string) {
 	e := s.e
 	s.bound = addr
 	if len(e.servers) == 1 {

@@ -1,8 +1,6 @@
 package zktest_test
 
 import (
-	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
@@ -13,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Curator replaces its list of servers by the addresses in /zookeeper/config.
-func TestConfigListsTheListeners(t *testing.T) {
+// TestConfig_ListsListeners fails if /zookeeper/config does not contain the addresses of listeners:
+// Curator replaces its list of servers by them.
+func TestConfig_ListsListeners(t *testing.T) {
 	ens := zktest.Cluster(t, 3)
 	c, _, err := ens.Connect(10 * time.Second)
 	require.NoError(t, err)
@@ -25,7 +24,7 @@ func TestConfigListsTheListeners(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(config(), "server.1=zk1:2888:3888:participant;0.0.0.0:2181\nserver.2="), config())
 
-	ens.Server(0).Partition() // whose clients read an earlier state
+	ens.Server(0).Partition() // its clients read an earlier state
 	first := ens.Server(1).Addr()
 	addrs := ens.Addrs()
 	require.Equal(t, first, addrs[1])
@@ -42,7 +41,8 @@ func TestConfigListsTheListeners(t *testing.T) {
 	require.Contains(t, config(), addrs[2])
 }
 
-func TestConfigOnAllInterfaces(t *testing.T) {
+// TestConfig_AllInterfaces fails if the host of a listener on all interfaces is not usable.
+func TestConfig_AllInterfaces(t *testing.T) {
 	ens := zktest.Cluster(t, 2, zktest.WithAddr("0.0.0.0:0"))
 	_, port, err := net.SplitHostPort(ens.Addrs()[0])
 	require.NoError(t, err)
@@ -51,45 +51,4 @@ func TestConfigOnAllInterfaces(t *testing.T) {
 	data, _, err := c.Get("/zookeeper/config")
 	require.NoError(t, err)
 	require.Contains(t, string(data), "server.1=127.0.0.1:2888:3888:participant;[::]:"+port)
-}
-
-// The addresses of an ensemble can be chosen: server 1 cannot listen where this test does.
-func TestAddressesOfAnEnsemble(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	ens, err := zktest.NewEnsemble(3, zktest.WithAddr("127.0.0.1:0", ln.Addr().String()))
-	require.NoError(t, err)
-	defer ens.Close()
-	_, err = ens.Server(0).Listen()
-	require.ErrorContains(t, err, ln.Addr().String())
-
-	// A server that is stopped when the ports are opened opens its own when it starts.
-	other := zktest.Cluster(t, 3)
-	other.Server(2).Stop()
-	addr := other.Addrs()[2]
-	_, err = net.Dial("tcp", addr)
-	require.Error(t, err)
-	other.Server(2).Restart(zktest.KeepTree)
-	nc, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	nc.Close()
-}
-
-// Tools read the port of a server from the answer to conf.
-func TestConfWord(t *testing.T) {
-	ens := zktest.Cluster(t, 2)
-	for i, addr := range ens.Addrs() {
-		nc, err := net.Dial("tcp", addr)
-		require.NoError(t, err)
-		defer nc.Close()
-		_, err = nc.Write([]byte("conf"))
-		require.NoError(t, err)
-		answer, err := io.ReadAll(nc)
-		require.NoError(t, err)
-		_, port, _ := net.SplitHostPort(addr)
-		require.Contains(t, string(answer), "clientPort="+port+"\n")
-		require.Contains(t, string(answer), fmt.Sprintf("\nserverId=%d\n", i+1))
-		require.Contains(t, string(answer), ";"+addr+"\n")
-	}
 }

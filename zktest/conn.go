@@ -2,9 +2,13 @@ package zktest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,82 +19,85 @@ import (
 )
 
 const (
-	maxUnsent  = 4 << 20  // a client that leaves more than this unread is not read from either
-	maxPending = 64 << 20 // and with this much it is cut off
+	maxUnsent  = 4 << 20  // if a client has this much unread, the server stops reading its requests
+	maxPending = 64 << 20 // if it has this much unread, the server closes the connection
 
-	// A connection without a handshake is closed after this time, as by a real server.
+	// handshakeLimit is the time after which a connection without a handshake is closed, as by a real
+	// server.
 	handshakeLimit = 10 * time.Second
-	// For how long a client may leave unread what it is sent before its connection is closed.
-	lastWords = time.Second
+	// lastWriteLimit is how long the server waits, before it closes a connection, until the client has
+	// read all packets.
+	lastWriteLimit = time.Second
 )
 
-// Reasons for which nothing is taken from, or given to, a connection.
+// The reasons why requests of a connection are not processed, or nothing is sent to it.
 const (
-	holdFault  uint8 = 1 << iota // black hole
-	holdPause                    // the server is paused
-	holdStall                    // the request at the head waits for the quorum
-	holdAnswer                   // the answer to the last request waits until the server has caught up
+	holdFault uint8 = 1 << iota // the connection is in a black hole
+	holdPause                   // the server is paused
+	holdStall                   // the next request waits for the quorum
+	holdReply                   // the reply to the last request waits until the server has caught up
 )
 
-// conn is one client connection. Two goroutines belong to it: one reads and, as
-// a rule, deals with the requests, the other one writes.
+// conn is a client connection. It has two goroutines: one reads and usually processes the requests,
+// the other writes.
 type conn struct {
 	srv  *Server
 	e    *ensemble
 	nc   net.Conn
 	addr string
 
-	// Guarded by the ensemble's lock.
+	// The following fields are guarded by the lock of the ensemble.
 	sess         *session
-	view         *view // nil: up to date
-	late         *lateAnswer
+	view         *view // the state that the client reads; nil for the current state
+	late         *lateReply
 	dataWatches  connWatches
 	childWatches connWatches
-	fired        uint64 // see ensemble.fire
+	fired        uint64 // the last call of takeWatchers that has returned this connection
 	ids          []authID
 	since        time.Time
-	gone         bool // has no session and no watches any more
+	detached     bool // the connection has no session and no watches any more
 	received     int64
 	sent         int64
 	last         Entry // the last request
 
 	seq        int
 	faults     connFaults
-	stopSilent func() // the timer that closes a connection without a handshake
+	stopSilent func() // stops the timer that closes a connection without a handshake
 
-	// For the goroutine that processes.
-	greeted bool    // the handshake is done
-	asked   Request // while there are no hooks, who may keep theirs
+	// The following fields belong to the goroutine that processes the requests.
+	connected bool    // the handshake is complete
+	request   Request // reused while there are no hooks; a hook may keep its request
 
-	// Copies of cutOff() and gone for goroutines that do not hold the ensemble's lock.
-	isCut, over atomic.Bool
+	// isCut and isDetached are copies of isCutOff() and detached, for goroutines that do not hold the
+	// lock of the ensemble.
+	isCut, isDetached atomic.Bool
 
-	mu       sync.Mutex
-	changed  sync.Cond
-	in       []item
-	inBytes  int
-	busy     bool // somebody processes the head of in
-	inline   bool // the reading goroutine sees to it that replies go out
-	writing  bool // somebody writes
-	waking   bool // there is a timer for what is not due yet
-	inHold   uint8
-	inDelay  time.Duration
-	out      []chunk
-	unsent   int
-	outHold  uint8
-	outDelay time.Duration
-	held     bool // a reply is being decided about; what comes after it waits in behind
-	behind   []byte
-	closing  bool // close when everything is sent
-	closed   bool
-	spare    []byte
+	mu          sync.Mutex
+	changed     sync.Cond
+	in          []item
+	inBytes     int
+	busy        bool // a goroutine processes an item
+	inline      bool // the reading goroutine will write the replies
+	writing     bool // a goroutine writes
+	waking      bool // a timer will call wakeWriter when the first chunk is due
+	inHold      uint8
+	inDelay     time.Duration
+	out         []chunk
+	unsent      int
+	outHold     uint8
+	outDelay    time.Duration
+	holding     bool // the reply to a request is not decided yet; later packets are in heldPackets
+	heldPackets []byte
+	closing     bool // close the connection when all chunks are written
+	closed      bool
+	spare       []byte
 }
 
-// item is something that arrived: a packet, a four-letter word, or the end of the stream.
+// item is an element of the input: a packet, a four-letter word, or the end of the stream.
 type item struct {
 	frame  []byte
-	due    time.Time // zero: at once
-	word   bool      // four letters instead of a packet
+	due    time.Time // the zero value means now
+	isWord bool      // a four-letter word instead of a packet
 	eof    bool
 	hooked bool // its Before hooks have run
 }
@@ -120,8 +127,8 @@ func (c *conn) sessionID() int64 {
 	return c.sess.id
 }
 
-// read takes packets off the wire until there are no more.
-func (c *conn) read() {
+// readPackets reads packets until the connection ends.
+func (c *conn) readPackets() {
 	br := bufio.NewReaderSize(c.nc, 8<<10)
 	var head [4]byte
 	var buf []byte
@@ -130,7 +137,7 @@ func (c *conn) read() {
 			break
 		}
 		if first && fourLetterWords[string(head[:])] != nil {
-			c.submit(item{frame: head[:], word: true}, false)
+			c.submitItem(item{frame: head[:], isWord: true}, false)
 			continue
 		}
 		n := int(int32(binary.BigEndian.Uint32(head[:])))
@@ -144,15 +151,15 @@ func (c *conn) read() {
 		if _, err := io.ReadFull(br, buf); err != nil {
 			break
 		}
-		if !c.submit(item{frame: buf}, packetIn(br)) {
+		if !c.submitItem(item{frame: buf}, hasPacket(br)) {
 			break
 		}
 	}
-	c.submit(item{eof: true}, false)
+	c.submitItem(item{eof: true}, false)
 }
 
-// packetIn reports whether br holds a whole packet already.
-func packetIn(br *bufio.Reader) bool {
+// hasPacket reports whether br has buffered a complete packet.
+func hasPacket(br *bufio.Reader) bool {
 	if br.Buffered() < 4 {
 		return false
 	}
@@ -160,8 +167,8 @@ func packetIn(br *bufio.Reader) bool {
 	return uint64(br.Buffered()-4) >= uint64(binary.BigEndian.Uint32(head))
 }
 
-// unhold ends one of the reasons for which nothing is taken from c.
-func (c *conn) unhold(why uint8) {
+// clearHold removes one of the reasons why requests of c are not processed.
+func (c *conn) clearHold(why uint8) {
 	c.mu.Lock()
 	c.inHold &^= why
 	c.mu.Unlock()
@@ -181,19 +188,19 @@ func (c *conn) sendEvent(typ zk.EventType, path string) {
 	c.send(enc.B)
 }
 
-// forget takes c out of the ensemble: its watches go, its session stays.
-// The caller holds the ensemble's lock.
-func (c *conn) forget() {
-	if c.gone {
+// detach removes c from the ensemble: its watches are removed, its session remains. The caller
+// holds the lock of the ensemble.
+func (c *conn) detach() {
+	if c.detached {
 		return
 	}
-	c.gone = true
-	c.over.Store(true)
+	c.detached = true
+	c.isDetached.Store(true)
 	c.stopSilent()
-	c.e.unwatchAll(c)
+	c.e.removeWatches(c)
 	c.late = nil
 	if c.sess != nil && c.sess.pending == c && c.view != nil && c.view != c.srv.view {
-		c.sess.pending = nil // its separate server will not report it
+		c.sess.pending = nil // the separate server of c will not report it
 	}
 	c.setView(nil)
 	if c.sess != nil && c.sess.conn == c {
@@ -201,38 +208,39 @@ func (c *conn) forget() {
 	}
 }
 
-// hangUp closes c when everything queued is sent, or the client has not read it for a
-// second. The caller holds the ensemble's lock.
-func (c *conn) hangUp() {
-	c.forget()
+// closeWhenSent closes c when everything is sent, or when the client has not read it for a second.
+// The caller holds the lock of the ensemble.
+func (c *conn) closeWhenSent() {
+	c.detach()
 	c.mu.Lock()
 	c.closing = true
 	if c.writing {
-		c.nc.SetWriteDeadline(time.Now().Add(lastWords))
+		c.nc.SetWriteDeadline(time.Now().Add(lastWriteLimit))
 	}
 	c.changed.Broadcast()
 	c.mu.Unlock()
 }
 
-// limitHandshake closes c if no handshake arrives in time. The caller holds the ensemble's lock.
-func (c *conn) limitHandshake() {
-	c.stopSilent = c.e.timer(handshakeLimit, func() {
+// startHandshakeTimer closes c if no handshake arrives in time. The caller holds the lock of the
+// ensemble.
+func (c *conn) startHandshakeTimer() {
+	c.stopSilent = c.e.startTimer(handshakeLimit, func() {
 		c.e.mu.Lock()
 		defer c.e.mu.Unlock()
 		switch {
-		case c.gone || c.e.closed:
+		case c.detached || c.e.closed:
 		case c.srv.paused:
-			c.limitHandshake() // a paused server does not close anything
+			c.startHandshakeTimer() // a paused server closes no connection
 		default:
-			c.hangUp()
+			c.closeWhenSent()
 		}
 	})
 }
 
-// abort closes c at once. What is not on the wire yet is lost. The caller holds
-// the ensemble's lock.
+// abort closes c immediately. Packets that are not written yet are lost. The caller holds the lock
+// of the ensemble.
 func (c *conn) abort() {
-	c.forget()
+	c.detach()
 	delete(c.srv.conns, c)
 	c.mu.Lock()
 	c.closed = true
@@ -241,9 +249,40 @@ func (c *conn) abort() {
 	c.mu.Unlock()
 }
 
-// ended is what is left to do when the client's side of the stream is over.
-func (c *conn) ended() {
+// handleEOF closes the connection after the client has closed its side.
+func (c *conn) handleEOF() {
 	c.e.mu.Lock()
 	c.abort()
 	c.e.mu.Unlock()
 }
+
+// accept makes nc a client connection.
+func (s *Server) accept(nc net.Conn) error {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if s.e.closed || s.stopped || s.refuses || s.rejectsClients {
+		return errRefused
+	}
+	c := newConn(s, nc)
+	s.e.connSeq++
+	c.seq = s.e.connSeq
+	c.since = s.e.nowLocked()
+	c.setView(s.view)
+	c.setFaults(s.faults)
+	if s.paused {
+		c.inHold |= holdPause
+		c.outHold |= holdPause
+	}
+	s.conns[c] = struct{}{}
+	c.startHandshakeTimer()
+	s.e.goLocked(c.readPackets)
+	s.e.goLocked(c.writeChunks)
+	return nil
+}
+
+// connections returns the server's connections, oldest first. The caller holds e.mu.
+func (s *Server) connections() []*conn {
+	return slices.SortedFunc(maps.Keys(s.conns), func(a, b *conn) int { return cmp.Compare(a.seq, b.seq) })
+}
+
+var errRefused = errors.New("zktest: connection refused")

@@ -1,17 +1,12 @@
 package zktest
 
 import (
-	"errors"
 	"net"
-	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
-
-var errRefused = errors.New("zktest: connection refused")
 
 // Dialer returns a dialer that makes in-memory connections to this server for every
 // address. Pass it to [zk.WithDialer], together with [HostProvider], which does not
@@ -31,7 +26,8 @@ func (s *Server) dial(address string) (net.Conn, error) {
 
 type pipeAddr string
 
-func (pipeAddr) Network() string  { return "zktest" }
+func (pipeAddr) Network() string { return "zktest" }
+
 func (a pipeAddr) String() string { return string(a) }
 
 // Connect connects a go-zookeeper client with the in-memory [Server.Dialer], inside and
@@ -39,11 +35,11 @@ func (a pipeAddr) String() string { return string(a) }
 // closed together with the server. It logs nothing unless an option sets a logger. After
 // [Server.Close], Connect returns [net.ErrClosed]; there are no other errors.
 func (s *Server) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
-	return s.e.connect([]*Server{s}, timeout, opts)
+	return s.e.connectClient([]*Server{s}, timeout, opts)
 }
 
-func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
-	if !e.adopt(nil) {
+func (e *ensemble) connectClient(to []*Server, timeout time.Duration, opts []func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
+	if !e.addClient(nil) {
 		return nil, nil, net.ErrClosed
 	}
 	names := make([]string, len(to))
@@ -62,15 +58,15 @@ func (e *ensemble) connect(to []*Server, timeout time.Duration, opts []func(*zk.
 	if err != nil {
 		return nil, nil, err
 	}
-	if !e.adopt(c) { // closed meanwhile
+	if !e.addClient(c) { // closed in the meantime
 		c.Close()
 		return nil, nil, net.ErrClosed
 	}
 	return c, events, nil
 }
 
-// adopt has c closed with the servers. It reports false if they are closed already.
-func (e *ensemble) adopt(c *zk.Conn) bool {
+// addClient registers c, so that the servers close it. It returns false if they are closed already.
+func (e *ensemble) addClient(c *zk.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c != nil && !e.closing {
@@ -79,7 +75,7 @@ func (e *ensemble) adopt(c *zk.Conn) bool {
 	return !e.closing
 }
 
-// dial finds the server by its name or its TCP address.
+// dial connects to the server with the given name or TCP address.
 func (e *ensemble) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	for _, s := range e.servers {
 		if s.Name() == address || s.tcpAddr() == address {
@@ -89,62 +85,6 @@ func (e *ensemble) dial(_, address string, _ time.Duration) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Net: "zktest", Addr: pipeAddr(address), Err: syscall.EHOSTUNREACH}
 }
 
-func (s *Server) tcpAddr() string {
-	s.lnMu.Lock()
-	defer s.lnMu.Unlock()
-	return s.addr
-}
-
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
-
-// HostProvider returns a list of servers for [zk.WithHostProvider] that does not resolve
-// names and keeps its order. Without names, it uses those passed to [zk.Connect], which
-// shuffles them.
-func HostProvider(names ...string) zk.HostProvider {
-	return &hosts{fixed: slices.Clone(names), current: -1, last: -1}
-}
-
-type hosts struct {
-	mu      sync.Mutex
-	fixed   []string
-	list    []string
-	current int
-	last    int // where the client was connected last
-}
-
-func (h *hosts) Init(servers []string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.list = h.fixed
-	if len(h.list) == 0 {
-		h.list = slices.Clone(servers)
-	}
-	return nil
-}
-
-func (h *hosts) Len() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.list)
-}
-
-// Next goes round the list. Like go-zookeeper's own provider it asks for a pause
-// when it comes to the server at which it was connected last.
-func (h *hosts) Next() (server string, retryStart bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.current = (h.current + 1) % len(h.list)
-	retryStart = h.current == h.last
-	if h.last == -1 {
-		h.last = 0
-	}
-	return h.list[h.current], retryStart
-}
-
-func (h *hosts) Connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last = h.current
-}

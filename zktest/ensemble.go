@@ -10,28 +10,28 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// ensemble is the state that one or more servers share. One lock guards the tree,
-// the sessions, the watches and the log; it is never held while a hook runs or
-// while anything is written to a connection. A connection's own lock comes after it.
+// ensemble is the state of one or more servers. Its lock guards the tree, the sessions, the watches
+// and the log. The lock is never held while a hook runs or while a goroutine writes to a connection.
+// It is acquired before the lock of a connection.
 type ensemble struct {
 	cfg     config
 	clock   clock
-	manual  *manualClock // clock, if it is turned by hand
+	manual  *manualClock // the same as clock with WithManualClock, otherwise nil
 	started time.Time
-	number  int64 // of the ensemble in this process
+	number  int64 // the number of the ensemble in this process
 	hooks   hookSet
-	wg      sync.WaitGroup // every goroutine and every timer
+	wg      sync.WaitGroup // counts all goroutines and timers
 
 	mu           sync.Mutex
-	closing      bool // no clients any more
+	closing      bool // no client can connect any more
 	closed       bool
 	tree         *tree
-	zxid         int64 // the last one given out
+	zxid         int64 // the last zxid that was assigned
 	sessions     map[int64]*session
 	nextSession  int64
 	expiry       sessionQueue
 	stopExpiry   func()
-	expiryTimer  int // number of the timer that counts
+	expiryTimer  int // the number of the current timer
 	armedFor     time.Time
 	stopSweep    func()
 	dataWatches  *watchTable
@@ -42,16 +42,16 @@ type ensemble struct {
 	quorum       bool
 	views        []*view
 	log          requestLog
-	body         wire.Encoder // scratch space
+	body         wire.Encoder // a buffer for the body of a reply
 	replyBuf     []byte
 	eventBuf     []byte
 	connSeq      int
-	clients      []*zk.Conn // made by Connect, closed by Close
+	clients      []*zk.Conn // created by Connect; closeServers closes them
 	delays       map[*time.Timer]struct{}
-	timeLimit    *time.Timer // of fake time; nil for none
+	timeLimit    *time.Timer // the limit of fake time, or nil
 }
 
-// ensembles counts those of this process.
+// ensembles is the number of ensembles in this process.
 var ensembles atomic.Int64
 
 func newEnsemble(n int, opts []Option) (*ensemble, error) {
@@ -72,7 +72,7 @@ func newEnsemble(n int, opts []Option) (*ensemble, error) {
 	for i := range n {
 		e.servers = append(e.servers, &Server{e: e, id: i, conns: make(map[*conn]struct{})})
 	}
-	e.leader = n - 1 // the real one elects the largest number among equals
+	e.leader = n - 1 // among equal servers a real ensemble elects the greatest number
 	if n > 1 {
 		e.zxid = 1 << 32
 	}
@@ -81,7 +81,7 @@ func newEnsemble(n int, opts []Option) (*ensemble, error) {
 	return e, nil
 }
 
-// emptyTree returns the tree that the servers begin with.
+// emptyTree returns the tree of a new ensemble.
 func (e *ensemble) emptyTree() *tree {
 	t := newTree()
 	t.zxid = e.zxid
@@ -93,10 +93,10 @@ func (e *ensemble) emptyTree() *tree {
 
 func (e *ensemble) nowLocked() time.Time { return e.clock.now() }
 
-// timer runs f when d of the server's time has passed. The caller holds e.mu.
-func (e *ensemble) timer(d time.Duration, f func()) (stop func()) {
+// startTimer calls f after d in the server's time. The caller holds e.mu.
+func (e *ensemble) startTimer(d time.Duration, f func()) (stop func()) {
 	e.wg.Add(1)
-	cancel := e.clock.after(max(d, 0), func() {
+	cancel := e.clock.startTimer(max(d, 0), func() {
 		defer e.wg.Done()
 		f()
 	})
@@ -107,9 +107,9 @@ func (e *ensemble) timer(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// later runs f when d of real time has passed: delays are the network's, and
-// clients measure them with their own clocks.
-func (e *ensemble) later(d time.Duration, f func()) {
+// delayCall calls f after d in real time: delays belong to the network, and clients measure them
+// with their own clocks.
+func (e *ensemble) delayCall(d time.Duration, f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -135,11 +135,11 @@ func (e *ensemble) goLocked(f func()) {
 	e.wg.Go(f)
 }
 
-// close ends everything and waits for it. Connections made by Connect are closed
-// first, while there is still a server to tell.
-func (e *ensemble) close() {
-	e.hooks.clear()
-	e.healAll()
+// closeServers stops all servers and waits for their goroutines. It closes the clients of Connect
+// first, while the servers still run.
+func (e *ensemble) closeServers() {
+	e.hooks.removeAll()
+	e.healServers()
 	e.mu.Lock()
 	e.closing = true
 	clients := e.clients
@@ -154,7 +154,7 @@ func (e *ensemble) close() {
 	}
 	for _, c := range clients {
 		wg.Go(func() {
-			disconnected(c)
+			waitDisconnected(c)
 			c.Close()
 		})
 	}
@@ -184,7 +184,7 @@ func (e *ensemble) close() {
 		if s.stopSync != nil {
 			s.stopSync()
 		}
-		s.stopLagging()
+		s.stopLagTimer()
 		for c := range s.conns {
 			c.abort()
 		}
@@ -196,10 +196,10 @@ func (e *ensemble) close() {
 	e.wg.Wait()
 }
 
-// disconnected waits until c has noticed that its connection was dropped. Closed with
-// one, go-zookeeper v1.0.4 hangs for ever where a request is under way: its goroutine
-// answers it more often than anybody listens.
-func disconnected(c *zk.Conn) {
+// waitDisconnected waits until c has detected that its connection was closed. If go-zookeeper v1.0.4
+// is closed while it is connected and a request is in flight, it can hang forever: one of its
+// goroutines answers the request more than once, and no goroutine receives the second answer.
+func waitDisconnected(c *zk.Conn) {
 	for tries := 0; c.State() == zk.StateHasSession && tries < 100; tries++ {
 		time.Sleep(time.Millisecond)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// must is for examples only, which have no test to fail.
+// must panics if err is not nil. Examples have no test that could fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -17,7 +17,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// session waits until the client has one.
+// session waits until the client has a session.
 func session(events <-chan zk.Event) {
 	for ev := range events {
 		if ev.State == zk.StateHasSession {
@@ -43,8 +43,8 @@ func Example() {
 	//     w-0000000000 "host-a"
 }
 
-// A session ends on the server: its nodes go at once, and others are told. Its own
-// client learns it when it is back.
+// A session expires: the server deletes its znodes and notifies other clients immediately. Its own
+// client is notified when it has reconnected.
 func ExampleServer_ExpireSession() {
 	srv := must(zktest.New())
 	defer srv.Close()
@@ -58,7 +58,7 @@ func ExampleServer_ExpireSession() {
 	if err := srv.ExpireSession(owner.SessionID()); err != nil {
 		panic(err)
 	}
-	fmt.Println("others:", (<-gone).Type)
+	fmt.Println("another client:", (<-gone).Type)
 	for ev := range ownerEvents {
 		if ev.State == zk.StateExpired {
 			fmt.Println("its own client:", ev.State)
@@ -66,12 +66,11 @@ func ExampleServer_ExpireSession() {
 		}
 	}
 	// Output:
-	// others: EventNodeDeleted
+	// another client: EventNodeDeleted
 	// its own client: StateExpired
 }
 
-// The create is applied and its answer lost: the node is there, and the client
-// cannot know.
+// The create is applied, but the reply is lost: the znode exists, which the client cannot know.
 func ExampleServer_After() {
 	srv := must(zktest.New())
 	defer srv.Close()
@@ -91,8 +90,8 @@ func ExampleServer_After() {
 	// /n-0000000000 - cut after
 }
 
-// A client is left at a server that is cut off: it reads an old state and its pings
-// are answered, while its session ends on the other side.
+// A client remains connected to a server that is cut off: it reads an old state and its pings are
+// answered, while its session expires on the majority side.
 func ExampleServer_Partition() {
 	srv := must(zktest.New(zktest.WithManualClock()))
 	defer srv.Close()
@@ -109,14 +108,14 @@ func ExampleServer_Partition() {
 	data, _, _ := leader.Get("/leader")
 	fmt.Printf("the old leader reads %q and is in %v\n", data, leader.State())
 	data, _, _ = other.Get("/leader")
-	fmt.Printf("everybody else reads %q\n", data)
+	fmt.Printf("the other client reads %q\n", data)
 	// Output:
 	// the old leader reads "first" and is in StateHasSession
-	// everybody else reads "second"
+	// the other client reads "second"
 }
 
-// A whole server is cut off. Its client knows no other server, so its session ends and
-// another client can take over.
+// A whole server is cut off. Its client knows no other server, so its session expires and another
+// client can become leader.
 func ExampleServer_Partition_server() {
 	ens := must(zktest.NewEnsemble(3, zktest.WithManualClock()))
 	defer ens.Close()
@@ -138,7 +137,7 @@ func ExampleServer_Partition_server() {
 	// the old leader reads "first" and is in StateHasSession
 }
 
-// Time by hand, for clients that cannot be in a synctest bubble.
+// The test advances the clock, for clients that cannot run in a synctest bubble.
 func ExampleServer_Advance() {
 	srv := must(zktest.New(zktest.WithManualClock()))
 	defer srv.Close()

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// version is what the server calls itself: the release whose behaviour it has.
+// version is the version that the server reports, which is the release that it imitates.
 const version = "3.8.0-zktest, built on 2022-02-25 08:49 UTC"
 
-// fourLetter answers one of the words that operators send instead of a handshake.
-func (c *conn) fourLetter(word string) {
+// serveFourLetter answers a four-letter word, which operators send instead of a handshake.
+func (c *conn) serveFourLetter(word string) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	c.send([]byte(fourLetterWords[word](c)))
-	c.hangUp()
+	c.closeWhenSent()
 }
 
 var fourLetterWords = map[string]func(*conn) string{
@@ -30,13 +30,13 @@ var fourLetterWords = map[string]func(*conn) string{
 		}
 		return "rw"
 	},
-	"srvr": func(c *conn) string { return c.srvr(false) },
-	"stat": func(c *conn) string { return c.srvr(true) },
-	"mntr": (*conn).mntr,
-	"cons": func(c *conn) string { return c.clients(true) + "\n" },
-	"conf": (*conn).conf,
-	"dump": (*conn).dump,
-	"envi": func(*conn) string { return environment() },
+	"srvr": func(c *conn) string { return c.describeServer(false) },
+	"stat": func(c *conn) string { return c.describeServer(true) },
+	"mntr": (*conn).describeMetrics,
+	"cons": func(c *conn) string { return c.describeClients(true) + "\n" },
+	"conf": (*conn).describeConfig,
+	"dump": (*conn).describeSessions,
+	"envi": func(*conn) string { return describeEnvironment() },
 	"wchs": func(c *conn) string {
 		conns, total := 0, 0
 		for k := range c.srv.conns {
@@ -82,7 +82,7 @@ var fourLetterWords = map[string]func(*conn) string{
 	"hash": func(*conn) string { return "" },
 }
 
-func (c *conn) counts() (received, sent int64) {
+func (c *conn) countPackets() (received, sent int64) {
 	for k := range c.srv.conns {
 		received, sent = received+k.received, sent+k.sent
 	}
@@ -99,20 +99,20 @@ func (s *Server) mode() string {
 	return "follower"
 }
 
-func (c *conn) srvr(clients bool) string {
+func (c *conn) describeServer(clients bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Zookeeper version: %s\n", version)
 	if clients {
-		fmt.Fprintf(&b, "Clients:\n%s\n", c.clients(false))
+		fmt.Fprintf(&b, "Clients:\n%s\n", c.describeClients(false))
 	}
-	received, sent := c.counts()
+	received, sent := c.countPackets()
 	t := c.e.treeOf(c)
 	fmt.Fprintf(&b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
 		received, sent, len(c.srv.conns), t.zxid, c.srv.mode(), t.count())
 	return b.String()
 }
 
-func (c *conn) clients(long bool) string {
+func (c *conn) describeClients(long bool) string {
 	var b strings.Builder
 	for _, k := range c.srv.connections() {
 		established := 0
@@ -129,7 +129,7 @@ func (c *conn) clients(long bool) string {
 	return b.String()
 }
 
-// shortOp is what cons calls an operation.
+// shortOp returns the name of an operation in the answer to cons.
 func shortOp(op Op) string {
 	switch op {
 	case OpAny:
@@ -141,10 +141,10 @@ func shortOp(op Op) string {
 	return name[:min(4, len(name))]
 }
 
-func (c *conn) mntr() string {
+func (c *conn) describeMetrics() string {
 	e := c.e
 	t := e.treeOf(c)
-	received, sent := c.counts()
+	received, sent := c.countPackets()
 	watches, size, owned := 0, 0, 0
 	for k := range c.srv.conns {
 		watches += len(k.dataWatches) + len(k.childWatches)
@@ -163,9 +163,9 @@ func (c *conn) mntr() string {
 		sent, received, watches, size, e.nowLocked().Sub(e.started).Milliseconds())
 }
 
-// conf shows the settings in the order of the real server. Nothing is stored in a
-// directory, and clientPort is -1 without a TCP listener.
-func (c *conn) conf() string {
+// describeConfig returns the settings in the order of a real server. There are no directories, and
+// clientPort is -1 without a TCP listener.
+func (c *conn) describeConfig() string {
 	cfg, port := c.e.cfg, "-1"
 	if c.srv.bound != "" {
 		_, port, _ = net.SplitHostPort(c.srv.bound)
@@ -184,9 +184,9 @@ func (c *conn) conf() string {
 	return out
 }
 
-// environment lists the properties that a real server reports about Java, with their Go
-// equivalents.
-func environment() string {
+// describeEnvironment returns the properties that a real server reports about Java, with their
+// equivalents in Go.
+func describeEnvironment() string {
 	directory, _ := os.Getwd()
 	home, _ := os.UserHomeDir()
 	var memory runtime.MemStats
@@ -198,13 +198,13 @@ func environment() string {
 		fmt.Sprintf("\nos.memory.free=%dMB\nos.memory.max=%[2]dMB\nos.memory.total=%[2]dMB\n", memory.HeapIdle>>20, memory.Sys>>20)
 }
 
-func (c *conn) dump() string {
+func (c *conn) describeSessions() string {
 	e := c.e
 	var b strings.Builder
 	ids := slices.Sorted(maps.Keys(e.sessions))
 	fmt.Fprintf(&b, "SessionTracker dump:\nSession Sets (%d)/(%d):\n", len(ids), len(ids))
 	for _, id := range ids {
-		e.report(e.sessions[id])
+		e.applyReport(e.sessions[id])
 		fmt.Fprintf(&b, "1 expire at %s:\n\t0x%x\n", e.sessions[id].deadline.UTC().Format(time.UnixDate), id)
 	}
 	t := e.treeOf(c)

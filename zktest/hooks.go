@@ -108,7 +108,7 @@ func (h *Hook) Ran() <-chan struct{} { return h.ran }
 func (h *Hook) Remove() {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
-	h.set.drop(h)
+	h.set.removeLocked(h)
 }
 
 type stage uint8
@@ -124,10 +124,10 @@ type hookSet struct {
 	hooks []*Hook
 }
 
-// hookRun is a hook whose turn it is.
+// hookRun is a hook that must run for a request.
 type hookRun struct{ h *Hook }
 
-func (s *hookSet) add(st stage, m Match, do HookFunc) *Hook {
+func (s *hookSet) addHook(st stage, m Match, do HookFunc) *Hook {
 	h := &Hook{set: s, stage: st, match: m, do: do, ran: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,20 +136,20 @@ func (s *hookSet) add(st stage, m Match, do HookFunc) *Hook {
 	return h
 }
 
-func (s *hookSet) drop(h *Hook) {
+func (s *hookSet) removeLocked(h *Hook) {
 	s.hooks = slices.DeleteFunc(s.hooks, func(o *Hook) bool { return o == h })
 	s.on.Store(len(s.hooks) > 0)
 }
 
-func (s *hookSet) clear() {
+func (s *hookSet) removeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hooks = nil
 	s.on.Store(false)
 }
 
-// match counts q for every hook and returns those whose turn it is.
-func (s *hookSet) match(st stage, q *Request) []hookRun {
+// takeDue counts the request for each hook, and returns the hooks that must run.
+func (s *hookSet) takeDue(st stage, q *Request) []hookRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var due []hookRun
@@ -162,19 +162,19 @@ func (s *hookSet) match(st stage, q *Request) []hookRun {
 			continue
 		}
 		if h.match.Nth != 0 {
-			s.drop(h)
+			s.removeLocked(h)
 		}
 		due = append(due, hookRun{h})
 	}
 	return due
 }
 
-// run calls the hooks in the order in which they were set. The first verdict
-// that is not Pass counts; the others are called all the same.
-func (c *conn) run(due []hookRun, q *Request) Verdict {
+// runHooks calls the hooks in the order in which they were set, and returns the first verdict that
+// is not Pass.
+func (c *conn) runHooks(due []hookRun, q *Request) Verdict {
 	var out Verdict
 	if len(due) > 0 {
-		c.flush() // a hook may take its time, and earlier answers do not wait for it
+		c.flushReplies() // a hook may block, and earlier replies must not wait for it
 	}
 	for _, r := range due {
 		v := r.h.do(q)
@@ -189,8 +189,8 @@ func (c *conn) run(due []hookRun, q *Request) Verdict {
 // Before sets a hook that runs when a matching request has arrived and before it is
 // applied. Hooks apply to the whole ensemble; [Request.Server] is the server that
 // received the request.
-func (s *Server) Before(m Match, do HookFunc) *Hook { return s.e.hooks.add(beforeStage, m, do) }
+func (s *Server) Before(m Match, do HookFunc) *Hook { return s.e.hooks.addHook(beforeStage, m, do) }
 
 // After sets a hook that runs when a matching request has been applied and other clients
 // can observe its effects, and before it is answered. Hooks apply to the whole ensemble.
-func (s *Server) After(m Match, do HookFunc) *Hook { return s.e.hooks.add(afterStage, m, do) }
+func (s *Server) After(m Match, do HookFunc) *Hook { return s.e.hooks.addHook(afterStage, m, do) }

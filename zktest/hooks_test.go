@@ -11,7 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestHookCountsAndMatches(t *testing.T) {
+// TestHook_Match fails if a hook runs for a request that does not match, or more often than once with
+// Nth.
+func TestHook_Match(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -44,7 +46,7 @@ func TestHookCountsAndMatches(t *testing.T) {
 		}
 		<-h.Ran()
 		if n != 1 {
-			t.Errorf("a hook for the third ran %d times", n)
+			t.Errorf("a hook for the third request ran %d times", n)
 		}
 		removed := s.Before(zktest.Match{}, zktest.Cut)
 		removed.Remove()
@@ -54,9 +56,9 @@ func TestHookCountsAndMatches(t *testing.T) {
 	})
 }
 
-// A hook may do anything to the server, and what the client is told meanwhile
-// comes after the answer.
-func TestHookActsOnServer(t *testing.T) {
+// TestHook_ChangesServer fails if a hook cannot change the server, or if the client receives the
+// event of that change before the reply.
+func TestHook_ChangesServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -81,7 +83,9 @@ func TestHookActsOnServer(t *testing.T) {
 	})
 }
 
-func TestHookAnswers(t *testing.T) {
+// TestHook_Fail fails if the client does not receive the error of the hook, or the log has a wrong
+// fate.
+func TestHook_Fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -90,7 +94,7 @@ func TestHookAnswers(t *testing.T) {
 			t.Error(err)
 		}
 		if ok, _, err := c.Exists("/a"); !ok || err != nil {
-			t.Errorf("it was to be applied: %v %v", ok, err)
+			t.Errorf("the create was not applied: %v %v", ok, err)
 		}
 		s.Before(zktest.Match{Op: zktest.OpDelete, Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		if err := c.Delete("/a", -1); err == nil || err.Error() != "unknown error: -127" {
@@ -105,7 +109,7 @@ func TestHookAnswers(t *testing.T) {
 		s.DropConnections()
 		waitState(t, events, zk.StateHasSession)
 		if c.SessionID() != id {
-			t.Error("the session is another one")
+			t.Error("the session has changed")
 		}
 		log := s.Log()
 		fates := map[zktest.Fate]int{}
@@ -113,13 +117,13 @@ func TestHookAnswers(t *testing.T) {
 			fates[x.Fate]++
 		}
 		if fates[zktest.Failed] != 3 || fates[zktest.CutAfter] != 1 {
-			t.Errorf("the log says\n%v", log)
+			t.Errorf("unexpected log:\n%v", log)
 		}
 	})
 }
 
-// While a hook takes its time the client waits, and others do not.
-func TestHookBlocks(t *testing.T) {
+// TestHook_Blocks fails if a hook that blocks delays another client.
+func TestHook_Blocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 30*time.Second)
@@ -138,68 +142,64 @@ func TestHookBlocks(t *testing.T) {
 		mustCreate(t, b, "/a", "b", 0)
 		close(release)
 		if err := <-done; err != zk.ErrNodeExists {
-			t.Errorf("the one that waited: %v", err)
+			t.Errorf("create after the hook: %v", err)
 		}
 	})
 }
 
-func TestInstruments(t *testing.T) {
+// TestHook_Cut fails if a request is applied although a Before hook cuts the connection, or is not
+// applied before an After hook does.
+func TestHook_Cut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
-		a, _ := connect(t, s, 10*time.Second)
-		b, _ := connect(t, s, 10*time.Second)
-		mustCreate(t, a, "/l", "", 0)
-		mustCreate(t, a, "/l/n-", "a", zk.FlagEphemeral|zk.FlagSequence)
-		mustCreate(t, b, "/l/n-", "b\x00", zk.FlagEphemeral|zk.FlagSequence)
-		s.ResetLog()
-		if _, _, _, err := b.ExistsW("/l/n-0000000000"); err != nil {
-			t.Fatal(err)
+		c, events := connect(t, s, 10*time.Second)
+		mustCreate(t, c, "/first", "", 0)
+		h := s.After(zktest.Match{Op: zktest.OpCreate, Nth: 2}, zktest.Cut)
+		mustCreate(t, c, "/second", "", 0)
+		if _, err := c.Create("/third", nil, 0, open); err != zk.ErrConnectionClosed {
+			t.Errorf("create with a lost reply: %v", err)
 		}
-		if _, _, _, err := b.ChildrenW("/l"); err != nil {
-			t.Fatal(err)
+		<-h.Ran()
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/third"); !ok || err != nil {
+			t.Errorf("the create was not applied: %v %v", ok, err)
 		}
-		want := fmt.Sprintf("/\n  l\n    n-0000000000 \"a\" ephemeral=0x%x\n    n-0000000001 \"b\\x00\" ephemeral=0x%x\n", a.SessionID(), b.SessionID())
-		if got := s.Tree(); got != want {
-			t.Errorf("tree\n%s, not\n%s", got, want)
+		s.Before(zktest.Match{Op: zktest.OpCreate, Path: "/four*", Nth: 1}, zktest.Cut)
+		if _, err := c.Create("/fourth", nil, 0, open); err != zk.ErrConnectionClosed {
+			t.Errorf("create that was cut: %v", err)
 		}
-		if w := s.Watches(); len(w) != 2 || w[0] != (zktest.Watch{Session: b.SessionID(), Path: "/l", Kind: zktest.ChildWatch}) ||
-			w[1] != (zktest.Watch{Session: b.SessionID(), Path: "/l/n-0000000000", Kind: zktest.DataWatch}) {
-			t.Errorf("watches %+v", w)
+		waitState(t, events, zk.StateHasSession)
+		if ok, _, err := c.Exists("/fourth"); ok || err != nil {
+			t.Errorf("the create was applied: %v %v", ok, err)
 		}
-		if w := s.Watches("/l"); len(w) != 1 {
-			t.Errorf("watches of /l %+v", w)
-		}
-		all := s.Sessions()
-		if len(all) != 2 || all[0].ID != a.SessionID() || all[0].Server != 0 || fmt.Sprint(all[0].Ephemerals) != "[/l/n-0000000000]" {
-			t.Errorf("sessions %+v", all)
-		}
-		if err := a.Delete("/l/n-0000000000", -1); err != nil {
-			t.Fatal(err)
-		}
-		log := s.Log()
-		if n := log.Requests().Session(b.SessionID()).Count(); n != 2 {
-			t.Errorf("%d round trips", n)
-		}
-		if w := log.Woken("/l/n-0000000000"); len(w) != 1 || w[0] != b.SessionID() {
-			t.Errorf("woken %x", w)
-		}
-		if n := log.Count(zktest.OpDelete, zktest.OpExists); n != 2 {
-			t.Errorf("%d entries", n)
-		}
-		if len(s.Watches()) != 0 {
-			t.Errorf("watches are left: %+v", s.Watches())
+		s.Before(zktest.Match{Op: zktest.OpGetData}, zktest.Fail(zk.ErrNoAuth))
+		if _, _, err := c.Get("/first"); err != zk.ErrNoAuth {
+			t.Errorf("get: %v", err)
 		}
 	})
 }
 
-func TestLogLimit(t *testing.T) {
-	s := zktest.Start(t, zktest.WithLogLimit(10))
-	c, _ := connect(t, s, 10*time.Second)
-	for i := range 25 {
-		mustCreate(t, c, fmt.Sprintf("/n%02d", i), "", 0)
-	}
-	log := s.Log()
-	if len(log) != 10 || log[0].Path != "/n15" || log[9].Path != "/n24" {
-		t.Errorf("log\n%v", log)
-	}
+// TestHook_CloseSession fails if a hook cannot delay the reply to closeSession.
+func TestHook_CloseSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 10*time.Second)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		h := s.After(zktest.Match{Op: zktest.OpCloseSession, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+			time.Sleep(100 * time.Millisecond)
+			return zktest.Verdict{}
+		})
+		start := time.Now()
+		c.Close()
+		<-h.Ran()
+		if d := time.Since(start); d != 100*time.Millisecond {
+			t.Errorf("Close took %v", d)
+		}
+		if n := len(s.Sessions()); n != 0 {
+			t.Errorf("%d sessions", n)
+		}
+		if n := s.Log().Count(zktest.OpCloseSession); n != 1 {
+			t.Errorf("%d log entries for one closed session", n)
+		}
+	})
 }

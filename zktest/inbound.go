@@ -2,19 +2,19 @@ package zktest
 
 import "time"
 
-// submit hands over what arrived: it is dealt with at once, unless a fault or an
-// earlier request is in the way. With more the next one comes right behind it, and
-// the answers are written together. It reports false if there is no use in reading on.
-func (c *conn) submit(it item, more bool) bool {
+// submitItem processes an item immediately, unless a fault or an earlier request prevents it. If
+// more is true, the next item follows immediately, and the replies are written together. It returns
+// false if the caller must not read any more.
+func (c *conn) submitItem(it item, more bool) bool {
 	c.mu.Lock()
 	if c.unsent > maxUnsent || it.eof {
-		c.writeOut()
+		c.writeReady()
 	}
 	for c.unsent > maxUnsent && !c.closed && !it.eof {
 		c.changed.Wait()
 	}
 	if !it.eof && (c.closed || c.inBytes > maxPending) {
-		c.writeOut()
+		c.writeReady()
 		c.mu.Unlock()
 		return false
 	}
@@ -25,44 +25,45 @@ func (c *conn) submit(it item, more bool) bool {
 		it.frame = append([]byte(nil), it.frame...)
 		c.in = append(c.in, it)
 		c.inBytes += len(it.frame)
-		c.writeOut()
+		c.writeReady()
 		c.mu.Unlock()
-		c.kick()
+		c.processQueue()
 		return true
 	}
 	c.busy, c.inline = true, true
 	c.mu.Unlock()
-	stalled := c.process(&it)
+	stalled := c.processItem(&it)
 	if stalled || !more {
-		c.flush()
+		c.flushReplies()
 	}
-	c.finish(it, stalled)
+	c.finishItem(it, stalled)
 	return true
 }
 
-// flush writes what is ready from the reading goroutine, which saves a change to
-// the writing one.
-func (c *conn) flush() {
+// flushReplies writes the replies that are ready in the reading goroutine, which avoids a switch to
+// the writing goroutine.
+func (c *conn) flushReplies() {
 	c.mu.Lock()
-	c.writeOut()
+	c.writeReady()
 	c.mu.Unlock()
 }
 
-func (c *conn) writeOut() {
+func (c *conn) writeReady() {
 	if !c.inline {
 		return
 	}
 	c.inline = false
-	if !c.writing && c.ready() {
-		c.writeOne()
+	if !c.writing && c.canWrite() {
+		c.writeChunk()
 	}
 	if len(c.out) > 0 {
 		c.changed.Broadcast()
 	}
 }
 
-// finish gives the token back that process needed, and goes on with what arrived meanwhile.
-func (c *conn) finish(it item, stalled bool) {
+// finishItem ends the processing of an item that submitItem has started, and continues with the
+// items that have arrived since.
+func (c *conn) finishItem(it item, stalled bool) {
 	c.mu.Lock()
 	c.busy = false
 	if stalled && !c.closed {
@@ -70,19 +71,19 @@ func (c *conn) finish(it item, stalled bool) {
 		it.due = time.Time{}
 		c.in = append([]item{it}, c.in...)
 		c.inBytes += len(it.frame)
-		if c.isCut.Load() { // and not healed in the meantime
+		if c.isCut.Load() { // and was not healed in the meantime
 			c.inHold |= holdStall
 		}
 	}
 	more := len(c.in) > 0
 	c.mu.Unlock()
 	if more {
-		c.kick()
+		c.processQueue()
 	}
 }
 
-// kick deals with what waits in the queue, as far as it may be.
-func (c *conn) kick() {
+// processQueue processes the items in the queue, unless the connection is on hold.
+func (c *conn) processQueue() {
 	for {
 		c.mu.Lock()
 		if c.busy || len(c.in) == 0 || c.inHold != 0 && !c.closed {
@@ -92,16 +93,16 @@ func (c *conn) kick() {
 		it := c.in[0]
 		if d := time.Until(it.due); !it.due.IsZero() && d > 0 && !c.closed {
 			c.mu.Unlock()
-			c.e.later(d, c.kick)
+			c.e.delayCall(d, c.processQueue)
 			return
 		}
 		c.in = c.in[1:]
 		c.inBytes -= len(it.frame)
 		c.busy = true
 		c.mu.Unlock()
-		stalled := c.process(&it)
+		stalled := c.processItem(&it)
 		if stalled {
-			c.finish(it, true)
+			c.finishItem(it, true)
 			return
 		}
 		c.mu.Lock()

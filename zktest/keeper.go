@@ -6,14 +6,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// Options with which the server behaves as ClickHouse Keeper does, which speaks
-// ZooKeeper's protocol but lacks parts of it. A test combines the options that it
-// needs; all of them together are
+// The options of this file make the server behave like ClickHouse Keeper, which implements
+// ZooKeeper's protocol except for some parts. A test combines the options that it needs. All of
+// them together are
 //
 //	zktest.WithoutReattach(), zktest.WithContainerOwner(math.MinInt64),
 //	zktest.WithoutOps(zktest.OpSetWatches, zktest.OpSetWatches2, zktest.OpCreateContainer)
 
-// keeper holds the settings of these options.
+// keeper contains the settings of these options.
 type keeper struct {
 	unknown        []Op
 	noReattach     bool
@@ -40,8 +40,8 @@ func WithContainerOwner(owner int64) Option {
 	return func(c *config) { c.keeper.containerOwner = owner }
 }
 
-// knows reports whether the server implements the operations of r.
-func (k *keeper) knows(r *wire.Request) bool {
+// implements reports whether the server implements the operations of r.
+func (k *keeper) implements(r *wire.Request) bool {
 	if len(k.unknown) == 0 {
 		return true
 	}

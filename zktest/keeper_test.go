@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// A client that reconnects gets another session without an event that reports it, and the
-// old session keeps its ephemeral node until its timeout has passed.
-func TestWithoutReattach(t *testing.T) {
+// TestWithoutReattach_Reconnect fails if a client keeps its session when it reconnects, or if the
+// previous session and its ephemeral znode do not remain until the timeout.
+func TestWithoutReattach_Reconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutReattach())
 		c, events := connect(t, s, 6*time.Second)
@@ -23,13 +23,13 @@ func TestWithoutReattach(t *testing.T) {
 		s.DropConnections()
 		waitState(t, events, zk.StateConnected)
 		if ev := <-events; ev.State != zk.StateHasSession {
-			t.Errorf("the client is informed of %v", ev.State)
+			t.Errorf("unexpected event: %v", ev.State)
 		}
 		if c.SessionID() == old || len(s.Sessions()) != 2 {
 			t.Errorf("session 0x%x after 0x%x, %d sessions", c.SessionID(), old, len(s.Sessions()))
 		}
 		if ok, stat, err := c.Exists("/e"); !ok || err != nil || stat.EphemeralOwner != old {
-			t.Errorf("the ephemeral node: %v %v", ok, err)
+			t.Errorf("the ephemeral znode: %v %v", ok, err)
 		}
 		time.Sleep(7 * time.Second)
 		if ok, _, err := c.Exists("/e"); ok || err != nil || len(s.Sessions()) != 1 {
@@ -38,7 +38,8 @@ func TestWithoutReattach(t *testing.T) {
 	})
 }
 
-func TestWithoutOps(t *testing.T) {
+// TestWithoutOps_ClosesConnection fails if an operation that is disabled is answered.
+func TestWithoutOps_ClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutOps(zktest.OpSetWatches, zktest.OpCreateContainer))
 		c, _ := connect(t, s, 6*time.Second)
@@ -77,12 +78,13 @@ func TestWithoutOps(t *testing.T) {
 		s.DropConnections()
 		time.Sleep(30 * time.Second)
 		if n := s.Log().Count(zktest.OpSetWatches); n < 10 || len(s.Watches()) != 0 {
-			t.Errorf("%d times setWatches, watches %v", n, s.Watches())
+			t.Errorf("%d setWatches requests, watches %v", n, s.Watches())
 		}
 	})
 }
 
-func TestWithContainerOwner(t *testing.T) {
+// TestWithContainerOwner_Stat fails if the Stat of a container has another owner.
+func TestWithContainerOwner_Stat(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t, zktest.WithContainerOwner(owner))
@@ -96,7 +98,7 @@ func TestWithContainerOwner(t *testing.T) {
 				t.Errorf("%+v %v", stat, err)
 			}
 			if err := c.Delete("/box/a", -1); err != nil || s.Sweep() != 1 {
-				t.Errorf("it is not swept: %v", err)
+				t.Errorf("the container was not deleted: %v", err)
 			}
 		})
 	}

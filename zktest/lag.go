@@ -1,7 +1,5 @@
 package zktest
 
-// A server that is behind the others but in touch with them.
-
 import (
 	"slices"
 	"time"
@@ -14,7 +12,7 @@ import (
 // caught up with them. Sessions continue, and a client that has not seen a later state
 // may reconnect to this server. The leader of an ensemble cannot lag; a server without an
 // ensemble behaves like a follower of servers that are not visible.
-func (s *Server) Lag() { s.lag(0) }
+func (s *Server) Lag() { s.startLag(0) }
 
 // LagBy is like [Server.Lag] for a server that is d behind: it applies each transaction d
 // later than the other servers, in the server's time, until [Server.Heal]. It panics
@@ -23,112 +21,84 @@ func (s *Server) LagBy(d time.Duration) {
 	if d <= 0 {
 		panic("zktest: LagBy: the duration must be positive")
 	}
-	s.lag(d)
+	s.startLag(d)
 }
 
-func (s *Server) lag(d time.Duration) {
+func (s *Server) startLag(d time.Duration) {
 	e := s.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.lags, s.lagBy = true, d
-	e.membershipLocked()
+	e.updateMembershipLocked()
 	if s.view == nil && len(e.servers) == 1 {
-		s.strand()
+		s.startView()
 	}
-	s.armLag()
+	s.startLagTimer()
 }
 
-// armLag sets the timer for the next transaction that the server applies late.
-func (s *Server) armLag() {
+// startLagTimer sets the timer for the next transaction that the server applies late.
+func (s *Server) startLagTimer() {
 	e, v := s.e, s.view
-	s.stopLagging()
+	s.stopLagTimer()
 	if s.lagBy <= 0 || v == nil || len(v.missed) == 0 || s.cut || s.paused || e.closed {
 		return
 	}
 	due := v.missed[0].at.Add(s.lagBy)
-	s.stopLag = e.timer(due.Sub(e.nowLocked()), func() {
+	s.stopLag = e.startTimer(due.Sub(e.nowLocked()), func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if e.closed || s.view != v || s.lagBy <= 0 || s.cut || s.paused {
 			return
 		}
 		now := e.nowLocked()
-		ended := e.advance(v, func(t *txn) bool { return !t.at.Add(s.lagBy).After(now) })
+		ended := e.advanceView(v, func(t *txn) bool { return !t.at.Add(s.lagBy).After(now) })
 		for _, c := range s.connections() {
 			if c.view == v && c.sess != nil && ended[c.sess] {
-				c.hangUp()
+				c.closeWhenSent()
 			}
 		}
-		s.armLag()
+		s.startLagTimer()
 	})
 }
 
-func (s *Server) stopLagging() {
+func (s *Server) stopLagTimer() {
 	if s.stopLag != nil {
 		s.stopLag()
 		s.stopLag = nil
 	}
 }
 
-// advance applies to v the transactions that it has missed, in order, as long as due
-// holds: watches fire, and writes are answered. It returns the sessions that have ended.
-func (e *ensemble) advance(v *view, due func(*txn) bool) (ended map[*session]bool) {
-	n := 0
-	for n < len(v.missed) && due(v.missed[n]) {
-		t := v.missed[n]
-		n++
-		v.tree.applyTxn(t)
-		for k := range t.changes {
-			e.trigger(&t.changes[k], v)
-		}
-		for _, c := range slices.Clone(v.late) {
-			if c.late.zxid <= t.zxid {
-				c.answerLate()
-			}
-		}
-		if t.ended != nil {
-			if ended == nil {
-				ended = make(map[*session]bool)
-			}
-			ended[t.ended] = true
-		}
-	}
-	v.missed = v.missed[n:]
-	return ended
-}
-
-// lateAnswer is the answer to a request that was applied before the server of its
-// connection has caught up with it. The next requests of the connection wait for it.
-type lateAnswer struct {
+// lateReply is the reply to a request that was applied before the server of its connection has
+// caught up with it. Later requests of the connection wait until it is sent.
+type lateReply struct {
 	zxid   int64
 	reply  []byte
 	hangUp bool
 }
 
-// isLate reports whether the answer to a request that was applied as zxid has to wait
-// until c's server has caught up.
+// isLate reports whether the reply to a request that was applied with zxid must wait until the
+// server of c has caught up.
 func (c *conn) isLate(zxid int64) bool { return c.view != nil && zxid > c.view.tree.zxid }
 
-// answerWhenCaughtUp sends the answer to a request that was applied as zxid, as soon as
-// c's server has caught up. The caller holds e.mu,
-// and c must not process a request at the same time.
-func (c *conn) answerWhenCaughtUp(a lateAnswer) {
-	if c.gone {
+// sendWhenCaughtUp sends a reply as soon as the server of c has caught up with its zxid. The caller
+// holds e.mu, and c must not process a request at the same time.
+func (c *conn) sendWhenCaughtUp(a lateReply) {
+	if c.detached {
 		return
 	}
 	c.late = &a
 	if !c.isLate(a.zxid) {
-		c.answerLate()
+		c.sendLateReply()
 		return
 	}
 	c.view.late = append(c.view.late, c)
 	c.mu.Lock()
-	c.inHold |= holdAnswer
+	c.inHold |= holdReply
 	c.mu.Unlock()
 }
 
-// answerLate sends the answer that c waits for.
-func (c *conn) answerLate() {
+// sendLateReply sends the reply that waits in c.late.
+func (c *conn) sendLateReply() {
 	a := c.late
 	c.late = nil
 	if c.view != nil {
@@ -136,8 +106,8 @@ func (c *conn) answerLate() {
 	}
 	c.send(a.reply)
 	if a.hangUp {
-		c.hangUp()
+		c.closeWhenSent()
 	}
-	c.unhold(holdAnswer)
-	c.srv.kickLocked([]*conn{c})
+	c.clearHold(holdReply)
+	c.srv.processQueuesLocked([]*conn{c})
 }

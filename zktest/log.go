@@ -6,50 +6,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
-)
-
-// Op is an operation of the protocol. Its String method returns the usual name of the
-// operation.
-type Op = wire.Op
-
-// The operations that hooks match and that the request log contains. OpConnect is the
-// handshake of a connection, OpNotification is a watch event that was sent, and OpAny
-// matches every request.
-const (
-	OpAny                  = Op(0)
-	OpNotification         = wire.Notification
-	OpCreate               = wire.Create
-	OpDelete               = wire.Delete
-	OpExists               = wire.Exists
-	OpGetData              = wire.GetData
-	OpSetData              = wire.SetData
-	OpGetACL               = wire.GetACL
-	OpSetACL               = wire.SetACL
-	OpGetChildren          = wire.GetChildren
-	OpSync                 = wire.Sync
-	OpPing                 = wire.Ping
-	OpGetChildren2         = wire.GetChildren2
-	OpCheck                = wire.Check
-	OpMulti                = wire.Multi
-	OpCreate2              = wire.Create2
-	OpReconfig             = wire.Reconfig
-	OpCheckWatches         = wire.CheckWatches
-	OpRemoveWatches        = wire.RemoveWatches
-	OpCreateContainer      = wire.CreateContainer
-	OpDeleteContainer      = wire.DeleteContainer
-	OpCreateTTL            = wire.CreateTTL
-	OpMultiRead            = wire.MultiRead
-	OpAuth                 = wire.Auth
-	OpSetWatches           = wire.SetWatches
-	OpGetEphemerals        = wire.GetEphemerals
-	OpGetAllChildrenNumber = wire.GetAllChildrenNumber
-	OpSetWatches2          = wire.SetWatches2
-	OpAddWatch             = wire.AddWatch
-	OpWhoAmI               = wire.WhoAmI
-	OpCloseSession         = wire.CloseSession
-	OpConnect              = wire.Connect
 )
 
 // Fate indicates how far a request was processed.
@@ -189,11 +145,11 @@ func (l Log) String() string {
 	return b.String()
 }
 
-// requestLog keeps the newest entries. It grows with use up to its limit.
+// requestLog contains the newest entries. It grows up to its limit.
 type requestLog struct {
 	limit   int
 	entries []Entry
-	next    int // where the next one goes when the limit is reached
+	next    int // the index of the oldest entry when the limit is reached
 }
 
 func (l *requestLog) add(e Entry) {
@@ -215,8 +171,8 @@ func (l *requestLog) snapshot() Log {
 
 func (l *requestLog) reset() { l.entries, l.next = nil, 0 }
 
-// record appends to the log; the caller holds e.mu.
-func (e *ensemble) record(x Entry) {
+// addLogEntry appends to the log. The caller holds e.mu.
+func (e *ensemble) addLogEntry(x Entry) {
 	if e.log.limit > 0 {
 		x.Time = e.nowLocked()
 		e.log.add(x)

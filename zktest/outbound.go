@@ -2,8 +2,8 @@ package zktest
 
 import "time"
 
-// write sends what is queued until the connection ends.
-func (c *conn) write() {
+// writeChunks writes the queued chunks until the connection ends.
+func (c *conn) writeChunks() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.nc.Close()
@@ -13,8 +13,8 @@ func (c *conn) write() {
 			return
 		case c.writing || c.outHold != 0:
 		case len(c.out) > 0:
-			if c.ready() {
-				c.writeOne()
+			if c.canWrite() {
+				c.writeChunk()
 				continue
 			}
 			if c.waking {
@@ -23,10 +23,10 @@ func (c *conn) write() {
 			c.waking = true
 			d := time.Until(c.out[0].due)
 			c.mu.Unlock()
-			c.e.later(d, c.wake)
+			c.e.delayCall(d, c.wakeWriter)
 			c.mu.Lock()
-			continue // what happened while the lock was free has not woken anybody
-		case c.closing && !c.held:
+			continue // changes while the lock was free have not woken this goroutine
+		case c.closing && !c.holding:
 			c.closed = true
 			c.changed.Broadcast()
 			return
@@ -35,14 +35,14 @@ func (c *conn) write() {
 	}
 }
 
-// ready reports whether there is something that may go out now.
-func (c *conn) ready() bool {
+// canWrite reports whether the first chunk can be written now.
+func (c *conn) canWrite() bool {
 	return !c.closed && c.outHold == 0 && len(c.out) > 0 &&
 		(c.out[0].due.IsZero() || !time.Now().Before(c.out[0].due))
 }
 
-// writeOne writes the first chunk, without the lock.
-func (c *conn) writeOne() {
+// writeChunk writes the first chunk, without holding the lock.
+func (c *conn) writeChunk() {
 	b := c.out[0].b
 	if len(c.out) == 1 {
 		c.out[0] = chunk{}
@@ -52,13 +52,13 @@ func (c *conn) writeOne() {
 	}
 	c.writing = true
 	if c.closing {
-		c.nc.SetWriteDeadline(time.Now().Add(lastWords))
+		c.nc.SetWriteDeadline(time.Now().Add(lastWriteLimit))
 	}
 	c.mu.Unlock()
 	_, err := c.nc.Write(b)
 	c.mu.Lock()
 	c.writing = false
-	if err != nil { // the reading goroutine does the rest
+	if err != nil { // the reading goroutine detects the close
 		c.closed = true
 		c.changed.Broadcast()
 	}
@@ -71,27 +71,27 @@ func (c *conn) writeOne() {
 	}
 }
 
-// wake is for the timer that write has set.
-func (c *conn) wake() {
+// wakeWriter wakes the writing goroutine when a chunk is due.
+func (c *conn) wakeWriter() {
 	c.mu.Lock()
 	c.waking = false
 	c.changed.Broadcast()
 	c.mu.Unlock()
 }
 
-// send queues a packet. Order of calls is order on the wire.
+// send queues a packet. Packets are written in the order of the calls.
 func (c *conn) send(b []byte) {
 	c.mu.Lock()
-	if c.held {
-		c.behind = append(c.behind, b...)
+	if c.holding {
+		c.heldPackets = append(c.heldPackets, b...)
 	} else {
-		c.queue(b, false)
+		c.enqueue(b, false)
 	}
 	c.mu.Unlock()
 }
 
-// queue adds b to what is to be sent. With quiet the caller sees to it that it goes out.
-func (c *conn) queue(b []byte, quiet bool) {
+// enqueue queues b. If quiet is true, the caller must write it or wake the writing goroutine.
+func (c *conn) enqueue(b []byte, quiet bool) {
 	if c.closed || c.closing || len(b) == 0 {
 		return
 	}
@@ -100,7 +100,7 @@ func (c *conn) queue(b []byte, quiet bool) {
 		c.closed = true
 		c.nc.Close()
 		c.changed.Broadcast()
-		return // the reader comes to its end now, and does the rest
+		return // the reading goroutine detects the close
 	}
 	var due time.Time
 	if c.outDelay > 0 {
@@ -118,29 +118,29 @@ func (c *conn) queue(b []byte, quiet bool) {
 	}
 }
 
-// answer queues a reply.
-func (c *conn) answer(b []byte) {
+// sendReply queues a reply.
+func (c *conn) sendReply(b []byte) {
 	c.mu.Lock()
-	c.queue(b, c.inline)
+	c.enqueue(b, c.inline)
 	c.mu.Unlock()
 }
 
-// holdBack keeps what is sent from now on behind a reply that is not decided yet.
-func (c *conn) holdBack() {
+// holdPackets delays the packets that are sent from now on until the current reply is decided.
+func (c *conn) holdPackets() {
 	c.mu.Lock()
-	c.held = true
+	c.holding = true
 	c.mu.Unlock()
 }
 
-// release sends the reply that was waited for and what came after it.
-func (c *conn) release(reply []byte) {
+// releasePackets sends the reply that was decided, and then the packets that were delayed.
+func (c *conn) releasePackets(reply []byte) {
 	c.mu.Lock()
-	c.held = false
+	c.holding = false
 	closing := c.closing
-	c.closing = false // a close that came meanwhile waits for the reply too
-	c.queue(reply, false)
-	c.queue(c.behind, false)
-	c.behind = nil
+	c.closing = false // the reply must be sent even if the connection is being closed
+	c.enqueue(reply, false)
+	c.enqueue(c.heldPackets, false)
+	c.heldPackets = nil
 	c.closing = closing
 	c.changed.Broadcast()
 	c.mu.Unlock()

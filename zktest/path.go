@@ -11,16 +11,16 @@ const (
 	pathConfig    = "/zookeeper/config"
 )
 
-// parentPath cuts the last element off; the parent of "/a" is "".
+// parentPath returns p without its last element. The parent of "/a" is "".
 func parentPath(p string) string { return p[:strings.LastIndexByte(p, '/')] }
 
-// reservedPath reports the nodes that the server keeps for itself.
+// reservedPath reports whether the server owns the znode.
 func reservedPath(p string) bool {
 	return p == "/" || p == pathZooKeeper || p == pathQuota || p == pathConfig
 }
 
-// validPath is the server's rule for the path of a write. Characters beyond the
-// basic plane are two surrogates to the server, which it does not allow.
+// validPath reports whether a real server accepts the path in a write. It rejects characters beyond
+// the basic plane, because it handles them as two surrogates.
 func validPath(p string) bool {
 	if p == "" || p[0] != '/' {
 		return false

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// pipeBuffer is how much a pipe takes before a writer has to wait, as much as a
-// socket does. Unlike net.Pipe a write need not wait for the reader: a client's
-// ping does not fail because the server is busy.
+// pipeBuffer is the number of bytes that a writer can write before it must wait for the reader. It is
+// that of a socket. With net.Pipe each write would wait for the reader, and a client's ping would
+// fail if the server is busy.
 const pipeBuffer = 1 << 20
 
-// newPipe makes the two ends of a connection in memory.
+// newPipe returns the two sides of an in-memory connection.
 func newPipe() (client, server net.Conn) {
 	up, down := newStream(), newStream()
-	return &pipeEnd{r: down, w: up}, &pipeEnd{r: up, w: down}
+	return &pipeConn{r: down, w: up}, &pipeConn{r: up, w: down}
 }
 
 // stream is one direction of a pipe.
@@ -26,8 +26,8 @@ type stream struct {
 	changed  sync.Cond
 	buf      []byte
 	off      int
-	finished bool // the writer has closed: what is in buf can still be read
-	broken   bool // the reader has closed
+	finished bool // the writer has closed the stream; buf can still be read
+	broken   bool // the reader has closed the stream
 	read     deadline
 	write    deadline
 }
@@ -38,23 +38,23 @@ func newStream() *stream {
 	return s
 }
 
-// deadline wakes who waits when it passes.
+// deadline is the deadline of a read or write.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
 }
 
-func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+func (d *deadline) isPast() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// wait waits for a change, at most until the deadline.
-func (s *stream) wait(d *deadline) {
+// waitChange waits until the stream changes, or until the deadline.
+func (s *stream) waitChange(d *deadline) {
 	if d.at.IsZero() {
 		s.changed.Wait()
 		return
 	}
 	left := time.Until(d.at)
 	if d.timer == nil {
-		d.timer = time.AfterFunc(left, s.wake)
+		d.timer = time.AfterFunc(left, s.wakeWaiters)
 	} else {
 		d.timer.Reset(left)
 	}
@@ -62,21 +62,22 @@ func (s *stream) wait(d *deadline) {
 	d.timer.Stop()
 }
 
-func (s *stream) wake() {
+func (s *stream) wakeWaiters() {
 	s.mu.Lock()
 	s.changed.Broadcast()
 	s.mu.Unlock()
 }
 
-type pipeEnd struct{ r, w *stream }
+type pipeConn struct{ r, w *stream }
 
-// pipeError looks as a socket's error does, since code under test may ask.
+// pipeError returns the type of error that a socket returns, because the code under test may depend
+// on it.
 func pipeError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "zktest", Source: pipeAddr("pipe"), Addr: pipeAddr("pipe"), Err: err}
 }
 
-// Read reads what there is, and waits if there is nothing.
-func (p *pipeEnd) Read(b []byte) (int, error) {
+// Read returns the bytes that are available, or waits for some.
+func (p *pipeConn) Read(b []byte) (int, error) {
 	s := p.r
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +85,7 @@ func (p *pipeEnd) Read(b []byte) (int, error) {
 		switch {
 		case s.broken:
 			return 0, pipeError("read", net.ErrClosed)
-		case s.read.passed():
+		case s.read.isPast():
 			return 0, pipeError("read", os.ErrDeadlineExceeded)
 		case s.off < len(s.buf):
 			n := copy(b, s.buf[s.off:])
@@ -104,12 +105,12 @@ func (p *pipeEnd) Read(b []byte) (int, error) {
 		case len(b) == 0:
 			return 0, nil
 		}
-		s.wait(&s.read)
+		s.waitChange(&s.read)
 	}
 }
 
-// Write leaves b for the reader.
-func (p *pipeEnd) Write(b []byte) (int, error) {
+// Write queues b for the reader.
+func (p *pipeConn) Write(b []byte) (int, error) {
 	s := p.w
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,7 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 			return 0, pipeError("write", net.ErrClosed)
 		case s.broken:
 			return 0, pipeError("write", os.NewSyscallError("write", syscall.EPIPE))
-		case s.write.passed():
+		case s.write.isPast():
 			return 0, pipeError("write", os.ErrDeadlineExceeded)
 		case len(s.buf)-s.off < pipeBuffer:
 			if s.off > 0 && len(s.buf)+len(b) > cap(s.buf) {
@@ -130,12 +131,12 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 			s.changed.Broadcast()
 			return len(b), nil
 		}
-		s.wait(&s.write)
+		s.waitChange(&s.write)
 	}
 }
 
-// Close closes both directions. The other end still reads what was written before.
-func (p *pipeEnd) Close() error {
+// Close closes both directions. The other side can still read the bytes that were written before.
+func (p *pipeConn) Close() error {
 	p.w.mu.Lock()
 	if p.w.finished {
 		p.w.mu.Unlock()
@@ -151,25 +152,25 @@ func (p *pipeEnd) Close() error {
 	return nil
 }
 
-func (p *pipeEnd) LocalAddr() net.Addr  { return pipeAddr("pipe") }
-func (p *pipeEnd) RemoteAddr() net.Addr { return pipeAddr("pipe") }
+func (p *pipeConn) LocalAddr() net.Addr  { return pipeAddr("pipe") }
+func (p *pipeConn) RemoteAddr() net.Addr { return pipeAddr("pipe") }
 
-func (p *pipeEnd) SetDeadline(t time.Time) error {
+func (p *pipeConn) SetDeadline(t time.Time) error {
 	p.SetReadDeadline(t)
 	return p.SetWriteDeadline(t)
 }
 
-func (p *pipeEnd) SetReadDeadline(t time.Time) error {
-	p.r.set(&p.r.read, t)
+func (p *pipeConn) SetReadDeadline(t time.Time) error {
+	p.r.setDeadline(&p.r.read, t)
 	return nil
 }
 
-func (p *pipeEnd) SetWriteDeadline(t time.Time) error {
-	p.w.set(&p.w.write, t)
+func (p *pipeConn) SetWriteDeadline(t time.Time) error {
+	p.w.setDeadline(&p.w.write, t)
 	return nil
 }
 
-func (s *stream) set(d *deadline, t time.Time) {
+func (s *stream) setDeadline(d *deadline, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.at.Equal(t) {

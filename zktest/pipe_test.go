@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// TestPipeErrors: what a program sees of the end of a connection in memory is what
-// it would see of a socket's.
-func TestPipeErrors(t *testing.T) {
+// TestPipe_Errors fails if an error of an in-memory connection differs from that of a TCP connection.
+func TestPipe_Errors(t *testing.T) {
 	tcp := func() (client, server net.Conn) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -30,7 +29,7 @@ func TestPipeErrors(t *testing.T) {
 	for name, open := range map[string]func() (client, server net.Conn){"pipe": newPipe, "tcp": tcp} {
 		t.Run(name, func(t *testing.T) {
 			client, server := open()
-			want := func(what string, err error, is error, timeout bool) {
+			requireError := func(what string, err error, is error, timeout bool) {
 				t.Helper()
 				var op *net.OpError
 				if !errors.As(err, &op) || !errors.Is(err, is) || op.Timeout() != timeout {
@@ -40,38 +39,27 @@ func TestPipeErrors(t *testing.T) {
 			b := make([]byte, 1)
 			client.SetDeadline(time.Now().Add(-time.Second))
 			_, err := client.Read(b)
-			want("read when it is too late", err, os.ErrDeadlineExceeded, true)
+			requireError("read after the deadline", err, os.ErrDeadlineExceeded, true)
 			_, err = client.Write(b)
-			want("write when it is too late", err, os.ErrDeadlineExceeded, true)
+			requireError("write after the deadline", err, os.ErrDeadlineExceeded, true)
 			client.SetDeadline(time.Time{})
 			server.Close()
 			if _, err := client.Read(b); err != io.EOF {
-				t.Errorf("read what the other end has closed: %v", err)
+				t.Errorf("read after the other side has closed: %v", err)
 			}
-			for err = nil; err == nil; { // a socket learns it from the answer to the first write
+			for err = nil; err == nil; { // a socket detects the close when the first write is rejected
 				_, err = client.Write(b)
 			}
 			if errors.Is(err, syscall.ECONNRESET) {
-				err = &net.OpError{Err: syscall.EPIPE} // or like that
+				err = &net.OpError{Err: syscall.EPIPE} // a possible error of a socket
 			}
-			want("write to what the other end has closed", err, syscall.EPIPE, false)
+			requireError("write after the other side has closed", err, syscall.EPIPE, false)
 			client.Close()
 			_, err = client.Read(b)
-			want("read after Close", err, net.ErrClosed, false)
+			requireError("read after Close", err, net.ErrClosed, false)
 			_, err = client.Write(b)
-			want("write after Close", err, net.ErrClosed, false)
-			want("Close after Close", client.Close(), net.ErrClosed, false)
+			requireError("write after Close", err, net.ErrClosed, false)
+			requireError("Close after Close", client.Close(), net.ErrClosed, false)
 		})
-	}
-}
-
-// TestManualClockOnlyGoesOn: what falls due may itself turn the clock further.
-func TestManualClockOnlyGoesOn(t *testing.T) {
-	start := time.Now()
-	c := &manualClock{t: start}
-	c.after(time.Second, func() { c.advance(10 * time.Second) })
-	c.advance(2 * time.Second)
-	if d := c.now().Sub(start); d != 11*time.Second {
-		t.Errorf("the clock shows %v", d)
 	}
 }

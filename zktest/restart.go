@@ -1,7 +1,5 @@
 package zktest
 
-// What a server or an ensemble loses when it restarts.
-
 // Loss indicates which data a restart loses.
 type Loss uint8
 
@@ -27,15 +25,15 @@ func (s *Server) Restart(loss Loss) {
 	if loss != KeepTree && len(s.e.servers) > 1 {
 		panic("zktest: Restart: one server of an ensemble cannot lose data: use Ensemble.Restart")
 	}
-	s.e.restart([]*Server{s}, loss)
+	s.e.restartServers([]*Server{s}, loss)
 }
 
 // Restart stops all servers and starts them again, which ends pauses, partitions and
 // lags. With [LoseTree] or [LoseAll] the ensemble restarts empty. After [Ensemble.Close]
 // it does nothing.
-func (c *Ensemble) Restart(loss Loss) { c.e.restart(c.e.servers, loss) }
+func (c *Ensemble) Restart(loss Loss) { c.e.restartServers(c.e.servers, loss) }
 
-func (e *ensemble) restart(servers []*Server, loss Loss) {
+func (e *ensemble) restartServers(servers []*Server, loss Loss) {
 	for _, s := range servers {
 		s.Stop()
 	}
@@ -45,9 +43,9 @@ func (e *ensemble) restart(servers []*Server, loss Loss) {
 		return
 	}
 	if loss != KeepTree {
-		e.wipe(loss == LoseAll)
+		e.resetState(loss == LoseAll)
 	}
-	e.settle()
+	e.applyReports()
 	for _, s := range servers {
 		s.stopped, s.paused, s.lags, s.lagBy = false, false, false, 0
 		if len(servers) == len(e.servers) {
@@ -56,24 +54,24 @@ func (e *ensemble) restart(servers []*Server, loss Loss) {
 	}
 	if len(e.servers) == 1 {
 		if s := e.servers[0]; s.view != nil {
-			s.unstrand()
+			s.endView()
 		}
-		e.touchAll()
+		e.extendAllSessions()
 	}
-	e.membershipLocked()
+	e.updateMembershipLocked()
 	e.mu.Unlock()
 	for _, s := range servers {
 		s.adjustListener()
 	}
 }
 
-// wipe forgets the tree and the sessions, and with all the transaction numbers as well.
-func (e *ensemble) wipe(all bool) {
+// resetState removes the tree and the sessions. If all is true, it also resets the zxid.
+func (e *ensemble) resetState(all bool) {
 	if all {
 		e.zxid = 0
 	}
 	e.tree = e.emptyTree()
 	e.sessions = make(map[int64]*session)
 	e.expiry = nil
-	e.armExpiry()
+	e.startExpiryTimer()
 }

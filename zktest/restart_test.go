@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestRestart(t *testing.T) {
+// TestRestart_Loss fails if a restart keeps or loses other data than its argument indicates.
+func TestRestart_Loss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 6*time.Second)
@@ -19,30 +20,32 @@ func TestRestart(t *testing.T) {
 		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
 		id := c.SessionID()
 		s.Stop()
-		time.Sleep(time.Minute) // nobody counts
+		time.Sleep(time.Minute) // no session expires
 		s.Restart(zktest.KeepTree)
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/e"); !ok || err != nil || c.SessionID() != id {
-			t.Errorf("kept: %v %v", ok, err)
+			t.Errorf("after KeepTree: %v %v", ok, err)
 		}
 		s.Restart(zktest.LoseTree)
 		waitState(t, events, zk.StateExpired)
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/a"); ok || err != nil {
-			t.Errorf("lost: %v %v", ok, err)
+			t.Errorf("after LoseTree: %v %v", ok, err)
 		}
 		mustCreate(t, c, "/a", "x", 0)
 		s.Restart(zktest.LoseAll)
 		time.Sleep(time.Minute)
 		if c.State() == zk.StateHasSession {
-			t.Error("a client that has seen the future got in")
+			t.Error("a client that has seen a greater zxid has a session")
 		}
-		fresh, _ := connect(t, s, 6*time.Second)
-		mustCreate(t, fresh, "/a", "", 0)
+		c2, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, c2, "/a", "", 0)
 	})
 }
 
-func TestEnsembleRestart(t *testing.T) {
+// TestEnsembleRestart_Loss fails if the restart of an ensemble does, or if a server does not serve
+// clients afterwards.
+func TestEnsembleRestart_Loss(t *testing.T) {
 	for loss, want := range map[zktest.Loss]struct {
 		node, session, connects bool
 		epoch                   int64
@@ -70,21 +73,21 @@ func TestEnsembleRestart(t *testing.T) {
 			} else {
 				time.Sleep(time.Minute)
 				if c.State() == zk.StateHasSession {
-					t.Errorf("loss %d: a client that has seen a higher transaction number has a session", loss)
+					t.Errorf("loss %d: a client that has seen a greater zxid has a session", loss)
 				}
 			}
 			if z := e.Leader().Zxid(); want.epoch > 0 && z>>32 != want.epoch || want.epoch == 0 && z <= before {
-				t.Errorf("loss %d: transaction 0x%x after 0x%x", loss, z, before)
+				t.Errorf("loss %d: zxid 0x%x after 0x%x", loss, z, before)
 			}
 			for i := range e.Len() {
-				fresh, _ := connectFrom(t, e, i, 6*time.Second)
-				if fresh.Server() != e.Server(i).Name() {
-					t.Errorf("loss %d: server %d does not serve", loss, i)
+				c2, _ := connectFrom(t, e, i, 6*time.Second)
+				if c2.Server() != e.Server(i).Name() {
+					t.Errorf("loss %d: server %d does not accept clients", loss, i)
 				}
-				if _, err := fresh.Create("/new", nil, 0, open); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				if _, err := c2.Create("/new", nil, 0, open); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 					t.Errorf("loss %d: %v", loss, err)
 				}
-				if data, _, err := fresh.Get("/zookeeper/config"); len(data) == 0 || err != nil {
+				if data, _, err := c2.Get("/zookeeper/config"); len(data) == 0 || err != nil {
 					t.Errorf("loss %d: config %q %v", loss, data, err)
 				}
 			}
@@ -92,7 +95,8 @@ func TestEnsembleRestart(t *testing.T) {
 	}
 }
 
-func TestEnsembleRestartOverTCP(t *testing.T) {
+// TestEnsembleRestart_TCP fails if the ports of the servers change.
+func TestEnsembleRestart_TCP(t *testing.T) {
 	e := zktest.Cluster(t, 3)
 	addrs := e.Addrs()
 	e.Server(0).Stop()

@@ -2,24 +2,25 @@ package zktest
 
 import (
 	"container/heap"
+	"errors"
 	"time"
 )
 
-// session is one client's session. The ensemble's lock guards it.
+// session is a client's session. The lock of the ensemble guards it.
 type session struct {
 	id       int64
 	password [16]byte
 	timeout  time.Duration
-	queued   time.Time // the deadline under which it is in the heap
-	index    int       // in the heap; -1 when not in it
-	conn     *conn     // the connection it is attached to, nil if none
+	queued   time.Time // the deadline at which it is in the queue
+	index    int       // the index in the queue, or -1
+	conn     *conn     // the connection to which it is attached, or nil
 	earlier  []*conn   // connections to other servers that the client has not closed
 	activity
 }
 
-// sessionQueue orders sessions by the deadline under which they were queued. A
-// packet only moves session.deadline, which is cheap; the queue finds out when
-// the old deadline comes.
+// sessionQueue orders sessions by the deadline at which they were queued. A packet changes only
+// session.deadline, which is cheap. When the queued deadline has passed, the session is queued
+// again at its current deadline.
 type sessionQueue []*session
 
 func (q sessionQueue) Len() int { return len(q) }
@@ -51,28 +52,28 @@ func (q *sessionQueue) Pop() any {
 	return s
 }
 
-// newSession makes a session and counts a transaction for it.
+// newSession creates a session.
 func (e *ensemble) newSession(timeout time.Duration, server int) *session {
 	e.nextSession++
-	// The layout of the real server: its number, the time of its start, a counter. Ensembles
-	// that start at the same time, of a bubble for instance, differ by their number.
+	// As on a real server, the ID consists of the server's number, the time of its start, and a
+	// counter. Ensembles that start at the same time, for instance in a bubble, differ by their number.
 	base := int64(uint64(e.started.UnixMilli()+e.number)<<24>>8) | int64(server+1)<<56
 	s := &session{id: base + e.nextSession, timeout: timeout, index: -1}
 	seed := uint64(s.id)
-	for i := range s.password { // any client is told its password; it only has to differ
+	for i := range s.password { // the server sends it to any client, so it need not be secret
 		seed = seed*6364136223846793005 + 1442695040888963407
 		s.password[i] = byte(seed >> 56)
 	}
 	e.sessions[s.id] = s
-	e.touch(s)
+	e.extendSession(s)
 	s.queued = s.deadline
 	heap.Push(&e.expiry, s)
-	e.armExpiry()
+	e.startExpiryTimer()
 	return s
 }
 
-// armExpiry sets the one timer to the earliest deadline in the queue.
-func (e *ensemble) armExpiry() {
+// startExpiryTimer starts the timer for the earliest deadline in the queue.
+func (e *ensemble) startExpiryTimer() {
 	if e.stopExpiry != nil {
 		if len(e.expiry) > 0 && e.expiry[0].queued.Equal(e.armedFor) {
 			return
@@ -86,15 +87,15 @@ func (e *ensemble) armExpiry() {
 	e.armedFor = e.expiry[0].queued
 	e.expiryTimer++
 	id := e.expiryTimer
-	e.stopExpiry = e.timer(e.armedFor.Sub(e.clock.now()), func() { e.expireDue(id) })
+	e.stopExpiry = e.startTimer(e.armedFor.Sub(e.clock.now()), func() { e.expireSessions(id) })
 }
 
-// expireDue ends the sessions whose time is over.
-func (e *ensemble) expireDue(timer int) {
+// expireSessions closes the sessions whose deadline has passed.
+func (e *ensemble) expireSessions(timer int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if timer != e.expiryTimer || e.stopExpiry == nil {
-		return // another timer was set when this one had fired already
+		return // another timer was started after this one had fired
 	}
 	e.stopExpiry = nil
 	if e.closed || !e.quorum {
@@ -103,20 +104,20 @@ func (e *ensemble) expireDue(timer int) {
 	now := e.nowLocked()
 	for len(e.expiry) > 0 && !e.expiry[0].queued.After(now) {
 		s := e.expiry[0]
-		if e.report(s); s.deadline.After(now) {
+		if e.applyReport(s); s.deadline.After(now) {
 			s.queued = s.deadline
 			heap.Fix(&e.expiry, 0)
 			continue
 		}
-		e.endSession(s, false)
+		e.closeSession(s, false)
 	}
-	e.armExpiry()
+	e.startExpiryTimer()
 }
 
-// endSession deletes what s owns, in one transaction. If the client asked for it,
-// who serves the request answers, logs and closes; otherwise that is done here.
-func (e *ensemble) endSession(s *session, asked bool) {
-	t := e.begin()
+// closeSession deletes the session and its ephemeral znodes in one transaction. If the client has
+// requested it, the caller sends the reply, adds the log entry and closes the connection.
+func (e *ensemble) closeSession(s *session, asked bool) {
+	t := e.beginTxn()
 	t.ended = s
 	delete(e.sessions, s.id)
 	if s.index >= 0 {
@@ -129,22 +130,39 @@ func (e *ensemble) endSession(s *session, asked bool) {
 	for _, n := range e.tree.ephemerals(s.id) {
 		t.add(change{kind: changeDelete, path: n.path})
 	}
-	e.commit(t)
+	e.commitTxn(t)
 	for _, c := range s.earlier {
-		c.sessionEnded()
+		c.closeAfterSession()
 	}
 	if asked {
 		return
 	}
-	e.record(Entry{Op: OpCloseSession, Session: s.id, Zxid: t.zxid, Server: server})
+	e.addLogEntry(Entry{Op: OpCloseSession, Session: s.id, Zxid: t.zxid, Server: server})
 	if s.conn != nil {
-		s.conn.sessionEnded()
+		s.conn.closeAfterSession()
 	}
 }
 
-// sessionEnded closes c, unless its server does not know yet that the session has ended.
-func (c *conn) sessionEnded() {
+// closeAfterSession closes c, unless its server has not learned yet that the session has ended.
+func (c *conn) closeAfterSession() {
 	if c.view == nil {
-		c.hangUp()
+		c.closeWhenSent()
 	}
+}
+
+// ErrNoSession is returned if a session does not exist or has expired.
+var ErrNoSession = errors.New("zktest: no such session")
+
+// ExpireSession expires a session as if its timeout had passed: its ephemeral znodes are
+// deleted in one transaction, watches fire, and its connection is closed. If the client
+// is cut off at that moment, it is not notified. The error is [ErrNoSession].
+func (s *Server) ExpireSession(id int64) error {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	x := s.e.sessions[id]
+	if x == nil || s.e.closed {
+		return ErrNoSession
+	}
+	s.e.closeSession(x, false)
+	return nil
 }

@@ -8,42 +8,42 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// nodeKind says who deletes a node, apart from its users.
+// nodeKind determines when the server deletes a znode.
 type nodeKind uint8
 
 const (
 	persistent nodeKind = iota
-	ephemeral           // the end of its session
-	container           // the server, when its last child is gone
-	ttlNode             // the server, when it is old and empty
+	ephemeral           // when its session ends
+	container           // after its last child was deleted
+	ttlNode             // when it is empty and older than its TTL
 )
 
-// node is one znode. data and acl are never changed in place: copies of the tree share them.
+// node is a znode. data and acl are never modified: copies of the tree share them.
 type node struct {
 	path    string
 	parent  *node
 	kids    []*node
-	pos     int // index in parent.kids
+	pos     int // its index in parent.kids
 	data    []byte
 	acl     *acl
 	kind    nodeKind
-	owner   int64 // what the Stat shows: the session of an ephemeral node, 0 by default for others
-	ttl     int64 // milliseconds, of a TTL node
+	owner   int64 // ephemeralOwner in the Stat: the session of an ephemeral znode, usually 0 for others
+	ttl     int64 // in milliseconds
 	czxid   int64
 	mzxid   int64
 	pzxid   int64
 	ctime   int64
 	mtime   int64
 	version int32
-	// cversion counts the children ever created, which is what sequence numbers
-	// are made of; clients are shown another number, see stat.
+	// cversion is the number of children that were ever created, from which sequence numbers are
+	// derived. The Stat contains another number, see stat.
 	cversion int32
 	aversion int32
-	nameAt   int32 // where in path the name begins
+	nameAt   int32 // the index of the name in path
 }
 
-// stat appends the node's Stat as clients see it: cversion there counts the
-// changes to the list of children, so 2·creates − children.
+// stat appends the node's Stat. cversion in it is the number of changes to the list of children,
+// which is twice the number of creates minus the number of children.
 func (n *node) stat(e *wire.Encoder) {
 	e.Long(n.czxid)
 	e.Long(n.mzxid)
@@ -60,13 +60,13 @@ func (n *node) stat(e *wire.Encoder) {
 
 func (n *node) name() string { return n.path[n.nameAt:] }
 
-// tree is the state that the ensemble agrees on. It has no lock of its own.
+// tree is the state that the servers replicate. The lock of the ensemble guards it.
 type tree struct {
 	root    *node
 	nodes   map[string]*node
 	acls    *aclCache
-	zxid    int64           // of the last transaction applied
-	expires map[string]bool // containers and TTL nodes
+	zxid    int64           // the last transaction that was applied
+	expires map[string]bool // the paths of containers and TTL nodes
 	owned   map[int64]map[string]*node
 }
 
@@ -74,7 +74,7 @@ func newTree() *tree {
 	t := &tree{nodes: make(map[string]*node), acls: newACLCache(), expires: make(map[string]bool)}
 	t.owned = make(map[int64]map[string]*node)
 	open := t.acls.intern([]wire.ACL{{Perms: permAll, Scheme: "world", ID: "anyone"}})
-	// The server itself knows the root by two names, and so do requests.
+	// In a real server the root has two names as well, and requests may contain both.
 	t.root = &node{path: "/", data: []byte{}, acl: open}
 	t.nodes["/"], t.nodes[""] = t.root, t.root
 	for _, p := range []string{pathZooKeeper, pathQuota, pathConfig} {
@@ -86,12 +86,11 @@ func newTree() *tree {
 	return t
 }
 
-// count is the number of nodes as the server reports it, the root with both of its names.
+// count returns the number of nodes that the server reports. It counts both names of the root.
 func (t *tree) count() int { return len(t.nodes) }
 
-// link puts n under parent. Children are kept in an order that depends on the
-// names and on the history but is not sorted, as with the real server: code that
-// forgets to sort should fail here too.
+// link adds n to parent. As in a real server, the order of children depends on their names and on
+// the history, but is not sorted: code that does not sort them should fail here as well.
 func (t *tree) link(n, parent *node) {
 	n.parent, n.pos = parent, len(parent.kids)
 	n.nameAt = int32(strings.LastIndexByte(n.path, '/') + 1)
@@ -101,17 +100,17 @@ func (t *tree) link(n, parent *node) {
 	case container, ttlNode:
 		t.expires[n.path] = true
 	case ephemeral:
-		t.own(n)
+		t.addOwned(n)
 	}
 	if h := hashString(n.path) % uint32(len(parent.kids)); int(h) != n.pos {
-		parent.swap(int(h), n.pos)
+		parent.swapChildren(int(h), n.pos)
 	}
 }
 
 func (t *tree) unlink(n *node) {
 	p := n.parent
 	last := len(p.kids) - 1
-	p.swap(n.pos, last)
+	p.swapChildren(n.pos, last)
 	p.kids[last] = nil
 	p.kids = p.kids[:last]
 	if last == 0 {
@@ -129,7 +128,7 @@ func (t *tree) unlink(n *node) {
 	}
 }
 
-func (t *tree) own(n *node) {
+func (t *tree) addOwned(n *node) {
 	set := t.owned[n.owner]
 	if set == nil {
 		set = make(map[string]*node)
@@ -138,7 +137,7 @@ func (t *tree) own(n *node) {
 	set[n.path] = n
 }
 
-// ephemerals lists the nodes of a session, oldest first.
+// ephemerals returns the ephemeral znodes of a session, oldest first.
 func (t *tree) ephemerals(session int64) []*node {
 	out := make([]*node, 0, len(t.owned[session]))
 	for _, n := range t.owned[session] {
@@ -150,7 +149,7 @@ func (t *tree) ephemerals(session int64) []*node {
 	return out
 }
 
-func (n *node) swap(i, j int) {
+func (n *node) swapChildren(i, j int) {
 	n.kids[i], n.kids[j] = n.kids[j], n.kids[i]
 	n.kids[i].pos, n.kids[j].pos = i, j
 }
@@ -163,7 +162,7 @@ func hashString(s string) uint32 {
 	return h ^ h>>15
 }
 
-// changeKind is what a transaction does to one node.
+// changeKind is the kind of a change.
 type changeKind uint8
 
 const (
@@ -171,11 +170,11 @@ const (
 	changeDelete
 	changeData
 	changeACL
-	changeNone // check: part of a multi, changes nothing
+	changeNone // a check in a multi, which changes nothing
 )
 
-// change is one checked step of a transaction. It always succeeds, so a server
-// that lags behind can apply it later and come to the same state.
+// change is a validated change of one znode. It always succeeds, so a server that lags can apply it
+// later with the same result.
 type change struct {
 	kind    changeKind
 	op      wire.Op
@@ -185,18 +184,18 @@ type change struct {
 	node    nodeKind
 	owner   int64
 	ttl     int64
-	version int32 // the new version, or aversion, or parent's cversion
+	version int32 // the new version, aversion, or cversion of the parent
 	time    int64
 	zxid    int64
-	// Who may hear of the change: set when it is applied.
+	// The ACLs that determine which clients receive events of the change. apply sets them.
 	readers, parentReaders *acl
 }
 
-// undo takes a change back. Only a multi that fails half way needs it.
+// undo reverts a change, after a later operation of the same multi has failed.
 type undo func()
 
-// apply carries c out and returns the node concerned. With wantUndo it also
-// returns how to take the change back.
+// apply applies c and returns its znode. If wantUndo is true, it also returns how to revert the
+// change.
 func (t *tree) apply(c *change, wantUndo bool) (*node, undo) {
 	switch c.kind {
 	case changeCreate:
@@ -241,8 +240,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 		czxid: c.zxid, mzxid: c.zxid, pzxid: c.zxid, ctime: c.time, mtime: c.time,
 	}
 	cversion, pzxid := p.cversion, p.pzxid
-	// The counter never goes down, which also means that it keeps its largest
-	// value when it overflows.
+	// The counter never decreases, so it keeps its greatest value when it overflows.
 	if c.version > p.cversion {
 		p.cversion, p.pzxid = c.version, c.zxid
 	}
@@ -257,7 +255,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 	}
 }
 
-// clone copies the tree, so that one of the two can stay behind.
+// clone copies the tree for a view.
 func (t *tree) clone() *tree {
 	c := &tree{
 		nodes: make(map[string]*node, len(t.nodes)), acls: t.acls, zxid: t.zxid,
@@ -283,7 +281,7 @@ func (t *tree) copyNode(n, parent *node) *node {
 	}
 	t.nodes[m.path] = m
 	if m.kind == ephemeral {
-		t.own(m)
+		t.addOwned(m)
 	}
 	return m
 }

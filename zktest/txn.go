@@ -2,36 +2,37 @@ package zktest
 
 import "time"
 
-// txn is one transaction: the steps that the ensemble agreed on under one zxid.
+// txn is a transaction: the changes that the servers apply with one zxid.
 type txn struct {
 	zxid    int64
 	at      time.Time
-	time    int64 // at in milliseconds, as a Stat shows it
+	time    int64 // at in milliseconds, as in a Stat
 	changes []change
 	buf     [1]change
-	ended   *session // that it has ended; nil for none
-	// Where the counter of children overflows the tree keeps its largest value,
-	// but the rest of the transaction goes on with what comes after it.
+	ended   *session // the session that it closes, or nil
+	// overflowed contains the counters of children that have overflowed in this transaction. The tree
+	// keeps the greatest value, but the transaction continues with the number that follows.
 	overflowed map[string]int32
 }
 
-// madeBelow is the number of children that parent has had, as this transaction counts.
-func (t *txn) madeBelow(parent *node) int32 {
+// childCount returns the number of children that were ever created below parent, including those of
+// this transaction.
+func (t *txn) childCount(parent *node) int32 {
 	if n, ok := t.overflowed[parent.path]; ok {
 		return n
 	}
 	return parent.cversion
 }
 
-// makeBelow counts the child that ch makes below parent.
-func (t *txn) makeBelow(parent *node, ch change) {
+// recordChild counts the create ch below parent.
+func (t *txn) recordChild(parent *node, ch change) {
 	if ch.version < parent.cversion {
 		if t.overflowed == nil {
 			t.overflowed = make(map[string]int32)
 		}
 		t.overflowed[parent.path] = ch.version
 	}
-	delete(t.overflowed, ch.path) // one of the same name that was deleted
+	delete(t.overflowed, ch.path) // the path may have belonged to a znode that the transaction deletes
 }
 
 func (t *txn) add(c change) *change {
@@ -43,39 +44,29 @@ func (t *txn) add(c change) *change {
 	return &t.changes[len(t.changes)-1]
 }
 
-// begin takes the next zxid. As with the real server also a write that fails uses one up.
-func (e *ensemble) begin() *txn {
+// beginTxn assigns the next zxid. As on a real server, a write that fails has a zxid as well.
+func (e *ensemble) beginTxn() *txn {
 	e.zxid++
 	now := e.nowLocked()
 	return &txn{zxid: e.zxid, at: now, time: now.UnixMilli()}
 }
 
-// commit applies every change of t and tells who watches.
-func (e *ensemble) commit(t *txn) {
+// commitTxn applies the changes of t and fires watches.
+func (e *ensemble) commitTxn(t *txn) {
 	e.tree.applyTxn(t)
-	e.committed(t)
+	e.publishTxn(t)
 }
 
-// committed is for changes that are in the tree already: it triggers the watches
-// and hands the transaction to the servers that lag behind.
-func (e *ensemble) committed(t *txn) {
+// publishTxn fires the watches of changes that are applied already, and queues the transaction for
+// the servers that lag.
+func (e *ensemble) publishTxn(t *txn) {
 	e.tree.zxid = t.zxid
 	for i := range t.changes {
-		e.trigger(&t.changes[i], nil)
+		e.fireWatches(&t.changes[i], nil)
 	}
-	e.leaveBehind(t)
+	e.queueForViews(t)
 	if len(e.tree.expires) > 0 {
-		e.armSweep()
-	}
-}
-
-// leaveBehind notes t for the views that show an older state.
-func (e *ensemble) leaveBehind(t *txn) {
-	for _, v := range e.views {
-		v.missed = append(v.missed, t)
-		if v.server != nil && len(v.missed) == 1 {
-			v.server.armLag()
-		}
+		e.startSweepTimer()
 	}
 }
 
@@ -84,22 +75,4 @@ func (t *tree) applyTxn(x *txn) {
 	for i := range x.changes {
 		t.apply(&x.changes[i], false)
 	}
-}
-
-// view is the state of servers or connections that are cut off from the quorum:
-// an old tree, and the transactions that it has missed.
-type view struct {
-	tree   *tree
-	missed []*txn
-	late   []*conn // those that wait until the view has caught up
-	conns  int     // how many look at it
-	server *Server // whose it is, if it is a whole server's
-}
-
-// treeOf is the tree that c's reads come from.
-func (e *ensemble) treeOf(c *conn) *tree {
-	if c.view != nil {
-		return c.view.tree
-	}
-	return e.tree
 }

@@ -4,9 +4,11 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// watchMode is how a watch behaves when it fires.
+// watchMode determines what happens when a watch fires.
 type watchMode uint8
 
 const (
@@ -15,17 +17,17 @@ const (
 	recursiveWatch
 )
 
-// watchTable is one of the two tables of watches: data watches, which exists and
-// getData set, and child watches. A connection has at most one watch a path in
-// each of them; a later one replaces the mode of the earlier.
+// watchTable contains one kind of watches: data watches, which exists and getData set, or child
+// watches. A connection has at most one watch for a path in each table; a later watch replaces the
+// mode of an earlier one.
 type watchTable struct {
-	byPath    map[string][]*conn // in the order of registration
+	byPath    map[string][]*conn // in the order in which the watches were set
 	recursive int
 }
 
 func newWatchTable() *watchTable { return &watchTable{byPath: make(map[string][]*conn)} }
 
-// connWatches is a connection's part of a table.
+// connWatches contains the watches of one connection in a table.
 type connWatches map[string]watchMode
 
 func (t *watchTable) add(w connWatches, c *conn, path string, mode watchMode) {
@@ -60,10 +62,10 @@ func (t *watchTable) remove(w connWatches, c *conn, path string) bool {
 	return true
 }
 
-// fire collects the connections of the view v that hear of an event at path, and
-// takes their one-shot watches away. data tells which table this is. Connections
-// that an earlier call, whose number is skip, has collected are left out.
-func (e *ensemble) fire(data bool, path string, typ zk.EventType, v *view, skip uint64) []*conn {
+// takeWatchers returns the connections with view v that watch path, and removes their one-shot
+// watches. data selects the table. skip is the number of an earlier call, whose connections are not
+// returned again.
+func (e *ensemble) takeWatchers(data bool, path string, typ zk.EventType, v *view, skip uint64) []*conn {
 	t := e.childWatches
 	if data {
 		t = e.dataWatches
@@ -115,24 +117,24 @@ func (e *ensemble) fire(data bool, path string, typ zk.EventType, v *view, skip 
 	return out
 }
 
-// trigger tells everyone concerned of what change did to the tree of the view v.
-func (e *ensemble) trigger(c *change, v *view) {
+// fireWatches sends the events of a change in the tree of view v.
+func (e *ensemble) fireWatches(c *change, v *view) {
 	if len(e.dataWatches.byPath) == 0 && len(e.childWatches.byPath) == 0 {
 		return
 	}
 	readers := c.readers
-	tell := func(data bool, path string, typ zk.EventType, skip uint64) {
-		e.notify(e.fire(data, path, typ, v, skip), typ, path, readers)
+	fire := func(data bool, path string, typ zk.EventType, skip uint64) {
+		e.sendEvents(e.takeWatchers(data, path, typ, v, skip), typ, path, readers)
 	}
 	switch c.kind {
 	case changeCreate:
-		tell(true, c.path, zk.EventNodeCreated, 0)
+		fire(true, c.path, zk.EventNodeCreated, 0)
 	case changeDelete:
-		// Who watches both the data and the children hears of the deletion once.
-		tell(true, c.path, zk.EventNodeDeleted, 0)
-		tell(false, c.path, zk.EventNodeDeleted, e.firings)
+		// A client that watches both the data and the children receives one event.
+		fire(true, c.path, zk.EventNodeDeleted, 0)
+		fire(false, c.path, zk.EventNodeDeleted, e.firings)
 	case changeData:
-		tell(true, c.path, zk.EventNodeDataChanged, 0)
+		fire(true, c.path, zk.EventNodeDataChanged, 0)
 	}
 	if c.kind == changeCreate || c.kind == changeDelete {
 		parent := parentPath(c.path)
@@ -140,19 +142,19 @@ func (e *ensemble) trigger(c *change, v *view) {
 			parent = "/"
 		}
 		readers = c.parentReaders
-		tell(false, parent, zk.EventNodeChildrenChanged, 0)
+		fire(false, parent, zk.EventNodeChildrenChanged, 0)
 	}
 }
 
-// notify sends an event to those who may read the node. A watch of somebody who
-// may not is used up all the same.
-func (e *ensemble) notify(to []*conn, typ zk.EventType, path string, readers *acl) {
+// sendEvents sends an event to the clients that may read the znode. A watch of another client is
+// removed as well.
+func (e *ensemble) sendEvents(to []*conn, typ zk.EventType, path string, readers *acl) {
 	for _, c := range to {
 		if !readers.allows(permRead, c.ids) {
 			continue
 		}
 		c.sendEvent(typ, path)
-		e.record(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: e.treeOf(c).zxid, Server: c.srv.id})
+		e.addLogEntry(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: e.treeOf(c).zxid, Server: c.srv.id})
 	}
 }
 
@@ -163,8 +165,8 @@ func (c *conn) watches(data bool) connWatches {
 	return c.childWatches
 }
 
-// watch sets a watch for c.
-func (e *ensemble) watch(c *conn, data bool, path string, mode watchMode) {
+// setWatch sets a watch of c.
+func (e *ensemble) setWatch(c *conn, data bool, path string, mode watchMode) {
 	if data {
 		e.dataWatches.add(c.dataWatches, c, path, mode)
 	} else {
@@ -172,12 +174,96 @@ func (e *ensemble) watch(c *conn, data bool, path string, mode watchMode) {
 	}
 }
 
-// unwatchAll forgets every watch of c: watches belong to a connection.
-func (e *ensemble) unwatchAll(c *conn) {
+// removeWatches removes all watches of c: watches belong to a connection.
+func (e *ensemble) removeWatches(c *conn) {
 	for p := range c.dataWatches {
 		e.dataWatches.remove(c.dataWatches, c, p)
 	}
 	for p := range c.childWatches {
 		e.childWatches.remove(c.childWatches, c, p)
 	}
+}
+
+// restoreWatches sets the watches again that a client had on an earlier connection, or sends the
+// events that it has missed.
+func (e *ensemble) restoreWatches(c *conn, t *tree, r *wire.Request) {
+	send := func(typ zk.EventType, path string) {
+		c.sendEvent(typ, path)
+		e.addLogEntry(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: t.zxid, Server: c.srv.id})
+	}
+	for _, p := range r.DataW {
+		switch n := t.nodes[p]; {
+		case n == nil:
+			send(zk.EventNodeDeleted, p)
+		case n.mzxid > r.Zxid:
+			send(zk.EventNodeDataChanged, p)
+		default:
+			e.setWatch(c, true, p, oneShot)
+		}
+	}
+	for _, p := range r.ExistW {
+		if t.nodes[p] != nil {
+			send(zk.EventNodeCreated, p)
+		} else {
+			e.setWatch(c, true, p, oneShot)
+		}
+	}
+	for _, p := range r.ChildW {
+		switch n := t.nodes[p]; {
+		case n == nil:
+			send(zk.EventNodeDeleted, p)
+		case n.pzxid > r.Zxid:
+			send(zk.EventNodeChildrenChanged, p)
+		default:
+			e.setWatch(c, false, p, oneShot)
+		}
+	}
+	for _, p := range r.Persistent {
+		e.setWatch(c, true, p, persistentWatch)
+		e.setWatch(c, false, p, persistentWatch)
+	}
+	for _, p := range r.Recursive {
+		e.setWatch(c, true, p, recursiveWatch)
+		e.setWatch(c, false, p, recursiveWatch)
+	}
+}
+
+func (e *ensemble) addWatch(c *conn, r *wire.Request) Code {
+	var mode watchMode
+	switch r.Flags {
+	case 0:
+		mode = persistentWatch
+	case 1:
+		mode = recursiveWatch
+	default:
+		return codeMarshalling
+	}
+	e.setWatch(c, true, r.Path, mode)
+	e.setWatch(c, false, r.Path, mode)
+	e.body.Int(0)
+	return codeOK
+}
+
+// findOrRemoveWatch serves removeWatches and checkWatches. The type is 1 for child watches, 2 for
+// data watches, 3 for both.
+func (e *ensemble) findOrRemoveWatch(c *conn, r *wire.Request) Code {
+	if r.Flags < 1 || r.Flags > 3 {
+		return codeMarshalling
+	}
+	_, child := c.childWatches[r.Path]
+	_, data := c.dataWatches[r.Path]
+	child = child && r.Flags != 2
+	data = data && r.Flags != 1
+	if !child && !data {
+		return codeNoWatcher
+	}
+	if r.Op == OpRemoveWatches {
+		if child {
+			e.childWatches.remove(c.childWatches, c, r.Path)
+		}
+		if data {
+			e.dataWatches.remove(c.dataWatches, c, r.Path)
+		}
+	}
+	return codeOK
 }

@@ -2,16 +2,15 @@ package zktest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
-// write applies a request that changes the tree, or that goes through the leader
-// as if it did.
-func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
-	t := e.begin()
+// applyWrite applies a request that changes the tree, or that is sent to the leader like such a
+// request.
+func (e *ensemble) applyWrite(c *conn, r *wire.Request, parse error) result {
+	t := e.beginTxn()
 	res := result{zxid: t.zxid}
 	switch {
 	case parse != nil:
@@ -19,7 +18,7 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 	case e.sessions[c.sess.id] != c.sess:
 		res.code = codeSessionExpired
 	case r.Op == OpMulti:
-		res.logCode = e.multi(c, r, t)
+		res.logCode = e.applyMulti(c, r, t)
 		if res.logCode == codeMarshalling {
 			res.code = codeMarshalling
 		}
@@ -30,11 +29,11 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 	case r.Op == OpDeleteContainer:
 		res.code = codeBadArguments // only the server itself may send it
 	default:
-		res.code = e.prepare(c, r, t)
+		res.code = e.prepareChange(c, r, t)
 	}
 	if res.code != codeOK {
 		e.tree.zxid = t.zxid // a failed write is a transaction too
-		e.leaveBehind(t)
+		e.queueForViews(t)
 		return res
 	}
 	ch := &t.changes[0]
@@ -42,14 +41,14 @@ func (e *ensemble) write(c *conn, r *wire.Request, parse error) result {
 	if ch.kind == changeCreate {
 		res.created = ch.path
 	}
-	e.answer(r.Op, ch, n)
+	e.appendReplyBody(r.Op, ch, n)
 	res.body = e.body.B
-	e.committed(t)
+	e.publishTxn(t)
 	return res
 }
 
-// answer appends what op answers after it is applied.
-func (e *ensemble) answer(op Op, ch *change, n *node) {
+// appendReplyBody appends the body of the reply to an operation that was applied.
+func (e *ensemble) appendReplyBody(op Op, ch *change, n *node) {
 	switch op {
 	case OpCreate:
 		e.body.String(ch.path)
@@ -61,8 +60,8 @@ func (e *ensemble) answer(op Op, ch *change, n *node) {
 	}
 }
 
-// prepare checks a request against the tree as it is, and adds what it does to t.
-func (e *ensemble) prepare(c *conn, r *wire.Request, t *txn) Code {
+// prepareChange validates a request against the current tree, and adds its change to t.
+func (e *ensemble) prepareChange(c *conn, r *wire.Request, t *txn) Code {
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
 		return e.prepareCreate(c, r, t)
@@ -175,7 +174,7 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	if !parent.acl.allows(permCreate, c.ids) {
 		return codeNoAuth
 	}
-	made := t.madeBelow(parent)
+	made := t.childCount(parent)
 	if mode == modeSequential || mode == modeEphemeralSequential || mode == modeSequentialTTL {
 		path = fmt.Sprintf("%s%010d", path, made)
 	}
@@ -189,9 +188,9 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 		return codeEphemeralsKids
 	}
 	ch := change{kind: changeCreate, op: r.Op, path: path, data: r.Data, acl: list, version: made + 1}
-	t.makeBelow(parent, ch)
-	// What a node becomes depends on the operation first: a plain create with the
-	// mode of a container makes a persistent node.
+	t.recordChild(parent, ch)
+	// The operation determines the kind of the znode before the create mode does: a plain create with
+	// the mode of a container creates a persistent znode.
 	switch {
 	case r.Op == OpCreateContainer:
 		ch.node, ch.owner = container, e.cfg.keeper.containerOwner
@@ -201,77 +200,5 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 		ch.node, ch.owner = ephemeral, c.sess.id
 	}
 	t.add(ch)
-	return codeOK
-}
-
-// inMulti turns a create into the operation that the server takes it for when it
-// is part of a multi: the create mode decides, and answers are those of a plain
-// create. It reports false for a mode that does not go with the request.
-func inMulti(r *wire.Request) bool {
-	ttl := r.Flags == modeTTL || r.Flags == modeSequentialTTL
-	switch r.Op {
-	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
-	default:
-		return true
-	}
-	if ttl {
-		return r.Op == OpCreateTTL
-	}
-	r.Op, r.TTL = OpCreate, -1
-	if r.Flags == modeContainer {
-		r.Op = OpCreateContainer
-	}
-	return true
-}
-
-// multi applies all of its operations or none. It returns the code of the
-// operation that failed; the header of the answer says ok all the same.
-func (e *ensemble) multi(c *conn, r *wire.Request, t *txn) Code {
-	undos := make([]undo, 0, len(r.Ops))
-	t.changes = make([]change, 0, len(r.Ops)) // answers keep pointers into it
-	for i := range r.Ops {
-		op := &r.Ops[i]
-		code, ok := codeOK, inMulti(op)
-		if ok {
-			code = e.prepare(c, op, t)
-		}
-		if !ok || code != codeOK {
-			for _, u := range slices.Backward(undos) {
-				u()
-			}
-			t.changes = nil
-			e.body.B = e.body.B[:0]
-			if !ok {
-				e.committed(t)
-				return codeMarshalling
-			}
-			for k := range r.Ops {
-				switch {
-				case k < i:
-					e.multiError(codeOK)
-				case k == i:
-					e.multiError(code)
-				default:
-					e.multiError(codeInconsistency)
-				}
-			}
-			e.multiEnd()
-			e.committed(t)
-			return code
-		}
-		ch := &t.changes[len(t.changes)-1]
-		n, u := e.tree.apply(ch, true)
-		if u != nil {
-			undos = append(undos, u)
-		}
-		if op.Op == OpCreateContainer || op.Op == OpCreateTTL {
-			e.multiHeader(OpCreate2, codeOK) // every answer with a Stat goes by this name
-		} else {
-			e.multiHeader(op.Op, codeOK)
-		}
-		e.answer(op.Op, ch, n)
-	}
-	e.multiEnd()
-	e.committed(t)
 	return codeOK
 }

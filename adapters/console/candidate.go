@@ -38,13 +38,14 @@ func (c *Candidate) Events() <-chan leaderelection.Event { return c.candidacy.Ev
 
 // ElectLeader implements [leaderelection.Candidate]. The error is [ErrTyped] or
 // [ErrEndOfInput], or nil after Resign.
-func (c *Candidate) ElectLeader() error { return c.candidacy.Run(c.run) }
+func (c *Candidate) ElectLeader() error { return c.candidacy.Run(c.runCandidacy) }
 
-// run executes commands until one of them, or ctx, ends the candidacy, and returns the reason.
-func (c *Candidate) run(ctx context.Context) error {
+// runCandidacy executes commands until one of them, or ctx, ends the candidacy, and returns the
+// reason.
+func (c *Candidate) runCandidacy(ctx context.Context) error {
 	c.candidacy.Join(c.id)
 	c.candidacy.Publish(leaderelection.Status{})
-	c.console.start()
+	c.console.startReader()
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,29 +54,29 @@ func (c *Candidate) run(ctx context.Context) error {
 		}
 		select {
 		case line := <-c.console.lines:
-			if err := c.execute(c.console.understand(line)); err != nil {
+			if err := c.execute(c.console.parseCommand(line)); err != nil {
 				return err
 			}
 		case <-c.console.ended:
-			return c.console.end()
+			return c.console.inputError()
 		case <-c.console.closed:
-			return c.console.end()
+			return c.console.inputError()
 		case <-ctx.Done():
 		}
 	}
 }
 
 // execute executes one command. Its error ends the candidacy.
-func (c *Candidate) execute(word string, token int64) error {
+func (c *Candidate) execute(command string, token int64) error {
 	leading := c.candidacy.Leadership() != nil
 	switch {
-	case word == "LEADER" && !leading:
-		c.console.used(token)
+	case command == "LEADER" && !leading:
+		c.console.storeToken(token)
 		c.candidacy.Lead(token, nil)
-	case word == "NOTLEADER" && leading:
+	case command == "NOTLEADER" && leading:
 		c.candidacy.Revoke(ErrNotLeader)
 		c.candidacy.Publish(leaderelection.Status{})
-	case word == "ERROR":
+	case command == "ERROR":
 		return ErrTyped
 	}
 	return nil

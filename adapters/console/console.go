@@ -41,12 +41,12 @@ type Console struct {
 	lines  chan string
 	closed chan struct{}
 	close  sync.Once
-	read   sync.Once
-	ended  chan struct{} // the reader has, for the reason err
-	err    error
+	start  sync.Once
+	ended  chan struct{} // ended is closed when the input has ended.
+	err    error         // err is the error of the reader. It is set before ended is closed.
 
-	mu    sync.Mutex // for out and token
-	token int64      // the last
+	mu    sync.Mutex // mu guards out and token.
+	token int64      // token is the last token.
 }
 
 // New creates a console. Replies to invalid commands are written to out, unless out is
@@ -62,9 +62,9 @@ func New(in io.Reader, out io.Writer) *Console {
 // Close ends the input for all candidates. It does not close the reader.
 func (c *Console) Close() { c.close.Do(func() { close(c.closed) }) }
 
-// start starts the reader, the first time.
-func (c *Console) start() {
-	c.read.Do(func() {
+// startReader starts to read lines when it is called for the first time.
+func (c *Console) startReader() {
+	c.start.Do(func() {
 		go func() {
 			defer close(c.ended)
 			s := bufio.NewScanner(c.in)
@@ -80,8 +80,8 @@ func (c *Console) start() {
 	})
 }
 
-// end is the error of the end of input. ended or closed is closed.
-func (c *Console) end() error {
+// inputError returns the error of a candidacy that receives no more input.
+func (c *Console) inputError() error {
 	select {
 	case <-c.ended:
 		if c.err != nil {
@@ -92,8 +92,8 @@ func (c *Console) end() error {
 	return ErrEndOfInput
 }
 
-// understand returns what a line says; word is empty if there is nothing to do.
-func (c *Console) understand(line string) (word string, token int64) {
+// parseCommand returns the command in a line. It is empty if the line is empty or invalid.
+func (c *Console) parseCommand(line string) (command string, token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fields := strings.Fields(line)
@@ -103,7 +103,7 @@ func (c *Console) understand(line string) (word string, token int64) {
 	case len(fields) == 1 && (fields[0] == "NOTLEADER" || fields[0] == "ERROR"):
 		return fields[0], 0
 	case len(fields) == 1 && fields[0] == "LEADER":
-		// Greater than those of an earlier process, as far as clocks go.
+		// The token is greater than those of an earlier process if the clock was not set back.
 		token = max(c.token+1, time.Now().UnixMilli())
 	case len(fields) == 2 && fields[0] == "LEADER":
 		var err error
@@ -118,8 +118,8 @@ func (c *Console) understand(line string) (word string, token int64) {
 	return fields[0], token
 }
 
-// used notes the token of a leadership.
-func (c *Console) used(token int64) {
+// storeToken stores the token of a leadership.
+func (c *Console) storeToken(token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.token = max(c.token, token)

@@ -19,9 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestWords: every word, in a script whose lines wait for whoever takes part.
-func TestWords(t *testing.T) {
-	in, type_ := io.Pipe()
+// TestCommands fails if a command does not have its effect, or if a line is not kept for the next
+// candidate.
+func TestCommands(t *testing.T) {
+	in, input := io.Pipe()
 	var out strings.Builder
 	c := console.New(in, &out)
 	one := c.Candidate("one")
@@ -30,18 +31,18 @@ func TestWords(t *testing.T) {
 	go func() { ended <- one.ElectLeader() }()
 	require.Equal(t, leaderelection.Status{CandidateID: "one"}, <-one.Status())
 
-	fmt.Fprintln(type_, "LEADER")
+	fmt.Fprintln(input, "LEADER")
 	first := (<-one.Status()).Leadership
 	require.NoError(t, first.Err())
-	fmt.Fprintln(type_, "LEADER") // again
-	fmt.Fprintln(type_, "\nLEAD\nLEADER x\nNOTLEADER")
+	fmt.Fprintln(input, "LEADER") // again
+	fmt.Fprintln(input, "\nLEAD\nLEADER x\nNOTLEADER")
 	require.Equal(t, leaderelection.Follower, (<-one.Status()).Role)
 	require.ErrorIs(t, first.Err(), console.ErrNotLeader)
-	fmt.Fprintln(type_, "NOTLEADER") // again
-	fmt.Fprintf(type_, "LEADER %d\nLEADER %d\n", first.Token(), first.Token()+5)
+	fmt.Fprintln(input, "NOTLEADER") // again
+	fmt.Fprintf(input, "LEADER %d\nLEADER %d\n", first.Token(), first.Token()+5)
 	second := (<-one.Status()).Leadership
 	require.Equal(t, first.Token()+5, second.Token())
-	fmt.Fprintln(type_, "ERROR")
+	fmt.Fprintln(input, "ERROR")
 	require.ErrorIs(t, (<-one.Status()).Err, console.ErrTyped)
 	require.ErrorIs(t, <-ended, console.ErrTyped)
 	require.ErrorIs(t, second.Err(), console.ErrTyped)
@@ -49,10 +50,10 @@ func TestWords(t *testing.T) {
 	two := c.Candidate("two")
 	go func() { ended <- two.ElectLeader() }()
 	<-two.Status()
-	fmt.Fprintf(type_, "LEADER %d\n", second.Token()+1)
+	fmt.Fprintf(input, "LEADER %d\n", second.Token()+1)
 	third := (<-two.Status()).Leadership
 	require.Greater(t, third.Token(), second.Token())
-	type_.Close()
+	input.Close()
 	require.ErrorIs(t, (<-two.Status()).Err, console.ErrEndOfInput)
 	require.ErrorIs(t, <-ended, console.ErrEndOfInput)
 	require.Contains(t, out.String(), `"LEAD": not one of`)
@@ -62,79 +63,83 @@ func TestWords(t *testing.T) {
 	require.ErrorIs(t, three.ElectLeader(), console.ErrEndOfInput)
 }
 
-func TestReaderFails(t *testing.T) {
-	in, type_ := io.Pipe()
+// TestElectLeader_ReaderFails fails if the error does not wrap that of the reader.
+func TestElectLeader_ReaderFails(t *testing.T) {
+	in, input := io.Pipe()
 	broken := errors.New("broken")
-	type_.CloseWithError(broken)
+	input.CloseWithError(broken)
 	require.ErrorIs(t, console.New(in, nil).Candidate("one").ElectLeader(), broken)
 }
 
+// TestClose fails if a candidacy does not end, or if a second Close panics.
 func TestClose(t *testing.T) {
-	in, type_ := io.Pipe()
-	defer type_.Close()
+	in, input := io.Pipe()
+	defer input.Close()
 	c := console.New(in, nil)
 	c.Close()
 	c.Close()
 	require.ErrorIs(t, c.Candidate("one").ElectLeader(), console.ErrEndOfInput)
 }
 
-// operator types LEADER for one candidate after the other.
+// operator elects one candidate after the other by the command LEADER.
 type operator struct {
-	mu    sync.Mutex
-	line  []*typed
-	made  int
-	token int
-	wg    sync.WaitGroup
+	mu         sync.Mutex
+	queue      []*operatedCandidate
+	candidates int // candidates is the number of candidates that were created.
+	token      int
+	writes     sync.WaitGroup
 }
 
-// typed is a candidate with a console of its own.
-type typed struct {
+// operatedCandidate is a candidate with a separate console.
+type operatedCandidate struct {
 	*console.Candidate
-	o       *operator
-	console *console.Console
-	type_   *io.PipeWriter
-	// Guarded by o.mu.
+	operator *operator
+	console  *console.Console
+	input    *io.PipeWriter
+	// The operator's mu guards these fields.
 	started, resigned bool
 }
 
-func (o *operator) candidate(int) (leaderelection.Candidate, error) {
+func (o *operator) newCandidate(int) (leaderelection.Candidate, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.made++
-	in, type_ := io.Pipe()
+	o.candidates++
+	in, input := io.Pipe()
 	c := console.New(in, nil)
-	return &typed{Candidate: c.Candidate(fmt.Sprint("candidate ", o.made)), o: o, console: c, type_: type_}, nil
+	return &operatedCandidate{Candidate: c.Candidate(fmt.Sprint("candidate ", o.candidates)), operator: o, console: c, input: input}, nil
 }
 
-func (c *typed) ElectLeader() error {
-	c.o.mu.Lock()
+func (c *operatedCandidate) ElectLeader() error {
+	o := c.operator
+	o.mu.Lock()
 	if !c.started && !c.resigned {
 		c.started = true
-		if c.o.line = append(c.o.line, c); len(c.o.line) == 1 {
-			c.o.elect(c)
+		if o.queue = append(o.queue, c); len(o.queue) == 1 {
+			o.elect(c)
 		}
 	}
-	c.o.mu.Unlock()
+	o.mu.Unlock()
 	return c.Candidate.ElectLeader()
 }
 
-// elect is called with mu held.
-func (o *operator) elect(c *typed) {
+// elect makes a candidate the leader. The caller must hold mu.
+func (o *operator) elect(c *operatedCandidate) {
 	o.token++
 	token := o.token
-	o.wg.Go(func() { fmt.Fprintln(c.type_, "LEADER", token) })
+	o.writes.Go(func() { fmt.Fprintln(c.input, "LEADER", token) })
 }
 
-func (c *typed) Resign() error {
+func (c *operatedCandidate) Resign() error {
 	err := c.Candidate.Resign()
 	c.console.Close()
-	c.type_.Close()
-	c.o.mu.Lock()
-	defer c.o.mu.Unlock()
+	c.input.Close()
+	o := c.operator
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	c.resigned = true
-	if i := slices.Index(c.o.line, c); i >= 0 {
-		if c.o.line = slices.Delete(c.o.line, i, i+1); i == 0 && len(c.o.line) > 0 {
-			c.o.elect(c.o.line[0])
+	if i := slices.Index(o.queue, c); i >= 0 {
+		if o.queue = slices.Delete(o.queue, i, i+1); i == 0 && len(o.queue) > 0 {
+			o.elect(o.queue[0])
 		}
 	}
 	return err
@@ -143,7 +148,7 @@ func (c *typed) Resign() error {
 func TestConformance(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		o := &operator{}
-		t.Cleanup(o.wg.Wait)
-		return &electiontest.Group{New: o.candidate, NoEnd: true}
+		t.Cleanup(o.writes.Wait)
+		return &electiontest.Group{New: o.newCandidate, NoEnd: true}
 	}, electiontest.FakeTime())
 }

@@ -1,8 +1,8 @@
 package etcd
 
 // A program requests the candidate of another program to resign, so that the other program can
-// first end its work. The request is in the value of the election node. A key below the node
-// would be in the way of candidates of etcd's package concurrency.
+// first end its work. The request is in the value of the election node, and not in a key below it,
+// because candidates of etcd's package concurrency would wait until such a key is deleted.
 
 import (
 	"context"
@@ -46,116 +46,111 @@ func AskToResign(client *clientv3.Client, node, id string, opts ...Option) error
 	if err != nil {
 		return err
 	}
-	if err := check(client, node); err != nil {
+	if err := checkArguments(client, node); err != nil {
 		return err
 	}
 	name := path.Base(id)
-	if lease, err := strconv.ParseUint(name, 16, 64); err != nil || keyOf(node, clientv3.LeaseID(lease)) != id {
+	if lease, err := strconv.ParseUint(name, 16, 64); err != nil || keyName(node, clientv3.LeaseID(lease)) != id {
 		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalidOption, id, node)
 	}
-	a := &asking{options: o, client: client, node: node, id: id, name: name}
-	if err := a.ask(); err != nil {
+	r := &resignRequest{options: o, client: client, node: node, id: id, name: name}
+	if err := r.askAndWait(); err != nil {
 		return fmt.Errorf("ask %s to resign: %w", id, err)
 	}
 	return nil
 }
 
-// asking is one call of AskToResign.
-type asking struct {
-	*options
+// resignRequest is a call of AskToResign.
+type resignRequest struct {
+	options        *options
 	client         *clientv3.Client
 	node, id, name string
-	written        bool // the request may have been written
+	written        bool // written reports whether the request may have been written.
 }
 
-func (a *asking) ask() error {
-	err := a.options.ask(a.client, func(ctx context.Context) error { return a.change(ctx, a.add) })
+// askAndWait writes the request, waits until the candidate has left, and withdraws the request.
+func (r *resignRequest) askAndWait() error {
+	err := r.options.retryWithinTimeout(r.client, func(ctx context.Context) error { return r.updateNames(ctx, r.addName) })
 	if err == nil {
-		err = a.gone()
+		err = r.waitForDeletion()
 	}
-	if a.written {
-		if failed := a.withdraw(); err != nil && failed != nil {
+	if r.written {
+		if failed := r.withdraw(); err != nil && failed != nil {
 			err = fmt.Errorf("%w; the request may not be withdrawn: %w", err, failed)
 		}
 	}
 	return err
 }
 
-// add adds the name, given the keys below the election node.
-func (a *asking) add(names, present []string) ([]string, error) {
+// addName adds the candidate's name to names. present are the names of all candidates.
+func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	switch {
-	case slices.Contains(present, a.name):
-	case a.written: // an earlier attempt whose reply was lost has been obeyed
+	case slices.Contains(present, r.name):
+	case r.written: // The reply to an earlier attempt was lost, and the candidate has resigned.
 		return names, nil
 	default:
-		return nil, &endError{leaderelection.ErrNoCandidate}
+		return nil, &permanentError{leaderelection.ErrNoCandidate}
 	}
-	return resignation.Add(names, present, a.name), nil
+	return resignation.Add(names, present, r.name), nil
 }
 
-func (a *asking) remove(names, _ []string) ([]string, error) {
-	return resignation.Remove(names, a.name), nil
+func (r *resignRequest) removeName(names, _ []string) ([]string, error) {
+	return resignation.Remove(names, r.name), nil
 }
 
 // withdraw removes the name from the requests.
-func (a *asking) withdraw() error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(a.ctx), limit.Confirm, errUnreachable)
+func (r *resignRequest) withdraw() error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.options.ctx), limit.Confirm, errUnreachable)
 	defer cancel()
-	err := again(ctx, a.client, limit.Confirm, func(ctx context.Context) error { return a.change(ctx, a.remove) })
+	err := retry(ctx, r.client, limit.Confirm, func(ctx context.Context) error { return r.updateNames(ctx, r.removeName) })
 	if errors.Is(err, leaderelection.ErrNoElection) {
 		return nil
 	}
 	return err
 }
 
-// change replaces the names in the value of the election node by those that f returns, given
-// the names of the keys below it. It writes even if f changes nothing: an earlier write whose
-// reply was lost expects an older revision of the node, and cannot take effect after this one.
-func (a *asking) change(ctx context.Context, f func(names, present []string) ([]string, error)) error {
+// updateNames replaces the names in the value of the election node by those that f returns, given
+// the names of all candidates. It writes even if f changes nothing: an earlier write whose reply
+// was lost expects an older revision of the node, and cannot take effect after this one.
+func (r *resignRequest) updateNames(ctx context.Context, f func(names, present []string) ([]string, error)) error {
 	for {
-		read, err := a.client.Txn(ctx).Then(
-			clientv3.OpGet(a.node),
-			clientv3.OpGet(a.node+"/", clientv3.WithPrefix()),
-		).Commit()
+		s, err := readSnapshot(ctx, r.client, r.node, 0)
 		if err != nil {
 			return err
 		}
-		node := read.Responses[0].GetResponseRange().Kvs
-		if len(node) == 0 {
-			return &endError{errNoElection}
+		if s.node == nil {
+			return &permanentError{errNoElection}
 		}
-		names, ok := resignation.Parse(node[0].Value)
+		names, ok := resignation.Parse(s.node.Value)
 		if !ok {
-			return &endError{fmt.Errorf("%w: %q", errForeignData, node[0].Value[:min(len(node[0].Value), 40)])}
+			return &permanentError{fmt.Errorf("%w: %q", errForeignData, s.node.Value[:min(len(s.node.Value), 40)])}
 		}
 		var present []string
-		for _, kv := range read.Responses[1].GetResponseRange().Kvs {
-			if isCandidate(a.node, kv) {
-				present = append(present, path.Base(string(kv.Key)))
-			}
+		for _, kv := range s.candidates {
+			present = append(present, path.Base(string(kv.Key)))
 		}
-		after, err := f(names, present)
+		names, err = f(names, present)
 		if err != nil {
 			return err
 		}
-		written, err := a.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(a.node), "=", node[0].ModRevision)).
-			Then(clientv3.OpPut(a.node, string(resignation.Format(after)), clientv3.WithIgnoreLease())).
+		written, err := r.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(r.node), "=", s.node.ModRevision)).
+			Then(clientv3.OpPut(r.node, string(resignation.Format(names)), clientv3.WithIgnoreLease())).
 			Commit()
-		a.written = a.written || err == nil && written.Succeeded || err != nil && !refused(err)
+		r.written = r.written || err == nil && written.Succeeded || err != nil && !isRejected(err)
 		if err != nil || written.Succeeded {
 			return err
 		}
 	}
 }
 
-// gone waits until the candidate's key is gone.
-func (a *asking) gone() error {
+// waitForDeletion waits until the candidate's key does not exist any more.
+func (r *resignRequest) waitForDeletion() error {
 	for {
 		var revision int64
 		var exists bool
-		if err := again(a.ctx, a.client, a.timeout/2, func(ctx context.Context) error {
-			got, err := a.client.Get(ctx, a.id, clientv3.WithKeysOnly())
+		if err := retry(r.options.ctx, r.client, r.options.timeout/2, func(ctx context.Context) error {
+			got, err := r.client.Get(ctx, r.id, clientv3.WithKeysOnly())
 			if err == nil {
 				revision, exists = got.Header.Revision, len(got.Kvs) > 0
 			}
@@ -163,9 +158,9 @@ func (a *asking) gone() error {
 		}); err != nil || !exists {
 			return err
 		}
-		key := deletion(a.ctx, a.client, a.id, revision+1)
-		err := await(a.ctx, a.client, key, nil)
-		key.end()
+		key := watchDeletion(r.options.ctx, r.client, r.id, revision+1)
+		err := waitForChange(r.options.ctx, r.client, key, nil)
+		key.close()
 		if err != nil {
 			return err
 		}
@@ -183,36 +178,38 @@ func (a *asking) gone() error {
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked == nil {
-		e.asked = make(chan struct{})
-		e.listens <- struct{}{} // once
+	if e.resignRequested == nil {
+		e.resignRequested = make(chan struct{})
+		e.listening <- struct{}{} // once
 	}
-	return e.asked
+	return e.resignRequested
 }
 
-// listener returns the channel of ResignRequested if a request is still to come, or nil.
-func (e *Election) listener() chan struct{} {
+// openResignRequested returns the channel of ResignRequested if it is not closed yet, and nil if it
+// is closed or ResignRequested was not called.
+func (e *Election) openResignRequested() chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked == nil || isClosed(e.asked) {
+	if e.resignRequested == nil || isClosed(e.resignRequested) {
 		return nil
 	}
-	return e.asked
+	return e.resignRequested
 }
 
-// checkRequests reports a request to resign that the view contains, and watches for the next.
-func (s *stay) checkRequests(v *view) {
-	asked := s.listener()
-	if asked == nil {
+// checkResignRequests reports a request to resign that the view contains, and otherwise watches for
+// the next request.
+func (n *entry) checkResignRequests(v *view) {
+	requested := n.election.openResignRequested()
+	if requested == nil {
 		return
 	}
-	if names, _ := resignation.Parse(v.data); slices.Contains(names, path.Base(s.key)) {
-		close(asked)
-		s.requests.end()
-		s.requests = nil
+	if names, _ := resignation.Parse(v.nodeValue); slices.Contains(names, path.Base(n.key.name)) {
+		close(requested)
+		n.nodeWatch.close()
+		n.nodeWatch = nil
 		return
 	}
-	if s.requests == nil {
-		s.requests = newWatch(s.ctx, s.client, s.node, v.revision+1, clientv3.WithFilterDelete())
+	if n.nodeWatch == nil {
+		n.nodeWatch = newWatch(n.ctx, n.election.client, n.election.node, v.revision+1, clientv3.WithFilterDelete())
 	}
 }

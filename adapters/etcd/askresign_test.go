@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,111 +16,86 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// resigns makes the candidate resign when it is requested to.
-func (c *candidate) resigns() {
-	asked := c.ResignRequested()
-	ctx, cancel := context.WithCancel(context.Background())
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		select {
-		case <-asked:
-			_ = c.Resign()
-		case <-ctx.Done():
-		}
-	})
-	c.t.Cleanup(func() { cancel(); listening.Wait() })
-}
-
-// value is that of the election node.
-func value(t *testing.T, client *clientv3.Client) string {
-	t.Helper()
-	got, err := client.Get(t.Context(), node)
-	require.NoError(t, err)
-	require.Len(t, got.Kvs, 1)
-	return string(got.Kvs[0].Value)
-}
-
-func ask(client *clientv3.Client, id string, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	return etcd.AskToResign(client, node, id, etcd.WithContext(ctx), etcd.WithSessionTimeout(ttl))
-}
-
-// A leader that is requested to resign is followed by the next candidate, which is not requested.
+// TestAskToResign fails if the leader does not receive the request, the next candidate receives it
+// as well, or the request remains.
 func TestAskToResign(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
-	leader := elect(t, client)
-	leader.leads()
-	next := elect(t, client)
-	next.follows(leader.ID())
-	leader.resigns()
-	next.resigns()
-	require.NoError(t, ask(client, leader.ID(), patience))
-	next.leads()
-	require.Empty(t, value(t, client), "the request was not withdrawn")
-	require.ErrorIs(t, ask(client, leader.ID(), patience), leaderelection.ErrNoCandidate)
-	require.Empty(t, value(t, client))
+	leader := startCandidate(t, client)
+	leader.waitForLeadership()
+	next := startCandidate(t, client)
+	next.waitForPredecessor(leader.ID())
+	leader.resignOnRequest()
+	next.resignOnRequest()
+	require.NoError(t, askToResign(client, leader.ID()))
+	next.waitForLeadership()
+	require.Empty(t, nodeValue(t, client), "the request was not withdrawn")
+	require.ErrorIs(t, askToResign(client, leader.ID()), leaderelection.ErrNoCandidate)
+	require.Empty(t, nodeValue(t, client))
 }
 
-// A request that was made before the candidate listens is noticed, also by a follower.
-func TestAskBeforeTheCandidateListens(t *testing.T) {
+// TestAskToResign_BeforeCandidateListens fails if a candidate does not receive a request that was
+// made before it has called ResignRequested. The candidate is a follower.
+func TestAskToResign_BeforeCandidateListens(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
-	leader := elect(t, client)
-	leader.leads()
-	follower := elect(t, client)
-	follower.follows(leader.ID())
+	leader := startCandidate(t, client)
+	leader.waitForLeadership()
+	follower := startCandidate(t, client)
+	follower.waitForPredecessor(leader.ID())
 	done := make(chan error, 1)
-	go func() { done <- ask(client, follower.ID(), patience) }()
-	require.Eventually(t, func() bool { return value(t, client) != "" }, patience, time.Millisecond)
-	follower.resigns()
+	go func() { done <- askToResign(client, follower.ID()) }()
+	require.Eventually(t, func() bool { return nodeValue(t, client) != "" }, patience, time.Millisecond)
+	follower.resignOnRequest()
 	require.NoError(t, <-done)
 	require.Equal(t, leaderelection.Leader, leader.Current().Role)
 }
 
-// A candidate that rejoins has a new ID, and receives requests to that ID.
-func TestAskAfterARejoin(t *testing.T) {
+// TestAskToResign_AfterRejoin fails if a candidate that has rejoined does not receive a request to
+// its new ID.
+func TestAskToResign_AfterRejoin(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
-	c := elect(t, client, etcd.WithRejoin())
-	c.resigns()
-	c.leads()
+	c := startCandidate(t, client, etcd.WithRejoin())
+	c.resignOnRequest()
+	c.waitForLeadership()
 	before := c.ID()
-	revoke(t, client, before)
-	c.until("leads again", func(s leaderelection.Status) bool {
+	revokeLease(t, client, before)
+	c.waitForStatus("leader again", func(s leaderelection.Status) bool {
 		return s.Role == leaderelection.Leader && s.CandidateID != before
 	})
-	require.ErrorIs(t, ask(client, before, patience), leaderelection.ErrNoCandidate)
-	require.NoError(t, ask(client, c.ID(), patience))
+	require.ErrorIs(t, askToResign(client, before), leaderelection.ErrNoCandidate)
+	require.NoError(t, askToResign(client, c.ID()))
 }
 
-// If the candidate does not listen, the request is withdrawn when the context is done.
-func TestAskACandidateThatDoesNotListen(t *testing.T) {
+// TestAskToResign_CandidateDoesNotListen fails if the request remains after the context of the call
+// is done.
+func TestAskToResign_CandidateDoesNotListen(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
-	c := elect(t, client)
-	c.leads()
+	c := startCandidate(t, client)
+	c.waitForLeadership()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- etcd.AskToResign(client, node, c.ID(), etcd.WithContext(ctx)) }()
-	require.Eventually(t, func() bool { return value(t, client) != "" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return nodeValue(t, client) != "" }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	require.Empty(t, value(t, client))
+	require.Empty(t, nodeValue(t, client))
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// A request whose reply was lost is withdrawn too, and cannot take effect later.
-func TestLostReplyOfARequestToResign(t *testing.T) {
+// TestAskToResign_LostResponse fails if a request whose response was lost is not withdrawn, or can
+// take effect later.
+func TestAskToResign_LostResponse(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	c := elect(t, srv.Client())
-	c.leads()
+	c := startCandidate(t, srv.Client())
+	c.waitForLeadership()
 	f := &faults{}
 	ctx, cancel := context.WithCancel(t.Context())
-	f.loseReply = func(_ string, req any) bool {
-		if isPut(req) && ctx.Err() == nil {
+	f.loseResponse = func(request any) bool {
+		if isPut(request) && ctx.Err() == nil {
 			cancel() // before the write was confirmed
 			return true
 		}
@@ -129,25 +103,26 @@ func TestLostReplyOfARequestToResign(t *testing.T) {
 	}
 	before, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
-	require.ErrorIs(t, etcd.AskToResign(srv.Client(f.config), node, c.ID(), etcd.WithContext(ctx)), context.Canceled)
+	require.ErrorIs(t, etcd.AskToResign(srv.Client(f.intercept), node, c.ID(), etcd.WithContext(ctx)), context.Canceled)
 	after, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
 	require.Empty(t, after.Kvs[0].Value)
 	require.GreaterOrEqual(t, after.Kvs[0].Version, before.Kvs[0].Version+2, "a delayed write would still match the version")
 }
 
-// The reply of the request is lost, and the candidate has resigned before the next attempt.
-func TestLostReplyOfARequestThatIsObeyed(t *testing.T) {
+// TestAskToResign_LostResponseAfterResignation fails if the call returns an error because the
+// candidate has resigned after an attempt whose response was lost.
+func TestAskToResign_LostResponseAfterResignation(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	c := elect(t, client)
-	c.leads()
-	c.resigns()
+	c := startCandidate(t, client)
+	c.waitForLeadership()
+	c.resignOnRequest()
 	id, lost := c.ID(), false
 	f := &faults{}
-	f.loseReply = func(_ string, req any) bool {
-		if !isPut(req) || lost {
+	f.loseResponse = func(request any) bool {
+		if !isPut(request) || lost {
 			return false
 		}
 		lost = true
@@ -156,112 +131,94 @@ func TestLostReplyOfARequestThatIsObeyed(t *testing.T) {
 			return err == nil && len(got.Kvs) == 0
 		}, patience, time.Millisecond)
 	}
-	require.NoError(t, ask(srv.Client(f.config), id, patience))
+	require.NoError(t, askToResign(srv.Client(f.intercept), id))
 	require.True(t, lost)
-	require.Empty(t, value(t, client))
+	require.Empty(t, nodeValue(t, client))
 }
 
-// A client that may not write is refused, and does not claim that a request remains.
-func TestAskWithoutPermission(t *testing.T) {
+// TestAskToResign_ReadOnlyUser fails if a user who may not write does not receive ErrPermission, or
+// if the error states that a request may remain.
+func TestAskToResign_ReadOnlyUser(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	root := srv.Client()
-	c := elect(t, root)
-	c.leads()
-	me := reader(t, srv, root)
-	err := ask(me, c.ID(), patience)
+	c := startCandidate(t, srv.Client())
+	c.waitForLeadership()
+	credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermRead), "\x00", "\x00")
+	err := askToResign(srv.Client(credentials), c.ID())
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 	require.NotContains(t, err.Error(), "withdrawn")
 }
 
-// reader returns a client whose user may read everything and write nothing.
-func reader(t *testing.T, srv *cluster, root *clientv3.Client) *clientv3.Client {
-	t.Helper()
-	ctx := t.Context()
-	for _, do := range []func() error{
-		func() error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := root.UserAdd(ctx, "reader", "secret"); return err },
-		func() error { _, err := root.RoleAdd(ctx, "reads"); return err },
-		func() error {
-			_, err := root.RoleGrantPermission(ctx, "reads", "\x00", "\x00", clientv3.PermissionType(clientv3.PermRead))
-			return err
-		},
-		func() error { _, err := root.UserGrantRole(ctx, "reader", "reads"); return err },
-		func() error { _, err := root.AuthEnable(ctx); return err },
-	} {
-		require.NoError(t, do())
-	}
-	return srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "reader", "secret" })
-}
-
-// A write of the request that arrives after the withdrawal has no effect.
-func TestDelayedRequestToResign(t *testing.T) {
+// TestAskToResign_DelayedWrite fails if a write of the request that arrives after the withdrawal
+// has an effect.
+func TestAskToResign_DelayedWrite(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
-	c := elect(t, client)
-	c.leads()
-	asked := c.ResignRequested()
+	c := startCandidate(t, client)
+	c.waitForLeadership()
+	requested := c.ResignRequested()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &faults{}
 	var delayed *etcdserverpb.TxnRequest
-	f.refuseRequest = func(req any) error {
-		if txn, ok := req.(*etcdserverpb.TxnRequest); ok && isPut(req) && delayed == nil {
+	f.reject = func(_ string, request any) error {
+		if txn, ok := request.(*etcdserverpb.TxnRequest); ok && isPut(request) && delayed == nil {
 			delayed = txn
 			cancel()
 			return status.Error(codes.Unavailable, "the connection is lost")
 		}
 		return nil
 	}
-	require.ErrorIs(t, etcd.AskToResign(srv.Client(f.config), node, c.ID(), etcd.WithContext(ctx)), context.Canceled)
-	reply, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(t.Context(), delayed)
+	require.ErrorIs(t, etcd.AskToResign(srv.Client(f.intercept), node, c.ID(), etcd.WithContext(ctx)), context.Canceled)
+	response, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(t.Context(), delayed)
 	require.NoError(t, err)
-	require.False(t, reply.Succeeded)
-	require.Empty(t, value(t, client))
+	require.False(t, response.Succeeded)
+	require.Empty(t, nodeValue(t, client))
 	select {
-	case <-asked:
+	case <-requested:
 		require.Fail(t, "the candidate has received a request that was withdrawn")
 	default:
 	}
 }
 
-// Two requests at a time do not overwrite each other, and one removes those of candidates that
-// have left.
-func TestAskSeveral(t *testing.T) {
+// TestAskToResign_Concurrently fails if concurrent requests overwrite each other, or if requests to
+// candidates that have left remain.
+func TestAskToResign_Concurrently(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
 	const count = 5
 	var all []*candidate
 	for range count {
-		all = append(all, elect(t, client))
+		all = append(all, startCandidate(t, client))
 	}
 	done := make(chan error, count)
 	for _, c := range all {
-		c.until("a role", func(leaderelection.Status) bool { return true })
-		c.resigns()
-		go func() { done <- ask(client, c.ID(), patience) }()
+		c.waitForStatus("any", func(leaderelection.Status) bool { return true })
+		c.resignOnRequest()
+		go func() { done <- askToResign(client, c.ID()) }()
 	}
 	for range count {
 		require.NoError(t, <-done)
 	}
-	require.Empty(t, value(t, client))
+	require.Empty(t, nodeValue(t, client))
 }
 
-func TestAskInvalid(t *testing.T) {
+// TestAskToResign_Invalid fails if a request is written although the ID is invalid, the election
+// does not exist, or the election node has a value of another application.
+func TestAskToResign_Invalid(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
-	require.ErrorIs(t, ask(nil, node+"/1", patience), leaderelection.ErrNilConn)
+	require.ErrorIs(t, askToResign(nil, node+"/1"), leaderelection.ErrNilConn)
 	for _, id := range []string{"", "1", node, node + "/", node + "/01", node + "/x", "/other/1", node + "/a/1"} {
-		require.ErrorIs(t, ask(client, id, patience), leaderelection.ErrInvalidOption, id)
+		require.ErrorIs(t, askToResign(client, id), leaderelection.ErrInvalidOption, id)
 	}
-	require.ErrorIs(t, ask(client, node+"/1", patience), leaderelection.ErrNoElection)
+	require.ErrorIs(t, askToResign(client, node+"/1"), leaderelection.ErrNoElection)
 	_, err := client.Put(t.Context(), node, "configuration")
 	require.NoError(t, err)
-	c := elect(t, client)
-	c.leads()
-	c.resigns()
-	require.ErrorIs(t, ask(client, c.ID(), patience), leaderelection.ErrForeignData)
-	require.Equal(t, "configuration", value(t, client))
+	c := startCandidate(t, client)
+	c.waitForLeadership()
+	c.resignOnRequest()
+	require.ErrorIs(t, askToResign(client, c.ID()), leaderelection.ErrForeignData)
+	require.Equal(t, "configuration", nodeValue(t, client))
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }

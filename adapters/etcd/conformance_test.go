@@ -15,21 +15,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// group makes elections on one server, each below a key of its own.
-func group(srv *cluster, opts ...etcd.Option) electiontest.Factory {
+// newFactory returns a factory of elections on one server. Each group uses a separate key.
+func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 	var mu sync.Mutex
-	cases := 0
+	groups := 0
 	return func(t electiontest.TB) *electiontest.Group {
 		mu.Lock()
 		defer mu.Unlock()
-		cases++
-		key := fmt.Sprint(node, cases)
+		groups++
+		key := fmt.Sprint(node, groups)
 		type client struct {
 			*clientv3.Client
 			proxy *zkproxy.Proxy
 		}
 		clients := map[int]client{}
-		of := func(i int) (c client, err error) {
+		clientOf := func(i int) (c client, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if c, ok := clients[i]; ok {
@@ -42,7 +42,7 @@ func group(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 			clients[i] = c
 			return c, err
 		}
-		t.Cleanup(func() { // made before the candidates resign, run after it
+		t.Cleanup(func() { // It is registered before the candidates' cleanup, and runs after it.
 			for _, c := range clients {
 				if c.Client != nil {
 					c.Close()
@@ -51,7 +51,7 @@ func group(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 			}
 		})
 		cut := func(i int) func() {
-			c, err := of(i)
+			c, err := clientOf(i)
 			if err != nil {
 				t.Errorf("client %d: %v", i, err)
 				return func() {}
@@ -61,7 +61,7 @@ func group(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 		}
 		return &electiontest.Group{
 			New: func(i int) (leaderelection.Candidate, error) {
-				c, err := of(i)
+				c, err := clientOf(i)
 				if err != nil {
 					return nil, err
 				}
@@ -75,10 +75,10 @@ func group(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 }
 
 func TestConformance(t *testing.T) {
-	factory := group(startServers(t, 1))
+	factory := newFactory(startServers(t, 1))
 	for _, c := range electiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			if c.Name != "Leaks" { // which counts everybody's goroutines
+			if c.Name != "Leaks" { // It counts the goroutines of all tests.
 				t.Parallel()
 			}
 			c.Run(t, factory)
@@ -86,9 +86,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceWithRejoin: the cases in which leases end.
-func TestConformanceWithRejoin(t *testing.T) {
-	factory := group(startServers(t, 1), etcd.WithRejoin())
+// TestConformance_WithRejoin runs the cases in which leases end.
+func TestConformance_WithRejoin(t *testing.T) {
+	factory := newFactory(startServers(t, 1), etcd.WithRejoin())
 	for _, c := range electiontest.Cases() {
 		switch c.Name {
 		case "LeaderIsCutOff", "EndElection":

@@ -33,83 +33,79 @@ func DeleteElection(client *clientv3.Client, node string, opts ...Option) error 
 	if err != nil {
 		return err
 	}
-	if err := check(client, node); err != nil {
+	if err := checkArguments(client, node); err != nil {
 		return err
 	}
-	return deleteElection(o.ctx, client, node, 0, o.timeout, limited)
+	d := &deletion{client: client, node: node, timeout: o.timeout}
+	return d.execute(o.ctx)
 }
 
-// patience is how long a deletion waits for etcd.
-type patience bool
+// deletion is the deletion of an election.
+type deletion struct {
+	client *clientv3.Client
+	node   string
+	// nodeRev is the create revision of the election node. If it is 0, the first attempt sets it.
+	nodeRev   int64
+	timeout   time.Duration
+	unbounded bool // unbounded means that an attempt is not limited by timeout.
+}
 
-const (
-	limited patience = false // a session timeout for each step
-	forever patience = true
-)
-
-// rounds is how often a deletion is tried against newcomers.
-const rounds = 100
+// maxDeletions is the maximum number of attempts while other clients change the election.
+const maxDeletions = 100
 
 var errBusy = errors.New("other clients keep changing the election")
 
-// deleteElection deletes the election whose node has a create revision, or whatever is there
-// if that is 0.
-func deleteElection(ctx context.Context, client *clientv3.Client, node string, rev int64, timeout time.Duration, p patience) error {
-	for round := range rounds {
-		step, cancel := ctx, context.CancelFunc(func() {})
-		if p == limited {
-			step, cancel = context.WithTimeoutCause(ctx, timeout, errUnreachable)
+// execute deletes the election. It tries again if other clients change the election.
+func (d *deletion) execute(ctx context.Context) error {
+	for i := range maxDeletions {
+		attempt, cancel := ctx, context.CancelFunc(func() {})
+		if !d.unbounded {
+			attempt, cancel = context.WithTimeoutCause(ctx, d.timeout, errUnreachable)
 		}
-		done, err := tryDelete(step, client, node, &rev, timeout)
+		done, err := d.tryDelete(attempt)
 		if err == nil && !done {
-			err = request.Pause(step, time.Duration(round)*5*time.Millisecond)
+			err = request.Pause(attempt, time.Duration(i)*5*time.Millisecond)
 		}
 		cancel()
 		switch {
 		case errors.Is(err, leaderelection.ErrForeignChildren):
 			return err
 		case errors.Is(err, errUnreachable), ctx.Err() != nil && err != nil:
-			return fmt.Errorf("delete election at %s: %w: %w", node, errUnconfirmed, err)
+			return fmt.Errorf("delete election at %s: %w: %w", d.node, errUnconfirmed, err)
 		case err != nil:
-			return fmt.Errorf("delete election at %s: %w", node, err)
+			return fmt.Errorf("delete election at %s: %w", d.node, err)
 		case done:
 			return nil
 		}
 	}
-	return fmt.Errorf("delete election at %s: %w: %w", node, errUnconfirmed, errBusy)
+	return fmt.Errorf("delete election at %s: %w: %w", d.node, errUnconfirmed, errBusy)
 }
 
-// tryDelete lists the election, and deletes it if nothing has changed since. A transaction
-// that was carried out while its answer was lost is found by the next listing.
-func tryDelete(ctx context.Context, client *clientv3.Client, node string, rev *int64, timeout time.Duration) (done bool, err error) {
-	err = again(ctx, client, timeout/2, func(ctx context.Context) error {
+// tryDelete reads the election, and deletes it if it has not changed since. If the response to the
+// transaction is lost, the next read shows whether it was applied.
+func (d *deletion) tryDelete(ctx context.Context) (done bool, err error) {
+	err = retry(ctx, d.client, d.timeout/2, func(ctx context.Context) error {
 		done = false
-		listed, err := client.Txn(ctx).Then(
-			clientv3.OpGet(node, clientv3.WithKeysOnly()),
-			clientv3.OpGet(node+"/", clientv3.WithPrefix()),
-		).Commit()
+		s, err := readSnapshot(ctx, d.client, d.node, 0)
 		if err != nil {
 			return err
 		}
-		found := createRevision(listed.Responses[0].GetResponseRange().Kvs)
-		if *rev == 0 {
-			*rev = found
+		if d.nodeRev == 0 {
+			d.nodeRev = s.nodeRev()
 		}
-		if found == 0 || found != *rev {
-			done = true // by somebody else, or by a try before; another node is another election
+		if s.node == nil || s.nodeRev() != d.nodeRev {
+			done = true // An earlier attempt or another client has deleted it; a new node is another election.
 			return nil
 		}
-		for _, kv := range listed.Responses[1].GetResponseRange().Kvs {
-			if !isCandidate(node, kv) {
-				return &endError{fmt.Errorf("%w: %q is one; nothing was changed", errForeign, kv.Key)}
-			}
+		if len(s.foreign) > 0 {
+			return &permanentError{fmt.Errorf("%w: %q is one; nothing was changed", errForeign, s.foreign[0].Key)}
 		}
-		deleted, err := client.Txn(ctx).If(
-			clientv3.Compare(clientv3.CreateRevision(node), "=", *rev),
-			clientv3.Compare(clientv3.ModRevision(node+"/").WithPrefix(), "<", listed.Header.Revision+1),
+		deleted, err := d.client.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(d.node), "=", d.nodeRev),
+			clientv3.Compare(clientv3.ModRevision(d.node+"/").WithPrefix(), "<", s.revision+1),
 		).Then(
-			clientv3.OpDelete(node+"/", clientv3.WithPrefix()),
-			clientv3.OpDelete(node),
+			clientv3.OpDelete(d.node+"/", clientv3.WithPrefix()),
+			clientv3.OpDelete(d.node),
 		).Commit()
 		if err == nil {
 			done = deleted.Succeeded

@@ -16,17 +16,18 @@ import (
 // [leaderelection.Candidate]. Create it with [NewElection]. Its methods may be called
 // from any goroutine.
 type Election struct {
-	client *clientv3.Client
-	node   string
-	*options
-	nodeRev   int64        // the create revision of node, by which one election is told from another
-	log       *slog.Logger // with the names of the election and the client
+	client    *clientv3.Client
+	node      string
+	options   *options
+	nodeRev   int64        // nodeRev is the create revision of node. A re-created node is another election.
+	log       *slog.Logger // log adds the names of the election and the candidate to each message.
 	candidacy *leaderelection.Candidacy
-	listens   chan struct{} // capacity 1: ResignRequested was called
+	// listening receives one value, when ResignRequested is called for the first time.
+	listening chan struct{}
 
-	mu       sync.Mutex
-	asked    chan struct{} // of ResignRequested; nil before it is called
-	removals []*removal    // those that are not confirmed, one for each lease
+	mu              sync.Mutex
+	resignRequested chan struct{} // resignRequested is the channel of ResignRequested, or nil before its first call.
+	revocations     []*revocation // revocations are those of earlier leases that are not confirmed yet.
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -50,23 +51,23 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	if err != nil {
 		return nil, err
 	}
-	if err := check(client, node); err != nil {
+	if err := checkArguments(client, node); err != nil {
 		return nil, err
 	}
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		client: client, node: node, options: o, log: log,
-		candidacy: leaderelection.NewCandidacy(o.ctx, log), listens: make(chan struct{}, 1),
+		candidacy: leaderelection.NewCandidacy(o.ctx, log), listening: make(chan struct{}, 1),
 	}
-	if err := e.findNode(); err != nil {
+	if err := e.openNode(); err != nil {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
 	return e, nil
 }
 
-// findNode looks for the election node, and creates it where that is asked for.
-func (e *Election) findNode() error {
-	return e.ask(e.client, func(ctx context.Context) error {
+// openNode sets nodeRev. It creates the election node if the options say so.
+func (e *Election) openNode() error {
+	return e.options.retryWithinTimeout(e.client, func(ctx context.Context) error {
 		got, err := e.client.Get(ctx, e.node, clientv3.WithKeysOnly())
 		if err != nil {
 			return err
@@ -74,8 +75,8 @@ func (e *Election) findNode() error {
 		if e.nodeRev = createRevision(got.Kvs); e.nodeRev != 0 {
 			return nil
 		}
-		if !e.createNode {
-			return &endError{errNoElection}
+		if !e.options.createNode {
+			return &permanentError{errNoElection}
 		}
 		put, err := e.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(e.node), "=", 0)).
@@ -89,13 +90,6 @@ func (e *Election) findNode() error {
 		}
 		return nil
 	})
-}
-
-// ask has etcd answer a request that may be repeated, within a session timeout.
-func (o *options) ask(client *clientv3.Client, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, errUnreachable)
-	defer cancel()
-	return again(ctx, client, o.timeout/2, f)
 }
 
 // ID returns the key of the candidate, or "" before it has one.
@@ -116,18 +110,17 @@ func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Eve
 // the context of [WithContext] is done. In addition to the errors of a
 // [leaderelection.Leadership], it returns [leaderelection.ErrPermission] and, before the
 // candidate has joined the queue, [leaderelection.ErrUnreachable].
-func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
+func (e *Election) ElectLeader() error { return e.candidacy.Run(e.runCandidacy) }
 
-// run joins the queue, again after each lease with WithRejoin, and returns what ended the
-// candidacy.
-func (e *Election) run(ctx context.Context) error {
+// runCandidacy participates in the election with one lease after another until the candidacy is
+// over, and returns the reason.
+func (e *Election) runCandidacy(ctx context.Context) error {
 	for {
-		err := e.stay(ctx)
-		if !e.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
+		err := e.participate(ctx)
+		if !e.options.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
 			return err
 		}
-		// Told at once that it is no leader any more; the next place in line may be long in
-		// coming.
+		// It can take long to join the queue again, so the status is published before.
 		e.log.Info("rejoining with a new lease", "id", e.ID())
 		e.candidacy.Publish(leaderelection.Status{})
 	}

@@ -11,47 +11,46 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Errors of this package are those of package leaderelection, for errors.Is; these say in
-// etcd's words what those say in ZooKeeper's.
+// These errors wrap errors of package leaderelection, whose texts use terms of ZooKeeper.
 var (
-	errNilClient   = inWords(leaderelection.ErrNilConn, "etcd: client is nil")
-	errClosed      = inWords(leaderelection.ErrConnClosed, "etcd: client is closed")
-	errUnreachable = inWords(leaderelection.ErrUnreachable, "etcd does not answer")
-	errNoElection  = inWords(leaderelection.ErrNoElection, "etcd: election node does not exist; create it or use WithCreateNode")
-	errUnconfirmed = inWords(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
-	errDeleted     = inWords(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
-	errExpired     = inWords(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
-	errForeignData = inWords(leaderelection.ErrForeignData, "etcd: election node has a value of another application")
-	errForeign     = inWords(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")
+	errNilClient   = withText(leaderelection.ErrNilConn, "etcd: client is nil")
+	errClosed      = withText(leaderelection.ErrConnClosed, "etcd: client is closed")
+	errUnreachable = withText(leaderelection.ErrUnreachable, "etcd does not answer")
+	errNoElection  = withText(leaderelection.ErrNoElection, "etcd: election node does not exist; create it or use WithCreateNode")
+	errUnconfirmed = withText(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
+	errDeleted     = withText(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
+	errExpired     = withText(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
+	errForeignData = withText(leaderelection.ErrForeignData, "etcd: election node has a value of another application")
+	errForeign     = withText(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")
 )
 
-// words is another text for an error.
-type words struct {
+// textError is an error with another text.
+type textError struct {
 	text string
 	err  error
 }
 
-func inWords(err error, text string) error { return &words{text, err} }
+func withText(err error, text string) error { return &textError{text, err} }
 
-func (w *words) Error() string { return w.text }
+func (e *textError) Error() string { return e.text }
 
-func (w *words) Unwrap() error { return w.err }
+func (e *textError) Unwrap() error { return e.err }
 
-// refused reports whether the server has said no to a request, which then was not applied.
-// Of any other error it is not known whether the request was, or will be.
-func refused(err error) bool {
-	switch code(err) {
+// isRejected reports whether the server has rejected a request, so that the request was not
+// applied. After any other error the request may have been applied, or may be applied later.
+func isRejected(err error) bool {
+	switch errorCode(err) {
 	case codes.InvalidArgument, codes.NotFound, codes.FailedPrecondition, codes.OutOfRange,
 		codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
 		return true
 	case codes.ResourceExhausted:
-		// Said by this side, it is about an answer that is too long.
+		// The client returns this code if a response is too long.
 		return errors.As(err, new(rpctypes.EtcdError))
 	}
 	return false
 }
 
-func code(err error) codes.Code {
+func errorCode(err error) codes.Code {
 	var known rpctypes.EtcdError
 	if errors.As(err, &known) {
 		return known.Code()
@@ -59,24 +58,23 @@ func code(err error) codes.Code {
 	return status.Code(err)
 }
 
-// final gives an error of a request as what a candidacy or a call ends with; nil if trying
-// again may help.
-func final(err error) error {
+// permanent returns the error with which a candidacy or a call ends, or nil if a retry can succeed.
+func permanent(err error) error {
 	switch {
-	case errors.As(err, new(*endError)):
+	case errors.As(err, new(*permanentError)):
 		return errors.Unwrap(err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty),
-		errors.Is(err, rpctypes.ErrAuthFailed), code(err) == codes.PermissionDenied:
+		errors.Is(err, rpctypes.ErrAuthFailed), errorCode(err) == codes.PermissionDenied:
 		return fmt.Errorf("%w: %w", leaderelection.ErrPermission, err)
-	case code(err) == codes.Unimplemented, errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrLeaseTTLTooLarge):
+	case errorCode(err) == codes.Unimplemented, errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrLeaseTTLTooLarge):
 		return err
 	}
 	return nil
 }
 
-// endError is an error that trying again does not help against.
-type endError struct{ err error }
+// permanentError is an error of this package after which a request must not be retried.
+type permanentError struct{ err error }
 
-func (e *endError) Error() string { return e.err.Error() }
+func (e *permanentError) Error() string { return e.err.Error() }
 
-func (e *endError) Unwrap() error { return e.err }
+func (e *permanentError) Unwrap() error { return e.err }

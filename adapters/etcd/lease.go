@@ -6,55 +6,56 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
-// keep is an acknowledged keepalive, or grant, of the lease.
-type keep struct {
+// keepalive is a keepalive, or the grant, of a lease that a server has acknowledged.
+type keepalive struct {
 	sent time.Time
-	// term is that of the newest entry that the server which answered had applied before it
-	// passed the keepalive on.
+	// term is the term of the newest entry that the answering server had applied before it
+	// forwarded the keepalive.
 	term uint64
 }
 
-// lease says until when a lease is proven to live. It is pure: it knows what was sent and
-// answered, and asks no clock. What makes a proof of a keepalive is told in docs/etcd.md.
+// lease computes until when a lease is confirmed to exist. It reads no clock. docs/etcd.md
+// describes what confirms a keepalive, and why.
 type lease struct {
-	ttl    time.Duration
-	kept   keep // the newest that was acknowledged
-	proven time.Time
+	ttl          time.Duration
+	acknowledged keepalive // acknowledged is the newest keepalive that a server has acknowledged.
+	confirmed    time.Time // confirmed is when the newest confirmed keepalive was sent.
 }
 
-// granted begins with a grant that was sent at a time: it went through the quorum, and is a
-// proof by itself.
-func (l *lease) granted(sent time.Time, ttl time.Duration, term uint64) {
-	*l = lease{ttl: ttl, kept: keep{sent, term}, proven: sent}
+// newLease returns a lease whose request was sent at a time. The grant went through the quorum, so
+// it needs no further confirmation.
+func newLease(sent time.Time, ttl time.Duration, term uint64) lease {
+	return lease{ttl: ttl, acknowledged: keepalive{sent, term}, confirmed: sent}
 }
 
-// renewed notes an acknowledged keepalive. It proves nothing yet: a member that was the
-// cluster's leader and does not know that another one is acknowledges too.
-func (l *lease) renewed(k keep, ttl time.Duration) {
-	if k.sent.After(l.kept.sent) {
-		l.kept = k
+// acknowledge stores an acknowledged keepalive. It does not extend the lease: a member that was the
+// cluster's leader, and has not learned of its successor, acknowledges keepalives as well.
+func (l *lease) acknowledge(k keepalive, ttl time.Duration) {
+	if k.sent.After(l.acknowledged.sent) {
+		l.acknowledged = k
 	}
 	l.ttl = min(l.ttl, ttl)
 }
 
-// confirmed notes the answer of a linearizable read that was sent after k was acknowledged.
-// If no member has led in a later term up to that read, the leader of k's was the one that
-// counts the lease, and from k on.
-func (l *lease) confirmed(k keep, term uint64) {
-	if term == k.term && k.sent.After(l.proven) {
-		l.proven = k.sent
+// confirm evaluates the response to a linearizable read that was sent after k was acknowledged. If
+// both have the same term, no member has led in a later term before the read. So the leader that
+// acknowledged k measures the lease, and extended it at the earliest when k was sent.
+func (l *lease) confirm(k keepalive, term uint64) {
+	if term == k.term && k.sent.After(l.confirmed) {
+		l.confirmed = k.sent
 	}
 }
 
-// deadline is the end of the lease as its holder counts it: a quarter of the TTL before etcd
-// can expire it. An eighth is for clock rates, the other for timers and the way to the user.
-func (l *lease) deadline() time.Time { return l.proven.Add(l.ttl - l.ttl/4) }
+// deadline returns when the candidate must stop, a quarter of the TTL before etcd can expire the
+// lease. One eighth is for different rates of the clocks, the other for timers and for the delay
+// until the user is notified.
+func (l *lease) deadline() time.Time { return l.confirmed.Add(l.ttl - l.ttl/4) }
 
-// good reports whether the lease lasts for long enough to begin a leadership, so that it does
-// not end at once.
-func (l *lease) good(now time.Time) bool {
+// sufficient reports whether the lease is valid for long enough to start a leadership, so that the
+// leadership does not end immediately.
+func (l *lease) sufficient(now time.Time) bool {
 	return !session.Expired(l.deadline().Add(-l.ttl/4), now)
 }
 
-// over reports whether the lease has run out, by either clock.
-func (l *lease) over(now time.Time) bool { return session.Expired(l.deadline(), now) }
+// expired reports whether the deadline has passed, by the monotonic or by the wall clock.
+func (l *lease) expired(now time.Time) bool { return session.Expired(l.deadline(), now) }

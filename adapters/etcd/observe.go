@@ -16,78 +16,52 @@ import (
 // including those of etcd's package concurrency. The first candidate is the leader, or
 // will be notified that it is. Errors are those of [NewElection].
 func Candidates(client *clientv3.Client, node string, opts ...Option) ([]leaderelection.CandidateInfo, error) {
-	l, err := list(client, node, opts, 0)
+	s, err := list(client, node, opts, 0)
 	if err != nil {
 		return nil, err
 	}
-	return l.candidates, nil
+	var all []leaderelection.CandidateInfo
+	for _, kv := range s.candidates {
+		all = append(all, candidateInfo(kv))
+	}
+	return all, nil
 }
 
 // CurrentLeader returns the first candidate of the election at node. found reports whether
 // there is one. Errors are those of [NewElection].
 func CurrentLeader(client *clientv3.Client, node string, opts ...Option) (leader leaderelection.CandidateInfo, found bool, err error) {
-	l, err := list(client, node, opts, 1)
-	if err != nil || len(l.candidates) == 0 {
+	s, err := list(client, node, opts, 1)
+	if err != nil || len(s.candidates) == 0 {
 		return leaderelection.CandidateInfo{}, false, err
 	}
-	return l.candidates[0], true, nil
+	return candidateInfo(s.candidates[0]), true, nil
 }
 
-// listing is what there is of an election at one revision.
-type listing struct {
-	revision   int64
-	node       int64 // the node's create revision
-	candidates []leaderelection.CandidateInfo
-}
-
-func list(client *clientv3.Client, node string, opts []Option, limit int64) (*listing, error) {
+// list reads an election, or only its first candidate if limit is 1. It returns errNoElection if
+// the election node does not exist.
+func list(client *clientv3.Client, node string, opts []Option, limit int64) (*snapshot, error) {
 	o, err := newOptions(opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := check(client, node); err != nil {
+	if err := checkArguments(client, node); err != nil {
 		return nil, err
 	}
-	var l *listing
-	err = o.ask(client, func(ctx context.Context) (err error) {
-		l, err = readListing(ctx, client, node, limit)
+	var s *snapshot
+	err = o.retryWithinTimeout(client, func(ctx context.Context) (err error) {
+		s, err = readSnapshot(ctx, client, node, limit)
 		return err
 	})
-	if err == nil && l.node == 0 {
+	if err == nil && s.node == nil {
 		err = errNoElection
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list candidates at %s: %w", node, err)
 	}
-	return l, nil
+	return s, nil
 }
 
-// readListing reads the first candidates, or all if limit is 0.
-func readListing(ctx context.Context, client *clientv3.Client, node string, limit int64) (*listing, error) {
-	for ; ; limit = 0 {
-		answer, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
-			clientv3.OpGet(node, clientv3.WithKeysOnly()),
-			clientv3.OpGet(node+"/", clientv3.WithPrefix(), clientv3.WithLimit(limit),
-				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
-		).Commit()
-		if err != nil {
-			return nil, err
-		}
-		l := &listing{revision: answer.Header.Revision, node: createRevision(answer.Responses[0].GetResponseRange().Kvs)}
-		found := answer.Responses[1].GetResponseRange()
-		for _, kv := range found.Kvs {
-			if isCandidate(node, kv) {
-				l.candidates = append(l.candidates, info(kv))
-			}
-		}
-		if limit == 0 || len(l.candidates) > 0 || len(found.Kvs) == 0 {
-			return l, nil
-		}
-		// A foreign key is in the way: all have to be read.
-	}
-}
-
-func info(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
+func candidateInfo(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
 	name, value := candidatedata.Decode(kv.Value)
 	return leaderelection.CandidateInfo{ID: string(kv.Key), Name: name, Value: value, Token: kv.CreateRevision}
 }
@@ -106,33 +80,34 @@ func info(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
 // node and on the leader's key. If there is no leader, the second watch covers all keys
 // below the node.
 func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...Option) (<-chan leaderelection.Observation, error) {
-	l, err := list(client, node, append(append([]Option{}, opts...), WithContext(ctx)), 1)
+	s, err := list(client, node, append(append([]Option{}, opts...), WithContext(ctx)), 1)
 	if err != nil {
 		return nil, err
 	}
-	v := &observer{client: client, node: node, nodeRev: l.node, c: make(chan leaderelection.Observation, 1)}
-	go v.run(ctx, l)
-	return v.c, nil
+	o := &observer{client: client, node: node, nodeRev: s.nodeRev(), observations: make(chan leaderelection.Observation, 1)}
+	go o.observe(ctx, s)
+	return o.observations, nil
 }
 
-// observer belongs to its goroutine.
+// observer implements Observe. It belongs to its goroutine.
 type observer struct {
-	client  *clientv3.Client
-	node    string
-	nodeRev int64
-	c       chan leaderelection.Observation
+	client       *clientv3.Client
+	node         string
+	nodeRev      int64
+	observations chan leaderelection.Observation
 
-	leader *leaderelection.CandidateInfo
-	told   bool
+	published bool                          // published reports whether there was an observation.
+	leader    *leaderelection.CandidateInfo // leader is that of the last observation.
 }
 
-func (v *observer) run(ctx context.Context, l *listing) {
-	defer close(v.c)
+// observe publishes observations until ctx is done or the election is over.
+func (o *observer) observe(ctx context.Context, s *snapshot) {
+	defer close(o.observations)
 	for {
-		err := v.saw(ctx, l)
+		err := o.handleSnapshot(ctx, s)
 		if err == nil {
-			err = again(ctx, v.client, lookAgain/2, func(ctx context.Context) (err error) {
-				l, err = readListing(ctx, v.client, v.node, 1)
+			err = retry(ctx, o.client, rereadInterval/2, func(ctx context.Context) (err error) {
+				s, err = readSnapshot(ctx, o.client, o.node, 1)
 				return err
 			})
 		}
@@ -140,36 +115,36 @@ func (v *observer) run(ctx context.Context, l *listing) {
 			return
 		}
 		if err != nil {
-			latest.Send(v.c, leaderelection.Observation{Err: fmt.Errorf("observe %s: %w", v.node, err)})
+			latest.Send(o.observations, leaderelection.Observation{Err: fmt.Errorf("observe %s: %w", o.node, err)})
 			return
 		}
 	}
 }
 
-// saw tells who leads, and waits until there is reason to look again.
-func (v *observer) saw(ctx context.Context, l *listing) error {
-	if l.node != v.nodeRev {
+// handleSnapshot publishes the leader, and waits until the election should be read again.
+func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
+	if s.nodeRev() != o.nodeRev {
 		return leaderelection.ErrElectionOver
 	}
 	var leader *leaderelection.CandidateInfo
-	key, below := v.node+"/", []clientv3.OpOption{clientv3.WithPrefix()}
-	if len(l.candidates) > 0 {
-		leader = &l.candidates[0]
-		key, below = leader.ID, nil
+	key, scope := o.node+"/", []clientv3.OpOption{clientv3.WithPrefix()}
+	if len(s.candidates) > 0 {
+		info := candidateInfo(s.candidates[0])
+		leader, key, scope = &info, info.ID, nil
 	}
-	v.tell(leader)
-	ofNode := deletion(ctx, v.client, v.node, l.revision+1)
-	defer ofNode.end()
-	ofLeader := newWatch(ctx, v.client, key, l.revision+1, below...)
-	defer ofLeader.end()
-	return await(ctx, v.client, ofNode, ofLeader)
+	o.publish(leader)
+	nodeWatch := watchDeletion(ctx, o.client, o.node, s.revision+1)
+	defer nodeWatch.close()
+	leaderWatch := newWatch(ctx, o.client, key, s.revision+1, scope...)
+	defer leaderWatch.close()
+	return waitForChange(ctx, o.client, nodeWatch, leaderWatch)
 }
 
-// tell publishes the leader unless it is the one published last.
-func (v *observer) tell(leader *leaderelection.CandidateInfo) {
-	same := v.told && (leader == nil) == (v.leader == nil) && (leader == nil || *leader == *v.leader)
-	v.leader, v.told = leader, true
+// publish sends an observation if the leader has changed.
+func (o *observer) publish(leader *leaderelection.CandidateInfo) {
+	same := o.published && (leader == nil) == (o.leader == nil) && (leader == nil || *leader == *o.leader)
+	o.leader, o.published = leader, true
 	if !same {
-		latest.Send(v.c, leaderelection.Observation{Leader: leader})
+		latest.Send(o.observations, leaderelection.Observation{Leader: leader})
 	}
 }

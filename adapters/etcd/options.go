@@ -29,7 +29,7 @@ type options struct {
 
 const (
 	defaultSessionTimeout = 10 * time.Second
-	// maxSessionTimeout is what a server takes.
+	// maxSessionTimeout is the longest TTL that servers accept.
 	maxSessionTimeout = 9000000000 * time.Second
 	defaultClientName = "name-not-provided"
 )
@@ -61,8 +61,8 @@ func newOptions(opts []Option) (*options, error) {
 	return o, nil
 }
 
-// check refuses what no request can be sent for.
-func check(client *clientv3.Client, node string) error {
+// checkArguments returns an error if requests cannot be sent.
+func checkArguments(client *clientv3.Client, node string) error {
 	switch {
 	case client == nil:
 		return errNilClient

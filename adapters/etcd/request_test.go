@@ -8,29 +8,59 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/go-leaderelection/leaderelection"
 )
 
-// A request that etcd does not answer ends when the client is closed, not when its own time limit
-// has passed: a test that looks for leaked goroutines would find this one. Afterwards nothing is
-// sent.
-func TestRequestEndsWithTheClient(t *testing.T) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
+// newUnreachableClient returns a client of a server that does not exist.
+func newUnreachableClient(t *testing.T) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:1"}, Logger: zap.NewNop()})
 	require.NoError(t, err)
-	tries, ended := make(chan context.Context, 1), make(chan error, 1)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// TestRetry_ClosedClient fails if a pending request continues after the client was closed, until
+// its time limit, or if another request is sent.
+func TestRetry_ClosedClient(t *testing.T) {
+	client := newUnreachableClient(t)
+	attempts, ended := make(chan context.Context, 1), make(chan error, 1)
 	go func() {
-		ended <- again(context.Background(), client, time.Hour, func(ctx context.Context) error {
-			tries <- ctx
+		ended <- retry(context.Background(), client, time.Hour, func(ctx context.Context) error {
+			attempts <- ctx
 			<-ctx.Done()
 			return ctx.Err()
 		})
 	}()
-	try := <-tries
+	attempt := <-attempts
 	require.NoError(t, client.Close())
 	require.ErrorIs(t, <-ended, errClosed)
-	require.ErrorIs(t, try.Err(), context.Canceled)
+	require.ErrorIs(t, attempt.Err(), context.Canceled)
 
-	require.ErrorIs(t, again(context.Background(), client, time.Hour, func(context.Context) error {
-		require.Fail(t, "a request after the client was closed")
+	require.ErrorIs(t, retry(context.Background(), client, time.Hour, func(context.Context) error {
+		require.Fail(t, "a request is sent after the client was closed")
 		return nil
 	}), errClosed)
+}
+
+// TestSendDueRequests_DoesNotShareLease fails with -race if a goroutine that sends a request reads
+// the lease, which its owner changes at the same time.
+func TestSendDueRequests_DoesNotShareLease(t *testing.T) {
+	client := newUnreachableClient(t)
+	now := time.Now()
+	n := &entry{
+		election: &Election{client: client, node: "/election", candidacy: leaderelection.NewCandidacy(t.Context(), nil)},
+		ctx:      t.Context(),
+		key:      candidateKey{lease: 1, name: "/election/1", revision: 1},
+		lease:    newLease(now, time.Second, 1),
+
+		keepalives: make(chan keepaliveResult, maxPending), views: make(chan viewResult, maxPending),
+	}
+	n.sendDueRequests(now)
+	require.Equal(t, 1, n.pendingKeepalives)
+	require.Equal(t, 1, n.pendingViews)
+	n.handleKeepalive(keepaliveResult{keepalive: keepalive{sent: now, term: 1}, ttl: time.Second})
+	require.NoError(t, client.Close())
+	n.requests.Wait()
 }

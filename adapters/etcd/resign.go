@@ -14,22 +14,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
-// removal is the revocation of a lease, with which the key goes, and any that is still to come.
-type removal struct {
-	done chan struct{} // closed when no more is tried
-	err  error         // nil when it is confirmed
+// revocation is the revocation of a lease, with which etcd deletes the candidate's key.
+type revocation struct {
+	done chan struct{} // done is closed after the last attempt.
+	err  error         // err is nil if etcd has confirmed the revocation. It is set before done is closed.
 }
 
-// withdraw revokes a lease, until etcd has confirmed it, whatever has ended the candidacy. Its
-// goroutine ends at the latest when the client is closed.
-func (e *Election) withdraw(id clientv3.LeaseID) {
-	r := &removal{done: make(chan struct{})}
+// revokeLease starts the revocation of a lease, for whatever reason the candidacy has ended. It
+// continues until etcd confirms it or the client is closed.
+func (e *Election) revokeLease(id clientv3.LeaseID) {
+	r := &revocation{done: make(chan struct{})}
 	e.mu.Lock()
-	e.removals = append(slices.DeleteFunc(e.removals, (*removal).confirmed), r)
+	e.revocations = append(slices.DeleteFunc(e.revocations, (*revocation).confirmed), r)
 	e.mu.Unlock()
 	go func() {
 		defer close(r.done)
-		r.err = again(context.WithoutCancel(e.ctx), e.client, limit.Confirm, func(ctx context.Context) error {
+		r.err = retry(context.WithoutCancel(e.options.ctx), e.client, limit.Confirm, func(ctx context.Context) error {
 			_, err := e.client.Revoke(ctx, id)
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 				return nil
@@ -39,25 +39,26 @@ func (e *Election) withdraw(id clientv3.LeaseID) {
 	}()
 }
 
-// confirmed reports whether the lease is known to be gone.
-func (r *removal) confirmed() bool { return isClosed(r.done) && r.err == nil }
+// confirmed reports whether the lease is known to be revoked.
+func (r *revocation) confirmed() bool { return isClosed(r.done) && r.err == nil }
 
-// confirmed waits for all removals when a stay has ended for a reason, for limit.Confirm at most.
-// It is less where the election was ended, which has taken its time already.
-func (e *Election) confirmed(reason error) {
+// waitForRevocations waits for all revocations after an entry was lost for the given reason. It
+// waits for limit.Confirm at most, and less if the election was ended, because EndElection waits
+// for etcd as well.
+func (e *Election) waitForRevocations(reason error) {
 	d := limit.Confirm
 	if errors.Is(reason, leaderelection.ErrElectionOver) {
 		d = limit.Confirm / 4
 	}
-	limit := time.NewTimer(d)
-	defer limit.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	e.mu.Lock()
-	all := slices.Clone(e.removals)
+	all := slices.Clone(e.revocations)
 	e.mu.Unlock()
 	for _, r := range all {
 		select {
 		case <-r.done:
-		case <-limit.C:
+		case <-timer.C:
 			return
 		}
 	}
@@ -80,12 +81,12 @@ func (e *Election) Resign() error {
 	<-e.candidacy.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.removals = slices.DeleteFunc(e.removals, (*removal).confirmed)
-	if len(e.removals) == 0 {
+	e.revocations = slices.DeleteFunc(e.revocations, (*revocation).confirmed)
+	if len(e.revocations) == 0 {
 		return nil
 	}
 	err := fmt.Errorf("resign from %s: %w: %s may exist until its lease expires", e.node, errUnconfirmed, e.ID())
-	if r := e.removals[len(e.removals)-1]; isClosed(r.done) {
+	if r := e.revocations[len(e.revocations)-1]; isClosed(r.done) {
 		err = fmt.Errorf("%w: %w", err, r.err)
 	}
 	return err
@@ -97,7 +98,8 @@ func (e *Election) Resign() error {
 // client is closed. If there are keys that are not candidates, EndElection returns
 // [leaderelection.ErrForeignChildren] and the candidacy continues.
 func (e *Election) EndElection() error {
+	d := &deletion{client: e.client, node: e.node, nodeRev: e.nodeRev, timeout: e.options.timeout, unbounded: true}
 	return e.candidacy.End("end election at "+e.node, func() error {
-		return deleteElection(context.WithoutCancel(e.ctx), e.client, e.node, e.nodeRev, e.timeout, forever)
+		return d.execute(context.WithoutCancel(e.options.ctx))
 	})
 }

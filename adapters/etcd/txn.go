@@ -41,19 +41,19 @@ func (e *Election) Txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnRe
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, e.timeout, errUnreachable)
+	ctx, cancel := context.WithTimeoutCause(ctx, e.options.timeout, errUnreachable)
 	defer cancel()
-	// Sent once: it may not be repeated blindly.
-	answer, err := e.client.Txn(clientv3.WithRequireLeader(ctx)).If(guard).Then(ops...).Commit()
+	// The transaction is not retried, because it may have been applied.
+	response, err := e.client.Txn(clientv3.WithRequireLeader(ctx)).If(guard).Then(ops...).Commit()
 	switch {
-	case err == nil && !answer.Succeeded:
+	case err == nil && !response.Succeeded:
 		return nil, leaderelection.ErrNotLeader
 	case err == nil:
-		return answer, nil
-	case !refused(err):
+		return response, nil
+	case !isRejected(err):
 		err = fmt.Errorf("%w: %w", errUnconfirmed, err)
-	case final(err) != nil:
-		err = final(err)
+	case permanent(err) != nil:
+		err = permanent(err)
 	}
 	return nil, fmt.Errorf("transaction as leader of %s: %w", e.node, err)
 }

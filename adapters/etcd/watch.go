@@ -9,69 +9,69 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
-// watch waits for something to happen to one key, or below it. It tells once: at which revision
-// that was, or 0 if it cannot say, because the server has no leader, the history was compacted,
-// or whatever else ends a watch. Who owns it looks then, and makes another.
+// watch waits for the first change of a key, or of the keys below it. It reports the revision of
+// the change, or 0 if the watch has failed, for example because the server has no leader or the
+// history was compacted. Its owner then reads the election and starts another watch.
 type watch struct {
 	key    string
 	cancel context.CancelFunc
-	told   chan int64 // of capacity one
-	done   chan struct{}
+	fired  chan int64    // fired has capacity one.
+	done   chan struct{} // done is closed when the goroutine has returned.
 }
 
-// newWatch watches key from a revision on, that after the last look.
+// newWatch watches key, starting at the revision after the last read.
 func newWatch(ctx context.Context, client *clientv3.Client, key string, revision int64, opts ...clientv3.OpOption) *watch {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	w := &watch{key: key, cancel: cancel, told: make(chan int64, 1), done: make(chan struct{})}
+	w := &watch{key: key, cancel: cancel, fired: make(chan int64, 1), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		defer cancel()
 		opts := append([]clientv3.OpOption{clientv3.WithRev(revision)}, opts...)
-		// Watch itself blocks until a server has answered.
-		for answer := range client.Watch(ctx, key, opts...) {
-			if answer.Err() != nil {
+		// Watch blocks until a server has answered.
+		for response := range client.Watch(ctx, key, opts...) {
+			if response.Err() != nil {
 				break
 			}
-			if n := len(answer.Events); n > 0 {
-				w.told <- answer.Events[n-1].Kv.ModRevision
+			if n := len(response.Events); n > 0 {
+				w.fired <- response.Events[n-1].Kv.ModRevision
 				return
 			}
 		}
-		w.told <- 0
+		w.fired <- 0
 	}()
 	return w
 }
 
-// deletion watches for the end of a key only.
-func deletion(ctx context.Context, client *clientv3.Client, key string, revision int64) *watch {
+// watchDeletion watches for the deletion of key.
+func watchDeletion(ctx context.Context, client *clientv3.Client, key string, revision int64) *watch {
 	return newWatch(ctx, client, key, revision, clientv3.WithFilterPut())
 }
 
-// events is the channel of a watch that may be nil.
+// events returns the channel of the watch, or nil if the watch is nil.
 func (w *watch) events() <-chan int64 {
 	if w == nil {
 		return nil
 	}
-	return w.told
+	return w.fired
 }
 
-// end ends the watch and waits for that. It may be nil.
-func (w *watch) end() {
+// close stops the watch and waits until it has stopped. The watch may be nil.
+func (w *watch) close() {
 	if w != nil {
 		w.cancel()
 		<-w.done
 	}
 }
 
-// lookAgain is the interval at which state is read although no watch has fired, because a watch
-// may have stopped without an error.
-const lookAgain = 10 * time.Second
+// rereadInterval is the interval at which state is read although no watch has fired, because a
+// watch may have stopped without an error.
+const rereadInterval = 10 * time.Second
 
-// await blocks until there is a reason to read the state again: one of two watches has fired,
-// or lookAgain has passed. It pauses after a watch that has failed. The second watch may be nil.
+// waitForChange blocks until the state should be read again: one of two watches has fired, or
+// rereadInterval has passed. It pauses after a watch that has failed. The second watch may be nil.
 // The error is errClosed or the cause of ctx.
-func await(ctx context.Context, client *clientv3.Client, first, second *watch) error {
-	timer := time.NewTimer(lookAgain)
+func waitForChange(ctx context.Context, client *clientv3.Client, first, second *watch) error {
+	timer := time.NewTimer(rereadInterval)
 	defer timer.Stop()
 	var revision int64
 	select {
@@ -85,7 +85,7 @@ func await(ctx context.Context, client *clientv3.Client, first, second *watch) e
 		return context.Cause(ctx)
 	}
 	if revision == 0 {
-		return request.Pause(ctx, retry)
+		return request.Pause(ctx, retryPause)
 	}
 	return nil
 }

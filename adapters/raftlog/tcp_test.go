@@ -16,15 +16,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
 // inMemory is a folder in memory, if this machine has such: a peer gives up on a leader that has
 // not answered within two election timeouts, and a disk may take that for one sync.
 func inMemory(t *testing.T) string {
 	t.Helper()
-	dir, err := serverdir.Make("raftlog")
+	dir, err := testenv.MakeDir("raftlog")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir

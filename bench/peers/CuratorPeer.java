@@ -4,6 +4,7 @@ import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
@@ -11,6 +12,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
@@ -27,25 +29,26 @@ import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryForever;
 import org.apache.curator.retry.RetryOneTime;
 
-/** Curator's recipes as a contestant; peer.go says what the lines mean. */
+/** Curator's recipes as a contestant. process.go describes the commands. */
 public final class CuratorPeer {
     private final String address;
     private final int timeoutMillis;
     private final Map<Integer, CuratorFramework> clients = new ConcurrentHashMap<>();
-    private final Map<Integer, LeaderLatch> latches = new ConcurrentHashMap<>();
-    private final Semaphore told = new Semaphore(0);
+    private final Map<Integer, Candidate> candidates = new ConcurrentHashMap<>();
+    private final AtomicInteger leaving = new AtomicInteger();
+    private final Semaphore reported = new Semaphore(0);
 
     private CuratorPeer(String address, int timeoutMillis) {
         this.address = address;
         this.timeoutMillis = timeoutMillis;
     }
 
-    private static synchronized void say(String line) {
+    private static synchronized void writeLine(String line) {
         System.out.println(line);
         System.out.flush();
     }
 
-    /** Calls back on the thread that has learned of the leadership. */
+    /** A listener that is called by the thread that has learned of the leadership. */
     private abstract static class OnLeader implements LeaderLatchListener {
         @Override
         public void notLeader() {}
@@ -75,7 +78,7 @@ public final class CuratorPeer {
         return at;
     }
 
-    private Long join(int session, String path) throws Exception {
+    private Long timeJoin(int session, String path) throws Exception {
         CuratorFramework client = clients.get(session);
         CountDownLatch leading = new CountDownLatch(1);
         long[] led = new long[1];
@@ -98,60 +101,133 @@ public final class CuratorPeer {
         return led[0] - start;
     }
 
-    private void stand(int candidate, int session, String path) throws Exception {
+    /** A candidate at the head of the queue. */
+    private interface Candidate {
+        /** Leaves the queue, and returns the time just before it does so. */
+        long leave() throws Exception;
+    }
+
+    private static void reportAcquired(int candidate, long at) {
+        writeLine("acquired " + candidate + " " + at);
+    }
+
+    private boolean mustLeave() {
+        return leaving.decrementAndGet() >= 0;
+    }
+
+    private void join(String recipe, int candidate, int session, String path) throws Exception {
+        if (recipe.equals("mutex")) {
+            joinMutex(candidate, session, path);
+        } else {
+            joinElection(candidate, session, path);
+        }
+    }
+
+    private void joinElection(int candidate, int session, String path) throws Exception {
         LeaderLatch latch = new LeaderLatch(clients.get(session), path, "bench");
         latch.addListener(
                 new OnLeader() {
                     @Override
                     public void isLeader() {
-                        say("leads " + candidate + " " + System.nanoTime());
+                        long at = System.nanoTime();
+                        if (mustLeave()) {
+                            candidates.remove(candidate);
+                            try {
+                                latch.close();
+                            } catch (IOException e) {
+                                writeLine("failed " + e);
+                            }
+                        }
+                        reportAcquired(candidate, at);
                     }
                 });
-        latches.put(candidate, latch);
+        candidates.put(
+                candidate,
+                () -> {
+                    long at = System.nanoTime();
+                    latch.close();
+                    return at;
+                });
         latch.start();
     }
 
+    /** Starts a thread, because the thread that acquires the mutex must also release it. */
+    private void joinMutex(int candidate, int session, String path) {
+        CountDownLatch requested = new CountDownLatch(1);
+        CompletableFuture<Long> released = new CompletableFuture<>();
+        candidates.put(
+                candidate,
+                () -> {
+                    requested.countDown();
+                    return released.get();
+                });
+        InterProcessMutex mutex = new InterProcessMutex(clients.get(session), path);
+        Thread thread =
+                new Thread(
+                        () -> {
+                            try {
+                                mutex.acquire();
+                                long acquired = System.nanoTime();
+                                if (mustLeave()) {
+                                    candidates.remove(candidate);
+                                    mutex.release();
+                                    reportAcquired(candidate, acquired);
+                                    return;
+                                }
+                                reportAcquired(candidate, acquired);
+                                requested.await();
+                                long at = System.nanoTime();
+                                mutex.release();
+                                released.complete(at);
+                            } catch (Exception e) {
+                                released.completeExceptionally(e);
+                                if (clients.containsKey(session)) {
+                                    writeLine("failed " + e);
+                                }
+                            }
+                        });
+        thread.setDaemon(true);
+        thread.start();
+    }
+
     private Long leave(int candidate) throws Exception {
-        LeaderLatch latch = latches.remove(candidate);
-        long at = System.nanoTime();
-        latch.close();
-        return at;
+        return candidates.remove(candidate).leave();
     }
 
-    /** What one of several does at a time. */
-    private interface Part {
-        void run(int session, StringBuilder answer) throws Exception;
+    /** The work of one session, which appends numbers to the response. */
+    private interface SessionTask {
+        void run(int session, StringBuilder response) throws Exception;
     }
 
-    /** Has sessions 0 to n-1 do their parts at once, and joins their answers. */
-    private static String together(int n, Part part) throws Exception {
+    /** Runs the task for sessions 0 to n-1 in parallel, and concatenates the responses. */
+    private static String runThreads(int n, SessionTask task) throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(n);
-        List<Future<StringBuilder>> parts = new ArrayList<>();
+        List<Future<StringBuilder>> responses = new ArrayList<>();
         for (int i = 0; i < n; i++) {
             int session = i;
-            parts.add(
+            responses.add(
                     threads.submit(
                             () -> {
-                                StringBuilder answer = new StringBuilder();
-                                part.run(session, answer);
-                                return answer;
+                                StringBuilder response = new StringBuilder();
+                                task.run(session, response);
+                                return response;
                             }));
         }
         threads.shutdown();
         StringBuilder all = new StringBuilder();
-        for (Future<StringBuilder> one : parts) {
-            all.append(one.get());
+        for (Future<StringBuilder> response : responses) {
+            all.append(response.get());
         }
         return all.toString();
     }
 
-    private String contend(int n, String path, long lead, long length) throws Exception {
+    private String contend(int n, String path, long warmup, long length) throws Exception {
         long start = System.nanoTime();
-        long end = start + lead + length;
+        long end = start + warmup + length;
         String times =
-                together(
+                runThreads(
                         n,
-                        (session, answer) -> {
+                        (session, response) -> {
                             InterProcessMutex mutex =
                                     new InterProcessMutex(clients.get(session), path);
                             while (System.nanoTime() < end) {
@@ -159,16 +235,16 @@ public final class CuratorPeer {
                                 long granted = System.nanoTime();
                                 long releasing = System.nanoTime();
                                 mutex.release();
-                                answer.append(' ').append(granted);
-                                answer.append(' ').append(releasing);
-                                answer.append(' ').append(System.nanoTime());
+                                response.append(' ').append(granted);
+                                response.append(' ').append(releasing);
+                                response.append(' ').append(System.nanoTime());
                             }
                         });
         return start + times;
     }
 
-    /** What a session does over and over. */
-    private interface Once {
+    /** An operation that a session repeats. */
+    private interface Operation {
         void run() throws Exception;
     }
 
@@ -184,18 +260,18 @@ public final class CuratorPeer {
         }
     }
 
-    private String work(String kind, int n, String path, long lead, long length)
+    private String repeat(String operation, int n, String path, long warmup, long length)
             throws Exception {
-        List<Once> onces = new ArrayList<>();
+        List<Operation> operations = new ArrayList<>();
         List<DistributedQueue<byte[]>> queues = new ArrayList<>();
         Semaphore consumed = new Semaphore(0);
         for (int session = 0; session < n; session++) {
             CuratorFramework client = clients.get(session);
-            if (kind.equals("add")) {
+            if (operation.equals("add")) {
                 DistributedAtomicLong counter =
                         new DistributedAtomicLong(
                                 client, path + "/counter", new RetryForever(1));
-                onces.add(
+                operations.add(
                         () -> {
                             while (!counter.increment().succeeded()) {}
                         });
@@ -217,7 +293,7 @@ public final class CuratorPeer {
                             .buildQueue();
             queue.start();
             queues.add(queue);
-            onces.add(
+            operations.add(
                     () -> {
                         queue.put(new byte[100]);
                         if (!consumed.tryAcquire(20, TimeUnit.SECONDS)) {
@@ -226,14 +302,14 @@ public final class CuratorPeer {
                     });
         }
         long start = System.nanoTime();
-        long end = start + lead + length;
+        long end = start + warmup + length;
         String times =
-                together(
+                runThreads(
                         n,
-                        (session, answer) -> {
+                        (session, response) -> {
                             while (System.nanoTime() < end) {
-                                onces.get(session).run();
-                                answer.append(' ').append(System.nanoTime());
+                                operations.get(session).run();
+                                response.append(' ').append(System.nanoTime());
                             }
                         });
         for (DistributedQueue<byte[]> queue : queues) {
@@ -242,8 +318,8 @@ public final class CuratorPeer {
         return start + times;
     }
 
-    /** Makes a cache and waits until it is filled. */
-    private CuratorCache cache(int session, String path, boolean tell) throws Exception {
+    /** Constructs a cache and waits until it is filled. */
+    private CuratorCache openCache(int session, String path, boolean report) throws Exception {
         CountDownLatch filled = new CountDownLatch(1);
         CuratorCache cache = CuratorCache.build(clients.get(session), path);
         cache.listenable()
@@ -252,21 +328,21 @@ public final class CuratorPeer {
                                 .forInitialized(filled::countDown)
                                 .forChanges(
                                         (before, after) -> {
-                                            if (tell) {
-                                                told.release();
+                                            if (report) {
+                                                reported.release();
                                             }
                                         })
                                 .build());
         cache.start();
         if (!filled.await(25, TimeUnit.SECONDS)) {
-            throw new IOException("a cache is not filled");
+            throw new IOException("the cache is not filled");
         }
         return cache;
     }
 
-    private Long fill(int session, String path, int n) throws Exception {
+    private Long fillCache(int session, String path, int n) throws Exception {
         long start = System.nanoTime();
-        CuratorCache cache = cache(session, path, false);
+        CuratorCache cache = openCache(session, path, false);
         long took = System.nanoTime() - start;
         int count = cache.size();
         cache.close();
@@ -276,18 +352,19 @@ public final class CuratorPeer {
         return took;
     }
 
-    private Long write(int session, String path) throws Exception {
-        told.drainPermits();
+    private Long writeCached(int session, String path) throws Exception {
+        reported.drainPermits();
         long start = System.nanoTime();
         clients.get(session).setData().forPath(path + "/written", new byte[100]);
-        if (!told.tryAcquire(20, TimeUnit.SECONDS)) {
-            throw new IOException("a cache does not tell of a write");
+        if (!reported.tryAcquire(20, TimeUnit.SECONDS)) {
+            throw new IOException("the cache does not report the write");
         }
         return System.nanoTime() - start;
     }
 
     private Long reset() throws Exception {
-        latches.clear();
+        candidates.clear();
+        leaving.set(0);
         ExecutorService closing = Executors.newFixedThreadPool(16);
         for (int session : new ArrayList<>(clients.keySet())) {
             closing.execute(() -> disconnect(session));
@@ -297,76 +374,80 @@ public final class CuratorPeer {
         return null;
     }
 
-    private void obey(String line) {
+    private void execute(String line) {
         String[] words = line.trim().split(" ");
         try {
-            Object answer;
+            Object response;
             switch (words[0]) {
                 case "connect":
-                    answer = connect(Integer.parseInt(words[1]));
+                    response = connect(Integer.parseInt(words[1]));
                     break;
                 case "disconnect":
-                    answer = disconnect(Integer.parseInt(words[1]));
+                    response = disconnect(Integer.parseInt(words[1]));
+                    break;
+                case "time_join":
+                    response = timeJoin(Integer.parseInt(words[1]), words[2]);
                     break;
                 case "join":
-                    answer = join(Integer.parseInt(words[1]), words[2]);
-                    break;
-                case "stand":
-                    stand(Integer.parseInt(words[1]), Integer.parseInt(words[2]), words[3]);
+                    join(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), words[4]);
                     return;
                 case "leave":
-                    answer = leave(Integer.parseInt(words[1]));
+                    response = leave(Integer.parseInt(words[1]));
                     break;
                 case "contend":
-                    answer =
+                    response =
                             contend(
                                     Integer.parseInt(words[1]),
                                     words[2],
                                     Long.parseLong(words[3]),
                                     Long.parseLong(words[4]));
                     break;
-                case "work":
-                    answer =
-                            work(
+                case "repeat":
+                    response =
+                            repeat(
                                     words[1],
                                     Integer.parseInt(words[2]),
                                     words[3],
                                     Long.parseLong(words[4]),
                                     Long.parseLong(words[5]));
                     break;
-                case "fill":
-                    answer =
-                            fill(
+                case "fill_cache":
+                    response =
+                            fillCache(
                                     Integer.parseInt(words[1]),
                                     words[2],
                                     Integer.parseInt(words[3]));
                     break;
-                case "watch":
-                    cache(Integer.parseInt(words[1]), words[2], true);
-                    answer = null;
+                case "watch_cache":
+                    openCache(Integer.parseInt(words[1]), words[2], true);
+                    response = null;
                     break;
-                case "write":
-                    answer = write(Integer.parseInt(words[1]), words[2]);
+                case "write_cached":
+                    response = writeCached(Integer.parseInt(words[1]), words[2]);
+                    break;
+                case "leave_next":
+                    leaving.set(Integer.parseInt(words[1]));
+                    response = null;
                     break;
                 case "reset":
-                    answer = reset();
+                    response = reset();
                     break;
                 default:
                     throw new IllegalArgumentException(line);
             }
-            say(answer == null ? "ok" : "ok " + answer);
+            writeLine(response == null ? "ok" : "ok " + response);
         } catch (Exception e) {
-            say((words[0].equals("stand") ? "failed " : "error ") + e);
+            writeLine((words[0].equals("join") ? "failed " : "error ") + e);
         }
     }
 
     public static void main(String[] args) throws Exception {
         CuratorPeer peer = new CuratorPeer(args[0], (int) (1000 * Double.parseDouble(args[1])));
-        say("ready on Java " + System.getProperty("java.version"));
+        writeLine("ready on Java " + System.getProperty("java.version"));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
-            peer.obey(line);
+            peer.execute(line);
         }
-        Runtime.getRuntime().halt(0); // whatever threads still wait for
+        Runtime.getRuntime().halt(0); // threads may still wait for locks
     }
 }

@@ -1,4 +1,4 @@
-"""kazoo's recipes as a contestant; peer.go says what the lines mean."""
+"""kazoo's recipes as a contestant. process.go describes the commands."""
 
 import logging
 import os
@@ -12,11 +12,11 @@ from kazoo.recipe.cache import TreeCache, TreeEvent
 
 logging.disable(logging.CRITICAL)
 
-writing = threading.Lock()
+output = threading.Lock()
 
 
-def say(*words):
-    with writing:
+def write_line(*words):
+    with output:
         sys.stdout.write(" ".join(map(str, words)) + "\n")
         sys.stdout.flush()
 
@@ -28,7 +28,9 @@ class Peer:
         self.clients = {}
         self.locks = {}
         self.closing = set()
-        self.told = threading.Event()
+        self.leaving = 0
+        self.leaving_lock = threading.Lock()
+        self.reported = threading.Event()
 
     def connect(self, session):
         client = KazooClient(hosts=self.address, timeout=self.timeout)
@@ -43,7 +45,7 @@ class Peer:
         client.close()
         return at
 
-    def join(self, session, path):
+    def time_join(self, session, path):
         client = self.clients[session]
         start = time.monotonic_ns()
         lock = client.Lock(path, "bench")
@@ -52,18 +54,31 @@ class Peer:
         lock.release()
         return took
 
-    def stand(self, candidate, session, path):
+    def must_leave(self):
+        with self.leaving_lock:
+            self.leaving -= 1
+            return self.leaving >= 0
+
+    def leave_next(self, n):
+        with self.leaving_lock:
+            self.leaving = n
+
+    def join(self, recipe, candidate, session, path):
         client = self.clients[session]
-        lock = client.Lock(path, "bench")
+        lock = client.Lock(path, "bench")  # for elections and for locks
         self.locks[candidate] = lock
 
         def acquire():
             try:
                 lock.acquire()
-                say("leads", candidate, time.monotonic_ns())
-            except BaseException as e:  # kazoo cancels by several kinds
+                acquired = time.monotonic_ns()
+                if self.must_leave():
+                    del self.locks[candidate]
+                    lock.release()
+                write_line("acquired", candidate, acquired)
+            except BaseException as e:  # kazoo has several exceptions for cancellations
                 if client not in self.closing:
-                    say("failed", repr(e))
+                    write_line("failed", repr(e))
 
         threading.Thread(target=acquire, daemon=True).start()
 
@@ -73,10 +88,10 @@ class Peer:
         lock.release()
         return at
 
-    def contend(self, n, path, lead, length):
+    def contend(self, n, path, warmup, length):
         cycles, failures = [[] for _ in range(n)], []
         start = time.monotonic_ns()
-        end = start + lead + length
+        end = start + warmup + length
 
         def run(session):
             try:
@@ -87,24 +102,24 @@ class Peer:
                     releasing = time.monotonic_ns()
                     lock.release()
                     cycles[session] += (granted, releasing, time.monotonic_ns())
-            except BaseException as e:  # kazoo cancels by several kinds
+            except BaseException as e:  # kazoo has several exceptions for cancellations
                 failures.append(e)
 
-        self.together(n, run, failures)
-        return " ".join(map(str, [start] + [at for times in cycles for at in times]))
+        self.run_threads(n, run, failures)
+        return " ".join(map(str, [start] + [at for session in cycles for at in session]))
 
-    def work(self, kind, n, path, lead, length):
+    def repeat(self, operation, n, path, warmup, length):
         times, failures = [[] for _ in range(n)], []
 
         def adder(client):
             counter = client.Counter(path + "/counter")
 
             def add():
-                counter.__add__(1)  # += without the assignment; it tries again itself
+                counter.__add__(1)  # += without the assignment; it retries
 
             return add
 
-        def queuer(client):
+        def passer(client):
             queue = client.LockingQueue(path + "/items")
 
             def pass_on():
@@ -114,23 +129,23 @@ class Peer:
 
             return pass_on
 
-        begin = {"add": adder, "queue": queuer}[kind]
-        onces = [begin(self.clients[session]) for session in range(n)]
+        construct = {"add": adder, "queue": passer}[operation]
+        operations = [construct(self.clients[session]) for session in range(n)]
         start = time.monotonic_ns()
-        end = start + lead + length
+        end = start + warmup + length
 
         def run(session):
             try:
                 while time.monotonic_ns() < end:
-                    onces[session]()
+                    operations[session]()
                     times[session].append(time.monotonic_ns())
-            except BaseException as e:  # kazoo cancels by several kinds
+            except BaseException as e:  # kazoo has several exceptions for cancellations
                 failures.append(e)
 
-        self.together(n, run, failures)
-        return " ".join(map(str, [start] + [at for some in times for at in some]))
+        self.run_threads(n, run, failures)
+        return " ".join(map(str, [start] + [at for session in times for at in session]))
 
-    def fill(self, session, path, n):
+    def fill_cache(self, session, path, n):
         filled = threading.Event()
 
         def listen(event):
@@ -142,7 +157,7 @@ class Peer:
         cache.listen(listen)
         cache.start()
         if not filled.wait(25):
-            raise RuntimeError("a cache is not filled")
+            raise RuntimeError("the cache is not filled")
         took = time.monotonic_ns() - start
         count = len(cache.get_children(path))
         cache.close()
@@ -150,30 +165,30 @@ class Peer:
             raise RuntimeError("the cache has %d of %d" % (count, n))
         return took
 
-    def watch(self, session, path):
+    def watch_cache(self, session, path):
         filled = threading.Event()
 
         def listen(event):
             if event.event_type == TreeEvent.INITIALIZED:
                 filled.set()
             elif event.event_type == TreeEvent.NODE_UPDATED:
-                self.told.set()
+                self.reported.set()
 
         self.cache = TreeCache(self.clients[session], path)
         self.cache.listen(listen)
         self.cache.start()
         if not filled.wait(25):
-            raise RuntimeError("a cache is not filled")
+            raise RuntimeError("the cache is not filled")
 
-    def write(self, session, path):
-        self.told.clear()
+    def write_cached(self, session, path):
+        self.reported.clear()
         start = time.monotonic_ns()
         self.clients[session].set(path + "/written", bytes(100))
-        if not self.told.wait(20):
-            raise RuntimeError("a cache does not tell of a write")
+        if not self.reported.wait(20):
+            raise RuntimeError("the cache does not report the write")
         return time.monotonic_ns() - start
 
-    def together(self, n, run, failures):
+    def run_threads(self, n, run, failures):
         threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(n)]
         for thread in threads:
             thread.start()
@@ -186,22 +201,23 @@ class Peer:
         for session in list(self.clients):
             self.disconnect(session)
         self.locks.clear()
+        self.leaving = 0
 
 
 def main():
     peer = Peer(sys.argv[1], float(sys.argv[2]))
     threading.stack_size(256 * 1024)
-    say("ready", kazoo.__version__, "on Python", sys.version.split()[0])
+    write_line("ready", kazoo.__version__, "on Python", sys.version.split()[0])
     for line in sys.stdin:
         command, *args = line.split()
         args = [int(a) if a.isdigit() else a for a in args]
         try:
-            answer = getattr(peer, command)(*args)
-            if command != "stand":
-                say("ok", "" if answer is None else answer)
+            response = getattr(peer, command)(*args)
+            if command != "join":
+                write_line("ok", "" if response is None else response)
         except Exception as e:
-            say("failed" if command == "stand" else "error", repr(e))
-    os._exit(0)  # whatever threads still wait for
+            write_line("failed" if command == "join" else "error", repr(e))
+    os._exit(0)  # threads may still wait for locks
 
 
 main()

@@ -2,51 +2,51 @@ package main
 
 import "context"
 
-// nodes is how many nodes a cluster has.
+// nodes is the number of nodes of a cluster.
 const nodes = 3
 
-// updateSize is the size of an update's data in bytes.
+// updateSize is the size of the data of an update in bytes.
 const updateSize = 256
 
-// timeouts tells a contestant how soon its nodes elect another leader.
+// timeouts selects the election timeout of a cluster.
 type timeouts int
 
 const (
-	usual timeouts = iota // the library's defaults
-	quick                 // an election timeout of 200 ms
+	defaultTimeouts timeouts = iota // those of the library
+	shortTimeouts                   // an election timeout of 200 ms
 )
 
-// contestant is a replicated log, in one way of setting it.
+// contestant is a replicated log with certain settings.
 type contestant interface {
-	// name is the library's.
+	// name returns the name of the library.
 	name() string
-	// settings says what differs from the library's defaults.
+	// settings describes how the settings differ from the library's defaults.
 	settings() string
-	// start makes a cluster of new nodes with directories below dir, which is empty, and
-	// returns when all of them run. There need not be a leader yet.
+	// start creates a cluster of new nodes with directories below dir, which is empty, and returns
+	// when all of them run. The cluster may not have elected a leader yet.
 	start(ctx context.Context, dir string, t timeouts) (cluster, error)
 }
 
-// cluster is a running cluster. Its methods may be called by several goroutines, but for
-// stop, which is the last.
+// cluster is a running cluster. Its methods may be called from several goroutines, except stop,
+// which must be the last call.
 type cluster interface {
-	// leads tells whether a node holds itself to be the leader.
-	leads(node int) bool
-	// propose returns when data are committed and applied at the node. The data are not
-	// modified afterwards. An error leaves open whether they will be.
+	// isLeader reports whether the node considers itself the leader.
+	isLeader(node int) bool
+	// propose returns when data is committed and applied at the node. The caller must not modify
+	// data afterwards. After an error, the update may or may not be committed later.
 	propose(ctx context.Context, node int, data []byte) error
-	// applied is how many updates the node's state machine has seen.
+	// applied returns the number of updates that the node's state machine has applied.
 	applied(node int) uint64
-	// halt ends a node without handing over to another, and may take its time: the node
-	// must be dumb and deaf soon after the call has begun.
+	// halt stops a node without a transfer of leadership. The node must neither send nor receive
+	// messages soon after the call has started; the call may take longer.
 	halt(node int) error
-	// stop ends all nodes and releases what they have.
+	// stop stops all nodes and releases their resources.
 	stop() error
 }
 
-// peers are the libraries to compare with; the first settings of each are those of the
-// fail-over.
-func peers() []contestant {
+// allContestants returns the logs to compare. The fail-over of each library is measured with the
+// first of its settings.
+func allContestants() []contestant {
 	return []contestant{
 		library{},
 		library{secret: true},

@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMemoryIsRefused(t *testing.T) {
+// TestCheckDisk_RejectsMemory fails if the benchmark accepts a directory on tmpfs, or a directory
+// that does not exist.
+func TestCheckDisk_RejectsMemory(t *testing.T) {
 	const memory = "/dev/shm"
 	if _, err := os.Stat(memory); err != nil {
-		t.Skip("no " + memory + " here")
+		t.Skip("there is no " + memory)
 	}
-	require.ErrorContains(t, onDisk(memory), "-dir")
-	require.ErrorIs(t, onDisk(memory+"/not there"), os.ErrNotExist)
+	require.ErrorContains(t, checkDisk(memory), "-dir")
+	require.ErrorIs(t, checkDisk(memory+"/not there"), os.ErrNotExist)
 }

@@ -1,33 +1,33 @@
-// Raftlog compares replicated logs by Raft: hashicorp/raft on raft-wal and embedded etcd.
-// Each is a cluster of three nodes in this one process, over TCP on loopback, every node
-// with a directory of its own on a real disk, and every append is synced before it is
-// acknowledged.
+// Raftlog compares replicated logs that use Raft: adapters/raftlog of this repository,
+// hashicorp/raft with raft-wal, and embedded etcd. Each is a cluster of three nodes in this process,
+// over TCP on loopback. Every node has its own directory on a real disk, and syncs every append
+// before it acknowledges it.
 //
 //	go run ./raftlog -rounds 5 -seconds 5
 //
-// # Updates a second
+// # Updates per second
 //
-// Clients are goroutines that propose 256 bytes at the leader, in the same process, over
-// and over, each as soon as its last update is committed and applied at the leader. A time
-// is that of one such call. Every cell of a round begins with a new cluster, with the
-// timeouts that its library has by default, and a lead that does not count. The order
-// within a round is shuffled. After each cell all three nodes must have applied at least
-// what was acknowledged; otherwise the run fails.
+// Each client is a goroutine that proposes updates of 256 bytes at the leader, in the same process.
+// It proposes the next update when the previous one is committed and applied at the leader. The
+// latency is the duration of one such call. Every cell of a round starts with a new cluster, which
+// uses the default timeouts of its library, and a warm-up that does not count. The order within a
+// round is random. After each cell, all three nodes must have applied at least the updates that were
+// acknowledged; otherwise the run fails.
 //
-// A library with several settings takes part once with each, and the table has for each
-// number of clients the one whose median rate was highest; the others stand below it.
+// A library with several settings is measured with each of them. For each number of clients the
+// table contains the settings with the highest median rate; the others are listed below the table.
 //
 // # The floor
 //
-// Three files are written in lockstep, preallocated and by a goroutine each: a round is as
-// many updates as there are clients, in one write and one fdatasync, and is over when two
-// files have it; whichever lags writes what it lacks in one piece. It is what a log could do that needs no
-// network and no processor. Its batches are perfect, which those of a log are only at one
-// client.
+// The floor is a lower bound on the cost of a log that needs no network and no processor. Three
+// preallocated files are written in lockstep, each by one goroutine. A round consists of as many
+// updates as there are clients, in one write and one fdatasync, and is complete when two of the
+// files contain it. A file that lags behind writes all rounds that it lacks in one write. The
+// batches are perfect; those of a log are perfect only with one client.
 //
 // # Fail-over
 //
-// With an election timeout of 200 ms, on an idle cluster, the leader is stopped without
-// handing over, at a random moment between two heartbeats. The time is from just before
-// that until another node has committed a first update.
+// The election timeout is 200 ms and the cluster is idle. The leader is stopped without a transfer
+// of leadership, at a random moment between two heartbeats. The duration starts just before that
+// and ends when another node has committed its first update.
 package main

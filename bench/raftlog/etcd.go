@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcd is the server of etcd, embedded: an update is a put, and no client's connection
-// stands between.
+// etcd is etcd's server, embedded. An update is a put. The benchmark calls the server directly,
+// without a client connection.
 type etcd struct{}
 
 const etcdName = "etcd (embedded)"
@@ -27,7 +27,7 @@ func (etcd) settings() string { return "defaults" }
 
 type etcdCluster struct {
 	nodes [nodes]*embed.Etcd
-	ended [nodes]sync.Once
+	halts [nodes]sync.Once
 	puts  atomic.Uint64
 }
 
@@ -37,7 +37,8 @@ func (e etcd) start(ctx context.Context, dir string, t timeouts) (cluster, error
 		return nil, err
 	}
 	c := new(etcdCluster)
-	// One after another: each asks those whose ports are open, and would wait for their answers.
+	// Nodes start one after another: each of them queries the members whose ports are open, and would
+	// wait for their responses.
 	for i := range c.nodes {
 		if c.nodes[i], err = embed.StartEtcd(e.config(i, dir, addresses, t)); err != nil {
 			return nil, errors.Join(fmt.Errorf("start node %d: %w", i, err), c.stop())
@@ -59,57 +60,57 @@ func (etcd) config(i int, dir string, addresses []string, t timeouts) *embed.Con
 	c := embed.NewConfig()
 	c.Name, c.Dir = fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i))
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	own := []url.URL{{Scheme: "http", Host: addresses[i]}}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = own, own
-	nobody := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	c.ListenClientUrls, c.AdvertiseClientUrls = nobody, nobody
+	peerURL := []url.URL{{Scheme: "http", Host: addresses[i]}}
+	c.ListenPeerUrls, c.AdvertisePeerUrls = peerURL, peerURL
+	clientURL := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	c.ListenClientUrls, c.AdvertiseClientUrls = clientURL, clientURL
 	var members []string
 	for j, address := range addresses {
 		members = append(members, fmt.Sprintf("%d=http://%s", j, address))
 	}
 	c.InitialCluster, c.InitialClusterToken = strings.Join(members, ","), dir
-	c.QuotaBackendBytes = 8 << 30 // a long run must not end by it
-	if t == quick {
+	c.QuotaBackendBytes = 8 << 30 // a long run must not exceed the quota
+	if t == shortTimeouts {
 		c.TickMs, c.ElectionMs = 20, 200
 	}
 	return c
 }
 
-// freeAddresses are n of loopback where nobody listens: members must know each other's
-// before they listen themselves.
+// freeAddresses returns n unused addresses of loopback. Members must know each other's addresses
+// before they listen.
 func freeAddresses(n int) ([]string, error) {
 	var free []string
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return nil, fmt.Errorf("look for a free port: %w", err)
+			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close() // all at the end, so that they differ
+		defer l.Close() // after the last one was found, so that all differ
 		free = append(free, l.Addr().String())
 	}
 	return free, nil
 }
 
-func (c *etcdCluster) leads(node int) bool {
+func (c *etcdCluster) isLeader(node int) bool {
 	s := c.nodes[node].Server
 	return s.Leader() == s.MemberID()
 }
 
-// propose puts under one of a thousand keys, as the index of keys is not what is measured.
+// propose writes one of a thousand keys, so that the index of keys stays small.
 func (c *etcdCluster) propose(ctx context.Context, node int, data []byte) error {
 	key := fmt.Appendf(nil, "%03d", c.puts.Add(1)%1000)
 	_, err := c.nodes[node].Server.Put(ctx, &pb.PutRequest{Key: key, Value: data})
 	return err
 }
 
-// applied: the revision of an empty store is 1, and every put adds 1.
+// applied uses the revision of the store: it is 1 for an empty store, and every put adds 1.
 func (c *etcdCluster) applied(node int) uint64 { return uint64(c.nodes[node].Server.KV().Rev()) - 1 }
 
-// halt cuts the node off first: raft goes on while HardStop waits for what is under way.
-// HardStop transfers nothing, unlike Close, for which nothing is left to transfer then.
+// halt disconnects the node first, because raft continues while HardStop waits for requests in
+// flight. Unlike Close, HardStop does not transfer leadership; the Close after it cannot either.
 func (c *etcdCluster) halt(node int) error {
-	c.ended[node].Do(func() {
-		c.nodes[node].Server.PauseSending() // and receiving
+	c.halts[node].Do(func() {
+		c.nodes[node].Server.PauseSending() // PauseSending also pauses receiving
 		c.nodes[node].Server.HardStop()
 		c.nodes[node].Close()
 	})
@@ -117,7 +118,7 @@ func (c *etcdCluster) halt(node int) error {
 }
 
 func (c *etcdCluster) stop() error {
-	return inParallel(func(i int) error {
+	return forAllNodes(func(i int) error {
 		if c.nodes[i] == nil {
 			return nil
 		}
@@ -125,12 +126,12 @@ func (c *etcdCluster) stop() error {
 	})
 }
 
-// inParallel calls do for every node and waits for all.
-func inParallel(do func(node int) error) error {
+// forAllNodes calls f for every node in parallel and waits for all calls.
+func forAllNodes(f func(node int) error) error {
 	var wg sync.WaitGroup
 	var failures [nodes]error
 	for i := range nodes {
-		wg.Go(func() { failures[i] = do(i) })
+		wg.Go(func() { failures[i] = f(i) })
 	}
 	wg.Wait()
 	return errors.Join(failures[:]...)

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// failOver is the time from just before the leader of a new cluster is halted until another
-// node has committed an update.
-func failOver(ctx context.Context, c contestant, dir string, random *rand.Rand) (took time.Duration, err error) {
-	running, err := c.start(ctx, dir, quick)
+// measureFailOver returns the time from just before the leader of a new cluster is halted until
+// another node has committed an update.
+func measureFailOver(ctx context.Context, c contestant, dir string, random *rand.Rand) (took time.Duration, err error) {
+	running, err := c.start(ctx, dir, shortTimeouts)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, running.stop()) }()
-	leader, err := awaitLeader(ctx, running)
+	leader, err := waitLeader(ctx, running)
 	if err != nil {
 		return 0, err
 	}
-	// All nodes have heard of the leader, and the moment is a random one between heartbeats.
-	if err := awaitApplied(ctx, running, 1); err != nil {
+	// Afterwards all nodes know the leader. The random pause ends between two heartbeats.
+	if err := waitApplied(ctx, running, 1); err != nil {
 		return 0, err
 	}
 	select {
@@ -31,7 +31,7 @@ func failOver(ctx context.Context, c contestant, dir string, random *rand.Rand) 
 	halted := make(chan error, 1)
 	at := time.Now()
 	go func() { halted <- running.halt(leader) }()
-	_, err = firstUpdate(ctx, running, leader)
+	_, err = proposeFirst(ctx, running, leader)
 	took = time.Since(at)
 	return took, errors.Join(err, <-halted)
 }

@@ -3,54 +3,54 @@ package main
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/stats"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// window collects the times of one client's updates that end within a spell's length.
+// window collects the latencies of one client's updates that complete within the counted part of a
+// period.
 type window struct {
-	from, to time.Time
-	times    []float64 // ms
-	all      uint64    // those before from and after to as well
-	failed   int
+	from, to  time.Time
+	latencies []float64 // ms
+	updates   uint64    // also those that completed before from or after to
+	failed    int
 }
 
-func newWindow(s spell) *window {
-	from := time.Now().Add(s.lead)
-	return &window{from: from, to: from.Add(s.length)}
+func newWindow(p benchmark.Period) *window {
+	from := time.Now().Add(p.Warmup)
+	return &window{from: from, to: from.Add(p.Length)}
 }
 
-// add has an update that began at from and was committed at to.
+// add adds an update that was proposed at from and committed at to.
 func (w *window) add(from, to time.Time) {
-	w.all++
+	w.updates++
 	if !to.Before(w.from) && to.Before(w.to) {
-		w.times = append(w.times, millis(to.Sub(from)))
+		w.latencies = append(w.latencies, benchmark.Milliseconds(to.Sub(from)))
 	}
 }
 
-// figure is what one cell of one round has measured. P50 and P99 are NaN without updates,
-// which JSON cannot have, so that such a cell is an error.
+// figure is the result of one cell in one round. P50 and P99 are NaN if there were no updates; JSON
+// cannot represent NaN, so that such a cell is an error.
 type figure struct {
-	Rate   float64 `json:"rate"` // updates a second
+	Rate   float64 `json:"rate"` // updates per second
 	P50    float64 `json:"p50"`  // ms
 	P99    float64 `json:"p99"`
-	Failed int     `json:"failed,omitempty"` // calls that failed, and were followed by others
+	Failed int     `json:"failed,omitempty"` // calls that failed and were followed by others
 }
 
-func newFigure(s spell, windows []*window) figure {
+func newFigure(p benchmark.Period, windows []*window) figure {
 	var f figure
-	var times []float64
+	var latencies []float64
 	for _, w := range windows {
-		times = append(times, w.times...)
+		latencies = append(latencies, w.latencies...)
 		f.Failed += w.failed
 	}
-	f.Rate = float64(len(times)) / s.length.Seconds()
-	f.P50, f.P99 = stats.Quantile(times, 0.5), stats.Quantile(times, 0.99)
+	f.Rate = float64(len(latencies)) / p.Length.Seconds()
+	f.P50, f.P99 = benchmark.Median(latencies), benchmark.Quantile(latencies, 0.99)
 	return f
 }
 
-func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// series is what a contestant in one setting has measured at one number of clients, by round.
+// series contains the figures of a library with certain settings and a certain number of clients,
+// one for each round.
 type series struct {
 	Name     string   `json:"name"`
 	Settings string   `json:"settings"`
@@ -58,8 +58,8 @@ type series struct {
 	Figures  []figure `json:"figures"`
 }
 
-// of collects one value of each figure.
-func (s *series) of(value func(figure) float64) []float64 {
+// values returns one value of each figure.
+func (s *series) values(value func(figure) float64) []float64 {
 	var values []float64
 	for _, f := range s.Figures {
 		values = append(values, value(f))
@@ -67,15 +67,15 @@ func (s *series) of(value func(figure) float64) []float64 {
 	return values
 }
 
-func (s *series) rate() float64 { return stats.Median(s.of(rateOf)) }
+func (s *series) medianRate() float64 { return benchmark.Median(s.values(figure.rate)) }
 
-func rateOf(f figure) float64 { return f.Rate }
-func p50Of(f figure) float64  { return f.P50 }
-func p99Of(f figure) float64  { return f.P99 }
+func (f figure) rate() float64 { return f.Rate }
+func (f figure) p50() float64  { return f.P50 }
+func (f figure) p99() float64  { return f.P99 }
 
-// best divides the series of one number of clients into those with the highest median rate
-// of each name, in the order given, and the others.
-func best(all []*series) (chosen, others []*series) {
+// selectBest divides series with the same number of clients into the series with the highest median
+// rate of each library, in the order of their first appearance, and the others.
+func selectBest(all []*series) (chosen, others []*series) {
 	at := map[string]int{}
 	for _, s := range all {
 		i, known := at[s.Name]
@@ -83,7 +83,7 @@ func best(all []*series) (chosen, others []*series) {
 		case !known:
 			at[s.Name] = len(chosen)
 			chosen = append(chosen, s)
-		case s.rate() > chosen[i].rate():
+		case s.medianRate() > chosen[i].medianRate():
 			others = append(others, chosen[i])
 			chosen[i] = s
 		default:
@@ -93,29 +93,29 @@ func best(all []*series) (chosen, others []*series) {
 	return chosen, others
 }
 
-// fastest is the highest median rate of those that isPeer names; 0 without any.
-func fastest(all []*series, isPeer func(name string) bool) float64 {
+// highestRate returns the highest median rate of the peers, or 0 if there are none.
+func highestRate(all []*series, isPeer func(name string) bool) float64 {
 	rate := 0.0
 	for _, s := range all {
 		if isPeer(s.Name) {
-			rate = max(rate, s.rate())
+			rate = max(rate, s.medianRate())
 		}
 	}
 	return rate
 }
 
-// failOvers are a contestant's.
+// failOvers contains the durations of the fail-overs of a library, in ms.
 type failOvers struct {
 	Name     string    `json:"name"`
 	Settings string    `json:"settings"`
-	Times    []float64 `json:"times"` // ms
+	Times    []float64 `json:"times"`
 }
 
-// soonest is the lowest median of those that isPeer names; 0 without any.
-func soonest(all []*failOvers, isPeer func(name string) bool) float64 {
+// shortestFailOver returns the lowest median of the peers, or 0 if there are none.
+func shortestFailOver(all []*failOvers, isPeer func(name string) bool) float64 {
 	lowest := 0.0
 	for _, f := range all {
-		if m := stats.Median(f.Times); isPeer(f.Name) && len(f.Times) > 0 && (lowest == 0 || m < lowest) {
+		if m := benchmark.Median(f.Times); isPeer(f.Name) && len(f.Times) > 0 && (lowest == 0 || m < lowest) {
 			lowest = m
 		}
 	}

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
 const floorName = "floor: the disk"
 
-// floorSize is the size of a floor's file, which is written over and over.
+// floorSize is the size of a file of the floor. When it is full, writing continues at its start.
 const floorSize = 8 << 20
 
 // floor writes three files in lockstep.
@@ -21,7 +23,7 @@ type floor struct{}
 func (floor) name() string     { return floorName }
 func (floor) settings() string { return "fdatasync, 2 of 3 files, perfect batches" }
 
-func (floor) measure(ctx context.Context, dir string, clients int, s spell) (figure, error) {
+func (floor) measure(ctx context.Context, dir string, clients int, p benchmark.Period) (figure, error) {
 	var files [nodes]*floorFile
 	for i := range files {
 		f, err := newFloorFile(filepath.Join(dir, fmt.Sprint(i)), clients*updateSize)
@@ -31,77 +33,77 @@ func (floor) measure(ctx context.Context, dir string, clients int, s spell) (fig
 		defer f.file.Close()
 		files[i] = f
 	}
-	end := time.Now().Add(s.lead + s.length)
-	w := newWindow(s)
-	err := lockstep(files, func(from, to time.Time) bool {
+	deadline := time.Now().Add(p.Total())
+	w := newWindow(p)
+	err := writeInLockstep(files, func(from, to time.Time) bool {
 		for range clients {
 			w.add(from, to)
 		}
-		return to.Before(end) && ctx.Err() == nil
+		return to.Before(deadline) && ctx.Err() == nil
 	})
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	return newFigure(s, []*window{w}), err
+	return newFigure(p, []*window{w}), err
 }
 
-// written says that a file has all rounds up to one.
+// written reports that a file contains all rounds up to round, or failed.
 type written struct {
 	file, round int
 	err         error
 }
 
-// lockstep has the files written, round by round, until goOn says otherwise, which gets
-// the time when a round began and when two files had it.
-func lockstep(files [nodes]*floorFile, goOn func(from, to time.Time) bool) error {
+// writeInLockstep writes the files round by round until completed returns false. It calls completed
+// when two of the files contain the round, with the times at which the round started and completed.
+func writeInLockstep(files [nodes]*floorFile, completed func(from, to time.Time) bool) error {
 	var wg sync.WaitGroup
-	var asked [nodes]chan int
+	var pending [nodes]chan int
 	done := make(chan written)
 	for i, f := range files {
-		asked[i] = make(chan int, 1)
+		pending[i] = make(chan int, 1)
 		wg.Go(func() {
-			for round := range asked[i] {
+			for round := range pending[i] {
 				done <- written{i, round, f.writeUpTo(round)}
 			}
 		})
 	}
 	var failure error
 	var reached [nodes]int
-	hear := func(w written) {
+	update := func(w written) {
 		reached[w.file] = w.round
 		failure = errors.Join(failure, w.err)
 	}
 	for round := 1; failure == nil; round++ {
 		from := time.Now()
-		for _, ask := range asked {
-			select { // whoever lags writes all that it lacks at once
-			case <-ask:
+		for _, p := range pending {
+			select { // a file that lags behind writes all rounds that it lacks in one write
+			case <-p:
 			default:
 			}
-			ask <- round
+			p <- round
 		}
-		for countFrom(reached, round) < 2 && failure == nil {
-			hear(<-done)
+		for countReached(reached, round) < 2 && failure == nil {
+			update(<-done)
 		}
-		if failure == nil && !goOn(from, time.Now()) {
+		if failure == nil && !completed(from, time.Now()) {
 			break
 		}
 	}
-	for _, ask := range asked {
-		close(ask)
+	for _, p := range pending {
+		close(p)
 	}
 	go func() {
 		wg.Wait()
 		close(done)
 	}()
 	for w := range done {
-		hear(w)
+		update(w)
 	}
 	return failure
 }
 
-// countFrom is how many have reached a round.
-func countFrom(reached [nodes]int, round int) int {
+// countReached returns the number of files that have reached a round.
+func countReached(reached [nodes]int, round int) int {
 	n := 0
 	for _, r := range reached {
 		if r >= round {
@@ -111,16 +113,16 @@ func countFrom(reached [nodes]int, round int) int {
 	return n
 }
 
-// floorFile is a file that is written from its start to its end and then again.
+// floorFile is a file that is written from its start to its end, repeatedly.
 type floorFile struct {
 	file  *os.File
-	batch int // bytes a round
+	batch int // bytes per round
 	round int
 	at    int64
 	data  []byte
 }
 
-// newFloorFile writes the file once, as blocks that were never written cost a sync more.
+// newFloorFile creates a file and writes it once, because the first sync of a new block costs more.
 func newFloorFile(name string, batch int) (*floorFile, error) {
 	file, err := os.Create(name)
 	if err != nil {
@@ -134,9 +136,9 @@ func newFloorFile(name string, batch int) (*floorFile, error) {
 }
 
 func (f *floorFile) writeUpTo(round int) error {
-	lacks := (round - f.round) * f.batch
+	missing := (round - f.round) * f.batch
 	f.round = round
-	if err := f.write(lacks); err != nil {
+	if err := f.write(missing); err != nil {
 		return err
 	}
 	return syncData(f.file)
@@ -154,20 +156,21 @@ func (f *floorFile) write(n int) error {
 	return nil
 }
 
-// syncTimes are the times in ms of n writes of one update, each synced, to a file in dir.
-func syncTimes(dir string, n int) ([]float64, error) {
+// measureSyncs writes n updates to a file in dir, syncs each of them, and returns the durations in
+// ms.
+func measureSyncs(dir string, n int) ([]float64, error) {
 	f, err := newFloorFile(filepath.Join(dir, "sync"), updateSize)
 	if err != nil {
 		return nil, err
 	}
 	defer f.file.Close()
-	var times []float64
+	var durations []float64
 	for round := 1; round <= n; round++ {
 		at := time.Now()
 		if err := f.writeUpTo(round); err != nil {
 			return nil, err
 		}
-		times = append(times, millis(time.Since(at)))
+		durations = append(durations, benchmark.Milliseconds(time.Since(at)))
 	}
-	return times, nil
+	return durations, nil
 }

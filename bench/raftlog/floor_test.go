@@ -9,9 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFloorIsOverWhenTwoFilesHaveTheRound(t *testing.T) {
-	require.Equal(t, 1, countFrom([nodes]int{3, 2, 1}, 3))
-	require.Equal(t, 2, countFrom([nodes]int{3, 2, 4}, 3))
+// TestFloor_RoundCompletesWithTwoFiles fails if a round waits for all files, if a file skips rounds,
+// or if a write error is ignored.
+func TestFloor_RoundCompletesWithTwoFiles(t *testing.T) {
+	require.Equal(t, 1, countReached([nodes]int{3, 2, 1}, 3))
+	require.Equal(t, 2, countReached([nodes]int{3, 2, 4}, 3))
 
 	var files [nodes]*floorFile
 	for i := range files {
@@ -21,23 +23,24 @@ func TestFloorIsOverWhenTwoFilesHaveTheRound(t *testing.T) {
 		files[i] = f
 	}
 	rounds := 0
-	require.NoError(t, lockstep(files, func(from, to time.Time) bool {
+	require.NoError(t, writeInLockstep(files, func(from, to time.Time) bool {
 		require.False(t, to.Before(from))
 		rounds++
 		return rounds < 20
 	}))
 	require.Equal(t, 20, rounds)
 	for _, f := range files {
-		require.Equal(t, 20, f.round, "whoever lagged has caught up")
+		require.Equal(t, 20, f.round, "files that lag behind must catch up")
 		require.EqualValues(t, 20*updateSize, f.at)
 	}
 
 	require.NoError(t, files[1].file.Close())
-	err := lockstep(files, func(from, to time.Time) bool { return true })
-	require.Error(t, err, "a disk that fails ends it")
+	err := writeInLockstep(files, func(from, to time.Time) bool { return true })
+	require.Error(t, err, "a write error must stop the floor")
 }
 
-func TestFloorFileIsWrittenAgainFromItsStart(t *testing.T) {
+// TestFloorFile_ContinuesAtStart fails if the file grows beyond its size.
+func TestFloorFile_ContinuesAtStart(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "floor")
 	f, err := newFloorFile(name, floorSize/2+1)
 	require.NoError(t, err)

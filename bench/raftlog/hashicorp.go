@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 )
 
-// hashicorp is hashicorp/raft over TCP, with raft-wal for log and votes.
+// hashicorp is hashicorp/raft over TCP, with raft-wal for the log and the votes.
 type hashicorp struct{ tuned bool }
 
 const hashicorpName = "hashicorp/raft + raft-wal"
@@ -37,14 +37,14 @@ func (h hashicorp) config(node int, t timeouts) *raft.Config {
 	if h.tuned {
 		c.MaxAppendEntries, c.BatchApplyCh = 512, true
 	}
-	if t == quick {
+	if t == shortTimeouts {
 		c.HeartbeatTimeout, c.ElectionTimeout = 200*time.Millisecond, 200*time.Millisecond
 		c.LeaderLeaseTimeout, c.CommitTimeout = 100*time.Millisecond, 20*time.Millisecond
 	}
 	return c
 }
 
-// hashicorpCluster has what its nodes consist of; a node that failed to start has less.
+// hashicorpCluster contains the parts of its nodes. A node that failed to start is nil.
 type hashicorpCluster struct {
 	nodes  [nodes]*raft.Raft
 	counts [nodes]counter
@@ -69,7 +69,7 @@ func (c *hashicorpCluster) startNodes(h hashicorp, dir string, t timeouts) error
 		}
 		transports[i] = transport
 		c.closes = append(c.closes, func() error {
-			transport.CloseStreams() // Close leaves them open
+			transport.CloseStreams() // Close does not close them
 			return transport.Close()
 		})
 		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: transport.LocalAddr()})
@@ -86,7 +86,7 @@ func (c *hashicorpCluster) startNode(i int, h hashicorp, dir string, t timeouts,
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	meta := new(metadb.BoltMetaDB) // raft-wal does not close its own
+	meta := new(metadb.BoltMetaDB) // raft-wal does not close the store that it creates itself
 	log, err := wal.Open(dir, wal.WithLogger(hclog.NewNullLogger()), wal.WithMetaStore(meta))
 	if err != nil {
 		return err
@@ -106,10 +106,10 @@ func (c *hashicorpCluster) startNode(i int, h hashicorp, dir string, t timeouts,
 	return err
 }
 
-func (c *hashicorpCluster) leads(node int) bool { return c.nodes[node].State() == raft.Leader }
+func (c *hashicorpCluster) isLeader(node int) bool { return c.nodes[node].State() == raft.Leader }
 
-// propose does not end with ctx while a leader stays one that cannot commit, which its
-// lease ends.
+// propose may return later than ctx is done: Apply returns at the latest when a leader that cannot
+// commit loses its lease.
 func (c *hashicorpCluster) propose(ctx context.Context, node int, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (c *hashicorpCluster) propose(ctx context.Context, node int, data []byte) e
 
 func (c *hashicorpCluster) applied(node int) uint64 { return c.counts[node].n.Load() }
 
-// halt: Shutdown transfers nothing.
+// halt uses Shutdown, which does not transfer leadership.
 func (c *hashicorpCluster) halt(node int) error { return c.nodes[node].Shutdown().Error() }
 
 func (c *hashicorpCluster) stop() error {
@@ -129,26 +129,26 @@ func (c *hashicorpCluster) stop() error {
 			err = errors.Join(err, c.halt(i))
 		}
 	}
-	for _, end := range c.closes {
-		err = errors.Join(err, end())
+	for _, closePart := range c.closes {
+		err = errors.Join(err, closePart())
 	}
 	return err
 }
 
-// counter is a state machine that counts updates.
+// counter is a state machine that counts the updates.
 type counter struct{ n atomic.Uint64 }
 
 func (c *counter) Apply(*raft.Log) any { return c.n.Add(1) }
 
-// ApplyBatch makes it one that gets many at a time, where there are many.
+// ApplyBatch implements raft.BatchingFSM.
 func (c *counter) ApplyBatch(logs []*raft.Log) []any {
-	answers := make([]any, len(logs))
+	results := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogCommand {
-			answers[i] = c.Apply(l)
+			results[i] = c.Apply(l)
 		}
 	}
-	return answers
+	return results
 }
 
 func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return c, nil }

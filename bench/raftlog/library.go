@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// library is adapters/raftlog. Every update has a request ID of its own, which is what that
-// library does for it beside the others. The peers are compared without encryption, as the
-// others are; secret has TLS 1.3 and a secret, which is what its users have.
+// library is adapters/raftlog. Every update has a different request ID, by which the log detects
+// duplicates; the other libraries do not do this. Without secret, connections are not encrypted, as
+// in the other libraries. With secret they use TLS 1.3 and a secret, as in production.
 type library struct{ secret bool }
 
 const libraryName = "adapters/raftlog"
@@ -33,9 +33,9 @@ func (l library) settings() string {
 }
 
 type libraryCluster struct {
-	nodes  [nodes]*raftlog.Node
-	nets   [nodes]*cuttable
-	counts [nodes]updates
+	nodes    [nodes]*raftlog.Node
+	networks [nodes]*network
+	counts   [nodes]updates
 }
 
 func (l library) start(_ context.Context, dir string, t timeouts) (cluster, error) {
@@ -46,18 +46,18 @@ func (l library) start(_ context.Context, dir string, t timeouts) (cluster, erro
 		if err != nil {
 			return nil, errors.Join(err, c.stop())
 		}
-		c.nets[i] = &cuttable{Listener: listener, conns: map[net.Conn]struct{}{}}
+		c.networks[i] = &network{Listener: listener, conns: map[net.Conn]struct{}{}}
 		peers = append(peers, api.Peer{ID: fmt.Sprint(i), Addr: listener.Addr().String()})
 	}
 	for i, p := range peers {
 		cfg := raftlog.Config{
 			Cluster: "bench", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: filepath.Join(dir, p.ID), StateMachine: &c.counts[i],
-			Insecure: !l.secret, Listener: c.nets[i], Dial: c.nets[i].dial,
+			Insecure: !l.secret, Listener: c.networks[i], Dial: c.networks[i].dial,
 		}
 		if l.secret {
-			cfg.Secret = []byte("sixteen bytes or more of it")
+			cfg.Secret = []byte("at least sixteen bytes")
 		}
-		if t == quick {
+		if t == shortTimeouts {
 			cfg.ElectionTimeout, cfg.Heartbeat = 200*time.Millisecond, 70*time.Millisecond
 		}
 		var err error
@@ -68,7 +68,7 @@ func (l library) start(_ context.Context, dir string, t timeouts) (cluster, erro
 	return c, nil
 }
 
-func (c *libraryCluster) leads(node int) bool { return c.nodes[node].Info().Role == "leader" }
+func (c *libraryCluster) isLeader(node int) bool { return c.nodes[node].Info().Role == "leader" }
 
 func (c *libraryCluster) propose(ctx context.Context, node int, data []byte) error {
 	_, err := c.nodes[node].Propose(ctx, requestid.New(), data)
@@ -77,9 +77,9 @@ func (c *libraryCluster) propose(ctx context.Context, node int, data []byte) err
 
 func (c *libraryCluster) applied(node int) uint64 { return c.counts[node].n.Load() }
 
-// halt takes the node off the network first, since Close hands over.
+// halt disconnects the node first, because Close transfers leadership.
 func (c *libraryCluster) halt(node int) error {
-	c.nets[node].cut()
+	c.networks[node].disconnect()
 	return c.nodes[node].Close()
 }
 
@@ -88,64 +88,64 @@ func (c *libraryCluster) stop() error {
 	for i, n := range c.nodes {
 		if n != nil {
 			err = errors.Join(err, n.Close())
-		} else if c.nets[i] != nil {
-			err = errors.Join(err, c.nets[i].Close())
+		} else if c.networks[i] != nil {
+			err = errors.Join(err, c.networks[i].Close())
 		}
 	}
 	return err
 }
 
-// cuttable is a listener whose node can be taken off the network.
-type cuttable struct {
+// network is the listener and the connections of a node, which can be disconnected.
+type network struct {
 	net.Listener
-	mu    sync.Mutex
-	off   bool
-	conns map[net.Conn]struct{}
+	mu           sync.Mutex
+	disconnected bool
+	conns        map[net.Conn]struct{}
 }
 
-func (c *cuttable) Accept() (net.Conn, error) {
-	conn, err := c.Listener.Accept()
+func (n *network) Accept() (net.Conn, error) {
+	conn, err := n.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	if err := c.keep(conn); err != nil {
+	if err := n.add(conn); err != nil {
 		return nil, err
 	}
 	return conn, nil
 }
 
-func (c *cuttable) dial(ctx context.Context, addr string) (net.Conn, error) {
+func (n *network) dial(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.keep(conn); err != nil {
+	if err := n.add(conn); err != nil {
 		return nil, err
 	}
 	return conn, nil
 }
 
-func (c *cuttable) keep(conn net.Conn) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.off {
+func (n *network) add(conn net.Conn) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.disconnected {
 		return errors.Join(net.ErrClosed, conn.Close())
 	}
-	c.conns[conn] = struct{}{}
+	n.conns[conn] = struct{}{}
 	return nil
 }
 
-func (c *cuttable) cut() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.off = true
-	for conn := range c.conns {
+func (n *network) disconnect() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.disconnected = true
+	for conn := range n.conns {
 		conn.Close()
 	}
 }
 
-// updates is a state machine that counts.
+// updates is a state machine that counts the updates.
 type updates struct{ n atomic.Uint64 }
 
 func (*updates) LastApplied() (uint64, error) { return 0, nil }

@@ -8,60 +8,60 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// patience is how long a cluster may take to have a leader, to answer, or to apply
-// everywhere what it has acknowledged.
+// patience is the maximum time in which a cluster must elect a leader, respond, or apply at every
+// node the updates that it acknowledged.
 const patience = 30 * time.Second
 
-// spell is how long something is done over and over: in lead it begins, in length it is
-// measured.
-type spell struct{ lead, length time.Duration }
-
-// replicated measures the updates that a contestant commits.
-type replicated struct {
+// throughput measures the updates that a contestant commits.
+type throughput struct {
 	contestant
 	timeouts timeouts
 }
 
-func (r replicated) measure(ctx context.Context, dir string, clients int, s spell) (f figure, err error) {
-	c, err := r.start(ctx, dir, r.timeouts)
+func (t throughput) measure(ctx context.Context, dir string, clients int, p benchmark.Period) (f figure, err error) {
+	c, err := t.start(ctx, dir, t.timeouts)
 	if err != nil {
 		return figure{}, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	if _, err := awaitLeader(ctx, c); err != nil {
+	if _, err := waitLeader(ctx, c); err != nil {
 		return figure{}, err
 	}
-	f, acknowledged, err := load(ctx, c, clients, s)
+	f, acknowledged, err := runClients(ctx, c, clients, p)
 	if err != nil {
 		return figure{}, err
 	}
-	return f, awaitApplied(ctx, c, acknowledged+1) // awaitLeader's is another
+	return f, waitApplied(ctx, c, acknowledged+1) // waitLeader committed one more
 }
 
-// leaderOf is the node that leads; false if none does. The node to leave out may be -1.
-func leaderOf(c cluster, leftOut int) (int, bool) {
+// findLeader returns a node that is the leader, if there is one. It ignores the excluded node, which
+// is -1 for none.
+func findLeader(c cluster, excluded int) (int, bool) {
 	for node := range nodes {
-		if node != leftOut && c.leads(node) {
+		if node != excluded && c.isLeader(node) {
 			return node, true
 		}
 	}
 	return 0, false
 }
 
-// awaitLeader returns when a leader has committed an update.
-func awaitLeader(ctx context.Context, c cluster) (int, error) {
-	return firstUpdate(ctx, c, -1)
+// waitLeader waits until a leader has committed an update.
+func waitLeader(ctx context.Context, c cluster) (int, error) {
+	return proposeFirst(ctx, c, -1)
 }
 
-// firstUpdate returns when a node has committed an update, and which; leftOut may not.
-func firstUpdate(ctx context.Context, c cluster, leftOut int) (int, error) {
+// proposeFirst proposes an update until a node other than the excluded one commits it, and returns
+// that node.
+func proposeFirst(ctx context.Context, c cluster, excluded int) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no update committed within %v", patience))
 	defer cancel()
 	failure := errors.New("no node leads")
 	for {
-		if node, ok := leaderOf(c, leftOut); ok {
+		if node, ok := findLeader(c, excluded); ok {
 			attempt, cancel := context.WithTimeout(ctx, time.Second)
 			failure = c.propose(attempt, node, newUpdate())
 			cancel()
@@ -77,8 +77,8 @@ func firstUpdate(ctx context.Context, c cluster, leftOut int) (int, error) {
 	}
 }
 
-// awaitApplied shows that what was acknowledged is at every node.
-func awaitApplied(ctx context.Context, c cluster, acknowledged uint64) error {
+// waitApplied waits until every node has applied as many updates as were acknowledged.
+func waitApplied(ctx context.Context, c cluster, acknowledged uint64) error {
 	limit := time.Now().Add(patience)
 	for node := range nodes {
 		for c.applied(node) < acknowledged {
@@ -92,17 +92,17 @@ func awaitApplied(ctx context.Context, c cluster, acknowledged uint64) error {
 	return nil
 }
 
-// load has clients propose, each one update after another, and returns how many were
-// acknowledged in all, before what is measured as well.
-func load(ctx context.Context, c cluster, clients int, s spell) (figure, uint64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.lead+s.length+patience, fmt.Errorf("an update was not answered within %v", patience))
+// runClients runs clients that propose updates during a period. It also returns the number of all
+// acknowledged updates, including those of the warm-up.
+func runClients(ctx context.Context, c cluster, clients int, p benchmark.Period) (figure, uint64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Total()+patience, fmt.Errorf("a call to propose did not return within %v", patience))
 	defer cancel()
 	var wg sync.WaitGroup
 	windows := make([]*window, clients)
 	for i := range windows {
-		w := newWindow(s)
+		w := newWindow(p)
 		windows[i] = w
-		wg.Go(func() { client(ctx, c, w) })
+		wg.Go(func() { runClient(ctx, c, w) })
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -110,34 +110,34 @@ func load(ctx context.Context, c cluster, clients int, s spell) (figure, uint64,
 	}
 	acknowledged := uint64(0)
 	for _, w := range windows {
-		acknowledged += w.all
+		acknowledged += w.updates
 	}
-	return newFigure(s, windows), acknowledged, nil
+	return newFigure(p, windows), acknowledged, nil
 }
 
-// client proposes until its window is over. After a failure it looks who leads by now.
-func client(ctx context.Context, c cluster, w *window) {
+// runClient proposes updates until its window has passed. After a failure it searches for the
+// current leader.
+func runClient(ctx context.Context, c cluster, w *window) {
 	data := newUpdate()
-	leader, ok := leaderOf(c, -1)
+	leader, ok := findLeader(c, -1)
 	for ctx.Err() == nil {
 		from := time.Now()
 		if !from.Before(w.to) {
 			return
 		}
-		var err error
 		if ok {
-			if err = c.propose(ctx, leader, data); err == nil {
+			if err := c.propose(ctx, leader, data); err == nil {
 				w.add(from, time.Now())
 				continue
 			}
 			w.failed++
 		}
 		time.Sleep(time.Millisecond)
-		leader, ok = leaderOf(c, -1)
+		leader, ok = findLeader(c, -1)
 	}
 }
 
-// newUpdate is data that do not compress.
+// newUpdate returns random data, which cannot be compressed.
 func newUpdate() []byte {
 	data := make([]byte, updateSize)
 	for i := range data {
@@ -146,12 +146,12 @@ func newUpdate() []byte {
 	return data
 }
 
-// temporary calls do with a new directory below dir, which is removed at the end.
-func temporary(dir string, do func(dir string) error) (err error) {
+// withTempDir calls f with a new directory below dir, and removes the directory afterwards.
+func withTempDir(dir string, f func(dir string) error) (err error) {
 	dir, err = os.MkdirTemp(dir, "raftlog-bench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return do(dir)
+	return f(dir)
 }

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Members of etcd keep connections over which they have asked each other for versions.
+// TestMain ignores the idle connections over which the members of etcd request each other's versions.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),

@@ -10,26 +10,29 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// smoke is short: figures are worth nothing.
-func smoke(t *testing.T, only string) settings {
+// shortSettings returns settings for a run that is too short for meaningful figures.
+func shortSettings(t *testing.T, only string) settings {
 	dir := t.TempDir()
-	if err := onDisk(dir); err != nil {
+	if err := checkDisk(dir); err != nil {
 		t.Skip(err)
 	}
 	return settings{
-		rounds: 1, spell: spell{lead: 20 * time.Millisecond, length: 200 * time.Millisecond}, clients: []int{1},
-		failOvers: 1, only: regexp.MustCompile(only), dir: dir, seed: 1, timeouts: quick, syncs: 10,
+		rounds: 1, period: benchmark.Period{Warmup: 20 * time.Millisecond, Length: 200 * time.Millisecond}, clients: []int{1},
+		failOvers: 1, only: regexp.MustCompile(only), dir: dir, seed: 1, timeouts: shortTimeouts, syncs: 10,
 	}
 }
 
-// TestEveryContestant shows that all of them commit updates, and elect another leader.
-func TestEveryContestant(t *testing.T) {
-	s := smoke(t, "")
-	r, err := run(t.Context(), s, peers())
+// TestRunBenchmark_MeasuresEveryContestant fails if a contestant does not commit updates or does not
+// elect another leader, or if the JSON file lacks a value.
+func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
+	s := shortSettings(t, "")
+	r, err := runBenchmark(t.Context(), s, allContestants())
 	require.NoError(t, err)
-	require.Len(t, r.Series, 1+len(peers()))
+	require.Len(t, r.Series, 1+len(allContestants()))
 	for _, line := range r.Series {
 		require.Len(t, line.Figures, 1)
 		f := line.Figures[0]
@@ -37,24 +40,25 @@ func TestEveryContestant(t *testing.T) {
 		require.Positive(t, f.P50, line.Name)
 		require.GreaterOrEqual(t, f.P99, f.P50, line.Name)
 	}
-	require.Len(t, r.FailOvers, 2, "one of each library")
+	require.Len(t, r.FailOvers, 3, "one line for each library")
 	for _, line := range r.FailOvers {
-		require.Greater(t, line.Times[0], 50.0, "%s: nobody has handed over", line.Name)
+		require.Greater(t, line.Times[0], 50.0, "%s: the leader must not transfer leadership", line.Name)
 	}
 	left, err := os.ReadDir(s.dir)
 	require.NoError(t, err)
-	require.Empty(t, left, "directories are removed")
+	require.Empty(t, left, "directories must be removed")
 
 	name := filepath.Join(s.dir, "figures.json")
-	require.NoError(t, r.writeJSON(name))
+	require.NoError(t, benchmark.WriteJSON(name, r))
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
-	var again report
-	require.NoError(t, json.Unmarshal(text, &again))
-	require.Equal(t, r, &again)
+	var decoded report
+	require.NoError(t, json.Unmarshal(text, &decoded))
+	require.Equal(t, r, &decoded)
 }
 
-// forgetful acknowledges what it does not apply.
+// forgetful is a cluster that acknowledges updates and, unless keeps is set, does not apply them at
+// node 2.
 type forgetful struct{ keeps, leader bool }
 
 func (forgetful) name() string     { return "forgetful" }
@@ -62,7 +66,7 @@ func (forgetful) settings() string { return "none" }
 func (f forgetful) start(context.Context, string, timeouts) (cluster, error) {
 	return f, nil
 }
-func (f forgetful) leads(int) bool { return f.leader }
+func (f forgetful) isLeader(int) bool { return f.leader }
 func (f forgetful) propose(context.Context, int, []byte) error {
 	time.Sleep(time.Millisecond)
 	return nil
@@ -77,22 +81,23 @@ func (f forgetful) applied(node int) uint64 {
 func (forgetful) halt(int) error { return nil }
 func (forgetful) stop() error    { return nil }
 
-// TestLostUpdatesAreNoFigures: what was acknowledged must be at every node.
-func TestLostUpdatesAreNoFigures(t *testing.T) {
-	s := smoke(t, "forgetful.*clients")
-	_, err := run(t.Context(), s, []contestant{forgetful{keeps: true, leader: true}})
+// TestRunBenchmark_FailsIfUpdatesAreLost fails if figures are accepted although a node has not applied
+// acknowledged updates.
+func TestRunBenchmark_FailsIfUpdatesAreLost(t *testing.T) {
+	s := shortSettings(t, "forgetful.*clients")
+	_, err := runBenchmark(t.Context(), s, []contestant{forgetful{keeps: true, leader: true}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = run(ctx, s, []contestant{forgetful{leader: true}})
+	_, err = runBenchmark(ctx, s, []contestant{forgetful{leader: true}})
 	require.ErrorContains(t, err, "node 2 has applied 0 updates")
 	require.ErrorContains(t, err, "that were acknowledged")
 }
 
-// TestNoLeader: a cluster without one does not hang.
-func TestNoLeader(t *testing.T) {
+// TestRunBenchmark_FailsWithoutLeader fails if a cluster without a leader blocks the benchmark.
+func TestRunBenchmark_FailsWithoutLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := run(ctx, smoke(t, "forgetful.*clients"), []contestant{forgetful{keeps: true}})
+	_, err := runBenchmark(ctx, shortSettings(t, "forgetful.*clients"), []contestant{forgetful{keeps: true}})
 	require.ErrorContains(t, err, "no node leads")
 }

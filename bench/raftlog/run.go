@@ -8,64 +8,55 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// entrant takes part in the measurement of rates: a contestant, or the floor.
+// entrant is measured in the table of rates: a contestant, or the floor.
 type entrant interface {
 	name() string
 	settings() string
-	// measure makes all that it needs, in dir, and ends it.
-	measure(ctx context.Context, dir string, clients int, s spell) (figure, error)
+	// measure creates what it needs in dir, and stops it before it returns.
+	measure(ctx context.Context, dir string, clients int, p benchmark.Period) (figure, error)
 }
 
-// isPeer tells those whose figures the others are shares of.
-func isPeer(name string) bool {
-	for _, p := range peers() {
-		if p.name() == name {
-			return true
-		}
-	}
-	return false
-}
+// isPeer reports whether this library is compared with the library of that name.
+func isPeer(name string) bool { return name != floorName && name != libraryName }
 
-// cell is what is measured once in every round.
+// cell is a measurement that is repeated in every round.
 type cell struct {
 	name    string
 	measure func(ctx context.Context, dir string) error
 }
 
-// run measures all cells that s wants.
-func run(ctx context.Context, s settings, contestants []contestant) (*report, error) {
-	if err := onDisk(s.dir); err != nil {
+// runBenchmark measures all cells that s selects.
+func runBenchmark(ctx context.Context, s settings, contestants []contestant) (*report, error) {
+	if err := checkDisk(s.dir); err != nil {
 		return nil, err
 	}
-	r := &report{Seed: s.seed, Seconds: s.spell.length.Seconds()}
+	r := &report{Seed: s.seed, Seconds: s.period.Length.Seconds()}
 	var err error
-	if r.Facts, err = newFacts(s.dir, s.syncs); err != nil {
+	if r.Environment, err = newEnvironment(s.dir, s.syncs); err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(s.seed, 0))
 	fmt.Fprintf(os.Stderr, "seed %d\n", s.seed)
-	if err := s.rates(r, contestants).inRounds(ctx, s, s.rounds, random); err != nil {
+	if err := s.measureRounds(ctx, s.throughputCells(r, contestants), s.rounds, random); err != nil {
 		return nil, err
 	}
-	if err := s.successions(r, contestants, random).inRounds(ctx, s, s.failOvers, random); err != nil {
+	if err := s.measureRounds(ctx, s.failOverCells(r, contestants, random), s.failOvers, random); err != nil {
 		return nil, err
 	}
-	r.Facts.LoadAfter = machine.Load()
+	r.Environment.Machine.LoadAfter = benchmark.Load()
 	return r, nil
 }
 
-type cells []cell
-
-// rates are the cells in which updates are counted. Their series are added to r.
-func (s settings) rates(r *report, contestants []contestant) cells {
+// throughputCells returns the cells that count updates. It adds their series to r.
+func (s settings) throughputCells(r *report, contestants []contestant) []cell {
 	entrants := []entrant{floor{}}
 	for _, c := range contestants {
-		entrants = append(entrants, replicated{c, s.timeouts})
+		entrants = append(entrants, throughput{c, s.timeouts})
 	}
-	var all cells
+	var cells []cell
 	for _, clients := range s.clients {
 		for _, e := range entrants {
 			name := fmt.Sprintf("%s (%s), %d clients", e.name(), e.settings(), clients)
@@ -74,22 +65,23 @@ func (s settings) rates(r *report, contestants []contestant) cells {
 			}
 			line := &series{Name: e.name(), Settings: e.settings(), Clients: clients}
 			r.Series = append(r.Series, line)
-			all = append(all, cell{name, func(ctx context.Context, dir string) error {
-				f, err := e.measure(ctx, dir, clients, s.spell)
+			cells = append(cells, cell{name, func(ctx context.Context, dir string) error {
+				f, err := e.measure(ctx, dir, clients, s.period)
 				if err == nil && f.Rate == 0 {
-					err = fmt.Errorf("no update was committed in %v (%d calls failed)", s.spell.length, f.Failed)
+					err = fmt.Errorf("no update was committed in %v (%d calls failed)", s.period.Length, f.Failed)
 				}
 				line.Figures = append(line.Figures, f)
 				return err
 			}})
 		}
 	}
-	return all
+	return cells
 }
 
-// successions are the cells in which a leader is halted: one for each library.
-func (s settings) successions(r *report, contestants []contestant, random *rand.Rand) cells {
-	var all cells
+// failOverCells returns the cells in which a leader is halted, one for each library. It adds their
+// series to r.
+func (s settings) failOverCells(r *report, contestants []contestant, random *rand.Rand) []cell {
+	var cells []cell
 	known := map[string]bool{}
 	for _, c := range contestants {
 		name := fmt.Sprintf("%s (%s), fail-over", c.name(), c.settings())
@@ -99,25 +91,25 @@ func (s settings) successions(r *report, contestants []contestant, random *rand.
 		known[c.name()] = true
 		line := &failOvers{Name: c.name(), Settings: c.settings()}
 		r.FailOvers = append(r.FailOvers, line)
-		all = append(all, cell{name, func(ctx context.Context, dir string) error {
-			took, err := failOver(ctx, c, dir, random)
-			line.Times = append(line.Times, millis(took))
+		cells = append(cells, cell{name, func(ctx context.Context, dir string) error {
+			took, err := measureFailOver(ctx, c, dir, random)
+			line.Times = append(line.Times, benchmark.Milliseconds(took))
 			return err
 		}})
 	}
-	return all
+	return cells
 }
 
-// inRounds measures every cell once a round, in an order that is shuffled for each.
-func (all cells) inRounds(ctx context.Context, s settings, rounds int, random *rand.Rand) error {
+// measureRounds measures every cell once per round, in random order.
+func (s settings) measureRounds(ctx context.Context, cells []cell, rounds int, random *rand.Rand) error {
 	for round := range rounds {
-		for _, i := range random.Perm(len(all)) {
+		for _, i := range random.Perm(len(cells)) {
 			at := time.Now()
-			if err := temporary(s.dir, func(dir string) error { return all[i].measure(ctx, dir) }); err != nil {
-				return fmt.Errorf("round %d: %s: %w", round+1, all[i].name, err)
+			if err := withTempDir(s.dir, func(dir string) error { return cells[i].measure(ctx, dir) }); err != nil {
+				return fmt.Errorf("round %d: %s: %w", round+1, cells[i].name, err)
 			}
-			fmt.Fprintf(os.Stderr, "round %d: %s: %.1f s\n", round+1, all[i].name, time.Since(at).Seconds())
-			runtime.GC() // what one leaves behind is not the next one's
+			fmt.Fprintf(os.Stderr, "round %d: %s: %.1f s\n", round+1, cells[i].name, time.Since(at).Seconds())
+			runtime.GC() // so that the next cell does not pay for the garbage of this one
 			select {
 			case <-time.After(s.pause):
 			case <-ctx.Done():

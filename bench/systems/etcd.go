@@ -1,7 +1,5 @@
 package main
 
-// An etcd server in this process, and etcd's package concurrency.
-
 import (
 	"context"
 	"errors"
@@ -18,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// connection is a candidate's own connection to etcd.
+// connection is the connection of one candidate to etcd.
 type connection struct {
 	client  *clientv3.Client
 	network *network
@@ -26,8 +24,10 @@ type connection struct {
 
 func (c *connection) close() { _ = c.client.Close() }
 
+// joinEtcd joins the election on etcd, with an implementation of elections.
 type joinEtcd func(c *connection, name string) (*candidate, error)
 
+// onEtcd starts an etcd server in this process. Every candidate has a separate connection.
 func onEtcd(join joinEtcd) starter {
 	return func(ctx context.Context) (joiner, func(), error) {
 		dir, err := os.MkdirTemp("", "systems-etcd-")
@@ -88,6 +88,7 @@ func connect(address string) (*connection, error) {
 	return &connection{client, n}, err
 }
 
+// concurrencyOnEtcd joins the election with etcd's package concurrency.
 func concurrencyOnEtcd(timeout time.Duration) joinEtcd {
 	return func(c *connection, name string) (*candidate, error) {
 		session, err := concurrency.NewSession(c.client, concurrency.WithTTL(int(timeout/time.Second)))
@@ -97,18 +98,18 @@ func concurrencyOnEtcd(timeout time.Duration) joinEtcd {
 		e := concurrency.NewElection(session, "/election")
 		ctx, cancel := context.WithCancel(context.Background())
 		joined := &candidate{leads: make(chan time.Time, 1), crash: c.network.crash}
-		over := make(chan error, 1)
+		returned := make(chan error, 1)
 		go func() {
 			err := e.Campaign(ctx, name)
 			if err == nil {
 				joined.leads <- time.Now()
 			}
-			over <- err
+			returned <- err
 		}()
 		joined.resign = func() error { return errors.Join(e.Resign(ctx), session.Close()) }
 		joined.close = func() {
 			cancel()
-			<-over
+			<-returned
 			session.Orphan()
 			c.close()
 		}

@@ -1,7 +1,5 @@
 package main
 
-// client-go's leaderelection, as an operator for Kubernetes uses it.
-
 import (
 	"context"
 	"net/http/httptest"
@@ -14,25 +12,27 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The defaults of Kubernetes' own components. For another lease duration the other two times
-// keep their share of it.
+// The defaults of Kubernetes' components. For another lease duration, the other two durations keep
+// the same ratio to it.
 const (
 	defaultLeaseDuration = 15 * time.Second
 	defaultRenewDeadline = 10 * time.Second
 	defaultRetryPeriod   = 2 * time.Second
 )
 
-func share(d, leaseDuration time.Duration) time.Duration {
+// scale returns d in the same ratio to leaseDuration as to the default lease duration.
+func scale(d, leaseDuration time.Duration) time.Duration {
 	return time.Duration(float64(d) * float64(leaseDuration) / float64(defaultLeaseDuration))
 }
 
+// onKubernetes uses client-go's leaderelection like an operator for Kubernetes.
 func onKubernetes(leaseDuration time.Duration) starter {
 	return func(context.Context) (joiner, func(), error) {
 		server := httptest.NewServer(newLeases())
 		join := func(name string) (*candidate, error) {
 			n := new(network)
 			client, err := coordination.NewForConfig(&rest.Config{
-				Host: server.URL, Dial: n.DialContext, Timeout: share(defaultRenewDeadline, leaseDuration) / 2,
+				Host: server.URL, Dial: n.DialContext, Timeout: scale(defaultRenewDeadline, leaseDuration) / 2,
 				ContentConfig: rest.ContentConfig{ContentType: jsonType, AcceptContentTypes: jsonType},
 			})
 			if err != nil {
@@ -45,8 +45,8 @@ func onKubernetes(leaseDuration time.Duration) starter {
 					LockConfig: resourcelock.ResourceLockConfig{Identity: name},
 				},
 				LeaseDuration:   leaseDuration,
-				RenewDeadline:   share(defaultRenewDeadline, leaseDuration),
-				RetryPeriod:     share(defaultRetryPeriod, leaseDuration),
+				RenewDeadline:   scale(defaultRenewDeadline, leaseDuration),
+				RetryPeriod:     scale(defaultRetryPeriod, leaseDuration),
 				ReleaseOnCancel: true,
 				Callbacks: leaderelection.LeaderCallbacks{
 					OnStartedLeading: func(context.Context) { c.leads <- time.Now() },
@@ -57,14 +57,14 @@ func onKubernetes(leaseDuration time.Duration) starter {
 				return nil, err
 			}
 			ctx, cancel := context.WithCancel(context.Background())
-			over := make(chan struct{})
+			stopped := make(chan struct{})
 			go func() {
-				defer close(over)
+				defer close(stopped)
 				elector.Run(ctx)
 			}()
 			c.resign = func() error {
 				cancel()
-				<-over
+				<-stopped
 				return nil
 			}
 			c.close = func() { _ = c.resign() }

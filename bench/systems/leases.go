@@ -1,8 +1,5 @@
 package main
 
-// As much of a Kubernetes API server as leader election needs: leases in memory, with optimistic
-// concurrency control.
-
 import (
 	"encoding/json"
 	"net/http"
@@ -22,6 +19,8 @@ const (
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
+// leases implements the part of a Kubernetes API server that leader election needs: leases in memory,
+// with optimistic concurrency control.
 type leases struct {
 	http.ServeMux
 	mu      sync.Mutex
@@ -36,10 +35,10 @@ func newLeases() *leases {
 		defer l.mu.Unlock()
 		name := r.PathValue("name")
 		if l.byName[name] == nil {
-			refuse(w, apierrors.NewNotFound(leaseResource, name))
+			writeError(w, apierrors.NewNotFound(leaseResource, name))
 			return
 		}
-		reply(w, http.StatusOK, l.byName[name])
+		writeObject(w, http.StatusOK, l.byName[name])
 	})
 	l.HandleFunc("POST "+leasesPath, l.write)
 	l.HandleFunc("PUT "+leasesPath+"/{name}", l.write)
@@ -50,7 +49,7 @@ func newLeases() *leases {
 func (l *leases) write(w http.ResponseWriter, r *http.Request) {
 	lease := new(coordination.Lease)
 	if err := json.NewDecoder(r.Body).Decode(lease); err != nil {
-		refuse(w, apierrors.NewBadRequest(err.Error()))
+		writeError(w, apierrors.NewBadRequest(err.Error()))
 		return
 	}
 	l.mu.Lock()
@@ -58,30 +57,30 @@ func (l *leases) write(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	switch old := l.byName[lease.Name]; {
 	case r.Method == http.MethodPost && old != nil:
-		refuse(w, apierrors.NewAlreadyExists(leaseResource, lease.Name))
+		writeError(w, apierrors.NewAlreadyExists(leaseResource, lease.Name))
 		return
 	case r.Method == http.MethodPost:
 		status = http.StatusCreated
 	case old == nil:
-		refuse(w, apierrors.NewNotFound(leaseResource, lease.Name))
+		writeError(w, apierrors.NewNotFound(leaseResource, lease.Name))
 		return
 	case lease.ResourceVersion != old.ResourceVersion:
-		refuse(w, apierrors.NewConflict(leaseResource, lease.Name, nil))
+		writeError(w, apierrors.NewConflict(leaseResource, lease.Name, nil))
 		return
 	}
 	l.version++
 	lease.Namespace, lease.ResourceVersion = "default", strconv.Itoa(l.version)
 	l.byName[lease.Name] = lease
-	reply(w, status, lease)
+	writeObject(w, status, lease)
 }
 
-func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+func writeError(w http.ResponseWriter, err *apierrors.StatusError) {
 	status := err.ErrStatus
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	reply(w, int(status.Code), &status)
+	writeObject(w, int(status.Code), &status)
 }
 
-func reply(w http.ResponseWriter, code int, object any) {
+func writeObject(w http.ResponseWriter, code int, object any) {
 	if lease, ok := object.(*coordination.Lease); ok {
 		lease.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
 	}

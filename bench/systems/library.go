@@ -1,7 +1,5 @@
 package main
 
-// This library, on ZooKeeper and on etcd.
-
 import (
 	"context"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
+// systems returns the systems to compare, with this session timeout or lease duration.
 func systems(timeout time.Duration) []system {
 	return []system{
 		{"this library on ZooKeeper", timeout, onZooKeeper(timeout)},
@@ -22,6 +21,7 @@ func systems(timeout time.Duration) []system {
 	}
 }
 
+// onZooKeeper uses this library on a ZooKeeper server. Every candidate has a separate session.
 func onZooKeeper(timeout time.Duration) starter {
 	return func(ctx context.Context) (joiner, func(), error) {
 		server, err := zookeeper.Start(ctx, time.Second)
@@ -46,6 +46,7 @@ func onZooKeeper(timeout time.Duration) starter {
 	}
 }
 
+// libraryOnEtcd joins the election with this library.
 func libraryOnEtcd(timeout time.Duration) joinEtcd {
 	return func(c *connection, name string) (*candidate, error) {
 		e, err := etcd.NewElection(c.client, "/election",
@@ -61,9 +62,9 @@ func libraryOnEtcd(timeout time.Duration) joinEtcd {
 func compete(e leaderelection.Candidate, n *network, release func()) *candidate {
 	c := &candidate{leads: make(chan time.Time, 1), crash: n.crash, resign: e.Resign}
 	go e.ElectLeader()
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(ended)
 		for status := range e.Status() {
 			if status.Role == leaderelection.Leader {
 				c.leads <- time.Now()
@@ -72,7 +73,7 @@ func compete(e leaderelection.Candidate, n *network, release func()) *candidate 
 	}()
 	c.close = func() {
 		_ = e.Resign() // cannot be confirmed after a crash
-		<-over
+		<-ended
 		release()
 	}
 	return c

@@ -11,8 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/command"
-	"github.com/go-leaderelection/leaderelection/bench/internal/machine"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
 type settings struct {
@@ -21,12 +20,12 @@ type settings struct {
 	only               *regexp.Regexp
 }
 
-func parse() (settings, error) {
+func parseFlags() (settings, error) {
 	var s settings
 	flag.IntVar(&s.handOvers, "handovers", 20, "`number` of hand-overs of each system")
 	flag.IntVar(&s.crashes, "crashes", 5, "`number` of crashes of each system")
 	flag.DurationVar(&s.timeout, "timeout", 4*time.Second, "session timeout, time to live or lease `duration`: whole seconds, 2 or more")
-	flag.DurationVar(&s.limit, "limit", 30*time.Minute, "give up after this `time`")
+	flag.DurationVar(&s.limit, "limit", 30*time.Minute, "maximum `duration` of the run")
 	only := flag.String("only", "", "measure only systems whose name matches this `pattern`")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -44,15 +43,15 @@ func parse() (settings, error) {
 }
 
 func main() {
-	s, err := parse()
+	s, err := parseFlags()
 	// client-go logs each lease that it loses.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	command.Main("systems", err, s.limit, func(ctx context.Context) error { return run(ctx, s) })
+	benchmark.Main("systems", err, s.limit, func(ctx context.Context) error { return printTable(ctx, s) })
 }
 
-func run(ctx context.Context, s settings) error {
-	fmt.Printf("Load average before: %s.\n\n", machine.Load())
-	fmt.Println("| system | timeout | hand-over (quartiles) | fail-over after a crash (quartiles) |")
+func printTable(ctx context.Context, s settings) error {
+	fmt.Printf("Load average before: %s.\n\n", benchmark.Load())
+	fmt.Println("| system | timeout | hand-over, ms (quartiles) | fail-over after a crash, s (quartiles) |")
 	fmt.Println("| --- | --- | --- | --- |")
 	for _, sys := range systems(s.timeout) {
 		if !s.only.MatchString(sys.name) {
@@ -62,8 +61,9 @@ func run(ctx context.Context, s settings) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", sys.name, err)
 		}
-		fmt.Printf("| %s | %v | %s | %s |\n", sys.name, sys.timeout, spread(f.handOvers, time.Millisecond, "ms"), spread(f.failOvers, time.Second, "s"))
+		fmt.Printf("| %s | %v | %s | %s |\n", sys.name, sys.timeout,
+			benchmark.Spread("%.3g", f.handOvers), benchmark.Spread("%.3g", f.failOvers))
 	}
-	fmt.Printf("\nLoad average after: %s.\n", machine.Load())
+	fmt.Printf("\nLoad average after: %s.\n", benchmark.Load())
 	return nil
 }

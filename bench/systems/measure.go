@@ -1,7 +1,5 @@
 package main
 
-// The measurement, which is the same for every system.
-
 import (
 	"context"
 	"errors"
@@ -9,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/bench/internal/stats"
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
 // system is a way of electing a leader.
@@ -33,8 +31,11 @@ type candidate struct {
 	close  func()         // release everything, after resign or crash
 }
 
-type figures struct{ handOvers, failOvers []time.Duration }
+// figures are the durations that were measured: hand-overs in ms, fail-overs in s.
+type figures struct{ handOvers, failOvers []float64 }
 
+// measure replaces the leader of a system as often as s requires, first by resignations, then by
+// crashes.
 func measure(ctx context.Context, sys system, s settings) (f figures, err error) {
 	join, stop, err := sys.start(ctx)
 	if err != nil {
@@ -46,7 +47,7 @@ func measure(ctx context.Context, sys system, s settings) (f figures, err error)
 		return f, fmt.Errorf("join: %w", err)
 	}
 	defer func() { leader.close() }()
-	if _, err := wait(ctx, leader, sys.timeout); err != nil {
+	if _, err := waitLeader(ctx, leader, sys.timeout); err != nil {
 		return f, err
 	}
 	for i := range s.handOvers + s.crashes {
@@ -54,24 +55,25 @@ func measure(ctx context.Context, sys system, s settings) (f figures, err error)
 		if err != nil {
 			return f, fmt.Errorf("join: %w", err)
 		}
-		took, err := replace(ctx, sys, leader, next, i >= s.handOvers)
+		took, err := replaceLeader(ctx, sys, leader, next, i >= s.handOvers)
 		leader.close()
 		leader = next
 		if err != nil {
 			return f, err
 		}
 		if i < s.handOvers {
-			f.handOvers = append(f.handOvers, took)
+			f.handOvers = append(f.handOvers, benchmark.Milliseconds(took))
 		} else {
-			f.failOvers = append(f.failOvers, took)
+			f.failOvers = append(f.failOvers, took.Seconds())
 		}
 	}
 	return f, leader.resign()
 }
 
-// replace ends the leader and returns how long it took until next led.
-func replace(ctx context.Context, sys system, leader, next *candidate, crash bool) (time.Duration, error) {
-	// In this time next joins. It is random, so that the timers of both have random phases.
+// replaceLeader stops the leader and returns the time until next leads.
+func replaceLeader(ctx context.Context, sys system, leader, next *candidate, crash bool) (time.Duration, error) {
+	// The next candidate joins during this pause. Its length is random, so that the timers of both
+	// candidates have random phases.
 	time.Sleep(500*time.Millisecond + rand.N(sys.timeout/2))
 	select {
 	case <-next.leads:
@@ -86,30 +88,22 @@ func replace(ctx context.Context, sys system, leader, next *candidate, crash boo
 	} else {
 		go func() { resigned <- leader.resign() }()
 	}
-	led, err := wait(ctx, next, sys.timeout)
+	led, err := waitLeader(ctx, next, sys.timeout)
 	if err := errors.Join(err, <-resigned); err != nil {
 		return 0, err
 	}
 	return led.Sub(start), nil
 }
 
-func wait(ctx context.Context, c *candidate, timeout time.Duration) (time.Time, error) {
+// waitLeader waits until c leads, and returns the time at which its program was notified.
+func waitLeader(ctx context.Context, c *candidate, timeout time.Duration) (time.Time, error) {
 	limit := 5*timeout + 10*time.Second
 	select {
 	case led := <-c.leads:
 		return led, nil
 	case <-time.After(limit):
-		return time.Time{}, fmt.Errorf("nobody was elected within %v", limit)
+		return time.Time{}, fmt.Errorf("no candidate was elected within %v", limit)
 	case <-ctx.Done():
 		return time.Time{}, context.Cause(ctx)
 	}
-}
-
-// spread returns the median of samples, and the quartiles in parentheses.
-func spread(samples []time.Duration, unit time.Duration, name string) string {
-	values := make([]float64, len(samples))
-	for i, sample := range samples {
-		values[i] = float64(sample) / float64(unit)
-	}
-	return fmt.Sprintf("%.3g %s (%.3g–%.3g)", stats.Median(values), name, stats.Quantile(values, 0.25), stats.Quantile(values, 0.75))
 }

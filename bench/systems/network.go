@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// network is the network as one candidate sees it. A proxy before the server would add to the
-// times, so the candidate dials through this type instead. crash closes its connections and
-// prevents new ones.
+// network contains the connections of one candidate. The candidate dials through it, because a proxy
+// between client and server would increase the latency. crash closes the connections and prevents
+// new ones.
 type network struct {
 	mu      sync.Mutex
 	crashed bool
 	conns   []net.Conn
 }
 
-var errCrashed = errors.New("this candidate has crashed")
+var errCrashed = errors.New("the candidate has crashed")
 
 func (n *network) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer

@@ -18,8 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/electiontest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // raftSession is so long that leases do not expire on a machine that stalls for a second or two, and that a
@@ -34,14 +33,14 @@ type raftlogHarness struct {
 }
 
 func newRaftlogHarness(t *testing.T) *raftlogHarness {
-	dir, err := serverdir.Make("elector") // on a file system where a sync is fast
+	dir, err := testenv.MakeDir("elector") // on a file system where a sync is fast
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	r := &raftlogHarness{harness: newHarness(t, nil), dir: dir}
 	r.file = filepath.Join(dir, "actions")
 	var peers []string
 	for _, name := range []string{"a", "b", "c"} {
-		port, err := loopback.Reserve()
+		port, err := testenv.ReservePort()
 		require.NoError(t, err)
 		t.Cleanup(port.Release)
 		peers = append(peers, fmt.Sprintf("%s=127.0.0.1:%d", name, port.Number))

@@ -19,8 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // built is what the end-to-end tests run.
@@ -67,7 +66,7 @@ type cluster struct {
 // newCluster has its files in memory, if this machine has such: a disk may take longer for one
 // sync than an election timeout. Processes that are killed lose nothing by it.
 func newCluster(t *testing.T, founders ...string) *cluster {
-	dir, err := serverdir.Make("raftlog")
+	dir, err := testenv.MakeDir("raftlog")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	c := &cluster{T: t, dir: dir, addrs: map[string]string{}, peers: map[string]*peer{}}
@@ -91,7 +90,7 @@ func newCluster(t *testing.T, founders ...string) *cluster {
 func (c *cluster) addr(id string) string {
 	c.Helper()
 	if c.addrs[id] == "" {
-		port, err := loopback.Reserve()
+		port, err := testenv.ReservePort()
 		require.NoError(c, err)
 		c.Cleanup(port.Release)
 		c.addrs[id] = fmt.Sprintf("127.0.0.1:%d", port.Number)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // shorter than what a disk may take for one sync.
 func inMemory(t *testing.T) string {
 	t.Helper()
-	dir, err := serverdir.Make("raftlog-kv")
+	dir, err := testenv.MakeDir("raftlog-kv")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir

@@ -9,15 +9,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// TestFaults leads one ensemble of three through all faults: starting one for
-// each would take most of the time.
-func TestFaults(t *testing.T) {
+// TestEnsemble_Faults fails if a fault or its repair has another effect than documented. All faults
+// use one ensemble, because its start takes most of the time.
+func TestEnsemble_Faults(t *testing.T) {
 	t.Parallel()
-	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
-		e := start(t, ensemble.Config{Servers: 3, Backend: backend})
+	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+		e := harness.StartServers(t, ensemble.Config{Servers: 3, Backend: backend})
 		assert.Equal(t, backend, e.Backend())
 		addrs := e.Addrs()
 		conn := connect(t, addrs...)
@@ -33,9 +34,9 @@ func TestFaults(t *testing.T) {
 			{"cut off a follower", cutOffFollower},
 			{"cut off the leader", cutOffLeader},
 		} {
-			begin := time.Now()
+			start := time.Now()
 			fault.run(t, e)
-			t.Logf("%s: %v", fault.name, time.Since(begin).Round(time.Millisecond))
+			t.Logf("%s: %v", fault.name, time.Since(start).Round(time.Millisecond))
 		}
 		assert.Equal(t, addrs, e.Addrs())
 	})
@@ -59,33 +60,33 @@ func killLeader(t *testing.T, e *ensemble.Ensemble) {
 }
 
 func pauseFollower(t *testing.T, e *ensemble.Ensemble) {
-	i := follower(t, e)
+	i := findFollower(t, e)
 	require.NoError(t, e.Pause(i))
 	require.NoError(t, e.Pause(i), "pausing twice")
 	_, err := e.FourLetter(i, "ruok")
 	require.Error(t, err, "a paused server answered")
-	require.NoError(t, e.Ready(t.Context()), "the others still serve")
+	require.NoError(t, e.Ready(t.Context()), "the other servers must serve clients")
 
 	require.NoError(t, e.Resume(i))
 	waitReady(t, e, i)
-	// A server that was paused for long may find only now that it has lost its leader,
-	// and closes all connections then.
-	require.Eventually(t, func() bool {
+	// After a long pause the server may detect only now that it has lost its leader, and then it
+	// closes all connections.
+	harness.Eventually(t, func() bool {
 		answer, err := e.FourLetter(i, "ruok")
 		return err == nil && answer == "imok"
-	}, 20*time.Second, 50*time.Millisecond)
+	}, "the server does not answer")
 
-	// Killing a paused server must work too.
+	// A paused server can be killed.
 	require.NoError(t, e.Pause(i))
 	require.NoError(t, e.Restart(i))
 	waitReady(t, e, i)
 }
 
 func cutOffFollower(t *testing.T, e *ensemble.Ensemble) {
-	i := follower(t, e)
+	i := findFollower(t, e)
 	leader := waitLeader(t, e, -1)
 	reader, writer := connect(t, e.Addr(i)), connect(t, e.Addr(i))
-	elsewhere := connect(t, e.Addr(leader))
+	other := connect(t, e.Addr(leader))
 
 	require.NoError(t, e.CutOff(i))
 	written := make(chan error, 1)
@@ -93,21 +94,21 @@ func cutOffFollower(t *testing.T, e *ensemble.Ensemble) {
 		_, err := writer.Create("/stalled", nil, 0, zk.WorldACL(zk.PermAll))
 		written <- err
 	}()
-	_, err := elsewhere.Create("/unseen", nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err, "the other servers still make a quorum")
+	_, err := other.Create("/unseen", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err, "the other servers are a quorum")
 	exists, _, err := reader.Exists("/unseen")
-	require.NoError(t, err, "a server that is cut off still serves reads")
-	assert.False(t, exists, "a server that is cut off knows of a later write")
+	require.NoError(t, err, "a server that is cut off must serve reads")
+	assert.False(t, exists, "a server that is cut off returns a later write")
 	select {
 	case err := <-written:
-		t.Fatalf("a write through a server that is cut off ended: %v", err)
+		t.Fatalf("a write to a server that is cut off returns: %v", err)
 	default:
 	}
 	mode, err := e.Mode(i)
-	require.NoError(t, err, "clients no longer reach the server")
+	require.NoError(t, err, "clients cannot reach the server")
 	assert.Equal(t, "follower", mode)
 
-	waitOut(t, e, i)
+	waitNotServing(t, e, i)
 	require.Error(t, <-written)
 	require.NoError(t, e.Heal(i))
 	waitReady(t, e, i)
@@ -121,14 +122,14 @@ func cutOffLeader(t *testing.T, e *ensemble.Ensemble) {
 	require.NoError(t, e.CutOff(old))
 	require.NoError(t, e.CutOff(old), "cutting twice")
 	waitLeader(t, e, old)
-	waitOut(t, e, old)
+	waitNotServing(t, e, old)
 
-	// The cut outlasts a restart.
+	// A restart does not end the partition.
 	require.NoError(t, e.Restart(old))
 	assert.Never(t, func() bool {
 		_, err := e.Mode(old)
 		return err == nil
-	}, 3*time.Second, 100*time.Millisecond, "a server that is cut off came back")
+	}, 3*time.Second, 100*time.Millisecond, "a server that is cut off serves clients")
 
 	require.NoError(t, e.Heal(old))
 	require.NoError(t, e.Heal(old), "healing twice")
@@ -138,19 +139,21 @@ func cutOffLeader(t *testing.T, e *ensemble.Ensemble) {
 	assert.Equal(t, "follower", mode)
 }
 
-// waitOut waits until server i has noticed that it is alone.
-func waitOut(t *testing.T, e *ensemble.Ensemble, i int) {
+// waitNotServing waits until server i has detected that it is cut off.
+func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	harness.Eventually(t, func() bool {
 		answer, err := e.FourLetter(i, "srvr")
 		return err == nil && answer == "This ZooKeeper instance is not currently serving requests\n"
-	}, 20*time.Second, 50*time.Millisecond)
+	}, "the server still serves clients")
 }
 
-func TestStandalone(t *testing.T) {
+// TestEnsemble_Standalone fails if a single server loses data, ignores a property, or can be used
+// after Close.
+func TestEnsemble_Standalone(t *testing.T) {
 	t.Parallel()
-	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
-		e := start(t, ensemble.Config{
+	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+		e := harness.StartServers(t, ensemble.Config{
 			Backend:    backend,
 			Properties: map[string]string{"maxSessionTimeout": "60000"},
 		})
@@ -171,7 +174,7 @@ func TestStandalone(t *testing.T) {
 		waitReady(t, e, 0)
 		exists, _, err := connect(t, e.Addr(0)).Exists("/ttl")
 		require.NoError(t, err)
-		assert.True(t, exists, "data lost over a restart")
+		assert.True(t, exists, "the restart has lost data")
 
 		require.NoError(t, e.Close())
 		require.NoError(t, e.Close(), "closing twice")
@@ -182,18 +185,18 @@ func TestStandalone(t *testing.T) {
 	})
 }
 
-// TestServerThatEnds shows that a server which cannot run is reported with its
-// log, and soon.
-func TestServerThatEnds(t *testing.T) {
+// TestStart_ServerExits fails if Start does not return the log of a server that exits, or waits for
+// that server.
+func TestStart_ServerExits(t *testing.T) {
 	t.Parallel()
-	eachBackend(t, func(t *testing.T, backend ensemble.Backend) {
+	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_, err := ensemble.Start(ctx, ensemble.Config{
 			Backend:    backend,
 			Properties: map[string]string{"minSessionTimeout": "many"},
 		})
-		require.ErrorContains(t, err, "ended by itself")
+		require.ErrorContains(t, err, "exited")
 		assert.ErrorContains(t, err, "many", "the log is missing")
 	})
 }

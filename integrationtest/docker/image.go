@@ -1,7 +1,5 @@
 package docker
 
-// Where the image of the Docker backend comes from.
-
 import (
 	"bytes"
 	"context"
@@ -15,23 +13,24 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 const (
-	// registryImage is used where it is present or can be pulled.
+	// registryImage is used if the engine has it or can pull it.
 	registryImage = "zookeeper:3.9.4"
-	// builtImage is what integrationtest/image/build.sh makes elsewhere.
+	// builtImage is the image that integrationtest/image/build.sh builds. It is used otherwise.
 	builtImage = "leaderelection-zookeeper:3.8-1"
 
 	buildScript = "integrationtest/image/build.sh"
 )
 
 const (
-	// pullSilence is how long a pull may show no progress. It is short: a
-	// machine without a registry often only finds out by waiting.
-	pullSilence = 15 * time.Second
-	// buildTimeout bounds a build, which takes one or two minutes.
+	// pullTimeout is how long a pull may make no progress. It is short, because a machine without
+	// a registry often detects that only by this timeout.
+	pullTimeout = 15 * time.Second
+	// buildTimeout is the time limit of a build, which takes one or two minutes.
 	buildTimeout = 10 * time.Minute
 )
 
@@ -39,12 +38,12 @@ const (
 // example "zookeeper:3.5.10" to test with an older version. The engine must be able to pull it.
 const ImageVariable = "LEADERELECTION_ZK_IMAGE"
 
-// imageMu lets one goroutine of this process look for the image at a time;
-// between processes the script has a lock of its own.
+// imageMu is held while a goroutine of this process determines the image. The script has a lock for
+// several processes.
 var imageMu sync.Mutex
 
-// findImage gives the name of an image that the engine has, after pulling or
-// building it if need be.
+// findImage returns the name of an image that the engine has. If necessary, it pulls or builds the
+// image.
 func findImage(ctx context.Context, docker client.APIClient) (string, error) {
 	imageMu.Lock()
 	defer imageMu.Unlock()
@@ -74,7 +73,7 @@ func findImage(ctx context.Context, docker client.APIClient) (string, error) {
 func pullImage(ctx context.Context, docker client.APIClient, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watchdog := time.AfterFunc(pullSilence, cancel)
+	watchdog := time.AfterFunc(pullTimeout, cancel)
 	defer watchdog.Stop()
 	pull, err := docker.ImagePull(ctx, name, client.ImagePullOptions{})
 	if err != nil {
@@ -88,7 +87,7 @@ func pullImage(ctx context.Context, docker client.APIClient, name string) error 
 		if message.Error != nil {
 			return message.Error
 		}
-		watchdog.Reset(pullSilence)
+		watchdog.Reset(pullTimeout)
 	}
 	return nil
 }
@@ -104,15 +103,15 @@ func buildImage(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "sh", script)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.WaitDelay = ensemble.StepTimeout
-	endTogether(cmd)
+	killGroupOnCancel(cmd)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w\n%s", err, ensemble.LastLines(output.String()))
+		return fmt.Errorf("%w\n%s", err, testenv.LastLines(output.String()))
 	}
 	return nil
 }
 
-// findScript looks for the build script in the working directory and above:
-// tests run in the directory of their package, somewhere in the repository.
+// findScript returns the path of the build script, which it searches in the working directory and
+// its parents: tests run in the directory of their package.
 func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -125,7 +124,7 @@ func findScript() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", fmt.Errorf("%s is only found from inside the repository", buildScript)
+			return "", fmt.Errorf("%s not found: the working directory is not in the repository", buildScript)
 		}
 		dir = parent
 	}

@@ -1,7 +1,5 @@
 package docker
 
-// The Docker networks of one ensemble.
-
 import (
 	"context"
 	"errors"
@@ -14,11 +12,12 @@ import (
 	tcnetwork "github.com/testcontainers/testcontainers-go/network"
 )
 
-// firstServerOctet leaves room for the gateway and what Docker itself wants.
+// firstServerOctet is the last octet of the address of server 0. Docker and its gateway use smaller
+// octets.
 const firstServerOctet = 10
 
-func (b *servers) makeNetworks(ctx context.Context) error {
-	clientNet, err := b.makeNetwork(ctx)
+func (b *servers) createNetworks(ctx context.Context) error {
+	clientNet, err := b.createNetwork(ctx)
 	if err != nil {
 		return err
 	}
@@ -26,10 +25,10 @@ func (b *servers) makeNetworks(ctx context.Context) error {
 	if b.cfg.Servers == 1 {
 		return nil
 	}
-	return b.makeQuorumNetwork(ctx)
+	return b.createQuorumNetwork(ctx)
 }
 
-func (b *servers) makeNetwork(ctx context.Context, options ...tcnetwork.NetworkCustomizer) (*testcontainers.DockerNetwork, error) {
+func (b *servers) createNetwork(ctx context.Context, options ...tcnetwork.NetworkCustomizer) (*testcontainers.DockerNetwork, error) {
 	options = append(options, tcnetwork.WithLabels(map[string]string{ownerLabel: ownerValue()}))
 	n, err := tcnetwork.New(ctx, options...)
 	if err != nil {
@@ -39,20 +38,19 @@ func (b *servers) makeNetwork(ctx context.Context, options ...tcnetwork.NetworkC
 	return n, nil
 }
 
-// makeQuorumNetwork makes the network of the servers among themselves, and
-// fixes their addresses on it. Docker allows fixed addresses only on a network
-// whose range was asked for by name, so a first one, of which Docker chooses
-// the range, shows which one is free. It is internal: that keeps Docker from
-// publishing client ports through it, which a cut would then take away.
-func (b *servers) makeQuorumNetwork(ctx context.Context) error {
-	const attempts = 5 // another process may take the range in between
+// createQuorumNetwork creates the network that connects the servers, and determines their addresses.
+// Docker allows fixed addresses only in a network with an explicit range. So a temporary network,
+// whose range Docker chooses, determines a free range. The network is internal, so that Docker does
+// not publish the client ports through it: a server that is cut off must remain reachable.
+func (b *servers) createQuorumNetwork(ctx context.Context) error {
+	const attempts = 5 // another process may take the range
 	var errs []error
 	for range attempts {
-		subnet, err := b.freeSubnet(ctx)
+		subnet, err := b.findFreeSubnet(ctx)
 		if err != nil {
 			return err
 		}
-		n, err := b.makeNetwork(ctx, tcnetwork.WithInternal(), tcnetwork.WithIPAM(&network.IPAM{
+		n, err := b.createNetwork(ctx, tcnetwork.WithInternal(), tcnetwork.WithIPAM(&network.IPAM{
 			Driver: "default", Config: []network.IPAMConfig{{Subnet: subnet}},
 		}))
 		if err != nil {
@@ -70,15 +68,15 @@ func (b *servers) makeQuorumNetwork(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// freeSubnet gives an address range that Docker considers free just now.
-func (b *servers) freeSubnet(ctx context.Context) (netip.Prefix, error) {
-	n, err := b.makeNetwork(ctx)
+// findFreeSubnet returns an address range that Docker does not use.
+func (b *servers) findFreeSubnet(ctx context.Context) (netip.Prefix, error) {
+	n, err := b.createNetwork(ctx)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
 	found, inspectErr := b.docker.NetworkInspect(ctx, n.ID, client.NetworkInspectOptions{})
 	if err := n.Remove(ctx); err != nil {
-		return netip.Prefix{}, err // it is still listed, for close
+		return netip.Prefix{}, err // Close removes it
 	}
 	b.networks = b.networks[:len(b.networks)-1]
 	if inspectErr != nil {
@@ -89,5 +87,5 @@ func (b *servers) freeSubnet(ctx context.Context) (netip.Prefix, error) {
 			return c.Subnet, nil
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("network %s has no range of IPv4 addresses to use", n.Name)
+	return netip.Prefix{}, fmt.Errorf("network %s has no suitable range of IPv4 addresses", n.Name)
 }

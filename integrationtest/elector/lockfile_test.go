@@ -2,8 +2,6 @@
 
 package elector
 
-// The program that electors run: it tells by a lock file from when to when it runs.
-
 import (
 	"fmt"
 	"os"
@@ -16,56 +14,60 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 )
 
-// What has this test binary be a program, and what it does at TERM.
 const (
+	// lockFileVariable makes the test binary run runProgram. Its value is the name of the lock file.
 	lockFileVariable = "LOCK_FILE"
-	stubbornVariable = "STUBBORN" // goes on, if not empty
+	// stubbornVariable makes the program ignore SIGTERM if it is not empty.
+	stubbornVariable = "STUBBORN"
 )
 
 // Events in the lock file.
 const (
-	begins   = "begin"
-	works    = "works"
-	ends     = "end"
-	overlaps = "overlap" // another one holds the lock
+	eventBegin   = "begin"
+	eventWork    = "works"
+	eventEnd     = "end"
+	eventOverlap = "overlap" // another program holds the lock
 )
 
-// runProgram appends "<id> <event> <pid> <time>", until TERM or KILL.
+// runProgram is the program that electors run. It appends lines "<id> <event> <pid> <time>" to the
+// lock file until it receives SIGTERM or is killed.
 func runProgram() {
 	name, id := os.Getenv(lockFileVariable), os.Getenv("ELECTOR_INSTANCE_ID")
 	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		panic(err)
 	}
-	say := func(event string) {
+	writeEvent := func(event string) {
 		if _, err := fmt.Fprintf(file, "%s %s %d %d\n", id, event, os.Getpid(), time.Now().UnixNano()); err != nil {
 			panic(err)
 		}
 	}
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
-	// The kernel keeps this lock for as long as the process lives.
-	if !lock(name) {
-		say(overlaps)
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	// The kernel holds this lock as long as the process lives.
+	if !tryLock(name) {
+		writeEvent(eventOverlap)
 	}
-	say(begins)
+	writeEvent(eventBegin)
 	for tick := time.Tick(5 * time.Millisecond); ; {
 		select {
 		case <-tick:
-			say(works)
-		case <-told:
+			writeEvent(eventWork)
+		case <-terminated:
 			if os.Getenv(stubbornVariable) == "" {
-				say(ends)
+				writeEvent(eventEnd)
 				os.Exit(0)
 			}
 		}
 	}
 }
 
-// lock takes the lock of a lock file for this process, and says whether it could.
-func lock(name string) bool {
+// tryLock acquires the lock of a lock file for this process, and reports whether it was free.
+func tryLock(name string) bool {
 	file, err := os.OpenFile(name+".held", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		panic(err)
@@ -79,19 +81,19 @@ func lock(name string) bool {
 	return free
 }
 
-var held []*os.File // open files, which nobody may close
+var held []*os.File // the files of acquired locks, which the garbage collector must not close
 
-// lockFile is what the programs of a test have written.
+// lockFile contains the events of the programs of a test.
 type lockFile struct {
-	testing.TB
+	t    testing.TB
 	name string
 }
 
 func newLockFile(t testing.TB) *lockFile {
 	l := &lockFile{t, filepath.Join(t.TempDir(), "lock")}
 	t.Cleanup(func() {
-		// The electors are dead; so must be what they have run.
-		require.Eventually(t, func() bool { return lock(l.name) }, patience, 5*time.Millisecond, "a program is left")
+		// The electors have ended, so their programs must end as well.
+		harness.Eventually(t, func() bool { return tryLock(l.name) }, "a program still runs")
 		held[len(held)-1].Close()
 		held = held[:len(held)-1]
 		l.requireNoOverlap()
@@ -99,74 +101,74 @@ func newLockFile(t testing.TB) *lockFile {
 	return l
 }
 
-// deed is a line.
-type deed struct {
+// programEvent is a line of the lock file.
+type programEvent struct {
 	id, event string
 	pid       int
 	time      int64
 }
 
-func (l *lockFile) deeds() (all []deed) {
+func (l *lockFile) events() (all []programEvent) {
 	text, err := os.ReadFile(l.name)
 	if os.IsNotExist(err) {
 		return nil
 	}
-	require.NoError(l, err)
-	// The last line may not be complete.
+	require.NoError(l.t, err)
+	// The last line may be incomplete.
 	for line := range strings.Lines(string(text[:strings.LastIndex(string(text), "\n")+1])) {
-		var d deed
-		_, err := fmt.Sscan(line, &d.id, &d.event, &d.pid, &d.time)
-		require.NoError(l, err, line)
-		all = append(all, d)
+		var e programEvent
+		_, err := fmt.Sscan(line, &e.id, &e.event, &e.pid, &e.time)
+		require.NoError(l.t, err, line)
+		all = append(all, e)
 	}
 	return all
 }
 
-// does waits until an elector's program has done something for the nth time.
-func (l *lockFile) does(id, event string, n int) {
-	l.Helper()
-	require.Eventually(l, func() bool {
+// waitEvent waits until the programs of an elector have written an event n times.
+func (l *lockFile) waitEvent(id, event string, n int) {
+	l.t.Helper()
+	harness.Eventually(l.t, func() bool {
 		found := 0
-		for _, d := range l.deeds() {
-			if d.id == id && d.event == event {
+		for _, e := range l.events() {
+			if e.id == id && e.event == event {
 				found++
 			}
 		}
 		return found >= n
-	}, patience, 5*time.Millisecond, "%s: no %s", id, event)
+	}, fmt.Sprintf("the program of %s does not write %s", id, event))
 }
 
-// order is who has done something, one after the other.
+// order returns the electors whose programs have run, one after another.
 func (l *lockFile) order() (ids []string) {
-	for _, d := range l.deeds() {
-		ids = append(ids, d.id)
+	for _, e := range l.events() {
+		ids = append(ids, e.id)
 	}
 	return slices.Compact(ids)
 }
 
-// requireNoOverlap checks that programs ran one after the other: the first deed of one
-// comes after the last of the one before.
+// requireNoOverlap requires that the first event of each program follows the last event of the
+// previous one.
 func (l *lockFile) requireNoOverlap() {
-	l.Helper()
+	l.t.Helper()
 	type span struct {
 		id          string
 		first, last int64
 	}
 	var order []int
 	spans := map[int]*span{}
-	for _, d := range l.deeds() {
-		require.NotEqual(l, overlaps, d.event, "%s has begun while another one ran", d.id)
-		s := spans[d.pid]
+	for _, e := range l.events() {
+		require.NotEqual(l.t, eventOverlap, e.event, "the program of %s was started while another one ran", e.id)
+		s := spans[e.pid]
 		if s == nil {
-			s = &span{d.id, d.time, d.time}
-			spans[d.pid] = s
-			order = append(order, d.pid)
+			s = &span{e.id, e.time, e.time}
+			spans[e.pid] = s
+			order = append(order, e.pid)
 		}
-		s.last = max(s.last, d.time)
+		s.last = max(s.last, e.time)
 	}
 	for i := 1; i < len(order); i++ {
 		before, after := spans[order[i-1]], spans[order[i]]
-		require.Greater(l, after.first, before.last, "%s has begun %v before the end of %s",
+		require.Greater(l.t, after.first, before.last, "the program of %s was started %v before that of %s ended",
 			after.id, time.Duration(before.last-after.first), before.id)
 	}
 }

@@ -1,12 +1,11 @@
 //go:build linux
 
-// Package elector holds the tests of the command elector that need real ZooKeeper
-// servers, and its figures: the built binary, a real ensemble, and programs that tell by a
-// lock file that they run. What the command does otherwise is tested in cmd/elector.
+// Package elector contains the tests and benchmarks of the command elector that need real ZooKeeper
+// servers: the built binary, a real ensemble, and programs that record in a lock file that they
+// run. Other tests of the command are in cmd/elector.
 package elector
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -19,28 +18,26 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
-	_ "github.com/go-leaderelection/leaderelection/integrationtest/docker" // used if an engine answers
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
 const (
-	// sessionTimeout is the timeout of most sessions. It is so long that servers which do not
-	// answer for some seconds, on a busy machine, end neither sessions nor leases.
+	// sessionTimeout is the timeout of most sessions. It is so long that sessions and leases do not
+	// expire if the servers of a busy machine do not answer for some seconds.
 	sessionTimeout = 20 * time.Second
 	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire.
 	shortTimeout = 4 * time.Second
-	// patience is how long a test waits for what must come.
-	patience = time.Minute
-	tick     = 300 * time.Millisecond
+	// tick is the tick time of the servers.
+	tick = 300 * time.Millisecond
 )
 
 var (
-	// servers are three, and every test leaves them running.
+	// servers is an ensemble of three servers. Each test leaves all of them running.
 	servers *ensemble.Ensemble
-	// folder has what is built.
-	folder string
+	// buildDir contains the binaries.
+	buildDir string
 )
 
 func TestMain(m *testing.M) {
@@ -48,46 +45,23 @@ func TestMain(m *testing.M) {
 		runProgram()
 	}
 	flag.Parse()
-	os.Exit(runTests(m))
+	cfg := ensemble.Config{
+		Servers: 3, TickTime: tick,
+		Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())},
+	}
+	os.Exit(harness.RunTests(m, cfg, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
+		servers = e
+		if err := statSources(); err != nil {
+			return nil, err
+		}
+		buildDir, err = os.MkdirTemp("", "elector")
+		return func() error { return os.RemoveAll(buildDir) }, err
+	}))
 }
 
-func runTests(m *testing.M) (code int) {
-	fail := func(err error) {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	defer func() {
-		if code == 0 {
-			fail(goleak.Find())
-		}
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	var err error
-	if err = watchSources(); err != nil {
-		fail(err)
-		return code
-	}
-	if folder, err = os.MkdirTemp("", "elector"); err == nil {
-		defer os.RemoveAll(folder)
-		servers, err = ensemble.Start(ctx, ensemble.Config{
-			Servers: 3, TickTime: tick,
-			Properties: map[string]string{"maxSessionTimeout": fmt.Sprint(sessionTimeout.Milliseconds())},
-		})
-	}
-	if err != nil {
-		fail(err)
-		return code
-	}
-	defer func() { fail(servers.Close()) }()
-	return m.Run()
-}
-
-// watchSources has go test see that the binary is made of these files, and not take an
-// older result for one of theirs.
-func watchSources() error {
+// statSources reads the status of the source files, so that go test does not reuse a cached result
+// after one of them has changed.
+func statSources() error {
 	return filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "_test.go") {
 			_, err = os.Stat(path)
@@ -96,10 +70,11 @@ func watchSources() error {
 	})
 }
 
-// build builds the command, once for each set of flags.
-func build(name string, flags ...string) func(testing.TB) string {
+// buildOnce returns a function that builds the command when it is first called, and returns the path
+// of the binary.
+func buildOnce(name string, flags ...string) func(testing.TB) string {
 	once := sync.OnceValues(func() (string, error) {
-		file := filepath.Join(folder, name)
+		file := filepath.Join(buildDir, name)
 		cmd := exec.Command("go", append(append([]string{"build", "-o", file}, flags...), "../../cmd/elector")...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%w: %s", err, out)
@@ -115,9 +90,9 @@ func build(name string, flags ...string) func(testing.TB) string {
 }
 
 var (
-	// checked has the race detector; the client library's own races are not for it to
-	// find (see the Makefile).
-	checked = build("checked", "-race", "-gcflags=github.com/go-zookeeper/zk=-race=false")
-	// plain is what users have, for figures.
-	plain = build("plain")
+	// buildWithRace builds with the race detector, except for the client library, which has a race
+	// (see the Makefile).
+	buildWithRace = buildOnce("race", "-race", "-gcflags=github.com/go-zookeeper/zk=-race=false")
+	// buildPlain builds as users do, for benchmarks.
+	buildPlain = buildOnce("plain")
 )

@@ -16,14 +16,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
-// terminator speaks TLS before a server, and takes only clients with a certificate of a.
-// refused has why others were not taken.
-func terminator(t *testing.T, a *certtest.Authority, to string) (addr string, refused chan error) {
+// startTLSProxy starts a TLS proxy for a server, which accepts only clients with a certificate of a.
+// The channel receives the errors of rejected clients.
+func startTLSProxy(t *testing.T, a *certtest.Authority, target string) (addr string, rejected chan error) {
 	config := a.Config("127.0.0.1")
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	require.NoError(t, err)
-	refused = make(chan error, 1000)
+	rejected = make(chan error, 1000)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { listener.Close(); wg.Wait() })
 	wg.Go(func() {
@@ -35,54 +35,54 @@ func terminator(t *testing.T, a *certtest.Authority, to string) (addr string, re
 			wg.Go(func() {
 				defer in.Close()
 				if err := in.(*tls.Conn).HandshakeContext(t.Context()); err != nil {
-					refused <- err
+					rejected <- err
 					return
 				}
-				out, err := net.Dial("tcp", to)
+				out, err := net.Dial("tcp", target)
 				if err != nil {
 					return
 				}
 				defer out.Close()
-				back := make(chan struct{})
-				go func() { defer close(back); _, _ = io.Copy(in, out); in.Close() }()
+				done := make(chan struct{})
+				go func() { defer close(done); _, _ = io.Copy(in, out); in.Close() }()
 				_, _ = io.Copy(out, in)
 				out.Close()
-				<-back
+				<-done
 			})
 		}
 	})
-	return listener.Addr().String(), refused
+	return listener.Addr().String(), rejected
 }
 
-// TestClientCertificate: servers that ask for one are given it, and without, or with one
-// of somebody else's, there is no session. The servers of these tests do not speak TLS, so
-// another process's does before them.
-func TestClientCertificate(t *testing.T) {
+// TestRun_ClientCertificate fails if an elector does not send its certificate, connects without one,
+// or trusts servers with an unknown authority. A proxy implements TLS, because the servers of these
+// tests do not.
+func TestRun_ClientCertificate(t *testing.T) {
 	a := certtest.New(t)
 	ca, cert, key := a.Files("127.0.0.1")
-	_, strange, strangeKey := certtest.New(t).Files("127.0.0.1")
-	addr, refused := terminator(t, a, servers.Addr(0))
-	e := newElection(t)
-	over := func(args ...string) []string {
+	_, otherCert, otherKey := certtest.New(t).Files("127.0.0.1")
+	addr, rejected := startTLSProxy(t, a, servers.Addr(0))
+	f := newFixture(t)
+	withTLS := func(args ...string) []string {
 		return slices.Concat([]string{"--zookeeper-servers", addr, "--ca-file", ca, "--listen", "127.0.0.1:0"}, args, program)
 	}
 	for id, args := range map[string][]string{
-		"nobody":   nil,
-		"stranger": {"--cert-file", strange, "--key-file", strangeKey},
+		"no-cert":    nil,
+		"other-cert": {"--cert-file", otherCert, "--key-file", otherKey},
 	} {
-		p := e.run(checked(t), id, over(args...)...)
-		ready := p.page("/readyz")
-		require.ErrorContains(t, <-refused, "certificate")
-		require.Equal(t, http.StatusServiceUnavailable, code(ready()))
-		p.hands()
+		p := f.start(buildWithRace(t), id, withTLS(args...)...)
+		ready := p.getPage("/readyz")
+		require.ErrorContains(t, <-rejected, "certificate")
+		require.Equal(t, http.StatusServiceUnavailable, statusCode(ready()))
+		p.terminate()
 	}
-	// The other way round: servers that cannot be trusted are told nothing.
-	p := e.run(checked(t), "careful", append([]string{"--zookeeper-servers", addr, "--tls"}, program...)...)
-	p.says("certificate signed by unknown authority")
-	p.hands()
+	// The elector must not connect to a server with an unknown authority.
+	p := f.start(buildWithRace(t), "unknown-server", append([]string{"--zookeeper-servers", addr, "--tls"}, program...)...)
+	p.waitLog("certificate signed by unknown authority")
+	p.terminate()
 
-	p = e.run(checked(t), "a", over("--cert-file", cert, "--key-file", key)...)
-	e.does("a", works, 1)
-	p.hands()
-	require.Equal(t, []string{"a"}, e.order())
+	p = f.start(buildWithRace(t), "a", withTLS("--cert-file", cert, "--key-file", key)...)
+	f.lock.waitEvent("a", eventWork, 1)
+	p.terminate()
+	require.Equal(t, []string{"a"}, f.lock.order())
 }

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes a ZooKeeper image out of Debian's packages, for machines whose Docker
-# engine cannot pull one. Takes a minute or two, needs root, debootstrap and
-# Debian's package mirror. Does nothing when the image exists.
+# Builds a ZooKeeper image from Debian packages, for a Docker engine that cannot pull one. It takes
+# one or two minutes, and requires root, debootstrap, and a mirror of Debian. It does nothing if the
+# image exists.
 set -eu
 
-# The same name as builtImage in internal/testenv/ensemble; raise the number behind
-# the dash when the content changes.
+# The same name as builtImage in integrationtest/docker/image.go. Increase the number after the dash
+# when the content changes.
 tag=leaderelection-zookeeper:3.8-1
 suite=bookworm
 
@@ -22,7 +22,7 @@ if ! command -v debootstrap >/dev/null; then
 	exit 1
 fi
 
-# Several test programs may start at once: one builds, the others wait for it.
+# If several test programs start at the same time, one builds the image and the others wait.
 lock=${TMPDIR:-/tmp}/leaderelection-zookeeper-image.lock
 exec 9>"$lock"
 flock 9
@@ -30,7 +30,7 @@ have_image && exit 0
 
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/leaderelection-zookeeper-image.XXXXXX")
-# debootstrap may leave its own mounts behind when it is interrupted.
+# An interrupted debootstrap may leave mounts.
 clean() {
 	umount "$work/rootfs/proc" "$work/rootfs/sys" 2>/dev/null || true
 	rm -rf --one-file-system "$work"
@@ -38,12 +38,12 @@ clean() {
 trap clean EXIT
 trap 'exit 1' INT TERM HUP
 
-# The mirror this machine already uses; debootstrap knows a default otherwise.
+# The mirror that this machine uses. debootstrap has a default.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' \
 	'Created-By: Packages' 'Origin: Debian' 'Component: main' 2>/dev/null |
 	grep -v -e security -e updates | head -n 1 || true)
 
-# The words of $mirror: none or one.
+# $mirror has at most one word.
 # shellcheck disable=SC2086
 debootstrap --variant=minbase \
 	--include=openjdk-17-jre-headless,zookeeper,iproute2,procps \

@@ -1,8 +1,7 @@
 #!/bin/sh
-# First program of a container made by build.sh: one ZooKeeper server in the
-# foreground. It keeps to the part of the official image's contract that the
-# tests use, so that one set of settings fits both images: /conf/zoo.cfg,
-# /data, ZOO_MY_ID (number of this server in its ensemble), JVMFLAGS.
+# Runs a ZooKeeper server in a container of the image of build.sh. It supports the settings of the
+# official image that the tests use: /conf/zoo.cfg, /data, ZOO_MY_ID (the number of the server in its
+# ensemble), and JVMFLAGS.
 set -eu
 
 mkdir -p /conf /data
@@ -18,8 +17,8 @@ if [ ! -f /conf/zoo.cfg ]; then
 	CFG
 fi
 
-# slf4j-simple writes the log to standard error; with more of the folder's
-# jars the logging bridges clash. JVMFLAGS holds several words on purpose.
+# slf4j-simple writes the log to standard error. Other jars of the directory would add conflicting
+# logging bridges. JVMFLAGS may contain several words.
 # shellcheck disable=SC2086
 exec java ${JVMFLAGS:-} -Dorg.slf4j.simpleLogger.showDateTime=true \
 	-cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \

@@ -23,15 +23,15 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := mutation(ctx, os.Stdout, *run, *list, *limit); err != nil {
+	if err := runMutants(ctx, os.Stdout, *run, *list, *limit); err != nil {
 		fmt.Fprintln(os.Stderr, "mutation:", err)
 		os.Exit(1)
 	}
 }
 
-// mutation runs the mutants whose names match pattern and writes a line for each. It
+// runMutants runs the mutants whose names match pattern and writes a line for each. It
 // returns an error if a mutant was not killed.
-func mutation(ctx context.Context, w io.Writer, pattern string, list bool, limit time.Duration) error {
+func runMutants(ctx context.Context, w io.Writer, pattern string, list bool, limit time.Duration) error {
 	selected, err := regexp.Compile(pattern)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func mutation(ctx context.Context, w io.Writer, pattern string, list bool, limit
 			continue
 		}
 		begin := time.Now()
-		by, err := r.run(ctx, &m)
+		by, err := r.runMutant(ctx, &m)
 		if err != nil {
 			failed = append(failed, m.name)
 			fmt.Fprintf(w, "FAILED      %s: %v (%s)\n", m.name, err, m.breaks)
@@ -98,14 +98,14 @@ var (
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// run returns the name of the first test that fails with the mutant.
-func (r *runner) run(ctx context.Context, m *mutant) (by string, err error) {
+// runMutant returns the name of the first test that fails with the mutant.
+func (r *runner) runMutant(ctx context.Context, m *mutant) (by string, err error) {
 	text, err := m.mutate(r.root)
 	if err != nil {
 		return "", err
 	}
 	if !r.passing[m.tests] {
-		if out, err := r.test(ctx, m.tests, ""); err != nil {
+		if out, err := r.runTests(ctx, m.tests, ""); err != nil {
 			return "", fmt.Errorf("its tests fail without the mutant: %w\n%s", err, out)
 		}
 		r.passing[m.tests] = true
@@ -123,7 +123,7 @@ func (r *runner) run(ctx context.Context, m *mutant) (by string, err error) {
 	if err := errors.Join(os.WriteFile(edited, text, 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
-	out, err := r.test(ctx, m.tests, overlay)
+	out, err := r.runTests(ctx, m.tests, overlay)
 	switch failed := failure.FindSubmatch(out); {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
@@ -142,8 +142,8 @@ func (r *runner) run(ctx context.Context, m *mutant) (by string, err error) {
 	}
 }
 
-// test runs go test with an overlay, if there is one.
-func (r *runner) test(ctx context.Context, tests, overlay string) ([]byte, error) {
+// runTests runs go test with an overlay, if there is one.
+func (r *runner) runTests(ctx context.Context, tests, overlay string) ([]byte, error) {
 	args := []string{"test", "-vet=off", "-count=1", "-cpu=1", "-failfast", "-timeout=" + r.limit.String()}
 	if overlay != "" {
 		args = append(args, "-overlay="+overlay)

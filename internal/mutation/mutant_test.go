@@ -12,22 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// root is the root of the repository.
-const root = "../.."
+// repositoryRoot is the root of the repository.
+const repositoryRoot = "../.."
 
-// testLimit is how long the tests of a mutant may take in TestRunner: one of them hangs.
+// testLimit is how long the tests of a mutant may take in TestRunner_Outcomes: one of them hangs.
 const testLimit = 10 * time.Second
 
-// TestEditsApply checks that the table fits the code: each edit applies and leaves a file
-// that can be parsed, and the tests that are named exist.
-func TestEditsApply(t *testing.T) {
+// TestTable_MatchesCode fails if an edit of the table does not apply, if the edited file cannot be
+// parsed, or if a test that the table names does not exist.
+func TestTable_MatchesCode(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range table() {
 		require.NotEmpty(t, m.name)
 		require.False(t, names[m.name], "two mutants are named %s", m.name)
 		names[m.name] = true
 		require.NotEmpty(t, m.breaks, m.name)
-		text, err := m.mutate(root)
+		text, err := m.mutate(repositoryRoot)
 		require.NoError(t, err)
 		_, err = format.Source(text)
 		require.NoError(t, err, m.name)
@@ -37,7 +37,7 @@ func TestEditsApply(t *testing.T) {
 	}
 }
 
-// requireTests checks that the packages exist and contain the tests that -run names.
+// requireTests requires that the packages exist and contain the tests that -run names.
 func requireTests(t *testing.T, m *mutant) {
 	t.Helper()
 	var pattern string
@@ -49,7 +49,7 @@ func requireTests(t *testing.T, m *mutant) {
 			i++
 			pattern = args[i]
 		case arg == "." || strings.HasPrefix(arg, "./"):
-			files, err := filepath.Glob(filepath.Join(root, arg, "*_test.go"))
+			files, err := filepath.Glob(filepath.Join(repositoryRoot, arg, "*_test.go"))
 			require.NoError(t, err)
 			require.NotEmpty(t, files, "%s: package %s has no tests", m.name, arg)
 			for _, file := range files {
@@ -70,9 +70,9 @@ func requireTests(t *testing.T, m *mutant) {
 	require.Fail(t, "no test matches", "%s: -run %s", m.name, pattern)
 }
 
-// TestRunner runs mutants of a module made for this test: one that is killed, one that
-// survives, one that hangs, and one that does not build.
-func TestRunner(t *testing.T) {
+// TestRunner_Outcomes fails if the runner misjudges a mutant that is killed, survives, hangs, or
+// does not build. The mutants are of a module that the test creates.
+func TestRunner_Outcomes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module example\n\ngo 1.26\n",
@@ -89,15 +89,15 @@ func TestRunner(t *testing.T) {
 		return &mutant{name: "abs", file: "abs.go", edits: []edit{{old, new}}, tests: "."}
 	}
 
-	by, err := r.run(t.Context(), mutate("return -n", "return n"))
+	by, err := r.runMutant(t.Context(), mutate("return -n", "return n"))
 	require.NoError(t, err)
 	require.Equal(t, "TestAbs", by)
-	_, err = r.run(t.Context(), mutate("n < 0", "n <= 0"))
+	_, err = r.runMutant(t.Context(), mutate("n < 0", "n <= 0"))
 	require.ErrorIs(t, err, errSurvived)
-	_, err = r.run(t.Context(), mutate("return -n", "return missing"))
+	_, err = r.runMutant(t.Context(), mutate("return -n", "return missing"))
 	require.ErrorIs(t, err, errDoesNotRun)
-	_, err = r.run(t.Context(), mutate("return -n", "for {\n\t\t}"))
+	_, err = r.runMutant(t.Context(), mutate("return -n", "for {\n\t\t}"))
 	require.ErrorIs(t, err, errHung)
-	_, err = r.run(t.Context(), mutate("return", "panic"))
+	_, err = r.runMutant(t.Context(), mutate("return", "panic"))
 	require.ErrorContains(t, err, "occurs 2 times")
 }

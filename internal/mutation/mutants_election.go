@@ -295,10 +295,10 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "etcd/revoke", breaks: "the leadership ends after the lease was revoked",
-		file: "adapters/etcd/stay.go",
+		file: "adapters/etcd/entry.go",
 		edits: []edit{
-			{"	e.candidacy.Revoke(err) // before anything is given back\n", ""},
+			{"	e.candidacy.Revoke(err) // before the lease is revoked\n", ""},
 		},
-		tests: "./adapters/etcd -run TestDoneIsClosedBeforeTheLeaseIsRevoked",
+		tests: "./adapters/etcd -run TestResign_EndsLeadershipBeforeRevocation",
 	},
 }

@@ -16,16 +16,15 @@ const (
 	namespaceNotFound = 26
 )
 
-// replicaSet is what the user can do about a standalone server.
-const replicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet and run rs.initiate(); one member is sufficient"
+// useReplicaSet is the advice for a standalone server.
+const useReplicaSet = "change streams need a replica set or a sharded cluster; start the server with --replSet and run rs.initiate(); one member is sufficient"
 
-// unsuitable are the server's codes that last until somebody changes the server or the client,
-// and the change to make.
-var unsuitable = map[int]string{
+// adviceByCode contains the server's codes of permanent failures, and how to resolve them.
+var adviceByCode = map[int]string{
 	unauthorized: "grant find, insert, update and changeStream on the collection, such as by the role readWrite",
 	18:           "correct the user and password of the client",
-	20:           replicaSet, // retryable writes and change streams on a standalone server
-	40573:        replicaSet,
+	20:           useReplicaSet, // a retryable write or a change stream on a standalone server
+	40573:        useReplicaSet,
 	73:           "use another collection",
 	115:          "the server does not support change streams",
 	166:          "use a collection, not a view",
@@ -38,9 +37,9 @@ func hasCode(err error, code int) bool {
 	return errors.As(err, &server) && server.HasErrorCode(code)
 }
 
-// explain says what was tried when err happened, and wraps what there is to ask for. ctx
-// is the caller's.
-func (s *Store) explain(ctx context.Context, what string, err error) error {
+// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
+// is that of the caller.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -49,18 +48,18 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, changefeed.ErrUnsuitable):
 		return err
 	case errors.Is(err, mongo.ErrClientDisconnected):
-		return fmt.Errorf("%w: %w: mongodb: %s: the client was disconnected: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, what, err)
+		return fmt.Errorf("%w: %w: mongodb: %s: the client was disconnected: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, operation, err)
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
 		err = fmt.Errorf("%w: %w", done, err)
 	}
-	err = fmt.Errorf("mongodb: %s: %w", what, err)
+	err = fmt.Errorf("mongodb: %s: %w", operation, err)
 	if hasCode(err, namespaceNotFound) {
 		return fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
 	}
-	for code, help := range unsuitable {
+	for code, advice := range adviceByCode {
 		if hasCode(err, code) {
-			return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, help)
+			return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
 		}
 	}
 	return err

@@ -1,16 +1,21 @@
 package mongodb
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// format is in every record, so that other documents are not mistaken for one.
+// format is a field of every record. It distinguishes records from other documents.
 const format = "changefeed/1"
 
 type record struct {
@@ -24,12 +29,12 @@ type record struct {
 	TTL     int64     `bson:"ttl_ns"`
 	Ended   bool      `bson:"ended"`
 	Version string    `bson:"version"`
-	Time    time.Time `bson:"time,omitempty"` // the server's
+	Time    time.Time `bson:"time,omitempty"` // Time is set by the server.
 }
 
-// update sets all of a record, its time by the server's clock. There are no operators in
-// it that servers of old do not know.
-func update(r changefeed.Record) bson.D {
+// updateTo returns an update that sets all fields of the record, and its time by the server's
+// clock. Its operators exist in all supported releases.
+func updateTo(r changefeed.Record) bson.D {
 	return bson.D{
 		{Key: "$set", Value: record{
 			Format: format, Epoch: r.Epoch, Leader: r.Leader, Session: r.Session, Nominee: r.Nominee,
@@ -39,7 +44,7 @@ func update(r changefeed.Record) bson.D {
 	}
 }
 
-// decode reads a document. The error wraps [changefeed.ErrUnsuitable].
+// decode decodes a document. The error wraps [changefeed.ErrUnsuitable].
 func decode(raw bson.Raw) (changefeed.Record, error) {
 	var d record
 	err := bson.Unmarshal(raw, &d)
@@ -61,4 +66,115 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 		Term: uint64(d.Term), Seq: uint64(d.Seq), TTL: time.Duration(d.TTL), Ended: d.Ended,
 		Version: d.Version, Time: d.Time.UTC(),
 	}, nil
+}
+
+// Create implements [changefeed.Store]. If the collection does not exist, the server
+// creates it together with the record.
+func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := codec.CheckColumns(blank); err != nil {
+		return err
+	}
+	return s.wrapError(ctx, "create the record in collection "+s.collectionName(), s.createRecord(both, blank))
+}
+
+func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error {
+	if s.existingCollection {
+		_, found, err := s.readCollectionSpec(ctx)
+		if err != nil && !hasCode(err, unauthorized) {
+			return err
+		}
+		if err == nil && !found {
+			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
+		}
+	}
+	blank.Version = rand.Text()
+	// If the record exists, no document matches, and the insertion fails because of the _id.
+	_, err := s.coll.UpdateOne(ctx, s.matchNone(), updateTo(blank), options.UpdateOne().SetUpsert(true))
+	if mongo.IsDuplicateKeyError(err) {
+		return nil
+	}
+	return err
+}
+
+// matchNone returns a filter that no record matches.
+func (s *Store) matchNone() bson.D {
+	return bson.D{{Key: "_id", Value: s.documentID()}, {Key: "version", Value: ""}}
+}
+
+// Heartbeat implements [changefeed.Store].
+func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	if err := codec.CheckColumns(next); err != nil {
+		return changefeed.Record{}, err
+	}
+	next.Version = rand.Text()
+	written, err := s.replaceRecord(both, prev, next)
+	if errors.Is(err, changefeed.ErrConflict) {
+		return changefeed.Record{}, err
+	}
+	return written, s.wrapError(ctx, "write to collection "+s.collectionName(), err)
+}
+
+// errRetried is returned if the driver has retried a write that was applied before.
+var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
+
+// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	filter := bson.D{
+		{Key: "_id", Value: s.documentID()},
+		{Key: "version", Value: prev.Version},
+		{Key: "epoch", Value: prev.Epoch},
+		{Key: "format", Value: format},
+	}
+	raw, err := s.coll.FindOneAndUpdate(ctx, filter, updateTo(next),
+		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
+	switch {
+	case err == nil:
+		return decode(raw)
+	case !errors.Is(err, mongo.ErrNoDocuments):
+		return changefeed.Record{}, err
+	}
+	now, err := s.readRecord(ctx)
+	switch {
+	case err != nil:
+		return changefeed.Record{}, err
+	case now.Version == next.Version:
+		return changefeed.Record{}, errRetried
+	}
+	return changefeed.Record{}, changefeed.ErrConflict
+}
+
+// Read implements [changefeed.Store]. It returns a state that a majority has, which may
+// not be the latest.
+func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	r, err := s.readRecord(both)
+	if errors.Is(err, changefeed.ErrNoRecord) {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	return r, s.wrapError(ctx, "read collection "+s.collectionName(), err)
+}
+
+func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
+	raw, err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: s.documentID()}}).Raw()
+	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	case err != nil:
+		return changefeed.Record{}, err
+	}
+	return decode(raw)
 }

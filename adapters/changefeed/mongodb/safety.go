@@ -11,12 +11,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// checkSafety refuses servers that can lose acknowledged writes, unless their risks were
-// accepted. What the server does not show to the user counts as the server's default, which
-// is safe; a mongos shows neither.
+// checkSafety returns an error if the server can lose acknowledged writes and the user has not
+// accepted the risk. If the client cannot read a setting, the server's default is assumed, which
+// is safe. A mongos has none of these settings.
 func (s *Store) checkSafety(ctx context.Context) error {
 	var found []changefeed.UnsafeSetting
-	status, err := s.admin(ctx, bson.D{{Key: "serverStatus", Value: 1}, {Key: "metrics", Value: 0}, {Key: "wiredTiger", Value: 0}})
+	status, err := s.runAdminCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}, {Key: "metrics", Value: 0}, {Key: "wiredTiger", Value: 0}})
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (s *Store) checkSafety(ctx context.Context) error {
 			Name: "storageEngine.name", Value: engine, Risk: changefeed.RiskRestart, Remedy: "use the engine wiredTiger on all members",
 		})
 	}
-	config, err := s.admin(ctx, bson.D{{Key: "replSetGetConfig", Value: 1}})
+	config, err := s.runAdminCommand(ctx, bson.D{{Key: "replSetGetConfig", Value: 1}})
 	if err != nil {
 		return err
 	}
@@ -34,20 +34,21 @@ func (s *Store) checkSafety(ctx context.Context) error {
 			Name: "writeConcernMajorityJournalDefault", Value: "false", Risk: changefeed.RiskPowerLoss, Remedy: "set it to true by rs.reconfig()",
 		})
 	}
-	return s.accepted.Check("mongodb's collection "+s.name(), found)
+	return s.accepted.Check("mongodb's collection "+s.collectionName(), found)
 }
 
-// notShown are the codes of a server that rejects a command for this user or for all users:
-// Unauthorized, CommandNotFound, CommandNotSupported, NotImplemented, and the codes that Atlas
-// and Amazon DocumentDB use for the same.
-var notShown = []int{unauthorized, 59, 115, 238, 8000, 303}
+// unavailableCommand contains the codes of a server that rejects a command for this user or for
+// all users: Unauthorized, CommandNotFound, CommandNotSupported, NotImplemented, and the codes
+// that Atlas and Amazon DocumentDB use instead.
+var unavailableCommand = []int{unauthorized, 59, 115, 238, 8000, 303}
 
-// admin returns the primary's answer to a command, and nothing if the server does not show it.
-func (s *Store) admin(ctx context.Context, command bson.D) (bson.Raw, error) {
-	answer, err := s.coll.Database().Client().Database("admin").
+// runAdminCommand returns the primary's reply to a command. It is empty if the command is not
+// available.
+func (s *Store) runAdminCommand(ctx context.Context, command bson.D) (bson.Raw, error) {
+	reply, err := s.coll.Database().Client().Database("admin").
 		RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Raw()
-	if slices.ContainsFunc(notShown, func(code int) bool { return hasCode(err, code) }) {
+	if slices.ContainsFunc(unavailableCommand, func(code int) bool { return hasCode(err, code) }) {
 		return nil, nil
 	}
-	return answer, err
+	return reply, err
 }

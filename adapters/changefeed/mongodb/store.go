@@ -1,9 +1,6 @@
 package mongodb
 
 import (
-	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,19 +15,17 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // Store stores the record of one election in a collection. It implements
-// [changefeed.Store]. Its methods may be called from any
-// goroutine.
+// [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	coll     *mongo.Collection // a copy of the caller's
-	key      string
-	existing bool
-	quiet    time.Duration
-	feeds    *changefeed.Feeds
-	accepted changefeed.AcceptedRisks
+	coll               *mongo.Collection // coll is a copy of the caller's collection with other options.
+	key                string
+	existingCollection bool
+	quiet              time.Duration
+	accepted           changefeed.AcceptedRisks
+	feeds              *changefeed.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -42,7 +37,7 @@ type Option func(*Store) error
 // not exist. The record is created nevertheless.
 func WithExistingCollection() Option {
 	return func(s *Store) error {
-		s.existing = true
+		s.existingCollection = true
 		return nil
 	}
 }
@@ -70,8 +65,9 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// maxKey keeps the key within what old servers can index, in bytes.
-const maxKey = 900
+// maxKeySize is the maximum size of the key in bytes, because old servers limit the size of index
+// entries.
+const maxKeySize = 900
 
 // New creates a store of the election key in a collection. It sends no request. The
 // client is neither closed nor changed, and must stay open as long as the store. The
@@ -85,8 +81,8 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalidOption)
 	case coll.Name() == "" || strings.HasPrefix(coll.Name(), "system.") || strings.ContainsAny(coll.Name(), "$\x00"):
 		return nil, fmt.Errorf("%w: %q is not a valid collection name", leaderelection.ErrInvalidOption, coll.Name())
-	case key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0):
-		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKey)
+	case key == "" || len(key) > maxKeySize || !utf8.ValidString(key) || strings.ContainsRune(key, 0):
+		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKeySize)
 	}
 	journal := true
 	s := &Store{
@@ -108,83 +104,11 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// name is the collection's in messages.
-func (s *Store) name() string { return s.coll.Database().Name() + "." + s.coll.Name() }
+// collectionName returns the name of the collection for messages.
+func (s *Store) collectionName() string { return s.coll.Database().Name() + "." + s.coll.Name() }
 
-// id is that of the record's document.
-func (s *Store) id() bson.D { return bson.D{{Key: "changefeed", Value: s.key}} }
-
-// errRepeated: the driver has sent a write again, and it was carried out the first time.
-var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
-
-// Heartbeat implements [changefeed.Store].
-func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	if err := codec.CheckColumns(next); err != nil {
-		return changefeed.Record{}, err
-	}
-	next.Version = rand.Text()
-	written, err := s.replace(both, prev, next)
-	if errors.Is(err, changefeed.ErrConflict) {
-		return changefeed.Record{}, err
-	}
-	return written, s.explain(ctx, "write to collection "+s.name(), err)
-}
-
-func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	filter := bson.D{
-		{Key: "_id", Value: s.id()},
-		{Key: "version", Value: prev.Version},
-		{Key: "epoch", Value: prev.Epoch},
-		{Key: "format", Value: format},
-	}
-	raw, err := s.coll.FindOneAndUpdate(ctx, filter, update(next),
-		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
-	switch {
-	case err == nil:
-		return decode(raw)
-	case !errors.Is(err, mongo.ErrNoDocuments):
-		return changefeed.Record{}, err
-	}
-	now, err := s.read(ctx) // there is none, or another
-	switch {
-	case err != nil:
-		return changefeed.Record{}, err
-	case now.Version == next.Version:
-		return changefeed.Record{}, errRepeated
-	}
-	return changefeed.Record{}, changefeed.ErrConflict
-}
-
-// Read implements [changefeed.Store]. It returns a state that a majority has, which may
-// not be the latest.
-func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	rec, err := s.read(both)
-	if errors.Is(err, changefeed.ErrNoRecord) {
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	}
-	return rec, s.explain(ctx, "read collection "+s.name(), err)
-}
-
-func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
-	raw, err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: s.id()}}).Raw()
-	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	case err != nil:
-		return changefeed.Record{}, err
-	}
-	return decode(raw)
-}
+// documentID returns the _id of the record's document.
+func (s *Store) documentID() bson.D { return bson.D{{Key: "changefeed", Value: s.key}} }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.

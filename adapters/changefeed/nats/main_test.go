@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,25 +16,42 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
+// shared is the server of most tests.
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.NATS() }}
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(shared.Tests(m))
 }
 
-// closes is longer than Close takes on a machine that is busy, which promises two seconds, and
-// shorter than the library's own five.
-const closes = 4 * time.Second
+const (
+	// patience is the maximum duration of an action on a busy machine.
+	patience = 30 * time.Second
+	// closeLimit limits Close, which must return within two seconds, on a busy machine. It is
+	// shorter than the five seconds for which the client library can block.
+	closeLimit = 4 * time.Second
+)
 
-// cluster starts three servers, which end with the test.
-func cluster(t *testing.T) []*dbserver.Server {
+// startServer starts a server until the test ends. It skips the test if NATS is not installed.
+func startServer(t testing.TB, args ...string) *dbserver.Server {
+	t.Helper()
+	shared.Get(t)
+	server, err := dbserver.NATS(args...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	return server
+}
+
+// startCluster starts three servers until the test ends. They have a replicated bucket with the
+// name "first".
+func startCluster(t *testing.T) []*dbserver.Server {
 	t.Helper()
 	all, err := dbserver.NATSCluster(3)
 	if errors.Is(err, dbserver.ErrMissing) && os.Getenv("ZKTEST_REAL") != "required" {
-		t.Skipf("NOT TRIED: %v", err)
+		t.Skipf("not run with a cluster: %v", err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -41,23 +59,23 @@ func cluster(t *testing.T) []*dbserver.Server {
 			require.NoError(t, s.Close())
 		}
 	})
-	// JetStream runs when the servers have found each other and chosen a leader.
+	// JetStream is available when the servers have connected to each other and elected a leader.
 	conn := connect(t, all[0].Addr())
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	for patience := ctx(t); ; {
-		try, cancel := context.WithTimeout(patience, time.Second)
-		_, err := js.CreateKeyValue(try, jetstream.KeyValueConfig{Bucket: "first", Replicas: 3})
+	for limit := testContext(t); ; {
+		attempt, cancel := context.WithTimeout(limit, time.Second)
+		_, err := js.CreateKeyValue(attempt, jetstream.KeyValueConfig{Bucket: "first", Replicas: 3})
 		cancel()
 		if err == nil {
 			return all
 		}
-		require.NoError(t, patience.Err(), "the servers do not find each other: %v", err)
+		require.NoError(t, limit.Err(), "JetStream is not available: %v", err)
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// connect makes a connection, which ends with the test.
+// connect returns a connection that is closed when the test ends.
 func connect(t testing.TB, addr string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("nats://"+addr, append([]nats.Option{
@@ -69,10 +87,10 @@ func connect(t testing.TB, addr string, opts ...nats.Option) *nats.Conn {
 	return conn
 }
 
-var places atomic.Int64
+var lastBucket atomic.Int64
 
-// place is the name of a bucket that nobody else uses.
-func place() string { return fmt.Sprint("elections-", places.Add(1)) }
+// newBucket returns the name of a bucket that no other test uses.
+func newBucket() string { return fmt.Sprint("elections-", lastBucket.Add(1)) }
 
 const key = "jobs.nightly"
 
@@ -84,67 +102,96 @@ func newStore(t testing.TB, conn *nats.Conn, bucket string, opts ...Option) *Sto
 	return s
 }
 
-func ctx(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
+// writeConfig writes a configuration file for a server, and returns its name.
+func writeConfig(t *testing.T, text string) string {
+	name := filepath.Join(t.TempDir(), "nats.conf")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// openKV opens a bucket without a store.
+func openKV(t testing.TB, conn *nats.Conn, bucket string) jetstream.KeyValue {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	kv, err := js.KeyValue(testContext(t), bucket)
+	require.NoError(t, err)
+	return kv
+}
+
+func deleteBucket(t testing.TB, conn *nats.Conn, bucket string) {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteKeyValue(testContext(t), bucket))
+}
+
+// newBackend returns a backend on a server. It deletes the record together with its bucket.
+func newBackend(t testing.TB, server *dbserver.Server) *storetest.Backend {
+	bucket, operator := newBucket(), connect(t, server.Addr())
+	return &storetest.Backend{
+		New:  func(t testing.TB) changefeed.Store { return newStore(t, connect(t, server.Addr()), bucket) },
+		Lose: func(t testing.TB) { deleteBucket(t, operator, bucket) },
+		Put: func(t testing.TB, name string) {
+			_, err := openKV(t, operator, bucket).Put(testContext(t), name, []byte("1"))
+			require.NoError(t, err)
+		},
+		Is: func(change any, name string) bool {
+			c, ok := change.(Change)
+			return ok && c.Key == name && string(c.Value) == "1" && !c.Deleted && c.Revision > 0 && !c.Time.IsZero()
+		},
+		Restart: func(t testing.TB) {
+			require.NoError(t, server.Restart())
+			require.NoError(t, newStore(t, operator, bucket).Start(testContext(t))) // waits for JetStream
+		},
+		Patience: patience,
+	}
+}
+
 var blank = changefeed.Record{Epoch: "one", Seq: 1, TTL: time.Second}
 
-// created is a store and its record.
-func created(t testing.TB, conn *nats.Conn, bucket string) (*Store, changefeed.Record) {
+// createRecord creates a record, and returns it with its store.
+func createRecord(t testing.TB, conn *nats.Conn, bucket string) (*Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, conn, bucket)
-	require.NoError(t, s.Create(ctx(t), blank))
-	r, err := s.Read(ctx(t))
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
 	require.NoError(t, err)
 	return s, r
 }
 
-// beat writes prev once more.
-func beat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
+// heartbeat replaces prev by the same record with the next Seq.
+func heartbeat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
 	t.Helper()
 	next := prev
 	next.Seq++
-	r, err := s.Heartbeat(ctx(t), prev, next)
+	r, err := s.Heartbeat(testContext(t), prev, next)
 	require.NoError(t, err)
 	return r
 }
 
 func subscribe(t testing.TB, s *Store) changefeed.Feed {
 	t.Helper()
-	f, err := s.Subscribe(ctx(t))
+	f, err := s.Subscribe(testContext(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
-// tells waits until the feed has told of r.
-func tells(t testing.TB, f changefeed.Feed, r changefeed.Record) {
+// awaitRecord waits until the feed delivers r.
+func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
 	t.Helper()
 	for {
-		e, err := f.Next(ctx(t))
+		e, err := f.Next(testContext(t))
 		require.NoError(t, err)
 		if e.Record.Version == r.Version {
 			return
 		}
 	}
-}
-
-// bucketOf opens a bucket past the store.
-func bucketOf(t testing.TB, conn *nats.Conn, bucket string) jetstream.KeyValue {
-	t.Helper()
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
-	kv, err := js.KeyValue(ctx(t), bucket)
-	require.NoError(t, err)
-	return kv
-}
-
-func dropBucket(t testing.TB, conn *nats.Conn, bucket string) {
-	t.Helper()
-	js, err := jetstream.New(conn)
-	require.NoError(t, err)
-	require.NoError(t, js.DeleteKeyValue(ctx(t), bucket))
 }

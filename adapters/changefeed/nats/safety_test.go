@@ -2,6 +2,7 @@ package nats
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -11,95 +12,66 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable compares Start with each row of the documentation's table.
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
 	t.Parallel()
 	server := shared.Get(t)
-	var replicated []*dbserver.Server
-	starts := func(t *testing.T, server *dbserver.Server, bucket, release string, accepted []changefeed.Risk) error {
+	var members []*dbserver.Server
+	start := func(t *testing.T, server *dbserver.Server, bucket, release string, accepted []changefeed.Risk) error {
 		s := newStore(t, connect(t, server.Addr()), bucket, WithRisk(accepted...))
 		if release != "" {
 			s.release = func() string { return release }
 		}
-		return s.Start(ctx(t))
+		return s.Start(testContext(t))
 	}
-	// with is a case with a bucket that is changed before it is made.
-	with := func(change func(*jetstream.StreamConfig)) safetytable.Case {
+	// bucketCase returns a case with a bucket whose configuration change has changed.
+	bucketCase := func(change func(*jetstream.StreamConfig)) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			js, err := jetstream.New(connect(t, server.Addr()))
 			require.NoError(t, err)
-			bucket := place()
+			bucket := newBucket()
 			config := jetstream.StreamConfig{
 				Name: "KV_" + bucket, Subjects: []string{"$KV." + bucket + ".>"}, Storage: jetstream.FileStorage,
 				MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 			}
 			change(&config)
-			_, err = js.CreateStream(ctx(t), config)
+			_, err = js.CreateStream(testContext(t), config)
 			require.NoError(t, err)
-			return starts(t, server, bucket, "", accepted)
+			return start(t, server, bucket, "", accepted)
 		}}
 	}
-	// of is a case with a replicated bucket, on servers that say that they are of a release.
-	of := func(release string) safetytable.Case {
+	// replicatedCase returns a case with a replicated bucket, on servers that report a release.
+	replicatedCase := func(release string) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			return starts(t, replicated[0], "first", release, accepted)
+			return start(t, members[0], "first", release, accepted)
 		}}
 	}
-	replicated = cluster(t)
+	members = startCluster(t)
 	safetytable.Check(t, "NATS", map[string]safetytable.Case{
-		"a bucket with one replica in files":                         with(func(*jetstream.StreamConfig) {}),
-		"a bucket with several replicas, on servers 2.9.21 or newer": of("2.10.29"),
-		"a bucket with several replicas, on older servers":           of("2.9.20"),
-		"a bucket in memory":                                         with(func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }),
-		"a bucket with a TTL":                                        with(func(c *jetstream.StreamConfig) { c.MaxAge = 1 << 40 }),
-		"a mirror": with(func(c *jetstream.StreamConfig) {
+		"a bucket with one replica in files":                         bucketCase(func(*jetstream.StreamConfig) {}),
+		"a bucket with several replicas, on servers 2.9.21 or newer": replicatedCase("2.10.29"),
+		"a bucket with several replicas, on older servers":           replicatedCase("2.9.20"),
+		"a bucket in memory":                                         bucketCase(func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }),
+		"a bucket with a TTL":                                        bucketCase(func(c *jetstream.StreamConfig) { c.MaxAge = 1 << 40 }),
+		"a mirror": bucketCase(func(c *jetstream.StreamConfig) {
 			c.Subjects, c.Mirror = nil, &jetstream.StreamSource{Name: "KV_other"}
 		}),
-		"a stream that discards values when it is full": with(func(c *jetstream.StreamConfig) {
+		"a stream that discards values when it is full": bucketCase(func(c *jetstream.StreamConfig) {
 			c.Discard, c.MaxMsgs = jetstream.DiscardOld, 10
 		}),
 		"a crash of the server's process": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			own, err := dbserver.NATS()
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, own.Close()) })
-			conn, bucket := connect(t, own.Addr()), place()
-			s, r := created(t, conn, bucket)
-			r = beat(t, s, r)
-			require.NoError(t, own.Restart())
+			server := startServer(t)
+			conn, bucket := connect(t, server.Addr()), newBucket()
+			s, r := createRecord(t, conn, bucket)
+			r = heartbeat(t, s, r)
+			require.NoError(t, server.Restart())
 			require.Eventually(t, func() bool {
-				now, err := s.Read(ctx(t))
+				now, err := s.Read(testContext(t))
 				return err == nil && now.Version == r.Version
-			}, closes*5, closes/100)
-			return starts(t, own, bucket, "", accepted)
+			}, patience, 10*time.Millisecond)
+			return start(t, server, bucket, "", accepted)
 		}},
 		"a crash of the server's machine": {NotChecked: "the server does not show sync_interval to its clients"},
 	})
-}
-
-// TestReplicasAccepted: WithReplicas and WithRisk both accept a replicated bucket; a bucket
-// that is to be made with one replica does not.
-func TestReplicasAccepted(t *testing.T) {
-	conn := connect(t, shared.Get(t).Addr())
-	for name, c := range map[string]struct {
-		opts     []Option
-		accepted bool
-	}{
-		"Default":      {nil, false},
-		"WithReplicas": {[]Option{WithReplicas(3)}, true},
-		"WithRisk":     {[]Option{WithRisk(changefeed.RiskFailover)}, true},
-		"OneReplica":   {[]Option{WithReplicas(1)}, false},
-		"OtherRisk":    {[]Option{WithRisk(changefeed.RiskPowerLoss)}, false},
-	} {
-		s := newStore(t, conn, place(), c.opts...)
-		s.release = func() string { return "2.10.0" }
-		err := s.replicable(3)
-		if c.accepted {
-			require.NoError(t, err, name)
-		} else {
-			require.ErrorAs(t, err, new(*changefeed.UnsafeError), name)
-			require.ErrorContains(t, err, `the number of replicas is "3"`)
-		}
-	}
-	_, err := New(conn, place(), key, WithRisk("fire"))
-	require.Error(t, err)
 }

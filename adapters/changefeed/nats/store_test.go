@@ -2,53 +2,44 @@ package nats
 
 import (
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// onOneServer loses its records with their bucket.
-func onOneServer(t testing.TB, server *dbserver.Server) *storetest.Backend {
-	bucket, operator := place(), connect(t, server.Addr())
-	return &storetest.Backend{
-		New:  func(t testing.TB) changefeed.Store { return newStore(t, connect(t, server.Addr()), bucket) },
-		Lose: func(t testing.TB) { dropBucket(t, operator, bucket) },
-		Put: func(t testing.TB, name string) {
-			_, err := bucketOf(t, operator, bucket).Put(ctx(t), name, []byte("1"))
-			require.NoError(t, err)
-		},
-		Is: func(change any, name string) bool {
-			c, ok := change.(Change)
-			return ok && c.Key == name && string(c.Value) == "1" && !c.Deleted && c.Revision > 0 && !c.Time.IsZero()
-		},
-		Restart: func(t testing.TB) {
-			require.NoError(t, server.Restart())
-			require.NoError(t, newStore(t, operator, bucket).Start(ctx(t))) // JetStream runs
-		},
-		Patience: 30 * time.Second,
-	}
-}
-
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) *storetest.Backend { return onOneServer(t, shared.Get(t)) })
+	storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, shared.Get(t)) })
 }
 
-func TestElection(t *testing.T) {
-	shared.Get(t)
+// TestElections uses a separate server, because a case kills it.
+func TestElections(t *testing.T) {
 	t.Parallel()
-	server, err := dbserver.NATS() // which is killed while others use theirs
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.Close()) }()
-	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return onOneServer(t, server) })
+	server := startServer(t)
+	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })
 }
 
-func TestRefusesBadArguments(t *testing.T) {
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	server, bucket := shared.Get(t), newBucket()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network, err := dbserver.NewProxy(server.Addr())
+		require.NoError(t, err)
+		t.Cleanup(network.Close)
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr()), bucket), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, nil)
+}
+
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used, or a connection
+// that may close itself.
+func TestNew_InvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := New(nil, "a", "b")
 	require.ErrorIs(t, err, leaderelection.ErrNilConn)
@@ -66,18 +57,17 @@ func TestRefusesBadArguments(t *testing.T) {
 		"Outage":      {nats.IgnoreAuthErrorAbort()},
 		"Credentials": {nats.MaxReconnects(-1)},
 	} {
-		gives, err := nats.Connect(conn.ConnectedUrl(), opts...)
+		closing, err := nats.Connect(conn.ConnectedUrl(), opts...)
 		require.NoError(t, err)
-		defer gives.Close()
-		_, err = New(gives, "bucket", "key")
+		defer closing.Close()
+		_, err = New(closing, "bucket", "key")
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
 		require.ErrorContains(t, err, "closes itself", name)
-		_, err = New(gives, "bucket", "key", WithClosingConnection())
+		_, err = New(closing, "bucket", "key", WithClosingConnection())
 		require.NoError(t, err, name)
 	}
 	for _, o := range []Option{nil, WithReplicas(0), WithReplicas(6)} {
 		_, err = New(conn, "bucket", "key", o)
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 	}
-	var _ *nats.Conn = conn
 }

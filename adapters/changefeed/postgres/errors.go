@@ -12,9 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// unsuitable are the SQLSTATEs that last until somebody changes the server or the client, and
-// the change to make.
-var unsuitable = map[string]string{
+// adviceByCode contains the SQLSTATEs of permanent failures, and how to resolve them.
+var adviceByCode = map[string]string{
 	"42501": "grant SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the store must create it",
 	"3F000": "create the schema or use another",
 	"3D000": "create the database or use another",
@@ -40,8 +39,8 @@ const (
 	uniqueViolation      = "23505"
 )
 
-// code is the server's SQLSTATE in err, "" if the error is none of the server's.
-func code(err error) string {
+// errorCode returns the SQLSTATE of an error of the server, and "" for any other error.
+func errorCode(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code
@@ -49,9 +48,9 @@ func code(err error) string {
 	return ""
 }
 
-// explain says what was tried when err happened, and wraps what there is to ask for. ctx
-// is the caller's.
-func (s *Store) explain(ctx context.Context, what string, err error) error {
+// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
+// is that of the caller.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -60,14 +59,14 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, changefeed.ErrUnsuitable):
 		return err
 	case errors.Is(err, puddle.ErrClosedPool):
-		return fmt.Errorf("%w: %w: postgres: %s: the pool was closed: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, what, err)
+		return fmt.Errorf("%w: %w: postgres: %s: the pool was closed: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, operation, err)
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
 		err = fmt.Errorf("%w: %w", done, err)
 	}
-	err = fmt.Errorf("postgres: %s: %w", what, err)
-	if help, ok := unsuitable[code(err)]; ok {
-		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, help)
+	err = fmt.Errorf("postgres: %s: %w", operation, err)
+	if advice, ok := adviceByCode[errorCode(err)]; ok {
+		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connect opens a connection of the store, in the way in which the pool opens its connections.
+// connect opens a separate connection in the same way as the pool.
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	config := s.pool.Config() // a copy
 	conf := config.ConnConfig
@@ -25,19 +25,19 @@ func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	if config.AfterConnect != nil {
 		if err := config.AfterConnect(ctx, conn); err != nil {
-			hangUp(conn)
+			closeConnection(conn)
 			return nil, err
 		}
 	}
 	return conn, nil
 }
 
-// hangUp closes a connection, within a second even if the server does not answer.
-func hangUp(conn *pgx.Conn) {
+// closeConnection closes a connection, within a second even if the server does not answer.
+func closeConnection(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx)
-	select { // the driver closes in the background what had failed before
+	select { // The driver closes a failed connection in the background.
 	case <-conn.PgConn().CleanupDone():
 	case <-ctx.Done():
 	}
@@ -49,9 +49,10 @@ func listen(ctx context.Context, conn *pgx.Conn, channel string) error {
 	return err
 }
 
-// receive calls notified for each notification until ctx is done or the connection fails. If there
-// is none within the quiet time, it calls silent, which must send a request over the connection.
-func (s *Store) receive(ctx context.Context, conn *pgx.Conn, silent func(ctx context.Context) error, notified func(n *pgconn.Notification)) error {
+// receiveNotifications calls handle for each notification until ctx is done or the connection
+// fails. If there is none within the quiet time, it calls check, which must send a request over
+// the connection.
+func (s *Store) receiveNotifications(ctx context.Context, conn *pgx.Conn, check func(ctx context.Context) error, handle func(n *pgconn.Notification)) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, s.quiet)
 		n, err := conn.WaitForNotification(limited)
@@ -60,13 +61,13 @@ func (s *Store) receive(ctx context.Context, conn *pgx.Conn, silent func(ctx con
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			notified(n)
+			handle(n)
 			continue
 		case !errors.Is(err, context.DeadlineExceeded) || conn.IsClosed():
 			return err
 		}
 		limited, cancel = context.WithTimeout(ctx, s.quiet)
-		err = silent(limited)
+		err = check(limited)
 		cancel()
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -20,25 +23,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// shared is the server of all tests. Its WAL is written when somebody waits for it, and
-// else after ten seconds.
+// shared is the server of most tests. It writes its WAL to disk when a commit waits for it, and
+// otherwise after ten seconds.
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Postgres("wal_writer_delay=10s") }}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
 
-// patience is how long anything may take on a machine that is busy.
-const patience = 20 * time.Second
+const (
+	// patience is the maximum duration of an action on a busy machine.
+	patience = 20 * time.Second
+	// closeLimit limits Close, which must return within two seconds, on a busy machine.
+	closeLimit = 10 * time.Second
+)
 
-// closes is longer than Close takes there, which promises two seconds.
-const closes = 10 * time.Second
-
-func bounded(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newPool is a pool of the test's own, of the superuser; change may be nil.
+// newPool returns a pool of the superuser that is closed when the test ends. change may be nil.
 func newPool(t testing.TB, addr string, change func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig("postgres://postgres@" + addr + "/postgres?sslmode=disable&connect_timeout=5")
@@ -53,61 +57,151 @@ func newPool(t testing.TB, addr string, change func(*pgxpool.Config)) *pgxpool.P
 	return pool
 }
 
-func setting(name, value string) func(*pgxpool.Config) {
+// withSetting sets a setting of the sessions of a pool.
+func withSetting(name, value string) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams[name] = value }
+}
+
+// withUser makes a pool connect as a role.
+func withUser(role string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.User = role }
+}
+
+// newRole creates a role that may log in, and returns its name. The role is dropped when the test
+// ends, with the privileges that the test has granted to it.
+func newRole(t testing.TB, operator *pgxpool.Pool) string {
+	t.Helper()
+	role := fmt.Sprintf("role_%06d", lastName.Add(1))
+	execSQL(t, operator, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() { execSQL(t, operator, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
+	return role
+}
+
+// newProxy starts a proxy of the server with the given address until the test ends.
+func newProxy(t testing.TB, target string) *dbserver.Proxy {
+	t.Helper()
+	p, err := dbserver.NewProxy(target)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// startServer starts a server until the test ends. It skips the test if PostgreSQL is not
+// installed.
+func startServer(t testing.TB, settings ...string) *dbserver.Server {
+	t.Helper()
+	shared.Get(t)
+	server, err := dbserver.Postgres(settings...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	return server
+}
+
+// replication is a server with fsync and two standbys, a and b, which are asynchronous at first.
+type replication struct {
+	primary, a, b *dbserver.Server
+	pool          *pgxpool.Pool
+}
+
+func startReplication(t testing.TB) *replication {
+	t.Helper()
+	r := &replication{primary: startServer(t, "fsync=on")}
+	for _, name := range []string{"b", "a"} {
+		standby, err := dbserver.PostgresStandby(r.primary, name)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, standby.Close()) })
+		r.a, r.b = standby, cmp.Or(r.b, standby)
+	}
+	r.pool = newPool(t, r.primary.Addr(), nil)
+	return r
+}
+
+// setStandbyNames sets synchronous_standby_names, and waits until want standbys have the given
+// sync_state.
+func (r *replication) setStandbyNames(t testing.TB, names string, want int, state string) {
+	t.Helper()
+	execSQL(t, r.pool, fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", names))
+	execSQL(t, r.pool, "SELECT pg_reload_conf()")
+	require.Eventually(t, func() bool {
+		var n int
+		err := r.pool.QueryRow(testContext(t), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = $1 AND state = 'streaming'", state).Scan(&n)
+		return err == nil && n == want
+	}, patience, 10*time.Millisecond, "%d standbys are %s with %q", want, state, names)
+}
+
+// startReplicationCommand sends a command of the replication protocol, and waits until a view has a
+// row. The response is not read, so that the command continues until the test ends.
+func startReplicationCommand(t *testing.T, pool *pgxpool.Pool, server *dbserver.Server, command, view string) {
+	t.Helper()
+	conn, err := pgconn.Connect(testContext(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Conn().Close() })
+	conn.Frontend().SendQuery(&pgproto3.Query{String: command})
+	require.NoError(t, conn.Frontend().Flush())
+	require.Eventually(t, func() bool {
+		var n int
+		return pool.QueryRow(testContext(t), "SELECT count(*) FROM "+view).Scan(&n) == nil && n > 0
+	}, patience, 10*time.Millisecond, view)
+}
+
+// newSplitPool returns a pool whose connections except the first are to another database, so that
+// notifications are not delivered between them, as with a pooler in transaction mode.
+func newSplitPool(t testing.TB) *pgxpool.Pool {
+	var connections atomic.Int64
+	return newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.BeforeConnect = func(_ context.Context, conf *pgx.ConnConfig) error {
+			if connections.Add(1) > 1 {
+				conf.Database = "template1"
+			}
+			return nil
+		}
+	})
 }
 
 func newStore(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) *postgres.Store {
 	t.Helper()
-	s, err := postgres.New(pool, table, "an election", append(opts, noSync)...)
+	s, err := postgres.New(pool, table, "an election", append(opts, acceptNoFsync)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
-// noSync is for the tests' servers, which run without fsync.
-var noSync = postgres.WithRisk(changefeed.RiskPowerLoss)
+// acceptNoFsync accepts the servers of tests, which run without fsync.
+var acceptNoFsync = postgres.WithRisk(changefeed.RiskPowerLoss)
 
-// serial numbers the names of tables, roles and schemas, which tests must not share.
-var serial atomic.Int64
+// lastName numbers the names of tables, roles and schemas, which tests must not share.
+var lastName atomic.Int64
 
-// newTable is a name that no other test has. It has to be quoted, and it is long.
+// newTable returns a name that no other test uses. It is long, and must be quoted.
 func newTable() pgx.Identifier {
-	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, serial.Add(1))}
+	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, lastName.Add(1))}
 }
 
-// newRole makes a role that may log in, and returns its name. It is dropped at the end of the
-// test, with the privileges that the test has granted to it.
-func newRole(t testing.TB, operator *pgxpool.Pool) string {
+func execSQL(t testing.TB, pool *pgxpool.Pool, text string) {
 	t.Helper()
-	role := fmt.Sprintf("role_%06d", serial.Add(1))
-	sql(t, operator, "CREATE ROLE "+role+" LOGIN")
-	t.Cleanup(func() { sql(t, operator, "DROP OWNED BY "+role+"; DROP ROLE "+role) })
-	return role
+	_, err := pool.Exec(testContext(t), text)
+	require.NoError(t, err, text)
 }
 
-// as has a pool connect as a role.
-func as(role string) func(*pgxpool.Config) {
-	return func(c *pgxpool.Config) { c.ConnConfig.User = role }
-}
-
-func backendOn(at func(testing.TB) *dbserver.Server, change func(*pgxpool.Config), opts ...postgres.Option) storetest.Factory {
+// newFactory returns a factory of backends on the server that serverOf returns.
+func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*pgxpool.Config)) storetest.Factory {
 	return func(t testing.TB) *storetest.Backend {
-		server := at(t)
+		server := serverOf(t)
 		table := newTable()
 		operator := newPool(t, server.Addr(), nil)
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := postgres.New(newPool(t, server.Addr(), change), table, "an election", append(opts, noSync)...)
+				s, err := postgres.New(newPool(t, server.Addr(), change), table, "an election", acceptNoFsync)
 				require.NoError(t, err)
 				return s
 			},
 			Lose: func(t testing.TB) {
-				_, err := operator.Exec(bounded(t), "DELETE FROM "+table.Sanitize())
+				_, err := operator.Exec(testContext(t), "DELETE FROM "+table.Sanitize())
 				require.NoError(t, err)
 			},
 			Put: func(t testing.TB, name string) {
-				_, err := operator.Exec(bounded(t), "SELECT pg_notify($1, $2)", table[0], name)
+				_, err := operator.Exec(testContext(t), "SELECT pg_notify($1, $2)", table[0], name)
 				require.NoError(t, err)
 			},
 			Is: func(change any, name string) bool {
@@ -119,44 +213,72 @@ func backendOn(at func(testing.TB) *dbserver.Server, change func(*pgxpool.Config
 	}
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backendOn(shared.Get, nil)) }
+// blank is a record with a leader, whose next write can be a heartbeat.
+var blank = changefeed.Record{Epoch: "epoch", Leader: "p", Session: "p's", Term: 1, Seq: 1, TTL: time.Second}
 
-// TestElections plays two cases at a time, and so the one that kills its server has one
-// of its own.
-func TestElections(t *testing.T) {
-	own := func(t testing.TB) *dbserver.Server {
-		shared.Get(t) // it is installed
-		server, err := dbserver.Postgres()
+// createRecord creates a record, and returns it with its store.
+func createRecord(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) (*postgres.Store, changefeed.Record) {
+	t.Helper()
+	s := newStore(t, pool, table, opts...)
+	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	return s, r
+}
+
+// heartbeat replaces prev by the same record with the next Seq.
+func heartbeat(t testing.TB, s *postgres.Store, prev changefeed.Record) changefeed.Record {
+	t.Helper()
+	next := prev
+	next.Seq++
+	r, err := s.Heartbeat(testContext(t), prev, next)
+	require.NoError(t, err)
+	return r
+}
+
+func subscribe(t testing.TB, s *postgres.Store) changefeed.Feed {
+	t.Helper()
+	f, err := s.Subscribe(testContext(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// awaitRecord waits until the feed delivers r.
+func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
+	t.Helper()
+	awaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Version == r.Version })
+}
+
+// awaitEvent waits until the feed delivers an event as wanted.
+func awaitEvent(t testing.TB, f changefeed.Feed, wanted func(changefeed.Event) bool) {
+	t.Helper()
+	ctx := testContext(t)
+	for {
+		e, err := f.Next(ctx)
 		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, server.Close()) })
-		return server
-	}
-	for _, c := range storetest.ElectionCases() {
-		at := shared.Get
-		if c.Name == "ServerRestart" {
-			at = own
+		if wanted(e) {
+			return
 		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.Run(t, backendOn(at, nil))
-		})
 	}
 }
 
-// TestStoreElsewise: pools of other kinds make no difference.
-func TestStoreElsewise(t *testing.T) {
-	for name, change := range map[string]func(*pgxpool.Config){
-		"Serializable":   setting("default_transaction_isolation", "serializable"),
-		"RepeatableRead": setting("default_transaction_isolation", "repeatable read"),
-		"SimpleProtocol": func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol },
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, c := range storetest.Cases() {
-				switch c.Name {
-				case "CreateConcurrently", "ConcurrentHeartbeats", "AllFields", "CompareAndSet", "FeedLastWrite", "DeletedRecord":
-					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(shared.Get, change)) })
-				}
-			}
-		})
-	}
+// requireNoEvent requires that the feed delivers nothing after a message.
+func requireNoEvent(t testing.TB, f changefeed.Feed, message string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	e, err := f.Next(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "after a forged message, %s, the feed delivers %+v", message, e)
 }
+
+// queryCounter counts the queries over the connections of a pool, and those of feeds.
+type queryCounter struct{ queries atomic.Int64 }
+
+func (c *queryCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.queries.Add(1)
+	return ctx
+}
+
+func (*queryCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

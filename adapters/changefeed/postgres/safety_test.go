@@ -3,15 +3,11 @@
 package postgres_test
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -22,64 +18,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// replicated is a server with fsync and two standbys, a and b, that are not synchronous
-// yet.
-type replicated struct {
-	primary, a, b *dbserver.Server
-	pool          *pgxpool.Pool
-}
-
-func startServer(t testing.TB, settings ...string) *dbserver.Server {
-	t.Helper()
-	shared.Get(t) // it is installed
-	server, err := dbserver.Postgres(settings...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	return server
-}
-
-func startReplicated(t testing.TB) *replicated {
-	t.Helper()
-	r := &replicated{primary: startServer(t, "fsync=on")}
-	for _, name := range []string{"b", "a"} {
-		standby, err := dbserver.PostgresStandby(r.primary, name)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, standby.Close()) })
-		r.a, r.b = standby, cmp.Or(r.b, standby)
-	}
-	r.pool = newPool(t, r.primary.Addr(), nil)
-	return r
-}
-
-// synchronous sets synchronous_standby_names, and waits until so many standbys have one of
-// the states that the view shows for it.
-func (r *replicated) synchronous(t testing.TB, names string, want int, state string) {
-	t.Helper()
-	sql(t, r.pool, fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", names))
-	sql(t, r.pool, "SELECT pg_reload_conf()")
-	require.Eventually(t, func() bool {
-		var n int
-		err := r.pool.QueryRow(bounded(t), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = $1 AND state = 'streaming'", state).Scan(&n)
-		return err == nil && n == want
-	}, patience, 10*time.Millisecond, "%d standbys are %s with %q", want, state, names)
-}
-
-// TestSafetyTable compares Start with each row of the documentation's table.
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
-	servers := sync.OnceValue(func() *replicated { return startReplicated(t) })
+	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
 		s, err := postgres.New(pool, newTable(), "an election", postgres.WithRisk(accepted...))
 		require.NoError(t, err)
 		defer s.Close()
-		return s.Start(bounded(t))
+		return s.Start(testContext(t))
 	}
-	standbys := func(names string, want int, state string) safetytable.Case {
+	standbysCase := func(names string, want int, state string) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			servers().synchronous(t, names, want, state)
+			servers().setStandbyNames(t, names, want, state)
 			return start(t, servers().pool, accepted...)
 		}}
 	}
-	on := func(server func(t *testing.T) *dbserver.Server, change func(*pgxpool.Config)) safetytable.Case {
+	serverCase := func(server func(t *testing.T) *dbserver.Server, change func(*pgxpool.Config)) safetytable.Case {
 		var running *dbserver.Server
 		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			if running == nil {
@@ -88,82 +43,68 @@ func TestSafetyTable(t *testing.T) {
 			return start(t, newPool(t, running.Addr(), change), accepted...)
 		}}
 	}
-	synced := func(t *testing.T) *dbserver.Server { return startServer(t, "fsync=on") }
+	withFsync := func(t *testing.T) *dbserver.Server { return startServer(t, "fsync=on") }
 	safetytable.Check(t, "PostgreSQL", map[string]safetytable.Case{
-		"one server, also with synchronous_commit off, local or remote_write": on(synced, setting("synchronous_commit", "off")),
-		"one server, fsync off": on(func(t *testing.T) *dbserver.Server { return startServer(t) }, nil),
-		"every commit waits for all standbys, as with FIRST 2 (a, b) and two standbys": standbys("FIRST 2 (a, b)", 2, "sync"),
-		"quorum commit, as with ANY 1 (a, b)":                                          standbys("ANY 1 (a, b)", 2, "quorum"),
-		"potential standbys, as with FIRST 1 (a, b)":                                   standbys("FIRST 1 (a, b)", 1, "potential"),
-		"asynchronous standbys":                                                        standbys("", 2, "async"),
+		"one server, also with synchronous_commit off, local or remote_write": serverCase(withFsync, withSetting("synchronous_commit", "off")),
+		"one server, fsync off": serverCase(func(t *testing.T) *dbserver.Server { return startServer(t) }, nil),
+		"every commit waits for all standbys, as with FIRST 2 (a, b) and two standbys": standbysCase("FIRST 2 (a, b)", 2, "sync"),
+		"quorum commit, as with ANY 1 (a, b)":                                          standbysCase("ANY 1 (a, b)", 2, "quorum"),
+		"potential standbys, as with FIRST 1 (a, b)":                                   standbysCase("FIRST 1 (a, b)", 1, "potential"),
+		"asynchronous standbys":                                                        standbysCase("", 2, "async"),
 		"a wait for standbys is cancelled (pg_cancel_backend)": {
-			NotChecked: "it happens after Start, and the server answers with success and a warning",
+			NotChecked: "it happens after Start, and the server returns success with a warning",
 		},
 		"restored from a backup": {NotChecked: "the restored server has no trace of the writes that it lacks"},
-		"a standby": on(func(t *testing.T) *dbserver.Server {
-			servers().synchronous(t, "", 2, "async")
+		"a standby": serverCase(func(t *testing.T) *dbserver.Server {
+			servers().setStandbyNames(t, "", 2, "async")
 			return servers().a
 		}, nil),
 		"an unlogged table": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
-			created(t, pool, table)
-			sql(t, pool, "ALTER TABLE "+table.Sanitize()+" SET UNLOGGED")
-			return newStore(t, pool, table, postgres.WithRisk(accepted...)).Start(bounded(t))
+			createRecord(t, pool, table)
+			execSQL(t, pool, "ALTER TABLE "+table.Sanitize()+" SET UNLOGGED")
+			return newStore(t, pool, table, postgres.WithRisk(accepted...)).Start(testContext(t))
 		}},
 		"PgBouncer in transaction mode": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			return newStore(t, halfDeaf(t), newTable(), postgres.WithRisk(accepted...), postgres.WithQuiet(2*time.Second)).Start(bounded(t))
+			return newStore(t, newSplitPool(t), newTable(), postgres.WithRisk(accepted...), postgres.WithQuiet(2*time.Second)).Start(testContext(t))
 		}},
 	})
 	t.Run("standbys that the setting does not name", func(t *testing.T) {
-		servers().synchronous(t, "FIRST 2 (c, d)", 2, "async")
-		defer servers().synchronous(t, "", 2, "async")
+		servers().setStandbyNames(t, "FIRST 2 (c, d)", 2, "async")
+		defer servers().setStandbyNames(t, "", 2, "async")
 		err := start(t, servers().pool)
 		require.ErrorAs(t, err, new(*changefeed.UnsafeError))
 		require.ErrorContains(t, err, "a (async), b (async)")
 	})
 }
 
-// replicate sends a command of the replication protocol, and waits until a view has a row. The
-// answer is not read, so that the command goes on until the test ends.
-func replicate(t *testing.T, pool *pgxpool.Pool, server *dbserver.Server, command, view string) {
-	t.Helper()
-	conn, err := pgconn.Connect(bounded(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Conn().Close() })
-	conn.Frontend().SendQuery(&pgproto3.Query{String: command})
-	require.NoError(t, conn.Frontend().Flush())
-	require.Eventually(t, func() bool {
-		var n int
-		return pool.QueryRow(bounded(t), "SELECT count(*) FROM "+view).Scan(&n) == nil && n > 0
-	}, patience, 10*time.Millisecond, view)
-}
-
-// TestStandbysOfTheWeak: the check also finds standbys if the user may not see their states,
-// and finds their slots if they are not connected. Logical slots do not count.
-func TestStandbysOfTheWeak(t *testing.T) {
+// TestStart_HiddenStandbys fails if Start does not count standbys whose states the user may not
+// see, or standbys that are not connected and have a slot, or if it counts logical slots and
+// backups.
+func TestStart_HiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
 	pool, table := newPool(t, server.Addr(), nil), newTable()
-	created(t, pool, table)
+	createRecord(t, pool, table)
 	role := newRole(t, pool)
-	sql(t, pool, `GRANT SELECT, INSERT, UPDATE ON `+table.Sanitize()+` TO `+role)
-	weak := newPool(t, server.Addr(), as(role))
+	execSQL(t, pool, `GRANT SELECT, INSERT, UPDATE ON `+table.Sanitize()+` TO `+role)
+	weak := newPool(t, server.Addr(), withUser(role))
 	start := func() error {
 		s, err := postgres.New(weak, table, "an election")
 		require.NoError(t, err)
 		defer s.Close()
-		return s.Start(bounded(t))
+		return s.Start(testContext(t))
 	}
 	require.NoError(t, start())
 
-	sql(t, pool, `SELECT pg_create_logical_replication_slot('changes', 'pgoutput')`)
+	execSQL(t, pool, `SELECT pg_create_logical_replication_slot('changes', 'pgoutput')`)
 	require.NoError(t, start(), "a logical slot")
-	replicate(t, pool, server, `START_REPLICATION SLOT changes LOGICAL 0/0 (proto_version '1', publication_names 'none')`, "pg_replication_slots WHERE active")
+	startReplicationCommand(t, pool, server, `START_REPLICATION SLOT changes LOGICAL 0/0 (proto_version '1', publication_names 'none')`, "pg_replication_slots WHERE active")
 	require.NoError(t, start(), "a logical subscriber")
-	replicate(t, pool, server, `BASE_BACKUP`, "pg_stat_progress_basebackup")
+	startReplicationCommand(t, pool, server, `BASE_BACKUP`, "pg_stat_progress_basebackup")
 	require.NoError(t, start(), "a backup")
-	sql(t, pool, `SELECT pg_create_physical_replication_slot('standby')`)
+	execSQL(t, pool, `SELECT pg_create_physical_replication_slot('standby')`)
 	require.ErrorContains(t, start(), "commits wait for none of 1 standbys", "a standby that is not connected")
-	sql(t, pool, `SELECT pg_drop_replication_slot('standby')`)
+	execSQL(t, pool, `SELECT pg_drop_replication_slot('standby')`)
 	require.NoError(t, start())
 
 	standby, err := dbserver.PostgresStandby(server, "a")
@@ -176,72 +117,49 @@ func TestStandbysOfTheWeak(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 }
 
-// TestCommitWaits: the commit of a heartbeat waits for the disks of the server and of its
-// synchronous standbys, whatever the session's setting is. A deferred trigger sees what the
-// setting is at the commit.
-func TestCommitWaits(t *testing.T) {
-	server := shared.Get(t)
-	for value, want := range map[string]string{
-		"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply",
-	} {
-		pool, table := newPool(t, server.Addr(), setting("synchronous_commit", value)), newTable()
-		s, r := created(t, pool, table)
-		name := fmt.Sprintf("commit_%06d", serial.Add(1))
-		sql(t, pool, fmt.Sprintf(`CREATE TABLE %[1]s (value text);
-			CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS
-				$$ BEGIN INSERT INTO %[1]s VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
-			CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED
-				FOR EACH ROW EXECUTE FUNCTION %[1]s()`, name, table.Sanitize()))
-		beat(t, s, r)
-		var got string
-		require.NoError(t, pool.QueryRow(bounded(t), "SELECT value FROM "+name).Scan(&got))
-		require.Equal(t, want, got, value)
-	}
-}
-
-// TestPromotedStandby: after a quorum commit a standby can be promoted that lacks an
-// acknowledged heartbeat (F-3). A commit that waits for all standbys is not acknowledged
-// while one of them is down.
-func TestPromotedStandby(t *testing.T) {
-	r := startReplicated(t)
+// TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which
+// was acknowledged by a quorum commit. It fails if a commit that should wait for all standbys is
+// acknowledged while one of them is down.
+func TestHeartbeat_PromotedStandby(t *testing.T) {
+	r := startReplication(t)
 	table := newTable()
 	s := newStore(t, r.pool, table, postgres.WithRisk(changefeed.RiskFailover))
-	require.NoError(t, s.Create(bounded(t), blank))
-	first, err := s.Read(bounded(t))
+	require.NoError(t, s.Create(testContext(t), blank))
+	first, err := s.Read(testContext(t))
 	require.NoError(t, err)
 
-	r.synchronous(t, "FIRST 2 (a, b)", 2, "sync")
-	first = beat(t, s, first)
-	// The checkpointer can switch the wait of commits on later than the view shows it.
+	r.setStandbyNames(t, "FIRST 2 (a, b)", 2, "sync")
+	first = heartbeat(t, s, first)
+	// The checkpointer can make commits wait later than the view shows the new setting.
 	require.Eventually(t, func() bool {
 		var all bool
-		err := r.pool.QueryRow(bounded(t), "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication").Scan(&all)
+		err := r.pool.QueryRow(testContext(t), "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication").Scan(&all)
 		return err == nil && all
 	}, patience, 10*time.Millisecond, "the standbys have the heartbeat")
 	require.NoError(t, r.b.Kill())
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = s.Heartbeat(short, first, first)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody acknowledges what one standby lacks")
+	require.ErrorIs(t, err, context.DeadlineExceeded, "a heartbeat that one standby lacks was acknowledged")
 
-	r.synchronous(t, "ANY 1 (a, b)", 1, "quorum")
+	r.setStandbyNames(t, "ANY 1 (a, b)", 1, "quorum")
 	var last changefeed.Record
 	require.Eventually(t, func() bool {
-		now, err := s.Read(bounded(t))
+		now, err := s.Read(testContext(t))
 		if err != nil {
 			return false
 		}
 		next := now
 		next.Seq = now.Seq + 1
-		last, err = s.Heartbeat(bounded(t), now, next)
+		last, err = s.Heartbeat(testContext(t), now, next)
 		return err == nil
-	}, patience, 10*time.Millisecond, "one standby is enough for a quorum")
+	}, patience, 10*time.Millisecond, "one standby is sufficient for a quorum")
 
 	require.NoError(t, r.primary.Kill())
 	require.NoError(t, r.b.Start())
 	promoted := newPool(t, r.b.Addr(), nil)
-	sql(t, promoted, "SELECT pg_promote()")
-	now, err := newStore(t, promoted, table).Read(bounded(t))
+	execSQL(t, promoted, "SELECT pg_promote()")
+	now, err := newStore(t, promoted, table).Read(testContext(t))
 	require.NoError(t, err)
 	require.Less(t, now.Seq, last.Seq, "the acknowledged heartbeat is lost")
 }

@@ -2,17 +2,50 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 )
 
+// unsafeStandbys returns how to change synchronous_standby_names, and why, if a standby can lack
+// acknowledged writes. It returns "" if there is no standby, or if each commit waits for all
+// standbys. Synchronous standbys are not sufficient: with ANY, and with FIRST and more names than
+// required, a commit waits for some of them, and any of them can be promoted.
+func unsafeStandbys(setting string, standbys, behind int) string {
+	const all = "name each standby there, once, and wait for all of them, as in FIRST 2 (a, b)"
+	if strings.TrimSpace(setting) == "" {
+		if standbys == 0 {
+			return ""
+		}
+		return fmt.Sprintf("commits wait for none of %d standbys or replication slots; %s", standbys, all)
+	}
+	wait, names, err := parseStandbyNames(setting)
+	distinct := map[string]bool{}
+	for _, name := range names {
+		distinct[name] = true
+	}
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the setting is not understood (%v); %s", err, all)
+	case distinct["*"]:
+		return "* matches any standby; " + all
+	case wait < len(distinct):
+		return fmt.Sprintf("a commit waits for %d of %d standbys; %s", wait, len(distinct), all)
+	case standbys > wait:
+		return fmt.Sprintf("a commit waits for %d standbys, and there are %d standbys or replication slots; %s", wait, standbys, all)
+	case behind > 0:
+		return fmt.Sprintf("%d of the connected standbys are not named; %s", behind, all)
+	}
+	return ""
+}
+
 var errStandbyNames = errors.New("expected names, FIRST n (names) or ANY n (names)")
 
-// parseStandbyNames reads a value of synchronous_standby_names that is not empty: for how
-// many standbys a commit waits, and the names of those it can wait for, in lower case. An
-// asterisk matches any name.
+// parseStandbyNames parses a value of synchronous_standby_names that is not empty. It returns the
+// number of standbys for which a commit waits, and the names in lower case. An asterisk matches
+// any name.
 func parseStandbyNames(setting string) (wait int, names []string, err error) {
-	tokens, err := standbyTokens(setting)
+	tokens, err := splitStandbyNames(setting)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -50,7 +83,7 @@ type standbyToken struct {
 
 func (t standbyToken) is(word string) bool { return !t.quoted && strings.EqualFold(t.text, word) }
 
-func standbyTokens(setting string) (tokens []standbyToken, err error) {
+func splitStandbyNames(setting string) (tokens []standbyToken, err error) {
 	for rest := strings.TrimSpace(setting); rest != ""; rest = strings.TrimSpace(rest) {
 		switch rest[0] {
 		case '(', ')', ',':

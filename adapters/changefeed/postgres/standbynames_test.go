@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestParseStandbyNames fails if a valid setting is parsed incorrectly, or an invalid one is
+// accepted.
 func TestParseStandbyNames(t *testing.T) {
 	for setting, want := range map[string]struct {
 		wait  int
@@ -33,7 +35,8 @@ func TestParseStandbyNames(t *testing.T) {
 	}
 }
 
-// TestUnsafeStandbys: only commits that wait for every standby are safe.
+// TestUnsafeStandbys fails if a setting is accepted with which a commit does not wait for all
+// standbys.
 func TestUnsafeStandbys(t *testing.T) {
 	for _, c := range []struct {
 		setting          string
@@ -42,13 +45,13 @@ func TestUnsafeStandbys(t *testing.T) {
 	}{
 		{"", 0, 0, true},
 		{"", 1, 1, false},
-		{"", 1, 0, false}, // the user does not see its state, or only its slot is there
+		{"", 1, 0, false}, // The user does not see its state, or it is not connected and has a slot.
 		{"a", 1, 0, true},
-		{"a", 0, 0, true}, // no commit succeeds
+		{"a", 0, 0, true}, // No commit succeeds.
 		{"a", 2, 1, false},
-		{"a", 1, 1, false}, // another, while a is not connected
+		{"a", 1, 1, false}, // It is another standby, and a is not connected.
 		{"a, b", 2, 1, false},
-		{"a, b", 1, 0, false}, // b can come back, and is then behind
+		{"a, b", 1, 0, false}, // b can connect again, and then lacks writes.
 		{"FIRST 1 (a, b)", 2, 1, false},
 		{"ANY 1 (a, b)", 2, 0, false},
 		{"FIRST 2 (a, b)", 2, 0, true},

@@ -20,69 +20,71 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	if err := s.check(both); err != nil {
-		return s.explain(ctx, "check table "+s.name, err)
+	if err := s.checkServer(both); err != nil {
+		return s.wrapError(ctx, "check table "+s.table, err)
 	}
-	return s.explain(ctx, "check that notifications pass", s.checkNotify(both))
+	return s.wrapError(ctx, "check that notifications are delivered", s.checkNotifications(both))
 }
 
-func refuse(format string, args ...any) error {
+func unsuitableError(format string, args ...any) error {
 	return fmt.Errorf("%w: postgres: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
 }
 
-func (s *Store) check(ctx context.Context) error {
+// checkServer checks the server, its settings and standbys, and the table or the privilege to
+// create it.
+func (s *Store) checkServer(ctx context.Context) error {
 	var version int
 	var readOnly bool
-	var table uint32
-	var mayMake *bool // nil where there is no schema
+	var tableOID uint32
+	var mayCreate *bool // nil if the schema does not exist
 	err := s.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
 			pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
 			coalesce(to_regclass($1::text)::oid::bigint, 0),
 			has_schema_privilege(to_regnamespace(coalesce(nullif($2::text, ''), quote_ident(current_schema())))::oid, 'CREATE')`,
-		s.name, s.schema()).Scan(&version, &readOnly, &table, &mayMake)
+		s.table, s.schema()).Scan(&version, &readOnly, &tableOID, &mayCreate)
 	switch {
 	case err != nil:
 		return err
 	case version < 11_00_00:
-		return refuse("the server has version %d; version 11 or later is required", version/10000)
+		return unsuitableError("the server has version %d; version 11 or later is required", version/10000)
 	case readOnly:
-		return refuse("the pool connects to a standby, or its sessions are read-only; connect to the primary (target_session_attrs=read-write)")
+		return unsuitableError("the pool connects to a standby, or its sessions are read-only; connect to the primary (target_session_attrs=read-write)")
 	}
 	if err := s.checkSafety(ctx, version); err != nil {
 		return err
 	}
 	switch {
-	case table != 0:
-		return s.checkTable(ctx, table)
-	case s.existing:
-		return refuse("table %s does not exist, and the store is configured not to create it; create it as the package documentation describes", s.name)
-	case mayMake == nil:
-		return refuse("the schema of table %s does not exist; create it or set search_path", s.name)
-	case !*mayMake:
-		return refuse("table %s does not exist, and the privilege to create it is missing; create it or grant CREATE on its schema", s.name)
+	case tableOID != 0:
+		return s.checkTable(ctx, tableOID)
+	case s.existingTable:
+		return unsuitableError("table %s does not exist, and the store is configured not to create it; create it as the package documentation describes", s.table)
+	case mayCreate == nil:
+		return unsuitableError("the schema of table %s does not exist; create it or set search_path", s.table)
+	case !*mayCreate:
+		return unsuitableError("table %s does not exist, and the privilege to create it is missing; create it or grant CREATE on its schema", s.table)
 	}
 	return nil
 }
 
-// schema is the quoted first part of the table's name, "" if there is none. A quote
-// inside is doubled, so the first `"."` that follows an even number of quotes is the end.
+// schema returns the quoted schema in the name of the table, or "" if it has none. The first dot
+// that follows an even number of quotes separates it, because quotes in names are doubled.
 func (s *Store) schema() string {
 	quotes := 0
-	for i, c := range s.name {
+	for i, c := range s.table {
 		switch {
 		case c == '"':
 			quotes++
 		case c == '.' && quotes%2 == 0:
-			return s.name[:i]
+			return s.table[:i]
 		}
 	}
 	return ""
 }
 
-func (s *Store) checkTable(ctx context.Context, table uint32) error {
+func (s *Store) checkTable(ctx context.Context, oid uint32) error {
 	var kind, persistence string
-	var may, mayInsert, unique bool
-	var lacking []string
+	var mayUpdate, mayInsert, unique bool
+	var missing []string
 	err := s.pool.QueryRow(ctx, `SELECT c.relkind::text, c.relpersistence::text,
 			has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE'),
 			has_table_privilege(c.oid, 'INSERT'),
@@ -95,37 +97,37 @@ func (s *Store) checkTable(ctx context.Context, table uint32) error {
 					('time', 'timestamp with time zone')) AS needed (name, type)
 				WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped
 					AND a.attname = needed.name AND format_type(a.atttypid, a.atttypmod) = needed.type))
-		FROM pg_class c WHERE c.oid = $1::oid`, table).Scan(&kind, &persistence, &may, &mayInsert, &unique, &lacking)
+		FROM pg_class c WHERE c.oid = $1::oid`, oid).Scan(&kind, &persistence, &mayUpdate, &mayInsert, &unique, &missing)
 	switch {
 	case err != nil:
 		return err
 	case kind != "r" && kind != "p":
-		return refuse("%s is not a table", s.name)
+		return unsuitableError("%s is not a table", s.table)
 	case persistence != "p":
-		return refuse("table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE %s SET LOGGED", s.name, s.name)
-	case len(lacking) > 0:
-		return refuse("table %s lacks columns: %s; add them or use another table", s.name, strings.Join(lacking, ", "))
+		return unsuitableError("table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE %s SET LOGGED", s.table, s.table)
+	case len(missing) > 0:
+		return unsuitableError("table %s lacks columns: %s; add them or use another table", s.table, strings.Join(missing, ", "))
 	case !unique:
-		return refuse("table %s has no unique index on the column election alone; make it the primary key", s.name)
-	case !may:
-		return refuse("the privileges SELECT and UPDATE on table %s are missing; grant both", s.name)
+		return unsuitableError("table %s has no unique index on the column election alone; make it the primary key", s.table)
+	case !mayUpdate:
+		return unsuitableError("the privileges SELECT and UPDATE on table %s are missing; grant both", s.table)
 	case mayInsert:
 		return nil
 	}
-	if _, err := s.read(ctx, s.pool); !errors.Is(err, changefeed.ErrNoRecord) {
+	if _, err := s.readRecord(ctx); !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
 	}
-	return refuse("the privilege INSERT on table %s, which has no record of %q yet, is missing; grant it", s.name, s.key)
+	return unsuitableError("the privilege INSERT on table %s, which has no record of %q yet, is missing; grant it", s.table, s.key)
 }
 
-// checkNotify fails where something between client and server, such as a pooler in
-// transaction mode, keeps notifications from those who listen.
-func (s *Store) checkNotify(ctx context.Context) error {
+// checkNotifications returns an error if a notification does not reach a listening connection,
+// because of a pooler in transaction mode, for example.
+func (s *Store) checkNotifications(ctx context.Context) error {
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer hangUp(conn)
+	defer closeConnection(conn)
 	channel := "changefeed_start_" + rand.Text()
 	if err := listen(ctx, conn, channel); err != nil {
 		return err
@@ -138,7 +140,7 @@ func (s *Store) checkNotify(ctx context.Context) error {
 	defer cancel()
 	_, err = conn.WaitForNotification(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return refuse("a notification from the pool did not reach a listening connection within %v; do not use a pooler in transaction mode", limit)
+		return unsuitableError("a notification from the pool did not reach a listening connection within %v; do not use a pooler in transaction mode", limit)
 	}
 	return err
 }

@@ -18,16 +18,15 @@ import (
 // Store stores the record of one election in a table. It implements
 // [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	pool     *pgxpool.Pool
-	name     string // the table's, quoted
-	key      string
-	existing bool
-	channel  string // default of Changes
-	quiet    time.Duration
-	sql      statements
-	accepted changefeed.AcceptedRisks
-
-	feeds *changefeed.Feeds
+	pool          *pgxpool.Pool
+	table         string // table is the quoted name of the table.
+	key           string
+	existingTable bool
+	changes       string // changes is the default channel of Changes.
+	quiet         time.Duration
+	sql           statements
+	accepted      changefeed.AcceptedRisks
+	feeds         *changefeed.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -39,7 +38,7 @@ type Option func(*Store) error
 // The record is created nevertheless.
 func WithExistingTable() Option {
 	return func(s *Store) error {
-		s.existing = true
+		s.existingTable = true
 		return nil
 	}
 }
@@ -71,7 +70,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 // the table's name without its schema.
 func WithChannel(name string) Option {
 	return func(s *Store) error {
-		s.channel = name
+		s.changes = name
 		return checkName("channel", name)
 	}
 }
@@ -99,7 +98,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{
-		pool: pool, name: table.Sanitize(), key: key, channel: table[len(table)-1],
+		pool: pool, table: table.Sanitize(), key: key, changes: table[len(table)-1],
 		quiet: 2 * time.Second,
 	}
 	for i, opt := range opts {
@@ -110,12 +109,12 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 			return nil, err
 		}
 	}
-	s.sql = statementsFor(s.name)
+	s.sql = newStatements(s.table)
 	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil
 }
 
-// checkName refuses what the server would refuse or, worse, cut short.
+// checkName returns an error if the server would reject or truncate a name.
 func checkName(what, name string) error {
 	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
 		return fmt.Errorf("%w: %s %q: must be UTF-8 text without NUL and have from 1 to 63 bytes", leaderelection.ErrInvalidOption, what, name)
@@ -123,7 +122,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// hash is the key in the name of a channel, of which there are 63 bytes at most.
+// hash returns a hash of the key for the name of the channel, which can have 63 bytes.
 func (s *Store) hash() string {
 	sum := sha256.Sum256([]byte(s.key))
 	return hex.EncodeToString(sum[:16])

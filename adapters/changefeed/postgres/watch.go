@@ -13,6 +13,57 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
+// Subscribe implements [changefeed.Store].
+func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	return s.feeds.Subscribe(ctx)
+}
+
+// errTableReplaced ends a watch whose table was created, deleted or replaced.
+var errTableReplaced = errors.New("the table has changed")
+
+// watch is a [changefeed.WatchFunc]. It listens on a separate connection to the channel of the
+// record, whose name contains the OID of the table. Notifications are hints, because any client may
+// have sent them.
+func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
+	operation := "feed of table " + s.table
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return s.wrapError(ctx, operation+": connect", err)
+	}
+	defer s.feeds.Release(func() { closeConnection(conn) })
+	oid, err := s.tableOID(ctx, conn)
+	if err == nil && oid != 0 {
+		err = listen(ctx, conn, fmt.Sprintf("changefeed_%d_%s", oid, s.hash()))
+	}
+	if err != nil {
+		return s.wrapError(ctx, operation, err)
+	}
+	report(changefeed.Event{})
+	err = s.receiveNotifications(ctx, conn, func(ctx context.Context) error {
+		if now, err := s.tableOID(ctx, conn); err != nil || now == oid {
+			return err
+		}
+		return errTableReplaced
+	}, func(n *pgconn.Notification) {
+		r, ok := codec.DecodeMessage(n.Payload)
+		if !ok {
+			report(changefeed.Event{})
+			return
+		}
+		report(changefeed.Event{Record: r, Hint: true})
+	})
+	if errors.Is(err, errTableReplaced) {
+		return nil
+	}
+	return s.wrapError(ctx, operation, err)
+}
+
+// tableOID returns the OID of the table, or 0 if it does not exist.
+func (s *Store) tableOID(ctx context.Context, conn *pgx.Conn) (oid uint32, err error) {
+	err = conn.QueryRow(ctx, `SELECT coalesce(to_regclass($1::text)::oid::bigint, 0)`, s.table).Scan(&oid)
+	return oid, err
+}
+
 // Change is a notification, as delivered by [Store.Changes].
 type Change struct {
 	Channel string
@@ -28,73 +79,23 @@ type Change struct {
 //
 // Changes opens a separate connection, as feeds do.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
-	channel := cmp.Or(place, s.channel)
+	channel := cmp.Or(place, s.changes)
 	if err := checkName("channel", channel); err != nil {
 		return nil, err
 	}
 	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
-		what := "watch channel " + channel
+		operation := "watch channel " + channel
 		conn, err := s.connect(ctx)
 		if err != nil {
-			return s.explain(ctx, what+": connect", err)
+			return s.wrapError(ctx, operation+": connect", err)
 		}
-		defer s.feeds.Release(func() { hangUp(conn) })
+		defer s.feeds.Release(func() { closeConnection(conn) })
 		if err = listen(ctx, conn, channel); err == nil {
 			report(nil)
-			err = s.receive(ctx, conn, conn.Ping, func(n *pgconn.Notification) {
+			err = s.receiveNotifications(ctx, conn, conn.Ping, func(n *pgconn.Notification) {
 				report(Change{Channel: n.Channel, Payload: n.Payload})
 			})
 		}
-		return s.explain(ctx, what, err)
+		return s.wrapError(ctx, operation, err)
 	})
-}
-
-// Subscribe implements [changefeed.Store].
-func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	return s.feeds.Subscribe(ctx)
-}
-
-// errTable ends a watch whose table was created, deleted or replaced.
-var errTable = errors.New("the table has changed")
-
-// watch is a [changefeed.WatchFunc]. It listens on a separate connection to the channel of the
-// record, whose name contains the number of the table. Any client may have sent a notification.
-func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
-	what := "feed of table " + s.name
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return s.explain(ctx, what+": connect", err)
-	}
-	defer s.feeds.Release(func() { hangUp(conn) })
-	table, err := s.number(ctx, conn)
-	if err == nil && table != 0 {
-		err = listen(ctx, conn, fmt.Sprintf("changefeed_%d_%s", table, s.hash()))
-	}
-	if err != nil {
-		return s.explain(ctx, what, err)
-	}
-	report(changefeed.Event{})
-	err = s.receive(ctx, conn, func(ctx context.Context) error {
-		if now, err := s.number(ctx, conn); err != nil || now == table {
-			return err
-		}
-		return errTable
-	}, func(n *pgconn.Notification) {
-		r, ok := codec.DecodeMessage(n.Payload)
-		if !ok {
-			report(changefeed.Event{})
-			return
-		}
-		report(changefeed.Event{Record: r, Hint: true})
-	})
-	if errors.Is(err, errTable) {
-		return nil
-	}
-	return s.explain(ctx, what, err)
-}
-
-// number returns the number of the table, or 0 if it does not exist.
-func (s *Store) number(ctx context.Context, conn *pgx.Conn) (n uint32, err error) {
-	err = conn.QueryRow(ctx, `SELECT coalesce(to_regclass($1::text)::oid::bigint, 0)`, s.name).Scan(&n)
-	return n, err
 }

@@ -13,85 +13,86 @@ import (
 )
 
 var (
-	errOver   = errors.New("the connection was closed and is not reopened")
-	errSilent = errors.New("the connection does not answer")
+	errConnectionClosed = errors.New("the connection was closed and is not reopened")
+	errUnresponsive     = errors.New("the connection does not answer")
 )
 
 // listen subscribes to a channel over a separate connection. It calls subscribed when the server
-// has confirmed that, and received for each message, until ctx is done or the connection fails.
-func (s *Store) listen(ctx context.Context, channel string, subscribed func(), received func(payload string)) error {
+// confirms the subscription, and handle for each message, until ctx is done or the connection
+// fails.
+func (s *Store) listen(ctx context.Context, channel string, subscribed func(), handle func(payload string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	explain := func(what string, err error) error {
-		return s.explain(ctx, fmt.Sprintf("%s channel %q of", what, channel), err)
+	wrapError := func(operation string, err error) error {
+		return s.wrapError(ctx, fmt.Sprintf("%s channel %q of", operation, channel), err)
 	}
-	client, err := s.single(ctx)
+	client, err := s.newConnection(ctx)
 	if err != nil {
-		return explain("find the server of", err)
+		return wrapError("find the server of", err)
 	}
 	sub := client.Subscribe(ctx) // It has neither a channel nor a connection yet.
 	unblock := context.AfterFunc(ctx, func() { _ = sub.Close() })
-	answers := make(chan answer)
-	reading := make(chan struct{})
+	results := make(chan receiveResult)
+	received := make(chan struct{}) // closed when the last message was received
 	defer s.feeds.Release(func() {
 		if unblock() {
 			_ = sub.Close()
 		}
-		<-reading
+		<-received
 		_ = client.Close()
 	})
 	if err := sub.Subscribe(ctx, channel); err != nil {
-		close(reading)
-		return explain("subscribe to", err)
+		close(received)
+		return wrapError("subscribe to", err)
 	}
 	go func() {
-		defer close(reading)
-		receive(ctx, sub, answers)
+		defer close(received)
+		receiveMessages(ctx, sub, results)
 	}()
 	timer := time.NewTimer(s.quiet)
 	defer timer.Stop()
-	pinged := false // pinged reports whether there was no answer since the last ping.
+	pinged := false // pinged reports whether nothing was received since the last ping.
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case a := <-answers:
-			if a.err != nil {
-				return explain("listen to", a.err)
+		case r := <-results:
+			if r.err != nil {
+				return wrapError("listen to", r.err)
 			}
 			pinged = false
-			switch m := a.message.(type) {
+			switch m := r.message.(type) {
 			case *redis.Subscription:
 				subscribed()
 			case *redis.Message:
-				received(m.Payload)
+				handle(m.Payload)
 			}
 		case <-timer.C:
 			if pinged {
-				return explain("listen to", errSilent)
+				return wrapError("listen to", errUnresponsive)
 			}
 			pinged = true
 			if err := sub.Ping(ctx); err != nil {
-				return explain("listen to", err)
+				return wrapError("listen to", err)
 			}
 		}
 		timer.Reset(s.quiet)
 	}
 }
 
-// answer is a message of the server, or the error that ends the connection.
-type answer struct {
+// receiveResult is a message of the server, or the error that ends the connection.
+type receiveResult struct {
 	message any
 	err     error
 }
 
-// receive receives messages until the connection ends. It has no time limit, which could expire in
-// the middle of a message.
-func receive(ctx context.Context, sub *redis.PubSub, to chan<- answer) {
+// receiveMessages receives messages until the connection ends. It has no time limit, which could
+// expire in the middle of a message.
+func receiveMessages(ctx context.Context, sub *redis.PubSub, results chan<- receiveResult) {
 	for {
 		message, err := sub.Receive(ctx)
 		select {
-		case to <- answer{message, err}:
+		case results <- receiveResult{message, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -101,19 +102,19 @@ func receive(ctx context.Context, sub *redis.PubSub, to chan<- answer) {
 	}
 }
 
-// single returns a client for a single connection, with the options of the caller's client. The
-// driver would otherwise reconnect silently before it reports the loss of the connection.
-func (s *Store) single(ctx context.Context) (*redis.Client, error) {
-	node, err := s.node(ctx)
+// newConnection returns a client for a single connection, with the options of the caller's client.
+// The driver would otherwise reconnect silently before it reports the loss of the connection.
+func (s *Store) newConnection(ctx context.Context) (*redis.Client, error) {
+	server, err := s.serverOfKey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	opt := *node.Options()
+	opt := *server.Options()
 	dial := opt.Dialer
 	var dialed atomic.Bool
 	opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if dialed.Swap(true) {
-			return nil, errOver
+			return nil, errConnectionClosed
 		}
 		return dial(ctx, network, addr)
 	}

@@ -5,6 +5,7 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,24 +20,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
+// shared is the server of most tests.
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Redis() }}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
 
-// patience is how long anything may take on a machine that is busy.
-const patience = 20 * time.Second
+const (
+	// patience is the maximum duration of an action on a busy machine.
+	patience = 20 * time.Second
+	// closeLimit limits Close, which must return within two seconds, on a busy machine.
+	closeLimit = 10 * time.Second
+)
 
-// closes is longer than Close takes there, which promises two seconds.
-const closes = 10 * time.Second
-
-func bounded(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newClient is a client of the test's own; change may be nil.
-func newClient(t testing.TB, addr string, change func(*driver.Options)) *driver.Client {
+// connect returns a client that is closed when the test ends. change may be nil.
+func connect(t testing.TB, addr string, change func(*driver.Options)) *driver.Client {
 	t.Helper()
 	opt := &driver.Options{Addr: addr}
 	if change != nil {
@@ -47,6 +50,50 @@ func newClient(t testing.TB, addr string, change func(*driver.Options)) *driver.
 	return client
 }
 
+// newProxy starts a proxy of the server with the given address until the test ends.
+func newProxy(t testing.TB, target string) *dbserver.Proxy {
+	t.Helper()
+	p, err := dbserver.NewProxy(target)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// startServer starts a server until the test ends. It skips the test if Redis is not installed.
+func startServer(t testing.TB, args ...string) *dbserver.Server {
+	t.Helper()
+	shared.Get(t)
+	server, err := dbserver.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	return server
+}
+
+// startCluster starts a Redis Cluster of one server.
+func startCluster(t testing.TB) *dbserver.Server {
+	t.Helper()
+	server := startServer(t, "--cluster-enabled", "yes")
+	operator := connect(t, server.Addr(), nil)
+	require.NoError(t, operator.ClusterAddSlotsRange(testContext(t), 0, 16383).Err())
+	require.Eventually(t, func() bool {
+		info, err := operator.ClusterInfo(testContext(t)).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, patience, 10*time.Millisecond)
+	return server
+}
+
+// startReplica starts a replica of a server, and waits until the server reports it.
+func startReplica(t testing.TB, server *dbserver.Server) *dbserver.Server {
+	t.Helper()
+	replica := startServer(t, "--replicaof", "127.0.0.1 "+server.Port())
+	operator := connect(t, server.Addr(), nil)
+	require.Eventually(t, func() bool {
+		role, err := operator.Do(testContext(t), "ROLE").Slice()
+		return err == nil && len(role[2].([]any)) == 1
+	}, patience, 10*time.Millisecond)
+	return replica
+}
+
 func newStore(t testing.TB, client driver.UniversalClient, key string, opts ...redis.Option) *redis.Store {
 	t.Helper()
 	s, err := redis.New(client, key, opts...)
@@ -55,24 +102,27 @@ func newStore(t testing.TB, client driver.UniversalClient, key string, opts ...r
 	return s
 }
 
-var keys atomic.Int64
+var lastKey atomic.Int64
 
-// newKey is one that no other test has.
-func newKey() string { return fmt.Sprintf("the naïve 'key' no. %d", keys.Add(1)) }
+// newKey returns a key that no other test uses.
+func newKey() string { return fmt.Sprintf("the naïve 'key' no. %d", lastKey.Add(1)) }
 
-func backendOn(at func(testing.TB) *dbserver.Server, change func(*driver.Options)) storetest.Factory {
+// newFactory returns a factory of backends on the server that serverOf returns.
+func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*driver.Options)) storetest.Factory {
 	return func(t testing.TB) *storetest.Backend {
-		server := at(t)
+		server := serverOf(t)
 		key := newKey()
-		operator := newClient(t, server.Addr(), change)
+		operator := connect(t, server.Addr(), change)
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := redis.New(newClient(t, server.Addr(), change), key)
+				s, err := redis.New(connect(t, server.Addr(), change), key)
 				require.NoError(t, err)
 				return s
 			},
-			Lose: func(t testing.TB) { require.NoError(t, operator.Del(bounded(t), key).Err()) },
-			Put:  func(t testing.TB, name string) { require.NoError(t, operator.Publish(bounded(t), key, name).Err()) },
+			Lose: func(t testing.TB) { require.NoError(t, operator.Del(testContext(t), key).Err()) },
+			Put: func(t testing.TB, name string) {
+				require.NoError(t, operator.Publish(testContext(t), key, name).Err())
+			},
 			Is: func(change any, name string) bool {
 				return change == redis.Change{Channel: key, Payload: name}
 			},
@@ -82,43 +132,79 @@ func backendOn(at func(testing.TB) *dbserver.Server, change func(*driver.Options
 	}
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backendOn(shared.Get, nil)) }
+// blank is a record with a leader, whose next write can be a heartbeat.
+var blank = changefeed.Record{Epoch: "epoch", Leader: strings.Repeat("p", 3000), Session: "p's", Term: 1, Seq: 1, TTL: time.Second}
 
-// TestElections plays two cases at a time, and so the one that kills its server has one
-// of its own.
-func TestElections(t *testing.T) {
-	own := func(t testing.TB) *dbserver.Server {
-		shared.Get(t) // it is installed
-		server, err := dbserver.Redis()
+// createRecord creates a record, and returns it with its store.
+func createRecord(t testing.TB, client driver.UniversalClient, key string, opts ...redis.Option) (*redis.Store, changefeed.Record) {
+	t.Helper()
+	s := newStore(t, client, key, opts...)
+	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	return s, r
+}
+
+// heartbeat replaces prev by the same record with the next Seq.
+func heartbeat(t testing.TB, s *redis.Store, prev changefeed.Record) changefeed.Record {
+	t.Helper()
+	next := prev
+	next.Seq++
+	r, err := s.Heartbeat(testContext(t), prev, next)
+	require.NoError(t, err)
+	return r
+}
+
+func subscribe(t testing.TB, s *redis.Store) changefeed.Feed {
+	t.Helper()
+	f, err := s.Subscribe(testContext(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// awaitRecord waits until the feed delivers r.
+func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
+	t.Helper()
+	ctx := testContext(t)
+	for {
+		e, err := f.Next(ctx)
 		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, server.Close()) })
-		return server
-	}
-	for _, c := range storetest.ElectionCases() {
-		at := shared.Get
-		if c.Name == "ServerRestart" {
-			at = own
+		if e.Record.Version == r.Version {
+			return
 		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.Run(t, backendOn(at, nil))
-		})
 	}
 }
 
-// TestStoreElsewise: clients of other kinds make no difference.
-func TestStoreElsewise(t *testing.T) {
-	for name, change := range map[string]func(*driver.Options){
-		"Protocol2":      func(o *driver.Options) { o.Protocol = 2 },
-		"OtherDatabase":  func(o *driver.Options) { o.DB = 3 },
-		"ContextTimeout": func(o *driver.Options) { o.ContextTimeoutEnabled = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, c := range storetest.Cases() {
-				if c.Name != "Restart" && c.Name != "FeedDeletedRecord" {
-					t.Run(c.Name, func(t *testing.T) { c.Run(t, backendOn(shared.Get, change)) })
-				}
-			}
-		})
+// requireNoEvent requires that the feed delivers nothing after a message.
+func requireNoEvent(t testing.TB, f changefeed.Feed, message string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	e, err := f.Next(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "after a forged message, %s, the feed delivers %+v", message, e)
+}
+
+// countRequests counts the requests of a client, except those of its feeds.
+func countRequests(client *driver.Client) *atomic.Int64 {
+	var n atomic.Int64
+	client.AddHook(countingHook{&n})
+	return &n
+}
+
+// countingHook implements [driver.Hook].
+type countingHook struct{ n *atomic.Int64 }
+
+func (h countingHook) DialHook(next driver.DialHook) driver.DialHook { return next }
+
+func (h countingHook) ProcessHook(next driver.ProcessHook) driver.ProcessHook {
+	return func(ctx context.Context, cmd driver.Cmder) error {
+		h.n.Add(1)
+		return next(ctx, cmd)
 	}
+}
+
+func (h countingHook) ProcessPipelineHook(next driver.ProcessPipelineHook) driver.ProcessPipelineHook {
+	return next
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// write replaces the record, or makes one, and publishes it. Everything is text: Lua's
-// numbers are not exact enough. The driver repeats a request whose answer was lost; the
-// second time it finds its own version, and that is a success.
+// writeScript replaces or creates the record, and publishes it. All values are text, because Lua's
+// numbers are not exact enough. The driver retries a request whose reply was lost; the retry
+// finds its own version in the record, and succeeds.
 //
-// ARGV: channel, epoch and version to be replaced, both empty for none, what to publish
-// without the time, then the new fields, version first. It returns what became of it, and
-// the time.
-var write = redis.NewScript(`
+// ARGV contains the channel, the epoch and the version to replace (empty to create the record),
+// the message without its time, and the fields of the record, beginning with the version. The
+// script returns the outcome and the time of the write.
+var writeScript = redis.NewScript(`
 local old = redis.call('HMGET', KEYS[1], 'version', 'epoch', 'time')
 if old[1] == ARGV[5] then return {'written', old[3]} end
 if ARGV[3] == '' then
@@ -38,56 +38,57 @@ redis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])
 return {'written', time}
 `)
 
-// read is a script as well, so that a client that reads from replicas asks the master.
-var read = redis.NewScript(`
+// readScript is a script because clients that read from replicas send scripts to the master.
+var readScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
 return redis.call('HMGET', KEYS[1], 'version', 'epoch', 'leader', 'session', 'nominee', 'term', 'seq', 'ttl', 'ended', 'time')
 `)
 
-func (s *Store) write(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+// writeRecord replaces prev, or creates the record if prev is empty.
+func (s *Store) writeRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	next.Version = rand.Text()
 	ended := "0"
 	if next.Ended {
 		ended = "1"
 	}
-	answer, err := write.Run(ctx, s.client, []string{s.key}, s.channel, prev.Epoch, prev.Version, codec.EncodeMessage(next),
+	reply, err := writeScript.Run(ctx, s.client, []string{s.key}, s.channel, prev.Epoch, prev.Version, codec.EncodeMessage(next),
 		next.Version, next.Epoch, next.Leader, next.Session, next.Nominee,
 		strconv.FormatUint(next.Term, 10), strconv.FormatUint(next.Seq, 10), strconv.FormatInt(int64(next.TTL), 10), ended).StringSlice()
 	switch {
 	case err != nil:
 		return changefeed.Record{}, err
-	case len(answer) == 1 && answer[0] == "none":
+	case len(reply) == 1 && reply[0] == "none":
 		return changefeed.Record{}, changefeed.ErrNoRecord
-	case len(answer) == 1:
+	case len(reply) == 1:
 		return changefeed.Record{}, changefeed.ErrConflict
 	}
-	micros, err := strconv.ParseInt(answer[1], 10, 64)
+	micros, err := strconv.ParseInt(reply[1], 10, 64)
 	next.Time = time.UnixMicro(micros).UTC()
 	return next, err
 }
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	return ask(ctx, s, "heartbeat on", func(ctx context.Context) (changefeed.Record, error) {
+	return call(ctx, s, "heartbeat on", func(ctx context.Context) (changefeed.Record, error) {
 		if err := codec.CheckColumns(next); err != nil {
 			return changefeed.Record{}, err
 		}
-		if prev.Version == "" { // which would make a record
+		if prev.Version == "" { // The script would create the record.
 			return changefeed.Record{}, changefeed.ErrConflict
 		}
-		return s.write(ctx, prev, next)
+		return s.writeRecord(ctx, prev, next)
 	})
 }
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	_, err := ask(ctx, s, "create a record in", func(ctx context.Context) (changefeed.Record, error) {
+	_, err := call(ctx, s, "create a record in", func(ctx context.Context) (changefeed.Record, error) {
 		if err := codec.CheckColumns(blank); err != nil {
 			return changefeed.Record{}, err
 		}
-		r, err := s.write(ctx, changefeed.Record{}, blank)
-		if errors.Is(err, changefeed.ErrConflict) { // there is something: a record?
-			return s.read(ctx)
+		r, err := s.writeRecord(ctx, changefeed.Record{}, blank)
+		if errors.Is(err, changefeed.ErrConflict) { // The key exists: check that it is a record.
+			return s.readRecord(ctx)
 		}
 		return r, err
 	})
@@ -96,11 +97,11 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 
 // Read implements [changefeed.Store]. The master answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	return ask(ctx, s, "read", s.read)
+	return call(ctx, s, "read", s.readRecord)
 }
 
-func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
-	values, err := read.Run(ctx, s.client, []string{s.key}).Slice()
+func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
+	values, err := readScript.Run(ctx, s.client, []string{s.key}).Slice()
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -111,7 +112,7 @@ func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
 	for i := range f {
 		var ok bool
 		if f[i], ok = values[i].(string); !ok {
-			return changefeed.Record{}, s.misshapen()
+			return changefeed.Record{}, s.otherHashError()
 		}
 	}
 	term, err1 := strconv.ParseUint(f[5], 10, 64)
@@ -119,7 +120,7 @@ func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
 	ttl, err3 := strconv.ParseInt(f[7], 10, 64)
 	micros, err4 := strconv.ParseInt(f[9], 10, 64)
 	if errors.Join(err1, err2, err3, err4) != nil || f[0] == "" {
-		return changefeed.Record{}, s.misshapen()
+		return changefeed.Record{}, s.otherHashError()
 	}
 	return changefeed.Record{
 		Version: f[0], Epoch: f[1], Leader: f[2], Session: f[3], Nominee: f[4], Term: term, Seq: seq,
@@ -127,6 +128,6 @@ func (s *Store) read(ctx context.Context) (changefeed.Record, error) {
 	}, nil
 }
 
-func (s *Store) misshapen() error {
+func (s *Store) otherHashError() error {
 	return fmt.Errorf("%w: redis: key %q is a hash, but not the record of an election; use another key", changefeed.ErrUnsuitable, s.key)
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// checkSafety refuses deployments that can lose acknowledged writes, unless their risks
-// were accepted. A setting that the server does not show counts as the server's default.
-func (s *Store) checkSafety(ctx context.Context, node *redis.Client) error {
-	found := s.checkClient()
-	replicas, err := checkReplicas(ctx, node)
+// checkSafety returns an error if the deployment can lose acknowledged writes and the user has not
+// accepted the risk. If the client cannot read a setting, the server's default is assumed.
+func (s *Store) checkSafety(ctx context.Context, server *redis.Client) error {
+	found := s.unsafeClient()
+	replicas, err := unsafeReplicas(ctx, server)
 	if err != nil {
 		return err
 	}
-	files, err := checkFiles(ctx, node)
+	files, err := unsafeFiles(ctx, server)
 	if err != nil {
 		return err
 	}
-	return s.accepted.Check(fmt.Sprintf("redis at %s", node.Options().Addr), append(append(found, replicas...), files...))
+	return s.accepted.Check(fmt.Sprintf("redis at %s", server.Options().Addr), append(append(found, replicas...), files...))
 }
 
-// failoverAddr is the address in the options of a client that NewFailoverClient has made.
+// failoverAddr is the address in the options of clients that NewFailoverClient creates.
 const failoverAddr = "FailoverClient"
 
-// checkClient reports clients that follow a failover to a replica.
-func (s *Store) checkClient() []changefeed.UnsafeSetting {
+// unsafeClient reports a client that connects to a replica after a failover.
+func (s *Store) unsafeClient() []changefeed.UnsafeSetting {
 	kind := ""
 	switch c := s.client.(type) {
 	case *redis.ClusterClient:
@@ -49,29 +49,30 @@ func (s *Store) checkClient() []changefeed.UnsafeSetting {
 	}}
 }
 
-// checkReplicas reports replicas, which are sent writes after those are acknowledged.
-func checkReplicas(ctx context.Context, node *redis.Client) ([]changefeed.UnsafeSetting, error) {
+// unsafeReplicas reports replicas, which receive writes after these were acknowledged. It returns
+// an error if the server is a replica itself.
+func unsafeReplicas(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
 	role, replicas := "", ""
-	answer, err := node.Do(ctx, "ROLE").Slice()
+	reply, err := server.Do(ctx, "ROLE").Slice()
 	switch {
-	case err == nil && len(answer) >= 3:
-		role = fmt.Sprint(answer[0])
-		if list, ok := answer[2].([]any); ok && len(list) > 0 {
+	case err == nil && len(reply) >= 3:
+		role = fmt.Sprint(reply[0])
+		if list, ok := reply[2].([]any); ok && len(list) > 0 {
 			replicas = fmt.Sprint(len(list))
 		}
-	case err == nil && len(answer) > 0:
-		role = fmt.Sprint(answer[0])
-	case err != nil && !denied(err):
+	case err == nil && len(reply) > 0:
+		role = fmt.Sprint(reply[0])
+	case err != nil && !isUnavailableCommand(err):
 		return nil, err
 	default:
-		info, err := section(ctx, node, "replication")
+		info, err := readInfo(ctx, server, "replication")
 		if err != nil {
 			return nil, err
 		}
 		role, replicas = info["role"], strings.TrimPrefix(info["connected_slaves"], "0")
 	}
 	if role != "" && role != "master" {
-		return nil, fmt.Errorf("%w: redis: %s is a %s; use a client of the master", changefeed.ErrUnsuitable, node.Options().Addr, role)
+		return nil, fmt.Errorf("%w: redis: %s is a %s; use a client of the master", changefeed.ErrUnsuitable, server.Options().Addr, role)
 	}
 	if replicas == "" {
 		return nil, nil
@@ -82,14 +83,14 @@ func checkReplicas(ctx context.Context, node *redis.Client) ([]changefeed.Unsafe
 	}}, nil
 }
 
-// checkFiles reports settings with which the server's files lack acknowledged writes.
-func checkFiles(ctx context.Context, node *redis.Client) ([]changefeed.UnsafeSetting, error) {
-	appendOnly, err := setting(ctx, node, "appendonly")
+// unsafeFiles reports settings with which the server's files can lack acknowledged writes.
+func unsafeFiles(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
+	appendOnly, err := readSetting(ctx, server, "appendonly")
 	if err != nil {
 		return nil, err
 	}
-	if appendOnly == unknown { // INFO has it too, which more users may call
-		info, err := section(ctx, node, "persistence")
+	if appendOnly == unknown { // INFO, which more users may call, contains it as well.
+		info, err := readInfo(ctx, server, "persistence")
 		if err != nil {
 			return nil, err
 		}
@@ -101,8 +102,8 @@ func checkFiles(ctx context.Context, node *redis.Client) ([]changefeed.UnsafeSet
 		}
 	}
 	if appendOnly != "yes" {
-		save, err := setting(ctx, node, "save")
-		if err != nil || save == "" { // the server keeps nothing, which is safe: see the package's documentation
+		save, err := readSetting(ctx, server, "save")
+		if err != nil || save == "" { // The server keeps nothing, which is safe: see the package documentation.
 			return nil, err
 		}
 		return []changefeed.UnsafeSetting{{
@@ -114,7 +115,7 @@ func checkFiles(ctx context.Context, node *redis.Client) ([]changefeed.UnsafeSet
 		{"appendfsync", "always", "everysec"},
 		{"no-appendfsync-on-rewrite", "no", "no"},
 	} {
-		value, err := setting(ctx, node, s.name)
+		value, err := readSetting(ctx, server, s.name)
 		if err != nil {
 			return nil, err
 		}
@@ -129,13 +130,13 @@ func checkFiles(ctx context.Context, node *redis.Client) ([]changefeed.UnsafeSet
 	return nil, nil
 }
 
-// unknown is the value of a setting that the server does not show.
+// unknown is the value of a setting that the client cannot read.
 const unknown = "unknown"
 
-// setting returns a value of the server's configuration, or unknown.
-func setting(ctx context.Context, node *redis.Client, name string) (string, error) {
-	all, err := node.ConfigGet(ctx, name).Result()
-	if err != nil && !denied(err) {
+// readSetting returns a value of the server's configuration, or unknown.
+func readSetting(ctx context.Context, server *redis.Client, name string) (string, error) {
+	all, err := server.ConfigGet(ctx, name).Result()
+	if err != nil && !isUnavailableCommand(err) {
 		return "", err
 	}
 	if value, ok := all[name]; ok {
@@ -144,10 +145,10 @@ func setting(ctx context.Context, node *redis.Client, name string) (string, erro
 	return unknown, nil
 }
 
-// section returns the fields of a section of INFO, none if the user may not see it.
-func section(ctx context.Context, node *redis.Client, name string) (map[string]string, error) {
-	text, err := node.Info(ctx, name).Result()
-	if err != nil && !denied(err) {
+// readInfo returns the fields of a section of INFO. They are empty if the user may not call it.
+func readInfo(ctx context.Context, server *redis.Client, section string) (map[string]string, error) {
+	text, err := server.Info(ctx, section).Result()
+	if err != nil && !isUnavailableCommand(err) {
 		return nil, err
 	}
 	fields := map[string]string{}
@@ -159,9 +160,9 @@ func section(ctx context.Context, node *redis.Client, name string) (map[string]s
 	return fields, nil
 }
 
-// denied reports whether the server has refused a command for good: the user may not call
-// it, or a managed service does not have it. Errors with other codes, such as LOADING, end.
-func denied(err error) bool {
-	var answer redis.Error
-	return errors.As(err, &answer) && (strings.HasPrefix(answer.Error(), "NOPERM") || strings.HasPrefix(answer.Error(), "ERR"))
+// isUnavailableCommand reports whether the server always rejects a command: the user may not call
+// it, or a managed service does not support it. Other error codes, such as LOADING, are transient.
+func isUnavailableCommand(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (strings.HasPrefix(reply.Error(), "NOPERM") || strings.HasPrefix(reply.Error(), "ERR"))
 }

@@ -3,9 +3,7 @@
 package redis_test
 
 import (
-	"strings"
 	"testing"
-	"time"
 
 	driver "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -17,67 +15,34 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// startServer starts a server of the test's own.
-func startServer(t testing.TB, args ...string) *dbserver.Server {
-	t.Helper()
-	shared.Get(t) // Redis is installed
-	server, err := dbserver.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	return server
-}
-
-// startCluster starts a Redis Cluster of one server.
-func startCluster(t testing.TB) *dbserver.Server {
-	t.Helper()
-	server := startServer(t, "--cluster-enabled", "yes")
-	admin := newClient(t, server.Addr(), nil)
-	require.NoError(t, admin.ClusterAddSlotsRange(bounded(t), 0, 16383).Err())
-	require.Eventually(t, func() bool {
-		info, err := admin.ClusterInfo(bounded(t)).Result()
-		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, patience, 10*time.Millisecond)
-	return server
-}
-
-// startReplica starts a replica of a server, and waits until that counts it.
-func startReplica(t testing.TB, server *dbserver.Server) *dbserver.Server {
-	t.Helper()
-	replica := startServer(t, "--replicaof", "127.0.0.1 "+server.Port())
-	admin := newClient(t, server.Addr(), nil)
-	require.Eventually(t, func() bool {
-		role, err := admin.Do(bounded(t), "ROLE").Slice()
-		return err == nil && len(role[2].([]any)) == 1
-	}, patience, 10*time.Millisecond)
-	return replica
-}
-
-// on is a case with a client of one server, which is started once.
-func on(start func(t *testing.T) *dbserver.Server) safetytable.Case {
+// serverCase returns a case with a client of one server, which is started once.
+func serverCase(start func(t *testing.T) *dbserver.Server) safetytable.Case {
 	var server *dbserver.Server
 	return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 		if server == nil {
 			server = start(t)
 		}
-		client := newClient(t, server.Addr(), nil)
-		return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(bounded(t))
+		client := connect(t, server.Addr(), nil)
+		return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(testContext(t))
 	}}
 }
 
-func with(args ...string) safetytable.Case {
-	return on(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
+// settingsCase returns a case with a server that has the given arguments.
+func settingsCase(args ...string) safetytable.Case {
+	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
-// TestSafetyTable compares Start with each row of the documentation's table.
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
 	var cluster *dbserver.Server
 	safetytable.Check(t, "Redis", map[string]safetytable.Case{
-		"one server, appendonly yes, appendfsync always":               with(),
-		"one server, appendfsync everysec":                             with("--appendfsync", "everysec"),
-		"one server, no-appendfsync-on-rewrite yes":                    with("--no-appendfsync-on-rewrite", "yes"),
-		"one server with snapshots alone (save, the server's default)": with("--appendonly", "no", "--save", "3600 1"),
-		"one server that keeps nothing":                                with("--appendonly", "no"),
-		"one server with replicas, or a managed service with them": on(func(t *testing.T) *dbserver.Server {
+		"one server, appendonly yes, appendfsync always":               settingsCase(),
+		"one server, appendfsync everysec":                             settingsCase("--appendfsync", "everysec"),
+		"one server, no-appendfsync-on-rewrite yes":                    settingsCase("--no-appendfsync-on-rewrite", "yes"),
+		"one server with snapshots alone (save, the server's default)": settingsCase("--appendonly", "no", "--save", "3600 1"),
+		"one server that keeps nothing":                                settingsCase("--appendonly", "no"),
+		"one server with replicas, or a managed service with them": serverCase(func(t *testing.T) *dbserver.Server {
 			server := startServer(t)
 			startReplica(t, server)
 			return server
@@ -90,7 +55,7 @@ func TestSafetyTable(t *testing.T) {
 				MasterName: dbserver.SentinelMaster, SentinelAddrs: []string{sentinel.Addr()},
 			})
 			t.Cleanup(func() { require.NoError(t, client.Close()) })
-			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(bounded(t))
+			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(testContext(t))
 		}},
 		"Cluster (NewClusterClient)": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			if cluster == nil {
@@ -98,39 +63,39 @@ func TestSafetyTable(t *testing.T) {
 			}
 			client := driver.NewClusterClient(&driver.ClusterOptions{Addrs: []string{cluster.Addr()}})
 			t.Cleanup(func() { require.NoError(t, client.Close()) })
-			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(bounded(t))
+			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(testContext(t))
 		}},
-		"eviction (maxmemory with an allkeys policy)": with("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"),
-		"a client of a replica": on(func(t *testing.T) *dbserver.Server {
+		"eviction (maxmemory with an allkeys policy)": settingsCase("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"),
+		"a client of a replica": serverCase(func(t *testing.T) *dbserver.Server {
 			return startReplica(t, startServer(t))
 		}),
 	})
 }
 
-// TestUnsafeError: the error has everything that was found, and how to accept it.
-func TestUnsafeError(t *testing.T) {
+// TestStart_UnsafeError fails if the error lacks a setting, its remedy, or how to accept the risk.
+func TestStart_UnsafeError(t *testing.T) {
 	server := startServer(t, "--appendonly", "no", "--save", "3600 1")
 	startReplica(t, server)
-	err := newStore(t, newClient(t, server.Addr(), nil), newKey()).Start(bounded(t))
+	err := newStore(t, connect(t, server.Addr(), nil), newKey()).Start(testContext(t))
 	for _, text := range []string{server.Addr(), `save is "3600 1"`, "set appendonly to yes", `the number of replicas is "1"`, "unsafe=failover,restart"} {
 		require.ErrorContains(t, err, text)
 	}
 	both := redis.WithRisk(changefeed.RiskFailover, changefeed.RiskRestart)
-	require.NoError(t, newStore(t, newClient(t, server.Addr(), nil), newKey(), both).Start(bounded(t)))
-	_, err = redis.New(newClient(t, server.Addr(), nil), "k", redis.WithRisk("fire"))
+	require.NoError(t, newStore(t, connect(t, server.Addr(), nil), newKey(), both).Start(testContext(t)))
+	_, err = redis.New(connect(t, server.Addr(), nil), "k", redis.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 }
 
-// TestSettingsNotShown: a setting that the user may not read counts as the server's default,
-// which is not safe for files, unless INFO shows enough.
-func TestSettingsNotShown(t *testing.T) {
+// TestStart_HiddenSettings fails if Start does not assume the server's default for a setting that
+// the user may not read, although INFO does not contain it. The defaults for files are not safe.
+func TestStart_HiddenSettings(t *testing.T) {
 	risks := func(t *testing.T, server *dbserver.Server, rules ...any) []changefeed.Risk {
-		operator := newClient(t, server.Addr(), nil)
+		operator := connect(t, server.Addr(), nil)
 		user := append([]any{"ACL", "SETUSER", "weak", "reset", "on", ">secret", "+@all", "&*", "~*"}, rules...)
-		require.NoError(t, operator.Do(bounded(t), user...).Err())
-		err := newStore(t, newClient(t, server.Addr(), func(o *driver.Options) {
+		require.NoError(t, operator.Do(testContext(t), user...).Err())
+		err := newStore(t, connect(t, server.Addr(), func(o *driver.Options) {
 			o.Username, o.Password = "weak", "secret"
-		}), newKey()).Start(bounded(t))
+		}), newKey()).Start(testContext(t))
 		var unsafe *changefeed.UnsafeError
 		if err != nil {
 			require.ErrorAs(t, err, &unsafe)

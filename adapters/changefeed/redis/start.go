@@ -14,7 +14,7 @@ import (
 // key, and subscribes once. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	_, err := ask(ctx, s, "check", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.check(ctx) })
+	_, err := call(ctx, s, "check", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.checkServer(ctx) })
 	if err != nil {
 		return err
 	}
@@ -24,15 +24,16 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	defer f.Close()
 	_, err = f.Next(ctx)
-	return s.explain(ctx, "subscribe for", err)
+	return s.wrapError(ctx, "subscribe for", err)
 }
 
-func (s *Store) check(ctx context.Context) error {
-	node, err := s.node(ctx)
+// checkServer checks the server, its configuration and the key.
+func (s *Store) checkServer(ctx context.Context) error {
+	server, err := s.serverOfKey(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.checkSafety(ctx, node); err != nil {
+	if err := s.checkSafety(ctx, server); err != nil {
 		return err
 	}
 	kind, err := s.client.Type(ctx, s.key).Result()
@@ -42,14 +43,14 @@ func (s *Store) check(ctx context.Context) error {
 	case kind != "none" && kind != "hash":
 		return fmt.Errorf("%w: redis: key %q is a %s; use another key", changefeed.ErrUnsuitable, s.key, kind)
 	}
-	if _, err = s.read(ctx); errors.Is(err, changefeed.ErrNoRecord) {
+	if _, err = s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
 		return nil
 	}
 	return err
 }
 
-// node is the client of the server that has the key.
-func (s *Store) node(ctx context.Context) (*redis.Client, error) {
+// serverOfKey returns the client of the server that stores the key.
+func (s *Store) serverOfKey(ctx context.Context) (*redis.Client, error) {
 	if cluster, ok := s.client.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, s.key)
 	}

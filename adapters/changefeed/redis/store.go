@@ -15,15 +15,13 @@ import (
 // Store stores the record of one election in a key. It implements
 // [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	client  redis.UniversalClient
-	key     string
-	channel string // of the record
-	watched string // default of Changes
-	quiet   time.Duration
-
+	client   redis.UniversalClient
+	key      string
+	channel  string // channel receives the record with each write.
+	changes  string // changes is the default channel of Changes.
+	quiet    time.Duration
 	accepted changefeed.AcceptedRisks
-
-	feeds *changefeed.Feeds
+	feeds    *changefeed.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -62,7 +60,7 @@ func WithChannel(name string) Option {
 		if name == "" {
 			return fmt.Errorf("%w: the channel is empty", leaderelection.ErrInvalidOption)
 		}
-		s.watched = name
+		s.changes = name
 		return nil
 	}
 }
@@ -93,7 +91,7 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{
-		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), watched: key,
+		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), changes: key,
 		quiet: 2 * time.Second,
 	}
 	for i, opt := range opts {
@@ -104,8 +102,8 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 			return nil, err
 		}
 	}
-	if s.watched == s.channel {
-		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.watched)
+	if s.changes == s.channel {
+		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.changes)
 	}
 	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil

@@ -27,7 +27,7 @@ type Change struct {
 // Changes opens a separate connection, as feeds do. In Redis Cluster it connects to the
 // server that stores the key, which does not deliver keyspace events of other servers.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
-	channel := cmp.Or(place, s.watched)
+	channel := cmp.Or(place, s.changes)
 	if channel == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, channel)
 	}
@@ -43,7 +43,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.feeds.Subscribe(ctx)
 }
 
-// watch is a [changefeed.WatchFunc]. Any client may have sent a message.
+// watch is a [changefeed.WatchFunc]. Messages are hints, because any client may have sent them.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	return s.listen(ctx, s.channel, func() { report(changefeed.Event{}) }, func(payload string) {
 		r, ok := codec.DecodeMessage(payload)

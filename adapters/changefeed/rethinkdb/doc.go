@@ -38,8 +38,8 @@
 // name, which cannot be used then. Create keeps the table with the lowest ID, renames the
 // others, and drops those that contain only records of elections. Any number of
 // candidates can do this at the same time. However, if a duplicate appears late, when the
-// first table is already in use, the duplicate may be the one that is kept. The record is
-// then lost and created again, and there is no leader for an election timeout.
+// first table is already in use, Create may keep the duplicate instead of the first table.
+// The record is then lost and created again, and there is no leader for an election timeout.
 //
 // # Layout
 //

@@ -27,11 +27,12 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("gopkg.in/rethinkdb/rethinkdb-go%2ev6.(*Connection).processResponses"))
 }
 
-// patience is how long anything may take on a machine that is busy.
+// patience is the maximum duration of an action on a busy machine.
 const patience = 20 * time.Second
 
-// server is the address of a RethinkDB, of which there is no Debian package.
-func server(t testing.TB) string {
+// serverAddr returns the address of a RethinkDB server, for which Debian has no package. It skips
+// the test if the environment contains none.
+func serverAddr(t testing.TB) string {
 	addr := os.Getenv("RETHINKDB_ADDR")
 	if addr == "" {
 		t.Skip("not run: no RethinkDB server: set RETHINKDB_ADDR to its host:port")
@@ -39,13 +40,13 @@ func server(t testing.TB) string {
 	return addr
 }
 
-func bounded(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// connect is a session of the test's own; change may be nil.
+// connect returns a session that is closed when the test ends. change may be nil.
 func connect(t testing.TB, addr string, change func(*r.ConnectOpts)) *r.Session {
 	t.Helper()
 	opts := r.ConnectOpts{Address: addr, Timeout: 5 * time.Second}
@@ -60,16 +61,17 @@ func connect(t testing.TB, addr string, change func(*r.ConnectOpts)) *r.Session 
 
 const database = "changefeed_test"
 
-var names atomic.Int64
+var lastName atomic.Int64
 
-// newName is one that no other test has, nor another run.
+// newName returns a name that no other test uses, in this run or another.
 func newName(what string) string {
-	return fmt.Sprintf("%s_%d_%d", what, time.Now().UnixNano(), names.Add(1))
+	return fmt.Sprintf("%s_%d_%d", what, time.Now().UnixNano(), lastName.Add(1))
 }
 
-func exec1(t testing.TB, session *r.Session, query r.Term) {
+// execWrite executes a write.
+func execWrite(t testing.TB, session *r.Session, query r.Term) {
 	t.Helper()
-	_, err := query.RunWrite(session, r.RunOpts{Context: bounded(t)})
+	_, err := query.RunWrite(session, r.RunOpts{Context: testContext(t)})
 	require.NoError(t, err)
 }
 
@@ -81,7 +83,7 @@ func newStore(t testing.TB, session r.QueryExecutor, table string, opts ...rethi
 	return s
 }
 
-// newTable is a name, and the table is dropped at the end.
+// newTable returns the name of a table that is dropped when the test ends.
 func newTable(t testing.TB, operator *r.Session) string {
 	t.Helper()
 	table := newName("elections")
@@ -89,24 +91,24 @@ func newTable(t testing.TB, operator *r.Session) string {
 	return table
 }
 
-// backend is a key in one table, which all cases of a test share, because it takes the
-// server a second to make one.
-func backend(t testing.TB) storetest.Factory {
-	addr := server(t)
+// newFactory returns a factory of backends in one table, because the server needs a second to
+// create a table. Each backend has a separate key.
+func newFactory(t testing.TB) storetest.Factory {
+	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
-	table := newTable(t, operator)
+	name := newTable(t, operator)
 	return func(t testing.TB) *storetest.Backend {
 		key := newName("an election")
-		in := r.DB(database).Table(table)
+		table := r.DB(database).Table(name)
 		b := &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := rethinkdb.New(connect(t, addr, nil), database, table, key)
+				s, err := rethinkdb.New(connect(t, addr, nil), database, name, key)
 				require.NoError(t, err)
 				return s
 			},
-			Lose: func(t testing.TB) { exec1(t, operator, in.Get(key).Delete()) },
+			Lose: func(t testing.TB) { execWrite(t, operator, table.Get(key).Delete()) },
 			Put: func(t testing.TB, name string) {
-				exec1(t, operator, in.Insert(map[string]any{"id": name, "value": newName("")}, r.InsertOpts{Conflict: "replace"}))
+				execWrite(t, operator, table.Insert(map[string]any{"id": name, "value": newName("")}, r.InsertOpts{Conflict: "replace"}))
 			},
 			Is: func(change any, name string) bool {
 				c, _ := change.(rethinkdb.Change)
@@ -116,22 +118,103 @@ func backend(t testing.TB) storetest.Factory {
 			Patience: patience,
 		}
 		if command := os.Getenv("RETHINKDB_RESTART"); command != "" {
-			b.Restart = func(t testing.TB) { restart(t, operator, command) }
+			b.Restart = func(t testing.TB) { restartServer(t, operator, command) }
 		}
 		return b
 	}
 }
 
-// restart runs a command that kills the server and starts it again, and waits until that
-// serves.
-func restart(t testing.TB, operator *r.Session, command string) {
+// restartServer runs a command that kills the server and starts it again, and waits until the
+// server is ready.
+func restartServer(t testing.TB, operator *r.Session, command string) {
 	out, err := exec.Command("sh", "-c", command).CombinedOutput()
 	require.NoError(t, err, strings.TrimSpace(string(out)))
 	require.Eventually(t, func() bool {
-		return r.DB(database).Wait(r.WaitOpts{Timeout: 5}).Exec(operator, r.ExecOpts{Context: bounded(t)}) == nil
+		return r.DB(database).Wait(r.WaitOpts{Timeout: 5}).Exec(operator, r.ExecOpts{Context: testContext(t)}) == nil
 	}, patience, 50*time.Millisecond)
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backend(t)) }
+var blank = changefeed.Record{Epoch: "epoch", Seq: 1, TTL: time.Second}
 
-func TestElections(t *testing.T) { storetest.RunElection(t, backend(t)) }
+// createRecord creates a record, and returns it with its store.
+func createRecord(t testing.TB, session r.QueryExecutor, table string, opts ...rethinkdb.Option) (*rethinkdb.Store, changefeed.Record) {
+	t.Helper()
+	s := newStore(t, session, table, opts...)
+	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Create(testContext(t), blank))
+	rec, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	return s, rec
+}
+
+// nextRecord returns rec with the next Seq.
+func nextRecord(rec changefeed.Record) changefeed.Record {
+	rec.Seq++
+	return rec
+}
+
+// heartbeat replaces prev by the same record with the next Seq.
+func heartbeat(t testing.TB, s *rethinkdb.Store, prev changefeed.Record) changefeed.Record {
+	t.Helper()
+	rec, err := s.Heartbeat(testContext(t), prev, nextRecord(prev))
+	require.NoError(t, err)
+	return rec
+}
+
+// subscribe opens a feed, and waits until it delivers rec.
+func subscribe(t testing.TB, s *rethinkdb.Store, rec changefeed.Record) changefeed.Feed {
+	t.Helper()
+	f, err := s.Subscribe(testContext(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	awaitRecord(t, f, rec)
+	return f
+}
+
+// awaitRecord waits until the feed delivers rec.
+func awaitRecord(t testing.TB, f changefeed.Feed, rec changefeed.Record) {
+	t.Helper()
+	for {
+		e, err := f.Next(testContext(t))
+		require.NoError(t, err)
+		if e.Record.Version == rec.Version {
+			return
+		}
+	}
+}
+
+// awaitFeedError waits for the error of the feed.
+func awaitFeedError(t testing.TB, f changefeed.Feed) {
+	t.Helper()
+	ctx := testContext(t)
+	for {
+		if _, err := f.Next(ctx); err != nil {
+			require.NoError(t, ctx.Err(), "the feed has not ended")
+			requireUnknownOutcome(t, err)
+			return
+		}
+	}
+}
+
+// requireUnknownOutcome requires that err does not state whether a write was applied.
+func requireUnknownOutcome(t testing.TB, err error) {
+	t.Helper()
+	require.Error(t, err)
+	for _, known := range []error{changefeed.ErrConflict, changefeed.ErrNoRecord, changefeed.ErrUnsuitable} {
+		require.NotErrorIs(t, err, known)
+	}
+}
+
+// countTables returns the number of tables whose name contains a text.
+func countTables(t testing.TB, session *r.Session, text string) int {
+	t.Helper()
+	var all []string
+	require.NoError(t, r.DB("rethinkdb").Table("table_config").Field("name").CoerceTo("array").ReadAll(&all, session))
+	n := 0
+	for _, name := range all {
+		if strings.Contains(name, text) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,6 +1,8 @@
 package rethinkdb
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +15,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// format is in every record, so that other documents are not mistaken for one.
+// format is a field of every record. It distinguishes records from other documents.
 const format = "changefeed/1"
 
-// maxNumber is up to where RethinkDB's numbers, which are doubles, are exact.
+// maxNumber is the greatest number up to which RethinkDB's numbers, which are doubles, are exact.
 const maxNumber = 1 << 53
 
-// check refuses a record that would come back another.
-func check(rec changefeed.Record) error {
+// checkRecord returns an error if RethinkDB would change a record.
+func checkRecord(rec changefeed.Record) error {
 	if rec.Term > maxNumber || rec.Seq > maxNumber || rec.TTL < 0 || rec.TTL > maxNumber {
 		return fmt.Errorf("%w: rethinkdb: Term %d, Seq %d or TTL %v is below 0 or, as a number, above %d",
 			changefeed.ErrUnsuitable, rec.Term, rec.Seq, rec.TTL, int64(maxNumber))
@@ -28,8 +30,8 @@ func check(rec changefeed.Record) error {
 	return codec.CheckColumns(rec)
 }
 
-// document is what is written of rec.
-func document(rec changefeed.Record) map[string]any {
+// encode returns the document of rec without its ID. The server sets the time.
+func encode(rec changefeed.Record) map[string]any {
 	return map[string]any{
 		"format": format, "epoch": rec.Epoch, "leader": rec.Leader, "session": rec.Session,
 		"nominee": rec.Nominee, "term": rec.Term, "seq": rec.Seq, "ttl_ns": int64(rec.TTL),
@@ -37,8 +39,7 @@ func document(rec changefeed.Record) map[string]any {
 	}
 }
 
-// decode reads a document as the server sends it. The error wraps
-// [changefeed.ErrUnsuitable].
+// decode decodes a document. The error wraps [changefeed.ErrUnsuitable].
 func decode(raw json.RawMessage) (changefeed.Record, error) {
 	var d struct {
 		Format  string
@@ -62,7 +63,7 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 		err = fmt.Errorf("its format is %q, not %q", d.Format, format)
 	case d.Epoch == "" || d.Version == "":
 		err = errors.New("it has no epoch or no version")
-	case !natural(d.Term) || !natural(d.Seq) || !natural(d.TTL):
+	case !isNatural(d.Term) || !isNatural(d.Seq) || !isNatural(d.TTL):
 		err = errors.New("its term, seq or ttl_ns is not a natural number")
 	}
 	if err != nil {
@@ -76,4 +77,135 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 	}, nil
 }
 
-func natural(n float64) bool { return n >= 0 && n <= maxNumber && n == math.Trunc(n) }
+// isNatural reports whether n is a natural number that is exact.
+func isNatural(n float64) bool { return n >= 0 && n <= maxNumber && n == math.Trunc(n) }
+
+// Create implements [changefeed.Store].
+func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := checkRecord(blank); err != nil {
+		return err
+	}
+	return s.wrapError(ctx, "create the record in table "+s.tableName(), s.createRecord(both, blank))
+}
+
+// pollInterval is the pause between attempts while tables are being created or changed.
+const pollInterval = 20 * time.Millisecond
+
+// createRecord creates the record. If the table or database does not exist, it creates it first.
+func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error {
+	blank.Version = rand.Text()
+	doc := encode(blank)
+	doc["id"] = s.key
+	for {
+		// If the table exists, the permission to create it is not required.
+		_, err := s.write(ctx, s.tableTerm().Insert(doc, r.InsertOpts{Durability: "hard", Conflict: "error"}))
+		kind := errorKindOf(err)
+		switch {
+		case err == nil, kind == duplicateDocument:
+			return nil
+		case (kind == noDatabase || kind == noTable) && s.existingTable:
+			return err
+		case kind == noDatabase:
+			_, err = s.query(ctx, r.DBCreate(s.database))
+		case kind == noTable:
+			if _, err = s.query(ctx, r.DB(s.database).TableCreate(s.table)); err == nil {
+				err = s.removeDuplicates(ctx)
+			}
+		case kind == ambiguousTable && !s.existingTable:
+			err = s.removeDuplicates(ctx)
+		case isUnavailable(err): // A table that was just created has no primary replica yet.
+		default:
+			return err
+		}
+		switch errorKindOf(err) {
+		case alreadyExists, noDatabase, noTable, ambiguousTable: // Another client has changed the tables.
+		default:
+			if err != nil && !isUnavailable(err) {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return fmt.Errorf("%w: %w", ctx.Err(), err)
+			}
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// Heartbeat implements [changefeed.Store].
+func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	if err := checkRecord(next); err != nil {
+		return changefeed.Record{}, err
+	}
+	next.Version = rand.Text()
+	written, err := s.replaceRecord(both, prev, next)
+	if errors.Is(err, changefeed.ErrConflict) {
+		return changefeed.Record{}, err
+	}
+	return written, s.wrapError(ctx, "write to table "+s.tableName(), err)
+}
+
+// errRetried is returned if the driver has retried a write that was applied before its connection
+// broke.
+var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
+
+// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	// A missing field is null, which is not equal to any text.
+	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
+	got, err := s.write(ctx, s.tableTerm().Get(s.key).Update(func(row r.Term) any {
+		return r.Branch(
+			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", format)),
+			encode(next), map[string]any{})
+	}, r.UpdateOpts{Durability: "hard", ReturnChanges: "always"}))
+	switch {
+	case err != nil:
+		return changefeed.Record{}, err
+	case got.Skipped > 0:
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	case len(got.Changes) != 1:
+		return changefeed.Record{}, fmt.Errorf("the server's reply has %d documents", len(got.Changes))
+	}
+	now, err := decode(got.Changes[0].New)
+	switch {
+	case err != nil:
+		return changefeed.Record{}, err
+	case got.Replaced == 1 && now.Version == next.Version:
+		return now, nil
+	case now.Version == next.Version:
+		return changefeed.Record{}, errRetried
+	}
+	return changefeed.Record{}, changefeed.ErrConflict
+}
+
+// Read implements [changefeed.Store]. It returns a state that a majority of the replicas
+// has.
+func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	both, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	raw, err := s.query(both, s.tableTerm().Get(s.key))
+	if err == nil && string(raw) == "null" {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	if err != nil {
+		return changefeed.Record{}, s.wrapError(ctx, "read table "+s.tableName(), err)
+	}
+	rec, err := decode(raw)
+	return rec, s.wrapError(ctx, "read table "+s.tableName(), err)
+}

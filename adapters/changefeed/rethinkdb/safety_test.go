@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// configured answers as a server does whose table has a configuration.
-func configured(config map[string]any) *r.Mock {
+// newMock returns a mock of a server whose table has a configuration.
+func newMock(config map[string]any) *r.Mock {
 	mock := r.NewMock()
 	record := mock.On(r.DB("d").Table("t", r.TableOpts{ReadMode: "majority"}).Get("k"))
 	record.Return(map[string]any{
@@ -24,43 +24,46 @@ func configured(config map[string]any) *r.Mock {
 	return mock
 }
 
-func replicated(acks any, replicas ...string) map[string]any {
+// replicatedConfig returns the configuration of a table with one shard.
+func replicatedConfig(acks any, replicas ...string) map[string]any {
 	return map[string]any{
 		"primary_key": "id", "write_acks": acks, "durability": "soft",
 		"shards": []any{map[string]any{"replicas": replicas}},
 	}
 }
 
-// TestSafetyTable compares Start with each row of the documentation's table.
+func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Risk) error {
+	s, err := rethinkdb.New(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
+	require.NoError(t, err)
+	defer s.Close()
+	return s.Start(testContext(t))
+}
+
+// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
+// deployment.
 func TestSafetyTable(t *testing.T) {
-	with := func(config map[string]any) safetytable.Case {
+	configCase := func(config map[string]any) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			return start(t, configured(config), accepted...)
+			return startStore(t, newMock(config), accepted...)
 		}}
 	}
 	safetytable.Check(t, "RethinkDB", map[string]safetytable.Case{
-		"a table with one replica": with(replicated("single", "a")),
-		"a table with several replicas and write_acks majority (the default)": with(replicated("majority", "a", "b", "c")),
-		"a table with several replicas and write_acks single":                 with(replicated("single", "a", "b", "c")),
+		"a table with one replica": configCase(replicatedConfig("single", "a")),
+		"a table with several replicas and write_acks majority (the default)": configCase(replicatedConfig("majority", "a", "b", "c")),
+		"a table with several replicas and write_acks single":                 configCase(replicatedConfig("single", "a", "b", "c")),
 		"a user who may not read the table's configuration": {
-			NotChecked: "write_acks is majority unless somebody has changed it; TestPermissions has such a user",
+			NotChecked: "write_acks is majority unless an operator has changed it; TestStart_Permissions has such a user",
 		},
 		"an emergency repair that rolls back, or older data put in place": {NotChecked: "it happens after Start, or leaves no trace"},
 	})
 }
 
-// TestOldWriteAcks: a list of write_acks, which old servers have, is refused with its value.
-func TestOldWriteAcks(t *testing.T) {
-	config := replicated([]any{map[string]any{"replicas": []string{"a"}, "acks": "single"}}, "a", "b")
-	err := start(t, configured(config))
+// TestStart_WriteAcksList fails if Start accepts a list of write_acks, as old releases have, or if
+// its error does not contain the list.
+func TestStart_WriteAcksList(t *testing.T) {
+	config := replicatedConfig([]any{map[string]any{"replicas": []string{"a"}, "acks": "single"}}, "a", "b")
+	err := startStore(t, newMock(config))
 	require.ErrorAs(t, err, new(*changefeed.UnsafeError))
 	require.ErrorContains(t, err, "acks")
 	require.ErrorContains(t, err, "d.t")
-}
-
-func start(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Risk) error {
-	s, err := rethinkdb.New(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
-	require.NoError(t, err)
-	defer s.Close()
-	return s.Start(bounded(t))
 }

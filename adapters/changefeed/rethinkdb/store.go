@@ -1,9 +1,6 @@
 package rethinkdb
 
 import (
-	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -21,17 +18,17 @@ import (
 // Store stores the record of one election in a table. It implements
 // [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	session  r.QueryExecutor
-	database string
-	table    string
-	key      string
-	existing bool
-	quiet    time.Duration
-	accepted changefeed.AcceptedRisks
+	session       r.QueryExecutor
+	database      string
+	table         string
+	key           string
+	existingTable bool
+	quiet         time.Duration
+	accepted      changefeed.AcceptedRisks
+	feeds         *changefeed.Feeds
 
-	feeds   *changefeed.Feeds
 	missing atomic.Bool   // missing reports whether the last watch found no table.
-	calls   chan struct{} // a place for each call of the driver
+	queries chan struct{} // queries contains a token for each query in progress.
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -43,7 +40,7 @@ type Option func(*Store) error
 // does not exist. The record is created nevertheless.
 func WithExistingTable() Option {
 	return func(s *Store) error {
-		s.existing = true
+		s.existingTable = true
 		return nil
 	}
 }
@@ -70,15 +67,15 @@ func WithRisk(risks ...changefeed.Risk) Option {
 	return func(s *Store) error { return s.accepted.Add(risks...) }
 }
 
-// maxCalls is small because the driver's pool makes a connection for each call that waits
-// while it connects anew, and keeps one of them: the others stay open.
-const maxCalls = 4
+// maxQueries limits the queries in progress. While the driver reconnects, its pool opens a
+// connection for each waiting query and keeps one of them; the others stay open.
+const maxQueries = 4
 
-// maxKey is RethinkDB's limit for primary keys, in bytes.
-const maxKey = 127
+// maxKeySize is RethinkDB's limit of the size of primary keys, in bytes.
+const maxKeySize = 127
 
-// tableName is what RethinkDB takes as the name of a database or table.
-var tableName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
+// validName matches the names of databases and tables that RethinkDB accepts.
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
 
 // New creates a store of the election key in a table. It sends no request. The session is
 // neither closed nor changed, and must stay open as long as the store; its default
@@ -91,19 +88,19 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 		return nil, fmt.Errorf("%w: the session is nil", leaderelection.ErrInvalidOption)
 	}
 	for what, name := range map[string]string{"database": database, "table": table} {
-		if !tableName.MatchString(name) {
+		if !validName.MatchString(name) {
 			return nil, fmt.Errorf("%w: %s %q: must have from 1 to 127 of A-Z, a-z, 0-9, _ and -", leaderelection.ErrInvalidOption, what, name)
 		}
 	}
 	if database == "rethinkdb" {
 		return nil, fmt.Errorf("%w: the database rethinkdb is reserved for the server", leaderelection.ErrInvalidOption)
 	}
-	if key == "" || len(key) > maxKey || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKey)
+	if key == "" || len(key) > maxKeySize || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
+		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKeySize)
 	}
 	s := &Store{
 		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
-		calls: make(chan struct{}, maxCalls),
+		queries: make(chan struct{}, maxQueries),
 	}
 	for i, opt := range opts {
 		if opt == nil {
@@ -117,84 +114,15 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	return s, nil
 }
 
-// name is the table's in messages.
-func (s *Store) name() string { return s.database + "." + s.table }
+// tableName returns the name of the table for messages.
+func (s *Store) tableName() string { return s.database + "." + s.table }
 
-// in is the table. Reads are of what a majority has.
-func (s *Store) in() r.Term { return s.of(s.table) }
+// tableTerm returns the term of the store's table. Reads return states that a majority has.
+func (s *Store) tableTerm() r.Term { return s.termOf(s.table) }
 
-// of is a table of the same database.
-func (s *Store) of(table string) r.Term {
+// termOf returns the term of a table of the same database.
+func (s *Store) termOf(table string) r.Term {
 	return r.DB(s.database).Table(table, r.TableOpts{ReadMode: "majority"})
-}
-
-// Heartbeat implements [changefeed.Store].
-func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	if err := check(next); err != nil {
-		return changefeed.Record{}, err
-	}
-	next.Version = rand.Text()
-	written, err := s.replace(both, prev, next)
-	if errors.Is(err, changefeed.ErrConflict) {
-		return changefeed.Record{}, err
-	}
-	return written, s.explain(ctx, "write to table "+s.name(), err)
-}
-
-// errRepeated: the driver has sent a write again, because a connection broke, and it was
-// carried out the first time.
-var errRepeated = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
-
-func (s *Store) replace(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	// A document that lacks a field has null there, which no text equals.
-	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
-	got, err := s.write(ctx, s.in().Get(s.key).Update(func(row r.Term) any {
-		return r.Branch(
-			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", format)),
-			document(next), map[string]any{})
-	}, r.UpdateOpts{Durability: "hard", ReturnChanges: "always"}))
-	switch {
-	case err != nil:
-		return changefeed.Record{}, err
-	case got.Skipped > 0:
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	case len(got.Changes) != 1:
-		return changefeed.Record{}, fmt.Errorf("the server's reply has %d documents", len(got.Changes))
-	}
-	now, err := decode(got.Changes[0].New)
-	switch {
-	case err != nil:
-		return changefeed.Record{}, err
-	case got.Replaced == 1 && now.Version == next.Version:
-		return now, nil
-	case now.Version == next.Version:
-		return changefeed.Record{}, errRepeated
-	}
-	return changefeed.Record{}, changefeed.ErrConflict
-}
-
-// Read implements [changefeed.Store]. It returns a state that a majority of the replicas
-// has.
-func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	raw, err := s.ask(both, s.in().Get(s.key))
-	if err == nil && string(raw) == "null" {
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	}
-	if err != nil {
-		return changefeed.Record{}, s.explain(ctx, "read table "+s.name(), err)
-	}
-	rec, err := decode(raw)
-	return rec, s.explain(ctx, "read table "+s.name(), err)
 }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The session

@@ -19,23 +19,19 @@ import (
 func init() { openers["etcd"], openers["etcds"] = openEtcd, openEtcd }
 
 func openEtcd(_ context.Context, a address) (*Opened, error) {
-	if err := a.only(); err != nil {
+	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
-	scheme, secure := "http://", a.TLS
-	if a.Scheme == "etcds" && secure == nil {
+	scheme, secure := "http", a.config.TLS
+	if a.url.Scheme == "etcds" && secure == nil {
 		secure = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if secure != nil {
-		scheme = "https://"
-	}
-	var endpoints []string
-	for host := range strings.SplitSeq(a.Host, ",") {
-		endpoints = append(endpoints, scheme+host)
+		scheme = "https"
 	}
 	user, password := a.credentials()
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, Username: user, Password: password, TLS: secure, Logger: zap.NewNop(),
+		Endpoints: a.serverURLs(scheme), Username: user, Password: password, TLS: secure, Logger: zap.NewNop(),
 		DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second, DialTimeout: 5 * time.Second,
 	})
 	if err != nil {
@@ -43,7 +39,7 @@ func openEtcd(_ context.Context, a address) (*Opened, error) {
 	}
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return etcd.New(client, strings.TrimPrefix(path.Join(a.Path, a.Election), "/"))
+			return etcd.New(client, strings.TrimPrefix(path.Join(a.url.Path, a.config.Election), "/"))
 		},
 		Close: func() { _ = client.Close() },
 	}, nil

@@ -18,18 +18,18 @@ import (
 
 func init() { openers["mongodb"], openers["mongodb+srv"] = openMongoDB, openMongoDB }
 
-// closeLimit bounds the end of a driver that says goodbye to its server.
+// closeLimit limits Close of a driver that sends requests to its server.
 const closeLimit = 2 * time.Second
 
 func openMongoDB(_ context.Context, a address) (*Opened, error) {
-	collection := a.take("collection")
-	database := strings.Trim(a.Path, "/")
+	collection := a.takeParameter("collection")
+	database := strings.Trim(a.url.Path, "/")
 	if database == "" {
 		return nil, fmt.Errorf("%w: address of the store: no database: expected mongodb://host/database", leaderelection.ErrInvalidOption)
 	}
-	cfg := options.Client().ApplyURI(a.rest())
-	if a.TLS != nil {
-		cfg.SetTLSConfig(a.TLS)
+	cfg := options.Client().ApplyURI(a.driverURL())
+	if a.config.TLS != nil {
+		cfg.SetTLSConfig(a.config.TLS)
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
@@ -40,7 +40,7 @@ func openMongoDB(_ context.Context, a address) (*Opened, error) {
 	}
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return mongodb.New(client.Database(database).Collection(collection), a.Election, mongodb.WithRisk(a.risks...))
+			return mongodb.New(client.Database(database).Collection(collection), a.config.Election, mongodb.WithRisk(a.risks...))
 		},
 		Close: func() {
 			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)

@@ -16,31 +16,29 @@ import (
 func init() { openers["nats"], openers["tls"] = openNATS, openNATS }
 
 func openNATS(_ context.Context, a address) (*Opened, error) {
-	bucket := a.take("bucket")
-	if err := a.only(); err != nil {
+	bucket := a.takeParameter("bucket")
+	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
 	options := []natsclient.Option{
-		// A server that is not there yet is waited for, and so is one that refuses the password.
+		// The client waits for a server that is not running, or that rejects the credentials.
 		natsclient.RetryOnFailedConnect(true), natsclient.MaxReconnects(-1), natsclient.IgnoreAuthErrorAbort(),
 		natsclient.ReconnectWait(250 * time.Millisecond),
 	}
 	if user, password := a.credentials(); user != "" {
 		options = append(options, natsclient.UserInfo(user, password))
 	}
-	if a.TLS != nil {
-		options = append(options, natsclient.Secure(a.TLS))
+	if a.config.TLS != nil {
+		options = append(options, natsclient.Secure(a.config.TLS))
 	}
-	var servers []string
-	for host := range strings.SplitSeq(a.Host, ",") {
-		servers = append(servers, a.Scheme+"://"+host)
-	}
-	conn, err := natsclient.Connect(strings.Join(servers, ","), options...)
+	conn, err := natsclient.Connect(strings.Join(a.serverURLs(a.url.Scheme), ","), options...)
 	if err != nil {
 		return nil, err
 	}
 	return &Opened{
-		New:   func() (changefeed.Store, error) { return nats.New(conn, bucket, a.Election, nats.WithRisk(a.risks...)) },
+		New: func() (changefeed.Store, error) {
+			return nats.New(conn, bucket, a.config.Election, nats.WithRisk(a.risks...))
+		},
 		Close: conn.Close,
 	}, nil
 }

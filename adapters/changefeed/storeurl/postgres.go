@@ -3,7 +3,6 @@
 package storeurl
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,14 +18,12 @@ import (
 func init() { openers["postgres"], openers["postgresql"] = openPostgres, openPostgres }
 
 func openPostgres(ctx context.Context, a address) (*Opened, error) {
-	table := pgx.Identifier(strings.Split(a.take("table"), "."))
-	cfg, err := pgxpool.ParseConfig(a.rest())
+	table := pgx.Identifier(strings.Split(a.takeParameter("table"), "."))
+	cfg, err := pgxpool.ParseConfig(a.driverURL())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err) // pgx hides the password
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err) // The error of pgx does not contain the password.
 	}
-	if a.TLS != nil {
-		secure := a.TLS.Clone()
-		secure.ServerName = cmp.Or(secure.ServerName, cfg.ConnConfig.Host)
+	if secure := a.tlsConfig(cfg.ConnConfig.Host); secure != nil {
 		cfg.ConnConfig.TLSConfig = secure
 		cfg.ConnConfig.Fallbacks = nil
 	}
@@ -36,7 +33,7 @@ func openPostgres(ctx context.Context, a address) (*Opened, error) {
 	}
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return postgres.New(pool, table, a.Election, postgres.WithRisk(a.risks...))
+			return postgres.New(pool, table, a.config.Election, postgres.WithRisk(a.risks...))
 		},
 		Close: pool.Close,
 	}, nil

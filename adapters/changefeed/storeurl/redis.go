@@ -3,7 +3,6 @@
 package storeurl
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -17,13 +16,11 @@ import (
 func init() { openers["redis"], openers["rediss"] = openRedis, openRedis }
 
 func openRedis(_ context.Context, a address) (*Opened, error) {
-	cfg, err := redisclient.ParseURL(a.rest())
+	cfg, err := redisclient.ParseURL(a.driverURL())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
-	if a.TLS != nil {
-		secure := a.TLS.Clone()
-		secure.ServerName = cmp.Or(secure.ServerName, a.Hostname())
+	if secure := a.tlsConfig(a.url.Hostname()); secure != nil {
 		cfg.TLSConfig = secure
 	}
 	// Otherwise a request whose context is done keeps a connection until the client's timeouts.
@@ -31,7 +28,7 @@ func openRedis(_ context.Context, a address) (*Opened, error) {
 	client := redisclient.NewClient(cfg)
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return redis.New(client, defaultPlace+":"+a.Election, redis.WithRisk(a.risks...))
+			return redis.New(client, defaultName+":"+a.config.Election, redis.WithRisk(a.risks...))
 		},
 		Close: func() { _ = client.Close() },
 	}, nil

@@ -18,18 +18,18 @@ import (
 func init() { openers["rethinkdb"] = openRethinkDB }
 
 func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
-	table := a.take("table")
-	if err := a.only(); err != nil {
+	table := a.takeParameter("table")
+	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
-	database := cmp.Or(strings.Trim(a.Path, "/"), "test")
+	database := cmp.Or(strings.Trim(a.url.Path, "/"), "test")
 	user, password := a.credentials()
-	hosts := strings.Split(a.Host, ",")
-	if err := reachable(ctx, hosts); err != nil {
+	hosts := strings.Split(a.url.Host, ",")
+	if err := checkReachable(ctx, hosts); err != nil {
 		return nil, err
 	}
 	session, err := r.Connect(r.ConnectOpts{
-		Addresses: hosts, Username: user, Password: password, TLSConfig: a.TLS,
+		Addresses: hosts, Username: user, Password: password, TLSConfig: a.config.TLS,
 		Timeout: 5 * time.Second, MaxOpen: 4,
 	})
 	if err != nil {
@@ -37,15 +37,15 @@ func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
 	}
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return rethinkdb.New(session, database, table, a.Election, rethinkdb.WithRisk(a.risks...))
+			return rethinkdb.New(session, database, table, a.config.Election, rethinkdb.WithRisk(a.risks...))
 		},
 		Close: func() { _ = session.Close() },
 	}, nil
 }
 
-// reachable looks whether any of the servers is there. Each failed Connect of the driver
-// leaves a goroutine behind for good, and whoever waits for a server tries often.
-func reachable(ctx context.Context, hosts []string) (err error) {
+// checkReachable returns an error if no server can be reached. Each failed Connect of the driver
+// leaks a goroutine, and callers that wait for a server try often.
+func checkReachable(ctx context.Context, hosts []string) (err error) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	for _, host := range hosts {
 		if _, _, split := net.SplitHostPort(host); split != nil {

@@ -26,20 +26,17 @@ package storeurl
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// defaultPlace names the table, bucket or collection where an address names none.
-const defaultPlace = "leaderelection"
+// defaultName is the name of the table, bucket or collection if the address contains none.
+const defaultName = "leaderelection"
 
 // Config describes the store to open.
 type Config struct {
@@ -67,31 +64,24 @@ type Opened struct {
 	Close func()
 }
 
-// address is a Config whose URL was understood.
-type address struct {
-	*Config
-	*url.URL
-	query url.Values // what is the driver's
-	risks []changefeed.Risk
-}
-
-// opener opens what has a scheme.
+// opener opens addresses with a scheme.
 type opener func(ctx context.Context, a address) (*Opened, error)
 
-// openers are those of this build by scheme. Each file with a driver that a build tag excludes
-// adds its own with init.
+// openers contains the openers of this build by scheme. Each file with a driver that a build tag
+// can exclude adds its opener in init.
 var openers = map[string]opener{
 	"memory":    openMemory,
 	"zookeeper": openZooKeeper,
 }
 
-// Schemes returns the schemes of addresses that this build supports, without the colon, in sorted order.
+// Schemes returns the schemes of addresses that this build supports, without the colon, in sorted
+// order.
 func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
 
 // Check validates an address as Open does before it connects. It does not check
 // parameters that only a driver knows. The error wraps [leaderelection.ErrInvalidOption].
 func Check(cfg Config) error {
-	_, _, err := parse(cfg)
+	_, _, err := parseAddress(cfg)
 	return err
 }
 
@@ -111,108 +101,13 @@ func Redacted(address string) string {
 // address is invalid, the error wraps [leaderelection.ErrInvalidOption]. Errors never
 // contain a password.
 func Open(ctx context.Context, cfg Config) (*Opened, error) {
-	open, a, err := parse(cfg)
+	open, a, err := parseAddress(cfg)
 	if err != nil {
 		return nil, err
 	}
 	o, err := open(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", a.Redacted(), err)
+		return nil, fmt.Errorf("open %s: %w", a.url.Redacted(), err)
 	}
 	return o, nil
-}
-
-func parse(cfg Config) (open opener, a address, err error) {
-	cfg.Election = strings.Trim(cfg.Election, "/")
-	u, err := url.Parse(cfg.URL)
-	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) {
-			err = parse.Err // without the address, which can have a password
-		}
-		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalidOption, err)
-	}
-	open = openers[u.Scheme]
-	switch {
-	case open == nil:
-		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
-	case cfg.Election == "":
-		return nil, a, fmt.Errorf("%w: the name of the election is empty", leaderelection.ErrInvalidOption)
-	case u.Scheme != "memory" && u.Host == "":
-		return nil, a, fmt.Errorf("%w: address of the store: no server: expected %s://host", leaderelection.ErrInvalidOption, u.Scheme)
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, a, fmt.Errorf("%w: address of the store: port %s is not a number from 1 to 65535", leaderelection.ErrInvalidOption, port)
-		}
-	}
-	if cfg.Password != "" {
-		u.User = url.UserPassword(u.User.Username(), cfg.Password)
-	}
-	a = address{Config: &cfg, URL: u, query: u.Query()}
-	if a.risks, err = a.takeRisks(); err != nil {
-		return nil, a, fmt.Errorf("accepted risks: %w", err)
-	}
-	return open, a, nil
-}
-
-// take returns a parameter that is not for the driver.
-func (a *address) take(name string) string {
-	value := a.query.Get(name)
-	a.query.Del(name)
-	if value == "" {
-		return defaultPlace
-	}
-	return value
-}
-
-// unsafe is the parameter that names risks.
-const unsafe = "unsafe"
-
-// withoutRisks are the schemes of stores that refuse no deployment for a risk.
-var withoutRisks = []string{"memory", "zookeeper", "etcd", "etcds"}
-
-// takeRisks returns the accepted risks.
-func (a *address) takeRisks() ([]changefeed.Risk, error) {
-	risks := slices.Clone(a.Unsafe)
-	for _, value := range a.query[unsafe] {
-		for name := range strings.SplitSeq(value, ",") {
-			r, err := changefeed.ParseRisk(name)
-			if err != nil {
-				return nil, err
-			}
-			risks = append(risks, r)
-		}
-	}
-	a.query.Del(unsafe)
-	if len(risks) > 0 && slices.Contains(withoutRisks, a.Scheme) {
-		return nil, fmt.Errorf("%w: stores on %s have no risks to accept", leaderelection.ErrInvalidOption, a.Scheme)
-	}
-	for _, r := range risks {
-		if _, err := changefeed.ParseRisk(string(r)); err != nil {
-			return nil, err
-		}
-	}
-	return risks, nil
-}
-
-// rest is the address without what was taken.
-func (a *address) rest() string {
-	u := *a.URL
-	u.RawQuery = a.query.Encode()
-	return u.String()
-}
-
-// only refuses parameters that nobody would look at.
-func (a *address) only() error {
-	for name := range a.query {
-		return fmt.Errorf("%w: unknown parameter %q", leaderelection.ErrInvalidOption, name)
-	}
-	return nil
-}
-
-// credentials are those in the address.
-func (a *address) credentials() (user, password string) {
-	password, _ = a.User.Password()
-	return a.User.Username(), password
 }

@@ -18,11 +18,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// rethinkdb-go leaves it behind when it cannot connect.
+	// RethinkDB's driver leaks this goroutine if it cannot connect.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/hailocab/go-hostpool.(*epsilonGreedyHostPool).epsilonGreedyDecay"))
 }
 
-func TestRefused(t *testing.T) {
+// TestOpen_InvalidAddress fails if Open accepts an invalid address, or if its error lacks the
+// reason or contains the password.
+func TestOpen_InvalidAddress(t *testing.T) {
 	for _, c := range []struct{ url, election, text string }{
 		{"", "jobs", "expected one of"},
 		{"oracle://db", "jobs", `"oracle:"`},
@@ -49,7 +51,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Nothing of this needs a server: what drivers connect to is seen with the first request.
+// TestOpen fails if a valid address is not accepted. It needs no servers, because the drivers
+// connect when they send the first request.
 func TestOpen(t *testing.T) {
 	for _, url := range []string{
 		"memory:", "zookeeper://127.0.0.1:1,127.0.0.1:2/apps", "etcd://127.0.0.1:1", "etcds://me:secret@127.0.0.1:1,127.0.0.1:2",
@@ -59,7 +62,7 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Run(url, func(t *testing.T) {
 			if url == "etcds://me:secret@127.0.0.1:1,127.0.0.1:2" {
-				t.Skip("etcd's client asks for a token at once")
+				t.Skip("etcd's client requests a token immediately")
 			}
 			opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: url, Election: "/jobs/report"})
 			require.NoError(t, err)
@@ -71,12 +74,13 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestConfigUnsafe: risks come by the address and beside it, and unknown ones are refused.
-func TestConfigUnsafe(t *testing.T) {
+// TestOpen_Risks fails if risks in the address or in Config are not accepted, or if an unknown
+// risk is.
+func TestOpen_Risks(t *testing.T) {
 	for _, c := range []struct {
 		url    string
 		unsafe []changefeed.Risk
-		fine   bool
+		valid  bool
 	}{
 		{"redis://127.0.0.1:1", []changefeed.Risk{changefeed.RiskFailover}, true},
 		{"redis://127.0.0.1:1?unsafe=restart,power-loss&unsafe=failover", []changefeed.Risk{changefeed.RiskFailover}, true},
@@ -84,7 +88,7 @@ func TestConfigUnsafe(t *testing.T) {
 		{"memory:", []changefeed.Risk{changefeed.RiskFailover}, false},
 	} {
 		opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: "jobs", Unsafe: c.unsafe})
-		if c.fine {
+		if c.valid {
 			require.NoError(t, err, c.url)
 			opened.Close()
 		} else {
@@ -93,9 +97,9 @@ func TestConfigUnsafe(t *testing.T) {
 	}
 }
 
-// TestRedisContexts: a request to a server that is silent ends with its context, and so does
-// its connection, however long the client would wait for an answer.
-func TestRedisContexts(t *testing.T) {
+// TestOpen_RedisContext fails if a request to a server that does not respond keeps its connection
+// after its context is done, until the timeout of the client.
+func TestOpen_RedisContext(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	closed := make(chan struct{})
@@ -130,8 +134,8 @@ func TestRedisContexts(t *testing.T) {
 	}
 }
 
-// Stores of one address in memory have one record.
-func TestMemory(t *testing.T) {
+// TestOpen_Memory fails if the stores of one Opened do not share the record.
+func TestOpen_Memory(t *testing.T) {
 	opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
 	require.NoError(t, err)
 	defer opened.Close()
@@ -147,8 +151,8 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, "e", record.Epoch)
 }
 
-// TestTLS: with certificates every server is spoken to by TLS, and none in the clear.
-func TestTLS(t *testing.T) {
+// TestOpen_TLS fails if a client with a TLS configuration sends anything other than a handshake.
+func TestOpen_TLS(t *testing.T) {
 	for _, scheme := range []string{"zookeeper", "etcd", "postgres", "redis", "mongodb", "rethinkdb"} {
 		t.Run(scheme, func(t *testing.T) {
 			server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -165,7 +169,7 @@ func TestTLS(t *testing.T) {
 					b := make([]byte, 8)
 					if n, _ := conn.Read(b); n > 0 {
 						select {
-						// PostgreSQL asks for TLS in a packet of its own.
+						// PostgreSQL's client first sends a packet that requests TLS.
 						case first <- map[bool]byte{true: 0x16, false: b[0]}[scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
 						default:
 						}
@@ -185,22 +189,22 @@ func TestTLS(t *testing.T) {
 				store, err := opened.New()
 				require.NoError(t, err)
 				defer store.Close()
-				var asking sync.WaitGroup
-				defer asking.Wait()
+				var reading sync.WaitGroup
+				defer reading.Wait()
 				defer cancel()
-				asking.Go(func() { _, _ = store.Read(ctx) })
+				reading.Go(func() { _, _ = store.Read(ctx) })
 			}
 			select {
 			case b := <-first:
 				require.EqualValues(t, 0x16, b, "a handshake")
 			case <-time.After(20 * time.Second):
-				require.Fail(t, "nobody has connected")
+				require.Fail(t, "no client has connected")
 			}
 		})
 	}
 }
 
-// Check finds what Open would reject without a connection.
+// TestCheck fails if Check accepts an address that Open rejects without a connection.
 func TestCheck(t *testing.T) {
 	require.NoError(t, storeurl.Check(storeurl.Config{URL: "redis://x", Election: "e"}))
 	for _, cfg := range []storeurl.Config{
@@ -215,6 +219,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestRedacted fails if the result contains the password.
 func TestRedacted(t *testing.T) {
 	require.Equal(t, "redis://me:xxxxx@host", storeurl.Redacted("redis://me:secret@host"))
 	require.Equal(t, "redis:", storeurl.Redacted("redis://me:secret word@host"))

@@ -1,7 +1,5 @@
 package storeurl
 
-// Stores that are in every build: their driver is the one of the root package, or none.
-
 import (
 	"context"
 	"crypto/tls"
@@ -17,49 +15,38 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/zookeeper"
 )
 
-func openMemory(_ context.Context, a address) (*Opened, error) {
-	if err := a.only(); err != nil {
-		return nil, err
-	}
-	table := memory.NewTable()
-	return &Opened{
-		New:   func() (changefeed.Store, error) { return table.Store(a.Election), nil },
-		Close: func() {},
-	}, nil
-}
-
-// zookeeperTimeout is that of the session, which only keeps the connection.
+// zookeeperTimeout is the session timeout. The store uses no ephemeral znodes, so it matters only
+// for the connection.
 const zookeeperTimeout = 10 * time.Second
 
 func openZooKeeper(_ context.Context, a address) (*Opened, error) {
-	if a.User != nil {
+	if a.url.User != nil {
 		return nil, fmt.Errorf("%w: address of the store: ZooKeeper addresses cannot contain credentials", leaderelection.ErrInvalidOption)
 	}
-	if err := a.only(); err != nil {
+	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
 	dial := net.DialTimeout
-	if a.TLS != nil {
+	if a.config.TLS != nil {
 		dial = func(network, address string, timeout time.Duration) (net.Conn, error) {
-			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, a.TLS)
+			return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, a.config.TLS)
 		}
 	}
-	conn, events, err := zk.Connect(strings.Split(a.Host, ","), zookeeperTimeout,
+	conn, events, err := zk.Connect(strings.Split(a.url.Host, ","), zookeeperTimeout,
 		zk.WithLogger(log.New(io.Discard, "", 0)), zk.WithLogInfo(false), zk.WithDialer(dial))
 	if err != nil {
 		return nil, err
 	}
-	go func() { // until the connection is closed
+	go func() { // returns when the connection is closed
 		for range events {
 		}
 	}()
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return zookeeper.New(conn, path.Join("/", a.Path, a.Election))
+			return zookeeper.New(conn, path.Join("/", a.url.Path, a.config.Election))
 		},
 		Close: conn.Close,
 	}, nil

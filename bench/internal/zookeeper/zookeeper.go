@@ -11,10 +11,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// Start starts a server with this tick, which grants sessions of 2 to 20 ticks. It prefers a
-// child process, so that there is no proxy between client and server, unless the environment
-// variable [ensemble.BackendVariable] is set.
+// Start starts a server with the given tick. The server grants session timeouts of 2 to 20 ticks.
+// Start prefers a child process, because a container is reached through a proxy, unless the
+// environment variable [ensemble.BackendVariable] is set. The server syncs its data to the disk that
+// contains the directory for temporary files: Start sets TMPDIR if it is not set, because servers of
+// tests keep their data in memory otherwise.
 func Start(ctx context.Context, tick time.Duration) (*ensemble.Ensemble, error) {
+	if os.Getenv("TMPDIR") == "" {
+		if err := os.Setenv("TMPDIR", os.TempDir()); err != nil {
+			return nil, err
+		}
+	}
 	cfg := ensemble.Config{Servers: 1, TickTime: tick}
 	if os.Getenv(ensemble.BackendVariable) != "" {
 		return ensemble.Start(ctx, cfg)

@@ -1,4 +1,4 @@
-// Package certtest issues certificates for tests, as users' own authorities would.
+// Package certtest issues certificates for tests.
 package certtest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Authority issues certificates, and is trusted by those that use its pool.
+// Authority is a certificate authority. Programs that use its Pool trust its certificates.
 type Authority struct {
 	Pool *x509.CertPool
 	t    testing.TB
@@ -25,7 +25,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority for t, which fails if anything of it does.
+// New creates an authority. If an operation of the authority fails, it fails the test.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, Pool: x509.NewCertPool()}
@@ -38,8 +38,8 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate by which a process on host, a name or an IP address, accepts
-// connections and dials.
+// Issue issues a certificate for host, a name or an IP address, that is valid for servers and
+// clients.
 func (a *Authority) Issue(host string) tls.Certificate {
 	a.t.Helper()
 	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
@@ -52,13 +52,15 @@ func (a *Authority) Issue(host string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Config has a certificate for host, and trusts the authority's servers and clients.
+// Config returns a configuration with a certificate for host, which trusts the servers and clients
+// of the authority.
 func (a *Authority) Config(host string) *tls.Config {
 	a.t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{a.Issue(host)}, RootCAs: a.Pool, ClientCAs: a.Pool}
 }
 
-// Files are the authority's certificate, and one for host with its key, in PEM.
+// Files returns the paths of PEM files with the certificate of the authority, and with a
+// certificate for host and its key.
 func (a *Authority) Files(host string) (ca, cert, key string) {
 	a.t.Helper()
 	dir, pair := a.t.TempDir(), a.Issue(host)
@@ -72,7 +74,7 @@ func (a *Authority) Files(host string) (ca, cert, key string) {
 	return write("ca.pem", "CERTIFICATE", a.cert.Raw), write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
 }
 
-// sign makes a certificate; the authority's own, which is the first, signs itself.
+// sign issues a certificate. The first one is that of the authority, which signs itself.
 func (a *Authority) sign(name string, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -3,19 +3,17 @@
 package dbserver
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// NATS starts a nats-server with JetStream, whose files are its own. The arguments come
-// after ours, and override them.
+// NATS starts a nats-server with JetStream. The arguments override those of this package.
 func NATS(args ...string) (*Server, error) {
 	all, err := NATSCluster(1, args...)
 	if err != nil {
@@ -24,12 +22,13 @@ func NATS(args ...string) (*Server, error) {
 	return all[0], nil
 }
 
-// NATSCluster starts n of them that replicate each other's streams. It does not wait until
-// they have found each other.
+// NATSCluster starts n servers that replicate each other's streams. It does not wait until they
+// have connected to each other.
 func NATSCluster(n int, args ...string) (all []*Server, err error) {
 	binary, err := exec.LookPath("nats-server")
 	if err != nil {
-		binary, err = exec.LookPath("/usr/sbin/nats-server") // Debian's, for users without that path
+		// Debian's path, for users that do not have it on the PATH
+		binary, err = exec.LookPath("/usr/sbin/nats-server")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: nats-server (apt-get install nats-server): %w", ErrMissing, err)
@@ -50,10 +49,10 @@ func NATSCluster(n int, args ...string) (all []*Server, err error) {
 		}
 		all = append(all, s)
 		if n > 1 {
-			if s.peers, err = reserve(); err != nil {
+			if s.clusterPort, err = testenv.ReservePort(); err != nil {
 				return all, err
 			}
-			routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", s.peers.number))
+			routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", s.clusterPort.Number))
 		}
 	}
 	for i, s := range all {
@@ -66,27 +65,11 @@ func NATSCluster(n int, args ...string) (all []*Server, err error) {
 		}
 		own = append(own, args...)
 		s.command = func() *exec.Cmd { return exec.Command(binary, own...) }
-		s.ready = s.greets
+		// A NATS server sends this to each client that connects.
+		s.ready = func(ctx context.Context) error { return s.expectLine(ctx, "", "INFO ") }
 		if err := s.Start(); err != nil {
 			return all, err
 		}
 	}
 	return all, nil
-}
-
-// greets asks whether the server sends what a NATS server sends to whoever connects.
-func (s *Server) greets(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Addr())
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(time.Second))
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	if err == nil && !strings.HasPrefix(line, "INFO ") {
-		err = fmt.Errorf("it says %q", line)
-	}
-	return err
 }

@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// Postgres starts a PostgreSQL server whose superuser is postgres, without a password,
-// in a database of the same name. Settings are as in "wal_level=logical".
+// Postgres starts a PostgreSQL server with the superuser postgres, who has no password, and a
+// database of the same name. A setting has the form "wal_level=logical".
 func Postgres(settings ...string) (*Server, error) {
 	bin, err := postgresDir()
 	if err != nil {
@@ -29,14 +29,14 @@ func Postgres(settings ...string) (*Server, error) {
 	initdb := func(data string) []string {
 		return []string{"initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"}
 	}
-	if err := s.initPostgres(bin, initdb, settings); err != nil {
+	if err := s.startPostgres(bin, initdb, settings); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// PostgresStandby starts a standby of a server that Postgres has started. Its name is what
-// the server's synchronous_standby_names calls it.
+// PostgresStandby starts a standby of a server that Postgres has started. name is its name in the
+// setting synchronous_standby_names of that server.
 func PostgresStandby(primary *Server, name string, settings ...string) (*Server, error) {
 	bin, err := postgresDir()
 	if err != nil {
@@ -46,17 +46,18 @@ func PostgresStandby(primary *Server, name string, settings ...string) (*Server,
 	if err != nil {
 		return nil, err
 	}
-	copied := func(data string) []string {
+	copyPrimary := func(data string) []string {
 		from := fmt.Sprintf("host=127.0.0.1 port=%s user=postgres application_name=%s", primary.Port(), name)
 		return []string{"pg_basebackup", "-D", data, "-d", from, "-R", "--checkpoint=fast", "--no-sync"}
 	}
-	if err := s.initPostgres(bin, copied, settings); err != nil {
+	if err := s.startPostgres(bin, copyPrimary, settings); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// postgresDir is where the newest version's programs are. Debian keeps them from PATH.
+// postgresDir returns the directory with the programs of the newest version. On Debian it is not
+// on the PATH.
 func postgresDir() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
@@ -70,9 +71,9 @@ func postgresDir() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// initPostgres makes the data by a program, and starts the server.
-func (s *Server) initPostgres(bin string, program func(data string) []string, settings []string) error {
-	who, err := s.unprivileged()
+// startPostgres creates the data with a program, and starts the server.
+func (s *Server) startPostgres(bin string, program func(data string) []string, settings []string) error {
+	credential, err := s.unprivilegedUser()
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (s *Server) initPostgres(bin string, program func(data string) []string, se
 	command := func(program string, args ...string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(bin, program), args...)
 		cmd.Dir = s.dir
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential}
 		return cmd
 	}
 	line := program(data)
@@ -89,7 +90,7 @@ func (s *Server) initPostgres(bin string, program func(data string) []string, se
 	}
 	args := []string{
 		"-D", data, "-h", "127.0.0.1", "-p", s.Port(), "-k", s.dir,
-		// The tests kill processes, not machines.
+		// A killed process loses nothing that it has written; only a crash of the machine does.
 		"-c", "fsync=off", "-c", "max_connections=200", "-c", "log_min_messages=warning",
 	}
 	for _, setting := range settings {
@@ -102,9 +103,9 @@ func (s *Server) initPostgres(bin string, program func(data string) []string, se
 	return s.Start()
 }
 
-// unprivileged is who runs the server: PostgreSQL refuses to run as root. The directory
-// is made theirs.
-func (s *Server) unprivileged() (*syscall.Credential, error) {
+// unprivilegedUser returns the user that runs the server if this process runs as root, which
+// PostgreSQL rejects, and makes that user the owner of the directory. Otherwise it returns nil.
+func (s *Server) unprivilegedUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
 	}
@@ -122,5 +123,5 @@ func (s *Server) unprivileged() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, fmt.Errorf("dbserver: PostgreSQL does not run as root, and there is nobody else: %w", errors.Join(errs...))
+	return nil, fmt.Errorf("dbserver: PostgreSQL does not run as root, and there is no other user: %w", errors.Join(errs...))
 }

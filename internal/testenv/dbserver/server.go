@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package dbserver runs databases for tests, as child processes on loopback, each with
-// data of its own: what Debian's packages postgresql, redis-server and nats-server install.
-// They can be killed and started again on what they have kept, and none outlives the tests.
+// Package dbserver runs databases for tests, as child processes with separate data: those of
+// Debian's packages postgresql, redis-server and nats-server. A test can kill a server and start
+// it again with its data. No server outlives the tests.
 package dbserver
 
 import (
@@ -18,89 +18,83 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/pause"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// ErrMissing: the database is not installed.
+// ErrMissing is returned if the database is not installed.
 var ErrMissing = errors.New("dbserver: not installed")
 
-// patience is how long a server may take to start or to stop on a machine that is busy.
-const patience = time.Minute
+// stepLimit is how long a server may take to start or to stop on a busy machine.
+const stepLimit = time.Minute
 
-// Server is one database. Its methods are called by one goroutine at a time.
+// Server is one database server. Only one goroutine at a time may call its methods.
 type Server struct {
-	name    string
-	dir     string // everything of this server, and its working directory
-	port    *port
-	peers   *port // for the other servers of a cluster, if there are any
-	spawner *spawner
-	command func() *exec.Cmd
-	ready   func(ctx context.Context) error
+	name string
+	// dir contains all files of the server, and is its working directory.
+	dir  string
+	port *testenv.Port
+	// clusterPort is for the other servers of a cluster. It is nil if there is no cluster.
+	clusterPort *testenv.Port
+	command     func() *exec.Cmd
+	// ready returns nil if the server answers.
+	ready func(ctx context.Context) error
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed when cmd has ended and was waited for
+	process *testenv.Process // nil while the server is not running
 }
 
-// newServer reserves what every server needs. Close gives it back.
+// newServer creates the directory and reserves the port. Close releases them.
 func newServer(name string) (*Server, error) {
-	dir, err := serverdir.Make("dbserver")
+	dir, err := testenv.MakeDir("dbserver")
 	if err != nil {
 		return nil, fmt.Errorf("dbserver: %w", err)
 	}
-	s := &Server{name: name, dir: dir, spawner: newSpawner()}
-	if s.port, err = reserve(); err != nil {
+	s := &Server{name: name, dir: dir}
+	if s.port, err = testenv.ReservePort(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// Addr is where the server listens, as host:port.
+// Addr returns the host:port on which the server listens.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", s.Port()) }
 
-// Port is the port in Addr. It stays the same.
-func (s *Server) Port() string { return strconv.Itoa(s.port.number) }
+// Port returns the port of Addr. It never changes.
+func (s *Server) Port() string { return strconv.Itoa(s.port.Number) }
 
-// Start starts the server on the data it has, and returns when it answers.
+// Start starts the server with its data, and returns when it answers.
 func (s *Server) Start() error {
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("dbserver: %w", err)
 	}
-	defer log.Close() // the child has its own
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer log.Close() // the child has its own descriptor
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	for {
-		s.cmd = s.command()
-		s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, log, log
-		if err := s.spawner.start(s.cmd); err != nil {
+		cmd := s.command()
+		cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+		if s.process, err = testenv.StartProcess(cmd); err != nil {
 			return fmt.Errorf("dbserver: start %s: %w", s.name, err)
 		}
-		done := make(chan struct{})
-		s.done = done
-		go func(cmd *exec.Cmd) {
-			defer close(done)
-			_ = cmd.Wait() // how it ended does not matter
-		}(s.cmd)
-		// A server that was killed may have left children that are still about to go,
-		// and refuses to start until then.
-		if s.answers(ctx) {
+		// The children of a server that was killed may still be about to end. The server does
+		// not start until they have.
+		if s.waitReady(ctx) {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("dbserver: %s does not answer; it says:\n%s", s.name, s.log())
+			return fmt.Errorf("dbserver: %s does not answer; its log:\n%s", s.name, testenv.LastLinesOf(s.logFile()))
 		}
 	}
 }
 
-// answers waits until the server serves, and is false when it has ended instead.
-func (s *Server) answers(ctx context.Context) bool {
+// waitReady waits until the server answers. It returns false if the server ends, or ctx does.
+func (s *Server) waitReady(ctx context.Context) bool {
 	for {
 		if s.ready(ctx) == nil {
 			return true
 		}
 		select {
-		case <-s.done:
+		case <-s.process.Done():
 		case <-ctx.Done():
 		case <-time.After(20 * time.Millisecond):
 			continue
@@ -113,42 +107,42 @@ func (s *Server) answers(ctx context.Context) bool {
 	}
 }
 
-// Kill ends the server and its children by SIGKILL, and returns when they are gone.
+// Kill kills the server and its children, and returns when they have ended.
 func (s *Server) Kill() error {
-	if s.cmd == nil {
+	if s.process == nil {
 		return nil
 	}
-	// Stopped it can make no child that would be overlooked, and that goes on listening.
-	_ = pause.Stop(s.cmd.Process) // or it has ended already
-	children := childrenOf(s.cmd.Process.Pid)
-	_ = s.cmd.Process.Kill()
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
+	defer cancel()
+	// A paused server cannot start another child, which would continue to listen.
+	_ = s.process.Pause() // it fails if the server has ended
+	children := childrenOf(s.process.Pid())
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	limit := time.After(patience)
-	select {
-	case <-s.done:
-	case <-limit:
-		return fmt.Errorf("dbserver: %s does not end", s.name)
+	if err := s.process.Kill(ctx); err != nil {
+		return fmt.Errorf("dbserver: kill %s: %w", s.name, err)
 	}
 	for _, pid := range children {
-		for !ended(pid) {
+		for !hasEnded(pid) {
 			select {
 			case <-time.After(time.Millisecond):
-			case <-limit:
-				return fmt.Errorf("dbserver: process %d of %s does not end", pid, s.name)
+			case <-ctx.Done():
+				return fmt.Errorf("dbserver: kill process %d of %s: %w", pid, s.name, ctx.Err())
 			}
 		}
 	}
-	s.cmd = nil
+	s.process = nil
 	return nil
 }
 
-// ended tells whether a process is gone, or waits only for somebody to take its exit code.
-func ended(pid int) bool { return strings.Contains("ZX", state(pid)) }
+// hasEnded reports whether a process does not exist, or only waits until its exit status is
+// collected.
+func hasEnded(pid int) bool { return strings.Contains("ZX", processState(pid)) }
 
-// state is a process's, as the system writes it: R, S, D, T, Z, X; empty if it is gone.
-func state(pid int) string {
+// processState returns the state of a process as a letter: R, S, D, T, Z or X. It returns "" if
+// the process does not exist.
+func processState(pid int) string {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, s, _ := strings.Cut(string(stat), ") ")
 	return s[:min(len(s), 1)]
@@ -162,36 +156,35 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// Freeze stops the server and its children, and returns when none of their threads runs any
-// more. Thaw lets them run again.
+// Freeze pauses the server and its children, and returns when none of their threads runs any
+// more.
 func (s *Server) Freeze() error {
-	if err := pause.Stop(s.cmd.Process); err != nil {
+	if err := s.process.Pause(); err != nil {
 		return err
 	}
-	for _, pid := range childrenOf(s.cmd.Process.Pid) {
+	for _, pid := range childrenOf(s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = pause.Stop(p) // or it has ended
+			_ = testenv.PauseProcess(p) // it fails if the child has ended
 		}
 	}
 	return nil
 }
 
-// Thaw lets a server run again that Freeze has stopped.
+// Thaw continues a server that Freeze has paused.
 func (s *Server) Thaw() {
-	for _, pid := range append(childrenOf(s.cmd.Process.Pid), s.cmd.Process.Pid) {
+	for _, pid := range append(childrenOf(s.process.Pid()), s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = pause.Continue(p) // or it has ended
+			_ = testenv.ResumeProcess(p) // it fails if the process has ended
 		}
 	}
 }
 
-// Close ends the server and deletes its data.
+// Close kills the server and deletes its data.
 func (s *Server) Close() error {
 	err := s.Kill()
-	s.spawner.close()
-	for _, p := range []*port{s.port, s.peers} {
+	for _, p := range []*testenv.Port{s.port, s.clusterPort} {
 		if p != nil {
-			p.release()
+			p.Release()
 		}
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
@@ -199,16 +192,7 @@ func (s *Server) Close() error {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
-func (s *Server) log() string {
-	text, err := os.ReadFile(s.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-40):], "\n")
-}
-
-// childrenOf are the children of a process, where the system tells.
+// childrenOf returns the children of a process. On systems other than Linux it returns none.
 func childrenOf(pid int) []int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	var pids []int

@@ -8,10 +8,11 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// Shared is a server that the tests of a package have in common. The first that needs it
-// starts it.
+// Shared is a server that all tests of a package use. The first call of Get starts it.
 type Shared struct {
 	Start func() (*Server, error)
 
@@ -20,34 +21,34 @@ type Shared struct {
 	err    error
 }
 
-// Get returns the server. Without the database the test is skipped, or fails if
-// ZKTEST_REAL=required.
+// Get returns the server. If the database is not installed, it skips the test, or fails it as
+// [testenv.SkipMissing] does.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	s.once.Do(func() { s.server, s.err = s.Start() })
-	if errors.Is(s.err, ErrMissing) && os.Getenv("ZKTEST_REAL") != "required" {
-		t.Skipf("NOT TRIED: %v", s.err)
-	}
-	if s.err != nil {
+	switch {
+	case errors.Is(s.err, ErrMissing):
+		testenv.SkipMissing(t, "the database", s.err)
+	case s.err != nil:
 		t.Fatalf("the server does not start: %v", s.err)
 	}
 	return s.server
 }
 
-// Tests is m, whose Run closes the server at the end.
-func (s *Shared) Tests(m *testing.M) interface{ Run() int } { return tests{m, s} }
+// Tests returns a wrapper of m whose Run closes the server after the tests.
+func (s *Shared) Tests(m *testing.M) interface{ Run() int } { return closingRunner{m, s} }
 
-type tests struct {
-	*testing.M
+type closingRunner struct {
+	m      *testing.M
 	shared *Shared
 }
 
-func (t tests) Run() int {
-	code := t.M.Run()
-	if t.shared.server == nil {
+func (r closingRunner) Run() int {
+	code := r.m.Run()
+	if r.shared.server == nil {
 		return code
 	}
-	if err := t.shared.server.Close(); err != nil {
+	if err := r.shared.server.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(code, 1)
 	}

@@ -1,10 +1,9 @@
-// Package ensemble starts real ZooKeeper servers for tests and benchmarks, and
-// breaks them on request: kill, freeze, restart, cut off from the other servers
-// while clients still reach them.
+// Package ensemble runs Apache ZooKeeper servers for tests and benchmarks. It can kill, pause and
+// restart them, and partition a server from the others while clients still reach it.
 //
-// One type, [Ensemble], uses one of two backends that behave alike: child processes that run the
-// ZooKeeper of Debian's package, and Docker containers, which are only available in programs that
-// import package integrationtest/docker. [Config.Backend] selects one.
+// [Ensemble] uses one of two backends that behave alike: child processes that run the ZooKeeper
+// of Debian's package, and Docker containers, which are only available in programs that import
+// package integrationtest/docker. [Config.Backend] selects one.
 package ensemble
 
 import (
@@ -17,35 +16,33 @@ import (
 	"time"
 )
 
-// StepTimeout bounds every fault and repair of one server: kill, start, pause,
+// StepTimeout is the time limit of each fault and repair of one server: kill, start, pause,
 // resume, cut off, heal.
 const StepTimeout = 30 * time.Second
 
 // ErrClosed is returned by every method of an Ensemble after Close.
 var ErrClosed = errors.New("ensemble: closed")
 
-// Config says what [Start] starts. The zero value is a single server with
-// quick sessions.
+// Config configures [Start]. The zero value is a single server with short sessions.
 type Config struct {
-	// Servers is the number of servers: 1 (the default, a standalone server)
-	// or more. Use an odd number.
+	// Servers is the number of servers, 1 to 9. It should be odd. The default is 1, a
+	// standalone server.
 	Servers int
-	// TickTime is ZooKeeper's unit of time, 200 ms by default. A server keeps
-	// session timeouts between 2 and 20 ticks.
+	// TickTime is ZooKeeper's unit of time. A server limits session timeouts to 2 to 20 ticks.
+	// The default is 200 ms.
 	TickTime time.Duration
-	// InitLimit is how many ticks a follower may take to connect to and sync
-	// with its leader, 25 by default. A leader whose followers fail to come
-	// waits that long before it calls another election.
+	// InitLimit is the number of ticks in which a follower must connect to its leader and
+	// synchronize with it. A leader without enough followers waits that long before it starts
+	// another election. The default is 25.
 	InitLimit int
-	// SyncLimit is how many ticks a follower and its leader may be out of
-	// touch before they part, 10 by default. A follower that is cut off goes
-	// on serving reads for about that long.
+	// SyncLimit is the number of ticks after which a follower and its leader close their
+	// connection if they receive nothing from each other. A follower that is cut off serves
+	// reads for about that long. The default is 10.
 	SyncLimit int
-	// Properties are more lines of zoo.cfg, such as maxSessionTimeout, in
-	// ZooKeeper's own units. They go before the lines that this package
-	// writes, which win.
+	// Properties are additional lines of zoo.cfg, such as maxSessionTimeout, in ZooKeeper's
+	// units. The lines of this package override them.
 	Properties map[string]string
-	// Backend says what runs the servers, Auto by default.
+	// Backend selects what runs the servers. The default is Auto.
 	Backend Backend
 }
 
@@ -73,32 +70,30 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Servers is a way of running the servers of one ensemble. The Ensemble makes one call at a time,
-// never for a server that is in the wrong state, and never after Close.
+// Servers runs the servers of one ensemble; each backend implements it. The Ensemble makes one
+// call at a time, no call for a server that is in the wrong state, and no call after Close.
 type Servers interface {
 	Kind() Backend
 	// Ports returns the client port of every server on loopback, which does not change.
 	Ports() []int
 	// Start starts server i and does not wait until it is ready.
 	Start(ctx context.Context, i int) error
-	// Kill ends server i immediately, paused or not, and waits for its end.
+	// Kill kills server i, paused or not, and waits until it has ended.
 	Kill(ctx context.Context, i int) error
 	Pause(ctx context.Context, i int) error
 	Resume(ctx context.Context, i int) error
 	CutOff(ctx context.Context, i int) error
 	Heal(ctx context.Context, i int) error
-	// Exited reports whether server i has ended by itself. It may be called at any time
-	// before Close.
+	// Exited reports whether server i has ended. It may be called at any time before Close.
 	Exited(ctx context.Context, i int) bool
-	// Log returns the last lines that server i has written.
+	// Log returns the last lines of the log of server i.
 	Log(ctx context.Context, i int) string
-	// Close removes everything, even if the start has failed.
+	// Close stops the servers and removes what was created for them, even if Start has failed.
 	Close() error
 }
 
-// Ensemble is a set of running ZooKeeper servers, counted from 0. Its methods
-// may be called from several goroutines; faults and repairs happen one after
-// another.
+// Ensemble is a set of ZooKeeper servers, numbered from 0. Its methods may be called from any
+// goroutine. It injects one fault or repair at a time.
 type Ensemble struct {
 	cfg     Config
 	backend Servers
@@ -111,16 +106,16 @@ type Ensemble struct {
 
 type serverState struct{ running, paused, cut bool }
 
-// Start starts the servers and returns when all of them serve clients. It
-// blocks for 2 to 10 seconds, and for minutes where an image must be pulled or
-// built first; ctx bounds it. On an error nothing is left behind.
+// Start starts the servers and returns when all of them serve clients. That takes 2 to 10
+// seconds, or minutes if an image must be pulled or built first. If Start returns an error, no
+// server is left running.
 func Start(ctx context.Context, cfg Config) (*Ensemble, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	// On systems where a port cannot be reserved another program may take it
-	// in between; then a fresh set of ports is the cure.
+	// If the system cannot reserve ports, another program may take one. Start then retries
+	// with other ports.
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		e, err := startOnce(ctx, cfg)
@@ -134,7 +129,7 @@ func Start(ctx context.Context, cfg Config) (*Ensemble, error) {
 }
 
 func startOnce(ctx context.Context, cfg Config) (*Ensemble, error) {
-	b, err := open(ctx, cfg)
+	b, err := openBackend(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -159,29 +154,27 @@ func (e *Ensemble) startAll(ctx context.Context) error {
 	return e.Ready(ctx)
 }
 
-// Backend says what runs the servers: Docker or Process.
+// Backend returns the backend that runs the servers: Docker or Process.
 func (e *Ensemble) Backend() Backend { return e.backend.Kind() }
 
-// Servers is the number of servers, running or not.
+// Servers returns the number of servers, running or not.
 func (e *Ensemble) Servers() int { return len(e.addrs) }
 
-// Addrs gives the host:port of every server for clients. They stay the same
-// over Kill and Start.
+// Addrs returns the host:port of each server for clients. Kill and Start do not change them.
 func (e *Ensemble) Addrs() []string { return slices.Clone(e.addrs) }
 
-// Addr gives the host:port of server i for clients.
+// Addr returns the host:port of server i for clients.
 func (e *Ensemble) Addr(i int) string { return e.addrs[i] }
 
-// Kill ends server i at once, as a crash would. Its data stay. Killing a
-// server that does not run does nothing. It blocks until the server is gone,
-// at most 30 seconds.
+// Kill kills server i, which keeps its data. It does nothing if the server is not running. It
+// blocks until the server has ended, for at most 30 seconds.
 func (e *Ensemble) Kill(i int) error {
-	return e.step("kill", i, func(ctx context.Context, s *serverState) error {
-		return e.kill(ctx, i, s)
+	return e.runStep("kill", i, func(ctx context.Context, s *serverState) error {
+		return e.killServer(ctx, i, s)
 	})
 }
 
-func (e *Ensemble) kill(ctx context.Context, i int, s *serverState) error {
+func (e *Ensemble) killServer(ctx context.Context, i int, s *serverState) error {
 	if !s.running {
 		return nil
 	}
@@ -192,16 +185,16 @@ func (e *Ensemble) kill(ctx context.Context, i int, s *serverState) error {
 	return nil
 }
 
-// Start starts server i again, with the data it had, at the same address. It
-// does not wait until the server serves clients: see [Ensemble.WaitReady].
-// Starting a running server does nothing. It blocks for at most 30 seconds.
+// Start starts server i again, with its data and at the same address. It does not wait until the
+// server serves clients: see [Ensemble.WaitReady]. It does nothing if the server is running. It
+// blocks for at most 30 seconds.
 func (e *Ensemble) Start(i int) error {
-	return e.step("start", i, func(ctx context.Context, s *serverState) error {
-		return e.start(ctx, i, s)
+	return e.runStep("start", i, func(ctx context.Context, s *serverState) error {
+		return e.startServer(ctx, i, s)
 	})
 }
 
-func (e *Ensemble) start(ctx context.Context, i int, s *serverState) error {
+func (e *Ensemble) startServer(ctx context.Context, i int, s *serverState) error {
 	if s.running {
 		return nil
 	}
@@ -212,22 +205,22 @@ func (e *Ensemble) start(ctx context.Context, i int, s *serverState) error {
 	return nil
 }
 
-// Restart is Kill, then Start, with no other fault or repair in between.
+// Restart kills server i and starts it again, with no other fault or repair in between.
 func (e *Ensemble) Restart(i int) error {
-	return e.step("restart", i, func(ctx context.Context, s *serverState) error {
-		if err := e.kill(ctx, i, s); err != nil {
+	return e.runStep("restart", i, func(ctx context.Context, s *serverState) error {
+		if err := e.killServer(ctx, i, s); err != nil {
 			return err
 		}
-		return e.start(ctx, i, s)
+		return e.startServer(ctx, i, s)
 	})
 }
 
-// Pause freezes server i: its connections stay open and nothing moves on
-// them. Pausing a paused server does nothing. It blocks for at most 30 seconds.
+// Pause stops the process of server i: its connections remain open, but it neither reads nor
+// answers. It does nothing if the server is paused. It blocks for at most 30 seconds.
 func (e *Ensemble) Pause(i int) error {
-	return e.step("pause", i, func(ctx context.Context, s *serverState) error {
+	return e.runStep("pause", i, func(ctx context.Context, s *serverState) error {
 		if !s.running {
-			return errors.New("it is not running")
+			return errors.New("not running")
 		}
 		if s.paused {
 			return nil
@@ -240,10 +233,10 @@ func (e *Ensemble) Pause(i int) error {
 	})
 }
 
-// Resume ends what Pause began. It does nothing for a server that is not
-// paused. It blocks for at most 30 seconds.
+// Resume continues server i after Pause. It does nothing if the server is not paused. It blocks
+// for at most 30 seconds.
 func (e *Ensemble) Resume(i int) error {
-	return e.step("resume", i, func(ctx context.Context, s *serverState) error {
+	return e.runStep("resume", i, func(ctx context.Context, s *serverState) error {
 		if !s.paused {
 			return nil
 		}
@@ -255,13 +248,13 @@ func (e *Ensemble) Resume(i int) error {
 	})
 }
 
-// CutOff makes a black hole of all links between server i and the other
-// servers, in both directions. Clients still reach the server. The cut stays
-// over Kill and Start, until Heal. It blocks for at most 30 seconds.
+// CutOff partitions server i from the other servers, in both directions and without closing
+// connections. Clients still reach the server. Kill and Start do not end the partition, but Heal
+// does. CutOff blocks for at most 30 seconds.
 func (e *Ensemble) CutOff(i int) error {
-	return e.step("cut off", i, func(ctx context.Context, s *serverState) error {
+	return e.runStep("cut off", i, func(ctx context.Context, s *serverState) error {
 		if len(e.servers) == 1 {
-			return errors.New("it has no other servers")
+			return errors.New("there are no other servers")
 		}
 		if s.cut {
 			return nil
@@ -274,11 +267,11 @@ func (e *Ensemble) CutOff(i int) error {
 	})
 }
 
-// Heal ends what CutOff began. It does nothing for a server that is not cut
-// off. It blocks for at most 30 seconds, and does not wait until the server
-// serves clients again: see [Ensemble.WaitReady].
+// Heal ends the partition of server i. It does nothing if the server is not cut off. It blocks
+// for at most 30 seconds, and does not wait until the server serves clients again: see
+// [Ensemble.WaitReady].
 func (e *Ensemble) Heal(i int) error {
-	return e.step("heal", i, func(ctx context.Context, s *serverState) error {
+	return e.runStep("heal", i, func(ctx context.Context, s *serverState) error {
 		if !s.cut {
 			return nil
 		}
@@ -290,15 +283,15 @@ func (e *Ensemble) Heal(i int) error {
 	})
 }
 
-// step runs one fault or repair alone and within its time.
-func (e *Ensemble) step(what string, i int, do func(context.Context, *serverState) error) error {
+// runStep runs a fault or a repair within StepTimeout. Only one of them runs at a time.
+func (e *Ensemble) runStep(what string, i int, do func(context.Context, *serverState) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return ErrClosed
 	}
 	if i < 0 || i >= len(e.servers) {
-		return fmt.Errorf("ensemble: %s server %d: there are %d", what, i, len(e.servers))
+		return fmt.Errorf("ensemble: %s server %d: there are %d servers", what, i, len(e.servers))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 	defer cancel()
@@ -308,8 +301,8 @@ func (e *Ensemble) step(what string, i int, do func(context.Context, *serverStat
 	return nil
 }
 
-// Log gives the last lines that server i has written, for a failing test to
-// show. It blocks for at most 30 seconds.
+// Log returns the last lines of the log of server i, for the output of a failed test. It blocks
+// for at most 30 seconds.
 func (e *Ensemble) Log(i int) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -321,9 +314,8 @@ func (e *Ensemble) Log(i int) string {
 	return e.backend.Log(ctx, i)
 }
 
-// Close ends the servers and removes everything that was made for them:
-// processes, containers, networks, files. Calling it again does nothing. It
-// blocks for at most a minute.
+// Close stops the servers and removes everything that was created for them: processes,
+// containers, networks, files. Further calls do nothing. It blocks for at most a minute.
 func (e *Ensemble) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

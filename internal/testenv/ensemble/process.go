@@ -1,7 +1,5 @@
 package ensemble
 
-// The backend that runs the ZooKeeper of Debian's package as child processes.
-
 import (
 	"context"
 	"errors"
@@ -10,46 +8,43 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
+	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 const (
 	debianJar = "/usr/share/java/zookeeper.jar"
-	// debianLogJar makes a server write its log to standard error; a dependency
-	// of the package brings it. With more jars of that folder the logging
-	// bridges clash.
+	// debianLogJar makes a server write its log to standard error. A dependency of Debian's
+	// package installs it. More jars of that directory would conflict with each other.
 	debianLogJar = "/usr/share/java/slf4j-simple.jar"
 
 	mainClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+	// dialTimeout is how long a proxy between two servers retries to connect. Directly after an
+	// election a follower often connects before its leader listens. If the connection was
+	// refused, the follower would retry; but the proxy has accepted it, and closing it makes the
+	// follower start another election.
+	dialTimeout = time.Second
 )
 
-// processBackend runs each server in a child process with a directory of its
-// own. Servers reach each other through links.
+// processBackend runs each server of Debian's ZooKeeper package as a child process with its own
+// directory. Each server reaches the others through proxies.
 type processBackend struct {
-	cfg     Config
-	java    string
-	dir     string
-	spawner *spawner
+	cfg  Config
+	java string
+	dir  string
 
-	client, quorum, election []*loopback.Port
-	// links[a][b] are the links that server a opens to server b, quorum and
-	// election; nil for a == b.
-	links [][][]*link
-	cut   []bool
-	procs []*child
+	client, quorum, election []*testenv.Port
+	// proxies[a][b] are the proxies through which server a connects to server b, for the quorum
+	// port and the election port. They are nil if a == b.
+	proxies [][][]*testenv.Proxy
+	cut     []bool
+	procs   []*testenv.Process
 }
 
-// child is one run of a server.
-type child struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
-}
-
-// findProcessBackend says what is missing for child processes, if anything.
-func findProcessBackend() (java string, err error) {
+// findJava returns the path of Java, or an error that names what is not installed.
+func findJava() (java string, err error) {
 	if java, err = exec.LookPath("java"); err != nil {
 		return "", errors.New("no java on the PATH")
 	}
@@ -60,13 +55,12 @@ func findProcessBackend() (java string, err error) {
 }
 
 func openProcessBackend(cfg Config) (Servers, error) {
-	java, err := findProcessBackend()
+	java, err := findJava()
 	if err != nil {
 		return nil, err
 	}
 	b := &processBackend{
-		cfg: cfg, java: java, spawner: newSpawner(),
-		cut: make([]bool, cfg.Servers), procs: make([]*child, cfg.Servers),
+		cfg: cfg, java: java, cut: make([]bool, cfg.Servers), procs: make([]*testenv.Process, cfg.Servers),
 	}
 	if err := b.prepare(); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -75,49 +69,52 @@ func openProcessBackend(cfg Config) (Servers, error) {
 }
 
 func (b *processBackend) prepare() (err error) {
-	if b.dir, err = serverdir.Make("zk-ensemble"); err != nil {
+	if b.dir, err = testenv.MakeDir("zk-ensemble"); err != nil {
 		return err
 	}
-	kinds := []*[]*loopback.Port{&b.client}
+	kinds := []*[]*testenv.Port{&b.client}
 	if b.cfg.Servers > 1 {
 		kinds = append(kinds, &b.quorum, &b.election)
 	}
 	for _, kind := range kinds {
 		for range b.cfg.Servers {
-			r, err := loopback.Reserve()
+			port, err := testenv.ReservePort()
 			if err != nil {
 				return err
 			}
-			*kind = append(*kind, r)
+			*kind = append(*kind, port)
 		}
 	}
 	if b.cfg.Servers > 1 {
-		if err := b.makeLinks(); err != nil {
+		if err := b.startProxies(); err != nil {
 			return err
 		}
 	}
 	for i := range b.cfg.Servers {
-		if err := b.writeFiles(i); err != nil {
+		if err := b.writeConfig(i); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *processBackend) makeLinks() error {
-	b.links = make([][][]*link, b.cfg.Servers)
-	for from := range b.links {
-		b.links[from] = make([][]*link, b.cfg.Servers)
-		for to := range b.links[from] {
+func (b *processBackend) startProxies() error {
+	b.proxies = make([][][]*testenv.Proxy, b.cfg.Servers)
+	for from := range b.proxies {
+		b.proxies[from] = make([][]*testenv.Proxy, b.cfg.Servers)
+		for to := range b.proxies[from] {
 			if from == to {
 				continue
 			}
-			for _, port := range []*loopback.Port{b.quorum[to], b.election[to]} {
-				l, err := newLink(loopbackAddr(port.Number), port == b.election[to])
+			for _, cfg := range []testenv.ProxyConfig{
+				{Target: loopbackAddr(b.quorum[to].Number), DialTimeout: dialTimeout},
+				{Target: loopbackAddr(b.election[to].Number), DialTimeout: dialTimeout, CopyHead: copyGreeting},
+			} {
+				p, err := testenv.NewProxy(cfg)
 				if err != nil {
 					return err
 				}
-				b.links[from][to] = append(b.links[from][to], l)
+				b.proxies[from][to] = append(b.proxies[from][to], p)
 			}
 		}
 	}
@@ -128,7 +125,9 @@ func (b *processBackend) serverDir(i int) string {
 	return filepath.Join(b.dir, "server"+strconv.Itoa(i))
 }
 
-func (b *processBackend) writeFiles(i int) error {
+func (b *processBackend) logFile(i int) string { return filepath.Join(b.serverDir(i), "log") }
+
+func (b *processBackend) writeConfig(i int) error {
 	data := filepath.Join(b.serverDir(i), "data")
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
@@ -138,8 +137,8 @@ func (b *processBackend) writeFiles(i int) error {
 		for peer := range b.cfg.Servers {
 			m := Member{"127.0.0.1", b.quorum[i].Number, b.election[i].Number}
 			if peer != i {
-				l := b.links[i][peer]
-				m.QuorumPort, m.ElectionPort = l[0].port(), l[1].port()
+				p := b.proxies[i][peer]
+				m.QuorumPort, m.ElectionPort = p[0].Port(), p[1].Port()
 			}
 			members = append(members, m)
 		}
@@ -159,57 +158,33 @@ func (b *processBackend) Kind() Backend { return Process }
 
 func (b *processBackend) Ports() []int {
 	ports := make([]int, len(b.client))
-	for i, r := range b.client {
-		ports[i] = r.Number
+	for i, p := range b.client {
+		ports[i] = p.Number
 	}
 	return ports
 }
 
-func (b *processBackend) Start(_ context.Context, i int) error {
-	dir := b.serverDir(i)
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+func (b *processBackend) Start(_ context.Context, i int) (err error) {
+	log, err := os.OpenFile(b.logFile(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own
+	defer log.Close() // the child has its own descriptor
 	args := append([]string{"-Dorg.slf4j.simpleLogger.showDateTime=true"}, JavaFlags...)
 	args = append(args, "-cp", debianJar+string(filepath.ListSeparator)+debianLogJar,
-		mainClass, filepath.Join(dir, "zoo.cfg"))
+		mainClass, filepath.Join(b.serverDir(i), "zoo.cfg"))
 	cmd := exec.Command(b.java, args...)
-	cmd.Dir = dir
+	cmd.Dir = b.serverDir(i)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := b.spawner.start(cmd); err != nil {
-		return err
-	}
-	c := &child{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		defer close(c.done)
-		cmd.Wait() // how it ended does not matter
-	}()
-	b.procs[i] = c
-	return nil
+	b.procs[i], err = testenv.StartProcess(cmd)
+	return err
 }
 
-func (b *processBackend) Kill(ctx context.Context, i int) error {
-	c := b.procs[i]
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	select {
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (b *processBackend) Kill(ctx context.Context, i int) error { return b.procs[i].Kill(ctx) }
 
-func (b *processBackend) Pause(_ context.Context, i int) error {
-	return freeze(b.procs[i].cmd.Process)
-}
+func (b *processBackend) Pause(_ context.Context, i int) error { return b.procs[i].Pause() }
 
-func (b *processBackend) Resume(_ context.Context, i int) error {
-	return thaw(b.procs[i].cmd.Process)
-}
+func (b *processBackend) Resume(_ context.Context, i int) error { return b.procs[i].Resume() }
 
 func (b *processBackend) CutOff(_ context.Context, i int) error {
 	b.setCut(i, true)
@@ -223,64 +198,48 @@ func (b *processBackend) Heal(_ context.Context, i int) error {
 
 func (b *processBackend) setCut(i int, cut bool) {
 	b.cut[i] = cut
-	for from, row := range b.links {
-		for to, links := range row {
-			for _, l := range links {
-				l.setCut(b.cut[from] || b.cut[to])
+	for from, row := range b.proxies {
+		for to, proxies := range row {
+			for _, p := range proxies {
+				if b.cut[from] || b.cut[to] {
+					p.Cut()
+				} else {
+					p.Heal()
+				}
 			}
 		}
 	}
 }
 
-func (b *processBackend) Exited(_ context.Context, i int) bool {
-	select {
-	case <-b.procs[i].done:
-		return true
-	default:
-		return false
-	}
-}
+func (b *processBackend) Exited(_ context.Context, i int) bool { return b.procs[i].Ended() }
 
 func (b *processBackend) Log(_ context.Context, i int) string {
-	text, err := os.ReadFile(filepath.Join(b.serverDir(i), "log"))
-	if err != nil {
-		return err.Error()
-	}
-	return LastLines(string(text))
+	return testenv.LastLinesOf(b.logFile(i))
 }
 
 func (b *processBackend) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 	defer cancel()
 	var errs []error
-	for i, c := range b.procs {
-		if c != nil {
-			errs = append(errs, b.Kill(ctx, i))
+	for _, p := range b.procs {
+		if p != nil {
+			errs = append(errs, p.Kill(ctx))
 		}
 	}
-	b.spawner.close()
-	for _, row := range b.links {
-		for _, links := range row {
-			for _, l := range links {
-				l.close()
+	for _, row := range b.proxies {
+		for _, proxies := range row {
+			for _, p := range proxies {
+				p.Close()
 			}
 		}
 	}
-	for _, kind := range [][]*loopback.Port{b.client, b.quorum, b.election} {
-		for _, r := range kind {
-			r.Release()
+	for _, kind := range [][]*testenv.Port{b.client, b.quorum, b.election} {
+		for _, p := range kind {
+			p.Release()
 		}
 	}
 	if b.dir != "" {
 		errs = append(errs, os.RemoveAll(b.dir))
 	}
 	return errors.Join(errs...)
-}
-
-// LastLines shortens a log to what fits into an error. A stack trace is long,
-// so it is more than a few lines.
-func LastLines(text string) string {
-	const most = 40
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-most):], "\n")
 }

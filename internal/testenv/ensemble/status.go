@@ -1,9 +1,5 @@
 package ensemble
 
-// What the servers say about themselves. A listening port is not readiness: a
-// server listens before it has joined its ensemble and then drops clients, so
-// readiness is a mode in the answer to "srvr".
-
 import (
 	"context"
 	"errors"
@@ -16,20 +12,20 @@ import (
 	"time"
 )
 
-// fourLetterTimeout bounds one four-letter command. A paused server accepts
-// the connection and never answers.
+// fourLetterTimeout is the time limit of a four-letter command. A paused server accepts the
+// connection and never answers.
 const fourLetterTimeout = 2 * time.Second
 
-// ErrNoLeader is returned by [Ensemble.Leader] when no server leads.
-var ErrNoLeader = errors.New("ensemble: no server leads")
+// ErrNoLeader is returned by [Ensemble.Leader] if no server is the leader.
+var ErrNoLeader = errors.New("ensemble: no leader")
 
 // FourLetter sends a four-letter command such as "srvr", "mntr", "wchp" or
 // "dump" to server i and returns its answer. It blocks for at most 2 seconds.
 func (e *Ensemble) FourLetter(i int, cmd string) (string, error) {
-	return fourLetter(context.Background(), e.addrs[i], cmd)
+	return sendFourLetter(context.Background(), e.addrs[i], cmd)
 }
 
-func fourLetter(ctx context.Context, addr, cmd string) (string, error) {
+func sendFourLetter(ctx context.Context, addr, cmd string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fourLetterTimeout)
 	defer cancel()
 	var dialer net.Dialer
@@ -38,7 +34,7 @@ func fourLetter(ctx context.Context, addr, cmd string) (string, error) {
 		return "", fmt.Errorf("ensemble: %s: %w", cmd, err)
 	}
 	defer conn.Close()
-	// Closing is what ends a read when ctx does.
+	// Closing the connection ends a read when ctx ends.
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if _, err := io.WriteString(conn, cmd); err != nil {
 		return "", fmt.Errorf("ensemble: %s: %w", cmd, err)
@@ -50,14 +46,17 @@ func fourLetter(ctx context.Context, addr, cmd string) (string, error) {
 	return string(answer), nil
 }
 
-// status is the part of an answer to "srvr" that matters here.
+// status is a part of the answer to "srvr".
 type status struct {
-	mode  string // leader, follower, standalone; empty while it does not serve
-	epoch int64  // of the last transaction seen
+	// mode is "leader", "follower" or "standalone". It is empty while the server serves no
+	// clients.
+	mode string
+	// epoch is the epoch of the last transaction that the server has seen.
+	epoch int64
 }
 
-func (e *Ensemble) status(ctx context.Context, i int) (status, error) {
-	answer, err := fourLetter(ctx, e.addrs[i], "srvr")
+func (e *Ensemble) readStatus(ctx context.Context, i int) (status, error) {
+	answer, err := sendFourLetter(ctx, e.addrs[i], "srvr")
 	if err != nil {
 		return status{}, err
 	}
@@ -81,11 +80,10 @@ func parseStatus(answer string) status {
 	return s
 }
 
-// Mode gives what server i says it is: "leader", "follower" or "standalone".
-// It fails while the server does not answer or serves no clients, and blocks
-// for at most 2 seconds.
+// Mode returns the mode that server i reports: "leader", "follower" or "standalone". It returns
+// an error if the server does not answer or serves no clients. It blocks for at most 2 seconds.
 func (e *Ensemble) Mode(i int) (string, error) {
-	s, err := e.status(context.Background(), i)
+	s, err := e.readStatus(context.Background(), i)
 	if err != nil {
 		return "", err
 	}
@@ -95,17 +93,17 @@ func (e *Ensemble) Mode(i int) (string, error) {
 	return s.mode, nil
 }
 
-// Leader gives the server that leads, or the standalone server, else
-// [ErrNoLeader]. A leader that is cut off goes on calling itself one for a
-// while: of two, the one with the later epoch is given. It blocks for at most
-// 2 seconds.
+// Leader returns the number of the server that leads the ensemble, or 0 for a standalone server.
+// If there is none, it returns [ErrNoLeader]. A leader that is cut off reports itself as leader
+// for a while; if two servers do, Leader returns the server with the later epoch. It blocks for
+// at most 2 seconds.
 func (e *Ensemble) Leader() (int, error) {
 	states := make([]status, len(e.addrs))
 	var wg sync.WaitGroup
 	for i := range e.addrs {
 		wg.Go(func() {
-			// A server that does not answer does not lead.
-			states[i], _ = e.status(context.Background(), i)
+			// A server that does not answer is not the leader.
+			states[i], _ = e.readStatus(context.Background(), i)
 		})
 	}
 	wg.Wait()
@@ -122,8 +120,8 @@ func (e *Ensemble) Leader() (int, error) {
 	return leader, nil
 }
 
-// Ready waits until every server that has been started, and is neither paused
-// nor cut off, serves clients. It blocks until then or until ctx ends.
+// Ready waits until every server that runs, and is neither paused nor cut off, serves clients, or
+// until ctx ends.
 func (e *Ensemble) Ready(ctx context.Context) error {
 	e.mu.Lock()
 	var want []int
@@ -141,9 +139,10 @@ func (e *Ensemble) Ready(ctx context.Context) error {
 	return nil
 }
 
-// WaitReady waits until server i serves clients: it answers "srvr" with a
-// mode. It blocks until then, until ctx ends, or until the server ends by
-// itself, and then returns an error with the last lines of the server's log.
+// WaitReady waits until server i serves clients: until it reports a mode. A server listens before
+// it has joined its ensemble, and then closes the connections of clients, so a listening port is
+// not sufficient. If ctx ends first, or the server does, WaitReady returns an error with the last
+// lines of the server's log.
 func (e *Ensemble) WaitReady(ctx context.Context, i int) error {
 	const interval = 50 * time.Millisecond
 	timer := time.NewTimer(0)
@@ -154,26 +153,25 @@ func (e *Ensemble) WaitReady(ctx context.Context, i int) error {
 			return fmt.Errorf("ensemble: server %d is not ready: %w\n%s", i, ctx.Err(), e.Log(i))
 		case <-timer.C:
 		}
-		if s, err := e.status(ctx, i); err == nil && s.mode != "" {
+		if s, err := e.readStatus(ctx, i); err == nil && s.mode != "" {
 			return nil
 		}
-		// Asking Docker whether a container runs costs more than "srvr" does.
+		// Whether a container runs is a request to Docker, which costs more than "srvr".
 		if n%10 == 0 {
-			ended, err := e.ended(ctx, i)
+			exited, err := e.hasExited(ctx, i)
 			if err != nil {
 				return err
 			}
-			if ended {
-				return fmt.Errorf("ensemble: server %d ended by itself\n%s", i, e.Log(i))
+			if exited {
+				return fmt.Errorf("ensemble: server %d exited\n%s", i, e.Log(i))
 			}
 		}
 		timer.Reset(interval)
 	}
 }
 
-// ended says whether server i was started and is gone although nobody killed
-// it.
-func (e *Ensemble) ended(ctx context.Context, i int) (bool, error) {
+// hasExited reports whether server i has ended although Kill was not called.
+func (e *Ensemble) hasExited(ctx context.Context, i int) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -182,8 +180,7 @@ func (e *Ensemble) ended(ctx context.Context, i int) (bool, error) {
 	return e.servers[i].running && e.backend.Exited(ctx, i), nil
 }
 
-// isPortTaken says whether an error of Start comes from a port that another
-// program has taken.
+// isPortTaken reports whether Start has failed because another program uses one of the ports.
 func isPortTaken(err error) bool {
 	text := strings.ToLower(err.Error())
 	for _, sign := range []string{"address already in use", "port is already allocated", "bindexception"} {

@@ -1,26 +1,24 @@
 package ensemble
 
-// The zoo.cfg and the Java settings that both backends share.
-
 import (
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// Member is a server as one particular server sees it: each may know its
-// peers under addresses of its own.
+// Member describes a server in the configuration of one server. Each server may reach the others
+// at different addresses.
 type Member struct {
 	Host         string
 	QuorumPort   int
 	ElectionPort int
 }
 
-// ZooCfg gives the text of zoo.cfg for one server. With one member it is a
-// standalone server.
+// ZooCfg returns the text of zoo.cfg for one server, which is standalone if there are less than
+// two members.
 func ZooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []Member) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(cfg.Properties)) {
@@ -33,7 +31,7 @@ func ZooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []Me
 		fmt.Fprintf(&b, "clientPortAddress=%s\n", clientAddr)
 	}
 	fmt.Fprintf(&b, "clientPort=%d\n", clientPort)
-	if !serverdir.OnDisk() {
+	if !testenv.OnDisk() {
 		b.WriteString("forceSync=no\n")
 	}
 	b.WriteString("admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n")
@@ -46,10 +44,10 @@ func ZooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []Me
 	return b.String()
 }
 
-// JavaFlags keep a server small, let it have TTL nodes, and make it look for
-// its peers every second at least: by default a server that was alone for long
-// takes up to a minute to notice that it no longer is. The serial collector
-// needs the fewest threads, which counts with several servers on two cores.
+// JavaFlags limit a server's memory, enable TTL nodes, and make a server look for its peers at
+// least once a second: by default a server that was alone for long detects its peers only after
+// up to a minute. The serial garbage collector needs the fewest threads, which matters with
+// several servers on two cores.
 var JavaFlags = []string{
 	"-Xms32m", "-Xmx256m", "-XX:+UseSerialGC",
 	"-Dzookeeper.extendedTypesEnabled=true",

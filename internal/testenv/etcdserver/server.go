@@ -1,12 +1,12 @@
-// Package etcdserver runs real etcd servers, those of Debian's package etcd-server, as child
-// processes of tests, which kill them, stop them and start them again.
+// Package etcdserver runs etcd servers, those of Debian's package etcd-server, as child processes
+// of tests. A test can kill, pause and restart them.
 package etcdserver
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -16,51 +16,50 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/loopback"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/serverdir"
 )
 
-// startLimit is how long a server may take to answer.
+// startLimit is how long a server may take to start or to stop.
 const startLimit = 30 * time.Second
 
-// Config says what to start. The zero value is one server without TLS.
+// Config configures [Start]. The zero value is one server without TLS.
 type Config struct {
-	// Members is how many servers the cluster has; 0 stands for 1.
+	// Members is the number of servers. The default is 1.
 	Members int
-	// TLS has the servers ask clients for certificates of this authority, and show theirs.
+	// TLS, if it is not nil, issues the certificates of the servers, and the servers require
+	// clients to have a certificate of it.
 	TLS *certtest.Authority
-	// Election is the servers' election timeout, 200 ms if it is zero; they send each other
-	// heartbeats ten times as often. The least TTL of a lease is one and a half of it,
-	// in whole seconds.
+	// Election is the election timeout of the servers, which send ten heartbeats in that time.
+	// The shortest TTL of a lease is one and a half times as long, in whole seconds. The
+	// default is 200 ms.
 	Election time.Duration
 }
 
-// Cluster is what Start has started. Its methods belong to the test's goroutine.
+// Cluster is a set of etcd servers, numbered from 0. Only the goroutine of the test may call its
+// methods.
 type Cluster struct {
 	t       testing.TB
 	cfg     Config
 	members []*member
 }
 
-// member is one server, which may be down.
+// member is one server.
 type member struct {
 	name         string
 	dir          string
-	client, peer *loopback.Port
+	client, peer *testenv.Port
 	logs         *os.File
-	process      *process // nil while it is down
+	process      *testenv.Process // nil while the server is not running
 }
 
-// Start starts a cluster with an empty store, and waits until it answers. It ends with the
-// test. Without etcd on the PATH the test is skipped, or fails if ZKTEST_REAL=required.
+// Start starts a cluster with an empty store, and waits until it answers. The cluster is stopped
+// when the test ends. If etcd is not on the PATH, Start skips the test, or fails it as
+// [testenv.SkipMissing] does.
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	if _, err := exec.LookPath("etcd"); err != nil {
-		if os.Getenv("ZKTEST_REAL") == "required" {
-			t.Fatalf("no etcd to test with: %v", err)
-		}
-		t.Skipf("NOT TRIED with etcd: %v", err)
+		testenv.SkipMissing(t, "etcd", err)
 	}
 	if cfg.Members == 0 {
 		cfg.Members = 1
@@ -69,7 +68,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		cfg.Election = 200 * time.Millisecond
 	}
 	c := &Cluster{t: t, cfg: cfg}
-	dir, err := serverdir.Make("etcdserver")
+	dir, err := testenv.MakeDir("etcdserver")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +80,11 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		m := &member{name: fmt.Sprint("m", i)}
 		m.dir = filepath.Join(dir, m.name)
 		var err error
-		if m.client, err = loopback.Reserve(); err != nil {
+		if m.client, err = testenv.ReservePort(); err != nil {
 			t.Fatal(err)
 		}
 		c.members = append(c.members, m)
-		if m.peer, err = loopback.Reserve(); err != nil {
+		if m.peer, err = testenv.ReservePort(); err != nil {
 			t.Fatal(err)
 		}
 		if m.logs, err = os.Create(filepath.Join(dir, m.name+".log")); err != nil {
@@ -93,19 +92,19 @@ func Start(t testing.TB, cfg Config) *Cluster {
 		}
 	}
 	for i := range c.members {
-		c.launch(i)
+		c.startServer(i)
 	}
-	c.ready()
+	c.waitReady()
 	return c
 }
 
-// Addr is the host:port for clients of a server.
+// Addr returns the host:port of server i for clients.
 func (c *Cluster) Addr(i int) string { return fmt.Sprint("127.0.0.1:", c.members[i].client.Number) }
 
-// URL is the same for etcd's tools.
+// URL returns Addr as a URL.
 func (c *Cluster) URL(i int) string { return c.scheme() + "://" + c.Addr(i) }
 
-// Endpoints are the addresses of all servers.
+// Endpoints returns the URLs of all servers.
 func (c *Cluster) Endpoints() (all []string) {
 	for i := range c.members {
 		all = append(all, c.URL(i))
@@ -120,7 +119,7 @@ func (c *Cluster) scheme() string {
 	return "http"
 }
 
-// TLS is the configuration of a client with a certificate, or nil without TLS.
+// TLS returns the configuration of a client with a certificate. It is nil without TLS.
 func (c *Cluster) TLS() *tls.Config {
 	if c.cfg.TLS == nil {
 		return nil
@@ -128,61 +127,73 @@ func (c *Cluster) TLS() *tls.Config {
 	return c.cfg.TLS.Config("127.0.0.1")
 }
 
-// Call calls a method of etcd's API, such as "kv/put", on a server, in JSON.
+// Call calls a method of etcd's JSON API, such as "kv/put", on server i.
 func (c *Cluster) Call(i int, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	answer, err := c.http().Post(c.URL(i)+"/v3/"+method, "application/json", bytes.NewReader(body))
+	response, err := c.httpClient().Post(c.URL(i)+"/v3/"+method, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s on %s: %s", method, c.URL(i), answer.Status)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s on %s: %s", method, c.URL(i), response.Status)
 	}
-	return json.NewDecoder(answer.Body).Decode(reply)
+	return json.NewDecoder(response.Body).Decode(reply)
 }
 
-func (c *Cluster) http() *http.Client {
+func (c *Cluster) httpClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.TLS()}, Timeout: time.Second,
 	}
 }
 
-// Kill ends a server as kill -9 does, and waits for its end.
+// Kill kills server i and waits until it has ended.
 func (c *Cluster) Kill(i int) {
 	c.t.Helper()
 	m := c.members[i]
 	if m.process == nil {
-		c.t.Fatalf("%s does not run", m.name)
+		c.t.Fatalf("%s is not running", m.name)
 	}
-	m.process.kill()
+	c.killMember(m)
+}
+
+func (c *Cluster) killMember(m *member) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	if err := m.process.Kill(ctx); err != nil {
+		c.t.Errorf("kill %s: %v", m.name, err)
+	}
 	m.process = nil
 }
 
-// Restart starts a server that was killed, with its data, and waits until it answers.
+// Restart starts server i after Kill, with its data, and waits until it answers.
 func (c *Cluster) Restart(i int) {
 	c.t.Helper()
-	c.launch(i)
-	c.ready()
+	c.startServer(i)
+	c.waitReady()
 }
 
-// Pause stops a server's process, which keeps its connections open.
-func (c *Cluster) Pause(i int) { c.signal(i, freeze) }
-
-// Resume lets it go on.
-func (c *Cluster) Resume(i int) { c.signal(i, thaw) }
-
-func (c *Cluster) signal(i int, f func(*os.Process) error) {
+// Pause stops the process of server i, whose connections remain open.
+func (c *Cluster) Pause(i int) {
 	c.t.Helper()
-	if err := f(c.members[i].process.cmd.Process); err != nil {
+	if err := c.members[i].process.Pause(); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// Leader is the number of the server that leads the others, as they say themselves.
+// Resume continues server i after Pause.
+func (c *Cluster) Resume(i int) {
+	c.t.Helper()
+	if err := c.members[i].process.Resume(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Leader waits until a server reports that it is the leader, and returns its number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -199,24 +210,26 @@ func (c *Cluster) Leader() int {
 			}
 		}
 	}
-	c.t.Fatal("no server leads")
+	c.t.Fatal("no server is the leader")
 	return -1
 }
 
-func (c *Cluster) launch(i int) {
+func (c *Cluster) startServer(i int) {
 	c.t.Helper()
 	m := c.members[i]
 	if m.process != nil {
-		c.t.Fatalf("%s runs already", m.name)
+		c.t.Fatalf("%s is already running", m.name)
 	}
-	p, err := startProcess(exec.Command("etcd", c.args(m)...), m.logs)
+	cmd := exec.Command("etcd", c.arguments(m)...)
+	cmd.Stdout, cmd.Stderr = m.logs, m.logs
+	p, err := testenv.StartProcess(cmd)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	m.process = p
 }
 
-func (c *Cluster) args(m *member) []string {
+func (c *Cluster) arguments(m *member) []string {
 	peer := fmt.Sprint("http://127.0.0.1:", m.peer.Number)
 	client := fmt.Sprintf("%s://127.0.0.1:%d", c.scheme(), m.client.Number)
 	var all []string
@@ -239,16 +252,16 @@ func (c *Cluster) args(m *member) []string {
 	return args
 }
 
-// ready waits until all servers that run know a leader.
-func (c *Cluster) ready() {
+// waitReady waits until all running servers are healthy.
+func (c *Cluster) waitReady() {
 	c.t.Helper()
-	client := c.http()
+	client := c.httpClient()
 	end := time.Now().Add(startLimit)
 	for i, m := range c.members {
-		for m.process != nil && !healthy(client, c.URL(i)) {
+		for m.process != nil && !isHealthy(client, c.URL(i)) {
 			switch {
-			case m.process.ended():
-				c.t.Fatalf("%s has ended:\n%s", m.name, m.log())
+			case m.process.Ended():
+				c.t.Fatalf("%s has exited:\n%s", m.name, m.log())
 			case time.Now().After(end):
 				c.t.Fatalf("%s does not answer:\n%s", m.name, m.log())
 			}
@@ -257,62 +270,34 @@ func (c *Cluster) ready() {
 	}
 }
 
-// healthy asks by HTTP: a gRPC client that is refused waits for a second.
-func healthy(client *http.Client, url string) bool {
-	answer, err := client.Get(url + "/health")
+// isHealthy reports whether a server answers and the cluster has a leader. It uses HTTP, because a
+// gRPC client waits for a second if its connection is refused.
+func isHealthy(client *http.Client, url string) bool {
+	response, err := client.Get(url + "/health")
 	if err != nil {
 		return false
 	}
-	answer.Body.Close()
-	return answer.StatusCode == http.StatusOK
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
-// log is the end of what the server has said.
-func (m *member) log() string {
-	text, err := os.ReadFile(m.logs.Name())
-	if err != nil {
-		return err.Error()
-	}
-	return string(bytes.TrimSpace(text[max(0, len(text)-3000):]))
-}
+func (m *member) log() string { return testenv.LastLinesOf(m.logs.Name()) }
 
 func (c *Cluster) close() {
 	for _, m := range c.members {
 		if m.process != nil {
-			m.process.kill()
+			c.killMember(m)
 		}
 		if m.logs != nil {
 			if c.t.Failed() {
-				c.t.Logf("the end of the log of %s:\n%s", m.name, m.log())
+				c.t.Logf("last lines of the log of %s:\n%s", m.name, m.log())
 			}
 			m.logs.Close()
 		}
-		for _, p := range []*loopback.Port{m.client, m.peer} {
+		for _, p := range []*testenv.Port{m.client, m.peer} {
 			if p != nil {
 				p.Release()
 			}
 		}
 	}
-}
-
-// process is one run of a server.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended and was waited for
-}
-
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *process) kill() {
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return
-	}
-	<-p.done
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
-// TestKillAndRestart: what was written is there after kill -9, at the same address.
-func TestKillAndRestart(t *testing.T) {
+// TestCluster_KillAndRestart fails if a server loses data when it is killed, or restarts at another
+// address.
+func TestCluster_KillAndRestart(t *testing.T) {
 	c := Start(t, Config{})
 	key := map[string]any{"key": []byte("a"), "value": []byte("b")}
 	var put struct {
@@ -32,11 +33,11 @@ func TestKillAndRestart(t *testing.T) {
 	require.Equal(t, put.Header.Revision, got.Kvs[0].Created)
 	var lease struct{ TTL string }
 	require.NoError(t, c.Call(0, "lease/grant", map[string]any{"TTL": 1}, &lease))
-	require.Equal(t, "1", lease.TTL, "the least TTL is longer")
+	require.Equal(t, "1", lease.TTL, "the shortest TTL is longer")
 }
 
-// TestLeader: when the cluster's leader is stopped another server leads.
-func TestLeader(t *testing.T) {
+// TestCluster_LeaderPaused fails if no other server becomes leader while the leader is paused.
+func TestCluster_LeaderPaused(t *testing.T) {
 	c := Start(t, Config{Members: 3})
 	first := c.Leader()
 	c.Pause(first)
@@ -44,21 +45,22 @@ func TestLeader(t *testing.T) {
 	c.Resume(first)
 }
 
-func TestTLS(t *testing.T) {
+// TestCluster_TLS fails if the servers accept clients without a certificate.
+func TestCluster_TLS(t *testing.T) {
 	a := certtest.New(t)
 	c := Start(t, Config{TLS: a})
 	var status struct{ Leader string }
 	require.NoError(t, c.Call(0, "maintenance/status", struct{}{}, &status))
 	require.NotEmpty(t, status.Leader)
-	stranger := &http.Client{
+	withoutCert := &http.Client{
 		Timeout: 10 * time.Second,
 		Transport: &http.Transport{
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool},
 		},
 	}
-	answer, err := stranger.Get(c.URL(0) + "/health")
+	response, err := withoutCert.Get(c.URL(0) + "/health")
 	if err == nil {
-		answer.Body.Close()
+		response.Body.Close()
 	}
-	require.Error(t, err, "no certificate was asked for")
+	require.Error(t, err, "a client without a certificate was accepted")
 }

@@ -1,72 +1,66 @@
 package zkproxy
 
-// One connection through the proxy. Each direction has a reader, which cuts
-// the stream into frames, and a writer, which lets them wait as the faults
-// demand and passes them on. Between them is a queue, so that a delay does not
-// limit the rate.
-
 import (
 	"context"
 	"io"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// queueLength is how many frames may wait in one direction before the sender
-// feels it.
+// queueLength is the number of frames that can wait in one direction until the proxy stops reading.
 const queueLength = 1024
 
-// Indices into what is kept per direction.
-const (
-	toServer = iota
-	toClient
-)
-
+// conn is one connection through the proxy. Each direction has a reader, which splits the stream
+// into frames, and a writer, which delays the frames and forwards them. A queue between them
+// prevents that a delay limits the rate.
 type conn struct {
 	proxy  *Proxy
 	number int
 	client *net.TCPConn
-	gates  [len(directions)]*gate // shut by a rule, for this connection only
+	// gates are closed by a rule, for this connection only.
+	gates gates
 
-	// ctx ends with the connection.
+	// ctx is canceled when the connection ends.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	server  *net.TCPConn // nil until dialed
+	server  *net.TCPConn // nil until the server is connected
 	session int64
-	pending []request // forwarded and unanswered, in order
+	pending []request // the requests that were forwarded and not answered, in order
 }
 
-// request is what has to be remembered of a request until its reply.
+// request describes a request until its reply arrives.
 type request struct {
 	xid  int32
 	op   int32
 	path string
-	rule *Handle // what to do with the reply; nil to pass it on
+	rule *Handle // the rule for the reply, or nil
 }
 
-// frame is a piece of a stream that passes as one.
+// frame is a part of a stream that is forwarded in one piece.
 type frame struct {
-	bytes []byte // with the length in front
+	bytes []byte // including the length
 	kind  frameKind
-	due   time.Time // earliest moment to pass it on
+	due   time.Time // the earliest time to forward it
 }
 
 type frameKind int
 
 const (
-	frameRaw       frameKind = iota // not to be understood
-	frameHandshake                  // first frame in either direction
+	frameRaw       frameKind = iota // bytes of a protocol without frames
+	frameHandshake                  // the first frame of a direction
 	frameMessage                    // a request, a reply or an event
-	frameEnd                        // the sender says no more
-	frameBreak                      // the sender cannot be read any more
+	frameEOF                        // the sender has closed its side of the connection
+	frameError                      // the sender cannot be read
 )
 
-// serve runs the connection until it ends.
+// serve forwards frames until the connection ends.
 func (c *conn) serve(target string) {
-	defer c.drop()
+	defer c.reset()
 	dialer := net.Dialer{Timeout: dialTimeout}
 	dialed, err := dialer.DialContext(c.ctx, "tcp", target)
 	if err != nil {
@@ -76,7 +70,7 @@ func (c *conn) serve(target string) {
 	c.server = dialed.(*net.TCPConn)
 	c.mu.Unlock()
 	if c.ctx.Err() != nil {
-		reset(c.server) // drop came too early to see it
+		resetConn(c.server) // reset was called before the server was connected
 		return
 	}
 
@@ -86,11 +80,11 @@ func (c *conn) serve(target string) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		// The server never speaks first, so how the client begins tells how
-		// both directions are to be read.
+		// The server sends nothing before the client does, so the client's first bytes determine
+		// the protocol of both directions.
 		head, raw, err := readHead(c.client)
 		if err != nil {
-			c.enqueue(toServer, queues[toServer], lastFrame(toServer, err))
+			c.enqueue(toServer, queues[toServer], endFrame(toServer, err))
 			return
 		}
 		wg.Go(func() { c.read(toClient, c.server, nil, raw, queues[toClient]) })
@@ -101,12 +95,12 @@ func (c *conn) serve(target string) {
 	wg.Wait()
 }
 
-// drop resets both ends.
-func (c *conn) drop() {
-	c.end(reset)
+// reset resets both sides.
+func (c *conn) reset() {
+	c.closeBoth(resetConn)
 }
 
-func (c *conn) end(closeConn func(*net.TCPConn)) {
+func (c *conn) closeBoth(closeConn func(*net.TCPConn)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
@@ -119,7 +113,7 @@ func (c *conn) end(closeConn func(*net.TCPConn)) {
 	}
 }
 
-// read turns a stream into frames. head is what was read of it already.
+// read splits a stream into frames. head contains the bytes that were read already.
 func (c *conn) read(way int, from io.Reader, head []byte, raw bool, queue chan<- frame) {
 	kind := frameHandshake
 	for {
@@ -133,7 +127,7 @@ func (c *conn) read(way int, from io.Reader, head []byte, raw bool, queue chan<-
 		}
 		head = nil
 		if err != nil {
-			c.enqueue(way, queue, lastFrame(way, err))
+			c.enqueue(way, queue, endFrame(way, err))
 			return
 		}
 		if !c.enqueue(way, queue, frame{bytes: bytes, kind: kind}) {
@@ -143,17 +137,17 @@ func (c *conn) read(way int, from io.Reader, head []byte, raw bool, queue chan<-
 	}
 }
 
-// lastFrame is how a stream ends. A client may end its half and still wait for
-// answers; a server that ends its half has closed.
-func lastFrame(way int, err error) frame {
+// endFrame returns the last frame of a stream. A client may close its side of the connection and
+// still wait for replies. If a server closes its side, the connection is over.
+func endFrame(way int, err error) frame {
 	if way == toServer && err == io.EOF {
-		return frame{kind: frameEnd}
+		return frame{kind: frameEOF}
 	}
-	return frame{kind: frameBreak}
+	return frame{kind: frameError}
 }
 
 func (c *conn) enqueue(way int, queue chan<- frame, f frame) bool {
-	f.due = time.Now().Add(c.proxy.delay(way))
+	f.due = time.Now().Add(c.proxy.delayOf(way))
 	select {
 	case queue <- f:
 		return true
@@ -162,7 +156,7 @@ func (c *conn) enqueue(way int, queue chan<- frame, f frame) bool {
 	}
 }
 
-// write passes frames on, one after another, until the connection ends.
+// write forwards frames, one after another, until the connection ends.
 func (c *conn) write(way int, to *net.TCPConn, queue <-chan frame) {
 	broken := false
 	for {
@@ -172,29 +166,29 @@ func (c *conn) write(way int, to *net.TCPConn, queue <-chan frame) {
 			return
 		case f = <-queue:
 		}
-		if !c.waitDue(f.due) || !c.pass(way) {
+		if !c.waitUntil(f.due) || !c.waitGates(way) {
 			return
 		}
 		switch f.kind {
-		case frameEnd:
+		case frameEOF:
 			to.CloseWrite()
 			return
-		case frameBreak:
-			c.end(func(end *net.TCPConn) { end.Close() })
+		case frameError:
+			c.closeBoth(func(end *net.TCPConn) { end.Close() })
 			return
 		}
 		if !c.handle(way, f) || broken {
 			continue
 		}
-		// A receiver that has gone away must not be noticed by the sender
-		// through a black hole in the other direction: it is the reader there
-		// that sees it, and what it makes of it waits its turn.
+		// If the receiver has closed the connection, the sender must not be notified through a
+		// black hole in the other direction. The reader of that direction detects the close, and
+		// its last frame waits at the gate.
 		_, err := to.Write(f.bytes)
 		broken = err != nil
 	}
 }
 
-func (c *conn) waitDue(due time.Time) bool {
+func (c *conn) waitUntil(due time.Time) bool {
 	left := time.Until(due)
 	if left <= 0 {
 		return true
@@ -209,24 +203,24 @@ func (c *conn) waitDue(due time.Time) bool {
 	}
 }
 
-// pass waits in a black hole and says whether the connection still exists.
-func (c *conn) pass(way int) bool {
+// waitGates waits until the direction is no black hole. It returns false if the connection ends.
+func (c *conn) waitGates(way int) bool {
 	for {
 		waited := false
-		for _, g := range []*gate{c.proxy.gates[way], c.gates[way]} {
-			w, err := g.wait(c.ctx)
+		for _, g := range []*testenv.Gate{c.proxy.gates[way], c.gates[way]} {
+			w, err := g.Wait(c.ctx)
 			if err != nil {
 				return false
 			}
 			waited = waited || w
 		}
-		if !waited { // then both were open, one right after the other
+		if !waited { // both gates were open
 			return true
 		}
 	}
 }
 
-// handle notes a frame, applies the rules, and says whether to pass it on.
+// handle records a frame and applies the rules. It reports whether to forward the frame.
 func (c *conn) handle(way int, f frame) bool {
 	if f.kind == frameRaw {
 		return true
@@ -241,7 +235,7 @@ func (c *conn) handle(way int, f frame) bool {
 }
 
 func (c *conn) handleRequest(r message) bool {
-	rule := c.proxy.match(r.op, r.path)
+	rule := c.proxy.takeRule(r.op, r.path)
 	cut := rule != nil && rule.rule.Action == CutBeforeRequest
 	c.mu.Lock()
 	if r.op != OpConnect {
@@ -251,10 +245,10 @@ func (c *conn) handleRequest(r message) bool {
 		c.pending = append(c.pending, request{xid: r.xid, op: r.op, path: r.path, rule: rule})
 	}
 	c.mu.Unlock()
-	c.proxy.record(c.number, Request, r, cut)
+	c.proxy.addRecord(c.number, Request, r, cut)
 	if cut {
-		c.drop()
-		rule.fire()
+		c.reset()
+		rule.markApplied()
 	}
 	return !cut
 }
@@ -264,44 +258,42 @@ func (c *conn) handleReply(r message) bool {
 		c.mu.Lock()
 		r.session = c.session
 		c.mu.Unlock()
-		c.proxy.record(c.number, Event, r, false)
+		c.proxy.addRecord(c.number, Event, r, false)
 		return true
 	}
-	answered := c.answered(&r)
-	rule := answered.rule
+	rule := c.takeRequest(&r).rule
 	if rule == nil {
-		c.proxy.record(c.number, Reply, r, false)
+		c.proxy.addRecord(c.number, Reply, r, false)
 		return true
 	}
 	switch rule.rule.Action {
 	case HoldReply:
-		rule.fire()
+		rule.markApplied()
 		select {
-		case <-rule.release.Done():
+		case <-rule.released.Done():
 		case <-c.ctx.Done():
 		}
-		c.proxy.record(c.number, Reply, r, c.ctx.Err() != nil)
+		c.proxy.addRecord(c.number, Reply, r, c.ctx.Err() != nil)
 		return c.ctx.Err() == nil
 	case DropReplyBlackhole:
-		c.proxy.record(c.number, Reply, r, true)
+		c.proxy.addRecord(c.number, Reply, r, true)
 		for _, g := range c.gates {
-			g.shut()
+			g.Close()
 		}
-		context.AfterFunc(rule.release, c.drop)
+		context.AfterFunc(rule.released, c.reset)
 	default: // CutAfterApplied
-		c.proxy.record(c.number, Reply, r, true)
-		c.drop()
+		c.proxy.addRecord(c.number, Reply, r, true)
+		c.reset()
 	}
-	rule.fire()
+	rule.markApplied()
 	return false
 }
 
-// answered finds the request that a reply belongs to, and completes the reply
-// by what is known from it. Replies come in the order of requests, so it is
-// the first with the same number.
-func (c *conn) answered(r *message) request {
+// takeRequest returns the request of a reply, and adds its operation and path to the reply. The
+// server replies in the order of the requests, so it is the first request with the same number.
+func (c *conn) takeRequest(r *message) request {
 	if r.op == OpConnect {
-		c.proxy.remember(r.session, r.credentials)
+		c.proxy.addSession(r.session, r.credentials)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,5 @@
 package zkproxy
 
-// Sessions that the server ends while their client still counts on them.
-
 import (
 	"bytes"
 	"encoding/binary"
@@ -11,31 +9,30 @@ import (
 	"time"
 )
 
-// expireTimeout bounds ExpireSession.
+// expireTimeout is the time limit of ExpireSession.
 const expireTimeout = 10 * time.Second
 
 var (
-	// ErrUnknownSession means that no connection through this proxy has had
-	// the session.
+	// ErrUnknownSession is returned if no connection through the proxy has had the session.
 	ErrUnknownSession = errors.New("zkproxy: unknown session")
-	// ErrSessionGone means that the server had ended the session before.
-	ErrSessionGone = errors.New("zkproxy: session already gone")
+	// ErrSessionGone is returned if the session does not exist any more.
+	ErrSessionGone = errors.New("zkproxy: session does not exist any more")
 )
 
-// remember keeps what it takes to resume a session.
-func (p *Proxy) remember(session int64, c credentials) {
+// addSession stores the credentials of a session.
+func (p *Proxy) addSession(session int64, c credentials) {
 	if session == 0 {
-		return // the server has refused to resume a session
+		return // the server has not resumed the session
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sessions[session] = c
 }
 
-// ExpireSession ends a session on the server, as if it had expired: its
-// ephemeral nodes are gone when ExpireSession returns, and its client is told
-// on its next connection. It goes past the faults of the proxy, straight to
-// the target. It blocks for at most 10 seconds.
+// ExpireSession closes a session on the server, which has the same effect as its expiry: when
+// ExpireSession returns, the ephemeral znodes are deleted, and the server reports the expiry to
+// the client when it connects again. Faults of the proxy have no effect on ExpireSession. It
+// blocks for at most 10 seconds.
 func (p *Proxy) ExpireSession(session int64) error {
 	p.mu.Lock()
 	c, ok := p.sessions[session]
@@ -44,9 +41,9 @@ func (p *Proxy) ExpireSession(session int64) error {
 	if !ok {
 		return fmt.Errorf("%w %#x", ErrUnknownSession, uint64(session))
 	}
-	// The server drops the client's connection for ours, and ours again should
-	// the client return before the session is closed. So it may take more than
-	// one attempt.
+	// The server closes the client's connection when this one resumes the session, and closes
+	// this one if the client reconnects before the session is closed. So several attempts may be
+	// necessary.
 	end := time.Now().Add(expireTimeout)
 	for attempt := 1; ; attempt++ {
 		err := closeSession(target, session, c, end)
@@ -54,7 +51,7 @@ func (p *Proxy) ExpireSession(session int64) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, ErrSessionGone) && attempt > 1:
-			return nil // the attempt before had worked
+			return nil // the previous attempt has closed it
 		case errors.Is(err, ErrSessionGone):
 			return fmt.Errorf("%w: %#x", err, uint64(session))
 		case time.Now().After(end):
@@ -64,7 +61,7 @@ func (p *Proxy) ExpireSession(session int64) error {
 	}
 }
 
-// closeSession takes over a session and closes it.
+// closeSession resumes a session and closes it.
 func closeSession(target string, session int64, c credentials, end time.Time) error {
 	conn, err := net.DialTimeout("tcp", target, time.Until(end))
 	if err != nil {
@@ -73,42 +70,42 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 	defer conn.Close()
 	conn.SetDeadline(end)
 
-	// Both at once: the less time the client has to return in between.
+	// Both requests are sent together, so that the client has little time to reconnect.
 	_, err = conn.Write(append(resumeFrame(session, c), closeFrame()...))
 	if err != nil {
 		return err
 	}
-	answer, err := readFrame(conn, nil)
+	reply, err := readFrame(conn, nil)
 	if err != nil {
 		return err
 	}
-	resumed, ok := parseReply(answer[lengthSize:], true)
+	resumed, ok := parseReply(reply[lengthSize:], true)
 	if !ok {
-		return errors.New("answer to a handshake that makes no sense")
+		return errors.New("malformed reply to a handshake")
 	}
 	if resumed.session != session {
 		return ErrSessionGone
 	}
-	answer, err = readFrame(conn, nil)
+	reply, err = readFrame(conn, nil)
 	if err != nil {
 		return err
 	}
-	closed, ok := parseReply(answer[lengthSize:], false)
+	closed, ok := parseReply(reply[lengthSize:], false)
 	if !ok || closed.err != 0 {
 		return fmt.Errorf("close session: error %d", closed.err)
 	}
 	return nil
 }
 
-// resumeFrame is a handshake that resumes a session.
+// resumeFrame returns a handshake that resumes a session.
 func resumeFrame(session int64, c credentials) []byte {
-	return encode(int32(0), int64(0), c.timeout, session, int32(len(c.password)), c.password)
+	return encodeFrame(int32(0), int64(0), c.timeout, session, int32(len(c.password)), c.password)
 }
 
-func closeFrame() []byte { return encode(int32(1), OpCloseSession) }
+func closeFrame() []byte { return encodeFrame(int32(1), OpCloseSession) }
 
-// encode puts values into a frame.
-func encode(values ...any) []byte {
+// encodeFrame returns a frame with the given values.
+func encodeFrame(values ...any) []byte {
 	var body bytes.Buffer
 	for _, v := range values {
 		binary.Write(&body, binary.BigEndian, v) // cannot fail on a Buffer and these types

@@ -10,30 +10,33 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-func TestExpireSession(t *testing.T) {
+// TestExpireSession_ClosesSession fails if ExpireSession leaves the session or its ephemeral
+// znodes.
+func TestExpireSession_ClosesSession(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	id := b.conn.SessionID()
-	require.NoError(t, receive(t, b.create("/a", zk.FlagEphemeral)))
-	require.NoError(t, b.proxy.ExpireSession(id))
-	assert.False(t, b.exists(t, "/a"), "the ephemeral node is still there")
+	h := newHarness(t)
+	id := h.conn.SessionID()
+	require.NoError(t, receive(t, h.create("/a", zk.FlagEphemeral)))
+	require.NoError(t, h.proxy.ExpireSession(id))
+	assert.False(t, h.exists(t, "/a"), "the ephemeral znode still exists")
 
-	for receive(t, b.events).State != zk.StateExpired {
+	for receive(t, h.events).State != zk.StateExpired {
 	}
-	waitSession(t, b.conn)
-	assert.NotEqual(t, id, b.conn.SessionID())
-	assert.ErrorIs(t, b.proxy.ExpireSession(id), zkproxy.ErrSessionGone)
-	assert.ErrorIs(t, b.proxy.ExpireSession(1), zkproxy.ErrUnknownSession)
+	waitSession(t, h.conn)
+	assert.NotEqual(t, id, h.conn.SessionID())
+	assert.ErrorIs(t, h.proxy.ExpireSession(id), zkproxy.ErrSessionGone)
+	assert.ErrorIs(t, h.proxy.ExpireSession(1), zkproxy.ErrUnknownSession)
 }
 
-func TestExpireSessionBehindBlackHole(t *testing.T) {
+// TestExpireSession_DuringBlackhole fails if ExpireSession connects through the proxy.
+func TestExpireSession_DuringBlackhole(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	require.NoError(t, receive(t, b.create("/a", zk.FlagEphemeral)))
-	b.proxy.Blackhole(zkproxy.Both)
-	require.NoError(t, b.proxy.ExpireSession(b.conn.SessionID()))
-	assert.False(t, b.exists(t, "/a"))
-	b.proxy.Unblackhole()
-	for receive(t, b.events).State != zk.StateExpired {
+	h := newHarness(t)
+	require.NoError(t, receive(t, h.create("/a", zk.FlagEphemeral)))
+	h.proxy.Blackhole(zkproxy.Both)
+	require.NoError(t, h.proxy.ExpireSession(h.conn.SessionID()))
+	assert.False(t, h.exists(t, "/a"))
+	h.proxy.Unblackhole()
+	for receive(t, h.events).State != zk.StateExpired {
 	}
 }

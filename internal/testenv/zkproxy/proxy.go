@@ -1,9 +1,7 @@
-// Package zkproxy is a TCP proxy between a ZooKeeper client and a server that
-// knows where requests and replies begin and end. Tests put it in between to
-// make the faults that are hard to meet otherwise: a request that is applied
-// while its reply is lost, a link that goes dead without a word, a session
-// that the server ends. It also keeps a log of all that passed, to count round
-// trips and to see who was told what.
+// Package zkproxy implements a proxy between a ZooKeeper client and its server that injects
+// faults: a request that is applied while its reply is lost, a network that silently stops, a
+// session that expires. It knows the messages of ZooKeeper's protocol, and records them, so that
+// tests can count round trips and see which events a client has received.
 package zkproxy
 
 import (
@@ -12,9 +10,11 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// Direction is one way through the proxy, or both.
+// Direction is one direction of a connection, or both.
 type Direction int
 
 const (
@@ -24,19 +24,30 @@ const (
 	Both = ClientToServer | ServerToClient
 )
 
-// directions are the single ones; conn and Proxy keep things per direction in
-// arrays with the same order.
+// directions lists the single directions. It has the order of toServer and toClient.
 var directions = [...]Direction{ClientToServer, ServerToClient}
 
-// dialTimeout bounds the way to the server.
+// Indices into arrays with one element for each direction.
+const (
+	toServer = iota
+	toClient
+)
+
+// gates has one gate for each direction.
+type gates [len(directions)]*testenv.Gate
+
+func newGates() gates { return gates{testenv.NewGate(), testenv.NewGate()} }
+
+// dialTimeout is the time limit of the connection to the server.
 const dialTimeout = 10 * time.Second
 
-// Proxy is a running proxy. Its methods may be called from several goroutines
-// and do not block, except Close and ExpireSession.
+// Proxy is a running proxy. Its methods may be called from any goroutine. None of them blocks,
+// except Close and ExpireSession.
 type Proxy struct {
 	listener net.Listener
 	wg       sync.WaitGroup
-	gates    [len(directions)]*gate // shut by Blackhole
+	// gates are closed by Blackhole, for all connections.
+	gates gates
 
 	mu       sync.Mutex
 	target   string
@@ -50,8 +61,8 @@ type Proxy struct {
 	sessions map[int64]credentials
 }
 
-// New starts a proxy on a free loopback port that leads to the ZooKeeper
-// server at target, a host:port.
+// New starts a proxy for the server at target, a host:port, on a free port of the loopback
+// interface.
 func New(target string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,19 +71,19 @@ func New(target string) (*Proxy, error) {
 	p := &Proxy{
 		listener: listener,
 		target:   target,
-		gates:    [len(directions)]*gate{newGate(), newGate()},
+		gates:    newGates(),
 		conns:    make(map[*conn]struct{}),
 		sessions: make(map[int64]credentials),
 	}
-	p.wg.Go(p.accept)
+	p.wg.Go(p.acceptConns)
 	return p, nil
 }
 
-// Addr is the host:port for clients.
+// Addr returns the host:port for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Close ends the proxy and all connections through it, and waits until its
-// goroutines have ended. Calling it again does nothing.
+// Close stops the proxy, resets all connections, and waits until its goroutines have ended.
+// Further calls do nothing.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -82,55 +93,54 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// SetTarget makes connections from now on lead to another server. Present ones
-// stay where they are: see [Proxy.DropConnections].
+// SetTarget sets the server of later connections. Existing connections remain at their server:
+// see [Proxy.DropConnections].
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = addr
 }
 
-// DropConnections resets all connections at once, towards client and server,
-// also in a black hole. What was on its way is lost.
+// DropConnections immediately resets all connections on both sides, even in a black hole.
+// Messages in transit are lost.
 func (p *Proxy) DropConnections() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		c.drop()
+		c.reset()
 	}
 }
 
-// Refuse says whether connections from now on are reset as soon as they are
-// made. Present ones stay.
+// Refuse makes the proxy reset later connections immediately, or accept them again. Existing
+// connections remain.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = refuse
 }
 
-// Blackhole makes everything stop in the given direction, on present and new
-// connections, without a sign: also the end of a connection is not passed on.
-// New connections are accepted. A frame that is being written may still pass.
+// Blackhole silently stops all messages in the given direction, on existing and later connections.
+// Not even the close of a connection passes. Later connections are accepted. A message that is
+// being written may still pass.
 func (p *Proxy) Blackhole(dir Direction) {
 	for i, d := range directions {
 		if dir&d != 0 {
-			p.gates[i].shut()
+			p.gates[i].Close()
 		}
 	}
 }
 
-// Unblackhole ends all that Blackhole began. What was held back then goes on,
-// as TCP would send it again: requests of a client that has long gone away
-// too. Where they should be lost, call [Proxy.DropConnections] before.
+// Unblackhole ends Blackhole in both directions. The messages that were stopped are then
+// delivered, as TCP would retransmit them, even requests of a client that has closed its
+// connection in the meantime. To lose them, call [Proxy.DropConnections] first.
 func (p *Proxy) Unblackhole() {
 	for _, g := range p.gates {
-		g.release()
+		g.Open()
 	}
 }
 
-// Delay makes every frame that arrives from now on take d longer in the given
-// direction. Zero ends it. Frames keep their order and overlap: the delay adds
-// to the latency and does not limit the rate.
+// Delay makes each later message in the given direction take d longer. If d is 0, the delay ends.
+// Messages keep their order. The delay adds to the latency, but does not limit the rate.
 func (p *Proxy) Delay(dir Direction, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,35 +151,35 @@ func (p *Proxy) Delay(dir Direction, d time.Duration) {
 	}
 }
 
-func (p *Proxy) delay(way int) time.Duration {
+func (p *Proxy) delayOf(way int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.delays[way]
 }
 
-func (p *Proxy) accept() {
+func (p *Proxy) acceptConns() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		p.admit(client.(*net.TCPConn))
+		p.addConn(client.(*net.TCPConn))
 	}
 }
 
-// admit begins to serve a connection, or resets it.
-func (p *Proxy) admit(client *net.TCPConn) {
+// addConn starts to serve a connection, or resets it.
+func (p *Proxy) addConn(client *net.TCPConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.refuse {
-		reset(client)
+		resetConn(client)
 		return
 	}
 	p.accepted++
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &conn{
 		proxy: p, number: p.accepted, client: client,
-		gates: [len(directions)]*gate{newGate(), newGate()},
+		gates: newGates(),
 		ctx:   ctx, cancel: cancel,
 	}
 	p.conns[c] = struct{}{}
@@ -182,8 +192,8 @@ func (p *Proxy) admit(client *net.TCPConn) {
 	})
 }
 
-// reset closes a connection so that its other end sees a reset.
-func reset(c *net.TCPConn) {
+// resetConn closes a connection in such a way that the other side receives a reset.
+func resetConn(c *net.TCPConn) {
 	c.SetLinger(0)
 	c.Close()
 }

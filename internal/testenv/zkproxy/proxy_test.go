@@ -14,37 +14,39 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-func TestBlackholeBoth(t *testing.T) {
+// TestBlackhole_BothDirections fails if a request passes, or is delivered after DropConnections.
+func TestBlackhole_BothDirections(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.proxy.Blackhole(zkproxy.Both)
-	outcome := b.create("/a", 0)
-	require.Error(t, receive(t, outcome), "the client should give up by itself")
-	assert.False(t, b.exists(t, "/a"))
+	h := newHarness(t)
+	h.proxy.Blackhole(zkproxy.Both)
+	result := h.create("/a", 0)
+	require.Error(t, receive(t, result), "the client must detect the timeout")
+	assert.False(t, h.exists(t, "/a"))
 
-	b.proxy.DropConnections() // what is on its way is to be lost
-	b.proxy.Unblackhole()
-	waitSession(t, b.conn)
-	require.NoError(t, receive(t, b.create("/b", 0)))
-	assert.False(t, b.exists(t, "/a"), "the lost request came through")
+	h.proxy.DropConnections() // loses the request
+	h.proxy.Unblackhole()
+	waitSession(t, h.conn)
+	require.NoError(t, receive(t, h.create("/b", 0)))
+	assert.False(t, h.exists(t, "/a"), "the lost request was delivered")
 }
 
-func TestBlackholeOneWay(t *testing.T) {
+// TestBlackhole_OneDirection fails if requests do not pass while only replies are stopped.
+func TestBlackhole_OneDirection(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.proxy.Blackhole(zkproxy.ServerToClient)
-	outcome := b.create("/a", 0)
-	require.Eventually(t, func() bool { return b.exists(t, "/a") }, patience, 5*time.Millisecond,
-		"requests no longer come through")
-	require.Error(t, receive(t, outcome))
+	h := newHarness(t)
+	h.proxy.Blackhole(zkproxy.ServerToClient)
+	result := h.create("/a", 0)
+	require.Eventually(t, func() bool { return h.exists(t, "/a") }, waitLimit, 5*time.Millisecond,
+		"requests are stopped as well")
+	require.Error(t, receive(t, result))
 
-	b.proxy.Unblackhole()
-	waitSession(t, b.conn)
+	h.proxy.Unblackhole()
+	waitSession(t, h.conn)
 }
 
-// TestBlackholeHidesTheEnd shows that a server does not learn of a client that
-// is gone.
-func TestBlackholeHidesTheEnd(t *testing.T) {
+// TestBlackhole_HidesClose fails if the server is notified that the client has closed the
+// connection.
+func TestBlackhole_HidesClose(t *testing.T) {
 	t.Parallel()
 	accepted, p := fakeServer(t)
 	client, err := net.Dial("tcp", p.Addr())
@@ -65,22 +67,23 @@ func TestBlackholeHidesTheEnd(t *testing.T) {
 	require.ErrorContains(t, err, "timeout")
 
 	p.Unblackhole()
-	require.NoError(t, end.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, end.SetReadDeadline(time.Now().Add(waitLimit)))
 	rest, err := io.ReadAll(end)
 	require.NoError(t, err)
-	assert.Equal(t, "late", string(rest), "what was held back must come through at last")
+	assert.Equal(t, "late", string(rest), "the bytes that were stopped must be delivered")
 }
 
-func TestDelay(t *testing.T) {
+// TestDelay_DoesNotLimitRate fails if requests that are in flight together wait for each other.
+func TestDelay_DoesNotLimitRate(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	h := newHarness(t)
 	const delay = 100 * time.Millisecond
-	b.proxy.Delay(zkproxy.Both, delay)
+	h.proxy.Delay(zkproxy.Both, delay)
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			_, _, err := b.conn.Get(b.root)
+			_, _, err := h.conn.Get(h.root)
 			assert.NoError(t, err)
 		})
 	}
@@ -89,15 +92,16 @@ func TestDelay(t *testing.T) {
 	assert.GreaterOrEqual(t, took, 2*delay)
 	assert.Less(t, took, 30*delay, "the delays add up")
 
-	b.proxy.Delay(zkproxy.Both, 0)
+	h.proxy.Delay(zkproxy.Both, 0)
 	require.Eventually(t, func() bool {
 		begin := time.Now()
-		_, _, err := b.conn.Get(b.root)
+		_, _, err := h.conn.Get(h.root)
 		return err == nil && time.Since(begin) < delay
-	}, patience, time.Millisecond)
+	}, waitLimit, time.Millisecond)
 }
 
-func TestDropConnections(t *testing.T) {
+// TestDropConnections_KeepsSession fails if the client does not reconnect with its session.
+func TestDropConnections_KeepsSession(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, server)
 	conn, _ := connectFor(t, p.Addr(), longSession)
@@ -105,12 +109,13 @@ func TestDropConnections(t *testing.T) {
 	id := conn.SessionID()
 	p.DropConnections()
 	require.Eventually(t, func() bool { return p.Count(zkproxy.OpConnect) == 2 },
-		patience, 5*time.Millisecond)
+		waitLimit, 5*time.Millisecond)
 	waitSession(t, conn)
 	assert.Equal(t, id, conn.SessionID())
 }
 
-func TestRefuse(t *testing.T) {
+// TestRefuse_UntilDisabled fails if connections are accepted, or refused after Refuse(false).
+func TestRefuse_UntilDisabled(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, server)
 	p.Refuse(true)
@@ -125,34 +130,36 @@ func TestRefuse(t *testing.T) {
 	waitSession(t, conn)
 }
 
-func TestSetTarget(t *testing.T) {
+// TestSetTarget_LaterConnections fails if connections still lead to the previous target.
+func TestSetTarget_LaterConnections(t *testing.T) {
 	t.Parallel()
 	reserved, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	nobody := reserved.Addr().String()
+	unused := reserved.Addr().String()
 	require.NoError(t, reserved.Close())
 
-	p := newProxy(t, nobody)
+	p := newProxy(t, unused)
 	assert.Equal(t, []bool{false}, zk.FLWRuok([]string{p.Addr()}, time.Second))
 	p.SetTarget(server)
-	assert.Equal(t, []bool{true}, zk.FLWRuok([]string{p.Addr()}, patience), "four-letter commands must pass")
+	assert.Equal(t, []bool{true}, zk.FLWRuok([]string{p.Addr()}, waitLimit), "four-letter commands must be forwarded")
 }
 
-func TestCloseWithOpenConnections(t *testing.T) {
+// TestClose_WithFaults fails if Close waits for a rule or a black hole.
+func TestClose_WithFaults(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.HoldReply})
-	outcome := b.create("/a", 0)
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.HoldReply})
+	result := h.create("/a", 0)
 	receive(t, rule.Done())
-	b.proxy.Blackhole(zkproxy.Both)
-	b.proxy.Close()
-	b.proxy.Close()
-	require.Error(t, receive(t, outcome))
-	_, err := net.Dial("tcp", b.proxy.Addr())
+	h.proxy.Blackhole(zkproxy.Both)
+	h.proxy.Close()
+	h.proxy.Close()
+	require.Error(t, receive(t, result))
+	_, err := net.Dial("tcp", h.proxy.Addr())
 	require.Error(t, err)
 }
 
-// fakeServer gives a proxy and the connections that come out of it.
+// fakeServer starts a proxy for a listener, and returns the connections that the listener accepts.
 func fakeServer(t *testing.T) (<-chan net.Conn, *zkproxy.Proxy) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,14 +1,12 @@
 package zkproxy
 
-// The log of what passed.
-
 import (
 	"fmt"
 	"slices"
 	"time"
 )
 
-// Kind is what a [Record] is about.
+// Kind is the kind of a message.
 type Kind int
 
 const (
@@ -16,7 +14,7 @@ const (
 	Request Kind = iota + 1
 	// Reply is the server's answer to a request.
 	Reply
-	// Event is a notification from the server: a watch has fired.
+	// Event is a notification of the server that a watch has fired.
 	Event
 )
 
@@ -33,38 +31,38 @@ func (k Kind) String() string {
 	}
 }
 
-// Record is one message that passed, or was kept from passing by a rule.
+// Record describes a message that was forwarded, or dropped by a rule.
 type Record struct {
 	Kind Kind
-	// Time is when the message was passed on, after any delay.
+	// Time is when the message was forwarded, after any delay.
 	Time time.Time
 	// Conn is the number of the connection, counted from 1.
 	Conn int
-	// Session is the session of the connection; for a handshake request the
-	// one that the client asks to resume, or 0.
+	// Session is the session of the connection. For a handshake request it is the session that
+	// the client requests to resume, or 0.
 	Session int64
-	// Op is the operation code; that of its request for a reply, 0 for an
+	// Op is the operation code of the request, or of the request of the reply. It is 0 for an
 	// event.
 	Op int32
-	// Xid is the number that the client gave the request. It repeats: pings
-	// for example all have -2.
+	// Xid is the number that the client has given to the request. It is not unique: all pings
+	// have -2, for example.
 	Xid int32
-	// Path is the first path in the request, that of its request for a reply,
-	// and the changed node for an event. It may be empty.
+	// Path is the first path in the request, or in the request of the reply, and the path of an
+	// event. It may be empty.
 	Path string
-	// Zxid is the server's last transaction in a reply or event; in a
-	// handshake request the last one that the client has seen.
+	// Zxid is the last transaction of the server, in a reply or event. In a handshake request it
+	// is the last transaction that the client has seen.
 	Zxid int64
-	// Err is ZooKeeper's error code of a reply, 0 for success.
+	// Err is the error code of a reply, 0 for success.
 	Err int32
-	// EventType is ZooKeeper's type of an event: 1 created, 2 deleted, 3 data
-	// changed, 4 children changed.
+	// EventType is the type of an event: 1 created, 2 deleted, 3 data changed, 4 children
+	// changed.
 	EventType int32
-	// Dropped says that a rule kept the message from passing.
+	// Dropped reports whether a rule has dropped the message.
 	Dropped bool
 }
 
-// String gives a line for the output of a failing test.
+// String returns the record as one line.
 func (r Record) String() string {
 	text := fmt.Sprintf("%s conn %d session %#x %v", r.Time.Format("15:04:05.000"), r.Conn, uint64(r.Session), r.Kind)
 	if r.Kind == Event {
@@ -79,8 +77,7 @@ func (r Record) String() string {
 	return text
 }
 
-// Log gives all that has passed so far, in order. A message is in the log
-// before its receiver can see it.
+// Log returns the messages so far, in order. A message is recorded before it is forwarded.
 func (p *Proxy) Log() []Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,9 +91,8 @@ func (p *Proxy) ResetLog() {
 	p.records = nil
 }
 
-// Count gives how many requests with an operation code are in the log, those
-// included that a rule kept from the server. With OpAny it counts all but
-// handshakes and pings: the round trips that somebody asked for.
+// Count returns the number of requests in the log with an operation code, including those that a
+// rule has dropped. With OpAny it counts all requests except handshakes and pings.
 func (p *Proxy) Count(op int32) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +105,7 @@ func (p *Proxy) Count(op int32) int {
 	return count
 }
 
-func (p *Proxy) record(conn int, kind Kind, m message, dropped bool) {
+func (p *Proxy) addRecord(conn int, kind Kind, m message, dropped bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.records = append(p.records, Record{

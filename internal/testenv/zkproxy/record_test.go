@@ -10,25 +10,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-func TestLog(t *testing.T) {
+// TestLog_RecordsMessages fails if a request, a reply or an event is not recorded.
+func TestLog_RecordsMessages(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	id := b.conn.SessionID()
-	require.Equal(t, 1, b.proxy.Count(zkproxy.OpConnect))
-	require.Equal(t, 0, b.proxy.Count(zkproxy.OpAny))
+	h := newHarness(t)
+	id := h.conn.SessionID()
+	require.Equal(t, 1, h.proxy.Count(zkproxy.OpConnect))
+	require.Equal(t, 0, h.proxy.Count(zkproxy.OpAny))
 
-	b.proxy.ResetLog()
-	_, _, watch, err := b.conn.GetW(b.root)
+	h.proxy.ResetLog()
+	_, _, watch, err := h.conn.GetW(h.root)
 	require.NoError(t, err)
-	_, err = b.direct.Set(b.root, []byte("x"), -1)
+	_, err = h.direct.Set(h.root, []byte("x"), -1)
 	require.NoError(t, err)
 	require.Equal(t, zk.EventNodeDataChanged, receive(t, watch).Type)
-	require.ErrorIs(t, b.conn.Delete(b.root+"/none", -1), zk.ErrNoNode)
-	assert.Equal(t, 1, b.proxy.Count(zkproxy.OpGetData))
-	assert.Equal(t, 2, b.proxy.Count(zkproxy.OpAny))
+	require.ErrorIs(t, h.conn.Delete(h.root+"/none", -1), zk.ErrNoNode)
+	assert.Equal(t, 1, h.proxy.Count(zkproxy.OpGetData))
+	assert.Equal(t, 2, h.proxy.Count(zkproxy.OpAny))
 
 	var log []zkproxy.Record
-	for _, r := range b.proxy.Log() {
+	for _, r := range h.proxy.Log() {
 		assert.NotZero(t, r.Time)
 		assert.Equal(t, 1, r.Conn)
 		assert.Equal(t, id, r.Session)
@@ -40,7 +41,7 @@ func TestLog(t *testing.T) {
 	require.Len(t, log, 5)
 	assert.Equal(t, zkproxy.Request, log[0].Kind)
 	assert.Equal(t, zkproxy.OpGetData, log[0].Op)
-	assert.Equal(t, b.root, log[0].Path)
+	assert.Equal(t, h.root, log[0].Path)
 
 	assert.Equal(t, zkproxy.Reply, log[1].Kind)
 	assert.Equal(t, zkproxy.OpGetData, log[1].Op)
@@ -48,33 +49,34 @@ func TestLog(t *testing.T) {
 	assert.Positive(t, log[1].Zxid)
 
 	assert.Equal(t, zkproxy.Event, log[2].Kind)
-	assert.Equal(t, b.root, log[2].Path)
+	assert.Equal(t, h.root, log[2].Path)
 	assert.Equal(t, int32(zk.EventNodeDataChanged), log[2].EventType)
 
 	assert.Equal(t, zkproxy.Reply, log[4].Kind)
-	assert.Equal(t, b.root+"/none", log[4].Path)
+	assert.Equal(t, h.root+"/none", log[4].Path)
 	assert.Equal(t, int32(-101), log[4].Err)
 }
 
-func TestLogOfDropped(t *testing.T) {
+// TestLog_DroppedMessages fails if a message that a rule has dropped is not marked.
+func TestLog_DroppedMessages(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutAfterApplied})
-	require.Error(t, receive(t, b.create("/a", 0)))
-	waitSession(t, b.conn)
-	b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
-	require.Error(t, receive(t, b.create("/b", 0)))
+	h := newHarness(t)
+	h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutAfterApplied})
+	require.Error(t, receive(t, h.create("/a", 0)))
+	waitSession(t, h.conn)
+	h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
+	require.Error(t, receive(t, h.create("/b", 0)))
 
 	var dropped []zkproxy.Record
-	for _, r := range b.proxy.Log() {
+	for _, r := range h.proxy.Log() {
 		if r.Dropped {
 			dropped = append(dropped, r)
 		}
 	}
 	require.Len(t, dropped, 2)
 	assert.Equal(t, zkproxy.Reply, dropped[0].Kind)
-	assert.Equal(t, b.root+"/a", dropped[0].Path)
+	assert.Equal(t, h.root+"/a", dropped[0].Path)
 	assert.Equal(t, zkproxy.Request, dropped[1].Kind)
-	assert.Equal(t, b.root+"/b", dropped[1].Path)
-	assert.Equal(t, 2, b.proxy.Count(zkproxy.OpCreate))
+	assert.Equal(t, h.root+"/b", dropped[1].Path)
+	assert.Equal(t, 2, h.proxy.Count(zkproxy.OpCreate))
 }

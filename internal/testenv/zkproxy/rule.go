@@ -1,96 +1,91 @@
 package zkproxy
 
-// Faults at a certain request.
-
 import (
 	"context"
 	"slices"
 	"sync"
 )
 
-// Action is what a [Rule] does.
+// Action is the fault that a [Rule] injects.
 type Action int
 
 const (
-	// CutBeforeRequest closes the connection instead of forwarding the
-	// request: it is not applied, and the client cannot know.
+	// CutBeforeRequest closes the connection instead of forwarding the request. The request is
+	// not applied, which the client cannot know.
 	CutBeforeRequest Action = iota + 1
-	// CutAfterApplied forwards the request, waits for its reply, and closes
-	// the connection instead of passing the reply on: it is applied, and the
-	// client cannot know.
+	// CutAfterApplied forwards the request, waits for its reply, and closes the connection
+	// instead of forwarding the reply. The request is applied, which the client cannot know.
 	CutAfterApplied
-	// DropReplyBlackhole does the same, but leaves the connection open as a
-	// black hole in both directions, until the client gives it up, the rule is
-	// released, or [Proxy.DropConnections].
+	// DropReplyBlackhole forwards the request and drops its reply. The connection remains open
+	// as a black hole in both directions, until the client closes it, the rule is released, or
+	// DropConnections is called.
 	DropReplyBlackhole
-	// HoldReply forwards the request and holds its reply, and all that comes
-	// after it on the connection, until the rule is released.
+	// HoldReply forwards the request, and delays its reply and all later messages to the client
+	// until the rule is released.
 	HoldReply
 )
 
-// Rule says at which request to do what. It applies once.
+// Rule injects a fault at one request.
 type Rule struct {
-	// Op is the operation code to match. OpAny, zero, matches every request
-	// but the handshake and pings, which clients send at moments of their own.
+	// Op is the operation code of the request. OpAny, the zero value, matches every request
+	// except handshakes and pings, which clients send on their own.
 	Op int32
-	// K is which of the matching requests is meant, counted from 1 over all
-	// connections, beginning when the rule is set. Zero means 1.
+	// K selects one of the matching requests, counted from 1 over all connections since the rule
+	// was set. 0 means 1.
 	K int
-	// Path, if set, must accept the path of the request: the first string of
-	// its body, for a multi that of its first operation, and "" for requests
-	// without one. It must not call the Proxy.
+	// Path, if it is not nil, must return true for the path of the request: the first string of
+	// its body, or of the first operation of a multi; "" if the request has no path. It must not
+	// call the Proxy.
 	Path func(path string) bool
-	// Action is what happens.
+	// Action is the fault.
 	Action Action
 }
 
-// Handle is a rule that has been set.
+// Handle is a rule that was set.
 type Handle struct {
 	proxy *Proxy
 	rule  Rule
 
-	seen int // matches so far
+	seen int // the number of matching requests so far
 
 	done     chan struct{}
 	doneOnce sync.Once
 
-	// release ends when the rule is released; cancel ends it.
-	release context.Context
-	cancel  context.CancelFunc
+	// released is canceled, by cancel, when the rule is released.
+	released context.Context
+	cancel   context.CancelFunc
 }
 
-// On sets a rule. Where several match, the one that was set first applies.
+// On sets a rule. If several rules match a request, the rule that was set first applies.
 func (p *Proxy) On(rule Rule) *Handle {
 	h := &Handle{proxy: p, rule: rule, done: make(chan struct{})}
 	h.rule.K = max(1, rule.K)
-	h.release, h.cancel = context.WithCancel(context.Background())
+	h.released, h.cancel = context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = append(p.rules, h)
 	return h
 }
 
-// Done is closed when the rule has fired: for CutBeforeRequest when the
-// connection is closed, for the others when the reply has come from the
-// server, so that the request is applied, and the connection is as the action
-// says. It stays open when the connection breaks before.
+// Done returns a channel that is closed when the rule has been applied: for CutBeforeRequest when
+// the connection is closed, for other actions when the server has replied, so that the request is
+// applied. If the connection breaks before that, the channel is never closed.
 func (h *Handle) Done() <-chan struct{} { return h.done }
 
-// Release lets a held reply go, and closes the connection that
-// DropReplyBlackhole has left open. Before the rule has met its request,
-// Release withdraws it. Calling it again does nothing.
+// Release forwards the reply that HoldReply delays, and closes the connection that
+// DropReplyBlackhole has left open. If the rule has not matched a request yet, Release removes
+// it. Further calls do nothing.
 func (h *Handle) Release() {
 	h.proxy.mu.Lock()
 	defer h.proxy.mu.Unlock()
-	h.proxy.forget(h)
+	h.proxy.removeRule(h)
 	h.cancel()
 }
 
-func (h *Handle) fire() { h.doneOnce.Do(func() { close(h.done) }) }
+func (h *Handle) markApplied() { h.doneOnce.Do(func() { close(h.done) }) }
 
-// match finds the rule for a request that is about to be forwarded, and uses
-// it up.
-func (p *Proxy) match(op int32, path string) *Handle {
+// takeRule returns the rule for a request, and removes it. It returns nil if there is none.
+func (p *Proxy) takeRule(op int32, path string) *Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var found *Handle
@@ -104,13 +99,13 @@ func (p *Proxy) match(op int32, path string) *Handle {
 		}
 	}
 	if found != nil {
-		p.forget(found)
+		p.removeRule(found)
 	}
 	return found
 }
 
-// forget takes a rule off the list; the lock is held.
-func (p *Proxy) forget(h *Handle) {
+// removeRule removes a rule. The caller holds mu.
+func (p *Proxy) removeRule(h *Handle) {
 	p.rules = slices.DeleteFunc(p.rules, func(other *Handle) bool { return other == h })
 }
 

@@ -11,127 +11,136 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-func TestCutBeforeRequest(t *testing.T) {
+// TestRule_CutBeforeRequest fails if the request is applied, or the rule applies twice.
+func TestRule_CutBeforeRequest(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
-	require.Error(t, receive(t, b.create("/a", 0)))
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
+	require.Error(t, receive(t, h.create("/a", 0)))
 	receive(t, rule.Done())
-	assert.False(t, b.exists(t, "/a"), "the request was applied")
+	assert.False(t, h.exists(t, "/a"), "the request was applied")
 
-	waitSession(t, b.conn)
-	require.NoError(t, receive(t, b.create("/a", 0)), "the rule applied twice")
+	waitSession(t, h.conn)
+	require.NoError(t, receive(t, h.create("/a", 0)), "the rule applied twice")
 }
 
-func TestCutAfterApplied(t *testing.T) {
+// TestRule_CutAfterApplied fails if the request is not applied, or the client receives a reply.
+func TestRule_CutAfterApplied(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutAfterApplied})
-	require.ErrorIs(t, receive(t, b.create("/a", 0)), zk.ErrConnectionClosed)
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutAfterApplied})
+	require.ErrorIs(t, receive(t, h.create("/a", 0)), zk.ErrConnectionClosed)
 	receive(t, rule.Done())
-	assert.True(t, b.exists(t, "/a"), "the request was not applied")
+	assert.True(t, h.exists(t, "/a"), "the request was not applied")
 }
 
-func TestDropReplyBlackhole(t *testing.T) {
+// TestRule_DropReplyBlackhole fails if the client receives a reply, or if its next connection is a
+// black hole as well.
+func TestRule_DropReplyBlackhole(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.DropReplyBlackhole})
-	outcome := b.create("/a", zk.FlagEphemeral)
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.DropReplyBlackhole})
+	result := h.create("/a", zk.FlagEphemeral)
 	receive(t, rule.Done())
-	requirePending(t, outcome)
-	assert.True(t, b.exists(t, "/a"))
+	requirePending(t, result)
+	assert.True(t, h.exists(t, "/a"))
 
-	// The client gives up by itself, and a new connection is no black hole.
-	require.Error(t, receive(t, outcome))
-	waitSession(t, b.conn)
-	assert.Greater(t, b.proxy.Count(zkproxy.OpConnect), 1)
+	// The client detects the timeout, and its next connection is no black hole.
+	require.Error(t, receive(t, result))
+	waitSession(t, h.conn)
+	assert.Greater(t, h.proxy.Count(zkproxy.OpConnect), 1)
 	rule.Release()
 }
 
-func TestReleaseEndsTheBlackHole(t *testing.T) {
+// TestRule_ReleaseClosesBlackHole fails if the client must wait for its timeout.
+func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	// A client that does not find out by itself soon.
-	b.conn, b.events = connectFor(t, b.proxy.Addr(), longSession)
-	waitSession(t, b.conn)
-	rule := b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.DropReplyBlackhole})
-	outcome := b.create("/a", 0)
+	h := newHarness(t)
+	// With this timeout the client detects the black hole late.
+	h.conn, h.events = connectFor(t, h.proxy.Addr(), longSession)
+	waitSession(t, h.conn)
+	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.DropReplyBlackhole})
+	result := h.create("/a", 0)
 	receive(t, rule.Done())
-	begin := time.Now()
+	start := time.Now()
 	rule.Release()
 	rule.Release()
-	require.ErrorIs(t, receive(t, outcome), zk.ErrConnectionClosed)
-	assert.Less(t, time.Since(begin), longSession/3, "the client had to find out by itself")
+	require.ErrorIs(t, receive(t, result), zk.ErrConnectionClosed)
+	assert.Less(t, time.Since(start), longSession/3, "the client has waited for its timeout")
 }
 
-func TestHoldReply(t *testing.T) {
+// TestRule_HoldReply fails if the reply is forwarded before Release, or lost.
+func TestRule_HoldReply(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.HoldReply})
-	outcome := b.create("/a", 0)
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.HoldReply})
+	result := h.create("/a", 0)
 	receive(t, rule.Done())
-	assert.True(t, b.exists(t, "/a"))
-	requirePending(t, outcome)
+	assert.True(t, h.exists(t, "/a"))
+	requirePending(t, result)
 	rule.Release()
-	require.NoError(t, receive(t, outcome))
+	require.NoError(t, receive(t, result))
 }
 
-func TestRuleForTheKthMatch(t *testing.T) {
+// TestRule_KthMatch fails if the rule counts requests whose path does not match.
+func TestRule_KthMatch(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{
 		Op: zkproxy.OpCreate, K: 2, Action: zkproxy.CutBeforeRequest,
-		Path: func(path string) bool { return path != b.root+"/other" },
+		Path: func(path string) bool { return path != h.root+"/other" },
 	})
-	require.NoError(t, receive(t, b.create("/first", 0)))
-	require.NoError(t, receive(t, b.create("/other", 0)))
+	require.NoError(t, receive(t, h.create("/first", 0)))
+	require.NoError(t, receive(t, h.create("/other", 0)))
 	requirePending(t, rule.Done())
-	require.Error(t, receive(t, b.create("/second", 0)))
+	require.Error(t, receive(t, h.create("/second", 0)))
 	receive(t, rule.Done())
 }
 
-func TestRuleForAnyRequest(t *testing.T) {
+// TestRule_AnyRequest fails if a ping matches OpAny.
+func TestRule_AnyRequest(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	// Pings come by themselves and must not use the rule up.
-	before := b.proxy.Count(zkproxy.OpPing)
-	rule := b.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
-	require.Eventually(t, func() bool { return b.proxy.Count(zkproxy.OpPing) > before },
-		patience, 10*time.Millisecond)
+	h := newHarness(t)
+	// The client sends pings on its own.
+	before := h.proxy.Count(zkproxy.OpPing)
+	rule := h.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
+	require.Eventually(t, func() bool { return h.proxy.Count(zkproxy.OpPing) > before },
+		waitLimit, 10*time.Millisecond)
 	requirePending(t, rule.Done())
-	_, _, err := b.conn.Get(b.root)
+	_, _, err := h.conn.Get(h.root)
 	require.Error(t, err)
 	receive(t, rule.Done())
 }
 
-func TestRuleForMulti(t *testing.T) {
+// TestRule_PathOfMulti fails if the path of a multi is not that of its first operation.
+func TestRule_PathOfMulti(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{
 		Op: zkproxy.OpMulti, Action: zkproxy.CutAfterApplied,
-		Path: func(path string) bool { return path == b.root+"/a" },
+		Path: func(path string) bool { return path == h.root+"/a" },
 	})
-	_, err := b.conn.Multi(
-		&zk.CreateRequest{Path: b.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
-		&zk.CreateRequest{Path: b.root + "/b", Acl: zk.WorldACL(zk.PermAll)},
+	_, err := h.conn.Multi(
+		&zk.CreateRequest{Path: h.root + "/a", Acl: zk.WorldACL(zk.PermAll)},
+		&zk.CreateRequest{Path: h.root + "/b", Acl: zk.WorldACL(zk.PermAll)},
 	)
 	require.Error(t, err)
 	receive(t, rule.Done())
-	assert.True(t, b.exists(t, "/b"))
+	assert.True(t, h.exists(t, "/b"))
 }
 
-func TestWithdrawnRule(t *testing.T) {
+// TestRule_ReleasedBeforeMatch fails if a released rule applies.
+func TestRule_ReleasedBeforeMatch(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	rule := b.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
+	h := newHarness(t)
+	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
 	rule.Release()
-	require.NoError(t, receive(t, b.create("/a", 0)))
+	require.NoError(t, receive(t, h.create("/a", 0)))
 	requirePending(t, rule.Done())
 }
 
-// TestRuleForTheHandshake holds back the answer that gives a client its
-// session.
-func TestRuleForTheHandshake(t *testing.T) {
+// TestRule_Handshake fails if the client has a session while the reply to its handshake is held.
+func TestRule_Handshake(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, server)
 	rule := p.On(zkproxy.Rule{Op: zkproxy.OpConnect, Action: zkproxy.HoldReply})

@@ -1,7 +1,5 @@
 package zkproxy
 
-// The part of ZooKeeper's wire protocol that the proxy has to understand.
-
 import (
 	"bytes"
 	"encoding/binary"
@@ -11,7 +9,7 @@ import (
 
 // Operation codes of requests.
 const (
-	OpAny             int32 = 0 // in a Rule: any request but the handshake and pings
+	OpAny             int32 = 0 // in a Rule: any request except handshakes and pings
 	OpCreate          int32 = 1
 	OpDelete          int32 = 2
 	OpExists          int32 = 3
@@ -40,15 +38,15 @@ const (
 	OpSetWatches2     int32 = 105
 	OpAddWatch        int32 = 106
 	OpCloseSession    int32 = -11
-	// OpConnect stands for the handshake that opens or resumes a session. It
-	// has no code on the wire.
+	// OpConnect is the handshake that opens or resumes a session. The protocol has no code for
+	// it.
 	OpConnect int32 = -10
 )
 
 const (
 	lengthSize = 4
-	// maxFrame is far above what servers take or give. Longer frames end the
-	// connection, as do lengths below zero.
+	// maxFrame is far above the limits of servers. If a frame is longer, or its length is
+	// negative, the proxy closes the connection.
 	maxFrame = 64 << 20
 	rawChunk = 32 << 10
 
@@ -56,14 +54,14 @@ const (
 	xidHandshake int32 = 0
 )
 
-var errFrameLength = errors.New("zkproxy: impossible length of a frame")
+var errFrameLength = errors.New("zkproxy: invalid length of a frame")
 
-// http2 is how a client of HTTP/2 begins, which has frames of its own: etcd's, which can be cut
-// off and delayed as well.
+// http2 are the first bytes of an HTTP/2 client, such as that of etcd. The proxy forwards its
+// bytes without splitting them into frames.
 const http2 = "PRI "
 
-// readHead reads the first four bytes from a client: the length of a frame, or
-// a four-letter command or HTTP/2, after which nothing has frames.
+// readHead reads the first four bytes of a client. raw reports whether they are not the length of
+// a frame, but a four-letter command or HTTP/2.
 func readHead(r io.Reader) (head []byte, raw bool, err error) {
 	head = make([]byte, lengthSize)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -80,8 +78,8 @@ func readHead(r io.Reader) (head []byte, raw bool, err error) {
 	return head, true, nil
 }
 
-// readFrame reads a frame, length included. head is the length if it was read
-// already, else nil.
+// readFrame reads a frame including its length. head is the length, or nil if it was not read
+// yet.
 func readFrame(r io.Reader, head []byte) ([]byte, error) {
 	if head == nil {
 		head = make([]byte, lengthSize)
@@ -93,7 +91,7 @@ func readFrame(r io.Reader, head []byte) ([]byte, error) {
 	if length < 0 || length > maxFrame {
 		return nil, errFrameLength
 	}
-	// The buffer grows with what arrives, not with what the length promises.
+	// The buffer grows with the bytes that arrive: the length may be wrong.
 	var buf bytes.Buffer
 	buf.Write(head)
 	if _, err := io.CopyN(&buf, r, int64(length)); err != nil {
@@ -102,7 +100,7 @@ func readFrame(r io.Reader, head []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// readChunk reads what there is, after head.
+// readChunk returns head if it is not nil, and otherwise the bytes that are available.
 func readChunk(r io.Reader, head []byte) ([]byte, error) {
 	if head != nil {
 		return head, nil
@@ -110,12 +108,12 @@ func readChunk(r io.Reader, head []byte) ([]byte, error) {
 	chunk := make([]byte, rawChunk)
 	n, err := r.Read(chunk)
 	if n > 0 {
-		return chunk[:n], nil // an error comes again
+		return chunk[:n], nil // the next call returns an error again
 	}
 	return nil, err
 }
 
-// message is what the proxy reads out of a frame.
+// message is the decoded part of a frame.
 type message struct {
 	xid     int32
 	op      int32
@@ -130,14 +128,14 @@ type message struct {
 	credentials credentials
 }
 
-// credentials are what it takes to resume a session.
+// credentials are necessary to resume a session.
 type credentials struct {
 	timeout  int32 // milliseconds
 	password []byte
 }
 
-// parseRequest reads the body of a frame from a client. What it cannot make
-// sense of it leaves to the server.
+// parseRequest decodes the body of a request. It returns false if the request is malformed, which
+// the server will reject.
 func parseRequest(body []byte, handshake bool) (message, bool) {
 	d := decoder{rest: body}
 	if handshake {
@@ -158,8 +156,8 @@ func parseRequest(body []byte, handshake bool) (message, bool) {
 		OpGetEphemerals, OpCountChildren, OpAddWatch:
 		m.path = d.string()
 	case OpMulti, OpMultiRead:
-		// The header of the first operation: its code, whether the list ends
-		// here, and an error.
+		// The header of the first operation contains its code, whether the list ends here, and
+		// an error.
 		d.int32()
 		if end := d.bool(); !end {
 			d.int32()
@@ -169,7 +167,7 @@ func parseRequest(body []byte, handshake bool) (message, bool) {
 	return m, true
 }
 
-// parseReply reads the body of a frame from a server.
+// parseReply decodes the body of a reply or an event. It returns false if it is malformed.
 func parseReply(body []byte, handshake bool) (message, bool) {
 	d := decoder{rest: body}
 	if handshake {
@@ -190,47 +188,47 @@ func parseReply(body []byte, handshake bool) (message, bool) {
 	return m, !d.failed
 }
 
-// decoder reads values one after another. After the end of its input it gives
-// zeros and has failed.
+// decoder decodes values one after another. After the end of its input it returns zero values, and
+// failed is true.
 type decoder struct {
 	rest   []byte
 	failed bool
 }
 
-func (d *decoder) take(n int) []byte {
+func (d *decoder) readBytes(n int) []byte {
 	if d.failed || n < 0 || n > len(d.rest) {
 		d.failed = true
 		return nil
 	}
-	taken := d.rest[:n]
+	b := d.rest[:n]
 	d.rest = d.rest[n:]
-	return taken
+	return b
 }
 
 func (d *decoder) int32() int32 {
-	if b := d.take(4); b != nil {
+	if b := d.readBytes(4); b != nil {
 		return int32(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
 func (d *decoder) int64() int64 {
-	if b := d.take(8); b != nil {
+	if b := d.readBytes(8); b != nil {
 		return int64(binary.BigEndian.Uint64(b))
 	}
 	return 0
 }
 
 func (d *decoder) bool() bool {
-	b := d.take(1)
+	b := d.readBytes(1)
 	return b != nil && b[0] != 0
 }
 
-// string reads a string or a buffer; a length of -1 means there is none.
+// string decodes a string or a buffer. It returns "" for null, which has the length -1.
 func (d *decoder) string() string {
 	length := d.int32()
 	if length == -1 {
 		return ""
 	}
-	return string(d.take(int(length)))
+	return string(d.readBytes(int(length)))
 }

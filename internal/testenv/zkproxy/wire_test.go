@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// frame puts the length in front.
+// frame returns body with its length.
 func frame(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-func TestBigFramesPass(t *testing.T) {
+// TestProxy_LargeFrames fails if a large frame is changed or not forwarded.
+func TestProxy_LargeFrames(t *testing.T) {
 	t.Parallel()
 	accepted, p := fakeServer(t)
 	client, err := net.Dial("tcp", p.Addr())
@@ -45,9 +46,9 @@ func TestBigFramesPass(t *testing.T) {
 	require.True(t, bytes.Equal(sent.Bytes(), got))
 }
 
-// TestNonsense shows that the proxy survives what is no ZooKeeper protocol: it
-// passes it on or closes the connection.
-func TestNonsense(t *testing.T) {
+// TestProxy_MalformedFrames fails if the proxy panics or hangs: it must forward the bytes or close
+// the connection.
+func TestProxy_MalformedFrames(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string][]byte{
 		"negative length": {0xff, 0xff, 0xff, 0xff},
@@ -68,14 +69,14 @@ func TestNonsense(t *testing.T) {
 			require.NoError(t, client.(*net.TCPConn).CloseWrite())
 
 			end := receive(t, accepted)
-			require.NoError(t, end.SetDeadline(time.Now().Add(patience)))
+			require.NoError(t, end.SetDeadline(time.Now().Add(waitLimit)))
 			go end.Write(sent)
 			_, err = io.Copy(io.Discard, end)
 			if err != nil {
 				assert.ErrorContains(t, err, "reset")
 			}
 			require.NoError(t, end.Close())
-			require.NoError(t, client.SetDeadline(time.Now().Add(patience)))
+			require.NoError(t, client.SetDeadline(time.Now().Add(waitLimit)))
 			_, err = io.Copy(io.Discard, client)
 			if err != nil {
 				assert.ErrorContains(t, err, "reset")

@@ -17,7 +17,7 @@ var (
 	secret = []wire.ACL{{Perms: 31, Scheme: "auth"}}
 )
 
-func op(o wire.Op, path string, more ...func(*wire.Request)) wire.Request {
+func request(o wire.Op, path string, more ...func(*wire.Request)) wire.Request {
 	r := wire.Request{Path: path, Version: -1, TTL: -1, ACL: open}
 	r.Op = o
 	for _, f := range more {
@@ -26,37 +26,38 @@ func op(o wire.Op, path string, more ...func(*wire.Request)) wire.Request {
 	return r
 }
 
-func flags(n int32) func(*wire.Request)         { return func(r *wire.Request) { r.Flags = n } }
-func ttl(ms int64) func(*wire.Request)          { return func(r *wire.Request) { r.TTL = ms } }
-func body(b string) func(*wire.Request)         { return func(r *wire.Request) { r.Data = []byte(b) } }
-func watch(r *wire.Request)                     { r.Watch = true }
-func acl(l []wire.ACL) func(*wire.Request)      { return func(r *wire.Request) { r.ACL = l } }
-func ops(o ...wire.Request) func(*wire.Request) { return func(r *wire.Request) { r.Ops = o } }
+func withFlags(n int32) func(*wire.Request)         { return func(r *wire.Request) { r.Flags = n } }
+func withTTL(ms int64) func(*wire.Request)          { return func(r *wire.Request) { r.TTL = ms } }
+func withBody(b string) func(*wire.Request)         { return func(r *wire.Request) { r.Data = []byte(b) } }
+func withWatch(r *wire.Request)                     { r.Watch = true }
+func withACL(l []wire.ACL) func(*wire.Request)      { return func(r *wire.Request) { r.ACL = l } }
+func withOps(o ...wire.Request) func(*wire.Request) { return func(r *wire.Request) { r.Ops = o } }
 
-// TestScripts goes through what random requests hit too seldom or must not hit.
-// The scripts share one pair of servers, each has a part of the tree of its own.
-func TestScripts(t *testing.T) {
+// TestCompare_Scripts fails if a reply or an event differs in one of the scripts, which cover requests
+// that are rare, or that random requests must not contain. The scripts use the same servers and
+// different znodes.
+func TestCompare_Scripts(t *testing.T) {
 	p := newPair(t, 300*time.Millisecond)
 	for k := range 3 {
-		p.open(k, false, 30*time.Second)
+		p.connectClient(k, false, 30*time.Second)
 	}
 	for _, s := range []struct {
 		name string
 		run  func(*pair)
 	}{
-		{"oddities", oddities},
-		{"broken", broken},
-		{"watch order", watchOrder},
-		{"recursive", recursive},
-		{"filtered events", filtered},
-		{"sequence", sequence},
-		{"multi", multis},
-		{"pipeline", pipeline},
-		{"handshake", handshakes},
-		{"moved", moved},
-		{"expiry", expiry},
-		{"sweep", sweep},
-		{"words", words},
+		{"odd requests", runOddRequests},
+		{"malformed requests", runMalformedRequests},
+		{"watch order", runWatchOrder},
+		{"recursive", runRecursiveWatches},
+		{"filtered events", runFilteredEvents},
+		{"sequence", runSequences},
+		{"multi", runMultis},
+		{"pipeline", runPipeline},
+		{"handshake", runHandshakes},
+		{"moved session", runMovedSession},
+		{"expiry", runExpiry},
+		{"sweep", runSweep},
+		{"four-letter words", runFourLetters},
 	} {
 		start := time.Now()
 		s.run(p)
@@ -64,49 +65,50 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// oddities are requests that make the server say something surprising.
-func oddities(p *pair) {
-	p.step(0, false, op(wire.Create, "/odd"))
-	// In a multi the create mode decides what a create is, and a wrong one spoils the packet.
+// runOddRequests sends requests with surprising results.
+func runOddRequests(p *pair) {
+	p.compare(0, false, request(wire.Create, "/odd"))
+	// In a multi the create mode determines the kind of a create. An invalid mode makes the packet
+	// malformed.
 	for _, o := range []wire.Op{wire.Create, wire.Create2, wire.CreateContainer} {
 		for _, f := range []int32{0, 2, 3, 5, 6, 7} {
-			p.step(0, false, op(wire.Multi, "", ops(op(o, "/odd/m-", flags(f)))))
+			p.compare(0, false, request(wire.Multi, "", withOps(request(o, "/odd/m-", withFlags(f)))))
 		}
 	}
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.CreateTTL, "/odd/t", flags(0), ttl(1000)))))
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.CreateTTL, "/odd/t", flags(5), ttl(3600000)))))
-	// A plain create with the mode of a container makes something persistent.
-	p.step(0, false, op(wire.Create, "/odd/c", flags(4)), op(wire.Create2, "/odd/d", flags(4)), op(wire.Create, "/odd/e", flags(5)))
-	p.step(0, false, op(wire.CreateContainer, "/odd/f", flags(1)), op(wire.CreateContainer, "/odd/f-", flags(3)))
-	p.step(0, false, op(wire.GetChildren2, "/odd"), op(wire.GetEphemerals, "/odd"))
-	p.step(0, false, op(wire.Reconfig, ""), op(wire.DeleteContainer, "", body("/odd/c")), op(wire.CreateSession, ""))
-	p.step(0, false, op(wire.RemoveWatches, "/odd", flags(9)), op(wire.CheckWatches, "/odd", flags(4)),
-		op(wire.CheckWatches, "/odd", flags(3)), op(wire.AddWatch, "/odd", flags(7)))
-	p.step(0, false, op(wire.Exists, "/odd", watch), op(wire.CheckWatches, "/odd", flags(2)), op(wire.CheckWatches, "/odd", flags(1)),
-		op(wire.RemoveWatches, "/odd", flags(1)), op(wire.RemoveWatches, "/odd", flags(3)), op(wire.RemoveWatches, "/odd", flags(3)))
-	p.step(0, false, op(wire.WhoAmI, ""))
-	p.step(0, false, op(wire.SASL, "", body("\x00\x00\x00\x05token")), op(wire.SASL, "", body("\x00\x00\x00\x00")), op(wire.Exists, "/odd"))
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.CreateTTL, "/odd/t", withFlags(0), withTTL(1000)))))
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.CreateTTL, "/odd/t", withFlags(5), withTTL(3600000)))))
+	// A plain create with the mode of a container creates a persistent znode.
+	p.compare(0, false, request(wire.Create, "/odd/c", withFlags(4)), request(wire.Create2, "/odd/d", withFlags(4)), request(wire.Create, "/odd/e", withFlags(5)))
+	p.compare(0, false, request(wire.CreateContainer, "/odd/f", withFlags(1)), request(wire.CreateContainer, "/odd/f-", withFlags(3)))
+	p.compare(0, false, request(wire.GetChildren2, "/odd"), request(wire.GetEphemerals, "/odd"))
+	p.compare(0, false, request(wire.Reconfig, ""), request(wire.DeleteContainer, "", withBody("/odd/c")), request(wire.CreateSession, ""))
+	p.compare(0, false, request(wire.RemoveWatches, "/odd", withFlags(9)), request(wire.CheckWatches, "/odd", withFlags(4)),
+		request(wire.CheckWatches, "/odd", withFlags(3)), request(wire.AddWatch, "/odd", withFlags(7)))
+	p.compare(0, false, request(wire.Exists, "/odd", withWatch), request(wire.CheckWatches, "/odd", withFlags(2)), request(wire.CheckWatches, "/odd", withFlags(1)),
+		request(wire.RemoveWatches, "/odd", withFlags(1)), request(wire.RemoveWatches, "/odd", withFlags(3)), request(wire.RemoveWatches, "/odd", withFlags(3)))
+	p.compare(0, false, request(wire.WhoAmI, ""))
+	p.compare(0, false, request(wire.SASL, "", withBody("\x00\x00\x00\x05token")), request(wire.SASL, "", withBody("\x00\x00\x00\x00")), request(wire.Exists, "/odd"))
 }
 
-// broken are bodies that do not fit, answered with an error, and packets after
+// runMalformedRequests sends malformed bodies, which are answered with an error, and packets after
 // which the server closes the connection.
-func broken(p *pair) {
+func runMalformedRequests(p *pair) {
 	for _, o := range []wire.Op{
 		wire.Create, wire.Delete, wire.Exists, wire.GetData, wire.SetData, wire.GetACL, wire.SetACL, wire.GetChildren,
 		wire.GetChildren2, wire.Sync, wire.Check, wire.Multi, wire.MultiRead, wire.SetWatches, wire.AddWatch, wire.Create2,
 	} {
 		for _, b := range []string{"", "\x00", "\x7f\xff\xff\xff", "\xff\xff\xff\xfb/a", "\x00\x00\x00\x02/"} {
 			c := [2][]string{}
-			p.log("broken %v %q", o, b)
+			p.addHistory("malformed %v %q", o, b)
 			for i, x := range p.targets {
-				lines, err := x.clients[0].raw(int32(o), []byte(b))
+				lines, err := x.clients[0].exchangeRaw(int32(o), []byte(b))
 				if err != nil {
-					p.fatal("%s: %v", x.name, err)
+					p.failf("%s: %v", x.name, err)
 				}
 				c[i] = lines
 			}
 			if !slices.Equal(c[0], c[1]) {
-				p.fatal("%v with body %q\n  real   %s\n  zktest %s", o, b, c[0], c[1])
+				p.failf("%v with body %q\n  real   %s\n  zktest %s", o, b, c[0], c[1])
 			}
 		}
 	}
@@ -124,44 +126,44 @@ func broken(p *pair) {
 		{wire.Auth, "\x00\x00\x00\x00\x00\x00\x00\x05world\x00\x00\x00\x06anyone"},
 	} {
 		var out [2][]string
-		p.log("closing %v %q", x.op, x.body)
+		p.addHistory("closing %v %q", x.op, x.body)
 		for i, s := range p.targets {
-			lines, err := s.clients[0].raw(int32(x.op), []byte(x.body))
+			lines, err := s.clients[0].exchangeRaw(int32(x.op), []byte(x.body))
 			if err != nil {
-				p.fatal("%s: %v", s.name, err)
+				p.failf("%s: %v", s.name, err)
 			}
 			if lines[len(lines)-1] != "closed" {
-				if b, err := s.clients[0].frame(); err == nil {
-					p.fatal("%s: after %q another packet: %q", s.name, lines, b)
+				if b, err := s.clients[0].readFrame(); err == nil {
+					p.failf("%s: after %q another packet: %q", s.name, lines, b)
 				}
 			}
 			out[i] = lines
 		}
 		if !slices.Equal(out[0], out[1]) {
-			p.fatal("%v with body %q\n  real   %s\n  zktest %s", x.op, x.body, out[0], out[1])
+			p.failf("%v with body %q\n  real   %s\n  zktest %s", x.op, x.body, out[0], out[1])
 		}
-		p.open(0, true, 30*time.Second)
+		p.connectClient(0, true, 30*time.Second)
 	}
 	for _, raw := range []string{"\x00\x00\x00\x02ab", "\xff\xff\xff\xfeab", "\x00\x10\x00\x00ab"} {
 		var out [2]string
 		for i, s := range p.targets {
 			c := s.clients[0]
 			if _, err := c.nc.Write([]byte(raw)); err != nil {
-				p.fatal("%s: %v", s.name, err)
+				p.failf("%s: %v", s.name, err)
 			}
-			if b, err := c.frame(); err == nil {
+			if b, err := c.readFrame(); err == nil {
 				out[i] = string(b)
 			}
 		}
 		if out[0] != out[1] {
-			p.fatal("packet %q\n  real   %q\n  zktest %q", raw, out[0], out[1])
+			p.failf("packet %q\n  real   %q\n  zktest %q", raw, out[0], out[1])
 		}
-		p.open(0, true, 30*time.Second)
+		p.connectClient(0, true, 30*time.Second)
 	}
 }
 
-// raw sends a request with a body that encode would not make.
-func (c *client) raw(o int32, b []byte) ([]string, error) {
+// exchangeRaw sends a request with any body, and returns the reply.
+func (c *client) exchangeRaw(o int32, b []byte) ([]string, error) {
 	r := wire.Request{Data: b}
 	c.xid++
 	var e wire.Encoder
@@ -175,129 +177,130 @@ func (c *client) raw(o int32, b []byte) ([]string, error) {
 	if _, err := c.nc.Write(e.B); err != nil {
 		return nil, err
 	}
-	p, err := c.frame()
+	p, err := c.readFrame()
 	if err != nil {
 		c.pending = nil
 		return []string{"closed"}, nil
 	}
-	return []string{c.render(p)}, nil
+	return []string{c.renderPacket(p)}, nil
 }
 
-// watchOrder: what a client is told comes in the order in which it happened.
-func watchOrder(p *pair) {
-	p.step(0, false, op(wire.Create, "/w"), op(wire.Create, "/w/a"))
+// runWatchOrder compares the order of events.
+func runWatchOrder(p *pair) {
+	p.compare(0, false, request(wire.Create, "/w"), request(wire.Create, "/w/a"))
 	for k := range 3 {
-		p.step(k, false, op(wire.GetData, "/w/a", watch), op(wire.GetChildren, "/w/a", watch), op(wire.GetChildren2, "/w", watch),
-			op(wire.Exists, "/w/a", watch), op(wire.Exists, "/w/b", watch), op(wire.GetData, "/w/none", watch))
+		p.compare(k, false, request(wire.GetData, "/w/a", withWatch), request(wire.GetChildren, "/w/a", withWatch), request(wire.GetChildren2, "/w", withWatch),
+			request(wire.Exists, "/w/a", withWatch), request(wire.Exists, "/w/b", withWatch), request(wire.GetData, "/w/none", withWatch))
 	}
-	p.step(1, false, op(wire.Create, "/w/b"), op(wire.SetData, "/w/a"), op(wire.GetData, "/w/a", watch), op(wire.Delete, "/w/a"),
-		op(wire.Create, "/w/a"), op(wire.Delete, "/w/b"))
-	p.step(2, false, op(wire.Multi, "", ops(op(wire.SetData, "/w/a"), op(wire.Create, "/w/c"), op(wire.Delete, "/w/c"), op(wire.SetData, "/w"))))
-	// The end of a session deletes its nodes before it is answered.
-	p.step(1, false, op(wire.Create, "/w/e", flags(1)))
+	p.compare(1, false, request(wire.Create, "/w/b"), request(wire.SetData, "/w/a"), request(wire.GetData, "/w/a", withWatch), request(wire.Delete, "/w/a"),
+		request(wire.Create, "/w/a"), request(wire.Delete, "/w/b"))
+	p.compare(2, false, request(wire.Multi, "", withOps(request(wire.SetData, "/w/a"), request(wire.Create, "/w/c"), request(wire.Delete, "/w/c"), request(wire.SetData, "/w"))))
+	// Closing a session deletes its znodes before the reply.
+	p.compare(1, false, request(wire.Create, "/w/e", withFlags(1)))
 	for k := range 3 {
-		p.step(k, false, op(wire.Exists, "/w/e", watch), op(wire.GetChildren, "/w", watch))
+		p.compare(k, false, request(wire.Exists, "/w/e", withWatch), request(wire.GetChildren, "/w", withWatch))
 	}
-	p.step(1, false, op(wire.CloseSession, ""))
-	p.open(1, false, 30*time.Second)
+	p.compare(1, false, request(wire.CloseSession, ""))
+	p.connectClient(1, false, 30*time.Second)
 }
 
-func recursive(p *pair) {
-	p.step(0, false, op(wire.Create, "/r"), op(wire.Create, "/r/a"), op(wire.AddWatch, "/r", flags(1)), op(wire.AddWatch, "/", flags(1)))
-	p.step(1, false, op(wire.AddWatch, "/r", flags(0)), op(wire.AddWatch, "/r/a", flags(0)), op(wire.AddWatch, "/r/x", flags(1)))
+func runRecursiveWatches(p *pair) {
+	p.compare(0, false, request(wire.Create, "/r"), request(wire.Create, "/r/a"), request(wire.AddWatch, "/r", withFlags(1)), request(wire.AddWatch, "/", withFlags(1)))
+	p.compare(1, false, request(wire.AddWatch, "/r", withFlags(0)), request(wire.AddWatch, "/r/a", withFlags(0)), request(wire.AddWatch, "/r/x", withFlags(1)))
 	for range 2 {
-		p.step(2, false, op(wire.SetData, "/r"), op(wire.SetData, "/r/a"), op(wire.Create, "/r/x"), op(wire.Create, "/r/x/y"),
-			op(wire.Delete, "/r/x/y"), op(wire.Delete, "/r/x"), op(wire.Delete, "/r/a"), op(wire.Create, "/r/a"))
+		p.compare(2, false, request(wire.SetData, "/r"), request(wire.SetData, "/r/a"), request(wire.Create, "/r/x"), request(wire.Create, "/r/x/y"),
+			request(wire.Delete, "/r/x/y"), request(wire.Delete, "/r/x"), request(wire.Delete, "/r/a"), request(wire.Create, "/r/a"))
 	}
-	// A one-shot watch at the same path takes the place of the persistent one.
-	p.step(1, false, op(wire.GetData, "/r/a", watch), op(wire.GetChildren, "/r", watch))
-	p.step(0, false, op(wire.GetChildren, "/r", watch), op(wire.GetData, "/r", watch))
+	// A one-shot watch replaces a persistent watch at the same path.
+	p.compare(1, false, request(wire.GetData, "/r/a", withWatch), request(wire.GetChildren, "/r", withWatch))
+	p.compare(0, false, request(wire.GetChildren, "/r", withWatch), request(wire.GetData, "/r", withWatch))
 	for range 2 {
-		p.step(2, false, op(wire.SetData, "/r"), op(wire.SetData, "/r/a"), op(wire.Create, "/r/x"), op(wire.Delete, "/r/x"))
+		p.compare(2, false, request(wire.SetData, "/r"), request(wire.SetData, "/r/a"), request(wire.Create, "/r/x"), request(wire.Delete, "/r/x"))
 	}
-	p.step(0, false, op(wire.RemoveWatches, "/r", flags(3)), op(wire.RemoveWatches, "/", flags(2)))
-	p.step(1, false, op(wire.RemoveWatches, "/r/x", flags(1)))
-	p.step(2, false, op(wire.SetData, "/r"), op(wire.Create, "/r/x"), op(wire.SetData, "/r/x"), op(wire.Delete, "/r/x"))
-	p.step(0, false, op(wire.RemoveWatches, "/", flags(3)))
+	p.compare(0, false, request(wire.RemoveWatches, "/r", withFlags(3)), request(wire.RemoveWatches, "/", withFlags(2)))
+	p.compare(1, false, request(wire.RemoveWatches, "/r/x", withFlags(1)))
+	p.compare(2, false, request(wire.SetData, "/r"), request(wire.Create, "/r/x"), request(wire.SetData, "/r/x"), request(wire.Delete, "/r/x"))
+	p.compare(0, false, request(wire.RemoveWatches, "/", withFlags(3)))
 }
 
-// filtered: who may not read a node is not told of it.
-func filtered(p *pair) {
-	p.step(0, false, op(wire.Auth, "", func(r *wire.Request) { r.Scheme, r.Data = "digest", []byte("me:pw") }))
-	p.step(0, false, op(wire.Create, "/f", acl(secret)), op(wire.GetData, "/f", watch), op(wire.GetChildren, "/f", watch))
-	p.step(1, false, op(wire.Exists, "/f", watch), op(wire.Exists, "/f/a", watch), op(wire.GetACL, "/f"), op(wire.GetChildren, "/f", watch),
-		op(wire.GetAllChildrenNumber, "/f"), op(wire.SetData, "/f"), op(wire.Delete, "/f/a"), op(wire.Create, "/f/x"), op(wire.AddWatch, "/f", flags(1)))
-	p.step(0, false, op(wire.SetData, "/f"), op(wire.Create, "/f/a"), op(wire.Delete, "/f/a"), op(wire.Create, "/f/a", acl(secret)), op(wire.Delete, "/f/a"))
-	p.step(1, false, op(wire.RemoveWatches, "/f", flags(3)))
-	// Read for others, the rest for the owner: they see the list without the password.
-	p.step(0, false, op(wire.SetACL, "/f", acl([]wire.ACL{{Perms: 31, Scheme: "auth"}, {Perms: 1, Scheme: "world", ID: "anyone"}})))
-	p.step(1, false, op(wire.GetACL, "/f"), op(wire.SetACL, "/f"), op(wire.SetData, "/f"), op(wire.Delete, "/f"), op(wire.Multi, "", ops(op(wire.Check, "/f"))))
-	p.step(0, false, op(wire.SetACL, "/f", func(r *wire.Request) { r.Version = 7 }), op(wire.Delete, "/f"))
-	p.step(0, false, op(wire.SetACL, "/zookeeper/config"), op(wire.GetACL, "/zookeeper/config"), op(wire.SetData, "/zookeeper/config"))
+// runFilteredEvents compares the events of a client that may not read the znode.
+func runFilteredEvents(p *pair) {
+	p.compare(0, false, request(wire.Auth, "", func(r *wire.Request) { r.Scheme, r.Data = "digest", []byte("me:pw") }))
+	p.compare(0, false, request(wire.Create, "/f", withACL(secret)), request(wire.GetData, "/f", withWatch), request(wire.GetChildren, "/f", withWatch))
+	p.compare(1, false, request(wire.Exists, "/f", withWatch), request(wire.Exists, "/f/a", withWatch), request(wire.GetACL, "/f"), request(wire.GetChildren, "/f", withWatch),
+		request(wire.GetAllChildrenNumber, "/f"), request(wire.SetData, "/f"), request(wire.Delete, "/f/a"), request(wire.Create, "/f/x"), request(wire.AddWatch, "/f", withFlags(1)))
+	p.compare(0, false, request(wire.SetData, "/f"), request(wire.Create, "/f/a"), request(wire.Delete, "/f/a"), request(wire.Create, "/f/a", withACL(secret)), request(wire.Delete, "/f/a"))
+	p.compare(1, false, request(wire.RemoveWatches, "/f", withFlags(3)))
+	// Other clients may read the list, but not the password in it.
+	p.compare(0, false, request(wire.SetACL, "/f", withACL([]wire.ACL{{Perms: 31, Scheme: "auth"}, {Perms: 1, Scheme: "world", ID: "anyone"}})))
+	p.compare(1, false, request(wire.GetACL, "/f"), request(wire.SetACL, "/f"), request(wire.SetData, "/f"), request(wire.Delete, "/f"), request(wire.Multi, "", withOps(request(wire.Check, "/f"))))
+	p.compare(0, false, request(wire.SetACL, "/f", func(r *wire.Request) { r.Version = 7 }), request(wire.Delete, "/f"))
+	p.compare(0, false, request(wire.SetACL, "/zookeeper/config"), request(wire.GetACL, "/zookeeper/config"), request(wire.SetData, "/zookeeper/config"))
 }
 
-func sequence(p *pair) {
-	p.step(0, false, op(wire.Create, "/q"), op(wire.Create, "/q/a"), op(wire.Create, "/q/-", flags(2)), op(wire.Delete, "/q/a"),
-		op(wire.Create2, "/q/", flags(2)), op(wire.Create2, "/q/-", flags(3)), op(wire.Create, "/q/x", flags(3)))
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.Create, "/q/-", flags(2)), op(wire.Create, "/q/-", flags(2)), op(wire.Create, "/q/-", flags(9)))))
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.Create, "/q/-", flags(2)), op(wire.Create, "/q/-", flags(3)))), op(wire.GetChildren2, "/q"))
-	p.step(0, false, op(wire.Create, "/q/x0000000003", flags(0)), op(wire.Create, "/q/-0000000003/z", flags(2)))
+func runSequences(p *pair) {
+	p.compare(0, false, request(wire.Create, "/q"), request(wire.Create, "/q/a"), request(wire.Create, "/q/-", withFlags(2)), request(wire.Delete, "/q/a"),
+		request(wire.Create2, "/q/", withFlags(2)), request(wire.Create2, "/q/-", withFlags(3)), request(wire.Create, "/q/x", withFlags(3)))
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/q/-", withFlags(2)), request(wire.Create, "/q/-", withFlags(2)), request(wire.Create, "/q/-", withFlags(9)))))
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/q/-", withFlags(2)), request(wire.Create, "/q/-", withFlags(3)))), request(wire.GetChildren2, "/q"))
+	p.compare(0, false, request(wire.Create, "/q/x0000000003", withFlags(0)), request(wire.Create, "/q/-0000000003/z", withFlags(2)))
 }
 
-// multis see the effects of their earlier parts, and leave nothing when they fail.
-func multis(p *pair) {
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.Create, "/m"), op(wire.Create, "/m/a"), op(wire.SetData, "/m/a"), op(wire.Check, "/m/a", func(r *wire.Request) { r.Version = 1 }),
-		op(wire.Delete, "/m/a"), op(wire.Create2, "/m/a", flags(1)))))
-	p.step(1, false, op(wire.GetChildren2, "/m", watch), op(wire.Exists, "/m/b", watch), op(wire.GetData, "/m/a", watch))
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.Create, "/m/b"), op(wire.SetData, "/m/a"), op(wire.Delete, "/m/a"), op(wire.Create, "/m/b"))))
-	p.step(0, false, op(wire.GetChildren2, "/m"), op(wire.GetData, "/m/a"), op(wire.GetEphemerals, "/m"), op(wire.Multi, "", ops()))
-	p.step(0, false, op(wire.Multi, "", ops(op(wire.Delete, "/m"), op(wire.Create, "/m/c"))), op(wire.Multi, "", ops(op(wire.Create, "/m/a/b"))))
-	p.step(2, false, op(wire.MultiRead, "", ops(op(wire.GetData, "/m/a"), op(wire.GetChildren, "/m"), op(wire.GetData, "/m/none"))))
+// runMultis compares transactions whose operations depend on each other, and transactions that fail.
+func runMultis(p *pair) {
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/m"), request(wire.Create, "/m/a"), request(wire.SetData, "/m/a"), request(wire.Check, "/m/a", func(r *wire.Request) { r.Version = 1 }),
+		request(wire.Delete, "/m/a"), request(wire.Create2, "/m/a", withFlags(1)))))
+	p.compare(1, false, request(wire.GetChildren2, "/m", withWatch), request(wire.Exists, "/m/b", withWatch), request(wire.GetData, "/m/a", withWatch))
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/m/b"), request(wire.SetData, "/m/a"), request(wire.Delete, "/m/a"), request(wire.Create, "/m/b"))))
+	p.compare(0, false, request(wire.GetChildren2, "/m"), request(wire.GetData, "/m/a"), request(wire.GetEphemerals, "/m"), request(wire.Multi, "", withOps()))
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Delete, "/m"), request(wire.Create, "/m/c"))), request(wire.Multi, "", withOps(request(wire.Create, "/m/a/b"))))
+	p.compare(2, false, request(wire.MultiRead, "", withOps(request(wire.GetData, "/m/a"), request(wire.GetChildren, "/m"), request(wire.GetData, "/m/none"))))
 }
 
-// pipeline sends a lot without waiting for answers.
-func pipeline(p *pair) {
-	p.step(0, false, op(wire.Create, "/p"))
+// runPipeline sends many requests without waiting for replies.
+func runPipeline(p *pair) {
+	p.compare(0, false, request(wire.Create, "/p"))
 	var reqs []wire.Request
 	for i := range 300 {
 		switch i % 6 {
 		case 0, 1:
-			reqs = append(reqs, op(wire.Create, "/p/n-", flags(3)))
+			reqs = append(reqs, request(wire.Create, "/p/n-", withFlags(3)))
 		case 2:
-			reqs = append(reqs, op(wire.GetChildren2, "/p", watch))
+			reqs = append(reqs, request(wire.GetChildren2, "/p", withWatch))
 		case 3:
-			reqs = append(reqs, op(wire.SetData, "/p"))
+			reqs = append(reqs, request(wire.SetData, "/p"))
 		case 4:
-			reqs = append(reqs, op(wire.GetData, "/p", watch))
+			reqs = append(reqs, request(wire.GetData, "/p", withWatch))
 		default:
-			reqs = append(reqs, op(wire.Sync, "/p"))
+			reqs = append(reqs, request(wire.Sync, "/p"))
 		}
 	}
-	p.step(1, false, reqs...)
+	p.compare(1, false, reqs...)
 }
 
-// handshakes with passwords that are wrong, sessions that are gone, and a zxid from the future.
-func handshakes(p *pair) {
-	p.open(2, false, time.Millisecond) // 2 ticks is the least
-	p.step(2, false, op(wire.CloseSession, ""))
-	p.open(2, false, time.Hour)
+// runHandshakes compares handshakes with a wrong password, a closed session, or a zxid that is greater
+// than that of the server.
+func runHandshakes(p *pair) {
+	p.connectClient(2, false, time.Millisecond) // the shortest timeout is 2 ticks
+	p.compare(2, false, request(wire.CloseSession, ""))
+	p.connectClient(2, false, time.Hour)
 	for _, x := range p.targets {
 		x.clients[2].passwd = slices.Repeat([]byte{7}, 16)
 	}
-	p.open(2, true, 30*time.Second)
+	p.connectClient(2, true, 30*time.Second)
 	for _, x := range p.targets {
 		x.clients[2].session = 4711
 	}
-	p.open(2, true, 30*time.Second)
-	p.open(2, false, 30*time.Second)
-	p.step(2, false, op(wire.CloseSession, ""))
-	p.open(2, true, 30*time.Second)
-	p.open(2, false, 30*time.Second)
+	p.connectClient(2, true, 30*time.Second)
+	p.connectClient(2, false, 30*time.Second)
+	p.compare(2, false, request(wire.CloseSession, ""))
+	p.connectClient(2, true, 30*time.Second)
+	p.connectClient(2, false, 30*time.Second)
 	var out [2]string
 	for i, x := range p.targets {
 		nc, err := net.Dial("tcp", x.addr)
 		if err != nil {
-			p.fatal("%v", err)
+			p.failf("%v", err)
 		}
 		c := &client{nc: nc, t: x}
 		var e wire.Encoder
@@ -309,7 +312,7 @@ func handshakes(p *pair) {
 		e.Buffer(make([]byte, 16))
 		e.End(start)
 		if _, err := nc.Write(e.B); err != nil {
-			p.fatal("%v", err)
+			p.failf("%v", err)
 		}
 		b := make([]byte, 4)
 		n, err := nc.Read(b)
@@ -317,7 +320,7 @@ func handshakes(p *pair) {
 		c.nc.Close()
 	}
 	if out[0] != out[1] {
-		p.fatal("a zxid from the future: real %q, zktest %q", out[0], out[1])
+		p.failf("a zxid that is too great: real %q, zktest %q", out[0], out[1])
 	}
 }
 
@@ -328,101 +331,100 @@ func errText(err error) string {
 	return ""
 }
 
-// moved: a second connection takes the session over and the first one is closed.
-func moved(p *pair) {
+// runMovedSession compares the older connection of a session that another connection has resumed.
+func runMovedSession(p *pair) {
 	var old [2]net.Conn
 	for i, x := range p.targets {
 		old[i] = x.clients[1].nc
 		x.clients[1].nc = nil
 	}
-	p.open(1, true, 30*time.Second)
-	p.step(1, false, op(wire.Create, "/moved", flags(1)))
+	p.connectClient(1, true, 30*time.Second)
+	p.compare(1, false, request(wire.Create, "/moved", withFlags(1)))
 	for i, nc := range old {
-		nc.SetReadDeadline(time.Now().Add(patience))
+		nc.SetReadDeadline(time.Now().Add(replyLimit))
 		if _, err := nc.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
-			p.fatal("%s keeps the older connection: %v", p.targets[i].name, err)
+			p.failf("%s does not close the older connection: %v", p.targets[i].name, err)
 		}
 		nc.Close()
 	}
 }
 
-// expiry: a session whose client is silent ends, and others are told.
-func expiry(p *pair) {
-	const timeout = 3 * time.Second // in which a busy machine gets to the end of the steps
-	p.open(2, false, timeout)
-	heard := time.Now()
-	p.step(2, false, op(wire.Create, "/silent", flags(1)), op(wire.Create, "/silent2", flags(1)))
-	p.step(1, false, op(wire.Exists, "/silent", watch))
-	silent := time.Now()
+// runExpiry compares the expiry of a session.
+func runExpiry(p *pair) {
+	const timeout = 3 * time.Second // long enough for the requests on a busy machine
+	p.connectClient(2, false, timeout)
+	start := time.Now()
+	p.compare(2, false, request(wire.Create, "/silent", withFlags(1)), request(wire.Create, "/silent2", withFlags(1)))
+	p.compare(1, false, request(wire.Exists, "/silent", withWatch))
+	lastRequest := time.Now()
 	for i, x := range p.targets {
-		b, err := x.clients[1].frame()
+		b, err := x.clients[1].readFrame()
 		if err != nil {
-			p.fatal("%s: %v", x.name, err)
+			p.failf("%s: %v", x.name, err)
 		}
-		if got := x.clients[1].render(b); !strings.Contains(got, `event type=2 state=3 "/silent"`) {
-			p.fatal("%s says %s", x.name, got)
+		if got := x.clients[1].renderPacket(b); !strings.Contains(got, `event type=2 state=3 "/silent"`) {
+			p.failf("%s sends %s", x.name, got)
 		}
-		// One tick may be rounded up, and this test may be told late.
-		if time.Since(heard) < timeout || time.Since(silent) > timeout+5*time.Second {
-			p.fatal("%s ended a session of %v after %v", p.targets[i].name, timeout, time.Since(silent))
+		// The server may round the timeout up by a tick, and this test may run late.
+		if time.Since(start) < timeout || time.Since(lastRequest) > timeout+5*time.Second {
+			p.failf("%s expires a session of %v after %v", p.targets[i].name, timeout, time.Since(lastRequest))
 		}
 	}
-	// The event comes before the server is done with the connections of the session;
-	// what is asked now comes after that.
+	// The server sends the event before it closes the connections of the session. It answers this
+	// request after that.
 	for _, x := range p.targets {
-		if _, err := x.clients[0].do(op(wire.Sync, "/")); err != nil {
-			p.fatal("%s: %v", x.name, err)
+		if _, err := x.clients[0].exchange(request(wire.Sync, "/")); err != nil {
+			p.failf("%s: %v", x.name, err)
 		}
 	}
-	p.open(2, true, 30*time.Second) // refused by both
-	p.open(2, false, 30*time.Second)
-	p.step(1, false, op(wire.Exists, "/silent2"))
+	p.connectClient(2, true, 30*time.Second) // both servers reject it
+	p.connectClient(2, false, 30*time.Second)
+	p.compare(1, false, request(wire.Exists, "/silent2"))
 }
 
-// sweep: the server deletes containers that were used and TTL nodes that are old.
-func sweep(p *pair) {
-	p.step(0, false, op(wire.CreateContainer, "/box", flags(4)), op(wire.CreateContainer, "/unused", flags(4)), op(wire.Create, "/box/a"),
-		op(wire.CreateTTL, "/young", flags(5), ttl(3600000)))
-	// From here on a sweep may come at any moment, so the numbers of transactions
-	// are compared again when it is over.
-	both := func(k int, reqs ...wire.Request) {
+// runSweep compares the deletion of containers and TTL nodes.
+func runSweep(p *pair) {
+	p.compare(0, false, request(wire.CreateContainer, "/box", withFlags(4)), request(wire.CreateContainer, "/unused", withFlags(4)), request(wire.Create, "/box/a"),
+		request(wire.CreateTTL, "/young", withFlags(5), withTTL(3600000)))
+	// A sweep may happen at any time from here on, so zxids are not compared until it is over.
+	exchangeBoth := func(k int, reqs ...wire.Request) {
 		for _, x := range p.targets {
-			if _, err := x.clients[k].do(reqs...); err != nil {
-				p.fatal("%s: %v", x.name, err)
+			if _, err := x.clients[k].exchange(reqs...); err != nil {
+				p.failf("%s: %v", x.name, err)
 			}
 		}
 	}
-	deleted := func(path string) {
+	expectDeleted := func(path string) {
 		for _, x := range p.targets {
-			b, err := x.clients[1].frame()
+			b, err := x.clients[1].readFrame()
 			if err != nil {
-				p.fatal("%s: %v", x.name, err)
+				p.failf("%s: %v", x.name, err)
 			}
-			if got := x.clients[1].render(b); !strings.Contains(got, fmt.Sprintf("event type=2 state=3 %q", path)) {
-				p.fatal("%s says %s instead of the end of %s", x.name, got, path)
+			if got := x.clients[1].renderPacket(b); !strings.Contains(got, fmt.Sprintf("event type=2 state=3 %q", path)) {
+				p.failf("%s sends %s instead of the deletion of %s", x.name, got, path)
 			}
 		}
 	}
-	both(1, op(wire.CreateTTL, "/old", flags(5), ttl(500)), op(wire.Exists, "/old", watch))
-	deleted("/old")
-	both(1, op(wire.Exists, "/box", watch))
-	both(0, op(wire.Delete, "/box/a"))
-	deleted("/box")
-	p.step(1, false, op(wire.Exists, "/box"), op(wire.Exists, "/old"), op(wire.GetData, "/young"), op(wire.GetData, "/unused"))
+	exchangeBoth(1, request(wire.CreateTTL, "/old", withFlags(5), withTTL(500)), request(wire.Exists, "/old", withWatch))
+	expectDeleted("/old")
+	exchangeBoth(1, request(wire.Exists, "/box", withWatch))
+	exchangeBoth(0, request(wire.Delete, "/box/a"))
+	expectDeleted("/box")
+	p.compare(1, false, request(wire.Exists, "/box"), request(wire.Exists, "/old"), request(wire.GetData, "/young"), request(wire.GetData, "/unused"))
 }
 
-// words compares the four-letter words as far as they say something comparable.
-func words(p *pair) {
-	p.step(0, false, op(wire.GetData, "/", watch))
+// runFourLetters compares the parts of four-letter answers that are comparable.
+func runFourLetters(p *pair) {
+	p.compare(0, false, request(wire.GetData, "/", withWatch))
 	for _, w := range []string{"ruok", "isro", "srvr", "wchs", "crst", "srst", "gtmk"} {
 		var out [2]string
 		for i, x := range p.targets {
 			// The real server also counts connections whose watches have all fired.
 			out[i] = regexp.MustCompile(`(?m)^(Zookeeper version|Latency|Received|Sent|Connections|Zxid|\d+ connections).*\n`).
-				ReplaceAllString(word(x.addr, w), "\n")
+				ReplaceAllString(sendFourLetter(x.addr, w), "\n")
 		}
 		if out[0] != out[1] {
-			p.fatal("%s\n  real   %q\n  zktest %q", w, out[0], out[1])
+			p.failf("%s\n  real   %q\n  zktest %q", w, out[0], out[1])
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package wire holds what the ZooKeeper client protocol looks like on the
-// wire: the jute encoding, the operation codes and the records of the requests.
+// Package wire implements the encoding of ZooKeeper's client protocol: jute values, operation
+// codes and the records of requests.
 package wire
 
 import (
@@ -7,27 +7,27 @@ import (
 	"errors"
 )
 
-// ErrMalformed reports a record that does not fit its bytes.
+// ErrMalformed is returned if a record is longer than its bytes, or contains an invalid value.
 var ErrMalformed = errors.New("wire: malformed record")
 
-// Decoder reads jute values off a byte slice. After the first error every
-// further read returns a zero value, so that a caller checks Err once.
+// Decoder decodes jute values from a byte slice. After the first error each method returns a zero
+// value, so a caller needs to check Err only once.
 type Decoder struct {
 	b   []byte
 	err error
 }
 
-// NewDecoder returns a Decoder that reads b. Strings and buffers are copied out,
-// so that b can be used again when decoding is done.
+// NewDecoder returns a Decoder for b. It copies strings and buffers, so the caller may reuse b
+// afterwards.
 func NewDecoder(b []byte) Decoder { return Decoder{b: b} }
 
-// Err is the first error met, or nil.
+// Err returns the first error, or nil.
 func (d *Decoder) Err() error { return d.err }
 
-// Len is the number of bytes not read yet.
+// Len returns the number of bytes that were not decoded yet.
 func (d *Decoder) Len() int { return len(d.b) }
 
-func (d *Decoder) take(n int) []byte {
+func (d *Decoder) readBytes(n int) []byte {
 	if d.err != nil || n < 0 || n > len(d.b) {
 		d.err = ErrMalformed
 		return nil
@@ -39,7 +39,7 @@ func (d *Decoder) take(n int) []byte {
 
 // Int reads a 4-byte integer.
 func (d *Decoder) Int() int32 {
-	if p := d.take(4); p != nil {
+	if p := d.readBytes(4); p != nil {
 		return int32(binary.BigEndian.Uint32(p))
 	}
 	return 0
@@ -47,7 +47,7 @@ func (d *Decoder) Int() int32 {
 
 // Long reads an 8-byte integer.
 func (d *Decoder) Long() int64 {
-	if p := d.take(8); p != nil {
+	if p := d.readBytes(8); p != nil {
 		return int64(binary.BigEndian.Uint64(p))
 	}
 	return 0
@@ -55,30 +55,30 @@ func (d *Decoder) Long() int64 {
 
 // Bool reads one byte. As in Java's jute, any value but zero is true.
 func (d *Decoder) Bool() bool {
-	p := d.take(1)
+	p := d.readBytes(1)
 	return p != nil && p[0] != 0
 }
 
-// Buffer reads a length and that many bytes. A length of -1 gives nil.
+// Buffer reads a length and that many bytes. It returns nil if the length is -1.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int()
 	if n == -1 {
 		return nil
 	}
-	p := d.take(int(n))
+	p := d.readBytes(int(n))
 	if p == nil {
 		return nil
 	}
 	return append(make([]byte, 0, len(p)), p...)
 }
 
-// String reads a length and that many bytes of text; null reads as "".
+// String reads a length and that many bytes. It returns "" for null, which has the length -1.
 func (d *Decoder) String() string {
 	n := d.Int()
 	if n == -1 {
 		return ""
 	}
-	return string(d.take(int(n)))
+	return string(d.readBytes(int(n)))
 }
 
 // Text reads a string that must not be null.
@@ -88,12 +88,12 @@ func (d *Decoder) Text() string {
 		d.err = ErrMalformed
 		return ""
 	}
-	return string(d.take(int(n)))
+	return string(d.readBytes(int(n)))
 }
 
-// Count reads the length of a vector whose elements take at least size bytes
-// each. A null vector counts as an empty one. A length that cannot fit the rest
-// of the record is an error, so that no caller allocates for it.
+// Count reads the length of a vector whose elements have at least size bytes each. It returns 0
+// for null. A length that is too large for the rest of the record is an error, so that no caller
+// allocates memory for it.
 func (d *Decoder) Count(size int) int {
 	n := int(d.Int())
 	if n == -1 {
@@ -137,7 +137,7 @@ func (e *Encoder) Bool(v bool) {
 	}
 }
 
-// Buffer appends a length and the bytes; nil goes out as length -1.
+// Buffer appends a length and the bytes. The length of nil is -1.
 func (e *Encoder) Buffer(p []byte) {
 	if p == nil {
 		e.Int(-1)
@@ -161,13 +161,13 @@ func (e *Encoder) Strings(v []string) {
 	}
 }
 
-// Begin starts a packet: it leaves room for the length and returns where it is.
+// Begin starts a packet: it reserves the bytes of the length, and returns the offset behind them.
 func (e *Encoder) Begin() int {
 	e.Int(0)
 	return len(e.B)
 }
 
-// End writes the length of the packet that began at start.
+// End writes the length of the packet for which Begin returned start.
 func (e *Encoder) End(start int) {
 	binary.BigEndian.PutUint32(e.B[start-4:], uint32(len(e.B)-start))
 }

@@ -5,8 +5,8 @@ import "strconv"
 // Op is an operation code of the protocol.
 type Op int32
 
-// The operation codes. Connect is not one of the protocol: it stands for the
-// handshake, which has no header.
+// The operation codes. Connect is not part of the protocol: it represents the handshake, which has
+// no header.
 const (
 	Notification         Op = 0
 	Create               Op = 1
@@ -57,7 +57,7 @@ var opNames = map[Op]string{
 	CreateSession: "createSession", CloseSession: "closeSession", Error: "error", Connect: "connect",
 }
 
-// String is the operation's name as the field writes it, "getData" for example.
+// String returns the usual name of the operation, for example "getData".
 func (o Op) String() string {
 	if s, ok := opNames[o]; ok {
 		return s
@@ -65,7 +65,7 @@ func (o Op) String() string {
 	return "op " + strconv.Itoa(int(o))
 }
 
-// Writes reports whether the operation goes through the ensemble's leader.
+// Writes reports whether a server forwards the operation to the leader.
 func (o Op) Writes() bool {
 	switch o {
 	case Create, Delete, SetData, SetACL, Check, Multi, Create2, Reconfig, CreateContainer,

@@ -6,14 +6,14 @@ type ACL struct {
 	Scheme, ID string
 }
 
-// Header goes before every request but the handshake.
+// Header is the header of each request except the handshake.
 type Header struct {
 	Xid int32
 	Op  Op
 }
 
-// Header reads a request header.
-func (d *Decoder) Header() Header { return Header{Xid: d.Int(), Op: Op(d.Int())} }
+// ReadHeader reads a request header.
+func (d *Decoder) ReadHeader() Header { return Header{Xid: d.Int(), Op: Op(d.Int())} }
 
 // ConnectRequest is the handshake.
 type ConnectRequest struct {
@@ -22,13 +22,13 @@ type ConnectRequest struct {
 	Timeout      int32 // milliseconds
 	Session      int64
 	Password     []byte
-	HasReadOnly  bool // the client sent the flag, and waits for one
+	HasReadOnly  bool // the client has sent the flag, and expects one in the reply
 	ReadOnly     bool
 }
 
-// ConnectRequest reads a handshake. The read-only flag may be missing: clients
-// that go back to before ZooKeeper 3.4 do not send it.
-func (d *Decoder) ConnectRequest() ConnectRequest {
+// ReadConnectRequest reads a handshake. Clients older than ZooKeeper 3.4 do not send the read-only
+// flag.
+func (d *Decoder) ReadConnectRequest() ConnectRequest {
 	r := ConnectRequest{
 		Protocol: d.Int(), LastZxidSeen: d.Long(), Timeout: d.Int(), Session: d.Long(), Password: d.Buffer(),
 	}
@@ -38,18 +38,18 @@ func (d *Decoder) ConnectRequest() ConnectRequest {
 	return r
 }
 
-// Request is the body of any request: the fields that its operation has are set.
+// Request is the body of a request. Only the fields of its operation are set.
 type Request struct {
 	Header
 	Path       string
 	Data       []byte
 	ACL        []ACL
 	Flags      int32 // create mode, or the mode of addWatch, or the type of removeWatches and checkWatches
-	TTL        int64 // milliseconds; -1 where there is none
+	TTL        int64 // milliseconds; -1 without a TTL
 	Version    int32
 	Watch      bool
 	Scheme     string
-	Zxid       int64 // setWatches: what the client saw last
+	Zxid       int64 // setWatches: the last zxid that the client has seen
 	DataW      []string
 	ExistW     []string
 	ChildW     []string
@@ -58,13 +58,13 @@ type Request struct {
 	Ops        []Request
 }
 
-// ReadRequest reads the body that belongs to h. An operation without a body, or
-// one that this package does not know, reads nothing.
+// ReadRequest reads the body of the request with the header h. If the operation has no body or is
+// unknown, it reads nothing.
 func (d *Decoder) ReadRequest(h Header) (Request, error) {
 	r := Request{Header: h, TTL: -1}
 	switch h.Op {
 	case Create, Create2, CreateContainer, CreateTTL, Delete, SetData, Check:
-		d.op(&r)
+		d.readOp(&r)
 	case Exists, GetData, GetChildren, GetChildren2:
 		r.Path, r.Watch = d.Text(), d.Bool()
 	case GetACL, Sync, GetAllChildrenNumber:
@@ -72,9 +72,9 @@ func (d *Decoder) ReadRequest(h Header) (Request, error) {
 	case GetEphemerals:
 		r.Path = d.String()
 	case SetACL:
-		r.Path, r.ACL, r.Version = d.Text(), d.acls(), d.Int()
+		r.Path, r.ACL, r.Version = d.Text(), d.readACLs(), d.Int()
 	case Multi, MultiRead:
-		d.multi(&r)
+		d.readMulti(&r)
 	case Auth:
 		_, r.Scheme, r.Data = d.Int(), d.String(), d.Buffer()
 	case SASL:
@@ -92,11 +92,11 @@ func (d *Decoder) ReadRequest(h Header) (Request, error) {
 	return r, d.err
 }
 
-// op reads the body of an operation that may be part of a multi.
-func (d *Decoder) op(r *Request) {
+// readOp reads the body of an operation that can be part of a multi.
+func (d *Decoder) readOp(r *Request) {
 	switch r.Op {
 	case Create, Create2, CreateContainer, CreateTTL:
-		r.Path, r.Data, r.ACL, r.Flags = d.Text(), d.Buffer(), d.acls(), d.Int()
+		r.Path, r.Data, r.ACL, r.Flags = d.Text(), d.Buffer(), d.readACLs(), d.Int()
 		if r.Op == CreateTTL {
 			r.TTL = d.Long()
 		}
@@ -107,7 +107,7 @@ func (d *Decoder) op(r *Request) {
 	}
 }
 
-func (d *Decoder) multi(r *Request) {
+func (d *Decoder) readMulti(r *Request) {
 	for {
 		h := Header{Op: Op(d.Int())}
 		done, _ := d.Bool(), d.Int()
@@ -118,7 +118,7 @@ func (d *Decoder) multi(r *Request) {
 		switch {
 		case r.Op == Multi && (h.Op == Create || h.Op == Create2 || h.Op == CreateContainer ||
 			h.Op == CreateTTL || h.Op == Delete || h.Op == SetData || h.Op == Check):
-			d.op(&sub)
+			d.readOp(&sub)
 		case r.Op == MultiRead && (h.Op == GetData || h.Op == GetChildren):
 			sub.Path, sub.Watch = d.Text(), d.Bool()
 		default:
@@ -129,7 +129,7 @@ func (d *Decoder) multi(r *Request) {
 	}
 }
 
-func (d *Decoder) acls() []ACL {
+func (d *Decoder) readACLs() []ACL {
 	n := d.Count(12)
 	if n == 0 {
 		return nil

@@ -1,0 +1,161 @@
+package mongodb_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
+)
+
+// TestRecord_OtherDocument fails if a document that is not a record is returned as one, or
+// replaced.
+func TestRecord_OtherDocument(t *testing.T) {
+	id := bson.E{Key: "_id", Value: bson.D{{Key: "changefeed", Value: "an election"}}}
+	valid := bson.D{
+		id,
+		{Key: "format", Value: "changefeed/1"},
+		{Key: "epoch", Value: "e"},
+		{Key: "version", Value: "v"},
+		{Key: "seq", Value: int64(1)},
+		{Key: "term", Value: int64(1)},
+		{Key: "ttl_ns", Value: int64(1)},
+	}
+	for name, doc := range map[string]bson.D{
+		"Empty": {id}, "Format": applyUpdate(valid, setField("format", "changefeed/2")), "Epoch": applyUpdate(valid, setField("epoch", "")),
+		"Version": applyUpdate(valid, setField("version", "")), "Type": applyUpdate(valid, setField("term", "one")), "Sign": applyUpdate(valid, setField("seq", int64(-1))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newFakeServer(t)
+			client := connect(t, server.uri(), nil)
+			_, err := client.Database(database).Collection("c").InsertOne(testContext(t), doc)
+			require.NoError(t, err)
+			s := newStore(t, client, "c")
+			require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
+			_, err = s.Read(testContext(t))
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+			prev := blank
+			prev.Version = "v"
+			_, err = s.Heartbeat(testContext(t), prev, nextRecord(prev))
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+			require.True(t, equal(server.docs["c"][0], doc))
+		})
+	}
+}
+
+// TestStore_WriteConcern fails if a command is sent with the concerns of the caller's collection,
+// which may require less than a majority.
+func TestStore_WriteConcern(t *testing.T) {
+	server := newFakeServer(t)
+	var commands atomic.Int64
+	server.setInterceptor(func(name string, command, reply bson.D) bson.D {
+		switch name {
+		case "update", "findAndModify":
+			commands.Add(1)
+			if concern := getDocument(command, "writeConcern"); getValue(concern, "w") != "majority" || getValue(concern, "j") != true {
+				t.Errorf("%s with write concern %v", name, concern)
+			}
+		case "find":
+			commands.Add(1)
+			if getValue(command, "readConcern.level") != "majority" || getValue(command, "$readPreference") != nil {
+				t.Errorf("find: %v", command)
+			}
+		}
+		return reply
+	})
+	journal := false
+	coll := connect(t, server.uri(), nil).Database(database, options.Database().
+		SetWriteConcern(&writeconcern.WriteConcern{W: 1, Journal: &journal})).
+		Collection("c", options.Collection().SetReadPreference(readpref.Secondary()).
+			SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true}).SetRegistry(bson.NewMgoRegistry()))
+	s, err := mongodb.New(coll, "an election")
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Create(testContext(t), blank))
+	r, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	heartbeat(t, s, r)
+	require.EqualValues(t, 3, commands.Load())
+}
+
+// TestHeartbeat_WriteConcernError fails if a write that the server has applied, and a majority has
+// not, is reported as success or as a conflict.
+func TestHeartbeat_WriteConcernError(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+		if name != "findAndModify" && name != "update" {
+			return reply
+		}
+		return append(reply, bson.E{Key: "writeConcernError", Value: bson.D{
+			{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"},
+		}})
+	})
+	_, err := s.Heartbeat(testContext(t), r, nextRecord(r))
+	requireUnknownOutcome(t, err)
+	requireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(testContext(t), blank))
+	now, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
+}
+
+// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
+// retries it after the connection broke, and the server does not recognize the retry.
+func TestHeartbeat_RetriedByDriver(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	var sent atomic.Int64
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+		if name == "findAndModify" && sent.Add(1) == 1 {
+			return nil // The write is applied, and the connection is closed.
+		}
+		return reply
+	})
+	_, err := s.Heartbeat(testContext(t), r, nextRecord(r))
+	require.GreaterOrEqual(t, sent.Load(), int64(2), "the driver has not retried the write")
+	requireUnknownOutcome(t, err)
+}
+
+// TestHeartbeat_AppliedAfterContextDone fails if a write whose context was done, which may have
+// been applied, is reported as rejected, or if the feed does not deliver it.
+func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	f := subscribe(t, s, r)
+	release := make(chan struct{})
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+		if name == "findAndModify" {
+			<-release
+		}
+		return reply
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	_, err := s.Heartbeat(ctx, r, nextRecord(r))
+	close(release)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	requireUnknownOutcome(t, err)
+	e, err := f.Next(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, r.Seq+1, e.Record.Seq)
+}
+
+// TestCreate_DuplicateKey fails if Create returns an error because another store has created the
+// record.
+func TestCreate_DuplicateKey(t *testing.T) {
+	server, s, _ := createRecord(t, nil)
+	var duplicate atomic.Bool
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+		if name == "update" && getValue(reply, "writeErrors") != nil {
+			duplicate.Store(true)
+		}
+		return reply
+	})
+	require.NoError(t, s.Create(testContext(t), blank))
+	require.True(t, duplicate.Load())
+}

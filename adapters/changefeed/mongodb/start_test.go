@@ -1,0 +1,91 @@
+package mongodb_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
+)
+
+// TestStart_StandaloneServer fails if Start accepts a standalone server, which does not support
+// change streams.
+func TestStart_StandaloneServer(t *testing.T) {
+	server := newFakeServer(t)
+	s := newStore(t, connect(t, server.uri(), nil), "c")
+	server.setInterceptor(failCommand("aggregate", 40573))
+	err := s.Start(testContext(t))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "replica set")
+}
+
+// TestStart_Errors fails if Start does not report a permanent failure as such with advice, or
+// reports a transient failure as permanent.
+func TestStart_Errors(t *testing.T) {
+	for name, c := range map[string]struct {
+		command string
+		code    int
+		advice  string
+	}{
+		"NoRightToWatch": {"aggregate", 13, "grant"},
+		"NoRightToRead":  {"find", 13, "grant"},
+		"NoRightToWrite": {"update", 13, "grant"},
+		"Password":       {"aggregate", 18, "password"},
+		"View":           {"aggregate", 166, "view"},
+		"NoStreams":      {"aggregate", 115, "does not support change streams"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, s, _ := createRecord(t, nil)
+			server.setInterceptor(failCommand(c.command, c.code))
+			err := s.Start(testContext(t))
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+			require.ErrorContains(t, err, c.advice)
+		})
+	}
+	t.Run("Transient", func(t *testing.T) {
+		server, s, _ := createRecord(t, nil)
+		server.setInterceptor(failCommand("find", 211))
+		err := s.Start(testContext(t))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
+	})
+	t.Run("MayNotList", func(t *testing.T) {
+		server, creator, _ := createRecord(t, nil)
+		require.NoError(t, creator.Close())
+		s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
+		server.setInterceptor(failCommand("listCollections", 13))
+		require.NoError(t, s.Start(testContext(t)))
+		require.NoError(t, s.Create(testContext(t), blank))
+	})
+}
+
+// TestStart_UnsuitableCollection fails if Start accepts a capped collection, which would lose the
+// record, or a view.
+func TestStart_UnsuitableCollection(t *testing.T) {
+	for kind, spec := range map[string]bson.D{
+		"capped": {{Key: "name", Value: "c"}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}}}},
+		"view":   {{Key: "name", Value: "c"}, {Key: "type", Value: "view"}, {Key: "options", Value: bson.D{}}},
+	} {
+		server := newFakeServer(t)
+		server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+			if name == "listCollections" {
+				return batch(0, "firstBatch", bson.A{spec})
+			}
+			return reply
+		})
+		err := newStore(t, connect(t, server.uri(), nil), "c").Start(testContext(t))
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		require.ErrorContains(t, err, kind)
+	}
+}
+
+// TestWithExistingCollection fails if the store creates the collection despite the option.
+func TestWithExistingCollection(t *testing.T) {
+	server := newFakeServer(t)
+	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
+	require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrNoRecord)
+	require.Zero(t, server.count("update"))
+}

@@ -1,0 +1,73 @@
+package mongodb_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+)
+
+// TestStore runs on a real server. TestStore_FakeServer runs everywhere.
+func TestStore(t *testing.T) {
+	serverURI(t)
+	storetest.Run(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
+}
+
+// TestElections runs on a real server. TestElections_FakeServer runs everywhere.
+func TestElections(t *testing.T) {
+	serverURI(t)
+	storetest.RunElection(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
+}
+
+func TestStore_FakeServer(t *testing.T) { storetest.Run(t, newFactory(useFakeServer)) }
+
+func TestElections_FakeServer(t *testing.T) {
+	for _, c := range storetest.ElectionCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, newFactory(useFakeServer))
+		})
+	}
+}
+
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
+func TestNew_InvalidArguments(t *testing.T) {
+	coll := func(name string) *mongo.Collection {
+		return connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection(name)
+	}
+	for name, f := range map[string]func() (*mongodb.Store, error){
+		"Nil":    func() (*mongodb.Store, error) { return mongodb.New(nil, "k") },
+		"NoName": func() (*mongodb.Store, error) { return mongodb.New(coll(""), "k") },
+		"System": func() (*mongodb.Store, error) { return mongodb.New(coll("system.views"), "k") },
+		"NoKey":  func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "") },
+		"NUL":    func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "a\x00b") },
+		"Long":   func() (*mongodb.Store, error) { return mongodb.New(coll("c"), string(make([]byte, 901))) },
+		"Option": func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", nil) },
+		"Quiet":  func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", mongodb.WithQuiet(0)) },
+	} {
+		s, err := f()
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.Nil(t, s, name)
+	}
+}
+
+// TestStore_KeepsClient fails if the store disconnects the client, or if it does not report that
+// the caller has disconnected it.
+func TestStore_KeepsClient(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	require.NoError(t, s.Close())
+	client := connect(t, server.uri(), nil)
+	other := newStore(t, client, "c")
+	r = heartbeat(t, other, r)
+	require.NoError(t, other.Close())
+	require.NoError(t, client.Ping(testContext(t), nil))
+	last := newStore(t, client, "c")
+	require.NoError(t, client.Disconnect(testContext(t)))
+	_, err := last.Heartbeat(testContext(t), r, nextRecord(r))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+}

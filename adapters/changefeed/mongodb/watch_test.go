@@ -1,0 +1,185 @@
+package mongodb_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
+)
+
+// TestFeed_WithoutReads fails if followers read the record although events contain it.
+func TestFeed_WithoutReads(t *testing.T) {
+	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
+	f := subscribe(t, s, r)
+	before := server.count("find")
+	for range 20 {
+		r = heartbeat(t, s, r)
+		awaitRecord(t, f, r)
+	}
+	require.Equal(t, before, server.count("find"))
+	require.Equal(t, 20, server.count("findAndModify"))
+}
+
+// TestFeed_OldEvents fails if a feed delivers an event that is older than the record that it has
+// read. The stream is opened first, and the record is deleted and created again before it is read.
+func TestFeed_OldEvents(t *testing.T) {
+	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
+	operator := newStore(t, connect(t, server.uri(), nil), "c")
+	other := connect(t, server.uri(), nil).Database(database).Collection("c")
+	second := blank
+	second.Epoch = "epoch two"
+	var opened atomic.Bool
+	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+		if name == "aggregate" && opened.CompareAndSwap(false, true) {
+			_, err := other.DeleteOne(context.Background(), bson.D{{Key: "epoch", Value: r.Epoch}})
+			if err == nil {
+				err = operator.Create(context.Background(), second)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return reply
+	})
+	f, err := s.Subscribe(testContext(t))
+	require.NoError(t, err)
+	defer f.Close()
+	e, err := f.Next(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, second.Epoch, e.Record.Epoch)
+	last := heartbeat(t, s, e.Record)
+	for e.Record.Version != last.Version {
+		e, err = f.Next(testContext(t))
+		require.NoError(t, err)
+		require.False(t, e.Missing, "the feed delivers the earlier deletion")
+	}
+}
+
+// TestFeed_CollectionDropped fails if a feed does not end when its collection is dropped, with an
+// event or without one.
+func TestFeed_CollectionDropped(t *testing.T) {
+	for _, withEvent := range []bool{true, false} {
+		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
+		f := subscribe(t, s, r)
+		changes, err := s.Changes(testContext(t), "")
+		require.NoError(t, err)
+		defer changes.Close()
+		client := connect(t, server.uri(), nil)
+		if withEvent {
+			require.NoError(t, client.Database(database).Collection("c").Drop(testContext(t)))
+		} else { // The stream ends without an event and without an error.
+			server.setInterceptor(func(name string, _, reply bson.D) bson.D {
+				if name == "getMore" {
+					return batch(0, "nextBatch", bson.A{})
+				}
+				return reply
+			})
+		}
+		requireUnknownOutcome(t, awaitFeedError(t, f))
+		for err == nil {
+			_, err = changes.Next(testContext(t))
+		}
+		requireUnknownOutcome(t, err)
+	}
+}
+
+// TestFeed_HistoryLost fails if a feed does not end when its stream cannot be resumed, or if the
+// next feed does not work.
+func TestFeed_HistoryLost(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	f := subscribe(t, s, r)
+	server.setInterceptor(failCommand("getMore", 286))
+	requireUnknownOutcome(t, awaitFeedError(t, f))
+	server.setInterceptor(nil)
+	r = heartbeat(t, s, r)
+	subscribe(t, s, r)
+}
+
+// TestFeed_ClientTimeout fails if the client's Timeout ends a stream without events.
+func TestFeed_ClientTimeout(t *testing.T) {
+	_, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
+	f := subscribe(t, s, r)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, err := f.Next(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Error(t, ctx.Err(), "the deadline is not that of the context")
+	require.Eventually(t, func() bool { // A write can take longer than two seconds on a busy machine.
+		now, err := s.Heartbeat(testContext(t), r, nextRecord(r))
+		if err == nil {
+			r = now
+		} else if now, err := s.Read(testContext(t)); err == nil {
+			r = now
+		}
+		return err == nil
+	}, patience, time.Millisecond)
+	awaitRecord(t, f, r)
+}
+
+// TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to
+// resume the stream for 30 seconds by default, without reporting an error.
+func TestFeed_ServerDown(t *testing.T) {
+	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
+		mongodb.WithQuiet(2*time.Second))
+	f := subscribe(t, s, r)
+	server.stop()
+	start := time.Now()
+	requireUnknownOutcome(t, awaitFeedError(t, f))
+	require.Less(t, time.Since(start), patience)
+}
+
+// TestFeed_LateStream fails if a feed does not deliver writes that its stream does not report, or
+// reports late as in a sharded cluster with an idle shard. The feed reads the record, and replaces
+// the stream.
+func TestFeed_LateStream(t *testing.T) {
+	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
+	f := subscribe(t, s, r)
+	server.setInterceptor(func(name string, command, reply bson.D) bson.D {
+		if name == "getMore" {
+			time.Sleep(50 * time.Millisecond)
+			return batch(command[0].Value.(int64), "nextBatch", bson.A{})
+		}
+		return reply
+	})
+	streams := server.count("aggregate")
+	for start := time.Now(); server.count("aggregate") < streams+2; {
+		require.Less(t, time.Since(start), patience, "the stream was not replaced")
+		r = heartbeat(t, s, r)
+		awaitRecord(t, f, r) // by a read
+	}
+	server.setInterceptor(nil)
+	reads := -1
+	for start := time.Now(); server.count("find") != reads; { // until the stream alone delivers the writes
+		require.Less(t, time.Since(start), patience, "the record is still read")
+		reads = server.count("find")
+		for range 10 {
+			r = heartbeat(t, s, r)
+			awaitRecord(t, f, r)
+		}
+	}
+}
+
+// TestChanges_OtherCollection fails if Changes does not deliver the changes of the given
+// collection, or delivers others.
+func TestChanges_OtherCollection(t *testing.T) {
+	server, s, r := createRecord(t, nil)
+	changes, err := s.Changes(testContext(t), "another")
+	require.NoError(t, err)
+	defer changes.Close()
+	heartbeat(t, s, r)
+	db := connect(t, server.uri(), nil).Database(database)
+	for _, name := range []string{"c", "third", "another"} {
+		_, err = db.Collection(name).InsertOne(testContext(t), bson.D{{Key: "_id", Value: "in " + name}})
+		require.NoError(t, err)
+	}
+	c, err := changes.Next(testContext(t))
+	require.NoError(t, err)
+	id, _ := c.(bson.Raw).Lookup("documentKey", "_id").StringValueOK()
+	require.Equal(t, "in another", id)
+}

@@ -1,0 +1,136 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// Errors that end feeds and changes.
+var (
+	errDisconnected   = errors.New("the connection to the server was lost")
+	errConsumerEnded  = errors.New("the consumer has ended")
+	errBucketReplaced = errors.New("the bucket was deleted or created")
+)
+
+// quietTime is the quiet time of feeds. A consumer receives nothing if its server has dropped it,
+// or if its bucket was deleted.
+const quietTime = 3 * time.Second
+
+// consumer is a consumer of the bucket that was created at a time.
+type consumer struct {
+	created int64
+	stop    func() // stop ends the consumer because the bucket was replaced.
+}
+
+// stopOtherConsumers ends the consumers of earlier buckets of the same name. created is the
+// creation time of the current bucket, or 0 if it does not exist. Otherwise they would notice this
+// only after a quiet time.
+func (s *Store) stopOtherConsumers(created int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.consumers {
+		if c.created != created {
+			c.stop()
+		}
+	}
+}
+
+// consume creates a consumer of later changes of the keys that keys returns for the creation time
+// of the bucket. It calls opened when the consumer exists, and changed for each change, until ctx
+// is done or there is an error. For each value of tick it checks that the bucket was not replaced.
+func (s *Store) consume(ctx context.Context, keys func(created int64) string, opened func(), changed func(created int64, e jetstream.KeyValueEntry) error, tick <-chan time.Time) error {
+	statuses := s.conn.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer s.conn.RemoveStatusListener(statuses)
+	if !s.conn.IsConnected() { // The status may have changed before it was observed.
+		return s.wrapError(ctx, "watch", s.connectionError())
+	}
+	created, err := s.creationTime(ctx)
+	if errors.Is(err, errNoBucket) {
+		return changefeed.ErrNoRecord
+	}
+	if err != nil {
+		return s.wrapError(ctx, "watch", err)
+	}
+	kv, err := s.openBucket(ctx)
+	if err != nil {
+		return s.wrapError(ctx, "watch", err)
+	}
+	replaced := make(chan struct{})
+	c := &consumer{created, sync.OnceFunc(func() { close(replaced) })}
+	s.mu.Lock()
+	s.consumers[c] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.consumers, c)
+	}()
+	watchCtx, cancel := context.WithCancel(ctx) // The consumer exists until this context is done.
+	defer cancel()
+	watcher, err := kv.Watch(watchCtx, keys(created), jetstream.UpdatesOnly())
+	if err != nil {
+		return s.wrapError(ctx, "watch", err)
+	}
+	defer s.feeds.Release(func() {
+		cancel()
+		drain(watcher.Updates())
+	})
+	opened()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-statuses:
+			err = s.connectionError()
+		case <-replaced:
+			err = errBucketReplaced
+		case <-tick:
+			if _, err = s.creationTime(ctx); errors.Is(err, errNoBucket) {
+				err = errBucketReplaced
+			}
+		case e, ok := <-watcher.Updates():
+			switch {
+			case !ok:
+				err = errConsumerEnded
+			case e != nil:
+				err = changed(created, e)
+			}
+		}
+		if err != nil {
+			return s.wrapError(ctx, "watch", err)
+		}
+	}
+}
+
+// connectionError returns the reason for which the connection is down.
+func (s *Store) connectionError() error {
+	if s.conn.IsClosed() {
+		return nats.ErrConnectionClosed
+	}
+	return errDisconnected
+}
+
+// drain waits until the library's goroutine, which may be sending an update, has closed the
+// channel. The library then removes the consumer from the server on another goroutine: for up to
+// five seconds if the server does not answer.
+func drain(updates <-chan jetstream.KeyValueEntry) {
+	limit := time.After(10 * time.Second)
+	for {
+		select {
+		case _, ok := <-updates:
+			if !ok {
+				return
+			}
+		case <-limit:
+			return
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package nats
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+)
+
+// TestFeed_ServerKilled fails if a feed does not end immediately when its server is killed, or if
+// Close takes longer than two seconds. The watcher of the client library reports no error, and
+// blocks for five seconds when it is stopped.
+func TestFeed_ServerKilled(t *testing.T) {
+	server := startServer(t)
+	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	c, err := s.Changes(testContext(t), "")
+	require.NoError(t, err)
+	pending := make(chan error, 1)
+	go func() { _, err := f.Next(testContext(t)); pending <- err }()
+	start := time.Now()
+	require.NoError(t, server.Kill())
+	require.ErrorIs(t, <-pending, errDisconnected)
+	_, err = c.Next(testContext(t))
+	require.ErrorIs(t, err, errDisconnected)
+	require.Less(t, time.Since(start), quietTime, "until the error")
+	_, err = f.Next(testContext(t))
+	require.ErrorIs(t, err, errDisconnected, "the second call")
+	_, err = subscribe(t, s).Next(testContext(t))
+	require.ErrorIs(t, err, errDisconnected)
+
+	start = time.Now()
+	require.NoError(t, f.Close())
+	require.Less(t, time.Since(start), closeLimit, "Close of a feed")
+	start = time.Now()
+	require.NoError(t, s.Close())
+	require.Less(t, time.Since(start), closeLimit, "Close of a store with changes")
+	require.NoError(t, server.Start()) // The library's goroutines would otherwise wait for five seconds.
+}
+
+// TestStore_UnresponsiveServer fails if a feed does not end, or a call or Close waits, when the
+// server does not respond.
+func TestStore_UnresponsiveServer(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	require.NoError(t, server.Freeze())
+	defer server.Thaw()
+	start := time.Now()
+	_, err := f.Next(testContext(t))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "after the quiet time")
+	require.Less(t, time.Since(start), 10*time.Second)
+	start = time.Now()
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = s.Heartbeat(short, r, r)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, s.Close())
+	require.Less(t, time.Since(start), closeLimit)
+	server.Thaw()
+}
+
+// TestFeed_DroppedConsumer fails if a feed whose consumer the server has dropped, which is not
+// reported, does not read the record after the quiet time.
+func TestFeed_DroppedConsumer(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, shared.Get(t).Addr())
+	bucket := newBucket()
+	s, r := createRecord(t, conn, bucket)
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	stream, err := js.Stream(testContext(t), "KV_"+bucket)
+	require.NoError(t, err)
+	names := stream.ConsumerNames(testContext(t))
+	n := 0
+	for name := range names.Name() {
+		require.NoError(t, stream.DeleteConsumer(testContext(t), name))
+		n++
+	}
+	require.NoError(t, names.Err())
+	require.Equal(t, 1, n)
+	start := time.Now()
+	r = heartbeat(t, s, r)
+	awaitRecord(t, f, r)
+	require.Less(t, time.Since(start), 3*quietTime, "the library takes at least ten seconds")
+}
+
+// TestElection_LongOutage fails if a candidacy ends because the server is down for longer than the
+// library's default of 60 attempts to reconnect.
+func TestElection_LongOutage(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	var attempts atomic.Int64
+	conn := connect(t, server.Addr(), nats.ReconnectWait(time.Millisecond),
+		nats.ReconnectErrHandler(func(*nats.Conn, error) { attempts.Add(1) }))
+	e, err := changefeed.NewElection(newStore(t, conn, newBucket()))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- e.ElectLeader() }()
+	waitForToken := func(after int64) (token int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			if l := e.Current().Leadership; l != nil {
+				token = l.Token()
+			}
+			return token > after
+		}, patience, 5*time.Millisecond)
+		return token
+	}
+	token := waitForToken(0)
+	require.NoError(t, server.Kill())
+	require.Eventually(t, func() bool { return attempts.Load() > 100 }, patience, 5*time.Millisecond)
+	require.NoError(t, server.Start())
+	waitForToken(token)
+	require.Empty(t, ended)
+	electiontest.Confirm(t, e.Resign)
+	require.NoError(t, <-ended)
+}

@@ -1,0 +1,180 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+)
+
+// Create implements [changefeed.Store]. A bucket that it creates stores its data in
+// files.
+func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
+	data, err := codec.Encode(blank)
+	if err != nil {
+		return err
+	}
+	ctx, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for {
+		created, err := s.createBucket(ctx)
+		if err != nil {
+			return err
+		}
+		kv, err := s.openBucket(ctx)
+		if err != nil {
+			return s.wrapError(ctx, "open the bucket", err)
+		}
+		_, err = kv.Create(ctx, s.recordKey(created), data)
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			_, err = s.readRecord(ctx)
+			if errors.Is(err, changefeed.ErrNoRecord) {
+				continue
+			}
+			return err
+		}
+		if err != nil {
+			return s.wrapError(ctx, "create the record", err)
+		}
+		// If the bucket was created again in the meantime, the key does not belong to it.
+		if now, err := s.creationTime(ctx); err != nil || now == created {
+			return s.wrapError(ctx, "read the bucket", err)
+		}
+	}
+}
+
+// Heartbeat implements [changefeed.Store]. The leader of the bucket compares the revision
+// of the record. The key contains the creation time of the bucket, because revisions
+// restart in a bucket that was created again.
+func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	data, err := codec.Encode(next)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	ctx, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	created, revision, err := parseVersion(prev.Version)
+	if err != nil {
+		return changefeed.Record{}, s.conflict(ctx)
+	}
+	kv, err := s.openBucket(ctx)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	if err == nil {
+		revision, err = kv.Update(ctx, s.recordKey(created), data, revision)
+	}
+	switch {
+	case err == nil:
+		next.Version, next.Time = formatVersion(created, revision), time.Time{}
+		return next, nil
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
+		return changefeed.Record{}, s.conflict(ctx)
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		// The bucket does not exist, or has no leader. No server has accepted the write.
+		if _, missing := s.creationTime(ctx); errors.Is(missing, errNoBucket) {
+			return changefeed.Record{}, changefeed.ErrNoRecord
+		}
+	case errors.Is(err, nats.ErrMaxPayload):
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %w: the record has %d bytes: use shorter IDs, or raise the server's max_payload (%w)",
+			changefeed.ErrUnsuitable, len(data), err)
+	case errors.Is(err, nats.ErrConnectionClosed):
+		// wrapError would wrap ErrUnsuitable, but it is unknown whether the record was written.
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: write %s: %w (%w)", s.path(), leaderelection.ErrConnClosed, err)
+	}
+	return changefeed.Record{}, s.wrapOutcome(ctx, "write", err)
+}
+
+// conflict returns ErrConflict, or ErrNoRecord if the record does not exist.
+func (s *Store) conflict(ctx context.Context) error {
+	if _, err := s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
+		return changefeed.ErrNoRecord
+	}
+	return changefeed.ErrConflict
+}
+
+// Read implements [changefeed.Store]. The leader of the bucket answers it.
+func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	ctx, end, err := s.feeds.Begin(ctx)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	defer end()
+	r, err := s.readRecord(ctx)
+	if err == nil {
+		s.permitted.Store(true)
+	}
+	return r, err
+}
+
+func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
+	created, err := s.creationTime(ctx)
+	if errors.Is(err, errNoBucket) {
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	if err != nil {
+		return changefeed.Record{}, s.wrapError(ctx, "read the bucket", err)
+	}
+	return s.readRecordOf(ctx, created)
+}
+
+// readRecordOf reads the record of the bucket that was created at a time.
+func (s *Store) readRecordOf(ctx context.Context, created int64) (changefeed.Record, error) {
+	m, err := s.direct.GetLastMsg("KV_"+s.bucket, "$KV."+s.bucket+"."+s.recordKey(created), nats.Context(ctx))
+	switch {
+	case errors.Is(err, nats.ErrMsgNotFound), errors.Is(err, nats.ErrStreamNotFound):
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	case err != nil:
+		return changefeed.Record{}, s.wrapError(ctx, "read", err)
+	case m.Header.Get("KV-Operation") != "": // It was deleted or purged.
+		return changefeed.Record{}, changefeed.ErrNoRecord
+	}
+	return s.decode(m.Data, created, m.Sequence)
+}
+
+func (s *Store) decode(data []byte, created int64, revision uint64) (changefeed.Record, error) {
+	r, err := codec.Decode(data)
+	if err != nil {
+		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %s: %w", s.path(), err)
+	}
+	r.Version = formatVersion(created, revision)
+	return r, nil
+}
+
+// recordKey returns the key of the record in the bucket that was created at a time.
+func (s *Store) recordKey(created int64) string {
+	return s.key + "." + strconv.FormatInt(created, 10)
+}
+
+// path returns the bucket and the key, for messages.
+func (s *Store) path() string { return s.bucket + "/" + s.key }
+
+func formatVersion(created int64, revision uint64) string {
+	return fmt.Sprintf("%d.%d", created, revision)
+}
+
+func parseVersion(v string) (created int64, revision uint64, err error) {
+	a, b, _ := strings.Cut(v, ".")
+	if created, err = strconv.ParseInt(a, 10, 64); err == nil {
+		revision, err = strconv.ParseUint(b, 10, 64)
+	}
+	if err == nil && revision == 0 { // An update with revision 0 expects that the key does not exist.
+		err = strconv.ErrRange
+	}
+	return created, revision, err
+}

@@ -1,0 +1,73 @@
+package nats
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// TestHeartbeat_BucketCreatedAgain fails if a delayed heartbeat replaces the record of a bucket
+// that was deleted and created again: the revisions of the new bucket restart.
+func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
+	conn := connect(t, shared.Get(t).Addr())
+	bucket := newBucket()
+	s, old := createRecord(t, conn, bucket)
+	f := subscribe(t, s)
+	awaitRecord(t, f, old)
+	deleteBucket(t, conn, bucket)
+	_, err := s.Heartbeat(testContext(t), old, old)
+	require.ErrorIs(t, err, changefeed.ErrNoRecord)
+	_, err = f.Next(testContext(t))
+	require.ErrorIs(t, err, errBucketReplaced)
+	two := blank
+	two.Epoch = "two"
+	require.NoError(t, s.Create(testContext(t), two))
+	now, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	_, before, err := parseVersion(old.Version)
+	require.NoError(t, err)
+	_, after, err := parseVersion(now.Version)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "NATS distinguishes the two buckets, so the test has no purpose")
+	_, err = s.Heartbeat(testContext(t), old, old)
+	require.ErrorIs(t, err, changefeed.ErrConflict)
+	still, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, now, still)
+}
+
+// TestCreate_DeletedKey fails if a record that was deleted, of which a marker remains, is not
+// reported as missing, or cannot be created again.
+func TestCreate_DeletedKey(t *testing.T) {
+	conn := connect(t, shared.Get(t).Addr())
+	bucket := newBucket()
+	s, r := createRecord(t, conn, bucket)
+	created, _, err := parseVersion(r.Version)
+	require.NoError(t, err)
+	kv := openKV(t, conn, bucket)
+	for _, remove := range []func() error{
+		func() error { return kv.Delete(testContext(t), s.recordKey(created)) }, func() error { return kv.Purge(testContext(t), s.recordKey(created)) },
+	} {
+		f := subscribe(t, s)
+		awaitRecord(t, f, r)
+		require.NoError(t, remove())
+		e, err := f.Next(testContext(t))
+		require.NoError(t, err)
+		require.True(t, e.Missing)
+		e, err = subscribe(t, s).Next(testContext(t))
+		require.NoError(t, err)
+		require.True(t, e.Missing, "a new feed")
+		_, err = s.Read(testContext(t))
+		require.ErrorIs(t, err, changefeed.ErrNoRecord)
+		_, err = s.Heartbeat(testContext(t), r, r)
+		require.ErrorIs(t, err, changefeed.ErrNoRecord)
+		require.NoError(t, s.Create(testContext(t), blank))
+		_, err = s.Heartbeat(testContext(t), r, r)
+		require.ErrorIs(t, err, changefeed.ErrConflict)
+		r, err = s.Read(testContext(t))
+		require.NoError(t, err)
+		awaitRecord(t, f, r)
+	}
+}

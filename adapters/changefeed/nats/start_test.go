@@ -1,0 +1,164 @@
+package nats
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// TestStart_Unsuitable fails if Start or Create accepts a bucket or a connection with which the
+// store cannot work, or changes it.
+func TestStart_Unsuitable(t *testing.T) {
+	conn := connect(t, shared.Get(t).Addr())
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"Memory":   func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"TTL":      func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+		"Stream":   func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = -1 },
+		"Discards": func(c *jetstream.StreamConfig) { c.Discard, c.MaxMsgs = jetstream.DiscardOld, 10 },
+		"MaxSize":  func(c *jetstream.StreamConfig) { c.MaxMsgSize = 100 },
+		"Mirror": func(c *jetstream.StreamConfig) {
+			c.Subjects, c.Mirror = nil, &jetstream.StreamSource{Name: "KV_" + newBucket()}
+		},
+		"Sealed": func(c *jetstream.StreamConfig) { c.Sealed = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bucket := newBucket()
+			c := jetstream.StreamConfig{
+				Name: "KV_" + bucket, Subjects: []string{"$KV." + bucket + ".>"},
+				MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: 1,
+			}
+			sealed := c
+			change(&c)
+			if c.Sealed { // Servers accept this for existing streams only.
+				_, err := js.CreateStream(testContext(t), sealed)
+				require.NoError(t, err)
+				_, err = js.UpdateStream(testContext(t), c)
+				require.NoError(t, err)
+			} else {
+				_, err := js.CreateStream(testContext(t), c)
+				require.NoError(t, err)
+			}
+			s := newStore(t, conn, bucket)
+			for what, err := range map[string]error{"Start": s.Start(testContext(t)), "Create": s.Create(testContext(t), blank)} {
+				require.ErrorIs(t, err, changefeed.ErrUnsuitable, what)
+				require.ErrorContains(t, err, bucket)
+			}
+			stream, err := js.Stream(testContext(t), "KV_"+bucket)
+			require.NoError(t, err)
+			require.Zero(t, stream.CachedInfo().State.LastSeq)
+		})
+	}
+	t.Run("OtherData", func(t *testing.T) {
+		bucket := newBucket()
+		s, r := createRecord(t, conn, bucket)
+		created, _, err := parseVersion(r.Version)
+		require.NoError(t, err)
+		f := subscribe(t, s)
+		awaitRecord(t, f, r)
+		_, err = openKV(t, conn, bucket).PutString(testContext(t), s.recordKey(created), "data")
+		require.NoError(t, err)
+		require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
+		_, err = s.Read(testContext(t))
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		_, err = f.Next(testContext(t))
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	})
+	t.Run("NoBucket", func(t *testing.T) {
+		bucket := newBucket()
+		s := newStore(t, conn, bucket, WithExistingBucket())
+		require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrNoRecord)
+		_, err := s.Changes(testContext(t), "")
+		require.ErrorIs(t, err, changefeed.ErrNoRecord)
+		require.NoError(t, newStore(t, conn, bucket).Start(testContext(t)))
+		_, err = js.KeyValue(testContext(t), bucket)
+		require.ErrorIs(t, err, jetstream.ErrBucketNotFound, "Start has created the bucket")
+		require.NoError(t, newStore(t, conn, bucket).Create(testContext(t), blank))
+		require.NoError(t, s.Start(testContext(t)))
+	})
+	t.Run("Closed", func(t *testing.T) {
+		conn := connect(t, shared.Get(t).Addr())
+		s, r := createRecord(t, conn, newBucket())
+		f := subscribe(t, s)
+		awaitRecord(t, f, r)
+		conn.Close()
+		for what, err := range map[string]error{
+			"Next":  func() error { _, err := f.Next(testContext(t)); return err }(),
+			"Start": s.Start(testContext(t)),
+		} {
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable, what)
+			require.ErrorIs(t, err, leaderelection.ErrConnClosed, what)
+		}
+		_, err := s.Heartbeat(testContext(t), r, r)
+		require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+		require.NotErrorIs(t, err, changefeed.ErrUnsuitable, "the outcome is unknown")
+	})
+}
+
+// TestStart_NoJetStream fails if Start does not report that the server has no JetStream.
+func TestStart_NoJetStream(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, "--jetstream=false")
+	err := newStore(t, connect(t, server.Addr()), newBucket()).Start(testContext(t))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "JetStream")
+}
+
+// TestStart_Permissions fails if a missing permission is not reported, for which the server sends a
+// separate message instead of an answer, or if the documented permissions are not sufficient.
+func TestStart_Permissions(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, "--config", writeConfig(t, `
+authorization: { users: [
+	{ user: owner, password: secret }
+	{ user: reader, password: secret, permissions: { publish: { deny: "$KV.>" } } }
+	{ user: stranger, password: secret, permissions: { publish: { deny: "$JS.>" } } }
+	{ user: candidate, password: secret, permissions: {
+		publish: [ "$KV.jobs.jobs.nightly.*", "$JS.API.STREAM.INFO.KV_jobs", "$JS.API.STREAM.MSG.GET.KV_jobs",
+			"$JS.API.DIRECT.GET.KV_jobs.>", "$JS.API.CONSUMER.CREATE.KV_jobs.>", "$JS.API.CONSUMER.DELETE.KV_jobs.>", "$JS.FC.>" ]
+		subscribe: "_INBOX.>" } }
+] }`))
+	storeOf := func(name string) *Store {
+		return newStore(t, connect(t, server.Addr(), nats.UserInfo(name, "secret")), "jobs")
+	}
+	owner := storeOf("owner")
+	require.NoError(t, owner.Create(testContext(t), blank))
+	require.NoError(t, owner.Start(testContext(t)))
+	for _, name := range []string{"reader", "stranger"} {
+		s := storeOf(name)
+		err := s.Start(testContext(t))
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable, name)
+		require.ErrorIs(t, err, leaderelection.ErrPermission, name)
+	}
+	candidate := storeOf("candidate")
+	require.NoError(t, candidate.Start(testContext(t)))
+	r, err := candidate.Read(testContext(t))
+	require.NoError(t, err)
+	f := subscribe(t, candidate)
+	awaitRecord(t, f, r)
+	awaitRecord(t, f, heartbeat(t, candidate, r))
+	require.NoError(t, f.Close())
+	require.NoError(t, candidate.conn.LastError(), "the documented permissions are not sufficient")
+
+	// If the server is slow, the last error about permissions of another request is not the reason.
+	require.NoError(t, candidate.conn.Publish("$KV.jobs.another", nil))
+	require.NoError(t, candidate.conn.Flush())
+	require.ErrorIs(t, candidate.conn.LastError(), nats.ErrPermissionViolation)
+	require.NoError(t, server.Freeze())
+	defer server.Thaw()
+	short, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	_, err = candidate.Read(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
+}

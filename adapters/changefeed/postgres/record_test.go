@@ -1,0 +1,145 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// TestCreate_Concurrently fails if Create returns an error because other stores create the table at
+// the same time: CREATE TABLE IF NOT EXISTS fails for most of them.
+func TestCreate_Concurrently(t *testing.T) {
+	server := shared.Get(t)
+	const n = 6
+	var pools [n]*pgxpool.Pool
+	for i := range pools {
+		pools[i] = newPool(t, server.Addr(), nil)
+		require.NoError(t, pools[i].Ping(testContext(t)))
+	}
+	for range 15 {
+		table := newTable()
+		var all sync.WaitGroup
+		var errs [n]error
+		for i, pool := range pools {
+			s := newStore(t, pool, table)
+			all.Go(func() { errs[i] = s.Create(context.Background(), blank) })
+		}
+		all.Wait()
+		require.NoError(t, errors.Join(errs[:]...))
+		r, err := newStore(t, pools[0], table).Read(testContext(t))
+		require.NoError(t, err)
+		require.Equal(t, blank.Epoch, r.Epoch)
+	}
+}
+
+// TestHeartbeat_AsynchronousCommit fails if an acknowledged heartbeat is lost in a crash because
+// the session's setting does not wait for the disk.
+func TestHeartbeat_AsynchronousCommit(t *testing.T) {
+	server := shared.Get(t)
+	for _, value := range []string{"off", "local", "remote_apply"} {
+		t.Run(value, func(t *testing.T) {
+			pool := newPool(t, server.Addr(), withSetting("synchronous_commit", value))
+			s, r := createRecord(t, pool, newTable())
+			r = heartbeat(t, s, r)
+			require.NoError(t, server.Restart())
+			require.Eventually(t, func() bool {
+				now, err := s.Read(testContext(t))
+				return err == nil && now.Version == r.Version
+			}, patience, 10*time.Millisecond)
+			var now string
+			require.NoError(t, pool.QueryRow(testContext(t), "SHOW synchronous_commit").Scan(&now))
+			require.Equal(t, value, now, "the session's setting has changed")
+		})
+	}
+}
+
+// TestHeartbeat_SynchronousCommit fails if the commit of a heartbeat does not wait for the disks
+// of the server and of its synchronous standbys, for any setting of the session. A deferred
+// trigger reads the setting at the commit.
+func TestHeartbeat_SynchronousCommit(t *testing.T) {
+	server := shared.Get(t)
+	for value, want := range map[string]string{
+		"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply",
+	} {
+		pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", value)), newTable()
+		s, r := createRecord(t, pool, table)
+		name := fmt.Sprintf("commit_%06d", lastName.Add(1))
+		execSQL(t, pool, fmt.Sprintf(`CREATE TABLE %[1]s (value text);
+			CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN INSERT INTO %[1]s VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+			CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED
+				FOR EACH ROW EXECUTE FUNCTION %[1]s()`, name, table.Sanitize()))
+		heartbeat(t, s, r)
+		var got string
+		require.NoError(t, pool.QueryRow(testContext(t), "SELECT value FROM "+name).Scan(&got))
+		require.Equal(t, want, got, value)
+	}
+}
+
+// TestHeartbeat_SerializationFailure fails if a heartbeat that the server aborts because of a
+// concurrent transaction returns an error other than ErrConflict, or a conflict although the
+// record has not changed. TestStore_PoolOptions tests other isolation levels.
+func TestHeartbeat_SerializationFailure(t *testing.T) {
+	server := shared.Get(t)
+	operator := newPool(t, server.Addr(), nil)
+	for _, changed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Changed=%v", changed), func(t *testing.T) {
+			table := newTable()
+			pool := newPool(t, server.Addr(), withSetting("default_transaction_isolation", "repeatable read"))
+			s, r := createRecord(t, pool, table)
+			tx, err := operator.Begin(testContext(t))
+			require.NoError(t, err)
+			change := `seq = seq` // changes the row for the server, but not for the store
+			if changed {
+				change = `version = 'another'`
+			}
+			_, err = tx.Exec(testContext(t), "UPDATE "+table.Sanitize()+" SET "+change)
+			require.NoError(t, err)
+			result := make(chan error, 1)
+			go func() { _, err := s.Heartbeat(context.Background(), r, r); result <- err }()
+			require.Eventually(t, func() bool {
+				var waiting int
+				err := operator.QueryRow(testContext(t), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting)
+				return err == nil && waiting > 0
+			}, patience, 10*time.Millisecond)
+			require.NoError(t, tx.Commit(testContext(t)))
+			if err := <-result; changed {
+				require.ErrorIs(t, err, changefeed.ErrConflict)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// TestHeartbeat_InvalidText fails if a text is written that the store cannot return unchanged.
+func TestHeartbeat_InvalidText(t *testing.T) {
+	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable())
+	for _, id := range []string{"NUL \x00", "not UTF-8 \xff"} {
+		next := r
+		next.Leader = id
+		_, err := s.Heartbeat(testContext(t), r, next)
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	}
+	heartbeat(t, s, r)
+}
+
+// TestHeartbeat_ClosedPool fails if the error does not state that the pool was closed.
+func TestHeartbeat_ClosedPool(t *testing.T) {
+	pool := newPool(t, shared.Get(t).Addr(), nil)
+	s, r := createRecord(t, pool, newTable())
+	pool.Close()
+	_, err := s.Heartbeat(testContext(t), r, r)
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "closed pool")
+}

@@ -1,0 +1,175 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+)
+
+func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
+
+// TestStore_PoolOptions fails if the store depends on options of the pool.
+func TestStore_PoolOptions(t *testing.T) {
+	for name, change := range map[string]func(*pgxpool.Config){
+		"Serializable":   withSetting("default_transaction_isolation", "serializable"),
+		"RepeatableRead": withSetting("default_transaction_isolation", "repeatable read"),
+		"SimpleProtocol": func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range storetest.Cases() {
+				switch c.Name {
+				case "CreateConcurrently", "ConcurrentHeartbeats", "AllFields", "CompareAndSet", "FeedLastWrite", "DeletedRecord":
+					t.Run(c.Name, func(t *testing.T) { c.Run(t, newFactory(shared.Get, change)) })
+				}
+			}
+		})
+	}
+}
+
+// TestElections runs the cases in parallel. The case that kills its server uses a separate one.
+func TestElections(t *testing.T) {
+	for _, c := range storetest.ElectionCases() {
+		serverOf := shared.Get
+		if c.Name == "ServerRestart" {
+			serverOf = func(t testing.TB) *dbserver.Server { return startServer(t) }
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, newFactory(serverOf, nil))
+		})
+	}
+}
+
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts, also if the server was killed in between.
+func TestPartitions(t *testing.T) {
+	server, table := shared.Get(t), newTable()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := newProxy(t, server.Addr())
+		return storetest.Client{
+			Store: newStore(t, newPool(t, network.Addr(), nil), table), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, func() { require.NoError(t, server.Restart()) })
+}
+
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
+func TestNew_InvalidArguments(t *testing.T) {
+	pool, err := pgxpool.New(context.Background(), "postgres://user@127.0.0.1:1/none")
+	require.NoError(t, err)
+	defer pool.Close()
+	valid := pgx.Identifier{"elections"}
+	for name, create := range map[string]func() (*postgres.Store, error){
+		"NilPool":    func() (*postgres.Store, error) { return postgres.New(nil, valid, "k") },
+		"NoTable":    func() (*postgres.Store, error) { return postgres.New(pool, nil, "k") },
+		"EmptyTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{""}, "k") },
+		"ThreeParts": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a", "b", "c"}, "k") },
+		"NulInTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a\x00b"}, "k") },
+		"LongTable": func() (*postgres.Store, error) {
+			return postgres.New(pool, pgx.Identifier{strings.Repeat("x", 64)}, "k")
+		},
+		"EmptyKey":      func() (*postgres.Store, error) { return postgres.New(pool, valid, "") },
+		"NulInKey":      func() (*postgres.Store, error) { return postgres.New(pool, valid, "\x00") },
+		"NilOption":     func() (*postgres.Store, error) { return postgres.New(pool, valid, "k", nil) },
+		"QuietTooShort": func() (*postgres.Store, error) { return postgres.New(pool, valid, "k", postgres.WithQuiet(0)) },
+		"EmptyChannel":  func() (*postgres.Store, error) { return postgres.New(pool, valid, "k", postgres.WithChannel("")) },
+	} {
+		_, err := create()
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+	}
+}
+
+// TestStore_KeepsPool fails if feeds occupy connections of the pool, or if the store closes it.
+func TestStore_KeepsPool(t *testing.T) {
+	var connections atomic.Int64
+	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.AfterConnect = func(context.Context, *pgx.Conn) error { connections.Add(1); return nil }
+	})
+	s, r := createRecord(t, pool, newTable())
+	before := connections.Load()
+	for range 3 {
+		awaitRecord(t, subscribe(t, s), r)
+	}
+	require.EqualValues(t, 3, connections.Load()-before, "AfterConnect is called for the connections of feeds")
+	heartbeat(t, s, r)
+	require.Zero(t, pool.Stat().AcquiredConns())
+	require.NoError(t, s.Close())
+	require.NoError(t, pool.Ping(testContext(t)))
+}
+
+// TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
+// silently, if calls do not return when their contexts are done, if Close blocks, or if the store
+// does not work afterwards.
+func TestStore_UnresponsiveConnection(t *testing.T) {
+	server := shared.Get(t)
+	proxy := newProxy(t, server.Addr())
+	table := newTable()
+	s, r := createRecord(t, newPool(t, proxy.Addr(), nil), table, postgres.WithQuiet(2*time.Second))
+	other := newStore(t, newPool(t, server.Addr(), nil), table)
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	changes, err := s.Changes(testContext(t), "")
+	require.NoError(t, err)
+	defer changes.Close()
+	proxy.Cut()
+	t.Cleanup(proxy.Heal)
+	r = heartbeat(t, other, r)
+
+	start := time.Now()
+	for name, next := range map[string]func() error{
+		"the feed":      func() error { _, err := f.Next(testContext(t)); return err },
+		"other changes": func() error { _, err := changes.Next(testContext(t)); return err },
+	} {
+		err := next()
+		require.Error(t, err, name)
+		require.NoError(t, testContext(t).Err(), name)
+	}
+	require.Less(t, time.Since(start), patience/2, "the feeds end after twice the quiet time of 2 s")
+
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	_, err = s.Heartbeat(ctx, r, r)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = s.Subscribe(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(start), closeLimit)
+
+	blocked := newStore(t, newPool(t, proxy.Addr(), nil), table)
+	result := make(chan error, 1)
+	go func() { _, err := blocked.Read(context.Background()); result <- err }()
+	start = time.Now()
+	require.NoError(t, blocked.Close())
+	require.ErrorIs(t, <-result, changefeed.ErrClosed)
+	require.Less(t, time.Since(start), closeLimit)
+
+	proxy.Heal()
+	r, err = other.Read(testContext(t))
+	require.NoError(t, err)
+	awaitRecord(t, subscribe(t, s), r)
+}
+
+// TestDependencies fails if a program that imports this store links the driver of another store.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "github.com/jackc/pgx/v5\n")
+	for _, other := range []string{"redis", "etcd", "nats-io", "mongo", "rethinkdb", "testify"} {
+		require.NotContains(t, string(out), other)
+	}
+}

@@ -1,0 +1,139 @@
+//go:build unix
+
+package redis_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+)
+
+// TestRecord_OtherData fails if data that another program has written to the key is replaced, or
+// returned as a record.
+func TestRecord_OtherData(t *testing.T) {
+	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
+	s := newStore(t, client, key)
+	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, client.Set(testContext(t), key, "precious", 0).Err())
+	require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
+	_, err := s.Read(testContext(t))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	value, err := client.Get(testContext(t), key).Result()
+	require.NoError(t, err)
+	require.Equal(t, "precious", value)
+}
+
+// TestHeartbeat_InvalidText fails if a text is written that the store cannot return unchanged.
+func TestHeartbeat_InvalidText(t *testing.T) {
+	s, r := createRecord(t, connect(t, shared.Get(t).Addr(), nil), newKey())
+	next := r
+	next.Leader = "no UTF-8 \xff"
+	_, err := s.Heartbeat(testContext(t), r, next)
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	heartbeat(t, s, r)
+}
+
+// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
+// retries a request whose reply was lost.
+func TestHeartbeat_RetriedByDriver(t *testing.T) {
+	server := shared.Get(t)
+	proxy := newProxy(t, server.Addr())
+	var connections atomic.Int64
+	client := connect(t, proxy.Addr(), func(o *driver.Options) {
+		o.ReadTimeout = 100 * time.Millisecond
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if connections.Add(1) > 1 { // The replies of the first connection are lost; others bypass the proxy.
+				addr = server.Addr()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+	})
+	key := newKey()
+	_, r := createRecord(t, connect(t, server.Addr(), nil), key)
+	s := newStore(t, client, key)
+	_, err := s.Read(testContext(t)) // over the first connection
+	require.NoError(t, err)
+	proxy.CutAnswers()
+	t.Cleanup(proxy.Heal)
+	r = heartbeat(t, s, r) // sent twice, and applied once
+	require.Greater(t, connections.Load(), int64(1))
+	now, err := newStore(t, connect(t, server.Addr(), nil), key).Read(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, r, now)
+}
+
+// TestHeartbeat_RecordLostByRestart fails if the loss of the record, by a restart of a server that
+// keeps nothing, is not reported, or if a heartbeat replaces the record that is created afterwards.
+func TestHeartbeat_RecordLostByRestart(t *testing.T) {
+	server := startServer(t, "--appendonly", "no")
+	client := connect(t, server.Addr(), nil)
+	s, r := createRecord(t, client, newKey())
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	require.NoError(t, server.Restart())
+	_, err := f.Next(testContext(t))
+	require.Error(t, err)
+	_, err = s.Heartbeat(testContext(t), r, r)
+	require.ErrorIs(t, err, changefeed.ErrNoRecord)
+	e, err := subscribe(t, s).Next(testContext(t))
+	require.NoError(t, err)
+	require.True(t, e.Missing)
+	b := blank
+	b.Epoch = "epoch two"
+	require.NoError(t, s.Create(testContext(t), b))
+	_, err = s.Heartbeat(testContext(t), r, r)
+	require.ErrorIs(t, err, changefeed.ErrConflict)
+}
+
+// TestElection_RestartFromSnapshot fails if no candidate leads after a restart has restored an
+// older record than candidates have seen.
+func TestElection_RestartFromSnapshot(t *testing.T) {
+	server := startServer(t, "--appendonly", "no")
+	client := connect(t, server.Addr(), nil)
+	s := newStore(t, client, newKey())
+	election, err := changefeed.NewElection(s, changefeed.WithHeartbeat(200*time.Millisecond))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- election.ElectLeader() }()
+	defer func() {
+		electiontest.Confirm(t, election.Resign)
+		require.NoError(t, <-ended)
+	}()
+	f := subscribe(t, s)
+	var saved, last changefeed.Record
+	for last.Seq < saved.Seq+3 || saved.Term == 0 {
+		e, err := f.Next(testContext(t))
+		require.NoError(t, err)
+		if last = e.Record; last.Term > 0 && saved.Term == 0 {
+			require.NoError(t, client.Save(testContext(t)).Err())
+			saved = last
+		}
+	}
+	require.NoError(t, server.Restart())
+	r, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	require.Less(t, r.Seq, last.Seq)
+	require.Eventually(t, func() bool {
+		now, err := s.Read(testContext(t))
+		return err == nil && now.Seq > last.Seq && election.Current().Role == leaderelection.Leader
+	}, patience, 20*time.Millisecond)
+}
+
+// TestHeartbeat_ClosedClient fails if the error does not state that the client was closed.
+func TestHeartbeat_ClosedClient(t *testing.T) {
+	client := driver.NewClient(&driver.Options{Addr: shared.Get(t).Addr()})
+	s, r := createRecord(t, client, newKey())
+	require.NoError(t, client.Close())
+	_, err := s.Heartbeat(testContext(t), r, r)
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "the client was closed")
+}

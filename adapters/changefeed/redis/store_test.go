@@ -1,0 +1,196 @@
+//go:build unix
+
+package redis_test
+
+import (
+	"context"
+	"os/exec"
+	"testing"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+)
+
+func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
+
+// TestStore_ClientOptions fails if the store depends on options of the client.
+func TestStore_ClientOptions(t *testing.T) {
+	for name, change := range map[string]func(*driver.Options){
+		"Protocol2":      func(o *driver.Options) { o.Protocol = 2 },
+		"OtherDatabase":  func(o *driver.Options) { o.DB = 3 },
+		"ContextTimeout": func(o *driver.Options) { o.ContextTimeoutEnabled = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range storetest.Cases() {
+				if c.Name != "Restart" && c.Name != "FeedDeletedRecord" {
+					t.Run(c.Name, func(t *testing.T) { c.Run(t, newFactory(shared.Get, change)) })
+				}
+			}
+		})
+	}
+}
+
+// TestElections runs the cases in parallel. The case that kills its server uses a separate one.
+func TestElections(t *testing.T) {
+	for _, c := range storetest.ElectionCases() {
+		serverOf := shared.Get
+		if c.Name == "ServerRestart" {
+			serverOf = func(t testing.TB) *dbserver.Server { return startServer(t) }
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, newFactory(serverOf, nil))
+		})
+	}
+}
+
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	server, key := shared.Get(t), newKey()
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := newProxy(t, server.Addr())
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr(), nil), key), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, nil)
+}
+
+// TestStore_Cluster fails if a store does not work in Redis Cluster. The cluster has one server.
+func TestStore_Cluster(t *testing.T) {
+	server := startCluster(t)
+	for name, opt := range map[string]*driver.ClusterOptions{
+		"Plain": {}, "ReadsFromReplicas": {ReadOnly: true, RouteRandomly: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opt.Addrs = []string{server.Addr()}
+			client := driver.NewClusterClient(opt)
+			t.Cleanup(func() { require.NoError(t, client.Close()) })
+			s, r := createRecord(t, client, "{tag}:"+newKey(), redis.WithRisk(changefeed.RiskFailover))
+			f := subscribe(t, s)
+			awaitRecord(t, f, r)
+			r = heartbeat(t, s, r)
+			awaitRecord(t, f, r)
+			_, err := s.Heartbeat(testContext(t), blank, r)
+			require.ErrorIs(t, err, changefeed.ErrConflict)
+		})
+	}
+}
+
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
+func TestNew_InvalidArguments(t *testing.T) {
+	client := connect(t, "127.0.0.1:1", nil)
+	ring := driver.NewRing(&driver.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	defer ring.Close()
+	for name, create := range map[string]func() (*redis.Store, error){
+		"NoClient":      func() (*redis.Store, error) { return redis.New(nil, "k") },
+		"NilClient":     func() (*redis.Store, error) { return redis.New((*driver.Client)(nil), "k") },
+		"NilCluster":    func() (*redis.Store, error) { return redis.New((*driver.ClusterClient)(nil), "k") },
+		"Ring":          func() (*redis.Store, error) { return redis.New(ring, "k") },
+		"EmptyKey":      func() (*redis.Store, error) { return redis.New(client, "") },
+		"NulInKey":      func() (*redis.Store, error) { return redis.New(client, "\x00") },
+		"NilOption":     func() (*redis.Store, error) { return redis.New(client, "k", nil) },
+		"QuietTooShort": func() (*redis.Store, error) { return redis.New(client, "k", redis.WithQuiet(0)) },
+		"EmptyChannel":  func() (*redis.Store, error) { return redis.New(client, "k", redis.WithChannel("")) },
+		"RecordChannel": func() (*redis.Store, error) { return redis.New(client, "k", redis.WithChannel("changefeed:0:k")) },
+	} {
+		_, err := create()
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+	}
+}
+
+// TestClose_KeepsClient fails if the store closes the client, or changes its options.
+func TestClose_KeepsClient(t *testing.T) {
+	client := connect(t, shared.Get(t).Addr(), nil)
+	before := *client.Options()
+	s, r := createRecord(t, client, newKey())
+	awaitRecord(t, subscribe(t, s), r)
+	require.NoError(t, s.Close())
+	require.NoError(t, client.Ping(testContext(t)).Err())
+	after := *client.Options()
+	before.Dialer, after.Dialer = nil, nil // Functions cannot be compared.
+	before.DialerRetryBackoff, after.DialerRetryBackoff = nil, nil
+	require.Equal(t, before, after)
+}
+
+// TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
+// silently, if calls do not return when their contexts are done, which the driver does not ensure,
+// if Close blocks, or if the store does not work afterwards.
+func TestStore_UnresponsiveConnection(t *testing.T) {
+	server := shared.Get(t)
+	proxy := newProxy(t, server.Addr())
+	key := newKey()
+	client := connect(t, proxy.Addr(), func(o *driver.Options) { o.ReadTimeout, o.MaxRetries = patience/2, -1 })
+	s, r := createRecord(t, client, key, redis.WithQuiet(2*time.Second))
+	other := newStore(t, connect(t, server.Addr(), nil), key)
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	changes, err := s.Changes(testContext(t), "")
+	require.NoError(t, err)
+	defer changes.Close()
+	proxy.Cut()
+	t.Cleanup(proxy.Heal)
+	r = heartbeat(t, other, r)
+
+	start := time.Now()
+	for name, next := range map[string]func() error{
+		"the feed":      func() error { _, err := f.Next(testContext(t)); return err },
+		"other changes": func() error { _, err := changes.Next(testContext(t)); return err },
+	} {
+		err := next()
+		require.Error(t, err, name)
+		require.NotErrorIs(t, err, changefeed.ErrClosed, name)
+	}
+	require.Less(t, time.Since(start), patience/2, "the feeds end after twice the quiet time of 2 s")
+
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	_, err = s.Heartbeat(ctx, r, r)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = s.Subscribe(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(start), patience/2, "the calls do not wait for the driver")
+
+	blocked := newStore(t, client, key)
+	result := make(chan error, 1)
+	go func() { _, err := blocked.Read(context.Background()); result <- err }()
+	start = time.Now()
+	require.NoError(t, blocked.Close())
+	require.ErrorIs(t, <-result, changefeed.ErrClosed)
+	require.Less(t, time.Since(start), closeLimit)
+
+	proxy.Heal()
+	// A heartbeat whose context was done may still be applied.
+	require.Eventually(t, func() bool {
+		r, err = other.Read(testContext(t))
+		if err != nil {
+			return false
+		}
+		f, err := s.Subscribe(testContext(t))
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		e, err := f.Next(testContext(t))
+		return err == nil && e.Record.Version == r.Version
+	}, patience, 20*time.Millisecond)
+}
+
+// TestDependencies fails if a program that imports this store links the driver of another store.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "github.com/redis/go-redis/v9\n")
+	for _, other := range []string{"jackc", "etcd", "nats-io", "mongo", "rethinkdb", "testify"} {
+		require.NotContains(t, string(out), other)
+	}
+}

@@ -1,0 +1,176 @@
+//go:build unix
+
+package redis_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	driver "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
+)
+
+// TestFeed_WithoutReads fails if followers read the record although messages contain it, or if a
+// heartbeat is more than one request.
+func TestFeed_WithoutReads(t *testing.T) {
+	server := shared.Get(t)
+	key := newKey()
+	leaderClient, followerClient := connect(t, server.Addr(), nil), connect(t, server.Addr(), nil)
+	leader, r := createRecord(t, leaderClient, key)
+	f := subscribe(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)))
+	awaitRecord(t, f, r)
+	r = heartbeat(t, leader, r) // The server knows the script afterwards.
+	awaitRecord(t, f, r)
+	writes, reads := countRequests(leaderClient), countRequests(followerClient)
+	for range 20 {
+		r = heartbeat(t, leader, r)
+		awaitRecord(t, f, r)
+	}
+	require.EqualValues(t, 20, writes.Load(), "requests of the leader")
+	require.Zero(t, reads.Load(), "requests of the follower")
+}
+
+// TestFeed_SameKeyInOtherDatabase fails if a feed receives the writes to the same key of another
+// database: channels do not belong to a database.
+func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
+	server := shared.Get(t)
+	key := newKey()
+	one, first := createRecord(t, connect(t, server.Addr(), nil), key, redis.WithQuiet(time.Hour))
+	two, other := createRecord(t, connect(t, server.Addr(), func(o *driver.Options) { o.DB = 5 }), key)
+	f := subscribe(t, one)
+	awaitRecord(t, f, first)
+	heartbeat(t, two, other)
+	next := heartbeat(t, one, first)
+	e, err := f.Next(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, next.Version, e.Record.Version)
+}
+
+// TestFeed_OtherMessages fails if a feed delivers a message of another client that is not a
+// record, or a record of another epoch or an earlier state.
+func TestFeed_OtherMessages(t *testing.T) {
+	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
+	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	for _, payload := range []string{"", "hello", "1 {}", `1 {"format":"changefeed/1","epoch":"another","seq":99,"version":"x"}`, `1 {"format":"changefeed/1","epoch":"epoch","seq":0,"version":"x"}`} {
+		require.NoError(t, client.Publish(testContext(t), "changefeed:0:"+key, payload).Err())
+	}
+	r = heartbeat(t, s, r)
+	e, err := f.Next(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, r.Version, e.Record.Version)
+}
+
+// TestFeed_ForgedMessages fails if a feed trusts a message that may be forged, because a client may
+// publish on the channel without permission for the key. A heartbeat is a hint; after any other
+// message the feed reads the record, and delivers nothing if the record has not changed.
+func TestFeed_ForgedMessages(t *testing.T) {
+	server := shared.Get(t)
+	operator, key := connect(t, server.Addr(), nil), newKey()
+	s, r := createRecord(t, operator, key)
+	client := connect(t, server.Addr(), nil)
+	f := subscribe(t, newStore(t, client, key, redis.WithQuiet(time.Hour)))
+	awaitRecord(t, f, r)
+	reads := countRequests(client)
+	send := func(r changefeed.Record) {
+		require.NoError(t, operator.Publish(testContext(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
+	}
+
+	for name, forged := range forgeries(r) {
+		before := reads.Load()
+		send(forged)
+		require.Eventually(t, func() bool { return reads.Load() > before }, patience, time.Millisecond, name)
+		requireNoEvent(t, f, name)
+	}
+	forged := r
+	forged.Seq, forged.Version = r.Seq+1, "forged"
+	send(forged)
+	e, err := f.Next(testContext(t))
+	require.NoError(t, err)
+	require.True(t, e.Hint, "a heartbeat is not delivered as a hint")
+	r = heartbeat(t, s, r) // with the Seq of the forged record
+	e, err = f.Next(testContext(t))
+	require.NoError(t, err)
+	require.False(t, e.Hint, "the record was read")
+	require.Equal(t, r, e.Record)
+}
+
+// forgeries returns records that follow r in messages of a client without permission for the
+// record, by what they claim.
+func forgeries(r changefeed.Record) map[string]changefeed.Record {
+	all := map[string]changefeed.Record{}
+	for name, change := range map[string]func(*changefeed.Record){
+		"the end of the election": func(r *changefeed.Record) { r.Ended = true },
+		"the last term":           func(r *changefeed.Record) { r.Term = 1<<63 - 2 },
+		"a release":               func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 },
+		"another leader":          func(r *changefeed.Record) { r.Leader, r.Session = "q", "q's" },
+		"a nominee":               func(r *changefeed.Record) { r.Nominee = "q" },
+		"a short lease":           func(r *changefeed.Record) { r.TTL = 1 },
+		"another epoch":           func(r *changefeed.Record) { r.Epoch = "another" },
+		"a distant heartbeat":     func(r *changefeed.Record) { r.Seq += 1000 },
+	} {
+		forged := r
+		forged.Seq++
+		change(&forged)
+		all[name+", with the true version"] = forged
+		forged.Version = "forged"
+		all[name] = forged
+	}
+	return all
+}
+
+// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost,
+// because the driver reconnects silently. The server cannot be reached afterwards.
+func TestFeed_LostConnection(t *testing.T) {
+	server := shared.Get(t)
+	proxy := newProxy(t, server.Addr())
+	var dead atomic.Bool
+	client := connect(t, proxy.Addr(), func(o *driver.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if dead.Load() {
+				<-ctx.Done() // The network drops all packets.
+				return nil, ctx.Err()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+	})
+	s, r := createRecord(t, client, newKey(), redis.WithQuiet(time.Hour))
+	f := subscribe(t, s)
+	awaitRecord(t, f, r)
+	dead.Store(true)
+	proxy.Drop()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_, err := f.Next(ctx)
+	require.Error(t, err)
+	require.NoError(t, ctx.Err(), "the feed waits for the network: %v", err)
+	require.NoError(t, f.Close())
+	dead.Store(false)
+}
+
+// TestChanges_OtherChannel fails if Changes does not deliver the messages of the given channel, or
+// delivers others.
+func TestChanges_OtherChannel(t *testing.T) {
+	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
+	s, r := createRecord(t, client, key)
+	_, err := s.Changes(testContext(t), "changefeed:0:"+key)
+	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	changes, err := s.Changes(testContext(t), key+" another")
+	require.NoError(t, err)
+	defer changes.Close()
+	heartbeat(t, s, r)
+	require.NoError(t, client.Publish(testContext(t), key, "no").Err())
+	require.NoError(t, client.Publish(testContext(t), key+" another", "yes").Err())
+	c, err := changes.Next(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, redis.Change{Channel: key + " another", Payload: "yes"}, c)
+}

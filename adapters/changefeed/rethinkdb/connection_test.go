@@ -1,0 +1,101 @@
+//go:build unix
+
+package rethinkdb_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+)
+
+// newProxy starts a proxy of the server with the given address until the test ends.
+func newProxy(t testing.TB, addr string) *dbserver.Proxy {
+	t.Helper()
+	p, err := dbserver.NewProxy(addr)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
+// starts.
+func TestPartitions(t *testing.T) {
+	addr := serverAddr(t)
+	table := newTable(t, connect(t, addr, nil))
+	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
+		network := newProxy(t, addr)
+		return storetest.Client{
+			Store: newStore(t, connect(t, network.Addr(), nil), table), Cut: network.Cut, Heal: network.Heal,
+		}
+	}, nil)
+}
+
+// TestStore_UnresponsiveServer fails if a call, a feed or Close waits for a driver that reconnects
+// to a server which does not respond: the driver blocks although the context of the query is done.
+func TestStore_UnresponsiveServer(t *testing.T) {
+	addr := serverAddr(t)
+	operator := connect(t, addr, nil)
+	table := newTable(t, operator)
+	writer, rec := createRecord(t, operator, table)
+	p := newProxy(t, addr)
+	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(2*time.Second))
+	f := subscribe(t, s, rec)
+	p.Cut()
+	p.Drop()
+	for range 40 { // more calls than the store runs in the background
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		start := time.Now()
+		_, err := s.Heartbeat(ctx, rec, nextRecord(rec))
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		requireUnknownOutcome(t, err)
+		require.Less(t, time.Since(start), 10*time.Second)
+	}
+	awaitFeedError(t, f)
+	p.Heal()
+	require.Eventually(t, func() bool { // An earlier heartbeat may have been applied.
+		now, err := s.Read(testContext(t))
+		if err == nil {
+			rec = now
+		}
+		return err == nil
+	}, patience, 10*time.Millisecond)
+	rec = heartbeat(t, writer, rec)
+	subscribe(t, s, rec)
+
+	other := newStore(t, connect(t, p.Addr(), nil), table)
+	f = subscribe(t, other, rec)
+	p.Cut()
+	p.Drop()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, _ = other.Read(ctx)
+	start := time.Now()
+	require.NoError(t, f.Close())
+	require.NoError(t, other.Close())
+	took := time.Since(start)
+	p.Heal() // Otherwise Close of the session would wait.
+	require.Less(t, took, 8*time.Second, "each Close takes at most two seconds, and longer on a busy machine")
+}
+
+// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost,
+// because cursors do not resume, or if the next feed does not deliver the writes in between.
+func TestFeed_LostConnection(t *testing.T) {
+	addr := serverAddr(t)
+	operator := connect(t, addr, nil)
+	table := newTable(t, operator)
+	writer, rec := createRecord(t, operator, table)
+	p := newProxy(t, addr)
+	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(time.Hour))
+	f := subscribe(t, s, rec)
+	p.Drop()
+	awaitFeedError(t, f)
+	rec = heartbeat(t, writer, rec)
+	subscribe(t, s, rec)
+}

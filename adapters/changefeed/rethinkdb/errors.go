@@ -1,0 +1,118 @@
+package rethinkdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// errorKind is the meaning of an error of the server. For most kinds the driver has no error
+// types, but only the text.
+type errorKind int
+
+const (
+	otherError errorKind = iota
+	noDatabase
+	noTable
+	alreadyExists     // A database or table exists already.
+	duplicateDocument // A document exists already.
+	ambiguousTable    // Several tables have the same name.
+	permissionDenied
+	invalidCredentials
+	invalidQuery // The table or the document does not have the expected layout.
+)
+
+func errorKindOf(err error) errorKind {
+	var auth r.RQLAuthError
+	var unavailable r.RQLOpFailedError
+	var indeterminate r.RQLOpIndeterminateError
+	var document documentError
+	text := ""
+	if err != nil {
+		// The text is followed by the query, which contains texts of the user.
+		text, _, _ = strings.Cut(err.Error(), " in:\n")
+	}
+	has := func(parts ...string) bool {
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				return false
+			}
+		}
+		return true
+	}
+	fromServer := errors.As(err, &unavailable) || errors.As(err, &indeterminate) || isRuntimeError(err)
+	switch {
+	case err == nil:
+		return otherError
+	case errors.As(err, &auth):
+		return invalidCredentials
+	case errors.As(err, &document) && has("Duplicate primary key"):
+		return duplicateDocument
+	case !fromServer:
+		return otherError
+	case has("does not have the required", "permission"):
+		return permissionDenied
+	case has("ambiguous; there are multiple"):
+		return ambiguousTable
+	case has("Database `", "already exists"), has("Table `", "already exists"):
+		return alreadyExists
+	case has("Database `", "does not exist"):
+		return noDatabase
+	case has("Table `", "does not exist"):
+		return noTable
+	case errors.As(err, new(r.RQLQueryLogicError)):
+		return invalidQuery
+	}
+	return otherError
+}
+
+// isRuntimeError reports whether the server has rejected a query.
+func isRuntimeError(err error) bool {
+	return errors.As(err, new(r.RQLRuntimeError)) || errors.As(err, new(r.RQLQueryLogicError)) ||
+		errors.As(err, new(r.RQLNonExistenceError))
+}
+
+// adviceByKind contains the kinds of permanent failures, and how to resolve them.
+var adviceByKind = map[errorKind]string{
+	permissionDenied:   "grant the session's user read and write on the table, and config on the database if the store must create the table",
+	invalidCredentials: "correct the user and password of the session",
+	invalidQuery:       "the table or the document does not have the layout that the package documentation describes",
+}
+
+// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
+// is that of the caller.
+func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if s.feeds.Closed() {
+		return changefeed.ErrClosed
+	}
+	kind := errorKindOf(err)
+	if done := ctx.Err(); done != nil && !errors.Is(err, done) { // The driver returns its own error.
+		err = fmt.Errorf("%w: %w", done, err)
+	}
+	err = fmt.Errorf("rethinkdb: %s: %w", operation, err)
+	if kind == noDatabase || kind == noTable {
+		return fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
+	}
+	if advice, ok := adviceByKind[kind]; ok {
+		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
+	}
+	return err
+}
+
+// errBusy is returned if another client is changing the same tables.
+var errBusy = errors.New("the tables are being changed")
+
+// isUnavailable reports whether a table currently has too few replicas or no primary replica, or is
+// being changed.
+func isUnavailable(err error) bool {
+	return errors.Is(err, errBusy) || errorKindOf(err) == otherError &&
+		(errors.As(err, new(r.RQLOpFailedError)) || errors.As(err, new(r.RQLOpIndeterminateError)))
+}

@@ -1,0 +1,63 @@
+package rethinkdb_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// TestStart_PrimaryKey fails if Start accepts a table whose primary key is not id.
+func TestStart_PrimaryKey(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
+	_, _ = r.DBCreate(database).RunWrite(session)
+	table := newTable(t, session)
+	execWrite(t, session, r.DB(database).TableCreate(table, r.TableCreateOpts{PrimaryKey: "other"}))
+	err := newStore(t, session, table).Start(testContext(t))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "primary key")
+}
+
+// TestStart_Permissions fails if a missing permission is not reported, or if the documented
+// permissions are not sufficient.
+func TestStart_Permissions(t *testing.T) {
+	addr := serverAddr(t)
+	operator := connect(t, addr, nil)
+	table := newTable(t, operator)
+	s, rec := createRecord(t, operator, table)
+	for name, c := range map[string]struct {
+		permissions map[string]any
+		sufficient  bool
+	}{
+		"None":      {map[string]any{}, false},
+		"Read":      {map[string]any{"read": true}, false},
+		"ReadWrite": {map[string]any{"read": true, "write": true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			user := newName("user")
+			users := r.DB("rethinkdb").Table("users")
+			execWrite(t, operator, users.Insert(map[string]any{"id": user, "password": "secret"}))
+			t.Cleanup(func() { execWrite(t, operator, users.Get(user).Delete()) })
+			require.NoError(t, r.DB(database).Table(table).Grant(user, c.permissions).Exec(operator))
+			session := connect(t, addr, func(o *r.ConnectOpts) { o.Username, o.Password = user, "secret" })
+			limited := newStore(t, session, table)
+			err := limited.Start(testContext(t))
+			if c.sufficient {
+				require.NoError(t, err)
+				require.NoError(t, limited.Create(testContext(t), blank))
+				subscribe(t, limited, rec)
+				rec = heartbeat(t, limited, rec)
+			} else {
+				require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+				require.ErrorContains(t, err, "grant")
+			}
+			another := newStore(t, session, newTable(t, operator))
+			require.ErrorIs(t, another.Create(testContext(t), blank), changefeed.ErrUnsuitable)
+		})
+	}
+	now, err := s.Read(testContext(t))
+	require.NoError(t, err)
+	require.Equal(t, rec.Version, now.Version)
+}

@@ -1,0 +1,51 @@
+package rethinkdb_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+)
+
+func TestStore(t *testing.T) { storetest.Run(t, newFactory(t)) }
+
+func TestElections(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
+
+// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
+func TestNew_InvalidArguments(t *testing.T) {
+	var none *r.Session
+	session := &r.Session{}
+	for name, f := range map[string]func() (*rethinkdb.Store, error){
+		"Nil":      func() (*rethinkdb.Store, error) { return rethinkdb.New(nil, "d", "t", "k") },
+		"TypedNil": func() (*rethinkdb.Store, error) { return rethinkdb.New(none, "d", "t", "k") },
+		"Database": func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d.d", "t", "k") },
+		"System":   func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "rethinkdb", "t", "k") },
+		"Table":    func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "", "k") },
+		"NoKey":    func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", "") },
+		"NUL":      func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", "a\x00b") },
+		"Long":     func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", strings.Repeat("k", 128)) },
+		"Option":   func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", "k", nil) },
+		"Quiet": func() (*rethinkdb.Store, error) {
+			return rethinkdb.New(session, "d", "t", "k", rethinkdb.WithQuiet(0))
+		},
+	} {
+		s, err := f()
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.Nil(t, s, name)
+	}
+}
+
+// TestClose_KeepsSession fails if the store closes the session.
+func TestClose_KeepsSession(t *testing.T) {
+	session := connect(t, serverAddr(t), nil)
+	s, rec := createRecord(t, session, newTable(t, session))
+	subscribe(t, s, rec)
+	require.NoError(t, s.Close())
+	require.True(t, session.IsConnected())
+	require.NoError(t, r.Expr(1).Exec(session))
+}

@@ -1,0 +1,72 @@
+package rethinkdb_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
+)
+
+// TestCreate_Concurrently fails if duplicate tables remain, or Create returns an error, when
+// clients create the table at the same time: RethinkDB then creates several tables with one name,
+// which cannot be used.
+func TestCreate_Concurrently(t *testing.T) {
+	addr := serverAddr(t)
+	operator := connect(t, addr, nil)
+	const n = 4
+	var sessions [n]*r.Session
+	for i := range sessions {
+		sessions[i] = connect(t, addr, nil)
+	}
+	for range 3 {
+		table := newTable(t, operator)
+		var all sync.WaitGroup
+		var errs [n]error
+		for i, session := range sessions {
+			s := newStore(t, session, table)
+			all.Go(func() { errs[i] = s.Create(testContext(t), blank) })
+		}
+		all.Wait()
+		require.NoError(t, errors.Join(errs[:]...))
+		require.Eventually(t, func() bool { // The first table may be ready before the duplicates are removed.
+			rec, err := newStore(t, operator, table).Read(testContext(t))
+			return err == nil && rec.Epoch == blank.Epoch
+		}, patience, 50*time.Millisecond)
+		require.Equal(t, 1, countTables(t, operator, table))
+	}
+	require.Zero(t, countTables(t, operator, "changefeed_duplicate"))
+}
+
+// TestCreate_AmbiguousTable fails if Create does not remove duplicate tables that exist already,
+// or if Start accepts them although the store is configured not to create tables.
+func TestCreate_AmbiguousTable(t *testing.T) {
+	addr := serverAddr(t)
+	operator := connect(t, addr, nil)
+	_, _ = r.DBCreate(database).RunWrite(operator)
+	table := ""
+	for range 20 { // until the server has created several tables
+		table = newTable(t, operator)
+		var all sync.WaitGroup
+		for range 4 {
+			session := connect(t, addr, nil)
+			all.Go(func() { _, _ = r.DB(database).TableCreate(table).RunWrite(session) })
+		}
+		all.Wait()
+		if countTables(t, operator, table) > 1 {
+			break
+		}
+	}
+	require.Greater(t, countTables(t, operator, table), 1, "the server has created only one table")
+	err := newStore(t, operator, table, rethinkdb.WithExistingTable()).Start(testContext(t))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "several tables")
+	s, rec := createRecord(t, operator, table)
+	heartbeat(t, s, rec)
+	require.Equal(t, 1, countTables(t, operator, table))
+}

@@ -1,0 +1,140 @@
+package storeurl
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+// address is a parsed Config.
+type address struct {
+	config Config
+	url    *url.URL
+	query  url.Values // query contains the parameters that were not taken.
+	risks  []changefeed.Risk
+}
+
+func parseAddress(cfg Config) (open opener, a address, err error) {
+	cfg.Election = strings.Trim(cfg.Election, "/")
+	u, err := url.Parse(cfg.URL)
+	if err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err // It does not contain the address, which can contain a password.
+		}
+		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalidOption, err)
+	}
+	open = openers[u.Scheme]
+	switch {
+	case open == nil:
+		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
+	case cfg.Election == "":
+		return nil, a, fmt.Errorf("%w: the name of the election is empty", leaderelection.ErrInvalidOption)
+	case u.Scheme != "memory" && u.Host == "":
+		return nil, a, fmt.Errorf("%w: address of the store: no server: expected %s://host", leaderelection.ErrInvalidOption, u.Scheme)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return nil, a, fmt.Errorf("%w: address of the store: port %s is not a number from 1 to 65535", leaderelection.ErrInvalidOption, port)
+		}
+	}
+	if cfg.Password != "" {
+		u.User = url.UserPassword(u.User.Username(), cfg.Password)
+	}
+	a = address{config: cfg, url: u, query: u.Query()}
+	if a.risks, err = a.takeRisks(); err != nil {
+		return nil, a, fmt.Errorf("accepted risks: %w", err)
+	}
+	return open, a, nil
+}
+
+// takeParameter removes and returns a parameter that is not for the driver. The default is
+// defaultName.
+func (a *address) takeParameter(name string) string {
+	value := a.query.Get(name)
+	a.query.Del(name)
+	if value == "" {
+		return defaultName
+	}
+	return value
+}
+
+// unsafeParameter is the name of the parameter that lists risks.
+const unsafeParameter = "unsafe"
+
+// withoutRisks contains the schemes of stores that do not reject deployments because of a risk.
+var withoutRisks = []string{"memory", "zookeeper", "etcd", "etcds"}
+
+// takeRisks removes the parameter unsafe, and returns all accepted risks.
+func (a *address) takeRisks() ([]changefeed.Risk, error) {
+	risks := slices.Clone(a.config.Unsafe)
+	for _, value := range a.query[unsafeParameter] {
+		for name := range strings.SplitSeq(value, ",") {
+			r, err := changefeed.ParseRisk(name)
+			if err != nil {
+				return nil, err
+			}
+			risks = append(risks, r)
+		}
+	}
+	a.query.Del(unsafeParameter)
+	if len(risks) > 0 && slices.Contains(withoutRisks, a.url.Scheme) {
+		return nil, fmt.Errorf("%w: stores on %s have no risks to accept", leaderelection.ErrInvalidOption, a.url.Scheme)
+	}
+	for _, r := range risks {
+		if _, err := changefeed.ParseRisk(string(r)); err != nil {
+			return nil, err
+		}
+	}
+	return risks, nil
+}
+
+// driverURL returns the address without the parameters that were taken.
+func (a *address) driverURL() string {
+	u := *a.url
+	u.RawQuery = a.query.Encode()
+	return u.String()
+}
+
+// rejectParameters returns an error if there are parameters that were not taken, for drivers that
+// have no parameters.
+func (a *address) rejectParameters() error {
+	for name := range a.query {
+		return fmt.Errorf("%w: unknown parameter %q", leaderelection.ErrInvalidOption, name)
+	}
+	return nil
+}
+
+// serverURLs returns the servers of the address as URLs with the given scheme.
+func (a *address) serverURLs(scheme string) []string {
+	var all []string
+	for host := range strings.SplitSeq(a.url.Host, ",") {
+		all = append(all, scheme+"://"+host)
+	}
+	return all
+}
+
+// tlsConfig returns the TLS configuration for a server whose certificate is for host, or nil if
+// there the configuration has none.
+func (a *address) tlsConfig(host string) *tls.Config {
+	if a.config.TLS == nil {
+		return nil
+	}
+	c := a.config.TLS.Clone()
+	c.ServerName = cmp.Or(c.ServerName, host)
+	return c
+}
+
+// credentials returns the credentials in the address.
+func (a *address) credentials() (user, password string) {
+	password, _ = a.url.User.Password()
+	return a.url.User.Username(), password
+}

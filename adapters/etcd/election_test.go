@@ -1,0 +1,259 @@
+package etcd_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+)
+
+// TestNewElection_InvalidArguments fails if an invalid argument is accepted, or is reported only
+// after a request.
+func TestNewElection_InvalidArguments(t *testing.T) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}})
+	require.NoError(t, err)
+	defer client.Close()
+	var noContext context.Context
+	for _, c := range []struct {
+		client *clientv3.Client
+		node   string
+		opt    etcd.Option
+		want   error
+	}{
+		{nil, node, etcd.WithCreateNode(), leaderelection.ErrNilConn},
+		{client, "", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
+		{client, "/a/", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
+		{client, node, nil, leaderelection.ErrInvalidOption},
+		{client, node, etcd.WithContext(noContext), leaderelection.ErrInvalidOption},
+		{client, node, etcd.WithLogger(nil), leaderelection.ErrInvalidOption},
+		{client, node, etcd.WithSessionTimeout(time.Millisecond), leaderelection.ErrInvalidOption},
+		{client, node, etcd.WithClientName(string(make([]byte, 65<<10))), leaderelection.ErrInvalidOption},
+	} {
+		_, err := etcd.NewElection(c.client, c.node, c.opt)
+		require.ErrorIs(t, err, c.want)
+		require.ErrorIs(t, etcd.DeleteElection(c.client, c.node, c.opt), c.want)
+		_, err = etcd.Candidates(c.client, c.node, c.opt)
+		require.ErrorIs(t, err, c.want)
+	}
+}
+
+// TestElection_Permissions fails if a missing permission is not reported as an error, but retried.
+func TestElection_Permissions(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermReadWrite), node, clientv3.GetPrefixRangeEnd(node))
+	_, err := etcd.NewElection(srv.Client(), node, etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
+	require.ErrorIs(t, err, leaderelection.ErrPermission, "without credentials")
+	client := srv.Client(credentials)
+	startCandidate(t, client).waitForLeadership()
+	_, err = etcd.NewElection(client, "/other", etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
+	require.ErrorIs(t, err, leaderelection.ErrPermission)
+}
+
+// TestEvents_HandOver fails if a follower does not report that it has joined, its keepalives, or
+// the hand-over and its duration.
+func TestEvents_HandOver(t *testing.T) {
+	srv := startServers(t, 1)
+	leader := startCandidate(t, srv.Client())
+	first := leader.waitForLeadership()
+	// The candidate reads the queue once per session timeout. If it found the departure in
+	// this way, the duration would be unknown.
+	e, err := etcd.NewElection(srv.Client(), node, etcd.WithSessionTimeout(10*patience))
+	require.NoError(t, err)
+	events, ended := e.Events(), make(chan error, 1)
+	go func() { ended <- e.ElectLeader() }()
+	limit := time.After(patience)
+	next := func() leaderelection.Event {
+		t.Helper()
+		select {
+		case event, open := <-events:
+			require.True(t, open)
+			return event
+		case <-limit:
+			require.FailNow(t, "no event")
+		}
+		panic("unreachable")
+	}
+	require.Equal(t, leaderelection.EventJoined, next().Kind)
+	require.NotEmpty(t, e.ID())
+	for e.Current().NowFollowing == "" {
+		require.NoError(t, first.Err())
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, leader.Resign())
+	var role []leaderelection.Event
+	for checked := false; len(role) < 2 || !checked; {
+		event := next()
+		require.Equal(t, e.ID(), event.ID)
+		switch {
+		case event.Kind != leaderelection.EventChecked:
+			role = append(role, event)
+		case event.Err == nil:
+			require.Positive(t, event.Duration)
+			checked = true
+		}
+	}
+	require.Len(t, role, 2)
+	require.Equal(t, leaderelection.EventElected, role[0].Kind)
+	require.Equal(t, leaderelection.EventHandOver, role[1].Kind)
+	require.Positive(t, role[1].Duration)
+	for _, event := range role {
+		require.Equal(t, e.Current().Leadership.Token(), event.Token)
+	}
+	_ = e.Resign()
+	require.NoError(t, <-ended)
+}
+
+// TestElection_ResponsesWithoutLeases fails if candidates are not recognized in responses of etcd
+// 3.7, which omit the lease if only keys are requested: then two candidates lead at the same time.
+func TestElection_ResponsesWithoutLeases(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client((&faults{omitLeases: true}).intercept)
+	first := startCandidate(t, client)
+	first.waitForLeadership()
+	second := startCandidate(t, client)
+	second.waitForPredecessor(first.ID())
+	third := startCandidate(t, client)
+	third.waitForPredecessor(second.ID())
+	all, err := etcd.Candidates(client, node)
+	require.NoError(t, err)
+	require.Len(t, all, 3)
+	first.resignOnRequest()
+	require.NoError(t, askToResign(client, first.ID()))
+	second.waitForLeadership()
+	require.NoError(t, etcd.DeleteElection(client, node))
+	third.waitForError(leaderelection.ErrElectionOver)
+}
+
+// TestElection_ClusterLosesLeader fails if a candidate does not change to another member when its
+// own has no leader. Without WithRequireLeader its watch would report nothing.
+func TestElection_ClusterLosesLeader(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 3)
+	keepalive := func(cfg *clientv3.Config) {
+		cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 500*time.Millisecond, 500*time.Millisecond
+	}
+	client := srv.Client(keepalive)
+	const ttl = 30 * time.Second
+	long := etcd.WithSessionTimeout(ttl)
+	leader := startCandidate(t, client, long)
+	l := leader.waitForLeadership()
+	follower := startCandidate(t, client, long)
+	follower.waitForPredecessor(leader.ID())
+	stopped := srv.Leader()
+	srv.Kill(stopped)
+	srv.Leader() // waits for another leader
+	// The lease is still valid, in etcd and for the candidate.
+	_, err := leader.Txn(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Err())
+	electiontest.Confirm(t, leader.Resign)
+	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
+}
+
+// TestElection_ServerRestarts fails if a leader cannot confirm its lease after the server was
+// killed and started again, or if a follower's watch does not continue. The server grants every
+// lease its whole TTL again.
+func TestElection_ServerRestarts(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	const ttl = 30 * time.Second
+	long := etcd.WithSessionTimeout(ttl)
+	leader := startCandidate(t, client, long)
+	l := leader.waitForLeadership()
+	follower := startCandidate(t, client, long)
+	follower.waitForPredecessor(leader.ID())
+	srv.Kill(0)
+	down := time.Now()
+	srv.Restart(0)
+	require.Eventually(t, func() bool { return l.Deadline().After(down.Add(ttl * 3 / 4)) }, patience, 10*time.Millisecond)
+	require.NoError(t, l.Err())
+	electiontest.Confirm(t, leader.Resign)
+	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
+}
+
+// TestElection_ServerDown fails if the server is down and a new candidacy does not return an
+// error, a leader is not suspended, or Resign blocks.
+func TestElection_ServerDown(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	leader := startCandidate(t, client)
+	l := leader.waitForLeadership()
+	follower := startCandidate(t, client)
+	follower.waitForPredecessor(leader.ID())
+	short := etcd.WithSessionTimeout(2 * time.Second) // limits requests that fail
+	late, err := etcd.NewElection(client, node, short)
+	require.NoError(t, err)
+	srv.Kill(0)
+	waitForLoss(t, l) // after three quarters of the TTL
+	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
+	requireReturn(t, "ElectLeader", func() { require.ErrorIs(t, late.ElectLeader(), leaderelection.ErrUnreachable) })
+	_, err = etcd.NewElection(client, node, short)
+	require.ErrorIs(t, err, leaderelection.ErrUnreachable)
+	requireReturn(t, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
+}
+
+// TestElection_ClosedClient fails if a candidacy does not end when its client is closed. Its lease
+// is not revoked, but expires.
+func TestElection_ClosedClient(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	c := startCandidate(t, client)
+	l := c.waitForLeadership()
+	next := startCandidate(t, srv.Client())
+	next.waitForPredecessor(c.ID())
+	require.NoError(t, client.Close())
+	c.waitForError(leaderelection.ErrConnClosed)
+	require.ErrorIs(t, l.Err(), leaderelection.ErrConnClosed)
+	require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed)
+	next.waitForLeadership()
+	_, err := etcd.NewElection(client, node)
+	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+}
+
+// TestElection_ForeignKeys fails if candidates wait for keys that are not candidates, or if such
+// keys are deleted.
+func TestElection_ForeignKeys(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	for _, key := range []string{node + "/config", node + "/beef", node + "/sub/1"} {
+		_, err := client.Put(t.Context(), key, "data")
+		require.NoError(t, err)
+	}
+	c := startCandidate(t, client)
+	c.waitForLeadership()
+	leader, found, err := etcd.CurrentLeader(client, node)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, c.ID(), leader.ID)
+	require.ErrorIs(t, c.EndElection(), leaderelection.ErrForeignChildren)
+	require.ErrorIs(t, etcd.DeleteElection(client, node), leaderelection.ErrForeignChildren)
+	require.Equal(t, leaderelection.Leader, c.Current().Role)
+}
+
+// TestElection_CreatedAgain fails if a candidate of an election that was deleted joins the next
+// election with the same key.
+func TestElection_CreatedAgain(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	old, err := etcd.NewElection(client, node, etcd.WithCreateNode())
+	require.NoError(t, err)
+	require.NoError(t, etcd.DeleteElection(client, node))
+	next := startCandidate(t, client)
+	next.waitForLeadership()
+	require.ErrorIs(t, old.ElectLeader(), leaderelection.ErrElectionOver)
+	electiontest.Confirm(t, old.EndElection)
+	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
+}

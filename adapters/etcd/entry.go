@@ -1,0 +1,343 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// maxPending is the number of keepalives, and of reads, that may be in flight at a time. A request
+// to a server that does not respond does not delay the next one.
+const maxPending = 4
+
+// entry is an entry in the queue: a key with its lease. It belongs to the goroutine of ElectLeader.
+// Other goroutines send the requests and return one result each, so that the owner can stop the
+// leadership in time if a request takes long.
+type entry struct {
+	election *Election
+	key      candidateKey
+	lease    lease
+	deadline atomic.Pointer[time.Time] // deadline is that of the lease, for readers on any goroutine.
+
+	ctx        context.Context // ctx limits requests and watches.
+	requests   sync.WaitGroup
+	keepalives chan keepaliveResult
+	views      chan viewResult
+
+	pendingKeepalives, pendingViews int
+	nextKeepalive, nextView         time.Time
+
+	keyWatch         *watch // keyWatch observes the deletion of the key.
+	predecessorWatch *watch // predecessorWatch observes the deletion of the predecessor's key.
+	nodeWatch        *watch // nodeWatch observes the value of the election node, with requests to resign.
+	revision         int64  // revision is the newest known revision. Older views are discarded.
+	published        bool   // published reports whether a status was published.
+	head             bool   // head reports whether the candidate is the head of the queue.
+	predecessor      string // predecessor is the key in the last status.
+	leaseUnknown     bool   // leaseUnknown reports that a server does not know the lease.
+}
+
+// keepaliveResult is the result of a keepalive.
+type keepaliveResult struct {
+	keepalive keepalive
+	ttl       time.Duration
+	took      time.Duration
+	err       error
+}
+
+// viewResult is the result of reading the queue after keepalive was acknowledged.
+type viewResult struct {
+	keepalive keepalive
+	view      *view
+	err       error
+}
+
+// participate joins the queue and stays in it until the entry is lost or ctx is done. It returns
+// the reason.
+func (e *Election) participate(ctx context.Context) error {
+	n, err := e.joinQueue(ctx)
+	if err != nil {
+		e.waitForRevocations(err)
+		return err
+	}
+	entryCtx, cancel := context.WithCancel(ctx)
+	n.ctx = entryCtx
+	n.keepalives, n.views = make(chan keepaliveResult, maxPending), make(chan viewResult, maxPending)
+	n.revision = n.key.revision
+	err = n.followQueue()
+	e.candidacy.Revoke(err) // before the lease is revoked
+	cancel()
+	n.keyWatch.close()
+	n.predecessorWatch.close()
+	n.nodeWatch.close()
+	n.requests.Wait()
+	e.revokeLease(n.key.lease)
+	e.waitForRevocations(err)
+	return err
+}
+
+// followQueue keeps the lease alive and follows the queue until the entry is lost or ctx is done.
+func (n *entry) followQueue() error {
+	candidacy := n.election.candidacy
+	n.keyWatch = n.watchDeletion(n.key.name, n.key.revision+1)
+	now := time.Now()
+	n.nextView, n.nextKeepalive = now, now.Add(n.lease.ttl/8)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		if n.lease.expired(now) {
+			candidacy.Suspend(leaderelection.ErrLeaseExpired)
+		}
+		n.sendDueRequests(now)
+		timer.Reset(n.nextAction().Sub(now))
+		select {
+		case <-n.ctx.Done():
+			return context.Cause(n.ctx)
+		case <-n.election.client.Ctx().Done():
+			return errClosed
+		case r := <-n.keepalives:
+			n.pendingKeepalives--
+			n.handleKeepalive(r)
+		case r := <-n.views:
+			n.pendingViews--
+			if err := n.handleView(r); err != nil {
+				return err
+			}
+		case revision := <-n.keyWatch.events():
+			n.keyWatch.close()
+			n.keyWatch = nil
+			if revision != 0 {
+				n.revokeLeadership()
+			}
+			n.handleChange(revision)
+		case revision := <-n.predecessorWatch.events():
+			if revision != 0 {
+				candidacy.Vacated()
+			}
+			n.predecessorWatch.close()
+			n.predecessorWatch = nil
+			n.handleChange(revision)
+		case revision := <-n.nodeWatch.events():
+			n.nodeWatch.close()
+			n.nodeWatch = nil
+			n.handleChange(revision)
+		case <-n.election.listening:
+			n.nextView = time.Now()
+		case <-timer.C:
+		}
+	}
+}
+
+func (n *entry) watchDeletion(key string, revision int64) *watch {
+	return watchDeletion(n.ctx, n.election.client, key, revision)
+}
+
+// keepaliveInterval returns the time between two keepalives.
+func (n *entry) keepaliveInterval() time.Duration {
+	if n.head {
+		return n.lease.ttl / 8
+	}
+	return n.lease.ttl / 3
+}
+
+// retryTime returns the time of the next attempt after a failure.
+func (n *entry) retryTime() time.Time {
+	return time.Now().Add(min(n.lease.ttl/16, 500*time.Millisecond))
+}
+
+// sendDueRequests sends a keepalive and reads the queue, if they are due. Each request has a time
+// limit, so that another request replaces it if its response is lost. The goroutines that send them
+// must not access the lease.
+func (n *entry) sendDueRequests(now time.Time) {
+	client, limit := n.election.client, min(n.lease.ttl/2, requestLimit)
+	if n.pendingKeepalives < maxPending && !n.nextKeepalive.After(now) {
+		n.pendingKeepalives++
+		n.nextKeepalive = now.Add(n.keepaliveInterval())
+		n.requests.Go(func() {
+			ctx, cancel := context.WithTimeout(n.ctx, limit)
+			defer cancel()
+			sent := time.Now()
+			ttl, term, err := sendKeepalive(ctx, client, n.key.lease)
+			n.keepalives <- keepaliveResult{keepalive{sent, term}, ttl, time.Since(sent), err}
+		})
+	}
+	if n.pendingViews < maxPending && !n.nextView.After(now) {
+		n.pendingViews++
+		n.nextView = now.Add(min(n.lease.ttl/4, requestLimit/2))
+		last := n.lease.acknowledged
+		n.requests.Go(func() {
+			ctx, cancel := context.WithTimeout(n.ctx, limit)
+			defer cancel()
+			v, err := readView(ctx, client, n.election.node, n.key)
+			n.views <- viewResult{last, v, err}
+		})
+	}
+}
+
+// nextAction returns the time at which the owner must act even if it receives nothing.
+func (n *entry) nextAction() time.Time {
+	next := time.Now().Add(time.Minute)
+	for _, action := range []struct {
+		at      time.Time
+		planned bool
+	}{
+		{n.nextKeepalive, n.pendingKeepalives < maxPending},
+		{n.nextView, n.pendingViews < maxPending},
+		{n.lease.deadline(), n.isLeader()},
+	} {
+		if action.planned && action.at.Before(next) {
+			next = action.at
+		}
+	}
+	return next
+}
+
+// handleChange plans to read the queue because a watch has fired at a revision, or has failed if
+// the revision is 0.
+func (n *entry) handleChange(revision int64) {
+	if revision == 0 {
+		n.nextView = n.retryTime()
+		return
+	}
+	n.revision = max(n.revision, revision)
+	n.nextView = time.Now()
+}
+
+func (n *entry) handleKeepalive(r keepaliveResult) {
+	event := leaderelection.Event{Kind: leaderelection.EventChecked, Err: r.err}
+	switch {
+	case r.err != nil:
+		n.election.log.Debug("keepalive failed", "id", n.key.name, "err", r.err)
+		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
+	case r.ttl <= 0:
+		// A server that lags behind does not know a new lease, so a read must confirm this.
+		event.Err = errExpired
+		n.leaseUnknown = true
+		n.nextView = time.Now()
+	default:
+		event.Duration = r.took
+		n.lease.acknowledge(r.keepalive, r.ttl)
+		if n.head {
+			n.nextView = time.Now()
+		}
+	}
+	n.election.candidacy.Report(event)
+}
+
+// handleView updates role and watches. It returns an error if the entry is lost.
+func (n *entry) handleView(r viewResult) error {
+	if r.err != nil {
+		n.election.log.Debug("reading the queue failed", "id", n.key.name, "err", r.err)
+		n.nextView = earlier(n.nextView, n.retryTime())
+		if n.ctx.Err() != nil {
+			return context.Cause(n.ctx)
+		}
+		return permanent(r.err)
+	}
+	v := r.view
+	if v.revision < n.revision {
+		n.nextView = earlier(n.nextView, n.retryTime())
+		return nil // A newer view will follow.
+	}
+	n.revision = v.revision
+	if v.nodeRev != n.election.nodeRev {
+		return leaderelection.ErrElectionOver
+	}
+	if v.keyRev != n.key.revision {
+		return n.findLoss()
+	}
+	if n.ctx.Err() != nil {
+		return context.Cause(n.ctx)
+	}
+	n.leaseUnknown = false
+	n.lease.confirm(r.keepalive, v.term)
+	n.storeDeadline()
+	if n.keyWatch == nil {
+		n.keyWatch = n.watchDeletion(n.key.name, v.revision+1)
+	}
+	n.checkResignRequests(v)
+	if v.predecessor == "" {
+		n.nextView = time.Now().Add(n.lease.ttl / 4) // in addition to the read after each keepalive
+		n.lead(v)
+		return nil
+	}
+	// A watch can stop without an error, so the queue is read periodically as well.
+	n.nextView = time.Now().Add(n.lease.ttl)
+	if n.predecessorWatch == nil || n.predecessorWatch.key != v.predecessor {
+		n.predecessorWatch.close()
+		n.predecessorWatch = n.watchDeletion(v.predecessor, v.revision+1)
+	}
+	if !n.published || n.predecessor != v.predecessor {
+		n.published, n.predecessor = true, v.predecessor
+		n.election.candidacy.Publish(leaderelection.Status{NowFollowing: v.predecessor})
+	}
+	return nil
+}
+
+// lead starts or resumes leadership if the lease is confirmed for long enough. The candidate is the
+// head of the queue.
+func (n *entry) lead(v *view) {
+	if !n.head {
+		n.head = true
+		n.predecessorWatch.close()
+		n.predecessorWatch = nil
+		n.nextKeepalive = time.Now()
+	}
+	if v.term != n.lease.acknowledged.term {
+		// The cluster has elected another leader since the last keepalive.
+		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
+	}
+	if !n.isLeader() && n.lease.sufficient(time.Now()) {
+		n.published = true
+		n.election.candidacy.Lead(n.key.revision, n.loadDeadline)
+	}
+}
+
+func (n *entry) isLeader() bool { return n.election.candidacy.Leadership() != nil }
+
+// revokeLeadership ends the leadership, if there is one, because the key was deleted.
+func (n *entry) revokeLeadership() {
+	if n.election.candidacy.Revoke(errDeleted) {
+		n.election.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
+	}
+}
+
+// findLoss returns the reason for which the key does not exist any more: the lease has expired, or
+// another client has deleted the key.
+func (n *entry) findLoss() error {
+	n.revokeLeadership()
+	if n.leaseUnknown {
+		return errExpired
+	}
+	err := retry(n.ctx, n.election.client, n.lease.ttl/2, func(ctx context.Context) error {
+		ttl, _, err := sendKeepalive(ctx, n.election.client, n.key.lease)
+		if err == nil && ttl <= 0 {
+			return &permanentError{errExpired}
+		}
+		return err
+	})
+	if err == nil {
+		return errDeleted
+	}
+	return err
+}
+
+// storeDeadline makes the lease's deadline available to other goroutines.
+func (n *entry) storeDeadline() {
+	d := n.lease.deadline()
+	n.deadline.Store(&d)
+}
+
+// loadDeadline returns the deadline of the leadership.
+func (n *entry) loadDeadline() time.Time { return *n.deadline.Load() }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

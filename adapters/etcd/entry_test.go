@@ -1,0 +1,221 @@
+package etcd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+)
+
+// TestJoin_LostResponse fails if a candidate creates a second key after the response to its put was
+// lost, or does not use the revision of the first key.
+func TestJoin_LostResponse(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	f := &faults{}
+	lost := 0
+	f.loseResponse = func(request any) bool {
+		if !isPut(request) || lost >= 2 {
+			return false
+		}
+		lost++ // the put of the election node, and that of the candidate
+		return true
+	}
+	client := srv.Client(f.intercept)
+	c := startCandidate(t, client)
+	l := c.waitForLeadership()
+	require.Equal(t, 2, lost)
+	got, err := client.Get(t.Context(), node+"/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Len(t, got.Kvs, 1)
+	require.Equal(t, c.ID(), string(got.Kvs[0].Key))
+	require.Equal(t, got.Kvs[0].CreateRevision, l.Token())
+}
+
+// TestLease_KeepaliveOfEarlierTerm fails if keepalives that a member of an earlier term has
+// acknowledged extend the lease.
+func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	f := &faults{}
+	c := startCandidate(t, srv.Client(f.intercept))
+	l := c.waitForLeadership()
+	f.set(func(f *faults) { f.changeTerm = func(term uint64) uint64 { return term - 1 } })
+	waitForLoss(t, l)
+	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
+	c.waitForStatus("suspended", func(s leaderelection.Status) bool { return s.Role == leaderelection.Suspended })
+	f.set(func(f *faults) { f.changeTerm = nil })
+	require.Equal(t, l.Token(), c.waitForLeadership().Token())
+}
+
+// TestLease_LeaderIsCutOff fails if a leader that is cut off still leads when etcd can expire its
+// lease. The leader measures the lease from when the last keepalive was sent.
+func TestLease_LeaderIsCutOff(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	p := newProxiedClient(t, srv)
+	c := startCandidate(t, p.Client)
+	l := c.waitForLeadership()
+	next := startCandidate(t, srv.Client())
+	next.waitForPredecessor(c.ID())
+	p.cut()
+	cut := time.Now()
+	waitForLoss(t, l)
+	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is too long")
+	got, err := srv.Client().Get(t.Context(), c.ID())
+	require.NoError(t, err)
+	if time.Now().Before(l.Deadline().Add(ttl / 4)) { // Later the lease may have expired.
+		require.Len(t, got.Kvs, 1, "the key was deleted before the leader was notified")
+	}
+	require.Greater(t, next.waitForLeadership().Token(), l.Token())
+	p.heal()
+	c.waitForError(leaderelection.ErrSessionExpired)
+}
+
+// TestFollower_LeaseExpires fails if a follower whose lease has expired waits indefinitely, or
+// becomes leader when its predecessor leaves (etcd#22387, etcd#19597).
+func TestFollower_LeaseExpires(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	first := startCandidate(t, client)
+	first.waitForLeadership()
+	follower := startCandidate(t, client)
+	follower.waitForPredecessor(first.ID())
+	rejoining := startCandidate(t, client, etcd.WithRejoin())
+	rejoining.waitForPredecessor(follower.ID())
+	for _, c := range []*candidate{follower, rejoining} {
+		revokeLease(t, client, c.ID())
+	}
+	follower.waitForError(leaderelection.ErrSessionExpired)
+	rejoining.waitForPredecessor(first.ID())
+}
+
+// TestLeader_KeyDeleted fails if a leader whose key was deleted is not notified by its watch, or
+// does not report the reason.
+func TestLeader_KeyDeleted(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
+	l := c.waitForLeadership()
+	granted := l.Deadline()
+	// The next read is due seconds later, so the watch must report the deletion.
+	require.Eventually(t, func() bool { return l.Deadline().After(granted) }, patience, time.Millisecond)
+	_, err := client.Delete(t.Context(), c.ID())
+	require.NoError(t, err)
+	waitForLoss(t, l)
+	require.ErrorIs(t, l.Err(), leaderelection.ErrCandidateDeleted)
+	c.waitForError(leaderelection.ErrCandidateDeleted)
+	_, err = client.TimeToLive(t.Context(), leaseOf(t, c.ID()))
+	require.NoError(t, err)
+}
+
+// TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease,
+// which a server that lags behind returns for a valid lease.
+func TestLease_UnknownToServer(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	f := &faults{}
+	c := startCandidate(t, srv.Client(f.intercept), etcd.WithSessionTimeout(30*time.Second))
+	l := c.waitForLeadership()
+	denied := 0
+	f.set(func(f *faults) {
+		f.changeTTL = func(ttl int64) int64 {
+			if denied++; denied <= 2 {
+				return 0
+			}
+			return ttl
+		}
+	})
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return denied > 3
+	}, patience, 10*time.Millisecond)
+	require.NoError(t, l.Err())
+}
+
+// TestKeepalive_PausesAfterFailure fails if a candidate retries without a pause while its server
+// rejects requests immediately.
+func TestKeepalive_PausesAfterFailure(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	f := &faults{}
+	c := startCandidate(t, srv.Client(f.intercept))
+	l := c.waitForLeadership()
+	start := time.Now()
+	requests := 0
+	f.set(func(f *faults) {
+		f.reject = func(method string, _ any) error {
+			if method != "/etcdserverpb.Watch/Watch" { // etcd's client retries watches ten times a second.
+				requests++
+			}
+			return status.Error(codes.Unavailable, "down")
+		}
+	})
+	waitForLoss(t, l)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.Less(t, requests, 10*int(1+time.Since(start)/time.Second), "requests in %v", time.Since(start))
+	f.reject = nil
+}
+
+// TestWatch_Compacted fails if a follower waits indefinitely after etcd has ended its watch because
+// the revision was compacted.
+func TestWatch_Compacted(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	p := newProxiedClient(t, srv)
+	client := srv.Client()
+	leader := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
+	leader.waitForLeadership()
+	follower := startCandidate(t, p.Client, etcd.WithSessionTimeout(time.Minute))
+	follower.waitForPredecessor(leader.ID())
+	p.proxy.Refuse(true)
+	p.proxy.DropConnections()
+	// The revision at which the client resumes the watch will be compacted.
+	var last *clientv3.PutResponse
+	for range 10 {
+		var err error
+		last, err = client.Put(t.Context(), "x", "y")
+		require.NoError(t, err)
+	}
+	electiontest.Confirm(t, leader.Resign)
+	_, err := client.Compact(t.Context(), last.Header.Revision+1, clientv3.WithCompactPhysical())
+	require.NoError(t, err)
+	p.proxy.Refuse(false)
+	follower.waitForLeadership()
+}
+
+// TestResign_EndsLeadershipBeforeRevocation fails if Done is still open when the lease is revoked:
+// then another candidate can lead.
+func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	var f faults
+	c := startCandidate(t, srv.Client(f.intercept))
+	l := c.waitForLeadership()
+	atRevoke := make(chan error, 1)
+	f.set(func(f *faults) {
+		f.reject = func(_ string, request any) error {
+			if _, ok := request.(*etcdserverpb.LeaseRevokeRequest); ok {
+				select {
+				case atRevoke <- l.Err():
+				default:
+				}
+			}
+			return nil
+		}
+	})
+	electiontest.Confirm(t, c.Resign)
+	require.ErrorIs(t, <-atRevoke, leaderelection.ErrResigned)
+}

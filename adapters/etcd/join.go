@@ -1,0 +1,77 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+)
+
+// joinQueue obtains a lease and creates the candidate's key. It retries until etcd answers, for a
+// session timeout at most unless the candidate may rejoin. If it fails, the revocation of the lease
+// has started.
+func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
+	if !e.options.rejoin {
+		limited, cancel := context.WithTimeoutCause(ctx, e.options.timeout, errUnreachable)
+		defer cancel()
+		ctx = limited
+	}
+	for {
+		n, err := e.tryJoin(ctx)
+		if !errors.Is(err, errExpired) {
+			return n, err
+		} // The lease has expired before the key was created: try again with another.
+	}
+}
+
+func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
+	n := &entry{election: e}
+	seconds := int64((e.options.timeout + time.Second - 1) / time.Second)
+	// If the response is lost, the lease has no key, and expires.
+	if err := retry(ctx, e.client, e.options.timeout/2, func(ctx context.Context) error {
+		sent := time.Now()
+		granted, err := e.client.Grant(ctx, seconds)
+		if err == nil {
+			n.key.lease, n.key.name = granted.ID, keyName(e.node, granted.ID)
+			n.lease = newLease(sent, time.Duration(granted.TTL)*time.Second, granted.RaftTerm)
+			n.storeDeadline()
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	// If the response is lost, the next attempt finds the key, because its name is the lease ID.
+	err := retry(ctx, e.client, e.options.timeout/2, func(ctx context.Context) error {
+		put, err := e.client.Txn(ctx).
+			If(
+				clientv3.Compare(clientv3.CreateRevision(e.node), "=", e.nodeRev),
+				clientv3.Compare(clientv3.CreateRevision(n.key.name), "=", 0),
+			).
+			Then(clientv3.OpPut(n.key.name, string(candidatedata.Encode(e.options.clientName, e.options.value)), clientv3.WithLease(n.key.lease))).
+			Else(
+				clientv3.OpGet(e.node, clientv3.WithKeysOnly()),
+				clientv3.OpGet(n.key.name, clientv3.WithKeysOnly()),
+			).Commit()
+		switch {
+		case err != nil:
+			return err
+		case put.Succeeded:
+			n.key.revision = put.Header.Revision
+		case createRevision(put.Responses[0].GetResponseRange().Kvs) != e.nodeRev:
+			return &permanentError{leaderelection.ErrElectionOver}
+		default:
+			n.key.revision = createRevision(put.Responses[1].GetResponseRange().Kvs)
+		}
+		return nil
+	})
+	if err != nil {
+		e.revokeLease(n.key.lease)
+		return nil, err
+	}
+	e.candidacy.Join(n.key.name)
+	return n, nil
+}

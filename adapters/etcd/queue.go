@@ -1,0 +1,125 @@
+package etcd
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// candidateKey identifies the key of a candidate.
+type candidateKey struct {
+	lease    clientv3.LeaseID
+	name     string
+	revision int64 // revision is the create revision, which is the fencing token.
+}
+
+// keyName returns the key of a candidate, as concurrency.Election names it.
+func keyName(node string, lease clientv3.LeaseID) string {
+	return node + "/" + strconv.FormatUint(uint64(lease), 16)
+}
+
+// isCandidate reports whether a key below the election node is a candidate: its name is that of
+// the lease to which it is attached. Other keys can never lead, so no candidate waits for them.
+// The key must have been read with its value: servers of etcd 3.7 omit the lease from replies to
+// requests for keys only.
+func isCandidate(node string, kv *mvccpb.KeyValue) bool {
+	return kv.Lease != 0 && strings.TrimPrefix(string(kv.Key), node+"/") == strconv.FormatUint(uint64(kv.Lease), 16)
+}
+
+// createRevision returns the create revision of the only key in kvs, or 0 if kvs is empty.
+func createRevision(kvs []*mvccpb.KeyValue) int64 {
+	if len(kvs) == 0 {
+		return 0
+	}
+	return kvs[0].CreateRevision
+}
+
+// view is the part of an election that one candidate needs, at one revision.
+type view struct {
+	revision    int64
+	term        uint64 // term is the cluster's, as of the read.
+	nodeRev     int64  // nodeRev is the create revision of the election node, or 0 if it does not exist.
+	nodeValue   []byte
+	keyRev      int64  // keyRev is the create revision of the candidate's key, or 0 if it does not exist.
+	predecessor string // predecessor is the key of the predecessor, or "" at the head of the queue.
+}
+
+// readView reads a view in one linearizable transaction.
+func readView(ctx context.Context, client *clientv3.Client, node string, key candidateKey) (*view, error) {
+	for limit := int64(1); ; limit = 0 {
+		response, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
+			clientv3.OpGet(node),
+			clientv3.OpGet(key.name, clientv3.WithKeysOnly()),
+			clientv3.OpGet(node+"/", clientv3.WithPrefix(), clientv3.WithMaxCreateRev(key.revision-1), clientv3.WithLimit(limit),
+				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend)),
+		).Commit()
+		if err != nil {
+			return nil, err
+		}
+		v := &view{revision: response.Header.Revision, term: response.Header.RaftTerm}
+		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			v.nodeRev, v.nodeValue = kvs[0].CreateRevision, kvs[0].Value
+		}
+		v.keyRev = createRevision(response.Responses[1].GetResponseRange().Kvs)
+		earlierKeys := response.Responses[2].GetResponseRange().Kvs
+		for _, kv := range earlierKeys {
+			if isCandidate(node, kv) {
+				v.predecessor = string(kv.Key)
+				return v, nil
+			}
+		}
+		if limit == 0 || len(earlierKeys) == 0 {
+			return v, nil
+		}
+		// The next earlier key is not a candidate: read all earlier keys.
+	}
+}
+
+// snapshot is an election at one revision.
+type snapshot struct {
+	revision   int64
+	node       *mvccpb.KeyValue   // node is the election node, or nil if it does not exist.
+	candidates []*mvccpb.KeyValue // candidates are the keys of candidates in order of succession.
+	foreign    []*mvccpb.KeyValue // foreign are the other keys below the node.
+}
+
+// nodeRev returns the create revision of the election node, or 0 if it does not exist.
+func (s *snapshot) nodeRev() int64 {
+	if s.node == nil {
+		return 0
+	}
+	return s.node.CreateRevision
+}
+
+// readSnapshot reads an election in one linearizable transaction. If limit is not 0, it reads only
+// the first keys, and at least one candidate if there is one.
+func readSnapshot(ctx context.Context, client *clientv3.Client, node string, limit int64) (*snapshot, error) {
+	for ; ; limit = 0 {
+		response, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
+			clientv3.OpGet(node),
+			clientv3.OpGet(node+"/", clientv3.WithPrefix(), clientv3.WithLimit(limit),
+				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)),
+		).Commit()
+		if err != nil {
+			return nil, err
+		}
+		s := &snapshot{revision: response.Header.Revision}
+		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			s.node = kvs[0]
+		}
+		for _, kv := range response.Responses[1].GetResponseRange().Kvs {
+			if isCandidate(node, kv) {
+				s.candidates = append(s.candidates, kv)
+			} else {
+				s.foreign = append(s.foreign, kv)
+			}
+		}
+		if limit == 0 || len(s.candidates) > 0 || len(s.foreign) == 0 {
+			return s, nil
+		}
+		// The first keys are not candidates: read all keys.
+	}
+}

@@ -1,0 +1,65 @@
+package etcd_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+)
+
+// TestGuard_FormerLeader fails if a transaction of a former leader is applied, or if the lease ID
+// is used as the token (etcd#22082).
+func TestGuard_FormerLeader(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
+	l := c.waitForLeadership()
+	_, err := c.Txn(t.Context(), clientv3.OpPut("written", "by the leader"))
+	require.NoError(t, err)
+	_, err = c.Txn(t.Context())
+	require.NoError(t, err, "without operations")
+	guard, err := c.Guard()
+	require.NoError(t, err)
+	require.Equal(t, clientv3.Compare(clientv3.CreateRevision(c.ID()), "=", l.Token()), guard)
+
+	// Another client creates the same key again.
+	_, err = client.Delete(t.Context(), c.ID())
+	require.NoError(t, err)
+	_, err = client.Put(t.Context(), c.ID(), "x")
+	require.NoError(t, err)
+	response, err := client.Txn(t.Context()).If(guard).Then(clientv3.OpPut("written", "too late")).Commit()
+	require.NoError(t, err)
+	require.False(t, response.Succeeded)
+	c.waitForStatus("final", func(s leaderelection.Status) bool { return s.Err != nil })
+	_, err = c.Txn(t.Context(), clientv3.OpPut("written", "too late"))
+	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+	_, err = c.Guard()
+	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+}
+
+// TestTxn_Outcome fails if a lost response is reported as a rejection, or a rejection as an unknown
+// outcome.
+func TestTxn_Outcome(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	f := &faults{}
+	c := startCandidate(t, srv.Client(f.intercept))
+	c.waitForLeadership()
+	_, err := c.Txn(t.Context(), clientv3.OpPut("a", "1"), clientv3.OpPut("a", "2"))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, leaderelection.ErrUnconfirmed)
+	f.set(func(f *faults) { f.loseResponse = isPut })
+	_, err = c.Txn(t.Context(), clientv3.OpPut("a", "1"))
+	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Txn(done, clientv3.OpPut("a", "2"))
+	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
+	require.ErrorIs(t, err, context.Canceled)
+}

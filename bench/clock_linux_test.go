@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestProcessorTime fails if the clock is that of the thread, or of another process.
+func TestProcessorTime(t *testing.T) {
+	before, err := processorTime(os.Getpid())
+	require.NoError(t, err)
+	used := make(chan struct{})
+	go func() {
+		defer close(used)
+		for end := before + 20*time.Millisecond; ; {
+			if now, err := processorTime(os.Getpid()); err != nil || now >= end {
+				return
+			}
+		}
+	}()
+	<-used
+	after, err := processorTime(os.Getpid())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, after-before, 20*time.Millisecond)
+}
+
+// TestFindChild fails if the server's process is not found, so that its processor time is not
+// measured.
+func TestFindChild(t *testing.T) {
+	const argument = "3600.0625" // unique among the children
+	child := exec.Command("sleep", argument)
+	require.NoError(t, child.Start())
+	defer func() {
+		require.NoError(t, child.Process.Kill())
+		_ = child.Wait()
+	}()
+	pid, err := findChild(argument)
+	require.NoError(t, err)
+	require.Equal(t, child.Process.Pid, pid)
+	used, err := processorTime(pid)
+	require.NoError(t, err)
+	require.Less(t, used, time.Minute)
+	_, err = findChild("no such argument")
+	require.Error(t, err)
+}

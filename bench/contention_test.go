@@ -1,0 +1,41 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+)
+
+var secondAfterSecond = benchmark.Period{Warmup: time.Second, Length: time.Second}
+
+// TestSummarize_CountsLocksOfThePeriod fails if locks of the warm-up or after the period count for the
+// rate, or if they are missing in the total, by which processor times are divided.
+func TestSummarize_CountsLocksOfThePeriod(t *testing.T) {
+	const start, ms = 1e12, int64(time.Millisecond)
+	at := func(granted int64) cycle {
+		return cycle{start + granted*ms, start + (granted+10)*ms, start + (granted+15)*ms}
+	}
+	// In the order of two sessions, not of time.
+	c, err := summarize([]cycle{at(900), at(1100), at(1990), at(100), at(1000)}, start, secondAfterSecond)
+	require.NoError(t, err)
+	require.Equal(t, 5, c.locks)
+	require.Equal(t, 2.0, c.rate)
+	require.Equal(t, 90*time.Millisecond, c.handOver, "the median of 90, 90 and 880 ms")
+}
+
+// TestSummarize_FailsIfLocksOverlap fails if a contestant is measured that does not exclude others.
+func TestSummarize_FailsIfLocksOverlap(t *testing.T) {
+	_, err := summarize([]cycle{{10, 20, 30}, {19, 40, 50}}, 0, secondAfterSecond)
+	require.ErrorIs(t, err, errOverlap)
+	_, err = summarize([]cycle{{10, 20, 30}, {20, 40, 50}}, 0, secondAfterSecond)
+	require.NoError(t, err, "the next session may have the lock before the release returns")
+}
+
+// TestCountCompletions fails if operations of the warm-up count.
+func TestCountCompletions(t *testing.T) {
+	times := []int64{0, int64(time.Second) - 1, int64(time.Second), int64(2*time.Second) - 1, int64(2 * time.Second)}
+	require.Equal(t, completions{counted: 2, total: 5}, countCompletions(0, times, secondAfterSecond))
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// handOver describes a measurement of hand-overs between candidates.
+type handOver struct {
+	recipe recipe
+	size   int // of the queue
+	rounds int
+	pause  time.Duration // after each hand-over
+	// takeOver closes the session of the head instead of letting it leave.
+	takeOver bool
+}
+
+// measureHandOvers measures the time in which the successor learns that it is the head of the queue.
+// It also adds the number of watches per candidate to the row watches, if that is not nil.
+func (b *bench) measureHandOvers(ctx context.Context, r, watches *row, h handOver) error {
+	const warmups = 5
+	defer reset(b.contestants)
+	var turns []turn
+	for _, c := range b.eligible([]*row{r}, b.contestants, h.size) {
+		q, err := b.newHandOverQueue(ctx, c, h, min(h.size, warmups+h.rounds+2))
+		if err != nil {
+			if err := b.exclude(ctx, []*row{r}, c.name(), err); err != nil {
+				return err
+			}
+			continue
+		}
+		if watches != nil {
+			watches.Values[c.name()] = []float64{float64(q.watches) / float64(h.size)}
+		}
+		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) { return q.replaceHead(ctx, h.takeOver) }))
+	}
+	sleep(ctx, h.pause)
+	return b.interleave(ctx, []*row{r}, warmups, h.rounds, h.pause, turns)
+}
+
+// newHandOverQueue fills a queue. The candidates that will be heads join in order, and have separate
+// sessions if these will be closed.
+func (b *bench) newHandOverQueue(ctx context.Context, c contestant, h handOver, heads int) (*queue, error) {
+	separate := 0
+	if h.takeOver {
+		separate = heads
+	}
+	q, err := newQueue(b.server, c, h.recipe, h.size, separate)
+	if err != nil {
+		return nil, err
+	}
+	return q, q.fill(ctx, h.size, heads)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+)
+
+// idleTimeout is the session timeout of the contestants whose idle connections are measured.
+const idleTimeout = 4 * time.Second
+
+// measureIdle counts the transactions per minute of an election in which nothing happens. Each of
+// the rows corresponds to one candidate, the leader first; each candidate has a separate session.
+// All contestants are measured at the same time.
+func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
+	return b.throughProxy(ctx, idleTimeout, func(proxy *zkproxy.Proxy, contestants []contestant) error {
+		connections := map[string][]int{}
+		for _, c := range contestants {
+			dir, err := b.server.newDir()
+			if err != nil {
+				return err
+			}
+			for candidate := range rows {
+				proxy.ResetLog()
+				if err := c.connect(candidate); err != nil {
+					return fmt.Errorf("%s: %w", c.name(), err)
+				}
+				connections[c.name()] = append(connections[c.name()], newestConnection(proxy.Log()))
+				c.join(election, candidate, candidate, dir)
+				if err := b.server.waitChildren(ctx, dir, candidate+1); err != nil {
+					return fmt.Errorf("%s: %w", c.name(), err)
+				}
+			}
+		}
+		sleep(ctx, idleTimeout/2) // until the requests of the joins are complete
+		proxy.ResetLog()
+		sleep(ctx, b.idle)
+		transactions := map[int]int{}
+		for _, r := range proxy.Log() {
+			if r.Kind == zkproxy.Request && isTransaction(r.Op) {
+				transactions[r.Conn]++
+			}
+		}
+		for _, c := range contestants {
+			for i, connection := range connections[c.name()] {
+				rows[i].Values[c.name()] = []float64{float64(transactions[connection]) / b.idle.Minutes()}
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+// newestConnection returns the number of the connection that was opened last, or 0 if none was opened.
+func newestConnection(log []zkproxy.Record) int {
+	newest := 0
+	for _, r := range log {
+		if r.Op == zkproxy.OpConnect {
+			newest = max(newest, r.Conn)
+		}
+	}
+	return newest
+}
+
+// isTransaction reports whether the servers write the request to their log and sync it.
+func isTransaction(op int32) bool {
+	switch op {
+	case zkproxy.OpCreate, zkproxy.OpCreate2, zkproxy.OpCreateContainer, zkproxy.OpCreateTTL, zkproxy.OpDelete,
+		zkproxy.OpDeleteContainer, zkproxy.OpSetData, zkproxy.OpSetACL, zkproxy.OpMulti, zkproxy.OpCheck:
+		return true
+	default:
+		return false
+	}
+}

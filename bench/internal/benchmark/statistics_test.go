@@ -1,0 +1,29 @@
+package benchmark_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+)
+
+// TestQuantile fails if a quantile is not interpolated between the samples next to it, or if the
+// caller's samples are sorted.
+func TestQuantile(t *testing.T) {
+	samples := []float64{4, 1, 3, 2, 5}
+	require.Equal(t, 1.0, benchmark.Quantile(samples, 0))
+	require.Equal(t, 2.0, benchmark.Quantile(samples, 0.25))
+	require.Equal(t, 3.0, benchmark.Median(samples))
+	require.Equal(t, 5.0, benchmark.Quantile(samples, 1))
+	require.InDelta(t, 4.96, benchmark.Quantile(samples, 0.99), 1e-9)
+	require.Equal(t, []float64{4, 1, 3, 2, 5}, samples, "the order of the samples must not change")
+	require.Equal(t, 7.0, benchmark.Quantile([]float64{7}, 0.99))
+	require.True(t, math.IsNaN(benchmark.Median(nil)))
+}
+
+// TestSpread fails if the numbers are not the median and the quartiles, in this order.
+func TestSpread(t *testing.T) {
+	require.Equal(t, "3.0 (2.0–4.0)", benchmark.Spread("%.1f", []float64{4, 1, 3, 2, 5}))
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// measureJoins measures candidates that join an election without other candidates. The time includes
+// their construction if construct is set.
+func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error {
+	defer reset(b.contestants)
+	var turns []turn
+	for _, c := range b.contestants {
+		dir, err := b.server.newDir()
+		if err != nil {
+			return err
+		}
+		if err := connectSessions(c, 1); err != nil {
+			return err
+		}
+		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
+			took, err := c.timeJoin(0, dir, construct)
+			if err != nil {
+				return 0, err
+			}
+			return took, b.server.waitChildren(ctx, dir, 0)
+		}))
+	}
+	// Many warm-up rounds, so that Java compiles the code.
+	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
+		return err
+	}
+	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
+}
+
+// measureMassJoins measures the time in which n candidates that join at the same time learn their
+// positions. The time includes their construction if construct is set.
+func (b *bench) measureMassJoins(ctx context.Context, r *row, n, rounds int, construct bool) error {
+	defer reset(b.contestants)
+	var turns []turn
+	for _, c := range b.eligible([]*row{r}, b.contestants, n) {
+		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
+			took, err := b.joinAll(ctx, c, n, construct)
+			return took, errors.Join(err, c.reset())
+		}))
+	}
+	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
+}
+
+func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool) (time.Duration, error) {
+	dir, err := b.server.newDir()
+	if err != nil {
+		return 0, err
+	}
+	if err := connectSessions(c, sharedSessions); err != nil {
+		return 0, err
+	}
+	before, err := b.server.settledWatches(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !construct {
+		for candidate := range n {
+			if err := c.prepare(candidate, candidate%sharedSessions, dir); err != nil {
+				return 0, err
+			}
+		}
+	}
+	at := now()
+	for candidate := range n {
+		c.join(election, candidate, candidate%sharedSessions, dir)
+	}
+	if _, err := c.queued(); errors.Is(err, errors.ErrUnsupported) {
+		// The server's watches are the only sign that candidates know their positions.
+		err := b.server.waitWatches(ctx, before+n-1)
+		return time.Duration(now() - at), err
+	}
+	err = poll(ctx, "waiting for candidates", 2*time.Minute, time.Millisecond, func() (bool, error) {
+		count, err := c.queued()
+		return count == n, err
+	})
+	took := time.Duration(now() - at)
+	select {
+	case failure := <-c.failures():
+		err = errors.Join(err, fmt.Errorf("a candidate has failed: %w", failure))
+	default:
+	}
+	return took, err
+}

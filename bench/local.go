@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// local is a contestant in this process.
+type local struct {
+	title string
+	// sessions contains the open connections.
+	sessions
+	implementation implementation
+	// background contains the goroutines of the implementation, which must stop soon after the
+	// sessions were closed. It is nil if the implementation does not guarantee that.
+	background *sync.WaitGroup
+	// countsQueued is set if entries report that they know their position.
+	countsQueued bool
+
+	generation *generation
+	updates    chan error   // of the cache of watchCache, one for each write
+	leaving    atomic.Int64 // number of candidates that leave when they become the head
+
+	mu       sync.Mutex
+	prepared map[int]entry // constructed candidates, which have not joined
+	heads    map[int]entry // candidates that lead or hold the lock
+}
+
+// implementation contains the functions that differ between contestants. Only newEntry is required.
+type implementation struct {
+	newEntry     func(r recipe, conn *zk.Conn, dir string) (entry, error)
+	newOperation func(o operation, conn *zk.Conn, dir string) (repeated, error)
+	fillCache    func(conn *zk.Conn, dir string, n int) (time.Duration, error)
+	// watchCache fills a cache of dir. The cache sends to updates after each write of cachedName.
+	watchCache func(conn *zk.Conn, dir string, updates chan<- error) error
+}
+
+// entry is a participant of an election or a lock.
+type entry interface {
+	// acquire joins the queue and returns when the participant leads or holds the lock. It calls
+	// queued when the position is known, if the implementation can determine that.
+	acquire(queued func()) error
+	// release leaves the queue. A participant of a lock may call acquire again.
+	release() error
+}
+
+// generation contains the goroutines of the candidates since the last reset.
+type generation struct {
+	events  *events
+	running sync.WaitGroup
+	queued  atomic.Int64
+}
+
+func newLocal(title, addr string, timeout time.Duration, i implementation) *local {
+	return &local{
+		title: title, sessions: sessions{addr: addr, timeout: timeout, conns: map[int]*zk.Conn{}}, implementation: i,
+		generation: &generation{events: newEvents()}, prepared: map[int]entry{}, heads: map[int]entry{},
+	}
+}
+
+func (l *local) name() string                     { return l.title }
+func (l *local) maxCandidates() int               { return math.MaxInt }
+func (l *local) processID() int                   { return os.Getpid() }
+func (l *local) acquisitions() <-chan acquisition { return l.generation.events.acquired }
+func (l *local) failures() <-chan error           { return l.generation.events.failed }
+
+func (l *local) timeJoin(session int, dir string, construct bool) (time.Duration, error) {
+	at := now()
+	e, err := l.implementation.newEntry(election, l.conn(session), dir)
+	if err != nil {
+		return 0, err
+	}
+	if !construct {
+		at = now()
+	}
+	if err := e.acquire(func() {}); err != nil {
+		return 0, err
+	}
+	took := time.Duration(now() - at)
+	return took, e.release()
+}
+
+func (l *local) prepare(candidate, session int, dir string) error {
+	e, err := l.implementation.newEntry(election, l.conn(session), dir)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prepared[candidate] = e
+	return nil
+}
+
+func (l *local) join(r recipe, candidate, session int, dir string) {
+	l.mu.Lock()
+	e := l.prepared[candidate]
+	delete(l.prepared, candidate)
+	l.mu.Unlock()
+	conn, g := l.conn(session), l.generation
+	g.running.Go(func() {
+		if e == nil {
+			var err error
+			if e, err = l.implementation.newEntry(r, conn, dir); err != nil {
+				g.events.reportFailure(err)
+				return
+			}
+		}
+		if err := l.acquire(g, candidate, e); err != nil && !isClosed(err) && !errors.Is(err, leaderelection.ErrConnClosed) {
+			g.events.reportFailure(err)
+		}
+	})
+}
+
+// acquire acquires the leadership or the lock for a candidate. It releases it immediately if
+// leaveNext requires that.
+func (l *local) acquire(g *generation, candidate int, e entry) error {
+	if err := e.acquire(func() { g.queued.Add(1) }); err != nil {
+		return err
+	}
+	acquired := acquisition{candidate, now()}
+	if l.leaving.Add(-1) >= 0 {
+		err := e.release()
+		g.events.acquired <- acquired
+		return err
+	}
+	l.mu.Lock()
+	l.heads[candidate] = e
+	l.mu.Unlock()
+	g.events.acquired <- acquired
+	return nil
+}
+
+func (l *local) leave(candidate int) (int64, error) {
+	l.mu.Lock()
+	e := l.heads[candidate]
+	delete(l.heads, candidate)
+	l.mu.Unlock()
+	if e == nil {
+		return 0, fmt.Errorf("candidate %d is not the head of the queue", candidate)
+	}
+	at := now()
+	return at, e.release()
+}
+
+func (l *local) leaveNext(n int) error {
+	l.leaving.Store(int64(n))
+	return nil
+}
+
+func (l *local) queued() (int, error) {
+	if !l.countsQueued {
+		return 0, errors.ErrUnsupported
+	}
+	return int(l.generation.queued.Load()), nil
+}
+
+// stopPatience is the maximum time for which reset waits for candidates whose sessions were closed.
+// Candidates that have not stopped are abandoned: if requests are in flight during Close, the client
+// library can block without a notification of the watches.
+const stopPatience = 3 * time.Second
+
+func (l *local) reset() error {
+	l.disconnectAll()
+	waitTimeout(&l.generation.running, stopPatience)
+	var err error
+	if l.background != nil && !waitTimeout(l.background, 3*sessionTimeout) {
+		err = errors.New("candidates still run after their sessions were closed")
+	}
+	l.generation = &generation{events: newEvents()}
+	l.leaving.Store(0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.prepared)
+	clear(l.heads)
+	return err
+}
+
+func (l *local) close() error { return l.reset() }
+
+// waitTimeout reports whether all goroutines of wg return within limit.
+func waitTimeout(wg *sync.WaitGroup, limit time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+)
+
+// unit is the unit of the values of a row.
+type unit string
+
+const (
+	// Times and rates are printed relative to the floor.
+	unitMillis unit = "ms"
+	unitRate   unit = "/s" // the only unit of which more is better
+
+	// Other values are printed as they are.
+	unitKiB       unit = "KiB"
+	unitPerMinute unit = "/min"
+	unitNumber    unit = ""
+)
+
+// row is a line of the table.
+type row struct {
+	Name string `json:"name"`
+	Unit unit   `json:"unit"`
+	Goal goal   `json:"goal,omitzero"`
+	// Values contains the values of all rounds, by contestant.
+	Values map[string][]float64 `json:"values"`
+	// Missing contains the reason why a contestant has no values.
+	Missing map[string]string `json:"missing,omitempty"`
+	// Details contains additional text about the values of a contestant.
+	Details map[string]string `json:"details,omitempty"`
+
+	// quantile selects the value that is compared, from the best values to the worst.
+	quantile float64
+}
+
+// goal is the limit that this library must not miss. The zero value means that the row has no goal.
+type goal struct {
+	// Limit is the maximum value, or the minimum of a rate, in the unit in which the row is
+	// printed.
+	Limit float64 `json:"limit"`
+	Set   bool    `json:"set,omitempty"`
+	// BeatPeers requires a better result than that of every other library, instead of a limit.
+	BeatPeers bool `json:"beat_peers,omitempty"`
+}
+
+func limit(value float64) goal { return goal{Limit: value, Set: true} }
+
+var beatPeers = goal{BeatPeers: true}
+
+func newRow(name string, u unit, g goal) *row {
+	return &row{
+		Name: name, Unit: u, Goal: g, quantile: 0.5,
+		Values: map[string][]float64{}, Missing: map[string]string{}, Details: map[string]string{},
+	}
+}
+
+// isRelative reports whether the values are printed relative to the floor.
+func (r *row) isRelative() bool { return r.Unit == unitMillis || r.Unit == unitRate }
+
+// rounds returns the number of rounds.
+func (r *row) rounds() int {
+	n := 0
+	for _, values := range r.Values {
+		n = max(n, len(values))
+	}
+	return n
+}
+
+// compared returns the value of values that is compared: by default the median.
+func (r *row) compared(values []float64) float64 {
+	if r.Unit == unitRate {
+		return benchmark.Quantile(values, 1-r.quantile)
+	}
+	return benchmark.Quantile(values, r.quantile)
+}
+
+// base returns the divisor of the values.
+func (r *row) base() float64 {
+	if r.isRelative() {
+		return r.compared(r.Values[floorName])
+	}
+	return 1
+}
+
+// result returns the value of a contestant as it is printed. It returns false if there are no values.
+func (r *row) result(contestant string) (value float64, ok bool) {
+	values := r.Values[contestant]
+	if len(values) == 0 || r.isRelative() && len(r.Values[floorName]) == 0 {
+		return 0, false
+	}
+	return r.compared(values) / r.base(), true
+}
+
+// cell returns the text in the column of a contestant: the result and the quartiles.
+func (r *row) cell(contestant string) string {
+	if _, ok := r.result(contestant); !ok {
+		return "–"
+	}
+	values, format, base := r.Values[contestant], "%.2f", r.base()
+	switch {
+	case contestant == floorName && r.Unit == unitMillis:
+		format, base = "%.2f", 1
+	case contestant == floorName && r.Unit == unitRate:
+		format, base = "%.0f", 1
+	case r.Unit == unitKiB, r.Unit == unitPerMinute:
+		format = "%.1f"
+	}
+	scaled := make([]float64, len(values))
+	for i, v := range values {
+		scaled[i] = v / base
+	}
+	if len(values) == 1 {
+		return fmt.Sprintf(format, scaled[0])
+	}
+	return fmt.Sprintf(format+" ("+format+"–"+format+")",
+		r.compared(scaled), benchmark.Quantile(scaled, 0.25), benchmark.Quantile(scaled, 0.75))
+}
+
+// verdict compares the result of this library with the goal, with the precision of the table.
+func (r *row) verdict() string {
+	value, ok := r.result(libraryName)
+	switch {
+	case r.Goal.BeatPeers && !ok:
+		return "best"
+	case r.Goal.BeatPeers:
+		return r.compareWithPeers(value)
+	case !r.Goal.Set:
+		return ""
+	}
+	tolerance := 0.005
+	if !r.isRelative() {
+		tolerance = 0.05 // the share of the costs of a session, and of rounds that are not complete
+	}
+	sign, met := "≤", value <= r.Goal.Limit+tolerance
+	if r.Unit == unitRate {
+		sign, met = "≥", value >= r.Goal.Limit-tolerance
+	}
+	text := fmt.Sprintf("%s %g", sign, r.Goal.Limit)
+	switch {
+	case !ok:
+		return text
+	case met:
+		return text + " met"
+	default:
+		return text + " MISSED"
+	}
+}
+
+// compareWithPeers names the libraries that are better than this library, which has the given result.
+func (r *row) compareWithPeers(value float64) string {
+	var better []string
+	peers := 0
+	for name := range r.Values {
+		other, ok := r.result(name)
+		if !ok || name == floorName || name == libraryName {
+			continue
+		}
+		peers++
+		if other != value && (other > value) == (r.Unit == unitRate) {
+			better = append(better, name)
+		}
+	}
+	switch {
+	case peers == 0:
+		return ""
+	case len(better) == 0:
+		return "best: met"
+	}
+	slices.Sort(better)
+	return "best: MISSED, after " + strings.Join(better, ", ")
+}

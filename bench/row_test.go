@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newTestRow(u unit, g goal, values map[string][]float64) *row {
+	r := newRow("row", u, g)
+	r.Values = values
+	return r
+}
+
+// TestRow_PrintsMultiplesOfTheFloor fails if values are divided by the floor although their unit is
+// absolute, if the floor is not printed in its unit, or if a quantile counts from the worst value.
+func TestRow_PrintsMultiplesOfTheFloor(t *testing.T) {
+	values := map[string][]float64{floorName: {1, 2, 3}, libraryName: {3, 2, 4}}
+	r := newTestRow(unitMillis, goal{}, values)
+	require.Equal(t, "2.00 (1.50–2.50)", r.cell(floorName))
+	require.Equal(t, "1.50 (1.25–1.75)", r.cell(libraryName))
+	require.Equal(t, "–", r.cell(zkLockName))
+	require.Equal(t, 3, r.rounds())
+
+	r.quantile = 0
+	require.Equal(t, "1.00 (1.50–2.50)", r.cell(floorName))
+	require.Equal(t, "2.00 (2.50–3.50)", r.cell(libraryName), "multiples of the best value of the floor")
+	rates := newTestRow(unitRate, goal{}, values)
+	rates.quantile = 0
+	require.Equal(t, "1.33 (0.83–1.17)", rates.cell(libraryName), "the best rate is the highest")
+
+	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).cell(floorName))
+	require.Equal(t, "3.0 (2.5–3.5)", newTestRow(unitKiB, goal{}, values).cell(libraryName))
+	require.Equal(t, "4.00", newTestRow(unitNumber, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName))
+	require.Equal(t, "–", newTestRow(unitMillis, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName),
+		"a row without a floor has no multiples")
+}
+
+// TestRow_ComparesWithGoal fails if a goal counts as met although the printed value misses it, if it
+// counts as missed although the printed value meets it, or if rates have a maximum.
+func TestRow_ComparesWithGoal(t *testing.T) {
+	verdict := func(u unit, limitValue, floor, library float64) string {
+		return newTestRow(u, limit(limitValue), map[string][]float64{floorName: {floor}, libraryName: {library}}).verdict()
+	}
+	require.Equal(t, "≤ 1.15 met", verdict(unitMillis, 1.15, 100, 115.4))
+	require.Equal(t, "≤ 1.15 MISSED", verdict(unitMillis, 1.15, 100, 116))
+	require.Equal(t, "≥ 0.85 met", verdict(unitRate, 0.85, 100, 300))
+	require.Equal(t, "≥ 0.85 MISSED", verdict(unitRate, 0.85, 100, 84))
+	require.Equal(t, "≤ 2 met", verdict(unitNumber, 2, 1, 2.04))
+	require.Equal(t, "≤ 2 MISSED", verdict(unitNumber, 2, 1, 2.1))
+	require.Equal(t, "≤ 0 met", verdict(unitPerMinute, 0, 0, 0))
+	require.Equal(t, "≤ 0 MISSED", verdict(unitPerMinute, 0, 0, 2))
+	require.Equal(t, "≤ 2", newTestRow(unitNumber, limit(2), nil).verdict(), "without values the goal is neither met nor missed")
+	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
+}
+
+// TestRow_ComparesWithPeers fails if the floor counts as a peer, or if the direction is wrong.
+func TestRow_ComparesWithPeers(t *testing.T) {
+	values := map[string][]float64{floorName: {1}, libraryName: {2}, zkLockName: {3}, kazooName: {4}}
+	require.Equal(t, "best: met", newTestRow(unitMillis, beatPeers, values).verdict())
+	require.Equal(t, "best: MISSED, after kazoo, zk.Lock", newTestRow(unitRate, beatPeers, values).verdict())
+	require.Equal(t, "best", newTestRow(unitRate, beatPeers, nil).verdict())
+}
+
+// TestInterleave_ExcludesContestantsThatFail fails if a contestant that failed keeps some of its
+// values or participates again, if warm-up rounds count, or if a contestant that lacks a recipe counts
+// as failed.
+func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
+	calls := map[string]int{}
+	always := func(name string, values []float64, err func(call int) error) turn {
+		return turn{name, func(context.Context) ([]float64, error) {
+			calls[name]++
+			return values, err(calls[name])
+		}}
+	}
+	succeed := func(int) error { return nil }
+	failThird := func(call int) error {
+		if call == 3 {
+			return errors.New("cause")
+		}
+		return nil
+	}
+	unsupported := func(int) error { return errors.ErrUnsupported }
+	first, second := newRow("first", unitMillis, goal{}), newRow("second", unitMillis, goal{})
+	turns := []turn{
+		always(floorName, []float64{1, math.NaN()}, succeed),
+		always(libraryName, []float64{2, 3}, failThird),
+		always(zkLockName, nil, unsupported),
+	}
+	b := &bench{random: rand.New(rand.NewPCG(1, 2))}
+	require.NoError(t, b.interleave(t.Context(), []*row{first, second}, 1, 4, 0, turns))
+	require.Equal(t, map[string]int{floorName: 5, libraryName: 3, zkLockName: 1}, calls)
+	require.Equal(t, map[string][]float64{floorName: {1, 1, 1, 1}}, first.Values)
+	require.Empty(t, second.Values, "an unknown value is not added")
+	require.Equal(t, map[string]string{libraryName: "failed: cause"}, first.Missing)
+	require.Equal(t, first.Missing, second.Missing)
+
+	failing := []turn{always(floorName, nil, func(int) error { return errors.New("cause") })}
+	require.ErrorContains(t, b.interleave(t.Context(), []*row{first}, 0, 1, 0, failing), "first: floor: cause")
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// newTestBench returns a benchmark of the contestants in this process, with a server in this process
+// and so few rounds that the figures mean nothing.
+func newTestBench(t *testing.T, only string) *bench {
+	addr := zktest.Start(t).Addr()
+	s, err := connectServer(addr)
+	require.NoError(t, err)
+	t.Cleanup(s.close)
+	contestants := []contestant{newFloor(addr, sessionTimeout), newLibrary(addr, sessionTimeout), newZKLock(addr, sessionTimeout)}
+	t.Cleanup(func() { require.NoError(t, closeContestants(contestants)) })
+	return &bench{
+		settings: settings{
+			rounds: 1, quantile: 0.5, candidates: 24, only: regexp.MustCompile(only), warmJoins: 1, warmPeriods: 1,
+			period: benchmark.Period{Warmup: 10 * time.Millisecond, Length: 100 * time.Millisecond}, idle: idleTimeout,
+		},
+		server: s, dir: t.TempDir(), contestants: contestants, random: rand.New(rand.NewPCG(1, 2)),
+	}
+}
+
+// TestMeasureAll fails if a row cannot be measured, or lacks a contestant. Memory is not measured,
+// because that runs the program again; requests are the subject of another test, because they start
+// the contestants in other languages.
+func TestMeasureAll(t *testing.T) {
+	b := newTestBench(t, "^(first|join|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
+	require.NoError(t, b.measureAll(t.Context()))
+	for _, r := range b.results {
+		expected := []string{floorName, libraryName, zkLockName}
+		if strings.HasPrefix(r.Name, "counter") || strings.HasPrefix(r.Name, "queue") || strings.HasPrefix(r.Name, "cache") {
+			expected = expected[:2]
+		}
+		require.Empty(t, r.Missing, r.Name)
+		require.Len(t, r.Values, len(expected), r.Name)
+		for _, name := range expected {
+			require.NotEmpty(t, r.Values[name], "%s: %s", r.Name, name)
+			for _, v := range r.Values[name] {
+				require.True(t, v > 0 || r.Unit == unitRate, "%s: %s: %v", r.Name, name, v) // on a busy machine a rate can be 0
+			}
+		}
+	}
+	require.Len(t, b.results, 28)
+}
+
+// TestMeasureRequests fails if the floor sends more than one request per succession, or if messages
+// between successions count.
+func TestMeasureRequests(t *testing.T) {
+	b := newTestBench(t, "")
+	requests, watches := newRow("requests", unitNumber, goal{}), newRow("watches", unitNumber, goal{})
+	for _, pause := range []time.Duration{0, time.Millisecond} {
+		require.NoError(t, b.measureRequests(t.Context(), requests, watches, 24, 1, pause))
+	}
+	require.Equal(t, []float64{1, 1}, requests.Values[floorName])
+	require.Equal(t, []float64{1, 1}, watches.Values[floorName])
+	require.Equal(t, []float64{2, 2}, requests.Values[zkLockName], "a delete and a listing")
+	require.Len(t, requests.Values[libraryName], 2)
+	require.Equal(t, "delete 1.00", requests.Details[floorName])
+}
+
+// TestMeasureIdle fails if idle candidates of contestants without leases have transactions, or if the
+// leases of this library's leader do not count.
+func TestMeasureIdle(t *testing.T) {
+	b := newTestBench(t, "")
+	rows := []*row{newRow("leader", unitPerMinute, goal{}), newRow("second", unitPerMinute, goal{}), newRow("third", unitPerMinute, goal{})}
+	require.NoError(t, b.measureIdle(t.Context(), rows))
+	for _, r := range rows {
+		require.Equal(t, []float64{0}, r.Values[floorName])
+		require.Equal(t, []float64{0}, r.Values[zkLockName])
+		require.Len(t, r.Values[libraryName], 1)
+	}
+	require.Positive(t, rows[0].Values[libraryName][0])
+}

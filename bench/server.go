@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// server is the benchmark's access to the ZooKeeper server, in a separate session.
+type server struct {
+	addr string
+	pid  int // 0 if the server does not run as a child process
+	conn *zk.Conn
+}
+
+// serverClass is the main class of the server.
+const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+func connectServer(addr string) (*server, error) {
+	conn, err := dial(addr, sessionTimeout)
+	if err != nil {
+		return nil, err
+	}
+	pid, err := findChild(serverClass)
+	if err != nil {
+		pid = 0
+	}
+	return &server{addr: addr, pid: pid, conn: conn}, nil
+}
+
+func (s *server) close() { s.conn.Close() }
+
+// newDir creates an empty znode for a queue.
+func (s *server) newDir() (string, error) {
+	return s.conn.Create("/bench-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+}
+
+// poll calls done until it returns true or an error.
+func poll(ctx context.Context, what string, limit, interval time.Duration, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, ctx.Err())
+		}
+	}
+}
+
+// waitChildren waits until dir has n children.
+func (s *server) waitChildren(ctx context.Context, dir string, n int) error {
+	count := 0
+	err := poll(ctx, "waiting for candidates", time.Minute, 2*time.Millisecond, func() (bool, error) {
+		_, stat, err := s.conn.Exists(dir)
+		if err != nil {
+			return false, err
+		}
+		count = int(stat.NumChildren)
+		return count == n, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d at %s: %w", count, n, dir, err)
+	}
+	return nil
+}
+
+// waitWatches waits until the server has at least n watches.
+func (s *server) waitWatches(ctx context.Context, n int) error {
+	return poll(ctx, "waiting for watches", 2*time.Minute, 20*time.Millisecond, func() (bool, error) {
+		count, err := s.watches()
+		return count >= n, err
+	})
+}
+
+// settledWatches waits until the number of watches has been constant for a while, and returns it.
+func (s *server) settledWatches(ctx context.Context) (count int, err error) {
+	const required = 3
+	count, same := -1, 0
+	err = poll(ctx, "waiting for a constant number of watches", time.Minute, 60*time.Millisecond, func() (bool, error) {
+		n, err := s.watches()
+		if n == count {
+			same++
+		} else {
+			count, same = n, 0
+		}
+		return same == required, err
+	})
+	return count, err
+}
+
+var watchCount = regexp.MustCompile(`zk_watch_count\s+(\d+)`)
+
+// watches returns the number of data watches that the server has; "mntr" does not count watches of
+// children.
+func (s *server) watches() (int, error) {
+	response, err := fourLetterWord(s.addr, "mntr")
+	if err != nil {
+		return 0, err
+	}
+	match := watchCount.FindStringSubmatch(response)
+	if match == nil {
+		return 0, errors.New("mntr: the response has no number of watches")
+	}
+	return strconv.Atoi(match[1])
+}
+
+var serverVersion = regexp.MustCompile(`Zookeeper version: ([\d.]+)`)
+
+func (s *server) version() (string, error) {
+	response, err := fourLetterWord(s.addr, "srvr")
+	if err != nil {
+		return "", err
+	}
+	match := serverVersion.FindStringSubmatch(response)
+	if match == nil {
+		return "", errors.New("srvr: the response has no version")
+	}
+	return match[1], nil
+}
+
+func fourLetterWord(addr, word string) (string, error) {
+	const limit = 10 * time.Second
+	conn, err := net.DialTimeout("tcp", addr, limit)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", err
+	}
+	response, err := io.ReadAll(conn)
+	return string(response), err
+}

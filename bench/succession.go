@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+)
+
+// measureSuccessions measures an election with size candidates in which n leaders in a row resign as
+// soon as they lead. For each of them a new candidate joins: immediately if joining is set, otherwise
+// after the n successions. The value is the time for one succession.
+func (b *bench) measureSuccessions(ctx context.Context, r *row, size, n, rounds int, joining bool) error {
+	defer reset(b.contestants)
+	var turns []turn
+	for _, c := range b.eligible([]*row{r}, b.contestants, size) {
+		q, err := newQueue(b.server, c, election, size, 0)
+		if err == nil {
+			err = q.fill(ctx, size, 1)
+		}
+		if err != nil {
+			if err := b.exclude(ctx, []*row{r}, c.name(), err); err != nil {
+				return err
+			}
+			continue
+		}
+		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
+			took, err := q.replaceHeads(ctx, n, joining)
+			if err == nil && !joining {
+				err = q.refill(ctx, n)
+			}
+			return took / time.Duration(n), err
+		}))
+	}
+	sleep(ctx, b.longPause)
+	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
+}
+
+// measureDraining measures an election with size candidates in which every leader resigns as soon as
+// it leads, and no other candidates join. The value is the time for one succession.
+func (b *bench) measureDraining(ctx context.Context, r *row, size, rounds int) error {
+	defer reset(b.contestants)
+	var turns []turn
+	for _, c := range b.eligible([]*row{r}, b.contestants, size) {
+		q, err := newQueue(b.server, c, election, size, 0)
+		if err != nil {
+			return err
+		}
+		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
+			if err := q.fill(ctx, size, 1); err != nil {
+				return 0, err
+			}
+			sleep(ctx, b.longPause)
+			took, err := q.replaceHeads(ctx, size-1, false)
+			if err != nil {
+				return 0, err
+			}
+			return took / time.Duration(size-1), q.empty(ctx)
+		}))
+	}
+	return b.interleave(ctx, []*row{r}, 2, rounds, b.pause, turns)
+}
+
+// measureRequests counts the requests that the server receives, and the watches that fire, per
+// succession while an election with size candidates drains. Leaders resign after the given pause, or
+// as soon as they lead if it is 0. The contestants connect through a proxy that records the messages.
+func (b *bench) measureRequests(ctx context.Context, requests, watches *row, size, rounds int, pause time.Duration) error {
+	return b.throughProxy(ctx, sessionTimeout, func(proxy *zkproxy.Proxy, contestants []contestant) error {
+		rows := []*row{requests, watches}
+		var turns []turn
+		for _, c := range b.eligible(rows, contestants, size) {
+			q, err := newQueue(b.server, c, election, size, 0)
+			if err != nil {
+				return err
+			}
+			turns = append(turns, turn{c.name(), func(ctx context.Context) ([]float64, error) {
+				if err := q.fill(ctx, size, 1); err != nil {
+					return nil, err
+				}
+				sleep(ctx, b.longPause)
+				proxy.ResetLog()
+				if err := drain(ctx, q, size, pause); err != nil {
+					return nil, err
+				}
+				sleep(ctx, b.longPause) // for requests that follow the last succession
+				sent, fired := countMessages(proxy.Log())
+				sent.divide(float64(size - 1))
+				fired.divide(float64(size - 1))
+				requests.Details[c.name()], watches.Details[c.name()] = sent.String(), fired.String()
+				return []float64{sent.total(), fired.total()}, q.empty(ctx)
+			}})
+		}
+		return b.interleave(ctx, rows, 0, rounds, b.pause, turns)
+	})
+}
+
+// drain replaces the head of a queue with size candidates until one candidate is left.
+func drain(ctx context.Context, q *queue, size int, pause time.Duration) error {
+	if pause == 0 {
+		_, err := q.replaceHeads(ctx, size-1, false)
+		return err
+	}
+	for range size - 1 {
+		if _, err := q.replaceHeads(ctx, 1, false); err != nil {
+			return err
+		}
+		sleep(ctx, pause)
+	}
+	return nil
+}
+
+// throughProxy calls measure with contestants that connect through a proxy.
+func (b *bench) throughProxy(ctx context.Context, timeout time.Duration, measure func(*zkproxy.Proxy, []contestant) error) error {
+	proxy, err := zkproxy.New(b.server.addr)
+	if err != nil {
+		return err
+	}
+	defer proxy.Close()
+	contestants, _ := startContestants(ctx, proxy.Addr(), b.dir, timeout)
+	defer closeContestants(contestants)
+	return measure(proxy, contestants)
+}
+
+// counts contains numbers of messages by kind.
+type counts map[string]float64
+
+// countMessages counts the requests except pings and handshakes, and the events of watches.
+func countMessages(log []zkproxy.Record) (requests, events counts) {
+	requests, events = counts{}, counts{}
+	for _, r := range log {
+		switch {
+		case r.Kind == zkproxy.Event:
+			events[eventNames[r.EventType]]++
+		case r.Kind == zkproxy.Request && r.Op != zkproxy.OpPing && r.Op != zkproxy.OpConnect:
+			requests[requestName(r.Op)]++
+		}
+	}
+	return requests, events
+}
+
+func (c counts) total() float64 {
+	total := 0.0
+	for _, n := range c {
+		total += n
+	}
+	return total
+}
+
+func (c counts) divide(by float64) {
+	for kind := range c {
+		c[kind] /= by
+	}
+}
+
+// String lists the numbers, the largest first.
+func (c counts) String() string {
+	kinds := slices.SortedFunc(maps.Keys(c), func(a, b string) int {
+		if c[a] != c[b] {
+			return int(1000 * (c[b] - c[a]))
+		}
+		return strings.Compare(a, b)
+	})
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%s %.2f", kind, c[kind])
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// eventNames are the types of the events of watches.
+var eventNames = map[int32]string{1: "created", 2: "deleted", 3: "data changed", 4: "children changed"}
+
+// requestNames are the requests that contestants send, by operation code.
+var requestNames = map[int32]string{
+	zkproxy.OpCreate: "create", zkproxy.OpCreate2: "create", zkproxy.OpCreateContainer: "create container",
+	zkproxy.OpDelete: "delete", zkproxy.OpExists: "exists", zkproxy.OpGetData: "get data", zkproxy.OpSetData: "set data",
+	zkproxy.OpGetChildren: "get children", zkproxy.OpGetChildren2: "get children", zkproxy.OpSync: "sync",
+	zkproxy.OpMulti: "multi", zkproxy.OpRemoveWatches: "remove watches", zkproxy.OpCloseSession: "close session",
+}
+
+func requestName(op int32) string {
+	if name, ok := requestNames[op]; ok {
+		return name
+	}
+	return fmt.Sprintf("operation %d", op)
+}

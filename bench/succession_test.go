@@ -1,0 +1,37 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+)
+
+// TestCountMessages fails if pings, handshakes or replies count as requests, or replies as events.
+func TestCountMessages(t *testing.T) {
+	requests, events := countMessages([]zkproxy.Record{
+		{Kind: zkproxy.Request, Op: zkproxy.OpConnect},
+		{Kind: zkproxy.Request, Op: zkproxy.OpPing},
+		{Kind: zkproxy.Request, Op: zkproxy.OpGetChildren2},
+		{Kind: zkproxy.Reply, Op: zkproxy.OpGetChildren2},
+		{Kind: zkproxy.Request, Op: zkproxy.OpGetChildren},
+		{Kind: zkproxy.Request, Op: zkproxy.OpDelete},
+		{Kind: zkproxy.Request, Op: zkproxy.OpSetAuth},
+		{Kind: zkproxy.Event, EventType: 2},
+		{Kind: zkproxy.Event, EventType: 3},
+		{Kind: zkproxy.Event, EventType: 2},
+	})
+	require.Equal(t, counts{"get children": 2, "delete": 1, "operation 100": 1}, requests)
+	require.Equal(t, 4.0, requests.total())
+	events.divide(2)
+	require.Equal(t, "deleted 1.00, data changed 0.50", events.String())
+}
+
+// TestNewestConnection fails if idle transactions are counted for the wrong candidate.
+func TestNewestConnection(t *testing.T) {
+	require.Equal(t, 7, newestConnection([]zkproxy.Record{
+		{Kind: zkproxy.Request, Op: zkproxy.OpConnect, Conn: 7}, {Kind: zkproxy.Request, Op: zkproxy.OpPing, Conn: 9},
+	}))
+	require.Zero(t, newestConnection(nil))
+}

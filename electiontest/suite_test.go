@@ -1,0 +1,141 @@
+package electiontest_test
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+)
+
+// recordingTB is a TB that records failures.
+type recordingTB struct {
+	mu       sync.Mutex
+	failures []string
+	cleanups []func()
+	skipped  bool
+}
+
+func (r *recordingTB) Helper()              {}
+func (r *recordingTB) Logf(string, ...any)  {}
+func (r *recordingTB) Skipf(string, ...any) { r.skipped = true; runtime.Goexit() }
+
+func (r *recordingTB) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+func (r *recordingTB) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *recordingTB) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// runCase runs a case in a bubble and returns its failures.
+func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string {
+	r := &recordingTB{}
+	synctest.Test(t, func(*testing.T) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.Run(r, f)
+		}()
+		<-done
+		for len(r.cleanups) > 0 {
+			last := r.cleanups[len(r.cleanups)-1]
+			r.cleanups = r.cleanups[:len(r.cleanups)-1]
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				last()
+			}()
+			<-ended
+		}
+		time.Sleep(time.Hour) // goroutines that were too slow end
+	})
+	return r.failures
+}
+
+func TestRun_Memory(t *testing.T) {
+	electiontest.Run(t, memoryFactory(defects{}), electiontest.FakeTime())
+}
+
+func TestRun_MemoryWithoutEnd(t *testing.T) {
+	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.FakeTime())
+}
+
+func TestRun_MemoryInRealTime(t *testing.T) {
+	electiontest.Run(t, memoryFactory(defects{}))
+}
+
+// TestCases_FindDefects fails if the suite does not find a defect of an implementation, or reports it
+// with another message.
+func TestCases_FindDefects(t *testing.T) {
+	messages := map[string]string{
+		"TwoLeaders":            "more than one leader",
+		"NoSuccessor":           "a candidate becomes leader: not within",
+		"LateRevocation":        "more than one leader",
+		"NoRevocation":          "its leadership has not ended",
+		"RepeatedTokens":        "token 1 follows token 1",
+		"DecreasingTokens":      "token -2 follows token -1",
+		"NoLeadership":          "role and leadership do not match",
+		"NoFirstStatus":         "first status of program 1: not within",
+		"NoID":                  "a leader must have an ID",
+		"EarlyID":               "before the candidate has joined, and ",
+		"NewChannelPerCall":     "a different channel for each call",
+		"BlocksOnReader":        "first status of program 2: not within",
+		"KeepsStaleStatuses":    "after Resign there is still a status",
+		"NoChannelClose":        "after Resign the channel is not closed",
+		"StatusAfterResign":     "a final status after Resign",
+		"RepeatedResignFails":   "Resign: " + leaderelection.ErrCandidacyOver.Error(),
+		"ResignHangs":           "Resign of a candidate that has not started has not returned",
+		"ElectLeaderHangs":      "ElectLeader has not returned",
+		"ElectLeaderFails":      "ElectLeader returns " + leaderelection.ErrResigned.Error(),
+		"StartsTwice":           "want error: " + leaderelection.ErrAlreadyStarted.Error(),
+		"StartsAfterEnd":        "want " + leaderelection.ErrCandidacyOver.Error(),
+		"LeaderAfterEnd":        "role leader after the candidacy",
+		"CrashStopsElection":    "another candidate becomes leader after a crash: not within",
+		"LeaderAfterCrash":      "more than one leader",
+		"FollowerEndsLeader":    "the leader remains leader when a follower leaves: not long enough",
+		"EndsOnlyItself":        "the channel is closed when the election was ended: not within",
+		"AcceptsAfterEnd":       "want error: " + leaderelection.ErrElectionOver.Error(),
+		"RepeatedEndFails":      "EndElection: " + leaderelection.ErrNoElection.Error(),
+		"NoFinalStatus":         "the final status does not have",
+		"WrongReason":           "after Resign Err of the leadership is",
+		"StatusAfterFinal":      "a status after the final status",
+		"LeadershipWithoutLoss": "without the end of the previous one",
+		"LeaksGoroutine":        "additional goroutines",
+		"NoEvents":              "the channel of events is not closed",
+		"NoElectedEvent":        "no event reports its leadership",
+		"NoEndedEvent":          "the last event is",
+		"NoLostReason":          "has the reason <nil>",
+		"EarlyLostEvent":        "while the leadership lasts",
+	}
+	kinds := reflect.TypeFor[defects]()
+	for name, message := range messages {
+		t.Run(name, func(t *testing.T) {
+			var d defects
+			reflect.ValueOf(&d).Elem().FieldByName(name).SetBool(true)
+			var found []string
+			for _, c := range electiontest.Cases() {
+				found = append(found, runCase(t, c, memoryFactory(d))...)
+			}
+			require.Contains(t, strings.Join(found, "\n"), message)
+		})
+	}
+	require.Len(t, messages, kinds.NumField()-1, "each has a message")
+}

@@ -1,0 +1,65 @@
+package integrationtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+)
+
+const (
+	// sessionTimeout is the timeout of most sessions. It is so long that sessions and leases do not expire
+	// if the servers of a busy machine do not answer for some seconds.
+	sessionTimeout = 20 * time.Second
+	// shortTimeout is the timeout of sessions in tests in which a session or a lease expires, or in which
+	// an action must take less time.
+	shortTimeout = 4 * time.Second
+	// resignLimit is the time in which Resign must return. It waits for the confirmation for 1.5 s. The
+	// limit is longer, because the machine may be busy, and shorter than the timeout of a session.
+	resignLimit = shortTimeout - shortTimeout/8
+	// quietTime is how long a test waits for an event that must not occur.
+	quietTime = 300 * time.Millisecond
+)
+
+type client = harness.Client
+
+// connect connects a client to the shared server.
+func connect(t testing.TB) *client {
+	t.Helper()
+	return harness.Connect(t, sessionTimeout, shared.Addr(0))
+}
+
+// connectShort is connect with a short session timeout.
+func connectShort(t testing.TB) *client {
+	t.Helper()
+	return harness.Connect(t, shortTimeout, shared.Addr(0))
+}
+
+// connectDirectly is connect without a network that the test can break, for tests that send many
+// requests.
+func connectDirectly(t testing.TB) *client {
+	t.Helper()
+	return harness.ConnectDirectly(t, sessionTimeout, shared.Addr(0))
+}
+
+// connectWithoutPause connects a client that reconnects immediately: it has several addresses of the
+// shared server, and the client library pauses for a second only after it has tried all addresses.
+func connectWithoutPause(t testing.TB, timeout time.Duration) *client {
+	t.Helper()
+	return connectTo(t, timeout, shared.Addr(0), shared.Addr(0), shared.Addr(0))
+}
+
+// connectTo connects a client to one of the servers, in the given order. The servers may be stopped.
+func connectTo(t testing.TB, timeout time.Duration, addrs ...string) *client {
+	t.Helper()
+	c := harness.Connect(t, timeout, addrs...)
+	c.Network.DelayReplies()
+	return c
+}
+
+// addrsFrom returns the servers' addresses in cyclic order, starting with server i.
+func addrsFrom(e *ensemble.Ensemble, i int) []string {
+	addrs := e.Addrs()
+	return append(addrs[i:len(addrs):len(addrs)], addrs[:i]...)
+}

@@ -1,0 +1,80 @@
+package docker_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+)
+
+// TestStart_InvalidConfig fails if an invalid configuration is accepted.
+func TestStart_InvalidConfig(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]ensemble.Config{
+		"negative": {Servers: -1},
+		"too many": {Servers: 10},
+		"tick":     {TickTime: time.Microsecond},
+		"limit":    {SyncLimit: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ensemble.Start(t.Context(), cfg)
+			require.Error(t, err)
+		})
+	}
+}
+
+// TestStart_InvalidVariable fails if an unknown backend in the environment is accepted.
+func TestStart_InvalidVariable(t *testing.T) {
+	t.Setenv(ensemble.BackendVariable, "cloud")
+	_, err := ensemble.Start(t.Context(), ensemble.Config{})
+	require.ErrorContains(t, err, `"cloud"`)
+}
+
+// TestStart_Auto fails if Auto selects another backend than the preferred one, or than that in the
+// environment.
+func TestStart_Auto(t *testing.T) {
+	backends := availableBackends(t)
+	t.Setenv(ensemble.BackendVariable, "")
+	assert.Equal(t, backends[len(backends)-1], harness.StartServers(t, ensemble.Config{}).Backend())
+	t.Setenv(ensemble.BackendVariable, backends[0].String())
+	assert.Equal(t, backends[0], harness.StartServers(t, ensemble.Config{}).Backend())
+}
+
+// TestStart_MissingBackend fails if the error does not name the packages to install.
+func TestStart_MissingBackend(t *testing.T) {
+	t.Setenv(ensemble.BackendVariable, "process")
+	t.Setenv("PATH", t.TempDir())
+	_, err := ensemble.Start(t.Context(), ensemble.Config{})
+	require.ErrorContains(t, err, "java")
+	assert.ErrorContains(t, err, "apt-get install -y zookeeper openjdk-17-jre-headless")
+}
+
+// TestImage_NamesInScripts fails if the names of images in the scripts differ from those in this
+// package.
+func TestImage_NamesInScripts(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("image.go")
+	require.NoError(t, err)
+	constant := func(name string) string {
+		_, rest, found := strings.Cut(string(source), name+" = \"")
+		require.True(t, found, name)
+		value, _, _ := strings.Cut(rest, `"`)
+		return value
+	}
+	for script, names := range map[string][]string{
+		"../image/build.sh": {"builtImage"},
+		"../install.sh":     {"builtImage", "registryImage"},
+	} {
+		text, err := os.ReadFile(script)
+		require.NoError(t, err)
+		for _, name := range names {
+			assert.Contains(t, string(text), "="+constant(name)+"\n", script)
+		}
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package docker
+
+import "os/exec"
+
+func killGroupOnCancel(*exec.Cmd) {}

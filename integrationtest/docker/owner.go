@@ -1,0 +1,27 @@
+package docker
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+)
+
+// ownerLabel is the label of containers and networks that contains the machine and the process that
+// created them. If a process is killed before Close, a later Start on the same machine removes
+// them. A Docker engine may serve several machines.
+const ownerLabel = "leaderelection.ensemble.owner"
+
+func ownerValue() string {
+	host, _ := os.Hostname() // the name may be empty
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+// isStaleOwner reports whether the process of an owner label does not exist any more. It returns
+// false for a process on another machine.
+func isStaleOwner(label string) bool {
+	host, pid, ok := strings.Cut(label, "/")
+	here, _ := os.Hostname()
+	return ok && host == here && testenv.ProcessGone(pid)
+}

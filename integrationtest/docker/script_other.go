@@ -1,7 +1,0 @@
-//go:build !unix
-
-package docker
-
-import "os/exec"
-
-func endTogether(*exec.Cmd) {}

@@ -1,0 +1,168 @@
+//go:build linux
+
+package elector
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+)
+
+// fixture is an election on the ensemble, and the lock file of its programs.
+type fixture struct {
+	t    testing.TB
+	lock *lockFile
+	path string
+}
+
+func newFixture(t testing.TB) *fixture {
+	return &fixture{t, newLockFile(t), harness.NewPath(t)}
+}
+
+// elector is a process of the built binary, with a separate network.
+type elector struct {
+	t       testing.TB
+	cmd     *exec.Cmd
+	network harness.Network
+	logFile string
+	read    int // the number of bytes of the log that waitLog has consumed
+}
+
+// program contains the arguments that make an elector run the lock file's program. A shell runs it:
+// the kernel kills the child of an elector together with its guard process, but not a grandchild.
+var program = []string{"--", "/bin/sh", "-c", `"$SELF" & wait`}
+
+// stubborn makes the program ignore SIGTERM.
+const stubborn = stubbornVariable + "=yes"
+
+// start starts an elector. Arguments of the form NAME=value are environment variables.
+func (f *fixture) start(binary, id string, args ...string) *elector {
+	f.t.Helper()
+	p := f.newElector(binary, id, args...)
+	p.start()
+	return p
+}
+
+// newElector is like start, but does not start the elector.
+func (f *fixture) newElector(binary, id string, args ...string) *elector {
+	f.t.Helper()
+	p := &elector{t: f.t, logFile: filepath.Join(f.t.TempDir(), id), network: harness.NewNetwork(f.t, servers.Addrs()...)}
+	self, err := os.Executable()
+	require.NoError(f.t, err)
+	env := append(os.Environ(), "GORACE=atexit_sleep_ms=0", "SELF="+self, lockFileVariable+"="+f.lock.name)
+	commandLine := []string{
+		"run", "--backend", "zookeeper", "--zookeeper-servers", strings.Join(p.network.Addrs(), ","), "--election", f.path,
+		"--instance-id", id, "--session-timeout", sessionTimeout.String(),
+	}
+	for i, arg := range args {
+		if arg == "--" {
+			commandLine = append(commandLine, args[i:]...)
+			break
+		}
+		if name, _, ok := strings.Cut(arg, "="); ok && name == strings.ToUpper(name) {
+			env = append(env, arg)
+			continue
+		}
+		commandLine = append(commandLine, arg)
+	}
+	p.cmd = exec.Command(binary, commandLine...)
+	p.cmd.Env = env
+	return p
+}
+
+func (p *elector) start() {
+	p.t.Helper()
+	log, err := os.Create(p.logFile)
+	require.NoError(p.t, err)
+	defer log.Close()
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	require.NoError(p.t, p.cmd.Start())
+	p.t.Cleanup(func() {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		_ = p.cmd.Process.Kill() // it has usually ended
+		_ = p.cmd.Wait()
+		if p.t.Failed() {
+			p.t.Logf("%s\n%s", strings.Join(p.cmd.Args, " "), p.readLog())
+		}
+		require.NotContains(p.t, p.readLog(), "DATA RACE")
+	})
+}
+
+func (p *elector) readLog() string {
+	text, err := os.ReadFile(p.logFile)
+	require.NoError(p.t, err)
+	return string(text)
+}
+
+// waitLog waits until the log, which includes the output of commands, contains text after the lines
+// of earlier calls. It returns the rest of the line.
+func (p *elector) waitLog(text string) (line string) {
+	p.t.Helper()
+	harness.Eventually(p.t, func() bool {
+		all := p.readLog()
+		at := strings.Index(all[p.read:], text)
+		if at < 0 {
+			return false
+		}
+		line = all[p.read+at:]
+		end := strings.Index(line, "\n")
+		if end < 0 {
+			return false
+		}
+		line = line[:end]
+		p.read += at + end
+		return true
+	}, "the log does not contain "+text)
+	return line
+}
+
+func (p *elector) sendSignal(sig syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(sig))
+}
+
+// waitExit waits until the process has ended, and returns its exit code.
+func (p *elector) waitExit() int {
+	p.t.Helper()
+	killer := time.AfterFunc(harness.WaitLimit, func() { _ = p.cmd.Process.Kill() })
+	_ = p.cmd.Wait()
+	require.True(p.t, killer.Stop(), "the process does not end")
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// terminate sends SIGTERM and requires that the process ends successfully.
+func (p *elector) terminate() {
+	p.t.Helper()
+	p.sendSignal(syscall.SIGTERM)
+	require.Zero(p.t, p.waitExit())
+}
+
+// getPage returns a function that requests a page from an elector with --listen 127.0.0.1:0.
+func (p *elector) getPage(path string) func() (code int, text string) {
+	p.t.Helper()
+	_, address, ok := strings.Cut(p.waitLog("msg=listening"), "address=")
+	require.True(p.t, ok)
+	client := &http.Client{Timeout: harness.WaitLimit, Transport: &http.Transport{DisableKeepAlives: true}}
+	return func() (int, string) {
+		p.t.Helper()
+		resp, err := client.Get(fmt.Sprintf("http://%s%s", address, path))
+		require.NoError(p.t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(p.t, err)
+		return resp.StatusCode, string(text)
+	}
+}
+
+func statusCode(code int, _ string) int { return code }

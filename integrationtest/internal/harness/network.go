@@ -1,0 +1,102 @@
+package harness
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+)
+
+// Network is the network between one client and its servers: a proxy for each server.
+type Network []*zkproxy.Proxy
+
+// NewNetwork starts a proxy for each server. They are closed when the test ends.
+func NewNetwork(t testing.TB, servers ...string) Network {
+	t.Helper()
+	var n Network
+	for _, addr := range servers {
+		p, err := zkproxy.New(addr)
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		n = append(n, p)
+	}
+	return n
+}
+
+// Addrs returns the addresses of the proxies, to which the client connects.
+func (n Network) Addrs() (addrs []string) {
+	for _, p := range n {
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
+}
+
+// DelayReplies avoids a data race of the client library v1.0.4. On a new connection the library
+// reads its last zxid to set its watches again (sendSetWatches), while a reply to a request that
+// was waiting writes it (recvLoop). If replies arrive a little later, the read comes first.
+// Because of this race, which can lose watches, the elections read again after each reconnect.
+func (n Network) DelayReplies() {
+	for _, p := range n {
+		p.Delay(zkproxy.ServerToClient, 10*time.Millisecond)
+	}
+}
+
+// Cut closes all connections and refuses new ones.
+func (n Network) Cut() {
+	n.DelayReplies()
+	for _, p := range n {
+		p.Refuse(true)
+		p.DropConnections()
+	}
+}
+
+// Freeze silently stops all messages. Connections remain open.
+func (n Network) Freeze() {
+	n.DelayReplies()
+	for _, p := range n {
+		p.Blackhole(zkproxy.Both)
+	}
+}
+
+// Restore ends Cut, Freeze and Refuse. It closes the connections, so that the messages that Freeze
+// has stopped are lost.
+func (n Network) Restore() {
+	for _, p := range n {
+		p.DropConnections()
+		p.Unblackhole()
+		p.Refuse(false)
+	}
+}
+
+// Thaw ends Freeze, and delivers the messages that it has stopped.
+func (n Network) Thaw() {
+	for _, p := range n {
+		p.Unblackhole()
+	}
+}
+
+// Drop closes all connections. The client can reconnect.
+func (n Network) Drop() {
+	for _, p := range n {
+		p.DropConnections()
+	}
+}
+
+// Refuse refuses new connections until Restore is called. Existing connections remain.
+func (n Network) Refuse() {
+	for _, p := range n {
+		p.Refuse(true)
+	}
+}
+
+// ExpireSession expires a session of the client.
+func (n Network) ExpireSession(session int64) (err error) {
+	for _, p := range n { // only the proxies through which the client was connected know the session
+		if err = p.ExpireSession(session); err == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package interop
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/recipes/barrier"
+)
+
+// TestBarrier_AllLibraries fails if a barrier that one library sets does not block the others, or is
+// not removed by another. A barrier is a znode, so Go, Curator and kazoo can use it together.
+func TestBarrier_AllLibraries(t *testing.T) {
+	curator.requirePeer(t)
+	kazoo.requirePeer(t)
+	conn := connect(t)
+	changeBarrier := func(t *testing.T, library, what, path string) {
+		t.Helper()
+		switch library {
+		case "go":
+			b, err := barrier.NewBarrier(conn, path)
+			require.NoError(t, err)
+			if what == "set" {
+				require.NoError(t, b.Set(harness.Context(t)))
+			} else {
+				require.NoError(t, b.Remove(harness.Context(t)))
+			}
+		case "curator":
+			curator.runCommand(t, "barrier", what, path)
+		case "kazoo":
+			kazoo.runCommand(t, "barrier", what, path)
+		}
+	}
+	all := []string{"go", "curator", "kazoo"}
+	for i, sets := range all {
+		removes := all[(i+1)%len(all)]
+		t.Run(sets+" sets and "+removes+" removes", func(t *testing.T) {
+			path := harness.NewPath(t)
+			changeBarrier(t, sets, "set", path)
+			changeBarrier(t, sets, "set", path) // no error if it is set already
+			passed := make(chan error, 1)
+			b, err := barrier.NewBarrier(conn, path)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(context.Background(), harness.WaitLimit)
+			defer cancel()
+			go func() { passed <- b.Wait(ctx) }()
+			calls := []*call{curator.sendCommand(t, "barrier", 0, "wait", path), kazoo.sendCommand(t, "barrier", 0, "wait", path)}
+			require.Never(t, func() bool { return len(passed) > 0 || len(calls[0].answer) > 0 || len(calls[1].answer) > 0 }, quietTime, quietTime/5)
+			changeBarrier(t, removes, "remove", path)
+			require.NoError(t, <-passed)
+			for _, c := range calls {
+				c.wait(t)
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+)
+
+// acquireFunc acquires a lock, a lease of a semaphore, or leadership.
+type acquireFunc func(ctx context.Context) (hold, error)
+
+// hold is an acquired lock, lease or leadership.
+type hold interface {
+	Err() error // the reason why it is lost, or nil
+	Release(ctx context.Context) error
+}
+
+// contest describes a lock, a semaphore or an election for which Go and a peer contend.
+type contest struct {
+	peer *peer
+	kind string // the kind in the commands of the peer
+	max  int    // the limit of a semaphore
+	path string
+	// queuePath, appended to path, is the parent of the znodes of holders and waiters. For a
+	// semaphore it is the mutex, which contains only the znodes of waiters.
+	queuePath string
+	// open returns the acquireFunc of a Go participant.
+	open func(t *testing.T, conn *zk.Conn, path string) acquireFunc
+}
+
+// acquireOnce lets a Go participant acquire and release r once.
+func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, kind string) error {
+	h, err := acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.acquire(name, kind)
+	err = h.Err()
+	r.release(name)
+	if err != nil {
+		return fmt.Errorf("%s has lost it: %w", name, err)
+	}
+	return h.Release(ctx)
+}
+
+// acquireRepeatedly lets a Go participant acquire and release r in the background. The function that
+// it returns waits until that is complete.
+func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *resource, name, kind string, rounds int) (wait func()) {
+	ctx := harness.Context(t)
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < rounds && err == nil; i++ {
+			err = acquireOnce(ctx, acquire, r, name, kind)
+		}
+		failed <- err
+	}()
+	var once sync.Once
+	wait = func() { once.Do(func() { require.NoError(t, <-failed) }) }
+	t.Cleanup(func() {
+		r.close() // lets it end if the test has failed
+		wait()
+	})
+	return wait
+}
+
+// startPeer lets the peer acquire and release r, under the given name.
+func (c contest) startPeer(t *testing.T, session int, r *resource, name string, rounds int) *call {
+	t.Helper()
+	return c.peer.sendCommand(t, "contend", session, c.kind, c.path, r.name, name, rounds, c.max)
+}
+
+// holderKind returns the kind of the peer when it is a holder.
+func (c contest) holderKind() string {
+	if c.kind == "read" {
+		return "read"
+	}
+	return "write"
+}
+
+// testExclusion lets two Go participants and two participants of the peer contend. The test holds the
+// resource until all of them wait, so that no participant ends before the others start.
+func (c contest) testExclusion(t *testing.T, rounds int) {
+	c.peer.requirePeer(t)
+	c.path = harness.NewPath(t)
+	a, b := connect(t), connect(t)
+	r := exclusion.newResource(t, max(c.max, 1), false)
+	holds := c.acquireAll(t, a)
+	c.waitQueue(t, a, len(holds))
+
+	var waits []func()
+	var calls []*call
+	for i, conn := range []*zk.Conn{a, b} {
+		waits = append(waits, acquireRepeatedly(t, c.open(t, conn, c.path), r, fmt.Sprintf("go%d", i), "write", rounds))
+		calls = append(calls, c.startPeer(t, i, r, fmt.Sprintf("%s%d", c.peer.name, i), rounds))
+	}
+	c.waitQueue(t, a, len(holds)+4)
+	for _, h := range holds {
+		require.NoError(t, h.Release(harness.Context(t)))
+	}
+	for i := range waits {
+		waits[i]()
+		calls[i].wait(t)
+	}
+	require.Equal(t, map[string]int{"go0": rounds, "go1": rounds, c.peer.name + "0": rounds, c.peer.name + "1": rounds}, r.countAcquisitions())
+	require.Positive(t, r.countHandOvers("go", c.peer.name))
+	require.Positive(t, r.countHandOvers(c.peer.name, "go"))
+}
+
+// acquireAll acquires the lock, or all leases, for the test itself.
+func (c contest) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
+	for range max(c.max, 1) {
+		h, err := c.open(t, conn, c.path)(harness.Context(t))
+		require.NoError(t, err)
+		holds = append(holds, h)
+	}
+	return holds
+}
+
+// waitQueue waits until there are n holders and waiters.
+func (c contest) waitQueue(t *testing.T, conn *zk.Conn, n int) {
+	t.Helper()
+	waitChildren(t, conn, n-c.max, c.path+c.queuePath)
+}
+
+// testHandOver lets the peer wait for a Go participant, and then a Go participant for the peer.
+func (c contest) testHandOver(t *testing.T) {
+	c.peer.requirePeer(t)
+	c.path = harness.NewPath(t)
+	conn := connect(t)
+	r := exclusion.newResource(t, 1, true)
+	open := c.open(t, conn, c.path)
+
+	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
+	h := r.waitHolder(t, "go1")
+	c.waitQueue(t, conn, 1)
+	peer := c.startPeer(t, 0, r, c.peer.name, 1)
+	c.waitQueue(t, conn, 2)
+	r.requireNoHolder(t)
+	h.release()
+	h = r.waitHolder(t, c.peer.name)
+	require.Equal(t, c.holderKind(), h.kind)
+	first()
+
+	second := acquireRepeatedly(t, open, r, "go2", "write", 1)
+	c.waitQueue(t, conn, 2)
+	r.requireNoHolder(t)
+	h.release()
+	peer.wait(t)
+	r.waitHolder(t, "go2").release()
+	second()
+}

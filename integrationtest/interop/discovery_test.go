@@ -1,0 +1,108 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/recipes/discovery"
+)
+
+// TestDiscovery_Curator fails if Go or Curator does not find the instances of the other, by a query or
+// by a watch, or is not notified when they are removed.
+func TestDiscovery_Curator(t *testing.T) {
+	curator.requirePeer(t)
+	const name = "shop"
+	base := harness.NewPath(t)
+	d, err := discovery.New(connect(t), base)
+	require.NoError(t, err)
+	ours, err := d.Register(harness.Context(t), discovery.Instance{
+		Name: name, ID: "go", Address: "go.example", Port: 1, Payload: json.RawMessage(`"of Go"`),
+	})
+	require.NoError(t, err)
+	cache := curator.subscribe(base)
+	curator.runCommand(t, "watch", base, base, name)
+	instances := func() string {
+		all, err := d.Instances(harness.Context(t), name)
+		require.NoError(t, err)
+		return describeInstances(all)
+	}
+	const goInstance, javaInstance = `go@go.example:1("of Go")`, `java@java.example:2("of Java")`
+	unquoted := func(s string) string { return strings.ReplaceAll(s, `"`, "") }
+
+	require.Equal(t, unquoted(goInstance), curator.runCommand(t, "discover", base, name))
+	provider, err := d.Provider(harness.Context(t), name, discovery.Choice{})
+	require.NoError(t, err)
+	curator.runCommand(t, "register", "instance-of"+base, base, name, "java", 2)
+	require.Equal(t, goInstance+","+javaInstance, instances())
+	waitInstances(t, provider, goInstance+","+javaInstance)
+	waitMessage(t, cache, "changed "+unquoted(goInstance+","+javaInstance))
+	require.Equal(t, unquoted(goInstance+","+javaInstance), curator.runCommand(t, "discover", base, name))
+
+	// The provider chooses each in turn.
+	chosen := map[string]bool{}
+	for range 2 {
+		i, err := provider.Choose()
+		require.NoError(t, err)
+		chosen[i.ID] = true
+	}
+	require.Len(t, chosen, 2)
+
+	require.NoError(t, ours.Close(harness.Context(t)))
+	waitMessage(t, cache, "changed "+unquoted(javaInstance))
+	waitInstances(t, provider, javaInstance)
+	curator.runCommand(t, "close", "instance-of"+base)
+	waitInstances(t, provider, "")
+	require.Empty(t, instances())
+	curator.runCommand(t, "close", base)
+	require.NoError(t, provider.Close(harness.Context(t)))
+}
+
+func describeInstances(instances []discovery.Instance) string {
+	var all []string
+	for _, i := range instances {
+		all = append(all, fmt.Sprintf("%s@%s:%d(%s)", i.ID, i.Address, i.Port, i.Payload))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// waitInstances waits until a provider has the given instances.
+func waitInstances(t *testing.T, p *discovery.Provider, want string) {
+	t.Helper()
+	limit, last := time.After(harness.WaitLimit), ""
+	for {
+		if all, err := p.Instances(); err == nil || want == "" {
+			if last = describeInstances(all); last == want {
+				return
+			}
+		}
+		select {
+		case <-p.Changes():
+		case <-limit:
+			require.FailNow(t, "wrong instances of the provider", "%s, want %s", last, want)
+		}
+	}
+}
+
+// waitMessage waits for a message of a peer.
+func waitMessage(t *testing.T, messages <-chan string, want string) {
+	t.Helper()
+	limit, last := time.After(harness.WaitLimit), ""
+	for {
+		select {
+		case last = <-messages:
+			if strings.TrimSpace(last) == want {
+				return
+			}
+		case <-limit:
+			require.FailNow(t, "missing message", "last %q, want %q", last, want)
+		}
+	}
+}

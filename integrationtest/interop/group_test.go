@@ -1,0 +1,70 @@
+package interop
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/recipes/group"
+)
+
+// TestGroup_Peers fails if a member of Go does not see a member of the peer join and leave, or the
+// reverse: Curator's GroupMember and kazoo's Party.
+func TestGroup_Peers(t *testing.T) {
+	for _, p := range []*peer{kazoo, curator} {
+		t.Run(p.name, func(t *testing.T) {
+			p.requirePeer(t)
+			path := harness.NewPath(t)
+			g, err := group.NewGroup(connect(t), path, p.layout())
+			require.NoError(t, err)
+			var data []byte
+			described := map[string]string{"go": "go", "peer": "peer"}
+			members := []any{path}
+			if p == curator {
+				data = []byte("1")
+				described = map[string]string{"go": "go(1)", "peer": "peer(2)"}
+				members = []any{"member-of" + path}
+			}
+			ours, err := g.Join(harness.Context(t), "go", data)
+			require.NoError(t, err)
+			changes := g.Changes(harness.Context(t))
+			p.runCommand(t, "join", "member-of"+path, path, "peer", "2")
+			waitPeerMembers := func(want string) {
+				t.Helper()
+				harness.Eventually(t, func() bool { return p.runCommand(t, "members", members...) == want }, "the peer does not see "+want)
+			}
+			waitPeerMembers(described["go"] + "," + described["peer"])
+			waitMembers(t, changes, "go", "peer")
+			require.NoError(t, ours.Close(harness.Context(t)))
+			waitPeerMembers(described["peer"])
+			waitMembers(t, changes, "peer")
+			p.runCommand(t, "close", "member-of"+path)
+			waitMembers(t, changes)
+		})
+	}
+}
+
+// waitMembers waits until a group has the given members.
+func waitMembers(t *testing.T, changes <-chan group.View, want ...string) {
+	t.Helper()
+	limit, last := time.After(harness.WaitLimit), []string(nil)
+	for {
+		select {
+		case v := <-changes:
+			require.NoError(t, v.Err)
+			last = nil
+			for _, m := range v.Members {
+				last = append(last, m.ID)
+			}
+			slices.Sort(last)
+			if slices.Equal(last, want) {
+				return
+			}
+		case <-limit:
+			require.FailNow(t, "wrong members", "last %v, want %v", last, want)
+		}
+	}
+}

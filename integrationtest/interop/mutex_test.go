@@ -1,0 +1,160 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+)
+
+// layout returns the option for the layout that Go and the peer share.
+func (p *peer) layout() recipes.Option {
+	if p == kazoo {
+		return recipes.WithLayout(recipes.Kazoo)
+	}
+	return recipes.WithLayout(recipes.Curator)
+}
+
+// asHold converts h to a hold, which is nil if err is not nil.
+func asHold[H hold](h H, err error) (hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (p *peer) newMutex(t *testing.T, conn *zk.Conn, path string) acquireFunc {
+	m, err := lock.NewMutex(conn, path, p.layout())
+	require.NoError(t, err)
+	return func(ctx context.Context) (hold, error) {
+		return asHold(m.Lock(ctx))
+	}
+}
+
+func (p *peer) newRWMutex(t *testing.T, conn *zk.Conn, path string) *lock.RWMutex {
+	m, err := lock.NewRWMutex(conn, path, p.layout())
+	require.NoError(t, err)
+	return m
+}
+
+func (p *peer) newWriteLock(t *testing.T, conn *zk.Conn, path string) acquireFunc {
+	m := p.newRWMutex(t, conn, path)
+	return func(ctx context.Context) (hold, error) {
+		return asHold(m.Lock(ctx))
+	}
+}
+
+func (p *peer) newReadLock(t *testing.T, conn *zk.Conn, path string) acquireFunc {
+	m := p.newRWMutex(t, conn, path)
+	return func(ctx context.Context) (hold, error) {
+		return asHold(m.RLock(ctx))
+	}
+}
+
+func (p *peer) newLeadership(t *testing.T, conn *zk.Conn, path string) acquireFunc {
+	naming := leaderelection.CuratorLatch
+	if p == kazoo {
+		naming = leaderelection.Kazoo
+	}
+	return func(ctx context.Context) (hold, error) {
+		e, err := leaderelection.NewElection(conn, path, leaderelection.WithCreateNode(), leaderelection.WithNaming(naming),
+			leaderelection.WithSessionTimeout(sessionTimeout))
+		if err != nil {
+			return nil, err
+		}
+		over := make(chan error, 1)
+		go func() { over <- e.ElectLeader() }()
+		for {
+			select {
+			case s := <-e.Status():
+				if s.Role == leaderelection.Leader {
+					return leadershipHold{s.Leadership, e, over}, nil
+				}
+				if s.Err != nil {
+					return nil, s.Err
+				}
+			case <-ctx.Done():
+				_ = e.Resign()
+				<-over
+				return nil, ctx.Err()
+			}
+		}
+	}
+}
+
+// leadershipHold is a leadership. Release ends the candidacy.
+type leadershipHold struct {
+	*leaderelection.Leadership
+	election *leaderelection.Election
+	over     <-chan error
+}
+
+func (l leadershipHold) Release(context.Context) error {
+	return errors.Join(l.election.Resign(), <-l.over)
+}
+
+// forBothPeers runs a test with each peer.
+func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *zk.Conn, string) acquireFunc, test func(*testing.T, contest)) {
+	for _, p := range []*peer{kazoo, curator} {
+		t.Run(p.name, func(t *testing.T) { test(t, contest{peer: p, kind: kind, open: open(p)}) })
+	}
+}
+
+type opener = func(*testing.T, *zk.Conn, string) acquireFunc
+
+// TestMutex_Peers fails if a mutex of Go and one of a peer do not exclude each other, or do not wait
+// for each other.
+func TestMutex_Peers(t *testing.T) {
+	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
+		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 20) })
+		t.Run("hand-over", m.testHandOver)
+	})
+}
+
+// TestMutex_LeaderSelector fails if a mutex of Go and Curator's LeaderSelector, which uses a mutex, do
+// not exclude each other.
+func TestMutex_LeaderSelector(t *testing.T) {
+	m := contest{peer: curator, kind: "selector", open: curator.newMutex}
+	t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 5) })
+	t.Run("hand-over", m.testHandOver)
+}
+
+// TestElection_Peers fails if a candidate of Go and one of a peer are leaders at the same time, or do
+// not follow each other.
+func TestElection_Peers(t *testing.T) {
+	forBothPeers(t, "latch", func(p *peer) opener { return p.newLeadership }, func(t *testing.T, m contest) {
+		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
+		t.Run("hand-over", m.testHandOver)
+	})
+}
+
+// TestMonitor_FindsOverlap fails if the monitor does not detect that a mutex is held twice. The peer
+// uses another path, so that it is not excluded.
+func TestMonitor_FindsOverlap(t *testing.T) {
+	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
+		m.peer.requirePeer(t)
+		r := exclusion.newUncheckedResource(t, 1, true)
+		m.path = harness.NewPath(t)
+		done := acquireRepeatedly(t, m.open(t, connect(t), m.path), r, "go", "write", 1)
+		v := r.waitHolder(t, "go")
+		m.path += "-other"
+		other := m.startPeer(t, 0, r, m.peer.name, 1)
+		w := r.waitHolder(t, m.peer.name)
+		require.Equal(t, []string{"held together: " + joinSorted("go to write", m.peer.name+" to write")}, r.listViolations())
+		v.release()
+		w.release()
+		done()
+		other.wait(t)
+	})
+}
+
+func joinSorted(a, b string) string {
+	return min(a, b) + ", " + max(a, b)
+}

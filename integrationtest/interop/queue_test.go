@@ -1,0 +1,206 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/recipes/queue"
+)
+
+// TestQueue_BothConsume fails if an item is lost or taken twice when Go and a peer put and consume
+// items. The first items are held until both have taken one. The consumers of the peers claim items:
+// Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
+func TestQueue_BothConsume(t *testing.T) {
+	for _, p := range []*peer{kazoo, curator} {
+		t.Run(p.name, func(t *testing.T) {
+			p.requirePeer(t)
+			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
+			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
+			require.NoError(t, err)
+			want := map[string]bool{}
+			var theirs []any
+			for i := range 10 {
+				ours, other := fmt.Sprintf("go-item-%d", i), fmt.Sprintf("%s-item-%d", p.name, i)
+				require.NoError(t, q.Put(harness.Context(t), []byte(ours)))
+				theirs = append(theirs, other)
+				want[ours], want[other] = true, true
+			}
+			p.runCommand(t, "put", append([]any{path}, theirs...)...)
+
+			ctx, stop := context.WithCancel(harness.Context(t))
+			defer stop()
+			done := make(chan error, 1)
+			go func() {
+				var err error
+				for item := range q.Consume(ctx) {
+					r.takeItem("go", string(item.Data()))
+					if e := item.Ack(context.Background()); e != nil && err == nil {
+						err = e
+					}
+				}
+				done <- err
+			}()
+			handle := "consumer-" + r.name
+			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
+
+			took := map[string]int{}
+			var blocked []*holder
+			for range len(want) {
+				v := r.waitHolder(t, "")
+				took[v.name]++
+				require.True(t, want[v.kind], "%s took %q", v.name, v.kind)
+				blocked = append(blocked, v)
+				if len(took) > 1 {
+					for _, v := range blocked {
+						v.release()
+					}
+					blocked = nil
+				}
+			}
+			require.Len(t, took, 2)
+			r.requireNoHolder(t)
+			harness.Eventually(t, func() bool {
+				n, err := q.Len(harness.Context(t))
+				require.NoError(t, err)
+				return n == 0
+			}, "items are left")
+			p.runCommand(t, "close", handle)
+			stop()
+			require.NoError(t, <-done)
+			require.NoError(t, q.Err())
+			require.NoError(t, q.Close(harness.Context(t)))
+		})
+	}
+}
+
+// TestQueue_Order fails if items are not taken in the order in which the other library has put them.
+func TestQueue_Order(t *testing.T) {
+	for _, p := range []*peer{kazoo, curator} {
+		t.Run(p.name, func(t *testing.T) {
+			p.requirePeer(t)
+			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
+			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, q.Close(harness.Context(t))) }()
+			items := []any{"a", "b", "c"}
+			p.runCommand(t, "put", append([]any{path}, items...)...)
+			for _, want := range items {
+				i, err := q.Take(harness.Context(t))
+				require.NoError(t, err)
+				require.Equal(t, want, string(i.Data()))
+				require.NoError(t, i.Ack(harness.Context(t)))
+			}
+			for _, item := range items {
+				require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
+			}
+			handle := "consumer-" + r.name
+			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
+			for _, want := range items {
+				v := r.waitHolder(t, p.name)
+				require.Equal(t, want, v.kind)
+				v.release()
+			}
+			p.runCommand(t, "close", handle)
+		})
+	}
+}
+
+// TestQueue_Claim fails if an item that Go has taken is delivered to the peer, or is not delivered
+// after Go has returned it.
+func TestQueue_Claim(t *testing.T) {
+	for _, p := range []*peer{kazoo, curator} {
+		t.Run(p.name, func(t *testing.T) {
+			p.requirePeer(t)
+			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
+			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, q.Close(harness.Context(t))) }()
+			p.runCommand(t, "put", path, "first", "second")
+			mine, err := q.Take(harness.Context(t))
+			require.NoError(t, err)
+			require.Equal(t, "first", string(mine.Data()))
+			handle := "consumer-" + r.name
+			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
+			v := r.waitHolder(t, p.name)
+			require.Equal(t, "second", v.kind)
+			_, err = q.TryTake(harness.Context(t))
+			require.ErrorIs(t, err, queue.ErrEmpty)
+			r.requireNoHolder(t)
+			v.release()
+			require.NoError(t, mine.Return(harness.Context(t), nil))
+			v = r.waitHolder(t, p.name)
+			require.Equal(t, "first", v.kind)
+			v.release()
+			p.runCommand(t, "close", handle)
+		})
+	}
+}
+
+// TestQueue_Shared fails if an item is lost or taken twice when Go and a peer put many items and consume
+// them at the same time, with each kind of Curator's queues.
+func TestQueue_Shared(t *testing.T) {
+	for _, c := range []struct {
+		peer   *peer
+		kind   string
+		option func(i int) []queue.PutOption
+	}{
+		{peer: kazoo, kind: "plain"},
+		{peer: curator, kind: "plain"},
+		{peer: curator, kind: "priority", option: func(i int) []queue.PutOption {
+			return []queue.PutOption{queue.Priority(i%5 - 2)}
+		}},
+		{peer: curator, kind: "delay", option: func(i int) []queue.PutOption {
+			return []queue.PutOption{queue.At(time.Now().Add(time.Duration(20*(i%50)) * time.Millisecond))}
+		}},
+	} {
+		t.Run(c.peer.name+" "+c.kind, func(t *testing.T) {
+			const items = 100 // of each participant
+			c.peer.requirePeer(t)
+			r, path := exclusion.newResource(t, 1, false), harness.NewPath(t)
+			q, err := queue.New(connect(t), path, queue.Config{}, c.peer.layout())
+			require.NoError(t, err)
+			ctx, stop := context.WithCancel(harness.Context(t))
+			defer stop()
+			consumed := harness.InBackground(t, func() (err error) {
+				for item := range q.Consume(ctx) {
+					r.takeItem("go", string(item.Data()))
+					// The peer may start to consume much later than this process.
+					for r.countAcquisitions()[c.peer.name] == 0 && ctx.Err() == nil {
+						time.Sleep(time.Millisecond)
+					}
+					err = errors.Join(err, item.Ack(context.Background()))
+					time.Sleep(5 * time.Millisecond) // in which the peer takes items
+				}
+				return err
+			})
+			handle := "share-" + r.name
+			sharing := c.peer.sendCommand(t, "share", 0, handle, c.kind, path, path+"-claims", r.name, c.peer.name, items)
+			for i := range items {
+				var options []queue.PutOption
+				if c.option != nil {
+					options = c.option(i)
+				}
+				require.NoError(t, q.Put(ctx, fmt.Appendf(nil, "go-%d", i), options...))
+			}
+			sharing.wait(t)
+			harness.Eventually(t, func() bool { return r.countItems() == 2*items }, "not all items were taken")
+			time.Sleep(300 * time.Millisecond) // for items that are taken twice
+			require.NotZero(t, r.countAcquisitions()["go"])
+			require.NotZero(t, r.countAcquisitions()[c.peer.name])
+			stop()
+			require.NoError(t, harness.Receive(t, consumed, "the end of the consumer"))
+			c.peer.runCommand(t, "close", handle)
+			require.NoError(t, q.Err())
+			n, err := q.Len(context.Background())
+			require.NoError(t, err)
+			require.Zero(t, n)
+			require.NoError(t, q.Close(context.Background()))
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package interop
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+)
+
+func (p *peer) newSemaphore(t *testing.T, conn *zk.Conn, path string, limit int) *lock.Semaphore {
+	make := lock.NewCuratorSemaphore
+	if p == kazoo {
+		make = lock.NewSemaphore
+	}
+	s, err := make(conn, path, limit, p.layout())
+	require.NoError(t, err)
+	return s
+}
+
+func (p *peer) semaphoreOpener(limit int) opener {
+	return func(t *testing.T, conn *zk.Conn, path string) acquireFunc {
+		s := p.newSemaphore(t, conn, path, limit)
+		return func(ctx context.Context) (hold, error) {
+			return asHold(s.Acquire(ctx, 1))
+		}
+	}
+}
+
+// TestSemaphore_Peers fails if Go and a peer together hold more leases than the limit, or do not wait
+// for each other.
+func TestSemaphore_Peers(t *testing.T) {
+	for _, p := range []*peer{kazoo, curator} {
+		t.Run(p.name, func(t *testing.T) {
+			const limit = 2
+			m := contest{peer: p, kind: "semaphore", max: limit, open: p.semaphoreOpener(limit)}
+			m.queuePath = "/locks"
+			if p == kazoo {
+				m.queuePath = "-__lock__"
+			}
+			t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
+			one := m
+			one.max, one.open = 1, p.semaphoreOpener(1)
+			t.Run("hand-over of one lease", one.testHandOver)
+			t.Run("leases together", func(t *testing.T) { testLeasesTogether(t, m) })
+		})
+	}
+}
+
+// testLeasesTogether lets Go and the peer hold one of two leases each, and each wait for the lease of
+// the other.
+func testLeasesTogether(t *testing.T, m contest) {
+	m.peer.requirePeer(t)
+	m.path = harness.NewPath(t)
+	r, conn := exclusion.newResource(t, m.max, true), connect(t)
+	open := m.open(t, conn, m.path)
+	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
+	g := r.waitHolder(t, "go1")
+	peer1 := m.startPeer(t, 0, r, "peer1", 1)
+	p := r.waitHolder(t, "peer1")
+	require.Equal(t, 2, r.maxHolders)
+	m.waitQueue(t, conn, 2)
+
+	peer2 := m.startPeer(t, 1, r, "peer2", 1)
+	m.waitQueue(t, conn, 3)
+	second := acquireRepeatedly(t, open, r, "go2", "write", 1)
+	m.waitQueue(t, conn, 4)
+	r.requireNoHolder(t)
+	g.release() // Go's lease goes to the peer
+	first()
+	v := r.waitHolder(t, "peer2")
+	r.requireNoHolder(t)
+	p.release() // and the peer's to Go
+	peer1.wait(t)
+	w := r.waitHolder(t, "go2")
+	v.release()
+	w.release()
+	peer2.wait(t)
+	second()
+}

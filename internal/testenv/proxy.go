@@ -1,0 +1,219 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// ProxyConfig configures a [Proxy].
+type ProxyConfig struct {
+	// Target is the host:port of the server.
+	Target string
+	// DialTimeout is how long the proxy retries to connect to the server. If it is 0, the proxy
+	// tries once. A connection whose dial fails is closed.
+	DialTimeout time.Duration
+	// CopyHead, if it is not nil, copies the first bytes from the client to the server, and may
+	// change them. If it returns an error, the connection is closed.
+	CopyHead func(toServer io.Writer, fromClient io.Reader) error
+}
+
+// Proxy is a TCP proxy for one server that can act as a network partition: while it is cut, it
+// passes neither bytes nor the close of a connection, and neither side is notified. Its methods
+// may be called from any goroutine.
+type Proxy struct {
+	cfg      ProxyConfig
+	listener net.Listener
+	wg       sync.WaitGroup
+	// ctx is canceled by Close.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// The gates are closed while the proxy is cut.
+	toServer, toClient *Gate
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+// NewProxy starts a proxy on a free port of the loopback interface.
+func NewProxy(cfg ProxyConfig) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p := &Proxy{
+		cfg: cfg, listener: l, toServer: NewGate(), toClient: NewGate(), conns: map[net.Conn]struct{}{},
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.wg.Go(p.acceptConns)
+	return p, nil
+}
+
+// Addr returns the host:port on which the proxy listens.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Port returns the port of Addr.
+func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
+// Cut stops both directions of all connections, and of later ones.
+func (p *Proxy) Cut() {
+	p.toServer.Close()
+	p.toClient.Close()
+}
+
+// CutAnswers stops only the direction from the server to the clients.
+func (p *Proxy) CutAnswers() {
+	p.toServer.Open()
+	p.toClient.Close()
+}
+
+// Heal ends Cut and CutAnswers. The bytes that were stopped are then delivered, as TCP would
+// retransmit them.
+func (p *Proxy) Heal() {
+	p.toServer.Open()
+	p.toClient.Open()
+}
+
+// Drop closes the connections that exist.
+func (p *Proxy) Drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// Close stops the proxy, closes all connections, and waits until its goroutines have ended.
+func (p *Proxy) Close() {
+	p.cancel()
+	p.listener.Close()
+	p.Drop()
+	p.wg.Wait()
+}
+
+func (p *Proxy) acceptConns() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		if p.addConn(client) {
+			p.wg.Go(func() {
+				defer p.removeConn(client)
+				p.serveConn(client.(*net.TCPConn))
+			})
+		}
+	}
+}
+
+// addConn registers a connection, so that Drop and Close close it. If the proxy is closed, it
+// closes the connection and returns false.
+func (p *Proxy) addConn(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() != nil {
+		c.Close()
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) removeConn(c net.Conn) {
+	c.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+func (p *Proxy) serveConn(client *net.TCPConn) {
+	if _, err := p.toServer.Wait(p.ctx); err != nil {
+		return
+	}
+	server := p.dialServer()
+	if server == nil || !p.addConn(server) {
+		return
+	}
+	defer p.removeConn(server)
+	var both sync.WaitGroup
+	both.Go(func() {
+		if p.cfg.CopyHead != nil {
+			if err := p.cfg.CopyHead(gatedWriter{p, server}, client); err != nil {
+				p.closeConns(p.toServer, client, server)
+				return
+			}
+		}
+		p.copyBytes(p.toServer, server, client)
+	})
+	both.Go(func() { p.copyBytes(p.toClient, client, server) })
+	both.Wait()
+}
+
+// dialServer connects to the server. It returns nil if the server does not accept the
+// connection in time.
+func (p *Proxy) dialServer() *net.TCPConn {
+	for end := time.Now().Add(p.cfg.DialTimeout); ; {
+		conn, err := net.Dial("tcp", p.cfg.Target)
+		if err == nil {
+			return conn.(*net.TCPConn)
+		}
+		if !time.Now().Before(end) {
+			return nil
+		}
+		select {
+		case <-p.ctx.Done():
+			return nil
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// copyBytes copies one direction, including the close of the connection.
+func (p *Proxy) copyBytes(gate *Gate, to, from *net.TCPConn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, readErr := from.Read(buf)
+		if _, err := gate.Wait(p.ctx); err != nil {
+			return
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				p.closeConns(gate, from, to)
+				return
+			}
+		}
+		switch {
+		case readErr == io.EOF:
+			_ = to.CloseWrite()
+			return
+		case readErr != nil:
+			p.closeConns(gate, from, to)
+			return
+		}
+	}
+}
+
+// closeConns closes both sides of a connection as soon as the gate is open.
+func (p *Proxy) closeConns(gate *Gate, a, b *net.TCPConn) {
+	if _, err := gate.Wait(p.ctx); err != nil {
+		return
+	}
+	a.Close()
+	b.Close()
+}
+
+// gatedWriter writes to the server as soon as the proxy is not cut.
+type gatedWriter struct {
+	proxy *Proxy
+	conn  *net.TCPConn
+}
+
+func (w gatedWriter) Write(b []byte) (int, error) {
+	if _, err := w.proxy.toServer.Wait(w.proxy.ctx); err != nil {
+		return 0, err
+	}
+	return w.conn.Write(b)
+}

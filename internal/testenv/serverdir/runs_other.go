@@ -1,5 +1,0 @@
-//go:build !unix
-
-package serverdir
-
-func runs(int) bool { return true }

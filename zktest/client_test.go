@@ -1,0 +1,427 @@
+package zktest_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// clientProgram is a process that runs a client of another library. It prints lines on its
+// standard output, and reads lines from its standard input.
+type clientProgram struct {
+	t   *testing.T
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// startClient starts a program. If the program or one of the files is not installed, the test is
+// skipped, or fails as testenv.SkipMissing describes. If mergeStderr is true, the output includes
+// standard error.
+func startClient(t *testing.T, mergeStderr bool, files []string, name string, args ...string) *clientProgram {
+	t.Helper()
+	_, err := exec.LookPath(name)
+	for _, f := range files {
+		if _, e := os.Stat(f); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		testenv.SkipMissing(t, name, err)
+	}
+	cmd := exec.Command(name, args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	errors := new(strings.Builder)
+	if cmd.Stderr = errors; mergeStderr {
+		cmd.Stderr = cmd.Stdout
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	killer := time.AfterFunc(90*time.Second, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		in.Close()
+		if t.Failed() {
+			_ = cmd.Process.Kill()
+		}
+		_, _ = io.Copy(io.Discard, out)
+		err := cmd.Wait()
+		killer.Stop()
+		if err != nil || t.Failed() {
+			t.Errorf("%s: %v\n%s", name, err, errors.String())
+		}
+	})
+	return &clientProgram{t: t, in: in, out: bufio.NewScanner(out)}
+}
+
+// expect fails the test if the next line is not want.
+func (p *clientProgram) expect(want string) {
+	p.t.Helper()
+	if got := p.readLine(); got != want {
+		p.t.Fatalf("the client prints %q, want %q", got, want)
+	}
+}
+
+func (p *clientProgram) readLine() string {
+	p.t.Helper()
+	if !p.out.Scan() {
+		p.t.Fatalf("the client has ended: %v", p.out.Err())
+	}
+	return p.out.Text()
+}
+
+// readNumber reads a line that consists of prefix and a number.
+func (p *clientProgram) readNumber(prefix string) int64 {
+	p.t.Helper()
+	line := p.readLine()
+	rest, ok := strings.CutPrefix(line, prefix)
+	n, err := strconv.ParseInt(rest, 10, 64)
+	if !ok || err != nil {
+		p.t.Fatalf("the client prints %q, want %q and a number", line, prefix)
+	}
+	return n
+}
+
+// sendLine writes a line to the standard input of the program.
+func (p *clientProgram) sendLine(line string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.in, line+"\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// startJava starts Java with the given jars of Debian's packages. More jars of that directory
+// would conflict with each other.
+func startJava(t *testing.T, mergeStderr bool, jars []string, args ...string) *clientProgram {
+	t.Helper()
+	var files []string
+	for _, j := range jars {
+		files = append(files, "/usr/share/java/"+j+".jar")
+	}
+	classpath := "/etc/zookeeper/conf:" + strings.Join(files, ":")
+	return startClient(t, mergeStderr, files, "java",
+		append([]string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath}, args...)...)
+}
+
+var curatorJars = []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava"}
+
+// TestClient_Curator fails if one of Curator's recipes does not work with the server.
+func TestClient_Curator(t *testing.T) {
+	s := zktest.Start(t)
+	p := startJava(t, false, curatorJars, "testdata/recipes.java", s.Addr())
+	p.expect("mutex acquired 60 by at most 1")
+	p.expect("second reader true writer false")
+
+	session := p.readNumber("leader id0 session ")
+	if err := s.ExpireSession(session); err != nil {
+		t.Fatal(err)
+	}
+	p.sendLine("expired")
+	p.expect("leader id1")
+	p.expect("leader id2 participants 2")
+	p.expect("leader id0 again")
+
+	c, _, err := s.Connect(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(path, data string) {
+		t.Helper()
+		_, err := c.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
+		must(err)
+	}
+	p.expect("cache ready")
+	create("/cache/a", "one")
+	p.expect("event NODE_CREATED /cache/a one")
+	create("/cache/a/b", "two")
+	p.expect("event NODE_CREATED /cache/a/b two")
+	_, err = c.Set("/cache/a", []byte("three"), -1)
+	must(err)
+	p.expect("event NODE_CHANGED /cache/a three")
+	must(c.Delete("/cache/a/b", -1))
+	p.expect("event NODE_DELETED /cache/a/b two")
+	p.expect("cache dropped?")
+	gate := s.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+	var others []int64
+	for _, x := range s.Sessions() {
+		if x.ID != c.SessionID() {
+			others = append(others, x.ID)
+		}
+	}
+	s.DropConnections(others...)
+	<-gate.Ran() // one of the clients has tried to reconnect
+	create("/cache/c", "while disconnected")
+	gate.Remove()
+	p.sendLine("dropped")
+	p.expect("event NODE_CREATED /cache/c while disconnected")
+	p.expect("cache size 3")
+
+	p.expect("count 5")
+	p.expect("tx x [a]")
+	p.expect("protected /tx/_c_-p-0000000001")
+	p.expect("stat 0")
+	p.expect("barrier passed")
+	p.expect("done")
+}
+
+// TestClient_Kazoo fails if one of kazoo's recipes does not work with the server.
+func TestClient_Kazoo(t *testing.T) {
+	s := zktest.Start(t)
+	p := startClient(t, false, []string{"/usr/lib/python3/dist-packages/kazoo"}, "/usr/bin/python3", "testdata/kazoo_client.py", s.Addr())
+	for _, want := range []string{
+		"create /k/n-0000000001 /k/e",
+		"create2 /k/s 0 4",
+		"get data 0",
+		"set 1 BadVersionError",
+		"errors NoNodeError NodeExistsError NotEmptyError",
+		"children ['a', 'e', 'n-0000000001', 's'] 4",
+		"events [('CHANGED', '/k/s'), ('CHILD', '/k'), ('CREATED', '/k/new')]",
+		"data watch [None, b'1', b'2']",
+		"transaction ['/k/t1', 1, True, True]",
+		"rolled back ['RolledBackError', 'NoNodeError', 'RuntimeInconsistency'] None",
+		"acl NoAuthError s",
+		"acls [(31, 'digest')]",
+		"lock 20 1",
+		"elected True",
+		"party ['b']",
+		"counter 2",
+	} {
+		p.expect(want)
+	}
+	id := p.readNumber("session ")
+	if n := s.DropConnections(id); n != 1 {
+		t.Errorf("%d connections dropped", n)
+	}
+	p.sendLine("dropped")
+	p.expect("back True True")
+	p.expect("expire me")
+	if err := s.ExpireSession(id); err != nil {
+		t.Error(err)
+	}
+	p.sendLine("expired")
+	p.expect("lost True back True None")
+	p.expect("done")
+}
+
+// TestClient_ZkCli fails if a command of ZooKeeper's shell does not work with the server.
+func TestClient_ZkCli(t *testing.T) {
+	s := zktest.Start(t)
+	p := startJava(t, true, []string{"zookeeper"},
+		"org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server", s.Addr())
+	for _, cmd := range []string{
+		"create /z first", "create -e -s /z/e- x", "create -s /z/s- y", "create -c /z/box", "create -t 60000 /z/ttl t",
+		"get -s /z", "set -v 0 /z second", "get /z", "ls /z", "ls -R /", "stat /z", "getAllChildrenNumber /z", "getEphemerals /z",
+		"addauth digest me:pw", "create /z/mine m auth::cdrwa", "getAcl /z/mine", "setAcl /z/s-0000000001 world:anyone:r",
+		"getAcl -s /z/s-0000000001", "whoami", "sync /z", "config", "addWatch -m PERSISTENT_RECURSIVE /z", "set /z third",
+		"create /z/deep", "removewatches /z", "delete /z/none", "deleteall /z/deep", "setquota -n 100 /z", "listquota /z", "version", "quit",
+	} {
+		p.sendLine(cmd)
+	}
+	p.in.Close()
+	var b strings.Builder
+	for p.out.Scan() {
+		b.WriteString(p.out.Text() + "\n")
+	}
+	out := b.String()
+	for _, want := range []string{
+		"Created /z", "Created /z/e-0000000000", "Created /z/s-0000000001", "Created /z/box", "Created /z/ttl",
+		"first\n", "dataVersion = 0", "second\n", "numChildren = 4", "[box, e-0000000000, s-0000000001, ttl]",
+		"/zookeeper/quota", "[/z/e-0000000000]", "'digest,'me:", ": cdrwa", "'world,'anyone\n: r\n",
+		"Auth scheme: User", "ip: 127.0.0.1", "digest: me", "Sync is OK", "type:NodeDataChanged path:/z",
+		"type:NodeCreated path:/z/deep", "Node does not exist: /z/none", "count=100",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("zkCli does not print %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+	if log := s.Log(); log.Count(zktest.OpAddWatch) != 1 || log.Count(zktest.OpRemoveWatches) != 1 || log.Count(zktest.OpCloseSession) != 1 {
+		t.Errorf("unexpected requests:\n%v", log.Requests())
+	}
+	if n := len(s.Sessions()); n != 0 {
+		t.Errorf("%d sessions after quit", n)
+	}
+}
+
+// TestClient_FourLetterWords fails if go-zookeeper cannot parse the answers to ruok and cons. Its
+// parsers of the other words do not support current servers.
+func TestClient_FourLetterWords(t *testing.T) {
+	s := zktest.Start(t)
+	addr := []string{s.Addr()}
+	if ok := zk.FLWRuok(addr, 5*time.Second); !ok[0] {
+		t.Error("the answer to ruok is not imok")
+	}
+	c, events, err := s.Connect(10*time.Second, zk.WithDialer(net.DialTimeout), zk.WithHostProvider(zktest.HostProvider(s.Addr())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ev := range events {
+		if ev.State == zk.StateHasSession {
+			break
+		}
+	}
+	clients, ok := zk.FLWCons(addr, 5*time.Second)
+	if !ok && len(clients[0].Clients) == 0 { // it cannot parse the line of its connection, which has no session
+		t.Fatalf("cons: %+v", clients[0])
+	}
+	found := false
+	for _, x := range clients[0].Clients {
+		found = found || x.SessionID == c.SessionID()
+	}
+	if !found {
+		t.Errorf("session %x is not in %s", c.SessionID(), fmt.Sprint(clients[0].Clients))
+	}
+}
+
+// TestClient_GoZookeeper fails if a feature of go-zookeeper does not work over TCP with the
+// default settings of that client.
+func TestClient_GoZookeeper(t *testing.T) {
+	s := zktest.Start(t)
+	dial := func() *zk.Conn {
+		c, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second, zk.WithLogInfo(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := dial(), dial()
+
+	// The lock.
+	var holders, maxHolders, total atomic.Int32
+	var wg sync.WaitGroup
+	for _, c := range []*zk.Conn{a, a, b, b} {
+		wg.Go(func() {
+			l := zk.NewLock(c, "/lock", open)
+			for range 10 {
+				if err := l.Lock(); err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n > maxHolders.Load() {
+					maxHolders.Store(n)
+				}
+				total.Add(1)
+				holders.Add(-1)
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if total.Load() != 40 || maxHolders.Load() != 1 {
+		t.Errorf("the lock was held %d times, by %d clients at the same time", total.Load(), maxHolders.Load())
+	}
+
+	// A protected create finds the znode if its reply is lost.
+	_, err := a.Create("/p", nil, 0, open)
+	must(err)
+	s.After(zktest.Match{Op: zktest.OpCreate, Path: "/p/*", Nth: 1}, zktest.Cut)
+	path, err := a.CreateProtectedEphemeralSequential("/p/n-", []byte("x"), open)
+	must(err)
+	kids, stat, err := b.Children("/p")
+	must(err)
+	if len(kids) != 1 || "/p/"+kids[0] != path || stat.NumChildren != 1 {
+		t.Errorf("created %s, the children are %q", path, kids)
+	}
+
+	// Containers, TTL, access control.
+	_, err = a.CreateContainer("/box", nil, zk.FlagContainer, open)
+	must(err)
+	_, err = a.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour)
+	must(err)
+	must(a.AddAuth("digest", []byte("me:pw")))
+	_, err = a.Create("/mine", []byte("secret"), 0, zk.AuthACL(zk.PermAll))
+	must(err)
+	if _, _, err := b.Get("/mine"); err != zk.ErrNoAuth {
+		t.Errorf("get without permission: %v", err)
+	}
+	must(b.AddAuth("digest", []byte("me:pw")))
+	data, _, err := b.Get("/mine")
+	must(err)
+	acls, _, err := b.GetACL("/mine")
+	must(err)
+	if string(data) != "secret" || len(acls) != 1 || acls[0] != zk.DigestACL(zk.PermAll, "me", "pw")[0] {
+		t.Errorf("%q %v", data, acls)
+	}
+	_, err = b.SetACL("/mine", open, 0)
+	must(err)
+
+	// Watches survive a reconnect.
+	_, _, created, err := b.ExistsW("/later")
+	must(err)
+	_, _, children, err := b.ChildrenW("/p")
+	must(err)
+	gate := s.Before(zktest.Match{Op: zktest.OpConnect, Session: b.SessionID()}, zktest.Cut)
+	s.DropConnections(b.SessionID())
+	<-gate.Ran()
+	must(a.Delete(path, -1))
+	gate.Remove()
+	if ev := <-children; ev.Type != zk.EventNodeChildrenChanged {
+		t.Errorf("event of a change during the disconnection: %+v", ev)
+	}
+	_, err = a.Create("/later", nil, 0, open)
+	must(err)
+	if ev := <-created; ev.Type != zk.EventNodeCreated {
+		t.Errorf("event after the reconnect: %+v", ev)
+	}
+}
+
+// TestClient_CuratorOnCluster fails if /zookeeper/config does not list the addresses of the servers:
+// Curator replaces its list of servers by the addresses there, and connects to one of them when
+// its server stops.
+func TestClient_CuratorOnCluster(t *testing.T) {
+	ens := zktest.Cluster(t, 3)
+	addrs := ens.Addrs()
+	slices.Reverse(addrs) // so that the list in the configuration is a different string
+	p := startJava(t, false, curatorJars, "testdata/tracker.java", strings.Join(addrs, ","))
+	p.expect("tracks true")
+	session := p.readNumber("session ")
+	for stopped := false; !stopped; time.Sleep(time.Millisecond) { // Curator may connect to another server when it reads the list
+		for _, s := range ens.Server(0).Sessions() {
+			if s.ID == session && s.Server >= 0 {
+				ens.Server(s.Server).Stop()
+				stopped = true
+			}
+		}
+	}
+	p.sendLine("stopped")
+	p.expect("done")
+}

@@ -1,0 +1,81 @@
+package zktest_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestClose_DuringFault fails if Close waits until a fault ends.
+func TestClose_DuringFault(t *testing.T) {
+	for name, fault := range map[string]func(*zktest.Server){
+		"paused":     (*zktest.Server).Pause,
+		"partition":  func(s *zktest.Server) { s.Partition() },
+		"stopped":    (*zktest.Server).Stop,
+		"black hole": func(s *zktest.Server) { s.Blackhole(zktest.BothWays) },
+		"delay":      func(s *zktest.Server) { s.Delay(zktest.BothWays, time.Hour) },
+		"refuse":     func(s *zktest.Server) { s.Refuse(true); s.DropConnections() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := zktest.New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, _ := connect(t, s, 10*time.Second)
+			fault(s)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = c.Create("/a", nil, 0, open)
+			}()
+			time.Sleep(time.Second)
+			start := time.Now()
+			s.Close()
+			<-done
+			if d := time.Since(start); d > 3*time.Second {
+				t.Errorf("%s: Close took %v", name, d)
+			}
+		})
+	}
+}
+
+// TestClose_KeepsState fails if a method changes the state after Close.
+func TestClose_KeepsState(t *testing.T) {
+	s := zktest.Start(t)
+	c, _ := connect(t, s, 10*time.Second)
+	mustCreate(t, c, "/a", "x", 0)
+	if _, err := c.CreateContainer("/box", nil, zk.FlagContainer, open); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, c, "/box/a", "", 0)
+	if err := c.Delete("/box/a", -1); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	before, zxid := s.Tree(), s.Zxid()
+	for _, f := range []func(){
+		func() { s.Restart(zktest.LoseAll) },
+		s.Pause, s.Resume, s.Stop, s.Close,
+		func() { s.Partition() },
+		func() { s.Blackhole(zktest.BothWays) },
+		func() { s.Heal() },
+		func() { s.Refuse(true) },
+		func() { s.Refuse(false) },
+		func() { s.Sweep() },
+		func() { s.DropConnections() },
+		func() { _ = s.SetSequence("/a", 7) },
+	} {
+		f()
+	}
+	if s.Tree() != before || s.Zxid() != zxid || len(s.Log()) == 0 {
+		t.Errorf("tree\n%safter\n%s", s.Tree(), before)
+	}
+	if err := s.ExpireSession(1); !errors.Is(err, zktest.ErrNoSession) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,64 @@
+package zktest_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestFourLetter_DuringFault fails if faults have no effect on four-letter words.
+func TestFourLetter_DuringFault(t *testing.T) {
+	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
+		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},
+		"pause":      {(*zktest.Server).Pause, (*zktest.Server).Resume},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t)
+			fault.begin(s)
+			nc, err := s.Dialer()("", "", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			if _, err := nc.Write([]byte("ruok")); err != nil {
+				t.Fatal(err)
+			}
+			nc.SetReadDeadline(time.Now().Add(9 * time.Second)) // after 10 s the server closes the connection
+			if n, err := nc.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %d bytes, %v", name, n, err)
+			}
+			fault.end(s)
+			nc.SetReadDeadline(time.Now().Add(time.Minute))
+			if b, err := io.ReadAll(nc); string(b) != "imok" || err != nil {
+				t.Errorf("%s: %q %v", name, b, err)
+			}
+		})
+	}
+}
+
+// TestFourLetter_Conf fails if the answer to conf lacks the port, which tools read there.
+func TestFourLetter_Conf(t *testing.T) {
+	ens := zktest.Cluster(t, 2)
+	for i, addr := range ens.Addrs() {
+		nc, err := net.Dial("tcp", addr)
+		require.NoError(t, err)
+		defer nc.Close()
+		_, err = nc.Write([]byte("conf"))
+		require.NoError(t, err)
+		answer, err := io.ReadAll(nc)
+		require.NoError(t, err)
+		_, port, _ := net.SplitHostPort(addr)
+		require.Contains(t, string(answer), "clientPort="+port+"\n")
+		require.Contains(t, string(answer), fmt.Sprintf("\nserverId=%d\n", i+1))
+		require.Contains(t, string(answer), ";"+addr+"\n")
+	}
+}

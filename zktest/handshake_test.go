@@ -1,0 +1,95 @@
+package zktest_test
+
+import (
+	"encoding/binary"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestHandshake_Timeout fails if a session timeout is not limited.
+func TestHandshake_Timeout(t *testing.T) {
+	s := zktest.Start(t, zktest.WithSessionTimeouts(2*time.Second, 5*time.Second))
+	for request, want := range map[time.Duration]time.Duration{
+		time.Second: 2 * time.Second, 3 * time.Second: 3 * time.Second, time.Hour: 5 * time.Second,
+	} {
+		c, _ := connect(t, s, request)
+		all := s.Sessions()
+		i := slices.IndexFunc(all, func(x zktest.Session) bool { return x.ID == c.SessionID() })
+		if all[i].Timeout != want {
+			t.Errorf("timeout %v for a request of %v", all[i].Timeout, request)
+		}
+	}
+}
+
+// handshake returns a handshake that requests a new session.
+func handshake() []byte {
+	b := make([]byte, 48)
+	binary.BigEndian.PutUint32(b, 44)
+	binary.BigEndian.PutUint32(b[16:], 10000)
+	binary.BigEndian.PutUint32(b[28:], 16)
+	return b
+}
+
+// TestHandshake_Missing fails if a connection without a handshake is not closed after 10 s.
+func TestHandshake_Missing(t *testing.T) {
+	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": handshake()[:20]} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := zktest.Start(t)
+				nc := dialRaw(t, s)
+				_, err := nc.Write(sent)
+				require.NoError(t, err)
+				begin := time.Now()
+				_, err = nc.Read(make([]byte, 1))
+				require.ErrorIs(t, err, io.EOF)
+				require.Equal(t, 10*time.Second, time.Since(begin))
+				synctest.Wait()
+				require.Zero(t, s.Connections())
+			})
+		})
+	}
+	t.Run("paused server", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t)
+			dialRaw(t, s)
+			s.Pause()
+			time.Sleep(25 * time.Second)
+			synctest.Wait()
+			require.Equal(t, 1, s.Connections())
+			s.Resume()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			require.Zero(t, s.Connections())
+		})
+	})
+	t.Run("with a session", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.Start(t)
+			nc := dialRaw(t, s)
+			hello := handshake()
+			binary.BigEndian.PutUint32(hello[16:], 60000)
+			_, err := nc.Write(hello)
+			require.NoError(t, err)
+			time.Sleep(50 * time.Second)
+			synctest.Wait()
+			require.Equal(t, 1, s.Connections())
+		})
+	})
+}
+
+// TestSession_IDsInBubble fails if servers that start at the same time assign the same session ID.
+func TestSession_IDsInBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := zktest.Start(t), zktest.Start(t)
+		ca, _ := connect(t, a, 10*time.Second)
+		cb, _ := connect(t, b, 10*time.Second)
+		require.NotEqual(t, ca.SessionID(), cb.SessionID())
+	})
+}

@@ -1,0 +1,74 @@
+package zktest_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
+	t.Helper()
+	events, option := allEvents()
+	conn, _, err := c.ConnectFrom(server, timeout, option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitState(t, events, zk.StateHasSession)
+	return conn, events
+}
+
+var open = zk.WorldACL(zk.PermAll)
+
+// allEvents returns a channel that receives all events of a client, and the option for it. The
+// client's own channel has a capacity of six, which the connection attempts of a refused client fill.
+func allEvents() (<-chan zk.Event, func(*zk.Conn)) {
+	events := make(chan zk.Event, 10000)
+	return events, zk.WithEventCallback(func(ev zk.Event) { events <- ev })
+}
+
+// connect returns a client that has a session.
+func connect(t *testing.T, s *zktest.Server, timeout time.Duration) (*zk.Conn, <-chan zk.Event) {
+	t.Helper()
+	events, option := allEvents()
+	c, _, err := s.Connect(timeout, option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitState(t, events, zk.StateHasSession)
+	return c, events
+}
+
+func waitState(t *testing.T, events <-chan zk.Event, want zk.State) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				t.Fatalf("the client was closed before the state %v", want)
+			}
+			if ev.Type == zk.EventSession && ev.State == want {
+				return
+			}
+		case <-limit:
+			t.Fatalf("no state %v within a minute", want)
+		}
+	}
+}
+
+func mustCreate(t *testing.T, c *zk.Conn, path, data string, flags int32) string {
+	t.Helper()
+	p, err := c.Create(path, []byte(data), flags, open)
+	if err != nil {
+		t.Fatalf("create %s: %v", path, err)
+	}
+	return p
+}
+
+func tcpDialer(_, addr string, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", addr, timeout)
+}

@@ -1,0 +1,35 @@
+package difftest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestCompare_FourLetterProperties fails if the answers to conf and envi have other properties than
+// those of a real server.
+func TestCompare_FourLetterProperties(t *testing.T) {
+	real := startRealServer(t, time.Minute, nil).Addr(0)
+	addr := zktest.Start(t).Addr()
+	for _, w := range []string{"conf", "envi"} {
+		a, b := propertyNames(sendFourLetter(real, w)), propertyNames(sendFourLetter(addr, w))
+		if len(a) == 0 || !slices.Equal(a, b) {
+			t.Errorf("%s\n  real   %q\n  zktest %q", w, a, b)
+		}
+	}
+	_, port, _ := strings.Cut(addr, ":")
+	if conf := sendFourLetter(addr, "conf"); !strings.HasPrefix(conf, "clientPort="+port+"\n") {
+		t.Errorf("port %s is not in\n%s", port, conf)
+	}
+}
+
+func propertyNames(answer string) (out []string) {
+	for line := range strings.Lines(answer) {
+		name, _, _ := strings.Cut(line, "=")
+		out = append(out, name)
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package difftest
+
+import (
+	"hash/adler32"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// TestCompare_SequenceOverflow fails if sequence numbers differ after 2³¹ creates. The counter of a
+// real server cannot be set, but it is restored from the transaction log, in which each create
+// contains the number of earlier creates below the parent.
+//
+// The numbers of concurrent requests depend on the timing of the real server and are not compared: as
+// in a multi, it continues with -2147483648 while requests are in flight, and repeats 2147483647
+// afterwards.
+func TestCompare_SequenceOverflow(t *testing.T) {
+	const last = math.MaxInt32 - 2
+	parents := []string{"/one", "/multi", "/mixed", "/recreated"}
+	logs := t.TempDir()
+	e := startRealServer(t, time.Hour, map[string]string{"dataLogDir": logs})
+	if err := e.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	var creates []wire.Request
+	for i, p := range parents {
+		creates = append(creates, request(wire.Create, p, withFlags(int32(i+1))), request(wire.Create, p+"/x", withFlags(last)))
+	}
+	if err := os.WriteFile(filepath.Join(logs, "version-2", "log.1"), transactionLog(creates), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WaitReady(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+
+	s := startEmbeddedServer(t, time.Hour)
+	c, _, err := s.Connect(30 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range creates {
+		if _, err := c.Create(r.Path, []byte{}, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range parents {
+		if err := s.SetSequence(path, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	p := newPairWith(t, e, s)
+	p.connectClient(0, false, 30*time.Second)
+	p.connectClient(1, false, 30*time.Second)
+	compareChildren := func(path string) {
+		p.compare(1, false, request(wire.GetChildren2, path, withWatch))
+	}
+	compareCreate := func(path string) {
+		p.compare(0, false, request(wire.Create2, path, withFlags(2)))
+		compareChildren(filepath.Dir(path))
+	}
+	compareChildren("/one")
+	for range 5 {
+		compareCreate("/one/n-")
+	}
+	compareCreate("/one/another-")
+	compareCreate("/one/third-")
+	p.compare(0, false, request(wire.Create, "/one/plain"), request(wire.Delete, "/one/plain"))
+	compareChildren("/one")
+
+	sequential := request(wire.Create2, "/multi/n-", withFlags(2))
+	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential, sequential)))
+	compareChildren("/multi")
+	compareCreate("/multi/n-")
+	compareCreate("/multi/another-")
+
+	sequential.Path = "/mixed/n-"
+	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential, request(wire.Check, "/none"))))
+	compareCreate("/mixed/n-")
+	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/mixed/a"), request(wire.Create, "/mixed/b"), request(wire.Delete, "/mixed/a"), sequential)))
+	compareChildren("/mixed")
+
+	// The counter of a re-created parent restarts.
+	sequential.Path = "/recreated/n-"
+	p.compare(0, false, request(wire.Delete, "/recreated/x"))
+	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential,
+		request(wire.Delete, "/recreated/n-2147483645"), request(wire.Delete, "/recreated/n-2147483646"), request(wire.Delete, "/recreated/n-2147483647"),
+		request(wire.Delete, "/recreated/n--2147483648"), request(wire.Delete, "/recreated"), request(wire.Create, "/recreated"), sequential, sequential)))
+	compareChildren("/recreated")
+}
+
+// transactionLog returns a transaction log with creates, as a server writes it. The flags of a create
+// are the number of earlier creates below the parent.
+func transactionLog(creates []wire.Request) []byte {
+	e := wire.Encoder{B: []byte("ZKLG")}
+	e.Int(2)  // version
+	e.Long(0) // database
+	for i, r := range creates {
+		var txn wire.Encoder
+		txn.Long(0) // session
+		txn.Int(0)  // xid
+		txn.Long(int64(i + 1))
+		txn.Long(time.Now().UnixMilli())
+		txn.Int(int32(r.Op))
+		txn.String(r.Path)
+		txn.Buffer([]byte{})
+		txn.ACLs(r.ACL)
+		txn.Bool(false) // ephemeral
+		txn.Int(r.Flags)
+		e.Long(int64(adler32.Checksum(txn.B)))
+		e.Buffer(txn.B)
+		e.B = append(e.B, 'B')
+	}
+	return e.B
+}

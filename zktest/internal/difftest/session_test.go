@@ -1,0 +1,73 @@
+package difftest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/zktest"
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// TestCompare_SessionAtTwoServers fails if the older of two connections of a session, at different
+// servers of an ensemble, receives other replies.
+func TestCompare_SessionAtTwoServers(t *testing.T) {
+	e := startEnsemble(t, ensemble.Config{Servers: 3, TickTime: 500 * time.Millisecond})
+	var out [2][]string
+	for i, addrs := range [][]string{e.Addrs(), zktest.Cluster(t, 3).Addrs()} {
+		out[i] = runTwoConnections(t, addrs)
+	}
+	if !slices.Equal(out[0], out[1]) {
+		t.Errorf("real   %q\nzktest %q", out[0], out[1])
+	}
+	t.Logf("%q", out[0])
+}
+
+// runTwoConnections connects a session to one server and then to another, and returns the packets
+// without zxids, because elections have changed them.
+func runTwoConnections(t *testing.T, addrs []string) (lines []string) {
+	first, second := &target{addr: addrs[0], sessions: make(map[int64]string)}, &target{addr: addrs[1], sessions: make(map[int64]string)}
+	old, moved := new(client), new(client)
+	open := func(x *target, c *client) {
+		t.Helper()
+		if _, err := x.connect(c, 10*time.Second); err != nil || c.session == 0 {
+			t.Fatalf("no session: %v", err)
+		}
+		t.Cleanup(func() { c.nc.Close() })
+	}
+	exchange := func(name string, c *client, o wire.Op, path string) {
+		t.Helper()
+		got, err := c.exchange(request(o, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range got {
+			if line != "closed" {
+				line = "answered"
+			}
+			lines = append(lines, name+" "+o.String()+" "+path+" "+line)
+		}
+	}
+	open(first, old)
+	exchange("old", old, wire.Create, "/before")
+	moved.session, moved.passwd = old.session, old.passwd
+	open(second, moved)
+	if moved.session != old.session {
+		t.Fatal("the second server has not resumed the session")
+	}
+	exchange("new", moved, wire.Sync, "/")
+	exchange("old", old, wire.Ping, "")
+	exchange("old", old, wire.Exists, "/before")
+	exchange("old", old, wire.Create, "/old")
+	exchange("new", moved, wire.Create, "/moved")
+	got, err := moved.exchange(request(wire.GetChildren, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, children, _ := strings.Cut(got[0], "code=")
+	lines = append(lines, children)
+	exchange("new", moved, wire.CloseSession, "")
+	return lines
+}

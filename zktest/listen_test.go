@@ -1,0 +1,73 @@
+package zktest_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestRefuse_Listener fails if a refusing server accepts TCP connections, or its port changes.
+func TestRefuse_Listener(t *testing.T) {
+	s := zktest.Start(t)
+	addr := s.Addr()
+	s.Refuse(true)
+	if nc, err := net.Dial("tcp", addr); err == nil {
+		nc.Close()
+		t.Error("the server accepts a connection")
+	}
+	s.Refuse(false)
+	c, events, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogInfo(false), zk.WithHostProvider(zktest.HostProvider()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	waitState(t, events, zk.StateHasSession)
+	if s.Addr() != addr {
+		t.Errorf("address %s after %s", s.Addr(), addr)
+	}
+}
+
+// TestListen_ChosenAddresses fails if an address of WithAddr is ignored.
+func TestListen_ChosenAddresses(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	ens, err := zktest.NewEnsemble(3, zktest.WithAddr("127.0.0.1:0", ln.Addr().String()))
+	require.NoError(t, err)
+	defer ens.Close()
+	_, err = ens.Server(0).Listen()
+	require.ErrorContains(t, err, ln.Addr().String())
+
+	// A server that is stopped when the ports are opened opens its port when it starts.
+	other := zktest.Cluster(t, 3)
+	other.Server(2).Stop()
+	addr := other.Addrs()[2]
+	_, err = net.Dial("tcp", addr)
+	require.Error(t, err)
+	other.Server(2).Restart(zktest.KeepTree)
+	nc, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	nc.Close()
+}
+
+// TestListen_Cluster fails if a client cannot connect to an ensemble over TCP.
+func TestListen_Cluster(t *testing.T) {
+	e := zktest.Cluster(t, 3)
+	c, events, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	waitState(t, events, zk.StateHasSession)
+	mustCreate(t, c, "/a", "", 0)
+	data, _, err := c.Get("/zookeeper/config")
+	if err != nil || !strings.Contains(string(data), "server.3=") {
+		t.Errorf("config %q %v", data, err)
+	}
+}

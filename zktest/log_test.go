@@ -1,0 +1,22 @@
+package zktest_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestLog_Limit fails if the log keeps other entries than the newest.
+func TestLog_Limit(t *testing.T) {
+	s := zktest.Start(t, zktest.WithLogLimit(10))
+	c, _ := connect(t, s, 10*time.Second)
+	for i := range 25 {
+		mustCreate(t, c, fmt.Sprintf("/n%02d", i), "", 0)
+	}
+	log := s.Log()
+	if len(log) != 10 || log[0].Path != "/n15" || log[9].Path != "/n24" {
+		t.Errorf("log\n%v", log)
+	}
+}

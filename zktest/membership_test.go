@@ -1,0 +1,147 @@
+package zktest_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestCluster_FailOver fails if a client does not keep its session and its watches when its server
+// stops.
+func TestCluster_FailOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, events := connectFrom(t, e, 0, 10*time.Second)
+		b, _ := connectFrom(t, e, 1, 10*time.Second)
+		if a.Server() != e.Server(0).Name() || b.Server() != e.Server(1).Name() {
+			t.Errorf("connected to %s and %s", a.Server(), b.Server())
+		}
+		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+		if ok, _, err := b.Exists("/e"); !ok || err != nil {
+			t.Errorf("read from the other server: %v %v", ok, err)
+		}
+		_, _, ch, err := a.ExistsW("/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := a.SessionID()
+		e.Server(0).Stop()
+		waitState(t, events, zk.StateHasSession)
+		synctest.Wait() // the client library reads its last zxid without a lock while it sets its watches again
+		if a.Server() == e.Server(0).Name() || a.SessionID() != id {
+			t.Errorf("connected to %s", a.Server())
+		}
+		if ok, _, err := a.Exists("/e"); !ok || err != nil {
+			t.Errorf("the ephemeral znode: %v %v", ok, err)
+		}
+		mustCreate(t, b, "/x", "", 0)
+		if ev := <-ch; ev.Type != zk.EventNodeCreated {
+			t.Errorf("the watch: %+v", ev)
+		}
+		e.Server(0).Restart(zktest.KeepTree)
+		c, _ := connectFrom(t, e, 0, 10*time.Second)
+		if ok, _, err := c.Exists("/x"); !ok || err != nil || c.Server() != e.Server(0).Name() {
+			t.Errorf("read from the restarted server: %v %v", ok, err)
+		}
+	})
+}
+
+// TestCluster_LeaderPartitioned fails if the others do not elect a leader with a new epoch, or the old
+// leader does not catch up afterwards.
+func TestCluster_LeaderPartitioned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, events := connectFrom(t, e, 0, 10*time.Second)
+		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+		id, before := a.SessionID(), e.Server(0).Zxid()
+		old := e.Leader()
+		old.Partition()
+		waitState(t, events, zk.StateDisconnected)
+		waitState(t, events, zk.StateHasSession)
+		if e.Leader() == old || a.SessionID() != id {
+			t.Errorf("leader %d, session %x", e.Leader().ID(), a.SessionID())
+		}
+		mustCreate(t, a, "/x", "", 0)
+		if z := e.Leader().Zxid(); z>>32 != before>>32+1 {
+			t.Errorf("zxid 0x%x after 0x%x: no new epoch", z, before)
+		}
+		if strings.Contains(old.Tree(), "x\n") {
+			t.Error("the server that is cut off has a later write")
+		}
+		old.Heal()
+		if !strings.Contains(old.Tree(), "x\n") || old.Tree() != e.Tree() {
+			t.Errorf("after Heal:\n%s", old.Tree())
+		}
+	})
+}
+
+// TestCluster_WithoutMajority fails if a server without a majority accepts writes or expires sessions.
+// A server whose peers are cut off or paused serves reads; a server whose peers have stopped
+// disconnects its clients.
+func TestCluster_WithoutMajority(t *testing.T) {
+	for name, lose := range map[string]func(*zktest.Server){
+		"cut off": func(s *zktest.Server) { s.Partition() },
+		"paused":  func(s *zktest.Server) { s.Pause() },
+		"stopped": (*zktest.Server).Stop,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := zktest.Cluster(t, 3)
+			a, events := connectFrom(t, e, 0, 6*time.Second)
+			mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+			id := a.SessionID()
+			lose(e.Server(1))
+			lose(e.Server(2))
+			if name == "stopped" {
+				waitState(t, events, zk.StateDisconnected)
+				time.Sleep(time.Minute)
+				if n := e.Server(0).Connections(); n != 0 || a.State() == zk.StateHasSession {
+					t.Errorf("%d connections, client in %v", n, a.State())
+				}
+			} else {
+				time.Sleep(time.Minute)
+				if ok, _, err := a.Exists("/e"); !ok || err != nil || a.Server() != e.Server(0).Name() {
+					t.Errorf("%s: a read: %v %v", name, ok, err)
+				}
+			}
+			time.Sleep(10 * time.Minute) // without a leader no session expires
+			if n := len(e.Server(0).Sessions()); n != 1 {
+				t.Errorf("%s: %d sessions", name, n)
+			}
+			e.Server(1).Restart(zktest.KeepTree)
+			e.Server(1).Heal()
+			time.Sleep(10 * time.Second)
+			if ok, _, err := a.Exists("/e"); !ok || err != nil || a.SessionID() != id {
+				t.Errorf("%s: with a majority again: %v %v", name, ok, err)
+			}
+			mustCreate(t, a, "/x", "", 0)
+		})
+	}
+}
+
+// TestCluster_SyncLimit fails if a follower that is cut off keeps its clients for longer.
+func TestCluster_SyncLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3, zktest.WithSyncLimit(10*time.Second))
+		a, events := connectFrom(t, e, 0, 30*time.Second)
+		start := time.Now()
+		e.Server(0).Partition()
+		waitState(t, events, zk.StateDisconnected)
+		if d := time.Since(start); d != 10*time.Second {
+			t.Errorf("disconnected after %v", d)
+		}
+		waitState(t, events, zk.StateHasSession)
+		if a.Server() == e.Server(0).Name() {
+			t.Error("the client has connected to the same server")
+		}
+		e.Server(0).Heal()
+		b, _ := connectFrom(t, e, 0, 30*time.Second)
+		if b.Server() != e.Server(0).Name() {
+			t.Error("the server rejects clients after Heal")
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package zktest_test
+
+import (
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// TestMultiRead_TooLarge fails if the server tries to send more than the limit: a small packet can
+// request the same large znode many times.
+func TestMultiRead_TooLarge(t *testing.T) {
+	s := zktest.Start(t)
+	c := newRawClient(t, s, false)
+	c.send(t, create("/large", slices.Repeat([]byte("x"), 1_000_000)))
+	if err := c.reply(); err != nil {
+		t.Fatal(err)
+	}
+	read := func(n int) func(*wire.Encoder) {
+		return func(e *wire.Encoder) {
+			e.Int(int32(wire.MultiRead))
+			for range n {
+				e.Int(int32(wire.GetData))
+				e.Bool(false)
+				e.Int(-1)
+				e.String("/large")
+				e.Bool(false)
+			}
+			e.Int(-1)
+			e.Bool(true)
+			e.Int(-1)
+		}
+	}
+	other := newRawClient(t, s, false)
+	other.send(t, read(10_000))
+	if err := other.reply(); err != io.EOF {
+		t.Errorf("10 GB: %v", err)
+	}
+	c.send(t, read(3))
+	if err := c.reply(); err != nil {
+		t.Errorf("3 MB: %v", err)
+	}
+}

@@ -1,0 +1,37 @@
+package zktest_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestWithoutTTL_Create fails if TTL nodes can be created.
+func TestWithoutTTL_Create(t *testing.T) {
+	s := zktest.Start(t, zktest.WithoutTTL())
+	c, _ := connect(t, s, 10*time.Second)
+	if _, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour); err == nil || !strings.Contains(err.Error(), "-6") {
+		t.Errorf("create with TTL: %v", err)
+	}
+	mustCreate(t, c, "/a", "", 0)
+}
+
+// TestOptions_Invalid fails if an invalid option is accepted.
+func TestOptions_Invalid(t *testing.T) {
+	for _, o := range []zktest.Option{
+		zktest.WithTick(0), zktest.WithMaxPacket(10), zktest.WithSessionTimeouts(time.Minute, time.Second), zktest.WithAddr("nowhere"),
+	} {
+		s, err := zktest.New(o)
+		if err == nil {
+			_, err = s.Listen()
+			s.Close()
+		}
+		if err == nil {
+			t.Error("no error")
+		}
+	}
+}

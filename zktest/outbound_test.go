@@ -1,0 +1,70 @@
+package zktest_test
+
+import (
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// TestReplies_DoNotWaitForHook fails if a reply waits for a hook of a later request, or is lost because
+// of a malformed packet. Replies are usually written together.
+func TestReplies_DoNotWaitForHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t, zktest.WithMaxPacket(1024))
+		for name, set := range map[string]func(zktest.Match, zktest.HookFunc) *zktest.Hook{"before": s.Before, "after": s.After} {
+			c := newRawClient(t, s, false)
+			c.nc.SetReadDeadline(time.Now().Add(time.Minute))
+			release := make(chan struct{})
+			set(zktest.Match{Op: zktest.OpCreate, Nth: 1}, func(*zktest.Request) zktest.Verdict {
+				<-release
+				return zktest.Verdict{}
+			})
+			synctest.Wait() // the server's writer waits
+			c.send(t, ping, ping, create("/"+name, nil), ping)
+			for i := range 2 {
+				if err := c.reply(); err != nil {
+					t.Fatalf("%s: reply %d: %v", name, i, err)
+				}
+			}
+			close(release)
+			for i := range 2 {
+				if err := c.reply(); err != nil {
+					t.Fatalf("%s: reply %d: %v", name, 2+i, err)
+				}
+			}
+		}
+		c := newRawClient(t, s, false)
+		c.send(t, ping, ping, create("/large", make([]byte, 2000)))
+		for i := range 2 {
+			if err := c.reply(); err != nil {
+				t.Fatalf("reply %d before a packet that is too large: %v", i, err)
+			}
+		}
+		if err := c.reply(); err != io.EOF {
+			t.Errorf("after a packet that is too large: %v", err)
+		}
+	})
+}
+
+// TestReplies_DelayedWakeWriter fails if a reply is not written that becomes due when the writer
+// starts to wait.
+func TestReplies_DelayedWakeWriter(t *testing.T) {
+	s := zktest.Start(t)
+	s.Delay(zktest.ToClient, 5*time.Microsecond)
+	var wg sync.WaitGroup
+	for range 32 {
+		c := newRawClient(t, s, false)
+		c.nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
+		wg.Go(func() {
+			if err := c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); ping(e) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,192 @@
+package zktest_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestPartition_Session fails if a client that is cut off reads the current state, or writes.
+func TestPartition_Session(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		a, _ := connect(t, s, 6*time.Second)
+		b, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, a, "/leader", "a", zk.FlagEphemeral)
+		s.Partition(a.SessionID())
+		_, _, gone, err := b.ExistsW("/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-gone
+		if ok, _, err := a.Exists("/leader"); !ok || err != nil || a.State() != zk.StateHasSession {
+			t.Errorf("the client that is cut off: %v %v %v", ok, err, a.State())
+		}
+		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
+		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil {
+			t.Errorf("the client that is cut off reads %q %v", data, err)
+		}
+		done := make(chan error)
+		go func() {
+			_, err := a.Set("/leader", []byte("mine"), -1)
+			done <- err
+		}()
+		if err := <-done; err != zk.ErrConnectionClosed {
+			t.Errorf("write of the client that is cut off: %v", err)
+		}
+		s.Heal()
+		if data, _, err := b.Get("/leader"); string(data) != "b" || err != nil {
+			t.Errorf("after Heal: %q %v", data, err)
+		}
+	})
+}
+
+// TestPartition_Follower fails if the client of a follower that is cut off detects the partition while
+// it only reads, or if it does not receive the events that it has missed.
+func TestPartition_Follower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, events := connectFrom(t, e, 0, 6*time.Second)
+		b, _ := connectFrom(t, e, 1, 6*time.Second)
+		mustCreate(t, a, "/leader", "a", zk.FlagEphemeral)
+		mustCreate(t, a, "/seen", "", 0)
+		_, _, changed, err := a.GetW("/seen")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, gone, err := b.ExistsW("/leader")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		e.Server(0).Partition()
+		<-gone
+		if d := time.Since(start); d < 4*time.Second || d > 7*time.Second {
+			t.Errorf("expired after %v", d)
+		}
+		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
+		time.Sleep(time.Minute)
+		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil || a.State() != zk.StateHasSession {
+			t.Errorf("a reads %q %v in state %v", data, err, a.State())
+		}
+		if _, err := b.Set("/seen", nil, -1); err != nil {
+			t.Fatal(err)
+		}
+		// After Heal, the client receives the events that it has missed, in order, and then the expiry.
+		e.Server(0).Heal()
+		if ev := <-changed; ev.Type != zk.EventNodeDataChanged {
+			t.Errorf("event %+v", ev)
+		}
+		waitState(t, events, zk.StateExpired)
+	})
+}
+
+// TestPartition_StalledWrite fails if a write is applied during the partition, or lost after it.
+func TestPartition_StalledWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, _ := connectFrom(t, e, 0, 30*time.Second)
+		e.Server(0).Partition()
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.Create("/late", nil, 0, open)
+			done <- err
+		}()
+		time.Sleep(5 * time.Second)
+		select {
+		case err := <-done:
+			t.Fatalf("a write without quorum: %v", err)
+		default:
+		}
+		e.Server(0).Heal()
+		if err := <-done; err != nil {
+			t.Errorf("the write after Heal: %v", err)
+		}
+		if !strings.Contains(e.Tree(), "late") {
+			t.Error("the write was not applied")
+		}
+	})
+}
+
+// TestHeal_SessionOfPartitionedServer fails if a client that is healed reads a state that its
+// server does not have.
+func TestHeal_SessionOfPartitionedServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, _ := connectFrom(t, e, 0, 30*time.Second)
+		b, _ := connectFrom(t, e, 1, 30*time.Second)
+		requireChildren := func(want string) {
+			t.Helper()
+			kids, _, err := a.Children("/")
+			slices.Sort(kids)
+			if got := strings.Join(kids, " "); got != want || err != nil {
+				t.Errorf("the client reads %s (%v), want %s", got, err, want)
+			}
+		}
+		_, _, x, err := a.ExistsW("/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, y, err := a.ExistsW("/y")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := e.Server(0)
+		s.Partition(a.SessionID())
+		mustCreate(t, b, "/x", "", 0)
+		requireChildren("zookeeper")
+		s.Partition()
+		mustCreate(t, b, "/y", "", 0)
+		s.Heal(a.SessionID())
+		<-x
+		requireChildren("x zookeeper")
+		if len(y) != 0 {
+			t.Error("the client receives an event that its server has not seen")
+		}
+		s.Heal()
+		<-y
+		requireChildren("x y zookeeper")
+
+		// A connection with a separate partition keeps it when its server resumes.
+		s.Partition(a.SessionID())
+		s.Pause()
+		mustCreate(t, b, "/z", "", 0)
+		s.Resume()
+		requireChildren("x y zookeeper")
+		s.Heal(a.SessionID())
+		requireChildren("x y z zookeeper")
+		mustCreate(t, a, "/mine", "", 0)
+	})
+}
+
+// TestHeal_AfterSessionExpiry fails if a connection of an expired session remains open when it is
+// healed.
+func TestHeal_AfterSessionExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, events, err := s.Connect(4 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c.State() != zk.StateHasSession {
+			<-events
+		}
+		old := c.SessionID()
+		s.Partition(old)
+		if err := s.ExpireSession(old); err != nil {
+			t.Fatal(err)
+		}
+		s.Partition()
+		s.Heal(old)
+		synctest.Wait()
+		if c.State() == zk.StateHasSession && c.SessionID() == old {
+			t.Error("the connection of an expired session is open")
+		}
+	})
+}

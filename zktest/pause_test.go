@@ -1,0 +1,41 @@
+package zktest_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestPause_Resume fails if requests are lost, or sessions expire, during a pause.
+func TestPause_Resume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 6*time.Second)
+		mustCreate(t, c, "/e", "", zk.FlagEphemeral)
+		s.Pause()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Create("/a", nil, 0, open)
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		s.Resume()
+		if err := <-done; err != nil {
+			t.Errorf("a short pause: %v", err)
+		}
+		s.Pause()
+		time.Sleep(time.Minute)
+		if len(s.Sessions()) != 1 {
+			t.Error("a session has expired during the pause")
+		}
+		s.Resume()
+		time.Sleep(30 * time.Second)
+		if _, stat, err := c.Exists("/a"); err != nil || stat == nil {
+			t.Errorf("after a long pause: %v", err)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package zktest_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestExpireSession_DeletesEphemerals fails if an ephemeral znode remains, or the client is not notified.
+func TestExpireSession_DeletesEphemerals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		a, events := connect(t, s, 10*time.Second)
+		b, _ := connect(t, s, 10*time.Second)
+		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
+		_, _, gone, err := b.ExistsW("/e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ExpireSession(a.SessionID()); err != nil {
+			t.Fatal(err)
+		}
+		if ev := <-gone; ev.Type != zk.EventNodeDeleted {
+			t.Errorf("event %+v", ev)
+		}
+		waitState(t, events, zk.StateExpired)
+		if err := s.ExpireSession(1); !errors.Is(err, zktest.ErrNoSession) {
+			t.Errorf("an unknown session: %v", err)
+		}
+	})
+}
+
+// TestExpireSession_SlowReader fails if the connection remains open because the client does not read.
+func TestExpireSession_SlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 30*time.Second)
+		mustCreate(t, c, "/big", string(make([]byte, 900_000)), 0)
+		nc := dialRaw(t, s)
+		_, err := nc.Write(handshake())
+		require.NoError(t, err)
+		for i := range 60 {
+			_, err = nc.Write(packet(i, zktest.OpGetData, "\x00\x00\x00\x04/big\x00"))
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Equal(t, 2, s.Connections())
+		for _, x := range s.Sessions() {
+			if x.ID != c.SessionID() {
+				require.NoError(t, s.ExpireSession(x.ID))
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, s.Connections())
+	})
+}
+
+// TestSession_EndClosesAllConnections fails if a server does not close its connection of an expired
+// session, which the client has left open when it moved to another server.
+func TestSession_EndClosesAllConnections(t *testing.T) {
+	attach := func(t *testing.T, s *zktest.Server, before []byte) (answer []byte) {
+		hello := handshake()
+		copy(hello[20:], before)
+		nc := dialRaw(t, s)
+		_, err := nc.Write(hello)
+		require.NoError(t, err)
+		answer = make([]byte, 40) // length, version, timeout, session, password
+		_, err = io.ReadFull(nc, answer)
+		require.NoError(t, err)
+		return answer[12:]
+	}
+	for name, end := range map[string]func(s *zktest.Server, session int64){
+		"expired": func(s *zktest.Server, session int64) { _ = s.ExpireSession(session) },
+		"timeout": func(s *zktest.Server, session int64) { time.Sleep(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ens := zktest.Cluster(t, 3)
+				session := attach(t, ens.Server(0), nil)
+				require.Equal(t, session, attach(t, ens.Server(1), session))
+				require.Equal(t, session, attach(t, ens.Server(2), session))
+				require.Equal(t, 1, ens.Server(0).Connections())
+				require.Equal(t, 1, ens.Server(1).Connections())
+				end(ens.Server(0), int64(binary.BigEndian.Uint64(session)))
+				synctest.Wait()
+				for i := range 3 {
+					require.Zero(t, ens.Server(i).Connections(), "server %d", i)
+				}
+			})
+		})
+	}
+}
+
+// TestSession_MovedByClient fails if the previous connection of a session remains.
+func TestSession_MovedByClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		a, events := connectFrom(t, e, 0, 10*time.Second)
+		e.Server(0).Blackhole(zktest.BothWays)
+		waitState(t, events, zk.StateDisconnected)
+		waitState(t, events, zk.StateHasSession)
+		if a.Server() == e.Server(0).Name() {
+			t.Fatal("the client is still connected to the same server")
+		}
+		s := e.Server(0).Sessions()
+		if len(s) != 1 || s[0].Server == 0 {
+			t.Errorf("sessions %+v", s)
+		}
+		e.Server(0).Heal()
+		mustCreate(t, a, "/x", "", 0)
+		synctest.Wait() // the server detects that the client has closed the connection
+		if n := e.Server(0).Connections(); n != 0 {
+			t.Errorf("%d connections of the previous server", n)
+		}
+	})
+}
+
+// TestSession_TwoConnections fails if the older connection of a session, at another server, can write.
+func TestSession_TwoConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := zktest.Cluster(t, 3)
+		old := newRawClient(t, e.Server(0), false)
+		moved := attachRawClient(t, e.Server(1), false, old.session)
+		if string(moved.session) != string(old.session) || len(e.Server(0).Sessions()) != 1 {
+			t.Fatalf("sessions %+v", e.Server(0).Sessions())
+		}
+		old.send(t, ping, create("/old", nil))
+		if err := old.reply(); err != nil {
+			t.Errorf("a ping: %v", err)
+		}
+		if err := old.reply(); err != io.EOF {
+			t.Errorf("a write: %v", err)
+		}
+		moved.send(t, create("/moved", nil))
+		if err := moved.reply(); err != nil {
+			t.Error(err)
+		}
+		if tree := e.Tree(); tree != "/\n  moved\n" {
+			t.Errorf("tree\n%s", tree)
+		}
+		log := e.Server(0).Log().Filter(func(x zktest.Entry) bool { return errors.Is(x.Code, zk.ErrSessionMoved) })
+		if len(log) != 1 || log[0].Path != "/old" {
+			t.Errorf("log\n%v", log)
+		}
+	})
+}

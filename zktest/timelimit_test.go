@@ -1,0 +1,45 @@
+package zktest_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestFakeTimeLimit_StopsTest fails if a test that waits forever does not end after the limit, or if
+// the output does not show where it waits.
+func TestFakeTimeLimit_StopsTest(t *testing.T) {
+	if os.Getenv("ZKTEST_WAIT") != "" {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, err := zktest.Start(t, zktest.WithFakeTimeLimit(time.Hour)).Connect(time.Second)
+			require.NoError(t, err)
+			waitForever()
+		})
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFakeTimeLimit_StopsTest$")
+	cmd.Env = append(os.Environ(), "ZKTEST_WAIT=1")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	message, stack, _ := strings.Cut(string(out), "its goroutines are:")
+	require.Contains(t, message, "still running after 1h0m0s of fake time")
+	require.Contains(t, stack, "waitForever(")
+	require.Less(t, strings.Index(stack, "waitForever("), strings.Index(stack, "zk.(*Conn)"))
+}
+
+func waitForever() { <-make(chan int) }
+
+// TestFakeTimeLimit_Options fails if a longer limit, or no limit, is ignored.
+func TestFakeTimeLimit_Options(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		zktest.Start(t, zktest.WithFakeTimeLimit(0))
+		zktest.Start(t, zktest.WithFakeTimeLimit(49*time.Hour))
+		time.Sleep(48 * time.Hour)
+	})
+}
