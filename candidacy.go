@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
@@ -126,7 +127,7 @@ func (c *Candidacy) Current() Status {
 }
 
 // Events implements [Candidate.Events].
-func (c *Candidacy) Events() <-chan Event {
+func (c *Candidacy) Events() <-chan event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.events == nil {
@@ -152,22 +153,22 @@ func (c *Candidacy) Observed() bool { return c.stream() != nil }
 // Report delivers e to the reader of Events. It sets e.Time, e.ID and e.Missed. It does not
 // block, and does nothing after the end or if Events was not called. It is for kinds of events
 // that the other methods of Candidacy do not report.
-func (c *Candidacy) Report(e Event) {
+func (c *Candidacy) Report(e event.Event) {
 	if s := c.stream(); s != nil {
 		e.ID = c.ID()
 		s.Add(e)
 	}
 }
 
-// Join sets the ID and reports [EventJoined]. Call it when the candidate has joined the
+// Join sets the ID and reports [event.Joined]. Call it when the candidate has joined the
 // election, again for each session.
 func (c *Candidacy) Join(id string) {
 	c.SetID(id)
-	c.Report(Event{Kind: EventJoined})
+	c.Report(event.Event{Kind: event.Joined})
 }
 
 // Vacated records that the candidate was notified at this moment that its predecessor has
-// left. If the candidate becomes leader without publishing another predecessor before, [EventHandOver]
+// left. If the candidate becomes leader without publishing another predecessor before, [event.HandOver]
 // is reported.
 func (c *Candidacy) Vacated() { c.stream().SetVacated(time.Now()) }
 
@@ -198,7 +199,7 @@ func (c *Candidacy) complete(s Status) Status {
 }
 
 // Lead begins a leadership as [NewLeadership] does, and publishes it. It reports
-// [EventElected], or [EventResumed] if the leadership with the same token was suspended. The
+// [event.Elected], or [event.Resumed] if the leadership with the same token was suspended. The
 // candidate must not be the leader already. After the end of the candidacy, Lead returns a
 // leadership that is over.
 func (c *Candidacy) Lead(token int64, deadline func() time.Time) *Leadership {
@@ -220,7 +221,7 @@ func (c *Candidacy) lead(token int64, deadline func() time.Time, multi func(*Lea
 		return l
 	}
 	c.Publish(Status{Role: Leader, Leadership: l})
-	c.Report(Event{Kind: EventElected, Token: token})
+	c.Report(event.Event{Kind: event.Elected, Token: token})
 	return l
 }
 
@@ -233,21 +234,21 @@ func (c *Candidacy) Leadership() *Leadership {
 }
 
 // Suspend ends the current leadership for reason, if there is one, publishes a status with Role
-// Suspended, and reports [EventSuspended]. Lead with the same token resumes the leadership, and
+// Suspended, and reports [event.Suspended]. Lead with the same token resumes the leadership, and
 // Revoke ends it for good.
 func (c *Candidacy) Suspend(reason error) {
 	if c.endLeadership(reason) {
 		c.Publish(Status{Role: Suspended})
-		c.Report(Event{Kind: EventSuspended, Err: reason})
+		c.Report(event.Event{Kind: event.Suspended, Err: reason})
 	}
 }
 
 // Revoke ends the current or suspended leadership for reason, which closes its Done, and
-// reports [EventLost]. It returns true if the leadership was not suspended. Then the caller
+// reports [event.Lost]. It returns true if the leadership was not suspended. Then the caller
 // publishes or retracts a status.
 func (c *Candidacy) Revoke(reason error) bool {
 	ended := c.endLeadership(reason)
-	c.Report(Event{Kind: EventLost, Err: reason})
+	c.Report(event.Event{Kind: event.Lost, Err: reason})
 	return ended
 }
 
@@ -279,7 +280,7 @@ func (c *Candidacy) Stop(reason error) {
 }
 
 // Finish ends the candidacy: it revokes the leadership, delivers the final status with
-// reason, reports [EventEnded] if Run was called, and closes the channels of Status and Events.
+// reason, reports [event.Ended] if Run was called, and closes the channels of Status and Events.
 // If reason is [ErrResigned], there is no final status. Only the first call has an effect; an
 // algorithm may call Finish before it returns. Finish returns the reason of the first call, or nil
 // if that is ErrResigned.
@@ -303,7 +304,7 @@ func (c *Candidacy) Finish(reason error) error {
 	c.mu.Unlock()
 	if first {
 		if started {
-			events.End(Event{Kind: EventEnded, ID: id, Err: reason})
+			events.End(event.Event{Kind: event.Ended, ID: id, Err: reason})
 		} else {
 			events.Close()
 		}

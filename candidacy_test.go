@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
@@ -177,7 +178,7 @@ func TestCandidacy_End(t *testing.T) {
 	})
 }
 
-// TestCandidacy_EndedIsLastEvent fails if an event follows EventEnded although another goroutine
+// TestCandidacy_EndedIsLastEvent fails if an event follows event.Ended although another goroutine
 // reports events until the end.
 func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 	for range 2000 {
@@ -191,16 +192,16 @@ func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					c.Report(Event{Kind: EventChecked})
+					c.Report(event.Event{Kind: event.Checked})
 				}
 			}
 		}()
 		require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
-		var last Event
+		var last event.Event
 		for last = range events {
 		}
 		close(stop)
 		<-stopped
-		require.Equal(t, EventEnded, last.Kind)
+		require.Equal(t, event.Ended, last.Kind)
 	}
 }

@@ -17,7 +17,7 @@ func TestDependencies(t *testing.T) {
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
 			switch {
-			case p == "github.com/go-zookeeper/zk", p == module, p == module+name, strings.HasPrefix(p, module+"/internal/"):
+			case p == "github.com/go-zookeeper/zk", p == module, p == module+"/event", p == module+name, strings.HasPrefix(p, module+"/internal/"):
 			case strings.HasPrefix(name, "/adapters/changefeed") &&
 				(p == module+"/adapters/changefeed" || p == module+"/adapters/changefeed/internal/protocol"):
 			default:
@@ -33,7 +33,7 @@ func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (own == "" || own == "/demo"):
+		case isOwn && (own == "" || own == "/event" || own == "/demo"):
 		case isOwn && (strings.HasPrefix(own, "/internal/") || strings.HasPrefix(own, "/zktest")):
 		default:
 			t.Errorf("demo links %s", p)

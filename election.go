@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
@@ -80,7 +81,7 @@ func (e *Election) Status() <-chan Status { return e.candidacy.Status() }
 func (e *Election) Current() Status { return e.candidacy.Current() }
 
 // Events implements [Candidate].
-func (e *Election) Events() <-chan Event { return e.candidacy.Events() }
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [Candidate]. It blocks until the candidacy is over and returns the
 // error of the final status, or nil after Resign or when the context of [WithContext] is
@@ -140,10 +141,10 @@ func (e *Election) queueConfig() *queue.Config {
 // queueObserver reports events that do not change the state of the candidate in the queue.
 func (e *Election) queueObserver() *queue.Observer {
 	return &queue.Observer{
-		Watched: func(path string) { e.candidacy.Report(Event{Kind: EventWatched, Subject: path}) },
+		Watched: func(path string) { e.candidacy.Report(event.Event{Kind: event.Watched, Subject: path}) },
 		Vacated: e.candidacy.Vacated,
 		Checked: func(c session.Check) {
-			event := Event{Kind: EventChecked, Duration: time.Since(c.Sent)}
+			event := event.Event{Kind: event.Checked, Duration: time.Since(c.Sent)}
 			if c.Err != nil {
 				event.Duration, event.Err = 0, refine(c.Err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -20,8 +21,8 @@ type eventRecorder struct {
 	mu         sync.Mutex
 	events     []string // without hand-overs, checks and watches
 	violations []string // found when an event was received
-	elected    []leaderelection.Event
-	handOvers  []leaderelection.Event
+	elected    []event.Event
+	handOvers  []event.Event
 	watched    []string
 	ends       []<-chan struct{} // Done of each leadership
 	counts
@@ -56,12 +57,12 @@ func (h *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 // newRecorder creates a candidate on conn whose events are recorded.
 func (f *costFixture) newRecorder(conn *zk.Conn, opts ...leaderelection.Option) *eventRecorder {
 	f.Helper()
-	return f.newRecorderWith(conn, func(*eventRecorder, leaderelection.Event) {}, opts...)
+	return f.newRecorderWith(conn, func(*eventRecorder, event.Event) {}, opts...)
 }
 
 // newRecorderWith is newRecorder with a function that is called with each event before it is
 // recorded.
-func (f *costFixture) newRecorderWith(conn *zk.Conn, before func(*eventRecorder, leaderelection.Event), opts ...leaderelection.Option) *eventRecorder {
+func (f *costFixture) newRecorderWith(conn *zk.Conn, before func(*eventRecorder, event.Event), opts ...leaderelection.Option) *eventRecorder {
 	f.Helper()
 	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(f.timeout))
 	e, err := leaderelection.NewElection(conn, electionNode, opts...)
@@ -77,7 +78,7 @@ func (f *costFixture) newRecorderWith(conn *zk.Conn, before func(*eventRecorder,
 	return h
 }
 
-func (h *eventRecorder) record(e leaderelection.Event) {
+func (h *eventRecorder) record(e event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fail := func(format string, args ...any) { h.violations = append(h.violations, fmt.Sprintf(format, args...)) }
@@ -86,13 +87,13 @@ func (h *eventRecorder) record(e leaderelection.Event) {
 		fail("without time: %v", e)
 	}
 	switch e.Kind {
-	case leaderelection.EventHandOver:
+	case event.HandOver:
 		h.handOvers = append(h.handOvers, e)
 		return
-	case leaderelection.EventWatched:
+	case event.Watched:
 		h.watched = append(h.watched, e.Subject)
 		return
-	case leaderelection.EventChecked:
+	case event.Checked:
 		h.checked++
 		if e.Duration < 0 {
 			fail("answered before it was sent: %v", e)
@@ -101,8 +102,8 @@ func (h *eventRecorder) record(e leaderelection.Event) {
 			h.failed++
 		}
 		return
-	case leaderelection.EventElected, leaderelection.EventResumed:
-		if e.Kind == leaderelection.EventElected {
+	case event.Elected, event.Resumed:
+		if e.Kind == event.Elected {
 			h.elected = append(h.elected, e)
 		}
 		if s := h.Current(); s.Role != leaderelection.Leader || s.Leadership.Token() != e.Token {
@@ -110,7 +111,7 @@ func (h *eventRecorder) record(e leaderelection.Event) {
 		} else {
 			h.ends = append(h.ends, s.Leadership.Done())
 		}
-	case leaderelection.EventSuspended, leaderelection.EventLost:
+	case event.Suspended, event.Lost:
 		if len(h.ends) == 0 {
 			fail("%v before a leadership", e)
 			break
@@ -121,7 +122,7 @@ func (h *eventRecorder) record(e leaderelection.Event) {
 			fail("%v before Done was closed", e)
 		}
 	}
-	if e.ID != h.ID() && e.Kind != leaderelection.EventEnded {
+	if e.ID != h.ID() && e.Kind != event.Ended {
 		fail("wrong ID: %v", e)
 	}
 	what := e.Kind.String()
@@ -281,7 +282,7 @@ func TestEvents_LostWhileSuspended(t *testing.T) {
 	})
 }
 
-// TestEvents_SecondZnodeAtThePath fails if EventJoined is not reported for a new znode that has
+// TestEvents_SecondZnodeAtThePath fails if event.Joined is not reported for a new znode that has
 // the path of an earlier one. This is possible if the servers have lost their data.
 func TestEvents_SecondZnodeAtThePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -378,8 +379,8 @@ func TestEvents_NotReceived(t *testing.T) {
 		f := newCostFixture(t)
 		release := make(chan struct{})
 		blocked := false
-		h := f.newRecorderWith(f.connect(), func(_ *eventRecorder, e leaderelection.Event) {
-			if e.Kind == leaderelection.EventElected {
+		h := f.newRecorderWith(f.connect(), func(_ *eventRecorder, e event.Event) {
+			if e.Kind == event.Elected {
 				blocked = true
 				<-release
 			}
@@ -423,8 +424,8 @@ func TestEvents_ReceivedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newCostFixture(t)
 		release := make(chan struct{})
-		h := f.newRecorderWith(f.connect(), func(_ *eventRecorder, e leaderelection.Event) {
-			if e.Kind == leaderelection.EventElected {
+		h := f.newRecorderWith(f.connect(), func(_ *eventRecorder, e event.Event) {
+			if e.Kind == event.Elected {
 				<-release
 			}
 		})
@@ -449,8 +450,8 @@ func TestEvents_ReceivedLate(t *testing.T) {
 func TestEvents_ReaderResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newCostFixture(t)
-		h := f.newRecorderWith(f.connect(), func(h *eventRecorder, e leaderelection.Event) {
-			if e.Kind == leaderelection.EventElected {
+		h := f.newRecorderWith(f.connect(), func(h *eventRecorder, e event.Event) {
+			if e.Kind == event.Elected {
 				_ = h.Resign()
 			}
 		})

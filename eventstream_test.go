@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // receiveAll returns the events that wait.
-func receiveAll(c <-chan Event) (events []Event) {
+func receiveAll(c <-chan event.Event) (events []event.Event) {
 	for len(c) > 0 {
 		events = append(events, <-c)
 	}
@@ -18,7 +20,7 @@ func receiveAll(c <-chan Event) (events []Event) {
 }
 
 // missed returns the number of dropped events.
-func missed(events []Event) (n int) {
+func missed(events []event.Event) (n int) {
 	for _, e := range events {
 		n += e.Missed
 	}
@@ -31,7 +33,7 @@ func TestEventStream_DropsOldest(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	for i := range maxEvents + 10 {
-		s.Add(Event{Kind: EventJoined, Duration: time.Duration(i)})
+		s.Add(event.Event{Kind: event.Joined, Duration: time.Duration(i)})
 	}
 	events := receiveAll(c)
 	require.Len(t, events, maxEvents)
@@ -40,7 +42,7 @@ func TestEventStream_DropsOldest(t *testing.T) {
 		require.False(t, e.Time.IsZero())
 	}
 	require.Equal(t, 10, missed(events))
-	s.Add(Event{Kind: EventJoined})
+	s.Add(event.Event{Kind: event.Joined})
 	require.Zero(t, missed(receiveAll(c)), "events are counted twice")
 }
 
@@ -50,26 +52,26 @@ func TestEventStream_CountsDroppedEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	for range 5*maxEvents + 3 {
-		s.Add(Event{Kind: EventWatchFailed})
+		s.Add(event.Event{Kind: event.WatchFailed})
 	}
 	require.Equal(t, 4*maxEvents+3, missed(receiveAll(c)))
 }
 
 // TestEventStream_DropsFrequentEventsFirst fails if frequent events displace other events.
 func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
-	for _, kind := range []EventKind{EventChecked, EventWatched, EventHeartbeat} {
+	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)
 		c := s.C()
-		s.Add(Event{Kind: EventElected, Token: 1})
+		s.Add(event.Event{Kind: event.Elected, Token: 1})
 		for range 1000 {
-			s.Add(Event{Kind: kind})
+			s.Add(event.Event{Kind: kind})
 		}
-		s.Add(Event{Kind: EventLost})
+		s.Add(event.Event{Kind: event.Lost})
 		events := receiveAll(c)
 		require.Len(t, events, maxFrequent+1)
-		require.Equal(t, EventElected, events[0].Kind)
+		require.Equal(t, event.Elected, events[0].Kind)
 		last := events[len(events)-1]
-		require.Equal(t, EventLost, last.Kind)
+		require.Equal(t, event.Lost, last.Kind)
 		require.Equal(t, 1000-(maxFrequent-1), last.Missed)
 	}
 }
@@ -80,20 +82,20 @@ func TestEventStream_Leadership(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	failed := errors.New("failed")
-	for _, e := range []Event{
-		{Kind: EventSuspended},
-		{Kind: EventLost}, // there is no leadership
-		{Kind: EventElected, Token: 3},
-		{Kind: EventElected, Token: 3},
-		{Kind: EventSuspended, Err: failed},
-		{Kind: EventSuspended},
-		{Kind: EventElected, Token: 3},
-		{Kind: EventSuspended},
-		{Kind: EventLost, Err: failed},
-		{Kind: EventLost},
-		{Kind: EventSuspended},
-		{Kind: EventElected, Token: 5},
-		{Kind: EventLost},
+	for _, e := range []event.Event{
+		{Kind: event.Suspended},
+		{Kind: event.Lost}, // there is no leadership
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Suspended, Err: failed},
+		{Kind: event.Suspended},
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Suspended},
+		{Kind: event.Lost, Err: failed},
+		{Kind: event.Lost},
+		{Kind: event.Suspended},
+		{Kind: event.Elected, Token: 5},
+		{Kind: event.Lost},
 	} {
 		s.Add(e)
 	}
@@ -101,14 +103,14 @@ func TestEventStream_Leadership(t *testing.T) {
 	for i := range events {
 		events[i].Time = time.Time{}
 	}
-	require.Equal(t, []Event{
-		{Kind: EventElected, Token: 3},
-		{Kind: EventSuspended, Token: 3, Err: failed},
-		{Kind: EventResumed, Token: 3},
-		{Kind: EventSuspended, Token: 3},
-		{Kind: EventLost, Token: 3, Err: failed},
-		{Kind: EventElected, Token: 5},
-		{Kind: EventLost, Token: 5},
+	require.Equal(t, []event.Event{
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Suspended, Token: 3, Err: failed},
+		{Kind: event.Resumed, Token: 3},
+		{Kind: event.Suspended, Token: 3},
+		{Kind: event.Lost, Token: 3, Err: failed},
+		{Kind: event.Elected, Token: 5},
+		{Kind: event.Lost, Token: 5},
 	}, events)
 }
 
@@ -116,13 +118,13 @@ func TestEventStream_Leadership(t *testing.T) {
 func TestEventStream_Close(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
-	s.Add(Event{Kind: EventJoined})
+	s.Add(event.Event{Kind: event.Joined})
 	s.Close()
 	s.Close()
-	s.Add(Event{Kind: EventEnded})
+	s.Add(event.Event{Kind: event.Ended})
 	e, open := <-c
 	require.True(t, open)
-	require.Equal(t, EventJoined, e.Kind)
+	require.Equal(t, event.Joined, e.Kind)
 	_, open = <-c
 	require.False(t, open)
 }
@@ -140,9 +142,9 @@ func TestEventStream_LateRequest(t *testing.T) {
 	}))
 	events := receiveAll(c.Events())
 	require.Len(t, events, 2)
-	require.Equal(t, EventLost, events[0].Kind)
+	require.Equal(t, event.Lost, events[0].Kind)
 	require.EqualValues(t, 3, events[0].Token)
-	require.Equal(t, EventEnded, events[1].Kind)
+	require.Equal(t, event.Ended, events[1].Kind)
 
 	over := NewCandidacy(t.Context(), nil)
 	over.Stop(ErrResigned)
@@ -158,7 +160,7 @@ func TestEventStream_ConcurrentReader(t *testing.T) {
 	c := s.C()
 	go func() {
 		for i := range n {
-			s.Add(Event{Kind: EventJoined, Duration: time.Duration(i)})
+			s.Add(event.Event{Kind: event.Joined, Duration: time.Duration(i)})
 		}
 		s.Close()
 	}()
@@ -176,21 +178,7 @@ func TestEventStream_WithoutReader(t *testing.T) {
 	c := NewCandidacy(t.Context(), nil)
 	c.SetID("a")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		c.Report(Event{Kind: EventChecked})
+		c.Report(event.Event{Kind: event.Checked})
 		c.Join("a")
 	}))
-}
-
-// TestEvent_String fails if the texts for logs change.
-func TestEvent_String(t *testing.T) {
-	for want, e := range map[string]Event{
-		"joined a": {Kind: EventJoined, ID: "a"},
-		"new leader a: b token 3 (2 were missed)": {Kind: EventNewLeader, ID: "a", Subject: "b", Token: 3, Missed: 2},
-		"hand-over token 3 after 1s":              {Kind: EventHandOver, Token: 3, Duration: time.Second},
-		"ended: candidate has resigned":           {Kind: EventEnded, Err: ErrResigned},
-		"EventKind(0)":                            {},
-		"EventKind(99)":                           {Kind: 99},
-	} {
-		require.Equal(t, want, e.String())
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // defects selects defects of a memory election. The suite must find each of them.
@@ -50,7 +51,7 @@ type defects struct {
 	NoElectedEvent        bool
 	NoEndedEvent          bool
 	NoLostReason          bool
-	EarlyLostEvent        bool // EventLost before the leadership has ended
+	EarlyLostEvent        bool // event.Lost before the leadership has ended
 
 	noEnd bool // this is no defect
 }
@@ -142,7 +143,7 @@ func (c *candidate) Status() <-chan leaderelection.Status {
 	return c.Candidacy.Status()
 }
 
-func (c *candidate) Events() <-chan leaderelection.Event {
+func (c *candidate) Events() <-chan event.Event {
 	if c.memory.NoEvents {
 		return nil
 	}
@@ -230,7 +231,7 @@ func (m *memory) electHead() {
 		}
 		m.deliverStatus(c, s)
 		if !m.NoElectedEvent {
-			c.Report(leaderelection.Event{Kind: leaderelection.EventElected, Token: m.token})
+			c.Report(event.Event{Kind: event.Elected, Token: m.token})
 		}
 		if m.LeadershipWithoutLoss {
 			c.revoke(leaderelection.ErrLeaseExpired)
@@ -266,7 +267,7 @@ func (m *memory) leaveQueue(c *candidate, reason error) {
 	}
 	m.queue = slices.Delete(m.queue, i, i+1)
 	revoke := func() {
-		lost := leaderelection.Event{Kind: leaderelection.EventLost, Err: reason}
+		lost := event.Event{Kind: event.Lost, Err: reason}
 		if m.NoLostReason {
 			lost.Err = nil
 		}
@@ -302,9 +303,9 @@ func (m *memory) finishCandidacy(c *candidate, err error) {
 	c.ended, c.err = true, err
 	defer close(c.done)
 	reason := cmp.Or(err, leaderelection.ErrResigned)
-	c.Report(leaderelection.Event{Kind: leaderelection.EventLost, Err: reason})
+	c.Report(event.Event{Kind: event.Lost, Err: reason})
 	if c.started && !m.NoEndedEvent {
-		c.Report(leaderelection.Event{Kind: leaderelection.EventEnded, Err: reason})
+		c.Report(event.Event{Kind: event.Ended, Err: reason})
 	}
 	switch {
 	case c.statuses != nil:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
@@ -177,11 +178,11 @@ func (e *Election) Current() leaderelection.Status {
 	return s
 }
 
-// Events implements [leaderelection.Candidate]. [leaderelection.EventHandOver],
-// [leaderelection.EventSuspended] and [leaderelection.EventResumed] are not reported. The error of
-// [leaderelection.EventWatchFailed] is [ErrStale] if the feed works but does not deliver a
-// known write. That of [leaderelection.EventRequestRejected] wraps [ErrUnsuitable].
-func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+// Events implements [leaderelection.Candidate]. [event.HandOver],
+// [event.Suspended] and [event.Resumed] are not reported. The error of
+// [event.WatchFailed] is [ErrStale] if the feed works but does not deliver a
+// known write. That of [event.RequestRejected] wraps [ErrUnsuitable].
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // Changes returns a feed of changes of data other than the record, starting now, from
 // [Store.Changes]: of the table (RethinkDB), collection (MongoDB), channel (PostgreSQL and

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // Candidate is a candidate whose role is set by the commands of a [Console]. It
@@ -34,7 +35,7 @@ func (c *Candidate) Status() <-chan leaderelection.Status { return c.candidacy.S
 func (c *Candidate) Current() leaderelection.Status { return c.candidacy.Current() }
 
 // Events implements [leaderelection.Candidate].
-func (c *Candidate) Events() <-chan leaderelection.Event { return c.candidacy.Events() }
+func (c *Candidate) Events() <-chan event.Event { return c.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]. The error is [ErrTyped] or
 // [ErrEndOfInput], or nil after Resign.

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // Election is a candidate in an election on etcd. It implements
@@ -101,9 +102,9 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
-// Events implements [leaderelection.Candidate]. [leaderelection.EventChecked] is a keepalive
-// request. [leaderelection.EventWatched] is not reported.
-func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+// Events implements [leaderelection.Candidate]. [event.Checked] is a keepalive
+// request. [event.Watched] is not reported.
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]: it runs the candidacy and blocks
 // until it is over. It returns the error of the final status, or nil after Resign or when

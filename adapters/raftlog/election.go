@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
@@ -167,9 +168,9 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
-// Events implements [leaderelection.Candidate]. [leaderelection.EventHandOver],
-// [leaderelection.EventChecked] and [leaderelection.EventWatched] are not reported.
-func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+// Events implements [leaderelection.Candidate]. [event.HandOver],
+// [event.Checked] and [event.Watched] are not reported.
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over
 // and returns the error of the final status, or nil after Resign or when the context of

@@ -215,7 +215,7 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "events/order", breaks: "a new event is dropped, and not the oldest",
-		file: "events.go",
+		file: "eventstream.go",
 		edits: []edit{
 			{"		case s.c <- e:\n			return\n		default:\n		}\n", "		case s.c <- e:\n			return\n		default:\n			s.missed = e.Missed + 1\n			return\n		}\n"},
 		},
@@ -223,15 +223,15 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "events/frequent", breaks: "checks displace other events",
-		file: "events.go",
+		file: "eventstream.go",
 		edits: []edit{
-			{"if e.Kind.frequent() && len(s.c) >= maxFrequent {", "if false {"},
+			{"if isFrequent(e.Kind) && len(s.c) >= maxFrequent {", "if false {"},
 		},
 		tests: ". -run ^TestEventStream_DropsFrequentEventsFirst$",
 	},
 	{
 		name: "events/resumed", breaks: "a resumed leadership is reported as a new one",
-		file: "events.go",
+		file: "eventstream.go",
 		edits: []edit{
 			{"s.token == e.Token:", "s.token != e.Token:"},
 		},

@@ -21,6 +21,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // TestFeed_WithoutReads fails if followers read the record although notifications contain it, or
@@ -259,7 +260,7 @@ func TestElection_LoginDisabled(t *testing.T) {
 	for failures, limit := 0, testContext(t); failures < 3; {
 		select {
 		case n := <-events:
-			if n.Kind == leaderelection.EventWatchFailed && errors.Is(n.Err, changefeed.ErrUnsuitable) {
+			if n.Kind == event.WatchFailed && errors.Is(n.Err, changefeed.ErrUnsuitable) {
 				require.ErrorContains(t, n.Err, "not permitted to log in")
 				failures++
 			}
