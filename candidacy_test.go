@@ -22,13 +22,13 @@ func untilDone(ctx context.Context) error {
 
 // TestCandidacy_RunsOnce fails if the algorithm can be called twice.
 func TestCandidacy_RunsOnce(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+	c := newCandidacy(t.Context(), nil)
 	failed := errors.New("failed")
 	require.Equal(t, failed, c.Run(func(context.Context) error {
 		require.Equal(t, ErrAlreadyStarted, c.Run(untilDone))
 		return failed
 	}))
-	require.Equal(t, ErrCandidacyOver, c.Run(untilDone))
+	require.Equal(t, ErrAlreadyStarted, c.Run(untilDone))
 	require.True(t, closed(c.Done()))
 	require.Equal(t, Status{Err: failed}, <-c.Status())
 	_, open := <-c.Status()
@@ -39,20 +39,20 @@ func TestCandidacy_RunsOnce(t *testing.T) {
 func TestCandidacy_Stop(t *testing.T) {
 	reason := errors.New("reason")
 	for name, test := range map[string]struct {
-		stop func(c *Candidacy, cancel context.CancelFunc)
+		stop func(c *candidacy, cancel context.CancelFunc)
 		want error // of Run
 	}{
-		"by Resign":        {func(c *Candidacy, _ context.CancelFunc) { c.Stop(ErrResigned) }, nil},
-		"for a reason":     {func(c *Candidacy, _ context.CancelFunc) { c.Stop(reason); c.Stop(ErrResigned) }, reason},
-		"by the context":   {func(_ *Candidacy, cancel context.CancelFunc) { cancel() }, nil},
-		"by the end":       {func(c *Candidacy, _ context.CancelFunc) { _ = c.End("end", func() error { return nil }) }, ErrElectionOver},
-		"by the algorithm": {func(c *Candidacy, _ context.CancelFunc) { _ = c.Finish(reason) }, reason},
+		"by Resign":        {func(c *candidacy, _ context.CancelFunc) { c.Stop(ErrResigned) }, nil},
+		"for a reason":     {func(c *candidacy, _ context.CancelFunc) { c.Stop(reason); c.Stop(ErrResigned) }, reason},
+		"by the context":   {func(_ *candidacy, cancel context.CancelFunc) { cancel() }, nil},
+		"by the end":       {func(c *candidacy, _ context.CancelFunc) { _ = c.End("end", func() error { return nil }) }, ErrElectionOver},
+		"by the algorithm": {func(c *candidacy, _ context.CancelFunc) { _ = c.Finish(reason) }, reason},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				c := NewCandidacy(ctx, nil)
+				c := newCandidacy(ctx, nil)
 				c.SetID("a")
 				leadership := make(chan *Leadership, 1)
 				result := make(chan error)
@@ -86,7 +86,7 @@ func TestCandidacy_Stop(t *testing.T) {
 // or calls its algorithm.
 func TestCandidacy_StopBeforeStart(t *testing.T) {
 	for _, reason := range []error{ErrResigned, ErrElectionOver} {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		c.Stop(reason)
 		require.True(t, closed(c.Done()))
 		s, open := <-c.Status()
@@ -94,7 +94,13 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 		if open {
 			require.Equal(t, reason, s.Err)
 		}
-		require.Equal(t, ErrCandidacyOver, c.Run(func(context.Context) error { panic("called") }))
+		err := c.Run(func(context.Context) error { panic("called") })
+		if reason == ErrResigned {
+			require.NoError(t, err)
+		} else {
+			require.Equal(t, reason, err)
+		}
+		require.Equal(t, ErrAlreadyStarted, c.Run(untilDone))
 	}
 }
 
@@ -102,7 +108,7 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 // of the candidacy was done before the start.
 func TestCandidacy_ContextDoneBeforeStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := NewCandidacy(ctx, nil)
+	c := newCandidacy(ctx, nil)
 	cancel()
 	require.NoError(t, c.Run(func(ctx context.Context) error {
 		require.Error(t, ctx.Err())
@@ -113,9 +119,9 @@ func TestCandidacy_ContextDoneBeforeStart(t *testing.T) {
 // TestCandidacy_CallsAfterEnd fails if a status is published after the end, or if a leadership can
 // begin.
 func TestCandidacy_CallsAfterEnd(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
-	require.ErrorIs(t, c.Lead(1, nil).Err(), ErrCandidacyOver)
+	require.ErrorIs(t, c.Lead(1, nil).Err(), ErrResigned)
 	c.Publish(Status{NowFollowing: "a"})
 	require.Equal(t, Status{}, c.Current())
 	require.Nil(t, c.Leadership())
@@ -126,7 +132,7 @@ func TestCandidacy_CallsAfterEnd(t *testing.T) {
 // is started after the end.
 func TestCandidacy_Goroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		ended := false
 		c.start(func(ctx context.Context) {
 			<-ctx.Done()
@@ -143,7 +149,7 @@ func TestCandidacy_Goroutines(t *testing.T) {
 // TestCandidacy_ExpiredLease fails if Current reports a leader whose lease has expired by the clock.
 func TestCandidacy_ExpiredLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		deadline := time.Now().Add(time.Second)
 		l := c.Lead(1, func() time.Time { return deadline })
 		require.Equal(t, Leader, c.Current().Role)
@@ -157,7 +163,7 @@ func TestCandidacy_ExpiredLease(t *testing.T) {
 // attempts to end it run at the same time.
 func TestCandidacy_End(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		result := make(chan error, 1)
 		go func() { result <- c.Run(untilDone) }()
 		failed := errors.New("failed")
@@ -182,7 +188,7 @@ func TestCandidacy_End(t *testing.T) {
 // reports events until the end.
 func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 	for range 2000 {
-		c := NewCandidacy(t.Context(), slog.New(slog.DiscardHandler))
+		c := newCandidacy(t.Context(), slog.New(slog.DiscardHandler))
 		events := c.Events()
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {

@@ -18,9 +18,9 @@ type Candidate interface {
 	ID() string
 
 	// ElectLeader runs the candidacy and blocks until it is over. It is usually started
-	// with go. It returns the error that ended the candidacy, or nil after Resign. A
-	// candidate can run only once: later calls return [ErrAlreadyStarted], or
-	// [ErrCandidacyOver] if the candidacy is over.
+	// with go. It returns the error that ended the candidacy, or nil after Resign, also if Resign
+	// was called before. A candidate can run only once: later calls return
+	// [ErrAlreadyStarted].
 	ElectLeader() error
 
 	// Status returns the channel that delivers this candidate's roles. Every call returns

@@ -18,6 +18,7 @@ func TestDependencies(t *testing.T) {
 		for _, p := range packages {
 			switch {
 			case p == "github.com/go-zookeeper/zk", p == module, p == module+"/event", p == module+name, strings.HasPrefix(p, module+"/internal/"):
+			case strings.HasPrefix(name, "/adapters/") && p == module+"/candidacy":
 			case strings.HasPrefix(name, "/adapters/changefeed") &&
 				(p == module+"/adapters/changefeed" || p == module+"/adapters/changefeed/internal/protocol"):
 			default:

@@ -25,7 +25,7 @@ type Election struct {
 	conn      *zk.Conn
 	node      string
 	options   *options
-	candidacy *Candidacy
+	candidacy *candidacy
 	log       *slog.Logger  // with the names of the election and the client
 	renamed   chan struct{} // of capacity 1; receives a value when the ID changes
 
@@ -62,7 +62,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		conn: conn, node: node, options: o, log: log,
-		candidacy: NewCandidacy(o.ctx, log), renamed: make(chan struct{}, 1),
+		candidacy: newCandidacy(o.ctx, log), renamed: make(chan struct{}, 1),
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
@@ -153,7 +153,7 @@ func (e *Election) queueObserver() *queue.Observer {
 	}
 }
 
-// queueChanged translates a state in the queue to calls of Candidacy. Package queue calls it on the
+// queueChanged translates a state in the queue to calls of candidacy. Package queue calls it on the
 // goroutine of ElectLeader.
 func (e *Election) queueChanged(s queue.State) {
 	// A new znode can have the path of an earlier one.
@@ -166,7 +166,7 @@ func (e *Election) queueChanged(s queue.State) {
 	switch {
 	case s.Proven && leading:
 	case s.Proven:
-		e.candidacy.lead(s.Token, s.Deadline, func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
+		e.candidacy.leadWithMulti(s.Token, s.Deadline, func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
 			return e.multi(l, s.Path, ops)
 		})
 	case s.First && leading:

@@ -17,7 +17,7 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := &Election{
 				conn: new(zk.Conn), node: "/election", options: &options{},
-				candidacy: NewCandidacy(t.Context(), nil), renamed: make(chan struct{}, 1),
+				candidacy: newCandidacy(t.Context(), nil), renamed: make(chan struct{}, 1),
 			}
 			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Deadline: func() time.Time { return time.Now().Add(time.Hour) }})
 			leadership := e.Current().Leadership

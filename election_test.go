@@ -41,11 +41,12 @@ func TestElection_RepeatedCalls(t *testing.T) {
 		first.requireLeads()
 		all(first.Resign, nil)
 		require.NoError(h, first.requireOver())
-		all(first.ElectLeader, leaderelection.ErrCandidacyOver)
+		all(first.ElectLeader, leaderelection.ErrAlreadyStarted)
 		second.requireLeads()
 
 		all(idle.Resign, nil) // it was never started
-		all(idle.ElectLeader, leaderelection.ErrCandidacyOver)
+		require.NoError(h, idle.ElectLeader())
+		all(idle.ElectLeader, leaderelection.ErrAlreadyStarted)
 		_, open := <-idle.Status()
 		require.False(h, open)
 
@@ -94,7 +95,7 @@ func TestElectLeader_ElectionIsOver(t *testing.T) {
 		// The candidacy cannot continue in a new election.
 		_, err = h.operator.Create(node, nil, 0, openACL)
 		require.NoError(h, err)
-		require.ErrorIs(h, late[0].ElectLeader(), leaderelection.ErrCandidacyOver)
+		require.ErrorIs(h, late[0].ElectLeader(), leaderelection.ErrAlreadyStarted)
 		h.requireChildren()
 	})
 }
@@ -344,7 +345,7 @@ func TestTrap54_TwoCandidatesOnOneConnection(t *testing.T) {
 		require.NoError(h, <-async(c.Resign), "on another goroutine")
 		h.advance(shortTime) // the second candidate waits in case the session ends as well
 		again.requireLeads()
-		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 		again.resign()
 		h.requireIDs()
 	})

@@ -28,11 +28,9 @@ var (
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
 	// the connection is not authenticated.
 	ErrPermission = zkerror.ErrPermission
-	// ErrAlreadyStarted is returned if ElectLeader is called a second time.
-	ErrAlreadyStarted = errors.New("candidate was started before")
-	// ErrCandidacyOver is returned by ElectLeader if the candidacy is over. Create a new
+	// ErrAlreadyStarted is returned if ElectLeader is called a second time. Create a new
 	// candidate to join again.
-	ErrCandidacyOver = errors.New("candidacy is over")
+	ErrAlreadyStarted = errors.New("candidate was started before")
 	// ErrNotLeader is returned if the candidate is not the leader. Nothing was applied.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.

@@ -132,7 +132,7 @@ func TestEventStream_Close(t *testing.T) {
 // TestEventStream_LateRequest fails if events after the first call of Events have a wrong token, because
 // those before it were not delivered.
 func TestEventStream_LateRequest(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {
 		c.Lead(3, nil)
 		require.False(t, c.Observed())
@@ -146,7 +146,7 @@ func TestEventStream_LateRequest(t *testing.T) {
 	require.EqualValues(t, 3, events[0].Token)
 	require.Equal(t, event.Ended, events[1].Kind)
 
-	over := NewCandidacy(t.Context(), nil)
+	over := newCandidacy(t.Context(), nil)
 	over.Stop(ErrResigned)
 	_, open := <-over.Events()
 	require.False(t, open)
@@ -175,7 +175,7 @@ func TestEventStream_ConcurrentReader(t *testing.T) {
 
 // TestEventStream_WithoutReader fails if events need memory although Events was not called.
 func TestEventStream_WithoutReader(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+	c := newCandidacy(t.Context(), nil)
 	c.SetID("a")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		c.Report(event.Event{Kind: event.Checked})

@@ -24,12 +24,8 @@ type Leadership struct {
 	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
 }
 
-// NewLeadership returns a Leadership and a function that ends it with a reason. The
-// function may be called repeatedly; only the first reason counts. NewLeadership is for
-// implementations of [Candidate]. deadline returns the current end of the lease. It is
-// called often, from any goroutine, and must not call methods of the Leadership. A nil
-// deadline, or one that returns the zero time from the start, means that it is unlimited.
-func NewLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
+// newLeadership returns a Leadership and a function that ends it: see candidacy.NewLeadership.
+func newLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
 	g, end := grant.New(token, deadline)
 	return &Leadership{grant: g}, end
 }

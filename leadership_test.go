@@ -121,7 +121,7 @@ func TestTrap15_LostLeadership(t *testing.T) {
 		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 		require.Equal(h, leaderelection.Follower, c.Current().Role)
 		require.Nil(h, c.Current().Leadership)
-		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+		require.ErrorIs(h, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 		_, err := c.multi()
 		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
 		require.NoError(h, c.Resign())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -97,11 +98,11 @@ func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
 		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
 		"the wall clock was set back":     withMonotonic(time.Now().Add(time.Hour), -2*time.Hour),
 	} {
-		l, _ := leaderelection.NewLeadership(1, func() time.Time { return deadline })
+		l, _ := candidacy.NewLeadership(1, func() time.Time { return deadline })
 		require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired, name)
 		<-l.Done()
 	}
-	l, _ := leaderelection.NewLeadership(1, func() time.Time { return withMonotonic(time.Now().Add(time.Hour), time.Hour) })
+	l, _ := candidacy.NewLeadership(1, func() time.Time { return withMonotonic(time.Now().Add(time.Hour), time.Hour) })
 	require.NoError(t, l.Err())
 }
 

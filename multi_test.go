@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -193,7 +194,7 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 			require.NoError(h, err)
 		}
 
-		other, end := leaderelection.NewLeadership(1, func() time.Time { return time.Time{} })
+		other, end := candidacy.NewLeadership(1, func() time.Time { return time.Time{} })
 		defer end(nil)
 		_, err = other.Multi()
 		require.ErrorIs(h, err, errors.ErrUnsupported)

@@ -163,9 +163,6 @@ func (r *scheduleRun) runCandidate(m *member) {
 	err = <-returned
 	final := m.setOver()
 	r.history.Note("%s: the candidacy is over: %v", m.name, err)
-	if resigned && errors.Is(err, leaderelection.ErrCandidacyOver) {
-		return // it resigned before it was started
-	}
 	if !errors.Is(final.Err, err) || (err == nil) != (final.Err == nil) {
 		r.history.Violate("%s: ElectLeader returned %v after the final status %v", m.name, err, final)
 	}

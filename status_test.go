@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -123,7 +124,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 func TestStatus_String(t *testing.T) {
 	require.Equal(t, "follower", leaderelection.Role(0).String())
 	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
-	l, _ := leaderelection.NewLeadership(12, nil)
+	l, _ := candidacy.NewLeadership(12, nil)
 	require.Equal(t, "leader /e/n token 12 (was following /e/m)",
 		leaderelection.Status{CandidateID: "/e/n", Role: leaderelection.Leader, Leadership: l, WasFollowing: "/e/m"}.String())
 	require.Equal(t, "follower /e/n following /e/m: session expired",

@@ -10,7 +10,7 @@ import (
 )
 
 func leading(token int64) Status {
-	grant, _ := NewLeadership(token, nil)
+	grant, _ := newLeadership(token, nil)
 	return Status{Role: Leader, Leadership: grant}
 }
 

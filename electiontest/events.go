@@ -1,11 +1,9 @@
 package electiontest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -110,7 +108,6 @@ func (m *member) checkEvents() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case errors.Is(m.err, leaderelection.ErrCandidacyOver): // the candidate resigned before it was started
 	case o.last != event.Ended:
 		s.Errorf("%s: the last event is %v", m.describe(), o.last)
 	case m.latest != nil && !slices.Contains(o.tokens, m.latest.Token()):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/event"
 )
@@ -86,20 +87,20 @@ func (l lock) Unlock() { <-l }
 type candidate struct {
 	memory  *memory
 	program int
-	*leaderelection.Candidacy
+	candidacy.Candidacy
 	statuses chan leaderelection.Status // replaces the channel of Candidacy for some defects
 	done     chan struct{}
 
 	// The following fields are guarded by memory.mu.
-	id                       string
-	started, ended, resigned bool
-	err                      error
-	leadership               *leaderelection.Leadership
-	revoke                   context.CancelCauseFunc
+	id                               string
+	called, started, ended, resigned bool
+	err                              error
+	leadership                       *leaderelection.Leadership
+	revoke                           context.CancelCauseFunc
 }
 
 func (m *memory) newCandidate(i int) (leaderelection.Candidate, error) {
-	c := &candidate{memory: m, program: i, Candidacy: leaderelection.NewCandidacy(context.Background(), nil), done: make(chan struct{})}
+	c := &candidate{memory: m, program: i, Candidacy: candidacy.New(context.Background(), nil), done: make(chan struct{})}
 	if m.BlocksOnReader {
 		c.statuses = make(chan leaderelection.Status)
 	}
@@ -144,10 +145,32 @@ func (c *candidate) Status() <-chan leaderelection.Status {
 }
 
 func (c *candidate) Events() <-chan event.Event {
-	if c.memory.NoEvents {
+	switch {
+	case c.memory.NoEvents:
 		return nil
+	case c.memory.NoEndedEvent:
+		return c.eventsWithoutEnded()
 	}
 	return c.Candidacy.Events()
+}
+
+// eventsWithoutEnded returns a channel that does not deliver event.Ended.
+func (c *candidate) eventsWithoutEnded() <-chan event.Event {
+	events := make(chan event.Event)
+	go func() {
+		defer close(events)
+		for e := range c.Candidacy.Events() {
+			if e.Kind == event.Ended {
+				continue
+			}
+			select {
+			case events <- e:
+			case <-c.memory.done:
+				return
+			}
+		}
+	}()
+	return events
 }
 
 func (c *candidate) Current() leaderelection.Status {
@@ -165,14 +188,11 @@ func (c *candidate) Current() leaderelection.Status {
 func (c *candidate) ElectLeader() error {
 	m := c.memory
 	m.mu.Lock()
-	switch {
-	case c.ended && !m.StartsAfterEnd:
-		m.mu.Unlock()
-		return leaderelection.ErrCandidacyOver
-	case c.started && !c.ended && !m.StartsTwice:
+	if c.called && (c.ended && !m.StartsAfterEnd || !c.ended && !m.StartsTwice) {
 		m.mu.Unlock()
 		return leaderelection.ErrAlreadyStarted
 	}
+	c.called = true
 	if !c.started && !c.ended {
 		m.joinQueue(c)
 	}
@@ -224,7 +244,7 @@ func (m *memory) electHead() {
 		case m.DecreasingTokens:
 			m.token -= 2
 		}
-		c.leadership, c.revoke = leaderelection.NewLeadership(m.token, nil)
+		c.leadership, c.revoke = candidacy.NewLeadership(m.token, nil)
 		s := leaderelection.Status{CandidateID: c.id, Role: leaderelection.Leader, Leadership: c.leadership}
 		if m.NoLeadership {
 			s.Leadership = nil
@@ -235,7 +255,7 @@ func (m *memory) electHead() {
 		}
 		if m.LeadershipWithoutLoss {
 			c.revoke(leaderelection.ErrLeaseExpired)
-			c.leadership, c.revoke = leaderelection.NewLeadership(m.token, nil)
+			c.leadership, c.revoke = candidacy.NewLeadership(m.token, nil)
 			s.Leadership = c.leadership
 			m.deliverStatus(c, s)
 		}
@@ -304,9 +324,6 @@ func (m *memory) finishCandidacy(c *candidate, err error) {
 	defer close(c.done)
 	reason := cmp.Or(err, leaderelection.ErrResigned)
 	c.Report(event.Event{Kind: event.Lost, Err: reason})
-	if c.started && !m.NoEndedEvent {
-		c.Report(event.Event{Kind: event.Ended, Err: reason})
-	}
 	switch {
 	case c.statuses != nil:
 		_ = c.Finish(leaderelection.ErrResigned)
@@ -344,7 +361,7 @@ func (c *candidate) Resign() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.RepeatedResignFails && c.resigned {
-		return leaderelection.ErrCandidacyOver
+		return leaderelection.ErrAlreadyStarted
 	}
 	c.resigned = true
 	reason := leaderelection.ErrResigned

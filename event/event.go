@@ -33,7 +33,7 @@ const (
 	// is definite.
 	Lost
 	// Ended is the last event: the candidacy is over. Err is the error of the final status, or
-	// ErrResigned. It is not reported if ElectLeader was not called.
+	// ErrResigned.
 	Ended
 	// Checked reports that a request that extends the lease was answered or has failed. Err is nil if
 	// the lease was extended. Duration is the response time, or 0 if Err is set.

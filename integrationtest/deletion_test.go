@@ -141,7 +141,7 @@ func TestEndElection_IdleCandidate(t *testing.T) {
 	electiontest.Confirm(t, idle.EndElection)
 	require.ErrorIs(t, (<-idle.Status()).Err, leaderelection.ErrElectionOver)
 	idle.requireClosed(t)
-	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrElectionOver)
 	leader.requireEnded(t, leaderelection.ErrElectionOver)
 	require.Error(t, grant.Err())
 	require.NoError(t, idle.EndElection())

@@ -425,7 +425,7 @@ func testSessionExpiry(t *testing.T, ens *ensemble.Ensemble) {
 	c.requireEnded(t, leaderelection.ErrSessionExpired) // once, and then the channel is closed
 	follower.requireEnded(t, leaderelection.ErrSessionExpired)
 	for range 2 {
-		require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+		require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 		require.NoError(t, c.Resign(), "a znode is left")
 		_, open := <-c.Status()
 		require.False(t, open)

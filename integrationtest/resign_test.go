@@ -188,7 +188,7 @@ func TestResign_RepeatedCalls(t *testing.T) {
 		wg.Go(func() { electiontest.Confirm(t, c.Resign) })
 	}
 	wg.Wait()
-	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 	for range 8 {
 		wg.Go(func() { electiontest.Confirm(t, c.EndElection) })
 	}
@@ -252,7 +252,7 @@ func TestResign_CandidateIsOver(t *testing.T) {
 	node := createElectionNode(t, conn)
 	c, _ := startLeader(t, conn, node)
 	c.resign(t)
-	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 	_, err := c.Multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	_, open := <-c.Status()
@@ -262,11 +262,11 @@ func TestResign_CandidateIsOver(t *testing.T) {
 	electiontest.Confirm(t, c.Resign)
 	require.Empty(t, listChildren(t, conn, node))
 
-	// A candidate that has not started can resign too. It cannot start afterwards.
+	// A candidate that was not started can resign. It does not join afterwards.
 	idle := newCandidate(t, conn, node)
 	electiontest.Confirm(t, idle.Resign)
 	idle.requireClosed(t)
-	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.NoError(t, idle.ElectLeader())
 	require.Empty(t, listChildren(t, conn, node))
 }
 
@@ -284,7 +284,7 @@ func TestResign_ByContext(t *testing.T) {
 	requireLost(t, grant, leaderelection.ErrResigned)
 	follower.requireLeader(t)
 	electiontest.Confirm(t, leader.Resign)
-	require.ErrorIs(t, leader.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.ErrorIs(t, leader.ElectLeader(), leaderelection.ErrAlreadyStarted)
 
 	// A context that ends before ElectLeader.
 	ctx, cancel = context.WithCancel(t.Context())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
@@ -19,7 +20,7 @@ import (
 type Election struct {
 	opts      *options
 	store     Store
-	candidacy *leaderelection.Candidacy
+	candidacy candidacy.Candidacy
 	// started reports whether ElectLeader was called.
 	started atomic.Bool
 	// written receives the records that EndElection and Elect have written.
@@ -71,7 +72,7 @@ func NewElection(store Store, opts ...Option) (e *Election, err error) {
 func newElection(o *options, store Store) *Election {
 	e := &Election{
 		opts: o, store: store, written: make(chan Record),
-		candidacy: leaderelection.NewCandidacy(o.ctx, o.log.With("candidate", o.cfg.ID)),
+		candidacy: candidacy.New(o.ctx, o.log.With("candidate", o.cfg.ID)),
 	}
 	e.candidacy.SetID(o.cfg.ID)
 	return e

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -14,7 +15,7 @@ import (
 type Candidate struct {
 	console   *Console
 	id        string
-	candidacy *leaderelection.Candidacy
+	candidacy candidacy.Candidacy
 }
 
 var _ leaderelection.Candidate = (*Candidate)(nil)
@@ -22,7 +23,7 @@ var _ leaderelection.Candidate = (*Candidate)(nil)
 // Candidate creates a candidate. If several candidates have joined, each line is received
 // by one of them.
 func (c *Console) Candidate(id string) *Candidate {
-	return &Candidate{console: c, id: id, candidacy: leaderelection.NewCandidacy(context.Background(), nil)}
+	return &Candidate{console: c, id: id, candidacy: candidacy.New(context.Background(), nil)}
 }
 
 // ID implements [leaderelection.Candidate].

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -22,7 +23,7 @@ type Election struct {
 	options   *options
 	nodeRev   int64        // nodeRev is the create revision of node. A re-created node is another election.
 	log       *slog.Logger // log adds the names of the election and the candidate to each message.
-	candidacy *leaderelection.Candidacy
+	candidacy candidacy.Candidacy
 	// listening receives one value, when ResignRequested is called for the first time.
 	listening chan struct{}
 
@@ -58,7 +59,7 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		client: client, node: node, options: o, log: log,
-		candidacy: leaderelection.NewCandidacy(o.ctx, log), listening: make(chan struct{}, 1),
+		candidacy: candidacy.New(o.ctx, log), listening: make(chan struct{}, 1),
 	}
 	if err := e.openNode(); err != nil {
 		return nil, fmt.Errorf("election at %s: %w", node, err)

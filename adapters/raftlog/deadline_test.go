@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
 // A candidate lost its place when the lease had ended, and the lease is back, given for the new
@@ -15,7 +16,7 @@ import (
 // the same, since another one may have begun.
 func TestALeaseDoesNotProveWhatWasBefore(t *testing.T) {
 	n := &Node{began: time.Now()}
-	e := &Election{node: n, name: "e", candidacy: leaderelection.NewCandidacy(t.Context(), nil), poke: make(chan struct{}, 1)}
+	e := &Election{node: n, name: "e", candidacy: candidacy.New(t.Context(), nil), poke: make(chan struct{}, 1)}
 	c := &contender{Election: e, id: "a"}
 	e.see(replica.Line{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
 	n.lease.Store(int64(time.Hour))

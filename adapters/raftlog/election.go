@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
@@ -34,7 +35,7 @@ type Election struct {
 	name string
 	opts options
 
-	candidacy *leaderelection.Candidacy
+	candidacy candidacy.Candidacy
 	line      atomic.Pointer[replica.Line]
 	ended     atomic.Bool   // the election was ended while the candidate stood in line
 	poke      chan struct{} // has an element if one of these, or the lease, has changed
@@ -106,7 +107,7 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	log := node.log.With("election", name, "client", o.clientName)
 	return &Election{
 		node: node, name: name, opts: o,
-		candidacy: leaderelection.NewCandidacy(o.ctx, log), poke: make(chan struct{}, 1),
+		candidacy: candidacy.New(o.ctx, log), poke: make(chan struct{}, 1),
 	}, nil
 }
 

@@ -249,7 +249,7 @@ var electionMutants = []mutant{
 		name: "candidacy/skipped", breaks: "a candidacy that was stopped can start",
 		file: "candidacy.go",
 		edits: []edit{
-			{"c.skipped = c.skipped || !c.started", "c.skipped = false"},
+			{"c.skipped = c.skipped || !c.called", "c.skipped = false"},
 		},
 		tests: ". -run TestCandidacy_StopBeforeStart$",
 	},
@@ -265,7 +265,7 @@ var electionMutants = []mutant{
 		name: "candidacy/late", breaks: "leaderships begin after the end",
 		file: "candidacy.go",
 		edits: []edit{
-			{"	if over {\n		revoke(ErrCandidacyOver)", "	if false {\n		revoke(ErrCandidacyOver)"},
+			{"	if over {\n		revoke(c.reason())", "	if false {\n		revoke(c.reason())"},
 		},
 		tests: ". -run TestCandidacy_CallsAfterEnd$",
 	},
