@@ -41,12 +41,6 @@ var (
 	// the error text distinguishes the two cases.
 	ErrForeignChildren = errors.New("election node has children that are not candidates")
 
-	// ErrNoCandidate is returned if the election has no candidate with the given ID.
-	ErrNoCandidate = errors.New("no such candidate")
-	// ErrForeignData is returned if the election node contains data of another application,
-	// which this library does not overwrite. Move that data to another znode.
-	ErrForeignData = errors.New("election node contains data of another application")
-
 	// ErrNodeExhausted ends a new candidacy if the election node has had 2147483647
 	// children: ZooKeeper's sequence numbers are exhausted and do not give the order of
 	// further candidates. Candidates that have joined before are not affected. To continue,

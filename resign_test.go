@@ -343,3 +343,45 @@ func TestTrap44_StaleResign(t *testing.T) {
 		require.Len(h, c.received(), 1)
 	})
 }
+
+// TestResignRequested_Watches fails if the number of watches grows with the number of candidates that
+// have called ResignRequested, one after the other or at the same time.
+func TestResignRequested_Watches(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		for range 10 {
+			var requested []<-chan struct{}
+			two := []*candidate{h.newCandidate(node, conn), h.newCandidate(node, conn)}
+			for _, c := range two {
+				requested = append(requested, c.ResignRequested())
+			}
+			h.advance(0)
+			for i, c := range two {
+				require.NoError(h, c.Resign())
+				select {
+				case <-requested[i]:
+					require.Fail(h, "a request was received")
+				default:
+				}
+			}
+			require.Equal(h, 1, clientWatches(conn))
+		}
+	})
+}
+
+// TestResignRequested_ElectionIsDeleted fails if the deletion of the election is taken for a request.
+func TestResignRequested_ElectionIsDeleted(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c := h.join(h.connect())
+		requested := c.ResignRequested()
+		h.advance(0)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(time.Second)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		select {
+		case <-requested:
+			require.Fail(h, "a request was received")
+		default:
+		}
+	})
+}

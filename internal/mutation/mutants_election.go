@@ -128,11 +128,11 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/R1x", breaks: "a request is withdrawn with the context that has ended",
-		file: "askresign.go",
+		file: "resign/resign.go",
 		edits: []edit{
-			{"WithTimeout(context.Background(), limit.Confirm)", "WithTimeout(a.ctx, limit.Confirm)"},
+			{"WithTimeout(context.WithoutCancel(ctx), limit.Confirm)", "WithTimeout(ctx, limit.Confirm)"},
 		},
-		tests: ". -run TestAsk",
+		tests: "./resign -run TestRequest",
 	},
 	{
 		name: "election/sync", breaks: "a lagging server is read without Sync",
@@ -175,11 +175,11 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
-		file: "askresign.go",
+		file: "resign/resign.go",
 		edits: []edit{
-			{"resignation.Format(after), stat.Version)", "resignation.Format(after), stat.Version*0-1)"},
+			{"resignation.Format(changed), stat.Version)", "resignation.Format(changed), stat.Version*0-1)"},
 		},
-		tests: ". -run ^TestAskTwoAtATime$",
+		tests: "./resign -run ^TestRequest_Concurrent$",
 	},
 	{
 		name: "watch/H1", breaks: "a reader does not read again after a reconnect",
