@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -89,29 +90,47 @@ func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 
 // run is the algorithm of the candidacy. It joins the queue, with WithRejoin again after each
-// session, and returns the reason why the candidacy is over.
+// session, and returns the reason why the candidacy is over. Its stack frame is small, because it
+// is part of the stack of an idle candidate.
 func (e *Election) run(ctx context.Context) error {
-	// A waiting candidate keeps the stack frames of run and queue.Run. They are small because
-	// variables that are rarely needed are in other functions.
 	for {
 		if err := e.findNodeAgain(); err != nil {
 			return e.reason(err)
 		}
 		removal, err := queue.Run(ctx, e.queueConfig(), e.queueChanged)
-		e.addRemoval(removal)
-		err = e.reason(err)
-		// If the session expires while the candidate waits for the reply to its create, the
-		// candidate may find another election node, or none, in the next session. Package queue
-		// reports this as the end of the election. findNodeAgain determines what has happened.
-		otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
-		if !e.options.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
+		if err = e.leftQueue(removal, err); !e.rejoins(ctx, err) {
 			return err
 		}
-		// The candidate is not the leader any more. It publishes that now, because joining the
-		// queue can take long.
-		e.log.Info("rejoining in a new session", "id", e.ID())
-		e.candidacy.Publish(Status{})
 	}
+}
+
+// leftQueue records the removal of a znode until it is confirmed, and returns the reason why the
+// candidate has left the queue.
+//
+//go:noinline // see run
+func (e *Election) leftQueue(r *queue.Removal, err error) error {
+	e.mu.Lock()
+	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), r)
+	e.mu.Unlock()
+	return e.reason(err)
+}
+
+// rejoins reports whether the candidate joins again after it has left the queue because of err.
+//
+//go:noinline // see run
+func (e *Election) rejoins(ctx context.Context, err error) bool {
+	// If the session expires while the candidate waits for the reply to its create, the
+	// candidate may find another election node, or none, in the next session. Package queue
+	// reports this as the end of the election. findNodeAgain determines what has happened.
+	otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
+	if !e.options.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
+		return false
+	}
+	// The candidate is not the leader any more. It publishes that now, because joining the
+	// queue can take long.
+	e.log.Info("rejoining in a new session", "id", e.ID())
+	e.candidacy.Publish(Status{})
+	return true
 }
 
 // standbySessions is the number of session timeouts for which the next candidate keeps a lease in
@@ -124,10 +143,12 @@ func (e *Election) queueConfig() *queue.Config {
 	o, seen := e.options, e.lastSeen()
 	timeout := session.Timeout(e.conn, o.timeout)
 	cfg := &queue.Config{
-		Conn: e.conn, Dir: e.node, DirCzxid: seen.czxid, DirSession: seen.session, Tombstone: tombstone,
-		Naming: o.naming, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
-		Timeout: o.timeout, CheckInterval: o.interval,
-		Lookahead: true, Patience: timeout, Standby: standbySessions * timeout, Log: e.log,
+		Config: contender.Config{
+			Dir: e.node, QueueCzxid: seen.czxid, QueueSession: seen.session, Tombstone: tombstone, Naming: o.naming,
+			Lookahead: true, Patience: timeout, Standby: standbySessions * timeout,
+		},
+		Conn: e.conn, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
+		Timeout: o.timeout, CheckInterval: o.interval, Log: e.log,
 	}
 	if o.rejoin {
 		cfg.Patience = 0
@@ -144,11 +165,11 @@ func (e *Election) queueObserver() *queue.Observer {
 		Watched: func(path string) { e.candidacy.Report(event.Event{Kind: event.Watched, Subject: path}) },
 		Vacated: e.candidacy.Vacated,
 		Checked: func(c session.Check) {
-			event := event.Event{Kind: event.Checked, Duration: time.Since(c.Sent)}
+			checked := event.Event{Kind: event.Checked, Duration: time.Since(c.Sent)}
 			if c.Err != nil {
-				event.Duration, event.Err = 0, refine(c.Err)
+				checked.Duration, checked.Err = 0, refine(c.Err)
 			}
-			e.candidacy.Report(event)
+			e.candidacy.Report(checked)
 		},
 	}
 }
@@ -185,13 +206,6 @@ func (e *Election) queueChanged(s queue.State) {
 		// It can take long to find out why the znode was deleted.
 		e.candidacy.Publish(Status{Role: Suspended})
 	}
-}
-
-// addRemoval records the removal of a znode until it is confirmed.
-func (e *Election) addRemoval(r *queue.Removal) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), r)
 }
 
 // reason returns the error for the end of a candidacy or of a leadership.

@@ -2,6 +2,8 @@ package changefeed
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -107,6 +109,30 @@ func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, 
 		return zero, ErrClosed
 	}
 	return zero, ctx.Err()
+}
+
+// WrapError adds the operation to an error of the driver. The result also wraps the error that
+// meaning returns, for example [ErrUnsuitable] with advice, or [ErrNoRecord], unless that is nil;
+// and the error of ctx, which is that of the caller, if ctx is done. If the store is closed, the
+// result is [ErrClosed]. Errors that wrap ErrUnsuitable, ErrNoRecord or [ErrConflict] are returned
+// unchanged.
+func (s *Feeds) WrapError(ctx context.Context, operation string, err error, meaning func(error) error) error {
+	switch {
+	case err == nil:
+		return nil
+	case s.Closed():
+		return ErrClosed
+	case errors.Is(err, ErrUnsuitable), errors.Is(err, ErrNoRecord), errors.Is(err, ErrConflict):
+		return err
+	}
+	means := meaning(err)
+	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
+		err = fmt.Errorf("%w: %w", done, err)
+	}
+	if means != nil {
+		err = fmt.Errorf("%w (%w)", means, err)
+	}
+	return fmt.Errorf("%s: %w", operation, err)
 }
 
 // Closed reports whether Close was called.

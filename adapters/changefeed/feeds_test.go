@@ -2,6 +2,8 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,8 +34,8 @@ func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 	})
 }
 
-// TestCall fails if Call waits for a driver that does not observe its context, or does not return its
-// result.
+// TestCall fails if Call waits for a driver that does not observe its context, or does not return
+// its result.
 func TestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := changefeed.NewFeeds(nil, nil, 0)
@@ -54,4 +56,30 @@ func TestCall(t *testing.T) {
 		_, err = changefeed.Call(t.Context(), feeds, stuck)
 		require.ErrorIs(t, err, changefeed.ErrClosed)
 	})
+}
+
+// TestFeeds_WrapError fails if the result lacks the operation, or one of the errors that it should
+// wrap.
+func TestFeeds_WrapError(t *testing.T) {
+	feeds := changefeed.NewFeeds(nil, nil, 0)
+	driver, done := errors.New("driver"), t.Context()
+	unsuitable := func(error) error { return fmt.Errorf("%w: advice", changefeed.ErrUnsuitable) }
+	unknown := func(error) error { return nil }
+	require.NoError(t, feeds.WrapError(done, "read", nil, unsuitable))
+	require.EqualError(t, feeds.WrapError(done, "read", driver, unknown), "read: driver")
+	err := feeds.WrapError(done, "read", driver, unsuitable)
+	require.EqualError(t, err, "read: "+changefeed.ErrUnsuitable.Error()+": advice (driver)")
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorIs(t, err, driver)
+	require.Equal(t, err, feeds.WrapError(done, "another operation", err, unknown))
+
+	done, cancel := context.WithCancel(done)
+	cancel()
+	for _, meaning := range []func(error) error{unknown, unsuitable} {
+		err = feeds.WrapError(done, "read", driver, meaning)
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, driver)
+	}
+	require.NoError(t, feeds.Close())
+	require.Equal(t, changefeed.ErrClosed, feeds.WrapError(done, "read", err, unsuitable))
 }

@@ -11,43 +11,44 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// progress is an index that grows, and that others wait for.
-type progress struct {
-	mu    sync.Mutex
-	index uint64
-	grown chan struct{} // closed when index grows
+// watchedIndex is an index that increases, and that goroutines can wait for.
+type watchedIndex struct {
+	mu      sync.Mutex
+	index   uint64
+	changed chan struct{} // closed when index increases
 }
 
-func (p *progress) init() { p.grown = make(chan struct{}) }
+func (w *watchedIndex) init() { w.changed = make(chan struct{}) }
 
-// now is the index, and what is closed when it has grown.
-func (p *progress) now() (uint64, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.index, p.grown
+// load returns the index, and a channel that is closed when it increases.
+func (w *watchedIndex) load() (uint64, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.index, w.changed
 }
 
-func (p *progress) set(index uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if index > p.index {
-		p.index = index
-		close(p.grown)
-		p.grown = make(chan struct{})
+// advance increases the index to the given one.
+func (w *watchedIndex) advance(index uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if index > w.index {
+		w.index = index
+		close(w.changed)
+		w.changed = make(chan struct{})
 	}
 }
 
-// applyAll has the state machine apply what is committed.
-func (n *Node) applyAll() {
+// runApplier applies committed entries to the state machine until the node stops.
+func (n *Node) runApplier() {
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-n.apply.wake:
+		case <-n.apply.added:
 		}
-		for _, a := range n.apply.take() {
-			if err := n.applyOne(a); err != nil {
-				n.fail(fmt.Errorf("state machine: %w", err))
+		for _, a := range n.apply.takeAll() {
+			if err := n.handleApply(a); err != nil {
+				n.stopWithFault(fmt.Errorf("state machine: %w", err))
 				return
 			}
 			if n.ctx.Err() != nil {
@@ -57,74 +58,76 @@ func (n *Node) applyAll() {
 	}
 }
 
-func (n *Node) applyOne(a core.Apply) error {
+// handleApply handles a request to the state machine.
+func (n *Node) handleApply(a core.Apply) error {
 	switch {
-	case a.Take != nil:
-		return n.takeSnapshot(a.Take)
+	case a.Create != nil:
+		return n.createSnapshot(a.Create)
 	case a.Restore != 0:
-		r, err := n.newest()
+		r, err := n.newestSnapshot()
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		// A still newer one may be there already; its own Restore follows.
-		if err := n.restore(r); err != nil {
+		// The newest snapshot may be newer than the request; its own request follows.
+		if err := n.restoreStateMachine(r); err != nil {
 			return err
 		}
-		return n.tellApplied(max(a.Restore, r.Meta().Index), nil)
+		n.reportApplied(max(a.Restore, r.Meta().Index), nil)
+		return nil
 	}
 	updates := make([]api.Entry, 0, len(a.Outcomes))
 	for _, o := range a.Outcomes {
-		if o.Kind == api.KindState && !o.Skipped() && o.Index > n.has {
+		if o.Kind == api.KindState && !o.Skipped() && o.Index > n.machineIndex {
 			updates = append(updates, o.Entry())
 		}
 	}
 	through := a.Outcomes[len(a.Outcomes)-1].Index
-	if through > n.has {
-		if err := n.machine().Apply(updates, through); err != nil {
+	if through > n.machineIndex {
+		if err := n.stateMachine().Apply(updates, through); err != nil {
 			return fmt.Errorf("apply entries through %d: %w", through, err)
 		}
-		n.has = through
+		n.machineIndex = through
 	}
-	return n.tellApplied(through, a.Outcomes)
-}
-
-// tellApplied tells the loop, and whoever waits.
-func (n *Node) tellApplied(index uint64, outcomes []replica.Outcome) error {
-	n.applied.set(index)
-	select {
-	case n.calls <- func(c *core.Core) { c.Applied(index, outcomes) }:
-	case <-n.ctx.Done():
-	}
+	n.reportApplied(through, a.Outcomes)
 	return nil
 }
 
-func (n *Node) machine() StateMachine {
+// reportApplied reports the applied index to the loop and to the goroutines that wait for it.
+func (n *Node) reportApplied(index uint64, outcomes []replica.Outcome) {
+	n.applied.advance(index)
+	select {
+	case n.calls <- func(c *core.Core) { c.ReportApplied(index, outcomes) }:
+	case <-n.ctx.Done():
+	}
+}
+
+func (n *Node) stateMachine() StateMachine {
 	if n.cfg.StateMachine == nil {
-		return nothing{}
+		return noStateMachine{}
 	}
 	return n.cfg.StateMachine
 }
 
-// restore gives the state machine a snapshot, if it is behind.
-func (n *Node) restore(r *snapshot.Reader) error {
+// restoreStateMachine restores the state machine from a snapshot, if the snapshot is newer.
+func (n *Node) restoreStateMachine(r *snapshot.Reader) error {
 	index := r.Meta().Index
-	if n.has < index {
+	if n.machineIndex < index {
 		data := r.Data()
 		defer data.Close()
 		if r.DataSize() > 0 || index > 1 {
-			if err := n.machine().Restore(index, data); err != nil {
+			if err := n.stateMachine().Restore(index, data); err != nil {
 				return fmt.Errorf("restore the state of entry %d: %w", index, err)
 			}
 		}
-		n.has = index
+		n.machineIndex = index
 	}
-	n.applied.set(index)
+	n.applied.advance(index)
 	return nil
 }
 
-// closeIt closes what can be closed.
-func closeIt(v any) error {
+// closeIfCloser closes v if it implements io.Closer.
+func closeIfCloser(v any) error {
 	if c, ok := v.(io.Closer); ok {
 		return c.Close()
 	}

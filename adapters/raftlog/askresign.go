@@ -19,40 +19,40 @@ import (
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked == nil {
-		e.asked = make(chan struct{})
+	if e.resignRequested == nil {
+		e.resignRequested = make(chan struct{})
 	}
-	e.announce()
-	return e.asked
+	e.notifyRequested()
+	return e.resignRequested
 }
 
-// announce closes the channel of ResignRequested if there are requests. The caller holds mu.
-func (e *Election) announce() {
-	if e.requests == 0 || e.asked == nil {
+// notifyRequested closes the channel of ResignRequested if there are requests. The caller holds mu.
+func (e *Election) notifyRequested() {
+	if e.resignRequests == 0 || e.resignRequested == nil {
 		return
 	}
 	select {
-	case <-e.asked:
+	case <-e.resignRequested:
 	default:
-		close(e.asked)
+		close(e.resignRequested)
 	}
 }
 
-// request adds a request to resign, and returns a function that withdraws it.
-func (e *Election) request() (withdraw func()) {
+// addResignRequest adds a request to resign, and returns a function that withdraws it.
+func (e *Election) addResignRequest() (withdraw func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.requests++
-	e.announce()
+	e.resignRequests++
+	e.notifyRequested()
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.requests--
+		e.resignRequests--
 	}
 }
 
-// candidate returns the candidate with that ID, or nil if it is not one of this node.
-func (n *Node) candidate(name, id string) *Election {
+// findCandidate returns the candidate with that ID, or nil if it is not one of this node.
+func (n *Node) findCandidate(name, id string) *Election {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for e := range n.elections {
@@ -65,14 +65,14 @@ func (n *Node) candidate(name, id string) *Election {
 
 // AskToResign implements [rpc.Service].
 func (s service) AskToResign(ctx context.Context, name, candidate string) error {
-	e := s.candidate(name, candidate)
+	e := s.node.findCandidate(name, candidate)
 	if e == nil {
-		return fmt.Errorf("%w: %s in election %q, at peer %s", api.ErrNoCandidate, candidate, name, s.cfg.ID)
+		return fmt.Errorf("%w: %s in election %q, at peer %s", api.ErrNoCandidate, candidate, name, s.node.cfg.ID)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	defer e.request()()
+	defer e.addResignRequest()()
 	select {
 	case <-e.candidacy.Done():
 		return nil

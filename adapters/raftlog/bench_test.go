@@ -10,16 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// cluster starts n peers on loopback and the disk, and returns the one that leads.
-func cluster(t testing.TB, n int) (leader *raftlog.Node, all []*raftlog.Node) {
+// startBenchCluster starts n peers on the loopback interface and the disk, and returns the leader and
+// all nodes.
+func startBenchCluster(t testing.TB, n int) (leader *raftlog.Node, all []*raftlog.Node) {
 	var peers []api.Peer
 	var listeners []net.Listener
 	for i := range n {
@@ -32,28 +32,28 @@ func cluster(t testing.TB, n int) (leader *raftlog.Node, all []*raftlog.Node) {
 	for i, p := range peers {
 		node, err := raftlog.Open(raftlog.Config{
 			Cluster: "bench", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: filepath.Join(dir, p.ID), Insecure: true,
-			StateMachine: &register{}, Listener: listeners[i],
+			StateMachine: &recorder{}, Listener: listeners[i],
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, node.Close()) })
 		all = append(all, node)
 	}
-	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		for _, node := range all {
 			if i := node.Info(); i.Role == "leader" && i.Lease > 0 {
 				return node, all
 			}
 		}
-		require.Less(t, time.Since(began), time.Minute)
+		require.Less(t, time.Since(start), time.Minute)
 	}
 }
 
-// BenchmarkPropose is updates of 256 bytes at the leader of three peers, by clients that each
-// wait for their own. The comparison with other libraries is bench/raftlog.
+// BenchmarkPropose measures updates of 256 bytes at the leader of three peers. Each client waits for
+// its update before it proposes the next one. Program bench/raftlog compares other libraries.
 func BenchmarkPropose(b *testing.B) {
 	for _, clients := range []int{1, 16, 256} {
 		b.Run(fmt.Sprint(clients, " clients"), func(b *testing.B) {
-			leader, _ := cluster(b, 3)
+			leader, _ := startBenchCluster(b, 3)
 			data := make([]byte, 256)
 			left := atomic.Int64{}
 			left.Store(int64(b.N))

@@ -1,53 +1,55 @@
 package raftlog_test
 
-// The end of a node is the end of everything that it has begun. TestMain looks at that after
-// all tests (goleak), and every bubble of testing/synctest does at its own end.
+// A closed node leaves no goroutine. TestMain checks that after all tests (goleak), and
+// testing/synctest checks it when a bubble ends.
 
 import (
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// A leader that is closed hands the log over, so that nobody has to wait for a timeout.
-func TestCloseHandsOver(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestClose_HandsOver fails if the other peers wait for an election timeout when the leader of the
+// log is closed.
+func TestClose_HandsOver(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 4 {
-			leader := w.leader(t)
-			began := time.Now()
-			require.NoError(t, w.stop(leader))
-			w.propose(t, w.others(leader)[0], "at once")
-			require.Less(t, time.Since(began), 150*time.Millisecond, "less than an election timeout")
-			w.start(leader)
-			require.NoError(t, w.node(leader).Sync(within(t, time.Minute)))
+			leader := h.waitForLeader(t)
+			start := time.Now()
+			require.NoError(t, h.stopPeer(leader))
+			h.proposeAll(t, h.others(leader)[0], "x")
+			require.Less(t, time.Since(start), 150*time.Millisecond, "less than an election timeout")
+			h.startPeer(leader)
+			require.NoError(t, h.node(leader).Sync(contextWithin(t, time.Minute)))
 		}
 	})
 }
 
-// Close with everything under way, repeatedly and by several.
-func TestCloseMeanwhile(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		leader := w.leader(t)
-		n := w.node(leader)
-		w.propose(t, leader, "a")
-		c := stand(t, n, "e")
-		c.awaitLeader(t)
+// TestClose_PendingCalls fails if a concurrent or repeated Close does not end calls, candidates,
+// subscriptions and snapshots in progress, or if they return other errors.
+func TestClose_PendingCalls(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		n := h.node(leader)
+		h.proposeAll(t, leader, "a")
+		c := startCandidate(t, n, "e")
+		c.waitForLeadership(t)
 		idle, err := raftlog.NewElection(n, "f")
 		require.NoError(t, err)
-		begun, goOn := make(chan struct{}), make(chan struct{})
-		w.sm(leader).writing(func(io.Writer) error { close(begun); <-goOn; return nil })
-		for _, p := range w.others(leader) {
-			require.NoError(t, w.stop(p))
+		started, release := make(chan struct{}), make(chan struct{})
+		h.machine(leader).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
+		for _, p := range h.others(leader) {
+			require.NoError(t, h.stopPeer(p))
 		}
 		s := n.Subscribe(t.Context(), 1)
 		results := make(chan error, 20)
@@ -56,14 +58,14 @@ func TestCloseMeanwhile(t *testing.T) {
 			go func() { results <- n.Sync(t.Context()) }()
 		}
 		go func() { _, err := n.Compact(t.Context()); results <- err }()
-		<-begun
+		<-started
 		go func() { results <- raftlog.DeleteElection(t.Context(), n, "g") }()
 		synctest.Wait()
 		closed := make(chan error, 2)
 		go func() { closed <- n.Close() }()
 		go func() { closed <- n.Close() }()
 		time.Sleep(time.Second)
-		close(goOn) // the snapshot's writer is waited for
+		close(release) // Close waits for the writer of the snapshot
 		require.NoError(t, <-closed)
 		require.NoError(t, <-closed)
 		for range 12 {
@@ -84,17 +86,64 @@ func TestCloseMeanwhile(t *testing.T) {
 	})
 }
 
-// A peer that is opened and closed at once, before there is anybody else.
-func TestCloseAtOnce(t *testing.T) {
+// TestClose_AfterOpen fails if a peer cannot be closed before it has contacted other peers.
+func TestClose_AfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 3)
+		h := newHarness(t, 3)
 		for range 5 {
-			for _, p := range w.peers {
-				w.start(p)
-				require.NoError(t, w.stop(p))
+			for _, p := range h.peers {
+				h.startPeer(p)
+				require.NoError(t, h.stopPeer(p))
 			}
 		}
-		w.startAll()
-		w.propose(t, w.peers[0], "x")
+		h.startAll()
+		h.proposeAll(t, h.peers[0], "x")
+	})
+}
+
+// TestClose_TwoPeers fails if two peers that are closed at the same time hand over to each other more
+// than once.
+func TestClose_TwoPeers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 3)
+		nodes := h.startAll(func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = time.Second, 200*time.Millisecond })
+		time.Sleep(5 * time.Second)
+		first := 0
+		for nodes[first].Info().Role != "leader" {
+			first++
+		}
+		term := nodes[first].Info().Term
+		second, third := nodes[(first+1)%3], nodes[(first+2)%3]
+		require.NoError(t, third.Close())
+		closed := make(chan error, 1)
+		go func() { closed <- nodes[first].Close() }()
+		for second.Info().Role != "leader" {
+			time.Sleep(time.Millisecond)
+		}
+		require.NoError(t, second.Close())
+		require.NoError(t, <-closed)
+		require.LessOrEqual(t, max(nodes[first].Info().Term, second.Info().Term), term+2)
+	})
+}
+
+// TestClose_KeepsOtherLeaderships fails if the log is handed over to a peer whose candidate leads an
+// election, which would suspend it, although there is a third peer.
+func TestClose_KeepsOtherLeaderships(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		for range 6 {
+			p := h.waitForLeader(t)
+			q := h.others(p)[0]
+			c := startCandidate(t, h.node(q), "e")
+			c.waitForLeadership(t)
+			l := c.Current().Leadership
+			require.NoError(t, h.stopPeer(p))
+			h.waitForLeader(t)
+			require.NoError(t, l.Err())
+			require.False(t, slices.Contains(c.publishedRoles(), leaderelection.Suspended))
+			require.NoError(t, c.Resign())
+			<-c.ended
+			h.startPeer(p)
+			require.NoError(t, h.node(p).Sync(contextWithin(t, 60e9)))
+		}
 	})
 }

@@ -1,253 +1,85 @@
 package raftlog
 
-// A snapshot made of a peer's files, beside it.
-
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"time"
+	"slices"
 
-	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// Compaction is the result of [CompactOffline].
-type Compaction struct {
-	// Index and Term are those of the last entry in the snapshot.
-	Index, Term uint64
-	// Size is the size of the file in bytes.
-	Size int64
-	// Through is the index of the last entry that the log does not need when the peer has
-	// the snapshot: Index, or less if later entries have IDs within the deduplication
-	// window.
-	Through uint64
-	// Prunable are the files of the log, in the peer's directory, that contain no entries
-	// after Through. They may be deleted after the peer has installed the snapshot, and
-	// must not be deleted before.
-	Prunable []string
-}
-
-// OfflineConfig configures [CompactOffline]. Dir, Index and Target are required.
-type OfflineConfig struct {
-	// Dir is the directory of the peer.
-	Dir string
-	// Index is the index of the last entry that the snapshot should contain.
-	// min(LastApplied, PruneIndex) of the peer's [api.Info] leaves the entries of all IDs
-	// within the deduplication window to peers that join later. A higher index is safe as
-	// well, because the snapshot contains the IDs.
-	Index uint64
-	// Target is the file to create, which must not exist. A peer installs it if it is its
-	// Config.CompactFile.
-	Target string
-	// StateMachine must not be used by other code. If it is nil, the snapshot contains no
-	// data, like the snapshot of a peer without a state machine.
-	StateMachine StateMachine
-	// Committed is an index that this peer is known to have committed, from its Info. The
-	// peer's files do not show that the newest entries are committed until later entries
-	// follow.
-	Committed uint64
-}
-
-// CompactOffline creates a snapshot up to the entry with index cfg.Index from the files in
-// a peer's directory: it passes the peer's newest snapshot and the following entries to the
-// state machine, which then writes the new snapshot. The peer's files are only read, and
-// the peer may be running. Target is created completely or not at all. CompactOffline
-// blocks until it is complete or ctx is done.
+// Compact writes a snapshot of the state machine that replaces the previous snapshot, which
+// is kept under another name. Then it truncates the log up to min(snapshot index, prune
+// index), where the prune index precedes the first entry whose ID is within the
+// deduplication window, so that joining peers receive the entries of all such IDs. No file
+// is deleted; [Node.PrunableFiles] returns the files that may be deleted.
 //
-// Errors: [api.ErrInvalid] if the peer's snapshot already contains the index, or the index is
-// not known to be committed; if the state machine is ahead of the index, or is missing
-// although the snapshot contains data; and if Target exists. [api.ErrFault] if files are
-// damaged. Errors of the state machine, the cause of ctx, and errors of reading and
-// writing.
-func CompactOffline(ctx context.Context, cfg OfflineConfig) (Compaction, error) {
-	dir, target := cfg.Dir, cfg.Target
-	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
-		if err == nil {
-			err = fmt.Errorf("%w: %s exists: the peer has not installed the previous one yet, or does not watch it (CompactFile)", api.ErrInvalid, target)
-		}
-		return Compaction{}, err
+// Compact blocks until the snapshot is on disk and the log is truncated, and returns the
+// index of the snapshot. If ctx is done first, the work continues in the background. If a
+// newer snapshot arrives first, from the leader or from Config.CompactFile, it is used
+// instead. If the state machine's WriteTo or the disk fails, Compact returns that error
+// unchanged, and the previous snapshot remains.
+func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
+	w := &compactionWaiter{done: make(chan error, 1)}
+	if err := n.callLoop(ctx, func(c *core.Core) {
+		w.index = c.Replica().Index
+		n.loop.compactions = append(n.loop.compactions, w)
+		c.RequestSnapshot()
+	}); err != nil {
+		return 0, err
 	}
-	r, err := snapshot.OpenFile(disk.OS(dir), snapshot.Name)
-	if errors.Is(err, snapshot.ErrCorrupt) {
-		err = fmt.Errorf("%w: %w", api.ErrFault, err)
+	select {
+	case err := <-w.done:
+		return w.index, err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-n.ctx.Done():
+		return 0, context.Cause(n.ctx)
 	}
-	if err != nil {
-		return Compaction{}, fmt.Errorf("raftlog: compact %s: %w", dir, err)
-	}
-	defer r.Close()
-	c := compacting{machine: cfg.StateMachine, index: cfg.Index, committed: cfg.Committed, old: r.Meta()}
-	if err := c.begin(r); err != nil {
-		return Compaction{}, fmt.Errorf("raftlog: compact %s: %w", dir, err)
-	}
-	if err := c.replay(ctx, dir); err != nil {
-		return Compaction{}, fmt.Errorf("raftlog: compact %s: %w", dir, err)
-	}
-	made := Compaction{Index: c.index, Term: c.tables.Term, Through: min(c.index, c.tables.PruneIndex())}
-	log, err := offline.ReadLog(dir)
-	if err != nil {
-		return Compaction{}, err
-	}
-	made.Prunable = log.Prunable(made.Through)
-	made.Size, err = c.write(target)
-	return made, err
 }
 
-// compacting is a snapshot in the making.
-type compacting struct {
-	machine          StateMachine
-	index, committed uint64
-	old              snapshot.Meta
-	tables           *replica.State
-	applied          uint64 // by the machine
-	batch            []api.Entry
-	bytes            int
+// compactionWaiter is a call of Compact that waits for its snapshot. The loop owns it, except for done.
+type compactionWaiter struct {
+	index   uint64 // the index of the snapshot; before it is written, the smallest index that suffices
+	written bool
+	through uint64 // the index up to which the log will be truncated; 0 if it does not change
+	done    chan error
 }
 
-// begin restores what the snapshot has.
-func (c *compacting) begin(r *snapshot.Reader) (err error) {
-	if c.index <= c.old.Index {
-		return fmt.Errorf("%w: entry %d is already in the peer's snapshot, which ends at %d", api.ErrInvalid, c.index, c.old.Index)
-	}
-	if c.tables, err = replica.Read(r.Tables()); err != nil {
-		return fmt.Errorf("%w: %w", api.ErrFault, err)
-	}
-	if c.machine == nil {
-		if r.DataSize() > 0 {
-			return fmt.Errorf("%w: the peer's snapshot has %d bytes of a state machine, without which there is no other snapshot: "+
-				"call raftlog.CompactOffline with it", api.ErrInvalid, r.DataSize())
-		}
-		c.machine = nothing{}
-	}
-	if c.applied, err = c.machine.LastApplied(); err != nil {
-		return fmt.Errorf("last applied index: %w", err)
-	}
-	switch {
-	case c.applied > c.index:
-		return fmt.Errorf("%w: the state machine has applied entry %d, but the snapshot must be of entry %d", api.ErrInvalid, c.applied, c.index)
-	case c.applied >= c.old.Index, r.DataSize() == 0 && c.old.Index == 1:
-		return nil
-	}
-	data := r.Data()
-	defer data.Close()
-	if err := c.machine.Restore(c.old.Index, data); err != nil {
-		return fmt.Errorf("restore the state of entry %d: %w", c.old.Index, err)
-	}
-	c.applied = c.old.Index
-	return nil
-}
-
-var errEnough = errors.New("raftlog: all entries were read")
-
-// replay applies the entries behind the snapshot.
-func (c *compacting) replay(ctx context.Context, dir string) error {
-	extent, err := filelog.History(disk.OS(dir), offline.LogDir, func(r filelog.Record, committed bool) error {
+// reportSnapshot reports a snapshot, or the error of writing it, to the calls for which it suffices.
+func (l *loopState) reportSnapshot(index, through uint64, err error) {
+	kept := l.compactions[:0]
+	for _, w := range l.compactions {
 		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case r.Index == c.old.Index && r.Term != c.old.Term:
-			return fmt.Errorf("%w: entry %d is of term %d in the log, and of term %d in the snapshot", api.ErrFault, r.Index, r.Term, c.old.Term)
-		case r.Index <= c.old.Index:
-			return nil
-		case r.Index > c.index || !committed && r.Index > c.committed:
-			return errEnough
-		case r.Index != c.tables.Index+1:
-			return fmt.Errorf("%w: the log begins at entry %d, and the snapshot ends at %d; if the peer has just received another snapshot, try again", api.ErrFault, r.Index, c.tables.Index)
+		case w.written || w.index > index:
+		case err != nil:
+			w.done <- err
+			continue
+		default:
+			w.index, w.through, w.written = index, through, true
 		}
-		return c.apply(r)
+		kept = append(kept, w)
+	}
+	l.compactions = kept
+}
+
+// completeCompactions completes the calls for which the log is truncated. If a newer snapshot was
+// installed before theirs was written, the log starts after it.
+func (l *loopState) completeCompactions() {
+	status := l.c.Status()
+	l.compactions = slices.DeleteFunc(l.compactions, func(w *compactionWaiter) bool {
+		if !w.written && w.index < status.Snapshot.Index {
+			w.index, w.written = status.Snapshot.Index, true
+		}
+		complete := w.written && w.through < status.First
+		if complete {
+			w.done <- nil
+		}
+		return complete
 	})
-	switch {
-	case errors.Is(err, filelog.ErrCorrupt):
-		return fmt.Errorf("%w: %w", api.ErrFault, err)
-	case err != nil && !errors.Is(err, errEnough):
-		return err
-	case c.tables.Index < c.index:
-		return fmt.Errorf("%w: entry %d is not known to be committed; according to the files entry %d is: use that index, or the commit index of the running peer (Committed; raftlog compact -p requests it)", api.ErrInvalid, c.index, extent.Commit)
-	}
-	return c.flush()
 }
 
-func (c *compacting) apply(r filelog.Record) error {
-	o, err := c.tables.Apply(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})
-	if err != nil {
-		return fmt.Errorf("%w: %w", api.ErrFault, err)
-	}
-	if o.Kind == api.KindState && !o.Skipped() && o.Index > c.applied {
-		c.batch = append(c.batch, o.Entry())
-		c.bytes += len(o.Data)
-	}
-	if c.bytes >= readBytes || len(c.batch) >= 1000 {
-		return c.flush()
-	}
-	return nil
-}
-
-// flush has the machine apply what has come together.
-func (c *compacting) flush() error {
-	through := c.tables.Index
-	if through <= c.applied {
-		return nil
-	}
-	if err := c.machine.Apply(c.batch, through); err != nil {
-		return fmt.Errorf("apply entries through %d: %w", through, err)
-	}
-	c.applied, c.batch, c.bytes = through, nil, 0
-	return nil
-}
-
-// write writes the snapshot in a folder of its own beside target, and gives it that name.
-func (c *compacting) write(target string) (size int64, err error) {
-	parent := filepath.Dir(target)
-	if err := os.MkdirAll(parent, 0o750); err != nil {
-		return 0, err
-	}
-	work, err := os.MkdirTemp(parent, ".compact-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	w, err := snapshot.Create(disk.OS(work), ".", snapshot.Meta{
-		Cluster: c.old.Cluster, Index: c.tables.Index, Term: c.tables.Term, Conf: c.tables.Members.ConfState(), Created: time.Now(),
-	})
-	if err != nil {
-		return 0, err
-	}
-	if err := c.content(w); err != nil {
-		w.Abort()
-		return 0, err
-	}
-	if err := w.Commit(); err != nil {
-		return 0, err
-	}
-	info, err := os.Stat(filepath.Join(work, snapshot.Name))
-	if err != nil {
-		return 0, err
-	}
-	fsys := disk.OS(parent)
-	// A link, other than a rename, replaces nothing.
-	if err := fsys.Link(filepath.ToSlash(filepath.Join(filepath.Base(work), snapshot.Name)), filepath.Base(target)); err != nil {
-		return 0, err
-	}
-	return info.Size(), fsys.SyncDir(".")
-}
-
-func (c *compacting) content(w *snapshot.Writer) error {
-	if _, err := c.tables.View().WriteTo(w.Tables()); err != nil {
-		return err
-	}
-	state, err := c.machine.Snapshot()
-	if err != nil {
-		return fmt.Errorf("snapshot of the state machine: %w", err)
-	}
-	_, err = state.WriteTo(w.Data())
-	return errors.Join(err, closeIt(state))
+// PrunableFiles returns the files of the log, in Config.Dir, that contain only truncated
+// entries. They may be moved or deleted.
+func (n *Node) PrunableFiles() []string {
+	return n.files.Prunable(n.status.Load().First - 1)
 }

@@ -1,191 +1,216 @@
 package raftlog_test
 
 import (
-	"fmt"
-	"net"
-	"os"
-	"path/filepath"
+	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// onFiles opens a cluster of one peer, on real files and by real time.
-func onFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.Node {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	self := api.Peer{ID: "one", Addr: "one:1"}
-	n, err := raftlog.Open(raftlog.Config{
-		Cluster: "test", ID: self.ID, Addr: self.Addr, Peers: []api.Peer{self}, Dir: dir, Insecure: true,
-		StateMachine: machine, ElectionTimeout: 100 * time.Millisecond, Listener: listener,
-		CompactFile: filepath.Join(dir, "compact", "snap.new"),
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { n.Close() })
-	return n
+// stallingDisk is a disk on which the log that starts after a received snapshot cannot be created
+// until release is closed. Channel reached is closed when that is attempted.
+type stallingDisk struct {
+	disk.FS
+	placed           bool // reports that the received snapshot is installed; used by the log's writer only
+	reached, release chan struct{}
 }
 
-// TestCompactOffline: beside a running peer, which takes the snapshot over and is restored from
-// it.
-func TestCompactOffline(t *testing.T) {
-	dir := t.TempDir()
-	machine := &register{}
-	n := onFiles(t, dir, machine)
-	ctx := within(t, 5*time.Minute)
-	var last uint64
-	id := requestid.New()
-	for i := range 5 {
-		index, err := n.Propose(ctx, requestid.New(), fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 100_000)))
-		require.NoError(t, err)
-		last = index
+func (s *stallingDisk) Rename(from, to string) error {
+	if s.placed && strings.HasPrefix(to, "log/") {
+		s.placed = false
+		close(s.reached)
+		<-s.release
 	}
-	index, err := n.Propose(ctx, id, []byte("the last"))
-	require.NoError(t, err)
-	require.Equal(t, last+1, index)
-	want := machine.all()
-	require.Len(t, want, 6)
-	_, err = n.Propose(ctx, requestid.New(), []byte("not in it"))
-	require.NoError(t, err)
-
-	target := filepath.Join(dir, "compact", "snap.new")
-	applied := n.Info().CommitIndex
-	made, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &register{}, Committed: applied})
-	require.NoError(t, err)
-	require.Equal(t, index, made.Index)
-	require.Less(t, made.Through, index, "the IDs are fresh")
-	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == index }, time.Minute, 20*time.Millisecond)
-	require.Equal(t, made.Size, n.Info().SnapshotSize)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		left, err := os.ReadDir(filepath.Dir(target))
-		require.NoError(c, err)
-		require.Empty(c, left, "files in the directory of the target")
-	}, time.Minute, 20*time.Millisecond)
-
-	s, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
-	require.NoError(t, err)
-	require.Equal(t, index, s.Index)
-	require.Equal(t, "test", s.Cluster)
-	require.Equal(t, 6, s.RequestIDs)
-	require.Equal(t, []api.Peer{{ID: "one", Addr: "one:1"}}, s.Membership.Voters)
-	o, err := offline.ReadOwner(dir)
-	require.NoError(t, err)
-	require.Equal(t, offline.Owner{Cluster: "test", Peer: "one"}, o)
-	names, err := offline.Snapshots(dir)
-	require.NoError(t, err)
-	require.Len(t, names, 2, "the one of before is kept")
-
-	require.NoError(t, n.Close())
-	restored := &register{}
-	n = onFiles(t, dir, restored)
-	require.Eventually(t, func() bool { return len(restored.all()) == 7 }, time.Minute, 20*time.Millisecond)
-	require.Equal(t, append(want, "not in it"), restored.all())
-	again, err := n.Propose(ctx, id, []byte("the last"))
-	require.NoError(t, err)
-	require.Equal(t, index, again, "the ID is known from the snapshot")
-	require.Len(t, restored.all(), 7)
-	require.NoError(t, n.Close())
-
-	// And a second one on top of the first, of a peer that does not run.
-	made, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
-	require.NoError(t, err)
-	n = onFiles(t, dir, &register{})
-	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, time.Minute, 20*time.Millisecond)
+	s.placed = s.placed || strings.HasPrefix(from, "snap.received")
+	return s.FS.Rename(from, to)
 }
 
-func TestCompactOfflineRefuses(t *testing.T) {
-	dir := t.TempDir()
-	n := onFiles(t, dir, &register{})
-	ctx := within(t, 5*time.Minute)
-	for range 3 {
-		_, err := n.Propose(ctx, requestid.New(), []byte("update"))
+// peerBehindSnapshot isolates a peer until it needs a snapshot from the leader, which it receives
+// after heal. The peer runs Compact, whose snapshot is not written until release is closed, and whose
+// result done receives.
+func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts ...func(*raftlog.Config)) (p api.Peer, heal func(), done chan error) {
+	leader := h.waitForLeader(t)
+	p = h.others(leader)[0]
+	require.NoError(t, h.stopPeer(p))
+	h.startPeer(p, append([]func(*raftlog.Config){slowElections, shortWindow}, opts...)...)
+	h.proposeAll(t, leader, "early")
+	require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+	heal = h.isolate(p)
+	h.proposeAll(t, leader, numbered("a", 20)...)
+	time.Sleep(4 * time.Minute)
+	for _, q := range h.others(p) {
+		_, err := h.node(q).Compact(contextWithin(t, time.Minute))
 		require.NoError(t, err)
 	}
-	index, err := n.Compact(ctx)
-	require.NoError(t, err)
-	applied, err := n.Propose(ctx, requestid.New(), []byte("update"))
-	require.NoError(t, err)
-	target := filepath.Join(t.TempDir(), "new")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: applied, Target: target, StateMachine: &register{}})
-	require.ErrorIs(t, err, api.ErrInvalid)
-	require.ErrorContains(t, err, "not known to be committed")
-	require.NoError(t, n.Close())
-	before := list(t, dir)
-
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, StateMachine: &register{}, Committed: applied})
-	require.ErrorIs(t, err, api.ErrInvalid)
-	require.ErrorContains(t, err, "already")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, Committed: applied})
-	require.ErrorIs(t, err, api.ErrInvalid)
-	require.ErrorContains(t, err, "state machine")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &ahead{}, Committed: applied})
-	require.ErrorIs(t, err, api.ErrInvalid)
-	require.NoFileExists(t, target)
-	require.NoError(t, os.WriteFile(target, []byte("mine"), 0o600))
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
-	require.ErrorIs(t, err, api.ErrInvalid)
-	text, err := os.ReadFile(target)
-	require.NoError(t, err)
-	require.Equal(t, "mine", string(text))
-	require.NoError(t, os.Remove(target))
-
-	snap := filepath.Join(dir, offline.SnapshotName)
-	text, err = os.ReadFile(snap)
-	require.NoError(t, err)
-	text[len(text)/2] ^= 1
-	damaged := t.TempDir()
-	require.NoError(t, os.CopyFS(damaged, os.DirFS(dir)))
-	require.NoError(t, os.WriteFile(filepath.Join(damaged, offline.SnapshotName), text, 0o600))
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: damaged, Index: index + 1, Target: target, StateMachine: &register{}, Committed: applied})
-	require.ErrorIs(t, err, api.ErrFault)
-	require.NoFileExists(t, target)
-	require.Equal(t, before, list(t, dir), "the peer's files have changed")
-}
-
-// TestSnapshotWithoutData: of a peer that has taken no snapshot yet nobody can tell that it has a
-// state machine, but itself.
-func TestSnapshotWithoutData(t *testing.T) {
-	dir := t.TempDir()
-	n := onFiles(t, dir, &register{})
-	ctx := within(t, 5*time.Minute)
-	index, err := n.Propose(ctx, requestid.New(), []byte("update"))
-	require.NoError(t, err)
-	target := filepath.Join(dir, "compact", "snap.new")
-	_, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: index})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(target)
-		return os.IsNotExist(err)
-	}, time.Minute, 20*time.Millisecond)
-	require.FileExists(t, target+".refused")
-	require.Equal(t, uint64(1), n.Info().SnapshotIndex)
-	require.NoError(t, n.Err())
-}
-
-// ahead is a state machine that has applied more than there is.
-type ahead struct{ register }
-
-func (*ahead) LastApplied() (uint64, error) { return 1000, nil }
-
-// list is the names and contents' lengths of the files below a folder.
-func list(t *testing.T, dir string) (all []string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
+	started := make(chan struct{})
+	h.machine(p).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
+	done = make(chan error, 1)
+	go func() {
+		index, err := h.node(p).Compact(t.Context())
+		if err == nil && (index != h.node(p).Info().SnapshotIndex || index < 20) {
+			t.Errorf("Compact returned entry %d; the peer has a snapshot of entry %d", index, h.node(p).Info().SnapshotIndex)
 		}
-		info, err := d.Info()
-		all = append(all, fmt.Sprint(p, info.Size(), info.ModTime()))
-		return err
-	}))
-	return all
+		done <- err
+	}()
+	<-started
+	return p, heal, done
+}
+
+// TestCompact_NewerSnapshotInstalled fails if Compact waits for its own snapshot when the leader has
+// sent a newer one.
+func TestCompact_NewerSnapshotInstalled(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		release := make(chan struct{})
+		p, heal, done := h.peerBehindSnapshot(t, release)
+		heal()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(time.Minute):
+			t.Error("Compact waits for a snapshot that is no longer needed")
+		}
+		close(release)
+		h.proposeAll(t, p, "later")
+		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "later")...)
+	}, slowElections, shortWindow)
+}
+
+// TestCompact_NewerSnapshotUnknown fails if Compact does not return when a newer snapshot was
+// installed that the core does not know yet.
+func TestCompact_NewerSnapshotUnknown(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		release := make(chan struct{})
+		s := &stallingDisk{reached: make(chan struct{}), release: make(chan struct{})}
+		p, heal, done := h.peerBehindSnapshot(t, release, func(c *raftlog.Config) {
+			s.FS = h.disks[c.ID]
+			*c = c.OnDisk(s)
+		})
+		heal()
+		<-s.reached
+		close(release)
+		synctest.Wait() // Compact has noticed the newer snapshot
+		select {
+		case err := <-done:
+			t.Fatalf("Compact returned before the newer snapshot was installed: %v", err)
+		default:
+		}
+		close(s.release)
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(time.Minute):
+			t.Fatal("Compact does not return")
+		}
+		h.proposeAll(t, p, "later")
+		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "later")...)
+	}, slowElections, shortWindow)
+}
+
+// TestCompact fails if the log does not start after the snapshot, if it lacks an entry whose ID is
+// within the window, or if a file is deleted.
+func TestCompact(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p := h.peers[0]
+		n := h.node(p)
+		pad := strings.Repeat("x", 8<<10)
+		var want []string
+		for _, u := range numbered("a", 40) {
+			want = append(want, u+pad)
+		}
+		h.proposeAll(t, p, want...)
+		fresh := n.Info()
+		index, err := n.Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, fresh.LastApplied, index)
+		i := n.Info()
+		require.Equal(t, index, i.SnapshotIndex)
+		require.Positive(t, i.SnapshotSize)
+		require.Equal(t, fresh.PruneIndex+1, i.FirstIndex, "fresh IDs keep their entries")
+		require.Empty(t, n.PrunableFiles())
+		require.Len(t, h.listFiles(t, p, ".", "snap-"), 1, "the previous snapshot, of entry 1")
+		segments := h.listFiles(t, p, "log", "")
+		require.Greater(t, len(segments), 2)
+
+		time.Sleep(4 * time.Minute) // no client writes, but IDs expire
+		require.Zero(t, n.Info().RequestIDs)
+		index, err = n.Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, index+1, n.Info().FirstIndex)
+		require.NotEmpty(t, n.PrunableFiles())
+		require.Subset(t, h.listFiles(t, p, "log", ""), segments, "no file is deleted")
+		backups := h.listFiles(t, p, ".", "snap-")
+		require.Len(t, backups, 2)
+		for _, b := range backups {
+			require.True(t, strings.HasSuffix(b, ".bak"), b)
+		}
+		for _, f := range n.PrunableFiles() {
+			require.NoError(t, h.disks[p.ID].Remove(f))
+		}
+		h.proposeAll(t, p, "behind")
+		want = append(want, "behind")
+		require.NoError(t, h.stopPeer(p))
+		h.startPeer(p, slowElections, shortWindow)
+		require.Equal(t, index+1, h.node(p).Info().FirstIndex)
+		h.requireUpdates(t, h.peers, want...)
+		h.crashPeer(p)
+		h.startPeer(p, slowElections, shortWindow)
+		h.requireUpdates(t, h.peers, want...)
+	}, slowElections, shortWindow)
+}
+
+// TestCompact_WriteFails fails if an error of writing a snapshot is not returned, or if the previous
+// snapshot is lost.
+func TestCompact_WriteFails(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p := h.peers[0]
+		h.proposeAll(t, p, numbered("a", 10)...)
+		index, err := h.node(p).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		h.proposeAll(t, p, "b")
+		broken := errors.New("cannot be written")
+		h.machine(p).beforeWrite(func(io.Writer) error { return broken })
+		_, err = h.node(p).Compact(t.Context())
+		require.ErrorIs(t, err, broken)
+		require.Equal(t, index, h.node(p).Info().SnapshotIndex)
+		require.Empty(t, h.listFiles(t, p, ".", "snap.tmp"))
+		h.machine(p).beforeWrite(nil)
+		_, err = h.node(p).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.NoError(t, h.node(p).Err())
+	})
+}
+
+// TestCompact_DoesNotBlock fails if updates, or readers of the previous snapshot, wait while a
+// snapshot is written.
+func TestCompact_DoesNotBlock(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.waitForLeader(t)
+		h.proposeAll(t, p, numbered("a", 10)...)
+		started, release := make(chan struct{}), make(chan struct{})
+		h.machine(p).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.node(p).Compact(t.Context())
+			done <- err
+		}()
+		<-started
+		h.proposeAll(t, p, "b")
+		s := h.node(p).Subscribe(t.Context(), 1) // the first event is the snapshot of entry 1
+		require.NotNil(t, nextEvent(t, s).Snapshot)
+		s.Close()
+		close(release)
+		require.NoError(t, <-done)
+		h.proposeAll(t, p, "c")
+		h.crashPeer(p)
+		h.startPeer(p)
+		h.requireUpdates(t, h.peers, append(numbered("a", 10), "b", "c")...)
+	})
 }

@@ -95,7 +95,7 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	fs      disk.FS // for tests
-	segment int64   // the size of the log's files, for tests; 0 is the default
+	segment int64   // the size of the files of the log, for tests; 0 is the default
 }
 
 // Defaults of Config.
@@ -107,20 +107,20 @@ const (
 	DefaultJoinTimeout     = time.Minute
 )
 
-// ticksPerTimeout is how finely an election timeout is counted.
+// ticksPerTimeout is the number of ticks in an election timeout.
 const ticksPerTimeout = 20
 
-// withDefaults returns the configuration to work with.
+// withDefaults returns the configuration with defaults, and an error if it is invalid.
 func (c Config) withDefaults() (Config, error) {
-	def := func(d *time.Duration, v time.Duration) {
+	setDefault := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
 			*d = v
 		}
 	}
-	def(&c.ElectionTimeout, DefaultElectionTimeout)
-	def(&c.Heartbeat, c.ElectionTimeout/5)
-	def(&c.Window, DefaultWindow)
-	def(&c.JoinTimeout, DefaultJoinTimeout)
+	setDefault(&c.ElectionTimeout, DefaultElectionTimeout)
+	setDefault(&c.Heartbeat, c.ElectionTimeout/5)
+	setDefault(&c.Window, DefaultWindow)
+	setDefault(&c.JoinTimeout, DefaultJoinTimeout)
 	if c.MaxRequestIDs == 0 {
 		c.MaxRequestIDs = DefaultMaxRequestIDs
 	}
@@ -137,59 +137,59 @@ func (c Config) withDefaults() (Config, error) {
 		var d net.Dialer
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
 	}
-	return c, c.check()
+	return c, c.validate()
 }
 
-func (c Config) check() error {
-	bad := func(format string, args ...any) error {
+func (c Config) validate() error {
+	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: Config: %s", api.ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-		return bad("Addr %q: %v", c.Addr, err)
+		return invalid("Addr %q: %v", c.Addr, err)
 	}
 	switch {
 	case c.Cluster == "":
-		return bad("Cluster is empty")
+		return invalid("Cluster is empty")
 	case c.ID == "":
-		return bad("ID is empty")
+		return invalid("ID is empty")
 	case !utf8.ValidString(c.Cluster), !utf8.ValidString(c.ID), !utf8.ValidString(c.Addr):
-		return bad("Cluster %q, ID %q and Addr %q must be UTF-8", c.Cluster, c.ID, c.Addr)
+		return invalid("Cluster %q, ID %q and Addr %q must be UTF-8", c.Cluster, c.ID, c.Addr)
 	case c.Dir == "" && c.fs == nil:
-		return bad("Dir is empty")
+		return invalid("Dir is empty")
 	case len(c.Peers) == 0:
-		return bad("Peers is empty")
+		return invalid("Peers is empty")
 	case len(c.Secret) > 0 && len(c.Secret) < link.MinSecret:
-		return bad("Secret has %d bytes: at least %d random bytes are required", len(c.Secret), link.MinSecret)
+		return invalid("Secret has %d bytes: at least %d random bytes are required", len(c.Secret), link.MinSecret)
 	case c.ElectionTimeout < 100*time.Millisecond || c.ElectionTimeout > time.Hour:
-		return bad("ElectionTimeout is %v: must be from 100ms to 1h", c.ElectionTimeout)
+		return invalid("ElectionTimeout is %v: must be from 100ms to 1h", c.ElectionTimeout)
 	case c.Heartbeat < c.ElectionTimeout/ticksPerTimeout || c.Heartbeat > c.ElectionTimeout/2:
-		return bad("Heartbeat is %v: must be from a twentieth to half of ElectionTimeout (%v)", c.Heartbeat, c.ElectionTimeout)
+		return invalid("Heartbeat is %v: must be from a twentieth to half of ElectionTimeout (%v)", c.Heartbeat, c.ElectionTimeout)
 	case c.Window < time.Minute || c.Window > 10*365*24*time.Hour:
-		return bad("Window is %v: must be from one minute to ten years", c.Window)
+		return invalid("Window is %v: must be from one minute to ten years", c.Window)
 	case c.JoinTimeout < 0:
-		return bad("JoinTimeout is %v: must not be negative", c.JoinTimeout)
+		return invalid("JoinTimeout is %v: must not be negative", c.JoinTimeout)
 	case c.MaxRequestIDs < 1:
-		return bad("MaxRequestIDs is %d: must be positive", c.MaxRequestIDs)
+		return invalid("MaxRequestIDs is %d: must be positive", c.MaxRequestIDs)
 	case c.MaxData < 1 || c.MaxData > entry.MaxData:
-		return bad("MaxData is %d: must be from 1 to %d", c.MaxData, entry.MaxData)
+		return invalid("MaxData is %d: must be from 1 to %d", c.MaxData, entry.MaxData)
 	}
 	for i, p := range c.Peers {
 		if _, _, err := net.SplitHostPort(p.Addr); err != nil || p.ID == "" || !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr) {
-			return bad("peer %q at %q: an ID and an address host:port are required, in UTF-8", p.ID, p.Addr)
+			return invalid("peer %q at %q: an ID and an address host:port are required, in UTF-8", p.ID, p.Addr)
 		}
 		for _, q := range c.Peers[:i] {
 			if q.ID == p.ID || q.Addr == p.Addr {
-				return bad("%v and %v have the same ID or address", q, p)
+				return invalid("%v and %v have the same ID or address", q, p)
 			}
 		}
 		if p.ID == c.ID && p.Addr != c.Addr {
-			return bad("Peers lists this peer with address %s, but Addr is %s", p.Addr, c.Addr)
+			return invalid("Peers lists this peer with address %s, but Addr is %s", p.Addr, c.Addr)
 		}
 	}
-	return c.identity().Validate()
+	return c.linkIdentity().Validate()
 }
 
-func (c Config) identity() link.Identity {
+func (c Config) linkIdentity() link.Identity {
 	return link.Identity{
 		Cluster: c.Cluster, ID: c.ID, Peer: true, Addr: c.Addr, Secret: c.Secret, TLS: c.TLS, Insecure: c.Insecure,
 	}
@@ -197,5 +197,5 @@ func (c Config) identity() link.Identity {
 
 func (c Config) self() api.Peer { return api.Peer{ID: c.ID, Addr: c.Addr} }
 
-// founds tells whether this peer is one of those that begin the cluster.
-func (c Config) founds() bool { return slices.Contains(c.Peers, c.self()) }
+// isFounder reports whether this peer is one of the initial voters.
+func (c Config) isFounder() bool { return slices.Contains(c.Peers, c.self()) }

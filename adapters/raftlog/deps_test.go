@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClientDependencies shows that a program with a client, but without a peer, does not link
-// the Raft library.
+// TestClientDependencies fails if a program with a client, but without a peer, links the Raft
+// library.
 func TestClientDependencies(t *testing.T) {
 	for name, linked := range map[string]bool{".": true, "./api": false, "./client": false, "./requestid": false} {
 		out, err := exec.Command("go", "list", "-deps", name).Output()

@@ -16,13 +16,14 @@ import (
 // logDir is the directory of the log, in that of the peer.
 const logDir = "log"
 
-// mistaken returns an error that wraps ErrIdentity.
-func mistaken(format string, args ...any) error {
+// identityErrorf returns an error that wraps ErrIdentity.
+func identityErrorf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", api.ErrIdentity, fmt.Sprintf(format, args...))
 }
 
-// claim locks the directory, checks that it belongs to this peer, and increments its start counter.
-func (n *Node) claim() error {
+// claimDirectory locks the directory, checks that it belongs to this peer, and increments its start
+// counter.
+func (n *Node) claimDirectory() error {
 	if err := n.fs.MkdirAll("."); err != nil {
 		return fmt.Errorf("raftlog: %w", err)
 	}
@@ -65,24 +66,24 @@ func (n *Node) newOwner() (identity.Owner, error) {
 	}
 	for _, name := range names {
 		if name == snapshot.Name || name == logDir {
-			return identity.Owner{}, mistaken("directory %s has %q and no %s, so that it is not the whole directory of peer %s: "+
+			return identity.Owner{}, identityErrorf("directory %s has %q and no %s, so that it is not the whole directory of peer %s: "+
 				"remove the peer from the cluster, and let it join with an empty directory under a new ID", n.cfg.Dir, name, identity.OwnerFile, n.cfg.ID)
 		}
 	}
 	return identity.Owner{Format: identity.Format, Cluster: n.cfg.Cluster, Peer: n.cfg.ID, Instance: identity.New()}, nil
 }
 
-// identity returns what this process sends in handshakes.
-func (n *Node) identity() link.Identity {
-	i := n.cfg.identity()
+// ownIdentity returns what this process sends in handshakes.
+func (n *Node) ownIdentity() link.Identity {
+	i := n.cfg.linkIdentity()
 	i.Claim = n.owner.Claim(n.process)
 	return i
 }
 
-// beginning is the newest snapshot. If there is none this is a new peer: one of those that
-// begin the cluster, or one that joins it.
-func (n *Node) beginning() (*snapshot.Reader, error) {
-	if err := n.tidy(); err != nil {
+// initialSnapshot returns the newest snapshot. If there is none, this is a new peer, which founds the
+// cluster with the other initial voters, or joins it.
+func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
+	if err := n.removeReceived(); err != nil {
 		return nil, err
 	}
 	r, err := snapshot.Open(n.fs, ".")
@@ -98,20 +99,20 @@ func (n *Node) beginning() (*snapshot.Reader, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: %w", api.ErrFault, err)
 	case n.owner.Complete:
-		return nil, mistaken("the snapshot in directory %s was lost: remove peer %s from the cluster, and let it join with an empty directory under a new ID",
+		return nil, identityErrorf("the snapshot in directory %s was lost: remove peer %s from the cluster, and let it join with an empty directory under a new ID",
 			n.cfg.Dir, n.cfg.ID)
 	}
-	if n.cfg.founds() {
-		return n.found()
+	if n.cfg.isFounder() {
+		return n.foundCluster()
 	}
-	return n.join()
+	return n.joinCluster()
 }
 
-// tidy removes snapshots that were being received when the process before ended.
-func (n *Node) tidy() error {
+// removeReceived removes snapshots that an earlier process has received but not installed.
+func (n *Node) removeReceived() error {
 	names, err := n.fs.List(".")
 	for _, name := range names {
-		if err == nil && strings.HasPrefix(name, received) {
+		if err == nil && strings.HasPrefix(name, receivedPrefix) {
 			err = n.fs.Remove(name)
 		}
 	}
@@ -128,14 +129,14 @@ func (n *Node) checkLog() error {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	if wrong != "" {
-		return mistaken("%s, in directory %s, so that it is not known what this peer has voted and acknowledged: "+
+		return identityErrorf("%s, in directory %s, so that it is not known what this peer has voted and acknowledged: "+
 			"remove peer %s from the cluster, and let it join with an empty directory under a new ID", wrong, n.cfg.Dir, n.cfg.ID)
 	}
 	return nil
 }
 
-// complete records that the directory has a snapshot and a log.
-func (n *Node) complete() error {
+// markComplete records that the directory has a snapshot and a log.
+func (n *Node) markComplete() error {
 	if n.owner.Complete {
 		return nil
 	}

@@ -29,21 +29,21 @@ import (
 // candidate is the leader while its peer holds a lease, which the peer renews from the
 // leader of the log, which in turn contacts a majority (docs/raftlog.md). If a peer does
 // not respond for an election timeout, its candidates are removed from their elections.
-// They rejoin, at the end of the queue, when the peer responds again.
+// They rejoin, at the back of the queue, when the peer responds again.
 type Election struct {
 	node *Node
 	name string
 	opts options
 
-	candidacy candidacy.Candidacy
-	line      atomic.Pointer[replica.Line]
-	ended     atomic.Bool   // the election was ended while the candidate stood in line
-	poke      chan struct{} // has an element if one of these, or the lease, has changed
-	held      bool          // the line may still have the candidate; set before the candidacy is over
+	candidacy   candidacy.Candidacy
+	queue       atomic.Pointer[replica.Election]
+	ended       atomic.Bool   // the election was ended while the candidate was queued
+	changed     chan struct{} // contains a token if queue, ended or the lease has changed
+	mayBeQueued bool          // the removal from the queue is not confirmed; set before the candidacy is over
 
-	mu       sync.Mutex
-	asked    chan struct{} // of ResignRequested; nil before it is called
-	requests int           // calls of AskToResign in progress
+	mu              sync.Mutex
+	resignRequested chan struct{} // returned by ResignRequested; nil before it is called
+	resignRequests  int           // the number of calls of AskToResign in progress
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -102,12 +102,12 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 		return nil, err
 	}
 	if err := node.Err(); err != nil {
-		return nil, closedConn(err)
+		return nil, connClosedError(err)
 	}
 	log := node.log.With("election", name, "client", o.clientName)
 	return &Election{
 		node: node, name: name, opts: o,
-		candidacy: candidacy.New(o.ctx, log), poke: make(chan struct{}, 1),
+		candidacy: candidacy.New(o.ctx, log), changed: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -146,14 +146,14 @@ func CheckCandidate(clientName, value string) error {
 	return fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 }
 
-// closedConn gives the end of a node its place among the errors of elections.
-func closedConn(err error) error {
+// connClosedError returns the error of an election whose node has stopped.
+func connClosedError(err error) error {
 	return fmt.Errorf("%w: %w", leaderelection.ErrConnClosed, err)
 }
 
-// gone is the end of whoever depends on a peer that was removed.
-func gone(node *Node) error {
-	return closedConn(fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, node.cfg.ID))
+// removedError returns the error of an election whose peer was removed.
+func removedError(node *Node) error {
+	return connClosedError(fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, node.cfg.ID))
 }
 
 // ID returns the ID of this candidate, which consists of its peer's ID and a random number.
@@ -163,7 +163,7 @@ func (e *Election) ID() string { return e.candidacy.ID() }
 // Status implements [leaderelection.Candidate]. NowFollowing is the direct predecessor in
 // the queue. A leader that cannot renew its lease becomes Suspended. It becomes leader
 // again, with the same token, if it can renew the lease in time; otherwise it becomes a
-// Follower at the end of the queue.
+// Follower at the back of the queue.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].
@@ -183,22 +183,14 @@ func (e *Election) ElectLeader() error {
 	return e.candidacy.Run(func(ctx context.Context) error {
 		id := fmt.Sprintf("%s/%016x", e.node.cfg.ID, rand.Uint64())
 		e.candidacy.SetID(id)
-		return (&contender{Election: e, id: id}).run(ctx)
+		return (&campaign{election: e, id: id}).runCampaign(ctx)
 	})
 }
 
-// see takes the line as it is now. The loop calls it.
-func (e *Election) see(line replica.Line) {
-	e.line.Store(&line)
-	e.wake()
-}
-
-// wake has the candidate look at the line and the lease.
-func (e *Election) wake() {
-	select {
-	case e.poke <- struct{}{}:
-	default:
-	}
+// setQueue publishes the queue to the candidate. The loop calls it.
+func (e *Election) setQueue(queue replica.Election) {
+	e.queue.Store(&queue)
+	signal(e.changed)
 }
 
 // Resign implements [leaderelection.Candidate]. The next candidate becomes leader as soon
@@ -206,17 +198,17 @@ func (e *Election) wake() {
 func (e *Election) Resign() error {
 	e.candidacy.Stop(leaderelection.ErrResigned)
 	<-e.candidacy.Done()
-	if e.held && !e.gone() {
+	if e.mayBeQueued && !e.hasLeftQueue() {
 		return fmt.Errorf("raftlog: resign: %w: %s may still be a candidate", leaderelection.ErrUnconfirmed, e.ID())
 	}
 	return nil
 }
 
-// gone asks whether the line has lost the candidate since.
-func (e *Election) gone() bool {
-	gone := false
-	err := e.node.do(context.Background(), func(c *core.Core) { gone = c.Tables().Lines.Line(e.name).Place(e.ID()) < 0 })
-	return err == nil && gone
+// hasLeftQueue reports whether the candidate is not queued according to this peer.
+func (e *Election) hasLeftQueue() bool {
+	left := false
+	err := e.node.callLoop(context.Background(), func(c *core.Core) { left = c.Replica().Elections.Get(e.name).Position(e.ID()) < 0 })
+	return err == nil && left
 }
 
 // EndElection implements [leaderelection.Candidate]. It ends the election as
@@ -225,8 +217,8 @@ func (e *Election) gone() bool {
 func (e *Election) EndElection() error {
 	return e.candidacy.End(fmt.Sprintf("raftlog: end election %q", e.name), func() error {
 		deleted := make(chan error, 1)
-		if !e.node.goes(func() { deleted <- DeleteElection(e.node.ctx, e.node, e.name) }) {
-			return closedConn(e.node.Err())
+		if !e.node.spawn(func() { deleted <- DeleteElection(e.node.ctx, e.node, e.name) }) {
+			return connClosedError(e.node.Err())
 		}
 		return <-deleted
 	})
@@ -244,27 +236,27 @@ func (e *Election) EndElection() error {
 // [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath] like [NewElection].
 // DeleteElection may be called again.
 func DeleteElection(ctx context.Context, node *Node, name string) error {
-	return amend(ctx, node, entry.Op{Do: entry.End, Election: name})
+	return changeElection(ctx, node, entry.Op{Do: entry.End, Election: name})
 }
 
 // RestartElection allows an election that has ended to start again. It does not change an election
 // that has not ended. Errors are those of [DeleteElection].
 func RestartElection(ctx context.Context, node *Node, name string) error {
-	return amend(ctx, node, entry.Op{Do: entry.Restart, Election: name})
+	return changeElection(ctx, node, entry.Op{Do: entry.Restart, Election: name})
 }
 
-// amend has an op written, however late it arrives and however often: what has begun, or was
-// ended, after this call is not meant.
-func amend(ctx context.Context, node *Node, op entry.Op) error {
+// changeElection proposes an operation until its outcome is known. However late and often it is
+// applied, it does not affect an election that was restarted, or ended, after this call.
+func changeElection(ctx context.Context, node *Node, op entry.Op) error {
 	if err := checkElection(node, op.Election); err != nil {
 		return err
 	}
-	err := node.read(ctx, (*core.Core).ReadTables) // a state machine that stands does not delay it
+	err := node.readLinearizable(ctx, (*core.Core).ReadReplica) // a blocked state machine does not delay it
 	over := false
 	if err == nil {
-		err = node.do(ctx, func(c *core.Core) {
-			op.Through = c.Tables().Index
-			over = c.Tables().Lines.Line(op.Election).Ended
+		err = node.callLoop(ctx, func(c *core.Core) {
+			op.Through = c.Replica().Index
+			over = c.Replica().Elections.Get(op.Election).Ended
 		})
 	}
 	switch {
@@ -273,23 +265,23 @@ func amend(ctx context.Context, node *Node, op entry.Op) error {
 		// distinguished from a request to end the restarted election.
 		return nil
 	case err != nil:
-		return amending(ctx, node, op, err)
+		return changeError(ctx, node, op, err)
 	}
 	for {
-		err := node.control(ctx, op)
+		err := node.proposeOp(ctx, op)
 		if err == nil || ctx.Err() != nil || node.Err() != nil || !errors.Is(err, api.ErrUnknownOutcome) {
-			return amending(ctx, node, op, err)
+			return changeError(ctx, node, op, err)
 		}
 	}
 }
 
-// amending is the error of what was to be written.
-func amending(ctx context.Context, node *Node, op entry.Op, err error) error {
+// changeError returns the error of an operation on an election.
+func changeError(ctx context.Context, node *Node, op entry.Op, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case node.Err() != nil:
-		return closedConn(node.Err())
+		return connClosedError(node.Err())
 	case ctx.Err() != nil || errors.Is(err, api.ErrStale):
 		err = fmt.Errorf("%w: %w", leaderelection.ErrUnconfirmed, err)
 	}

@@ -1,66 +1,68 @@
 package raftlog_test
 
-// Elections, beyond what all backends of them have in common (conformance_test.go).
+// conformance_test.go runs the tests that all backends share.
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Elections have leaders of their own, none of whom needs to lead the log.
-func TestElectionsHaveLeadersOfTheirOwn(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestElections_HaveSeparateLeaders fails if elections depend on each other, or on the leader of the
+// log.
+func TestElections_HaveSeparateLeaders(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		names := []string{"a", "b", "c"}
 		candidates := map[string]*candidate{}
 		for i, name := range names {
 			for k := range 3 {
-				p := w.peers[(i+k)%3]
-				c := stand(t, w.node(p), name, raftlog.WithClientName(p.ID+" for "+name))
+				p := h.peers[(i+k)%3]
+				c := startCandidate(t, h.node(p), name, raftlog.WithClientName(p.ID+" for "+name))
 				if k == 0 {
 					candidates[name] = c
-					c.awaitLeader(t)
+					c.waitForLeadership(t)
 				}
-				await(t, "in line", func() bool {
-					line, err := raftlog.Candidates(t.Context(), w.node(w.peers[0]), name)
+				waitFor(t, "the candidate is in the queue", func() bool {
+					line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), name)
 					return err == nil && len(line) == k+1
 				})
 			}
 		}
 		for i, name := range names {
-			require.True(t, candidates[name].leads())
-			line, err := raftlog.Candidates(t.Context(), w.node(w.peers[i]), name)
+			require.True(t, candidates[name].isLeader())
+			line, err := raftlog.Candidates(t.Context(), h.node(h.peers[i]), name)
 			require.NoError(t, err)
 			require.Equal(t, candidates[name].ID(), line[0].ID)
-			require.Equal(t, w.peers[i].ID+" for "+name, line[0].Name)
+			require.Equal(t, h.peers[i].ID+" for "+name, line[0].Name)
 			require.Equal(t, candidates[name].Current().Leadership.Token(), line[0].Token)
-			require.Equal(t, w.peers[(i+1)%3].ID+" for "+name, line[1].Name)
+			require.Equal(t, h.peers[(i+1)%3].ID+" for "+name, line[1].Name)
 		}
-		// The end of one is not that of the others.
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(w.peers[1]), "a"))
+		// Deleting one election does not affect the others.
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "a"))
 		<-candidates["a"].ended
 		require.ErrorIs(t, candidates["a"].err, leaderelection.ErrElectionOver)
-		require.True(t, candidates["b"].leads())
+		require.True(t, candidates["b"].isLeader())
 		require.NoError(t, candidates["b"].Resign())
-		require.True(t, candidates["c"].leads())
+		require.True(t, candidates["c"].isLeader())
 	})
 }
 
-// Tokens grow, whatever has happened between two leaderships.
-func TestTokensGrow(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestTokens_Increase fails if a later leadership has no greater token, after any kind of change.
+func TestTokens_Increase(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var tokens []int64
 		add := func(token int64) {
 			if n := len(tokens); n > 0 {
@@ -68,127 +70,129 @@ func TestTokensGrow(t *testing.T) {
 			}
 			tokens = append(tokens, token)
 		}
-		c := stand(t, w.node(w.peers[0]), "e")
-		add(c.awaitLeader(t))
-		next := stand(t, w.node(w.peers[1]), "e")
+		c := startCandidate(t, h.node(h.peers[0]), "e")
+		add(c.waitForLeadership(t))
+		next := startCandidate(t, h.node(h.peers[1]), "e")
 		require.NoError(t, c.Resign())
-		add(next.awaitLeader(t))
-		w.crash(w.leader(t)) // of the log
-		w.crash(w.others()[slices.IndexFunc(w.peers, func(p api.Peer) bool { return w.node(p) != nil })])
-		for _, p := range w.peers {
-			if w.node(p) != nil {
-				w.crash(p)
+		add(next.waitForLeadership(t))
+		h.crashPeer(h.waitForLeader(t))
+		h.crashPeer(h.others()[slices.IndexFunc(h.peers, func(p api.Peer) bool { return h.node(p) != nil })])
+		for _, p := range h.peers {
+			if h.node(p) != nil {
+				h.crashPeer(p)
 			}
 		}
-		w.startAll()
-		c = stand(t, w.node(w.peers[2]), "e")
-		add(c.awaitLeader(t))
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(w.peers[0]), "e"))
-		require.NoError(t, raftlog.RestartElection(within(t, time.Minute), w.node(w.peers[1]), "e"))
-		c = stand(t, w.node(w.peers[0]), "e")
-		add(c.awaitLeader(t))
-		for _, p := range w.peers {
-			_, err := w.node(p).Compact(within(t, time.Minute))
+		h.startAll()
+		c = startCandidate(t, h.node(h.peers[2]), "e")
+		add(c.waitForLeadership(t))
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[0]), "e"))
+		require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "e"))
+		c = startCandidate(t, h.node(h.peers[0]), "e")
+		add(c.waitForLeadership(t))
+		for _, p := range h.peers {
+			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
 			require.NoError(t, err)
-			require.NoError(t, w.stop(p))
+			require.NoError(t, h.stopPeer(p))
 		}
-		w.startAll()
-		c = stand(t, w.node(w.peers[1]), "e")
-		add(c.awaitLeader(t))
+		h.startAll()
+		c = startCandidate(t, h.node(h.peers[1]), "e")
+		add(c.waitForLeadership(t))
 		require.Len(t, tokens, 5)
 	})
 }
 
-// A process that begins again while its candidate of before is first in line: that one is
-// taken out, and the next leads, before long.
-func TestRestartOfTheFirstInLine(t *testing.T) {
-	for _, stop := range []func(*world, api.Peer){
-		func(w *world, p api.Peer) { w.crash(p) },
-		func(w *world, p api.Peer) { _ = w.stop(p) },
+// TestRestart_OfLeader fails if the candidate of the previous process of a peer is not removed soon
+// after the peer was restarted.
+func TestRestart_OfLeader(t *testing.T) {
+	for _, stop := range []func(*harness, api.Peer){
+		func(h *harness, p api.Peer) { h.crashPeer(p) },
+		func(h *harness, p api.Peer) { _ = h.stopPeer(p) },
 	} {
-		inWorld(t, 3, func(t *testing.T, w *world) {
-			first := stand(t, w.node(w.peers[0]), "e")
-			token := first.awaitLeader(t)
-			second := stand(t, w.node(w.peers[1]), "e")
-			await(t, "in line", func() bool {
-				line, err := raftlog.Candidates(t.Context(), w.node(w.peers[1]), "e")
+		runCluster(t, 3, func(t *testing.T, h *harness) {
+			first := startCandidate(t, h.node(h.peers[0]), "e")
+			token := first.waitForLeadership(t)
+			second := startCandidate(t, h.node(h.peers[1]), "e")
+			waitFor(t, "the candidate is in the queue", func() bool {
+				line, err := raftlog.Candidates(t.Context(), h.node(h.peers[1]), "e")
 				return err == nil && len(line) == 2
 			})
-			stop(w, w.peers[0])
+			stop(h, h.peers[0])
 			<-first.ended
 			require.ErrorIs(t, first.err, leaderelection.ErrConnClosed)
-			w.start(w.peers[0])
-			began := time.Now()
-			again := stand(t, w.node(w.peers[0]), "e")
-			require.Greater(t, second.awaitLeader(t), token)
-			require.Less(t, time.Since(began), 1200*time.Millisecond)
-			require.False(t, again.leads())
+			h.startPeer(h.peers[0])
+			start := time.Now()
+			again := startCandidate(t, h.node(h.peers[0]), "e")
+			require.Greater(t, second.waitForLeadership(t), token)
+			require.Less(t, time.Since(start), 1200*time.Millisecond)
+			require.False(t, again.isLeader())
 			require.NoError(t, second.Resign())
-			again.awaitLeader(t)
+			again.waitForLeadership(t)
 		})
 	}
 }
 
-func TestDeleteAndRestartElection(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestDeleteElection fails if an election does not end for all candidates, if candidates return after
+// it was restarted, or if the caller does not learn that the end is not confirmed.
+func TestDeleteElection(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var all []*candidate
-		for _, p := range w.peers {
-			all = append(all, stand(t, w.node(p), "e"))
+		for _, p := range h.peers {
+			all = append(all, startCandidate(t, h.node(p), "e"))
 		}
-		await(t, "a leader", func() bool { return slices.ContainsFunc(all, (*candidate).leads) })
+		waitFor(t, "a leader", func() bool { return slices.ContainsFunc(all, (*candidate).isLeader) })
 		for range 2 {
-			require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(w.peers[2]), "e"))
+			require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[2]), "e"))
 		}
 		for _, c := range all {
 			<-c.ended
 			require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
 		}
-		_, err := raftlog.Candidates(t.Context(), w.node(w.peers[2]), "e")
+		_, err := raftlog.Candidates(t.Context(), h.node(h.peers[2]), "e")
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
-		late := stand(t, w.node(w.peers[0]), "e")
+		late := startCandidate(t, h.node(h.peers[0]), "e")
 		<-late.ended
 		require.ErrorIs(t, late.err, leaderelection.ErrElectionOver)
 		for range 2 {
-			require.NoError(t, raftlog.RestartElection(within(t, time.Minute), w.node(w.peers[0]), "e"))
+			require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(h.peers[0]), "e"))
 		}
 		time.Sleep(time.Second)
-		line, err := raftlog.Candidates(t.Context(), w.node(w.peers[0]), "e")
+		line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), "e")
 		require.NoError(t, err)
-		require.Empty(t, line, "those whose candidacy is over do not come back")
-		c := stand(t, w.node(w.peers[0]), "e")
-		c.awaitLeader(t)
-		// Whoever cannot reach a majority is told so, and the election goes on.
-		heal := w.isolate(w.peers[2])
-		err = raftlog.DeleteElection(within(t, time.Second), w.node(w.peers[2]), "e")
+		require.Empty(t, line, "candidates of the deleted election do not return")
+		c := startCandidate(t, h.node(h.peers[0]), "e")
+		c.waitForLeadership(t)
+		// A caller at a peer without a majority receives ErrUnconfirmed, and the election continues.
+		heal := h.isolate(h.peers[2])
+		err = raftlog.DeleteElection(contextWithin(t, time.Second), h.node(h.peers[2]), "e")
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		heal()
-		require.True(t, c.leads())
-		require.NoError(t, w.stop(w.peers[1]))
+		require.True(t, c.isLeader())
+		require.NoError(t, h.stopPeer(h.peers[1]))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, raftlog.DeleteElection(ctx, w.node(w.peers[0]), "e"), leaderelection.ErrUnconfirmed)
+		require.ErrorIs(t, raftlog.DeleteElection(ctx, h.node(h.peers[0]), "e"), leaderelection.ErrUnconfirmed)
 	})
 }
 
-// TestEndedElectionIsForgotten: after the window a new candidate can lead an ended election, also on a
-// peer that was restarted. If the election is ended twice, the second call writes nothing.
-func TestEndedElectionIsForgotten(t *testing.T) {
+// TestDeleteElection_Forgotten fails if a new candidate cannot lead an ended election after the
+// window, even at a restarted peer, or if the second call of DeleteElection writes an entry.
+func TestDeleteElection_Forgotten(t *testing.T) {
 	const window = 2 * time.Minute
 	briefly := func(c *raftlog.Config) { c.Window = window }
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		c := stand(t, w.node(w.peers[0]), "e")
-		token := c.awaitLeader(t)
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(w.peers[1]), "e"))
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		c := startCandidate(t, h.node(h.peers[0]), "e")
+		token := c.waitForLeadership(t)
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "e"))
 		ended := time.Now()
 		<-c.ended
 		time.Sleep(window / 4)
-		last := w.node(w.leader(t)).Info().CommitIndex
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(w.peers[1]), "e"))
-		require.Equal(t, last, w.node(w.leader(t)).Info().CommitIndex)
-		require.NoError(t, w.stop(w.peers[2]))
-		w.start(w.peers[2], slowly, briefly)
-		n := w.node(w.peers[2])
-		require.NoError(t, n.Sync(within(t, time.Minute)))
+		last := h.node(h.waitForLeader(t)).Info().CommitIndex
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "e"))
+		require.Equal(t, last, h.node(h.waitForLeader(t)).Info().CommitIndex)
+		require.NoError(t, h.stopPeer(h.peers[2]))
+		h.startPeer(h.peers[2], slowElections, briefly)
+		n := h.node(h.peers[2])
+		require.NoError(t, n.Sync(contextWithin(t, time.Minute)))
 		over := func() bool {
 			_, _, err := raftlog.CurrentLeader(t.Context(), n, "e")
 			return errors.Is(err, leaderelection.ErrElectionOver)
@@ -198,224 +202,313 @@ func TestEndedElectionIsForgotten(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.GreaterOrEqual(t, time.Since(ended), window)
-		require.Greater(t, stand(t, n, "e").awaitLeader(t), token)
-	}, slowly, briefly)
+		require.Greater(t, startCandidate(t, n, "e").waitForLeadership(t), token)
+	}, slowElections, briefly)
 }
 
-// TestLateEndIsUnconfirmed: if a request to end an election is rejected as too old, the caller does not know
-// whether an earlier attempt was applied.
-func TestLateEndIsUnconfirmed(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		err := raftlog.Amending(t.Context(), w.node(w.peers[0]), fmt.Errorf("%w", api.ErrStale))
+// TestDeleteElection_Late fails if the caller is not told that the outcome is unknown when its
+// request is rejected as too old: an earlier attempt may have been applied.
+func TestDeleteElection_Late(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		err := raftlog.ChangeError(t.Context(), h.node(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, api.ErrStale)
 	})
 }
 
-// Who ends an election means the one of now, wherever the peer is that is asked.
-func TestDeleteWhereTheRestartIsNotKnown(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		other := w.others(p)[0]
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(other), "e"))
-		require.NoError(t, w.node(p).Sync(within(t, time.Minute)))
-		heal := w.isolate(p)
-		require.NoError(t, raftlog.RestartElection(within(t, time.Minute), w.node(other), "e"))
-		c := stand(t, w.node(other), "e")
-		c.awaitLeader(t)
+// TestDeleteElection_AfterUnknownRestart fails if an election that was restarted is not ended by a
+// call at a peer that does not know the restart yet.
+func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		other := h.others(p)[0]
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(other), "e"))
+		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		heal := h.isolate(p)
+		require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(other), "e"))
+		c := startCandidate(t, h.node(other), "e")
+		c.waitForLeadership(t)
 		heal()
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(p), "e"))
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(p), "e"))
 		select {
 		case <-c.ended:
 		case <-time.After(time.Minute):
-			t.Fatal("it goes on")
+			t.Fatal("the candidacy does not end")
 		}
 		require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
 	})
 }
 
-// standing is a state machine that applies nothing before goOn is closed.
-type standing struct {
+// blockedMachine is a state machine whose Apply waits until release is closed.
+type blockedMachine struct {
 	raftlog.StateMachine
-	goOn chan struct{}
+	release chan struct{}
 }
 
-func (s standing) Apply(entries []api.Entry, through uint64) error {
-	<-s.goOn
+func (s blockedMachine) Apply(entries []api.Entry, through uint64) error {
+	<-s.release
 	return s.StateMachine.Apply(entries, through)
 }
 
-// An election is ended from a peer whose state machine stands, too; but that is confirmed when it
-// goes on.
-func TestDeleteWhereTheStateMachineStands(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		c := stand(t, w.node(w.others(p)[0]), "e")
-		c.awaitLeader(t)
-		require.NoError(t, w.stop(p))
-		goOn := make(chan struct{})
-		w.start(p, func(c *raftlog.Config) { c.StateMachine = standing{c.StateMachine, goOn} })
-		w.propose(t, w.others(p)[0], "it waits for this")
+// TestDeleteElection_BlockedStateMachine fails if an election cannot be ended at a peer whose state
+// machine is blocked, or if that is confirmed before the state machine continues.
+func TestDeleteElection_BlockedStateMachine(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		c := startCandidate(t, h.node(h.others(p)[0]), "e")
+		c.waitForLeadership(t)
+		require.NoError(t, h.stopPeer(p))
+		release := make(chan struct{})
+		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = blockedMachine{c.StateMachine, release} })
+		h.proposeAll(t, h.others(p)[0], "x")
 		deleted := make(chan error, 1)
-		go func() { deleted <- raftlog.DeleteElection(within(t, time.Hour), w.node(p), "e") }()
+		go func() { deleted <- raftlog.DeleteElection(contextWithin(t, time.Hour), h.node(p), "e") }()
 		select {
 		case <-c.ended:
 		case <-time.After(time.Minute):
-			t.Error("it goes on")
+			t.Error("the candidacy does not end")
 		}
 		require.Empty(t, deleted)
-		close(goOn)
+		close(release)
 		require.NoError(t, <-deleted)
 		require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
 	})
 }
 
-// An election that is ended and begun anew at once has ended for those who stood in it,
-// whether their peer saw the moment between or not.
-func TestDeleteAndRestartBeforeAPeerLooks(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		other := w.others(p)[0]
-		c := stand(t, w.node(p), "e")
-		c.awaitLeader(t)
-		goOn := w.node(p).HoldLoop()
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(other), "e"))
-		require.NoError(t, raftlog.RestartElection(within(t, time.Minute), w.node(other), "e"))
-		goOn()
+// TestDeleteElection_RestartedBeforeNoticed fails if the candidacy does not end when the election was
+// ended and restarted before the candidate's peer has noticed.
+func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		other := h.others(p)[0]
+		c := startCandidate(t, h.node(p), "e")
+		c.waitForLeadership(t)
+		release := h.node(p).BlockLoop()
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(other), "e"))
+		require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(other), "e"))
+		release()
 		select {
 		case <-c.ended:
 		case <-time.After(time.Minute):
-			t.Fatal("it goes on")
+			t.Fatal("the candidacy does not end")
 		}
 		require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
 	})
 }
 
-// A leader whose node does nothing any more is told in time all the same, by the clock, and
-// leads again, with its token, when the node goes on before others have taken its place.
-func TestLossWhileTheLoopIsStuck(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		c := stand(t, w.node(p), "e")
-		token := c.awaitLeader(t)
+// TestLeadership_BlockedLoop fails if a leadership does not expire in time while the loop of its node
+// is blocked, or if the candidate does not lead again, with its token, when the loop continues in
+// time.
+func TestLeadership_BlockedLoop(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		c := startCandidate(t, h.node(p), "e")
+		token := c.waitForLeadership(t)
 		for held := 150 * time.Millisecond; held < 196*time.Millisecond; held += 3 * time.Millisecond {
 			l := c.Current().Leadership
 			require.NotNil(t, l)
-			goOn := w.node(p).HoldLoop()
-			began := time.Now()
-			require.LessOrEqual(t, l.Deadline().Sub(began), 200*time.Millisecond)
+			release := h.node(p).BlockLoop()
+			start := time.Now()
+			require.LessOrEqual(t, l.Deadline().Sub(start), 200*time.Millisecond)
 			time.Sleep(held)
 			if time.Now().After(l.Deadline()) {
-				require.Error(t, l.Err(), "nobody needs to tell it")
+				require.Error(t, l.Err(), "the leadership expires without the loop")
 				require.Equal(t, leaderelection.Suspended, c.Current().Role)
 			}
-			goOn()
-			require.GreaterOrEqual(t, c.awaitLeader(t), token)
+			release()
+			require.GreaterOrEqual(t, c.waitForLeadership(t), token)
 			token = c.Current().Leadership.Token()
 			time.Sleep(time.Second)
 		}
-		require.Contains(t, c.told(), leaderelection.Suspended)
-		second := stand(t, w.node(w.others(p)[0]), "e")
+		require.Contains(t, c.publishedRoles(), leaderelection.Suspended)
+		second := startCandidate(t, h.node(h.others(p)[0]), "e")
 		time.Sleep(time.Second)
 		l := c.Current().Leadership
-		goOn := w.node(p).HoldLoop()
-		require.Greater(t, second.awaitLeader(t), token)
-		require.Error(t, l.Err(), "it was told before another one leads")
-		goOn()
+		release := h.node(p).BlockLoop()
+		require.Greater(t, second.waitForLeadership(t), token)
+		require.Error(t, l.Err(), "the leadership has ended before another candidate leads")
+		release()
 	})
 }
 
-// How long there is no leader, in fake time, with election timeouts of 200 ms.
-func TestFailover(t *testing.T) {
-	inWorld(t, 5, func(t *testing.T, w *world) {
+// TestFailover_Duration fails if a fail-over takes too long, in fake time with election timeouts of
+// 200 ms.
+func TestFailover_Duration(t *testing.T) {
+	runCluster(t, 5, func(t *testing.T, h *harness) {
 		for range 4 {
 			for _, ofTheLog := range []bool{false, true} {
-				p := w.leader(t)
+				p := h.waitForLeader(t)
 				if !ofTheLog {
-					p = w.others(p)[0]
+					p = h.others(p)[0]
 				}
-				first := stand(t, w.node(p), "e")
-				first.awaitLeader(t)
-				second := stand(t, w.node(w.others(p)[1]), "e")
+				first := startCandidate(t, h.node(p), "e")
+				first.waitForLeadership(t)
+				second := startCandidate(t, h.node(h.others(p)[1]), "e")
 				time.Sleep(time.Second)
-				heal := w.isolate(p)
-				began := time.Now()
-				second.awaitLeader(t)
-				took := time.Since(began)
+				heal := h.isolate(p)
+				start := time.Now()
+				second.waitForLeadership(t)
+				took := time.Since(start)
 				require.GreaterOrEqual(t, took, 100*time.Millisecond)
-				if ofTheLog { // up to two timeouts until another one leads the log, if votes are not split
+				if ofTheLog { // a new leader of the log takes up to two timeouts if votes are not split
 					require.Less(t, took, 900*time.Millisecond)
 				} else {
 					require.Less(t, took, 280*time.Millisecond)
 				}
 				heal()
 				require.NoError(t, second.Resign())
-				first.awaitLeader(t)
+				first.waitForLeadership(t)
 				require.NoError(t, first.Resign())
 			}
 		}
 	})
 }
 
-// A candidate that has never asked for a place has none to give back.
-func TestResignBeforeStanding(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		w.leader(t)
+// TestResign_BeforeJoining fails if a candidate that has not requested to join waits for its removal.
+func TestResign_BeforeJoining(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		h.waitForLeader(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		e, err := raftlog.NewElection(w.node(w.peers[0]), "e", raftlog.WithContext(ctx))
+		e, err := raftlog.NewElection(h.node(h.peers[0]), "e", raftlog.WithContext(ctx))
 		require.NoError(t, err)
-		began := time.Now()
+		start := time.Now()
 		require.NoError(t, e.ElectLeader())
-		require.Zero(t, time.Since(began))
+		require.Zero(t, time.Since(start))
 		require.NoError(t, e.Resign())
 	})
 }
 
-// Resign returns in time where nobody confirms it, whatever else there is to look at meanwhile.
-func TestResignWithoutAMajority(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.leader(t)
-		defer w.isolate(p)()
+// TestResign_WithoutMajority fails if Resign does not return in time while there is no majority to
+// confirm it and other candidates change the queue.
+func TestResign_WithoutMajority(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.waitForLeader(t)
+		defer h.isolate(p)()
 		var all []*candidate
 		for range 20 {
-			all = append(all, stand(t, w.node(p), "e"))
+			all = append(all, startCandidate(t, h.node(p), "e"))
 		}
 		synctest.Wait()
-		began := time.Now()
+		start := time.Now()
 		var resigned sync.WaitGroup
 		for _, c := range all {
 			resigned.Go(func() { _ = c.Resign() })
 		}
 		resigned.Wait()
-		require.LessOrEqual(t, time.Since(began), 2*time.Second)
+		require.LessOrEqual(t, time.Since(start), 2*time.Second)
 	})
 }
 
-// Where an election is over, a candidate is told, and one that resigns leaves, at a peer whose
-// state machine stands, too.
-func TestCandidatesWhereTheStateMachineStands(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), w.node(p), "over"))
-		require.NoError(t, w.stop(p))
-		goOn := make(chan struct{})
-		defer close(goOn)
-		w.start(p, func(c *raftlog.Config) { c.StateMachine = standing{c.StateMachine, goOn} })
-		w.propose(t, w.others(p)[0], "it waits for this")
+// TestCandidates_BlockedStateMachine fails if a blocked state machine delays the end of an election,
+// or a resignation, at its peer.
+func TestCandidates_BlockedStateMachine(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(p), "over"))
+		require.NoError(t, h.stopPeer(p))
+		release := make(chan struct{})
+		defer close(release)
+		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = blockedMachine{c.StateMachine, release} })
+		h.proposeAll(t, h.others(p)[0], "x")
 		time.Sleep(time.Second)
-		began := time.Now()
-		c := stand(t, w.node(p), "over")
+		start := time.Now()
+		c := startCandidate(t, h.node(p), "over")
 		select {
 		case <-c.ended:
 			require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
 		case <-time.After(time.Minute):
-			t.Error("it is not told")
+			t.Error("the candidacy does not end")
 		}
-		require.Less(t, time.Since(began), time.Second)
-		c = stand(t, w.node(p), "e")
+		require.Less(t, time.Since(start), time.Second)
+		c = startCandidate(t, h.node(p), "e")
 		synctest.Wait()
 		require.NoError(t, c.Resign())
-		require.Less(t, time.Since(began), time.Second)
+		require.Less(t, time.Since(start), time.Second)
 	})
+}
+
+// TestNames_NotUTF8 fails if a name that is not UTF-8, or too long, is accepted.
+func TestNames_NotUTF8(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		n := h.node(h.waitForLeader(t))
+		before := n.Info().LastIndex
+		for _, name := range []string{"", "\xff", strings.Repeat("n", 1025)} {
+			_, err := raftlog.NewElection(n, name)
+			require.ErrorIs(t, err, leaderelection.ErrInvalidPath)
+			require.ErrorIs(t, raftlog.DeleteElection(t.Context(), n, name), leaderelection.ErrInvalidPath)
+			require.ErrorIs(t, raftlog.RestartElection(t.Context(), n, name), leaderelection.ErrInvalidPath)
+		}
+		_, err := raftlog.NewElection(n, "e", raftlog.WithClientName("\xff"))
+		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+		_, err = n.ChangePeers(t.Context(), requestid.New(), []api.Peer{h.peers[0], {ID: "\xff", Addr: "host1:1"}})
+		require.ErrorIs(t, err, api.ErrInvalid)
+		_, err = raftlog.Open(raftlog.Config{Cluster: "test", ID: "\xff", Addr: "host1:1", Dir: t.TempDir(), Peers: h.peers, Insecure: true})
+		require.ErrorIs(t, err, api.ErrInvalid)
+		require.Equal(t, before, n.Info().LastIndex)
+	})
+}
+
+// TestElection_NilNode fails if a nil node is not reported.
+func TestElection_NilNode(t *testing.T) {
+	_, err := raftlog.NewElection(nil, "e")
+	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	_, err = raftlog.Observe(t.Context(), nil, "e")
+	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	_, _, err = raftlog.CurrentLeader(t.Context(), nil, "e")
+	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	require.ErrorIs(t, raftlog.DeleteElection(t.Context(), nil, "e"), leaderelection.ErrNilConn)
+	require.ErrorIs(t, raftlog.RestartElection(t.Context(), nil, "e"), leaderelection.ErrNilConn)
+}
+
+// TestCandidate_OfRemovedPeer fails if the candidacy at a removed peer does not end, or no other
+// candidate leads.
+func TestCandidate_OfRemovedPeer(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		removed := h.peers[0]
+		c := startCandidate(t, h.node(removed), "e")
+		c.waitForLeadership(t)
+		other := startCandidate(t, h.node(h.peers[1]), "e")
+		_, err := h.node(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), requestid.New(), h.peers[1:])
+		require.NoError(t, err)
+		<-c.ended
+		require.ErrorIs(t, c.err, api.ErrRefused)
+		require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
+		other.waitForLeadership(t)
+		late, err := raftlog.NewElection(h.node(removed), "e")
+		require.NoError(t, err)
+		require.ErrorIs(t, late.ElectLeader(), api.ErrRefused)
+	})
+}
+
+// TestStopGuard fails if a leadership does not end when the remaining lease is as long as the stop
+// guard, or if the candidate does not lead again when a lease that has not expired is renewed.
+func TestStopGuard(t *testing.T) {
+	const guard = 400 * time.Millisecond
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.waitForLeader(t)
+		n := h.node(p)
+		c := startCandidate(t, n, "e", raftlog.WithStopGuard(guard))
+		token := c.waitForLeadership(t)
+		l := c.Current().Leadership
+		heal := h.isolate(p)
+		<-l.Done()
+		require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
+		require.InDelta(t, guard, n.Info().Lease, float64(10*time.Millisecond))
+		heal()
+		require.Equal(t, token, c.waitForLeadership(t))
+		require.Equal(t, p, n.Info().Leader, "the lease has expired in the middle")
+	}, slowElections)
+}
+
+// TestStopGuard_Invalid fails if an invalid stop guard is accepted.
+func TestStopGuard_Invalid(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		for _, d := range []time.Duration{-1, time.Second + 1} {
+			_, err := raftlog.NewElection(h.node(peerInfo(0)), "e", raftlog.WithStopGuard(d))
+			require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+		}
+		_, err := raftlog.NewElection(h.node(peerInfo(0)), "e", raftlog.WithStopGuard(time.Second))
+		require.NoError(t, err)
+	}, slowElections)
 }

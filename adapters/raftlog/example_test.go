@@ -14,15 +14,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// A cluster of one peer, which is a majority of itself: with more of them the program is the
-// same, and each has its own ID, Addr and Dir.
+// This cluster has one peer, which is a majority. The program is the same with more peers; each has
+// its own ID, Addr and Dir.
 func Example() {
 	dir, err := os.MkdirTemp("", "orders")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // usually Addr says where
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // usually the node listens on Addr itself
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	again, err := node.Propose(ctx, id, []byte("an order")) // by whoever has heard no answer
+	again, err := node.Propose(ctx, id, []byte("an order")) // a caller that received no reply
 	fmt.Println("applied once:", again == first, err)
 
 	election, err := raftlog.NewElection(node, "dispatcher")

@@ -10,43 +10,43 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// OnDisk has the node keep its data on another disk than that of Dir.
+// OnDisk returns the configuration of a node that stores its data on the given disk instead of Dir.
 func (c Config) OnDisk(fs disk.FS) Config {
 	c.fs = fs
 	return c
 }
 
-// InFiles has the log's files be of that size.
+// InFiles returns the configuration with the given size of the files of the log.
 func (c Config) InFiles(size int64) Config {
 	c.segment = size
 	return c
 }
 
-// ProposeUnder proposes as the candidate that was the first with that token.
-func ProposeUnder(ctx context.Context, n *Node, election string, token int64, id requestid.ID, data []byte) (uint64, error) {
-	return n.proposeUnder(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
+// ProposeGuarded proposes an update that is guarded by the leadership with the given token.
+func ProposeGuarded(ctx context.Context, n *Node, election string, token int64, id requestid.ID, data []byte) (uint64, error) {
+	return n.proposeGuarded(ctx, entry.Guard{Election: election, Token: uint64(token)}, id, data)
 }
 
-// Amending is the error of the end of an election of which the log says err.
-func Amending(ctx context.Context, n *Node, err error) error {
-	return amending(ctx, n, entry.Op{Do: entry.End, Election: "e"}, err)
+// ChangeError returns the error of DeleteElection if the log returns err.
+func ChangeError(ctx context.Context, n *Node, err error) error {
+	return changeError(ctx, n, entry.Op{Do: entry.End, Election: "e"}, err)
 }
 
-// HoldLoop has the node's loop stand until goOn is called.
-func (n *Node) HoldLoop() (goOn func()) {
-	held, free, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+// BlockLoop blocks the node's loop until release is called.
+func (n *Node) BlockLoop() (release func()) {
+	blocked, free, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = n.do(context.Background(), func(*core.Core) { close(held); <-free })
+		_ = n.callLoop(context.Background(), func(*core.Core) { close(blocked); <-free })
 	}()
-	<-held
+	<-blocked
 	return func() { close(free); <-done }
 }
 
-// RefusedBy has another peer refuse this one.
-func (n *Node) RefusedBy(id string, refused *link.RefusedError) { n.refused(id, refused) }
+// HandleRefusal handles a refusal by another peer.
+func (n *Node) HandleRefusal(id string, refused *link.RefusedError) { n.handleRefusal(id, refused) }
 
-// OnDisk has the peer's files be on another disk than that of Dir.
+// OnDisk makes RecoverOffline use the given disk instead of Dir.
 func (c RecoverConfig) OnDisk(fs disk.FS) RecoverConfig {
 	c.fs = fs
 	return c

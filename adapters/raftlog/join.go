@@ -11,28 +11,28 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// join fetches a snapshot from whichever peer gives one.
-func (n *Node) join() (*snapshot.Reader, error) {
+// joinCluster fetches a snapshot from the first peer that provides it.
+func (n *Node) joinCluster() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()
 	err := error(nil)
-	said := map[api.Peer]string{}
+	logged := map[api.Peer]string{}
 	for {
 		for _, p := range n.cfg.Peers {
-			r, e := n.fetch(ctx, p)
+			r, e := n.fetchSnapshot(ctx, p)
 			if e == nil {
 				n.log.Info("received the snapshot of the cluster", "from", p.ID, "index", r.Meta().Index)
 				return r, nil
 			}
-			if fatal := n.verdict(p.ID, e); fatal != nil {
+			if fatal := n.fatalRefusal(p.ID, e); fatal != nil {
 				return nil, fatal
 			}
 			if ctx.Err() == nil || err == nil {
 				err = fmt.Errorf("raftlog: peer %s is not one of Peers, and none of these has provided the snapshot of the cluster within %v (JoinTimeout); the last attempt, at %v: %w",
 					n.cfg.ID, n.cfg.JoinTimeout, p, e)
 			}
-			if text := e.Error(); ctx.Err() == nil && text != said[p] {
-				said[p] = text
+			if text := e.Error(); ctx.Err() == nil && text != logged[p] {
+				logged[p] = text
 				n.log.Warn("no snapshot to join the cluster: retrying", "from", p.ID, "addr", p.Addr, "err", e)
 			}
 		}
@@ -46,9 +46,9 @@ func (n *Node) join() (*snapshot.Reader, error) {
 	}
 }
 
-// fetch receives a snapshot from one peer. This peer then belongs to the cluster of p.
-func (n *Node) fetch(ctx context.Context, p api.Peer) (*snapshot.Reader, error) {
-	l, err := n.contact(ctx, p)
+// fetchSnapshot receives a snapshot from one peer. This peer then belongs to the cluster of p.
+func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader, error) {
+	l, err := n.dialPeer(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +68,11 @@ func (n *Node) fetch(ctx context.Context, p api.Peer) (*snapshot.Reader, error) 
 	return r, err
 }
 
-// contact connects to a peer like a client that requests a stream, with the identity of this peer.
-func (n *Node) contact(ctx context.Context, p api.Peer) (*link.Conn, error) {
+// dialPeer connects to a peer like a client that requests a stream, with the identity of this peer.
+func (n *Node) dialPeer(ctx context.Context, p api.Peer) (*link.Conn, error) {
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {
 		return nil, err
 	}
-	return link.Dial(ctx, conn, n.identity(), p.ID, link.PurposeStream)
+	return link.Dial(ctx, conn, n.ownIdentity(), p.ID, link.PurposeStream)
 }

@@ -36,43 +36,44 @@ type Node struct {
 	clients *rpc.Server
 	lock    io.Closer
 
-	owner   identity.Owner // Open's; does not change later
+	owner   identity.Owner // set by Open
 	process string         // the identity of this process
-	known   acquaintances
+	known   knownPeers
 
-	began time.Time // the origin of the node's clock
+	startedAt time.Time // the origin of the monotonic clock
 
-	calls    chan func(*core.Core) // for the loop to carry out
-	requests chan request
-	work     *queue[task]       // for the disk
-	stored   chan []stored      // what the disk has done
-	apply    *queue[core.Apply] // for the state machine
+	calls        chan func(*core.Core) // functions that the loop calls
+	requests     chan loopRequest
+	writes       *mailbox[writeTask]  // for the writer
+	storedWrites chan []storedWrite   // from the writer
+	apply        *mailbox[core.Apply] // for the applier
 
-	current   *looping          // the loop's own
-	staged    map[uint64]string // the loop's: received snapshots that are not installed, by index
-	removed   chan struct{}     // closed by the loop when this peer takes no part any more
-	replacing sync.Mutex        // of whoever puts a snapshot in place of the newest one
+	loop       *loopState        // used by the loop only
+	staged     map[uint64]string // used by the loop only: received snapshots that are not installed, by index
+	removed    chan struct{}     // closed by the loop when this peer was removed
+	snapshotMu sync.Mutex        // held while the newest snapshot is replaced
 
-	// has is the newest entry that the state machine has, and applied how far it was gone
-	// through the log since Open: a state machine that keeps its state can be ahead of that,
-	// and of the log, whose last entries others may have stored first.
-	has     uint64 // Open's, then the state machine's goroutine's
-	applied progress
-	lease   atomic.Int64 // until when, by the node's clock
-	room    atomic.Int64 // see core.SetRoom, as full
-	full    atomic.Bool
-	skips   atomic.Pointer[[]uint64]
-	status  atomic.Pointer[core.Status]
+	// machineIndex is the index of the last entry that the state machine includes. It is used by Open
+	// and then by the applier only. applied is the index up to which the log was applied since Open. A
+	// durable state machine can be ahead of it, and even of this peer's log, if other peers have
+	// stored the last entries first.
+	machineIndex uint64
+	applied      watchedIndex
+	lease        atomic.Int64 // the end of the lease on the node's clock
+	room         atomic.Int64 // see core.SetFreeSpace
+	full         atomic.Bool  // see core.SetFreeSpace
+	skips        atomic.Pointer[[]uint64]
+	status       atomic.Pointer[core.Status]
 
 	mu        sync.Mutex
 	elections map[*Election]struct{}
 	observers map[*observer]struct{}
 	fault     error // set before ended is closed
 
-	ctx   context.Context // until Close or a fault
+	ctx   context.Context // done after Close or a fault
 	stop  context.CancelCauseFunc
-	tasks sync.WaitGroup // everything that runs
-	ended chan struct{}  // closed when nothing runs any more
+	tasks sync.WaitGroup // all goroutines
+	ended chan struct{}  // closed when all goroutines have ended
 }
 
 // Open starts a peer with the data in its directory. It reads the log, restores the state
@@ -96,8 +97,8 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
-		began: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan request, 1024),
-		work: newQueue[task](), stored: make(chan []stored), apply: newQueue[core.Apply](),
+		startedAt: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan loopRequest, 1024),
+		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), apply: newMailbox[core.Apply](),
 		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if n.fs == nil {
@@ -106,28 +107,28 @@ func Open(cfg Config) (*Node, error) {
 	n.applied.init()
 	n.room.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
-	if err := n.open(); err != nil {
-		n.release()
+	if err := n.openFiles(); err != nil {
+		n.releaseResources()
 		return nil, err
 	}
 	return n, nil
 }
 
-func (n *Node) open() error {
-	if err := n.claim(); err != nil {
+func (n *Node) openFiles() error {
+	if err := n.claimDirectory(); err != nil {
 		return err
 	}
-	snap, err := n.beginning()
+	snap, err := n.initialSnapshot()
 	if err != nil {
 		return err
 	}
 	meta, size := snap.Meta(), snap.Size()
-	tables, err := replica.Read(snap.Tables())
+	state, err := replica.Read(snap.Tables())
 	if err == nil {
-		n.has, err = n.machine().LastApplied()
+		n.machineIndex, err = n.stateMachine().LastApplied()
 	}
 	if err == nil {
-		err = n.restore(snap)
+		err = n.restoreStateMachine(snap)
 	}
 	if err = errors.Join(err, snap.Close()); err != nil {
 		return fmt.Errorf("%w: snapshot: %w", api.ErrFault, err)
@@ -138,41 +139,41 @@ func (n *Node) open() error {
 	if err := n.openLog(meta); err != nil {
 		return err
 	}
-	if err := n.complete(); err != nil {
+	if err := n.markComplete(); err != nil {
 		return err
 	}
-	if err := n.acquaint(); err != nil {
+	if err := n.readKnownPeers(); err != nil {
 		return err
 	}
 	c, err := core.New(core.Config{
 		Cluster: n.cfg.Cluster, Self: n.cfg.self(), Seeds: n.cfg.Peers,
 		Tick: n.cfg.ElectionTimeout / ticksPerTimeout, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.ElectionTimeout,
 		Window: n.cfg.Window, MaxIDs: n.cfg.MaxRequestIDs, MaxData: n.cfg.MaxData,
-		Clock: clock{n}, Instances: n.instances, Random: rand.Uint64, Logger: n.log,
-		Log: n.files, Tables: tables,
-		Snapshot: core.Snapshot{Index: meta.Index, Term: meta.Term, Size: size, Members: tables.Members.Index},
+		Clock: nodeClock{n}, Instances: n.knownInstances, Random: rand.Uint64, Logger: n.log,
+		Log: n.files, Replica: state,
+		Snapshot: core.Snapshot{Index: meta.Index, Term: meta.Term, Size: size, Members: state.Members.Index},
 	})
 	if err != nil {
 		return err
 	}
-	return n.start(c)
+	return n.startGoroutines(c)
 }
 
-// clock is the node's: monotonic from its beginning.
-type clock struct{ n *Node }
+// nodeClock is the clock of a node, which starts at 0.
+type nodeClock struct{ n *Node }
 
-func (c clock) Now() time.Duration { return time.Since(c.n.began) }
-func (c clock) Wall() time.Time    { return time.Now().Round(0) }
+func (c nodeClock) Now() time.Duration { return time.Since(c.n.startedAt) }
+func (c nodeClock) Wall() time.Time    { return time.Now().Round(0) }
 
-// openLog opens the log, and has it begin behind the snapshot if it is not of the same
-// history: the machine was stopped between the two steps in which a snapshot is installed.
+// openLog opens the log, and resets it to start after the snapshot if it belongs to another history:
+// the machine was stopped between the two steps in which a snapshot is installed.
 func (n *Node) openLog(meta snapshot.Meta) error {
 	files, err := filelog.Open(n.fs, logDir, filelog.Options{SegmentSize: n.cfg.segment})
 	if err != nil {
 		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	n.files = files
-	if err := continues(files, meta); !errors.Is(err, errOtherLog) {
+	if err := checkContinues(files, meta); !errors.Is(err, errOtherLog) {
 		return err
 	}
 	last, err := files.LastIndex()
@@ -186,8 +187,8 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	return nil
 }
 
-// start has everything run.
-func (n *Node) start(c *core.Core) error {
+// startGoroutines starts the goroutines of the node.
+func (n *Node) startGoroutines(c *core.Core) error {
 	listener := n.cfg.Listener
 	if listener == nil {
 		var err error
@@ -197,34 +198,34 @@ func (n *Node) start(c *core.Core) error {
 	}
 	n.clients = rpc.NewServer(service{n})
 	n.net = transport.New(transport.Config{
-		Self: n.identity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serve, OnSnapshot: n.receive,
-		Accepts: n.accepts, OnRefused: n.refused,
+		Self: n.ownIdentity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serveClient, OnSnapshot: n.receiveSnapshot,
+		Accepts: n.acceptHandshake, OnRefused: n.handleRefusal,
 	})
-	n.publish(c.Status())
+	n.publishStatus(c.Status())
 	n.publishSkips(c)
 	if err := n.net.Run(); err != nil {
 		return err
 	}
 	n.net.SetPeers(c.Peers())
-	n.goes(func() { n.loop(c) })
-	n.goes(n.write)
-	n.goes(n.applyAll)
+	n.spawn(func() { n.runLoop(c) })
+	n.spawn(n.runWriter)
+	n.spawn(n.runApplier)
 	if n.cfg.CompactFile != "" {
-		n.goes(n.watchCompactFile)
+		n.spawn(n.watchCompactFile)
 	}
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.goes(nil) // whoever was about to begin something has; from here on nothing begins
+		n.spawn(nil) // a concurrent call of spawn has added its goroutine; later calls start nothing
 		n.tasks.Wait()
-		n.release()
+		n.releaseResources()
 		close(n.ended)
 	}()
 	return nil
 }
 
-// goes runs f as a part of the node, which Close waits for; false if the node has stopped.
-func (n *Node) goes(f func()) bool {
+// spawn runs f in a goroutine that Close waits for. It returns false if the node has stopped.
+func (n *Node) spawn(f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ctx.Err() != nil {
@@ -238,8 +239,8 @@ func (n *Node) goes(f func()) bool {
 	return true
 }
 
-// release gives back what Open has taken.
-func (n *Node) release() {
+// releaseResources closes what Open has opened.
+func (n *Node) releaseResources() {
 	n.stop(api.ErrClosed)
 	switch {
 	case n.net != nil:
@@ -259,10 +260,9 @@ func (n *Node) release() {
 	}
 }
 
-// fail stops the node by a fault: it takes no part in anything from now on. The first one
-// counts.
-func (n *Node) fail(err error) {
-	if !errors.Is(err, api.ErrFault) { // ErrIdentity is one
+// stopWithFault stops the node because of a fault, unless it has stopped.
+func (n *Node) stopWithFault(err error) {
+	if !errors.Is(err, api.ErrFault) { // ErrIdentity wraps it
 		err = fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	n.mu.Lock()
@@ -285,7 +285,7 @@ func (n *Node) fail(err error) {
 //
 // It returns nil, or the fault if the node had stopped because of one.
 func (n *Node) Close() error {
-	n.handOver()
+	n.handOverLog()
 	n.stop(api.ErrClosed)
 	<-n.ended
 	n.mu.Lock()
@@ -305,8 +305,8 @@ func (n *Node) Err() error {
 	return context.Cause(n.ctx)
 }
 
-// do has the loop carry f out, and waits for it. It must not wait for anything itself.
-func (n *Node) do(ctx context.Context, f func(*core.Core)) error {
+// callLoop makes the loop call f, and waits until f has returned. f must not block.
+func (n *Node) callLoop(ctx context.Context, f func(*core.Core)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -318,33 +318,33 @@ func (n *Node) do(ctx context.Context, f func(*core.Core)) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	<-done // the loop has it, and carries it out
+	<-done // the loop has received f, and calls it
 	return nil
 }
 
-// handOverLimit is how long Close waits for another leader.
-const handOverLimit = 2 // election timeouts
+// handOverTimeouts is the number of election timeouts for which Close waits for another leader.
+const handOverTimeouts = 2
 
-// handOver has another peer lead the log, if this one does.
-func (n *Node) handOver() {
-	ctx, cancel := context.WithTimeout(n.ctx, handOverLimit*n.cfg.ElectionTimeout)
+// handOverLog transfers leadership of the log to another peer, and waits for it.
+func (n *Node) handOverLog() {
+	ctx, cancel := context.WithTimeout(n.ctx, handOverTimeouts*n.cfg.ElectionTimeout)
 	defer cancel()
 	poll := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
 	defer poll.Stop()
-	term := uint64(0) // of which the lead is handed over
+	term := uint64(0) // whose leadership is handed over
 	for {
-		leads := false
-		if n.do(ctx, func(c *core.Core) {
+		isLeader := false
+		if n.callLoop(ctx, func(c *core.Core) {
 			s := c.Status()
-			leads = s.Role == core.Leader && len(c.Tables().Members.Voters) > 1
+			isLeader = s.Role == core.Leader && len(c.Replica().Members.Voters) > 1
 			if term != 0 && s.Term != term {
-				leads = false // it has got the lead back, from one that is closed as well
+				isLeader = false // the next leader, which is being closed as well, has handed over to this peer
 			}
-			if leads {
+			if isLeader {
 				term = s.Term
 				c.HandOver()
 			}
-		}) != nil || !leads {
+		}) != nil || !isLeader {
 			return
 		}
 		select {

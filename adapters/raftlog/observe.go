@@ -22,24 +22,24 @@ func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.
 	if err := checkElection(node, name); err != nil {
 		return nil, err
 	}
-	var line replica.Line
-	if err := node.do(ctx, func(c *core.Core) { line = c.Tables().Lines.Line(name) }); err != nil {
+	var election replica.Election
+	if err := node.callLoop(ctx, func(c *core.Core) { election = c.Replica().Elections.Get(name) }); err != nil {
 		if node.Err() != nil {
-			err = closedConn(err)
+			err = connClosedError(err)
 		}
 		return nil, err
 	}
-	if line.Ended {
+	if election.Ended {
 		return nil, leaderelection.ErrElectionOver
 	}
 	var all []leaderelection.CandidateInfo
-	for _, c := range line.Candidates {
-		all = append(all, infoOf(c))
+	for _, c := range election.Candidates {
+		all = append(all, candidateInfo(c))
 	}
 	return all, nil
 }
 
-func infoOf(c replica.Candidate) leaderelection.CandidateInfo {
+func candidateInfo(c replica.Candidate) leaderelection.CandidateInfo {
 	name, value := candidatedata.Decode([]byte(c.Name))
 	return leaderelection.CandidateInfo{ID: c.ID, Name: name, Value: value, Token: int64(c.Token)}
 }
@@ -68,77 +68,74 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 	if err := checkElection(node, name); err != nil {
 		return nil, err
 	}
-	o := &observer{name: name, news: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
-	// On the loop, no change is between the line of now and those to come.
-	err := node.do(ctx, func(c *core.Core) {
-		o.show(c.Tables().Lines.Line(name))
+	o := &observer{name: name, changed: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
+	// The loop adds the observer, so that no change is missed after the present queue.
+	err := node.callLoop(ctx, func(c *core.Core) {
+		o.setQueue(c.Replica().Elections.Get(name))
 		node.mu.Lock()
 		defer node.mu.Unlock()
 		node.observers[o] = struct{}{}
 	})
-	if err == nil && !node.goes(func() { o.run(ctx, node) }) {
+	if err == nil && !node.spawn(func() { o.runObserver(ctx, node) }) {
 		err = node.Err()
 	}
 	switch {
 	case err == nil:
 		return o.out, nil
 	case node.Err() != nil:
-		return nil, closedConn(node.Err())
+		return nil, connClosedError(node.Err())
 	}
 	return nil, err
 }
 
-// observer is one [Observe]. The loop shows it lines, and its own goroutine passes on what is
-// new in them.
+// observer is an [Observe] in progress. The loop publishes queues to it, and its goroutine delivers
+// changes.
 type observer struct {
-	name string
-	line atomic.Pointer[replica.Line]
-	news chan struct{}
-	out  chan leaderelection.Observation // only its goroutine sends, and makes room first
+	name    string
+	queue   atomic.Pointer[replica.Election]
+	changed chan struct{}
+	out     chan leaderelection.Observation // only the goroutine sends, and replaces an unread observation
 }
 
-func (o *observer) show(line replica.Line) {
-	o.line.Store(&line)
-	select {
-	case o.news <- struct{}{}:
-	default:
-	}
+func (o *observer) setQueue(queue replica.Election) {
+	o.queue.Store(&queue)
+	signal(o.changed)
 }
 
-func (o *observer) run(ctx context.Context, node *Node) {
+func (o *observer) runObserver(ctx context.Context, node *Node) {
 	defer close(o.out)
 	defer func() {
 		node.mu.Lock()
 		defer node.mu.Unlock()
 		delete(node.observers, o)
 	}()
-	var told leaderelection.CandidateInfo // zero for nobody
+	var delivered leaderelection.CandidateInfo // zero if there was no leader
 	for first := true; ; {
 		select {
-		case <-o.news:
+		case <-o.changed:
 		case <-ctx.Done():
 			return
 		case <-node.ctx.Done():
-			latest.Send(o.out, leaderelection.Observation{Err: closedConn(node.Err())})
+			latest.Send(o.out, leaderelection.Observation{Err: connClosedError(node.Err())})
 			return
 		case <-node.removed:
-			latest.Send(o.out, leaderelection.Observation{Err: gone(node)})
+			latest.Send(o.out, leaderelection.Observation{Err: removedError(node)})
 			return
 		}
-		line := o.line.Load()
-		if line.Ended {
+		queue := o.queue.Load()
+		if queue.Ended {
 			latest.Send(o.out, leaderelection.Observation{Err: leaderelection.ErrElectionOver})
 			return
 		}
-		var now leaderelection.Observation
+		var present leaderelection.Observation
 		var leader leaderelection.CandidateInfo
-		if c, found := line.First(); found {
-			leader = infoOf(c)
-			now.Leader = &leader
+		if c, found := queue.Head(); found {
+			leader = candidateInfo(c)
+			present.Leader = &leader
 		}
-		if first || leader != told {
-			latest.Send(o.out, now)
+		if first || leader != delivered {
+			latest.Send(o.out, present)
 		}
-		first, told = false, leader
+		first, delivered = false, leader
 	}
 }

@@ -6,19 +6,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
+// TestObserve fails if an observer misses the newest leader, the absence of a leader or the end of
+// the election, or receives an observation when the leader has not changed.
 func TestObserve(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		n := w.node(p)
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		n := h.node(p)
 		looking, stop := context.WithCancel(t.Context())
 		defer stop()
 		in, err := raftlog.Observe(looking, n, "e")
@@ -29,14 +30,14 @@ func TestObserve(t *testing.T) {
 			case o := <-in:
 				return o
 			case <-time.After(time.Minute):
-				t.Fatal("nothing is observed")
+				t.Fatal("no observation")
 			}
 			return leaderelection.Observation{}
 		}
-		require.Equal(t, leaderelection.Observation{}, next(), "nobody")
+		require.Equal(t, leaderelection.Observation{}, next(), "there is no leader")
 
-		first := stand(t, w.node(w.peers[0]), "e")
-		first.awaitLeader(t)
+		first := startCandidate(t, h.node(h.peers[0]), "e")
+		first.waitForLeadership(t)
 		o := next()
 		require.Equal(t, first.ID(), o.Leader.ID)
 		require.EqualValues(t, first.Current().Leadership.Token(), o.Leader.Token)
@@ -44,10 +45,10 @@ func TestObserve(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, found)
 
-		// What is not of the leader is no news, and nor is another election.
-		second := stand(t, w.node(w.peers[1]), "e")
-		stand(t, n, "other").awaitLeader(t)
-		insist(t, n, requestid.New(), "an update")
+		// A change that does not concern the leader of the election causes no observation.
+		second := startCandidate(t, h.node(h.peers[1]), "e")
+		startCandidate(t, n, "other").waitForLeadership(t)
+		proposeUntilKnown(t, n, requestid.New(), "an update")
 		synctest.Wait()
 		select {
 		case o := <-in:
@@ -55,12 +56,12 @@ func TestObserve(t *testing.T) {
 		default:
 		}
 
-		// Who is late gets the newest.
+		// A slow observer receives only the newest leader.
 		first.Resign()
-		second.awaitLeader(t)
+		second.waitForLeadership(t)
 		second.Resign()
-		third := stand(t, n, "e")
-		third.awaitLeader(t)
+		third := startCandidate(t, n, "e")
+		third.waitForLeadership(t)
 		synctest.Wait()
 		o = next()
 		require.Equal(t, third.ID(), o.Leader.ID)
@@ -69,7 +70,7 @@ func TestObserve(t *testing.T) {
 		require.True(t, found)
 		require.Equal(t, *o.Leader, now)
 
-		require.NoError(t, raftlog.DeleteElection(within(t, time.Minute), n, "e"))
+		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), n, "e"))
 		require.ErrorIs(t, next().Err, leaderelection.ErrElectionOver)
 		_, open := <-in
 		require.False(t, open)
@@ -82,7 +83,7 @@ func TestObserve(t *testing.T) {
 		in, err = raftlog.Observe(looking, n, "f")
 		require.NoError(t, err)
 		stop()
-		next() // nobody, or the end
+		next() // no leader, or the cause why the channel is closed
 		synctest.Wait()
 		_, open = <-in
 		require.False(t, open)
@@ -94,15 +95,16 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// An observer hears of the end of its node, also one that has read nothing.
-func TestObserverIsToldOfTheEnd(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		n := w.node(p)
+// TestObserve_NodeCloses fails if an observer that has read nothing does not receive the reason why
+// its node has stopped.
+func TestObserve_NodeCloses(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		n := h.node(p)
 		in, err := raftlog.Observe(t.Context(), n, "e")
 		require.NoError(t, err)
 		synctest.Wait()
-		require.NoError(t, w.stop(p))
+		require.NoError(t, h.stopPeer(p))
 		require.ErrorIs(t, (<-in).Err, leaderelection.ErrConnClosed)
 		_, open := <-in
 		require.False(t, open)
@@ -111,13 +113,13 @@ func TestObserverIsToldOfTheEnd(t *testing.T) {
 	})
 }
 
-// Of a peer that was removed as well.
-func TestObserverOfARemovedPeer(t *testing.T) {
-	inWorld(t, 4, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		in, err := raftlog.Observe(t.Context(), w.node(p), "e")
+// TestObserve_RemovedPeer fails if an observer at a removed peer does not receive the reason.
+func TestObserve_RemovedPeer(t *testing.T) {
+	runCluster(t, 4, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		in, err := raftlog.Observe(t.Context(), h.node(p), "e")
 		require.NoError(t, err)
-		_, err = w.node(p).ChangePeers(within(t, time.Minute), requestid.New(), w.others(p))
+		_, err = h.node(p).ChangePeers(contextWithin(t, time.Minute), requestid.New(), h.others(p))
 		require.NoError(t, err)
 		for o := range in {
 			if o.Err != nil {

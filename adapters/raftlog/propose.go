@@ -32,7 +32,7 @@ func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
 	}
-	return n.insist(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true})
+	return n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true})
 }
 
 // Propose proposes an update like [Node.Propose], but the update is applied only while this
@@ -50,11 +50,11 @@ func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (i
 	case leadership == nil || leadership.Err() != nil:
 		return 0, leaderelection.ErrNotLeader
 	}
-	return e.node.proposeUnder(ctx, entry.Guard{Election: e.name, Token: uint64(leadership.Token())}, id, data)
+	return e.node.proposeGuarded(ctx, entry.Guard{Election: e.name, Token: uint64(leadership.Token())}, id, data)
 }
 
-func (n *Node) proposeUnder(ctx context.Context, g entry.Guard, id requestid.ID, data []byte) (uint64, error) {
-	index, err := n.insist(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true, Guard: g})
+func (n *Node) proposeGuarded(ctx context.Context, g entry.Guard, id requestid.ID, data []byte) (uint64, error) {
+	index, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true, Guard: g})
 	if errors.Is(err, api.ErrFenced) {
 		err = fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
 	}
@@ -81,8 +81,8 @@ func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Pe
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
 	}
-	return n.insist(ctx, core.Request{
-		Kind: api.KindConfig, ID: id, To: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
+	return n.proposeUntilKnown(ctx, core.Request{
+		Kind: api.KindConfig, ID: id, Voters: voters, Forward: true, Deadline: 30 * n.cfg.ElectionTimeout,
 	})
 }
 
@@ -90,18 +90,16 @@ func (n *Node) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Pe
 // before the call, at any peer, so that later reads of the state machine are not older. The
 // error wraps the cause of ctx, or [api.ErrRefused] at a peer that was removed, or [api.ErrClosed]
 // or [api.ErrFault].
-func (n *Node) Sync(ctx context.Context) error { return n.read(ctx, (*core.Core).Read) }
+func (n *Node) Sync(ctx context.Context) error { return n.readLinearizable(ctx, (*core.Core).Read) }
 
-// read asks by one of the core's ways to read until it is answered. What it waits for stays the
-// same once it is known: more may be committed all the time.
-func (n *Node) read(ctx context.Context, way func(c *core.Core, token, index uint64, deadline time.Duration)) error {
+// readLinearizable makes reads, by Read or ReadReplica of the core, until one has succeeded. Later
+// reads wait for the index of the first reply, because more entries may be committed all the time.
+func (n *Node) readLinearizable(ctx context.Context, read func(c *core.Core, token, index uint64, deadline time.Duration)) error {
 	index := uint64(0)
 	for {
 		reply := make(chan core.Reply, 1)
-		err := n.do(ctx, func(c *core.Core) {
-			n.current.token++
-			n.current.waiting[n.current.token] = reply
-			way(c, n.current.token, index, clock{n}.Now()+n.cfg.ElectionTimeout)
+		err := n.callLoop(ctx, func(c *core.Core) {
+			read(c, n.loop.addWaiting(reply), index, nodeClock{n}.Now()+n.cfg.ElectionTimeout)
 		})
 		if err != nil {
 			return fmt.Errorf("raftlog: sync: %w", err)
@@ -123,103 +121,103 @@ func (n *Node) read(ctx context.Context, way func(c *core.Core, token, index uin
 	}
 }
 
-// insist asks until somebody has certainly taken the request, or certainly will not.
-func (n *Node) insist(ctx context.Context, r core.Request) (uint64, error) {
-	var why error // of the time before
-	over := func(end error) error {
+// proposeUntilKnown proposes a request until it is certain that it is, or will not be, applied.
+func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, error) {
+	var last error // the error of the last attempt
+	stopped := func(cause error) error {
 		switch {
-		case why == nil, n.ctx.Err() != nil && !errors.Is(why, api.ErrUnknownOutcome):
-			return end
-		case errors.Is(why, end):
-			return why
+		case last == nil, n.ctx.Err() != nil && !errors.Is(last, api.ErrUnknownOutcome):
+			return cause
+		case errors.Is(last, cause):
+			return last
 		}
-		return fmt.Errorf("%w: %w", why, end)
+		return fmt.Errorf("%w: %w", last, cause)
 	}
 	for {
-		index, asked, err := n.ask(ctx, r)
+		index, proposed, err := n.proposeOnce(ctx, r)
 		switch {
 		case err == nil:
 			return index, nil
-		case !asked:
-			return 0, over(err)
+		case !proposed:
+			return 0, stopped(err)
 		}
-		retry := again(r, err)
-		// What an ID was used for is known for all attempts.
-		if errors.Is(why, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
+		retry := isRetryable(r, err)
+		// ErrRequestIDReused is certain for all attempts.
+		if errors.Is(last, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
 			err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 		}
 		if !retry {
 			return index, err
 		}
-		why = err
+		last = err
 		select {
 		case <-time.After(n.cfg.ElectionTimeout / ticksPerTimeout):
 		case <-ctx.Done():
-			return 0, over(context.Cause(ctx))
+			return 0, stopped(context.Cause(ctx))
 		case <-n.ctx.Done():
-			return 0, over(context.Cause(n.ctx))
+			return 0, stopped(context.Cause(n.ctx))
 		}
 	}
 }
 
-// again tells whether to ask once more after an error. A change of the peers may have the
-// leader hand over; who leads then knows what has become of it.
-func again(r core.Request, err error) bool {
+// isRetryable reports whether to retry a request after an error. A change of the voters can make the
+// leader hand over; the next leader knows its outcome.
+func isRetryable(r core.Request, err error) bool {
 	if r.Kind == api.KindConfig {
 		return errors.Is(err, api.ErrNotLeader) || errors.Is(err, api.ErrUnknownOutcome)
 	}
 	return errors.Is(err, api.ErrNotLeader) || errors.Is(err, api.ErrBusy)
 }
 
-// ask asks once, if the context and the node allow it yet: asked is false if they do not, and
-// nothing was done.
-func (n *Node) ask(ctx context.Context, r core.Request) (index uint64, asked bool, err error) {
+// proposeOnce makes one attempt. proposed is false if the context or the node is done and nothing was
+// proposed.
+func (n *Node) proposeOnce(ctx context.Context, r core.Request) (index uint64, proposed bool, err error) {
 	if r.Kind != api.KindConfig && r.Deadline == 0 {
 		r.Deadline = 2 * n.cfg.ElectionTimeout
 	}
-	r.Deadline += clock{n}.Now()
+	r.Deadline += nodeClock{n}.Now()
 	if n.ctx.Err() != nil {
 		return 0, false, context.Cause(n.ctx)
 	}
 	if ctx.Err() != nil {
 		return 0, false, context.Cause(ctx)
 	}
-	reply := make(chan core.Reply, 1)
+	replies := make(chan core.Reply, 1)
 	select {
-	case n.requests <- request{r, reply, ctx}:
+	case n.requests <- loopRequest{r, replies, ctx}:
 	case <-ctx.Done():
 		return 0, false, context.Cause(ctx)
 	case <-n.ctx.Done():
 		return 0, false, context.Cause(n.ctx)
 	}
 	select {
-	case answer := <-reply:
-		return answer.Index, true, answer.Err
+	case reply := <-replies:
+		return reply.Index, true, reply.Err
 	case <-ctx.Done():
-		if r.Kind == api.KindConfig && n.abandon(reply) {
-			answer := <-reply // the loop does not wait for another peer before it sends it
-			return answer.Index, true, answer.Err
+		if r.Kind == api.KindConfig && n.abandonChange(replies) {
+			reply := <-replies // the loop sends it without waiting for another peer
+			return reply.Index, true, reply.Err
 		}
 		return 0, true, fmt.Errorf("%w: %w", api.ErrUnknownOutcome, context.Cause(ctx))
 	case <-n.ended:
 		select {
-		case answer := <-reply:
-			return answer.Index, true, answer.Err
-		default: // the loop answers whatever it has taken
+		case reply := <-replies:
+			return reply.Index, true, reply.Err
+		default: // the loop replies to all requests that it has received
 			return 0, false, context.Cause(n.ctx)
 		}
 	}
 }
 
-// abandon tries to give up a request for a change of the peers whose caller's context has ended.
-// If it returns true, the loop answers the request without delay, and the answer is certain.
-func (n *Node) abandon(reply chan core.Reply) (certain bool) {
-	err := n.do(n.ctx, func(*core.Core) { certain = n.current.abandon(reply) })
+// abandonChange tries to abandon a change of the voters whose caller's context is done. If it returns
+// true, the loop replies without delay, and the outcome is certain.
+func (n *Node) abandonChange(replies chan core.Reply) (certain bool) {
+	err := n.callLoop(n.ctx, func(*core.Core) { certain = n.loop.abandonChange(replies) })
 	return err == nil && certain
 }
 
-// control has an op written.
-func (n *Node) control(ctx context.Context, op entry.Op) error {
-	_, err := n.insist(ctx, core.Request{Kind: api.KindControl, ID: requestid.New(), Op: op, Forward: true})
+// proposeOp proposes a Control entry.
+func (n *Node) proposeOp(ctx context.Context, op entry.Op) error {
+	_, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindControl, ID: requestid.New(), Op: op, Forward: true})
 	return err
 }

@@ -1,7 +1,5 @@
 package raftlog_test
 
-// An update is applied once, or refused, or its outcome is not known.
-
 import (
 	"bytes"
 	"context"
@@ -10,145 +8,155 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-func TestProposeFromAnyPeer(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestPropose_AtAnyPeer fails if an update cannot be proposed at a peer, or if Propose returns before
+// that peer has applied it.
+func TestPropose_AtAnyPeer(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := uint64(0)
-		for _, p := range w.peers {
-			index, err := w.node(p).Propose(within(t, time.Minute), requestid.New(), []byte(p.ID))
+		for _, p := range h.peers {
+			index, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), []byte(p.ID))
 			require.NoError(t, err)
 			require.Greater(t, index, last)
 			last = index
-			require.Contains(t, w.sm(p).all(), p.ID, "Propose returns when the peer that was asked has it")
+			require.Contains(t, h.machine(p).recorded(), p.ID, "Propose returns after its peer has applied the update")
 		}
-		w.has(t, w.peers, "p0", "p1", "p2")
+		h.requireUpdates(t, h.peers, "p0", "p1", "p2")
 	})
 }
 
-func TestProposeManyAtOnce(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestPropose_Concurrent fails if concurrent updates are lost, or are applied in different orders.
+func TestPropose_Concurrent(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		const n = 300
 		errs := make(chan error, n)
 		for i := range n {
 			go func() {
-				_, err := w.node(w.peers[i%3]).Propose(within(t, time.Minute), requestid.New(), []byte{byte(i), byte(i >> 8)})
+				_, err := h.node(h.peers[i%3]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte{byte(i), byte(i >> 8)})
 				errs <- err
 			}()
 		}
 		for range n {
 			require.NoError(t, <-errs)
 		}
-		for _, p := range w.peers {
-			require.NoError(t, w.node(p).Sync(within(t, time.Minute)))
+		for _, p := range h.peers {
+			require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
 		}
-		require.Len(t, w.sm(w.peers[0]).all(), n)
-		require.Equal(t, w.sm(w.peers[0]).all(), w.sm(w.peers[1]).all())
-		require.Equal(t, w.sm(w.peers[0]).all(), w.sm(w.peers[2]).all())
+		require.Len(t, h.machine(h.peers[0]).recorded(), n)
+		require.Equal(t, h.machine(h.peers[0]).recorded(), h.machine(h.peers[1]).recorded())
+		require.Equal(t, h.machine(h.peers[0]).recorded(), h.machine(h.peers[2]).recorded())
 	})
 }
 
-func TestProposeRepeated(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestPropose_Retried fails if an update that is retried is applied again, at any peer, after
+// restarts, snapshots and power failures.
+func TestPropose_Retried(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := requestid.New()
-		index, err := w.node(w.peers[0]).Propose(within(t, time.Minute), id, []byte("once"))
+		index, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), id, []byte("once"))
 		require.NoError(t, err)
-		again := func(when string) {
+		retry := func(when string) {
 			t.Helper()
-			for _, p := range w.others() {
-				n := w.node(p)
+			for _, p := range h.others() {
+				n := h.node(p)
 				if n == nil {
 					continue
 				}
-				i, err := n.Propose(within(t, time.Minute), id, []byte("once"))
+				i, err := n.Propose(contextWithin(t, time.Minute), id, []byte("once"))
 				require.NoError(t, err, when)
 				require.Equal(t, index, i, when)
-				_, err = n.Propose(within(t, time.Minute), id, []byte("other"))
+				_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("other"))
 				require.ErrorIs(t, err, api.ErrRequestIDReused, when)
 			}
 		}
-		again("at once")
-		w.propose(t, w.peers[1], "more")
-		again("later")
-		for _, p := range w.peers {
-			require.NoError(t, w.stop(p))
+		retry("without another update")
+		h.proposeAll(t, h.peers[1], "more")
+		retry("after another update")
+		for _, p := range h.peers {
+			require.NoError(t, h.stopPeer(p))
 		}
-		w.startAll()
-		again("after a restart of all")
-		for _, p := range w.peers {
-			_, err := w.node(p).Compact(within(t, time.Minute))
+		h.startAll()
+		retry("after a restart of all peers")
+		for _, p := range h.peers {
+			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
 			require.NoError(t, err)
 		}
-		for _, p := range w.peers {
-			w.crash(p)
+		for _, p := range h.peers {
+			h.crashPeer(p)
 		}
-		w.startAll()
-		again("after snapshots, and a power failure of all")
-		w.has(t, w.peers, "once", "more")
+		h.startAll()
+		retry("after snapshots and a power failure of all peers")
+		h.requireUpdates(t, h.peers, "once", "more")
 	})
 }
 
-// A peer that joins by a snapshot knows the IDs of before, and when it leads as well.
-func TestProposeRepeatedAtOneThatHasJoined(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestPropose_RetriedAtNewPeer fails if a peer that has joined by a snapshot does not know earlier
+// request IDs as the leader.
+func TestPropose_RetriedAtNewPeer(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := requestid.New()
-		index, err := w.node(w.peers[0]).Propose(within(t, time.Minute), id, []byte("once"))
+		index, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), id, []byte("once"))
 		require.NoError(t, err)
-		for _, p := range w.peers {
-			_, err := w.node(p).Compact(within(t, time.Minute))
+		for _, p := range h.peers {
+			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
 			require.NoError(t, err)
 		}
-		fresh := peer(3)
-		w.start(fresh)
-		_, err = w.node(fresh).ChangePeers(within(t, time.Minute), requestid.New(), []api.Peer{fresh})
+		fresh := peerInfo(3)
+		h.startPeer(fresh)
+		_, err = h.node(fresh).ChangePeers(contextWithin(t, time.Minute), requestid.New(), []api.Peer{fresh})
 		require.NoError(t, err)
-		await(t, "the new peer leads", func() bool { return leads(w.node(fresh)) })
-		i, err := w.node(fresh).Propose(within(t, time.Minute), id, []byte("once"))
+		waitFor(t, "the new peer leads", func() bool { return isLeader(h.node(fresh)) })
+		i, err := h.node(fresh).Propose(contextWithin(t, time.Minute), id, []byte("once"))
 		require.NoError(t, err)
 		require.Equal(t, index, i)
-		w.has(t, []api.Peer{fresh}, "once")
+		h.requireUpdates(t, []api.Peer{fresh}, "once")
 	})
 }
 
-// Whoever repeats an update that is under way waits for the same.
-func TestProposeRepeatedMeanwhile(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		leader := w.leader(t)
-		heal := w.isolate(leader)
+// TestPropose_RetriedConcurrently fails if an update that is proposed again while it is in flight
+// does not have the same outcome. It is defect Z8 of ØMQ Raft.
+func TestPropose_RetriedConcurrently(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		heal := h.isolate(leader)
 		id := requestid.New()
-		type answer struct {
+		type result struct {
 			index uint64
 			err   error
 		}
-		answers := make(chan answer, 3)
+		results := make(chan result, 3)
 		for range 3 {
 			go func() {
-				index, err := w.node(leader).Propose(within(t, time.Minute), id, []byte("once"))
-				answers <- answer{index, err}
+				index, err := h.node(leader).Propose(contextWithin(t, time.Minute), id, []byte("once"))
+				results <- result{index, err}
 			}()
 		}
 		synctest.Wait()
-		_, err := w.node(leader).Propose(within(t, time.Minute), id, []byte("other"))
+		_, err := h.node(leader).Propose(contextWithin(t, time.Minute), id, []byte("other"))
 		require.ErrorIs(t, err, api.ErrRequestIDReused)
 		heal()
-		first := <-answers
+		first := <-results
 		require.NoError(t, first.err)
-		require.Equal(t, first, <-answers)
-		require.Equal(t, first, <-answers)
-		w.has(t, w.peers, "once")
+		require.Equal(t, first, <-results)
+		require.Equal(t, first, <-results)
+		h.requireUpdates(t, h.peers, "once")
 	})
 }
 
-func TestProposeRefuses(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		leader := w.leader(t)
-		for _, p := range []api.Peer{leader, w.others(leader)[0]} {
+// TestPropose_Rejects fails if an invalid, stale or future ID, or too much data, is accepted, or a
+// valid update rejected.
+func TestPropose_Rejects(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		for _, p := range []api.Peer{leader, h.others(leader)[0]} {
 			for _, c := range []struct {
 				id   requestid.ID
 				data []byte
@@ -159,40 +167,40 @@ func TestProposeRefuses(t *testing.T) {
 				{requestid.At(time.Now().Add(15*time.Minute + time.Second)), nil, api.ErrFuture},
 				{requestid.New(), bytes.Repeat([]byte("x"), 101), api.ErrTooLarge},
 			} {
-				_, err := w.node(p).Propose(within(t, time.Minute), c.id, c.data)
+				_, err := h.node(p).Propose(contextWithin(t, time.Minute), c.id, c.data)
 				require.ErrorIs(t, err, c.err)
 			}
 			for _, at := range []time.Duration{-7*time.Hour + time.Second, 15*time.Minute - time.Second} {
-				_, err := w.node(p).Propose(within(t, time.Minute), requestid.At(time.Now().Add(at)), []byte("in time"))
+				_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.At(time.Now().Add(at)), []byte("in time"))
 				require.NoError(t, err)
 			}
-			_, err := w.node(p).Propose(within(t, time.Minute), requestid.New(), bytes.Repeat([]byte("x"), 100))
+			_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), bytes.Repeat([]byte("x"), 100))
 			require.NoError(t, err)
 		}
 	}, func(c *raftlog.Config) { c.MaxData = 100 })
 }
 
-// A small MaxData is for updates: elections, and changes of the peers, work all the same.
-func TestMaxDataIsForUpdates(t *testing.T) {
+// TestMaxData_LimitsUpdatesOnly fails if a small MaxData limits elections or changes of the voters.
+func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	small := func(c *raftlog.Config) { c.MaxData = 1 }
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		c := stand(t, w.node(w.peers[0]), "e")
-		c.awaitLeader(t)
-		w.start(peer(3), small) // it may lead
-		_, err := w.node(w.peers[0]).ChangePeers(within(t, time.Minute), requestid.New(), []api.Peer{peer(0), peer(1), peer(3)})
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		c := startCandidate(t, h.node(h.peers[0]), "e")
+		c.waitForLeadership(t)
+		h.startPeer(peerInfo(3), small) // the new peer may lead
+		_, err := h.node(h.peers[0]).ChangePeers(contextWithin(t, time.Minute), requestid.New(), []api.Peer{peerInfo(0), peerInfo(1), peerInfo(3)})
 		require.NoError(t, err)
-		_, err = w.node(w.peers[0]).Propose(within(t, time.Minute), requestid.New(), []byte("xx"))
+		_, err = h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte("xx"))
 		require.ErrorIs(t, err, api.ErrTooLarge)
 	}, small)
 }
 
-// As many IDs as may be remembered are fresh: updates are refused, and taken again when the
-// IDs are not fresh any more, whether anybody writes meanwhile or not.
+// TestMaxRequestIDs fails if updates are not rejected when the maximum number of IDs is within the
+// window, or are not accepted when an ID has left it, although nothing is written in between.
 func TestMaxRequestIDs(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		n, id := w.node(w.peers[0]), requestid.New()
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		n, id := h.node(h.peers[0]), requestid.New()
 		for i := range 3 {
-			_, err := n.Propose(within(t, time.Minute), id, []byte("x"))
+			_, err := n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 			require.NoError(t, err)
 			if i == 0 {
 				time.Sleep(210 * time.Second)
@@ -201,39 +209,40 @@ func TestMaxRequestIDs(t *testing.T) {
 				id = requestid.New()
 			}
 		}
-		_, err := n.Propose(within(t, time.Minute), requestid.New(), []byte("y"))
+		_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
 		require.ErrorIs(t, err, api.ErrTooManyIDs)
-		_, err = n.Propose(within(t, time.Minute), id, []byte("x"))
-		require.NoError(t, err, "one that is known is answered")
-		began := time.Now()
+		_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
+		require.NoError(t, err, "the node replies to a known ID")
+		start := time.Now()
 		for {
-			_, err := n.Propose(within(t, time.Minute), requestid.New(), []byte("z"))
+			_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("z"))
 			if err == nil {
 				break
 			}
 			require.ErrorIs(t, err, api.ErrTooManyIDs)
-			require.Less(t, time.Since(began), 4*time.Minute, "the first ID is not forgotten")
+			require.Less(t, time.Since(start), 4*time.Minute, "the first ID does not expire")
 			time.Sleep(10 * time.Second)
 		}
-		require.Greater(t, time.Since(began), 80*time.Second, "fresh IDs were forgotten")
-		_, err = n.Propose(within(t, time.Minute), id, []byte("x"))
-		if err != nil { // it may be known a little longer
+		require.Greater(t, time.Since(start), 80*time.Second, "IDs expired within the window")
+		_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
+		if err != nil { // the ID may be known a little longer
 			require.ErrorIs(t, err, api.ErrStale)
 		}
-		w.has(t, w.peers, "x", "x", "x", "z")
-	}, slowly, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
+		h.requireUpdates(t, h.peers, "x", "x", "x", "z")
+	}, slowElections, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
 }
 
-// A peer that has an update under way, and loses the leader, does not know; the repeat tells.
-func TestProposeWithUnknownOutcome(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		leader := w.leader(t)
-		other := w.others(leader)[0]
-		w.propose(t, other, "before")
-		heal := w.isolate(leader)
+// TestPropose_UnknownOutcome fails if the outcome of an update in flight is reported as known when
+// the leader is lost, or is not known after a retry.
+func TestPropose_UnknownOutcome(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		other := h.others(leader)[0]
+		h.proposeAll(t, other, "before")
+		heal := h.isolate(leader)
 		ids := []requestid.ID{requestid.New(), requestid.New()}
 		for i, p := range []api.Peer{leader, other} {
-			_, err := w.node(p).Propose(within(t, time.Minute), ids[i], []byte(p.ID))
+			_, err := h.node(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
 			if p == leader {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 				continue
@@ -241,80 +250,84 @@ func TestProposeWithUnknownOutcome(t *testing.T) {
 			if err != nil {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
-			index := insist(t, w.node(p), ids[i], p.ID)
-			again, err := w.node(p).Propose(within(t, time.Minute), ids[i], []byte(p.ID))
+			index := proposeUntilKnown(t, h.node(p), ids[i], p.ID)
+			again, err := h.node(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
 			require.NoError(t, err)
 			require.Equal(t, index, again)
 		}
 		heal()
-		_, err := w.node(leader).Propose(within(t, time.Minute), ids[0], []byte(leader.ID))
+		_, err := h.node(leader).Propose(contextWithin(t, time.Minute), ids[0], []byte(leader.ID))
 		require.NoError(t, err)
-		w.has(t, w.peers, "before", other.ID, leader.ID)
+		h.requireUpdates(t, h.peers, "before", other.ID, leader.ID)
 	})
 }
 
-func TestProposeWithoutLeader(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		w.leader(t)
-		for _, p := range w.peers[1:] {
-			require.NoError(t, w.stop(p))
+// TestPropose_WithoutLeader fails if Propose does not wait for a leader until its context is done.
+func TestPropose_WithoutLeader(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		h.waitForLeader(t)
+		for _, p := range h.peers[1:] {
+			require.NoError(t, h.stopPeer(p))
 		}
-		n := w.node(w.peers[0])
-		await(t, "no leader", func() bool { return n.Info().Leader == api.Peer{} })
-		began := time.Now()
-		_, err := n.Propose(within(t, 5003*time.Millisecond), requestid.New(), []byte("x"))
+		n := h.node(h.peers[0])
+		waitFor(t, "no leader", func() bool { return n.Info().Leader == api.Peer{} })
+		start := time.Now()
+		_, err := n.Propose(contextWithin(t, 5003*time.Millisecond), requestid.New(), []byte("x"))
 		require.ErrorIs(t, err, api.ErrNotLeader)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 5003*time.Millisecond, time.Since(began))
-		cause := errors.New("enough")
+		require.Equal(t, 5003*time.Millisecond, time.Since(start))
+		cause := errors.New("cancelled by the test")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(1003*time.Millisecond, func() { cancel(cause) })
 		_, err = n.Propose(ctx, requestid.New(), []byte("x"))
 		require.ErrorIs(t, err, cause)
-		require.ErrorIs(t, n.Sync(within(t, time.Second)), context.DeadlineExceeded)
-		w.start(w.peers[1])
-		w.propose(t, w.peers[0], "x")
+		require.ErrorIs(t, n.Sync(contextWithin(t, time.Second)), context.DeadlineExceeded)
+		h.startPeer(h.peers[1])
+		h.proposeAll(t, h.peers[0], "x")
 	})
 }
 
-// What was confirmed survives power failures: of the leader, again and again, of all.
-func TestProposeAndPowerFailures(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
+// TestPropose_PowerFailures fails if a confirmed update is lost in power failures of leaders or of
+// all peers.
+func TestPropose_PowerFailures(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var want []string
 		for round := range 6 {
-			leader := w.leader(t)
-			asked := w.others(leader)[round%2]
+			leader := h.waitForLeader(t)
+			asked := h.others(leader)[round%2]
 			id := requestid.New()
-			answer := make(chan error, 1)
+			result := make(chan error, 1)
 			go func() {
-				_, err := w.node(asked).Propose(within(t, time.Minute), id, []byte("meanwhile"+leader.ID))
-				answer <- err
+				_, err := h.node(asked).Propose(contextWithin(t, time.Minute), id, []byte("by "+leader.ID))
+				result <- err
 			}()
 			time.Sleep(time.Duration(round) * time.Millisecond / 4)
-			w.crash(leader)
-			if err := <-answer; err != nil {
+			h.crashPeer(leader)
+			if err := <-result; err != nil {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
-			insist(t, w.node(asked), id, "meanwhile"+leader.ID)
-			w.start(leader)
-			want = append(want, "meanwhile"+leader.ID)
+			proposeUntilKnown(t, h.node(asked), id, "by "+leader.ID)
+			h.startPeer(leader)
+			want = append(want, "by "+leader.ID)
 			if round%3 == 2 {
-				for _, p := range w.peers {
-					w.crash(p)
+				for _, p := range h.peers {
+					h.crashPeer(p)
 				}
-				w.startAll()
+				h.startAll()
 			}
 		}
-		w.has(t, w.peers, want...)
+		h.requireUpdates(t, h.peers, want...)
 	})
 }
 
-func TestProposeAfterTheEnd(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		n := w.node(w.leader(t))
+// TestPropose_AfterClose fails if calls do not return when their node is closed, or report an unknown
+// outcome although they were made after the close.
+func TestPropose_AfterClose(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		n := h.node(h.waitForLeader(t))
 		synced, proposed := make(chan error, 1), make(chan error, 1)
-		for _, p := range w.others(n.Info().Peer) {
-			require.NoError(t, w.stop(p))
+		for _, p := range h.others(n.Info().Peer) {
+			require.NoError(t, h.stopPeer(p))
 		}
 		go func() {
 			_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
@@ -324,13 +337,13 @@ func TestProposeAfterTheEnd(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, n.Close())
 		require.ErrorIs(t, <-synced, api.ErrClosed)
-		require.ErrorIs(t, <-proposed, api.ErrUnknownOutcome, "it is in the log of one of three")
-		for range 10 { // none of them by chance
+		require.ErrorIs(t, <-proposed, api.ErrUnknownOutcome, "the update is in the log of one of three peers")
+		for range 10 {
 			_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
 			require.ErrorIs(t, err, api.ErrClosed)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
-		_, err := n.ChangePeers(t.Context(), requestid.New(), w.peers[:1])
+		_, err := n.ChangePeers(t.Context(), requestid.New(), h.peers[:1])
 		require.ErrorIs(t, err, api.ErrClosed)
 		require.ErrorIs(t, n.Sync(t.Context()), api.ErrClosed)
 		_, err = n.Compact(t.Context())
@@ -343,13 +356,137 @@ func TestProposeAfterTheEnd(t *testing.T) {
 	})
 }
 
-// What no leader takes is not sent to one.
-func TestProposeMoreThanCanBeSent(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		for _, p := range w.peers {
-			_, err := w.node(p).Propose(within(t, time.Minute), requestid.New(), make([]byte, 49<<20))
+// TestPropose_ExceedsFrame fails if an update that exceeds the limit of frames is sent to the leader.
+func TestPropose_ExceedsFrame(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		for _, p := range h.peers {
+			_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), make([]byte, 49<<20))
 			require.ErrorIs(t, err, api.ErrTooLarge, "at %s", p.ID)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
+	})
+}
+
+// TestPropose_OneSync fails if an update needs more than one write and one sync at each peer. The
+// commit index is written with the next update, or when the peer is closed.
+func TestPropose_OneSync(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.waitForLeader(t)
+		h.proposeAll(t, p, "the first")
+		synctest.Wait()
+		before := map[string]int{}
+		for _, p := range h.peers {
+			before[p.ID] = h.disks[p.ID].Ops()
+		}
+		const updates = 20
+		for _, u := range numbered("u", updates) {
+			h.proposeAll(t, p, u)
+			synctest.Wait()
+		}
+		for _, p := range h.peers {
+			require.Equal(t, 2*updates, h.disks[p.ID].Ops()-before[p.ID], "writes and syncs at %s", p.ID)
+		}
+
+		last := h.node(p).Info().LastIndex
+		for _, p := range h.others(p) {
+			require.NoError(t, h.stopPeer(p))
+			log, err := filelog.Open(h.disks[p.ID], "log", filelog.Options{ReadOnly: true})
+			require.NoError(t, err)
+			require.Equal(t, last, log.HardState().GetCommit(), "at %s", p.ID)
+			require.NoError(t, log.Close())
+		}
+	})
+}
+
+// TestElectionPropose fails if an update that a leadership guards is applied after another candidate
+// has become the head, or if it is not recognized when a later leader retries it.
+func TestElectionPropose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 3)
+		nodes := h.startAll()
+		elections := make([]*raftlog.Election, 2)
+		for i, n := range nodes[:2] {
+			var err error
+			elections[i], err = raftlog.NewElection(n, "e")
+			require.NoError(t, err)
+			go elections[i].ElectLeader()
+			if i == 0 {
+				for s := range elections[0].Status() {
+					if s.Role == leaderelection.Leader {
+						break
+					}
+				}
+			}
+		}
+		one := requestid.New()
+		index, err := elections[0].Propose(t.Context(), one, []byte("one"))
+		require.NoError(t, err)
+		_, err = elections[1].Propose(t.Context(), requestid.New(), []byte("not the leader"))
+		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+
+		// The message of the process is delivered after another candidate has become leader.
+		grant := elections[0].Current().Leadership
+		require.NoError(t, elections[0].Resign())
+		for s := range elections[1].Status() {
+			if s.Role == leaderelection.Leader {
+				require.Greater(t, s.Leadership.Token(), grant.Token())
+				break
+			}
+		}
+		_, err = raftlog.ProposeGuarded(t.Context(), nodes[0], "e", grant.Token(), requestid.New(), []byte("late"))
+		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+		again, err := elections[1].Propose(t.Context(), one, []byte("one"))
+		require.NoError(t, err)
+		require.Equal(t, index, again, "the update was applied by the previous leader")
+		time.Sleep(time.Second)
+		for _, sm := range h.machines {
+			require.Equal(t, []string{"one"}, sm.recorded())
+		}
+		for _, n := range nodes {
+			n.Close()
+		}
+		synctest.Wait()
+	})
+}
+
+// steppedMachine is a state machine that applies an update of a key of released after its channel is
+// closed.
+type steppedMachine struct {
+	raftlog.StateMachine
+	released map[string]chan struct{}
+}
+
+func (s steppedMachine) Apply(entries []api.Entry, through uint64) error {
+	for _, e := range entries {
+		if c := s.released[string(e.Data)]; c != nil {
+			<-c
+		}
+	}
+	return s.StateMachine.Apply(entries, through)
+}
+
+// TestSync_WaitsForEarlierEntries fails if Sync waits for entries that were committed after the call,
+// or not for earlier ones.
+func TestSync_WaitsForEarlierEntries(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		other := h.others(p)[0]
+		require.NoError(t, h.stopPeer(p))
+		released := map[string]chan struct{}{"before": make(chan struct{}), "after": make(chan struct{})}
+		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = steppedMachine{c.StateMachine, released} })
+		defer close(released["after"])
+		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		h.proposeAll(t, other, "before")
+		synced := make(chan error, 1)
+		go func() { synced <- h.node(p).Sync(contextWithin(t, time.Minute)) }()
+		time.Sleep(100 * time.Millisecond)
+		h.proposeAll(t, other, "after")
+		time.Sleep(time.Second)
+		require.Empty(t, synced)
+		close(released["before"])
+		time.Sleep(time.Second)
+		require.Len(t, synced, 1, "Sync waits for another update")
+		require.NoError(t, <-synced)
+		require.Equal(t, []string{"before"}, h.machine(p).recorded())
 	})
 }

@@ -64,28 +64,29 @@ type Recovery struct {
 // Errors: [api.ErrInvalid] if the directory is in use or is not that of a peer; [api.ErrIdentity]
 // if its log is missing; [api.ErrFault] if files are damaged; errors of reading and writing.
 func RecoverOffline(cfg RecoverConfig) (Recovery, error) {
-	r := recovering{cfg: cfg, fs: cfg.fs}
+	r := recovery{cfg: cfg, fs: cfg.fs}
 	if r.fs == nil {
 		r.fs = disk.OS(cfg.Dir)
 	}
-	err := r.run()
-	if err = errors.Join(err, r.close()); err != nil {
+	err := r.runRecovery()
+	if err = errors.Join(err, r.closeFiles()); err != nil {
 		return Recovery{}, fmt.Errorf("raftlog: recover %s: %w", cfg.Dir, err)
 	}
 	return r.made, nil
 }
 
-type recovering struct {
-	cfg    RecoverConfig
-	fs     disk.FS
-	owner  identity.Owner
-	tables *replica.State
-	files  *filelog.Log
-	lock   interface{ Close() error }
-	made   Recovery
+// recovery is a call of RecoverOffline.
+type recovery struct {
+	cfg   RecoverConfig
+	fs    disk.FS
+	owner identity.Owner
+	state *replica.State
+	files *filelog.Log
+	lock  interface{ Close() error }
+	made  Recovery
 }
 
-func (r *recovering) close() error {
+func (r *recovery) closeFiles() error {
 	var errs []error
 	if r.files != nil {
 		errs = append(errs, r.files.Close())
@@ -96,26 +97,26 @@ func (r *recovering) close() error {
 	return errors.Join(errs...)
 }
 
-func (r *recovering) run() error {
+func (r *recovery) runRecovery() error {
 	if r.cfg.Addr != "" {
 		if _, _, err := net.SplitHostPort(r.cfg.Addr); err != nil {
 			return fmt.Errorf("%w: Addr %q: %w", api.ErrInvalid, r.cfg.Addr, err)
 		}
 	}
-	if err := r.own(); err != nil {
+	if err := r.lockDirectory(); err != nil {
 		return err
 	}
 	meta, err := r.readSnapshot()
 	if err != nil {
 		return err
 	}
-	if err := r.readLog(meta); err != nil {
+	if err := r.applyLog(meta); err != nil {
 		return err
 	}
-	self := replica.With(r.owner.Cluster, api.Peer{ID: r.owner.Peer, Addr: r.cfg.Addr})
-	members := &r.tables.Members
+	self := replica.Numbered(r.owner.Cluster, api.Peer{ID: r.owner.Peer, Addr: r.cfg.Addr})
+	members := &r.state.Members
 	if self.Addr == "" {
-		p, known := members.Named(r.owner.Peer)
+		p, known := members.FindID(r.owner.Peer)
 		if !known {
 			return fmt.Errorf("%w: peer %s was not a member of the cluster: set Addr to its address", api.ErrInvalid, r.owner.Peer)
 		}
@@ -130,11 +131,11 @@ func (r *recovering) run() error {
 	if r.cfg.DryRun {
 		return nil
 	}
-	return r.write(self)
+	return r.writeRecovery(self)
 }
 
-// own takes the directory.
-func (r *recovering) own() (err error) {
+// lockDirectory locks the directory and reads its owner.
+func (r *recovery) lockDirectory() (err error) {
 	if r.owner, err = identity.ReadOwner(r.fs); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, identity.ErrFormat) {
 			return fmt.Errorf("%w: not the directory of a peer: %w", api.ErrInvalid, err)
@@ -154,32 +155,32 @@ func (r *recovering) own() (err error) {
 	}
 	wrong, err := r.owner.CheckLog(r.fs, logDir)
 	if err == nil && wrong != "" {
-		return mistaken("%s: recover another peer", wrong)
+		return identityErrorf("%s: recover another peer", wrong)
 	}
 	return err
 }
 
-func (r *recovering) readSnapshot() (snapshot.Meta, error) {
+func (r *recovery) readSnapshot() (snapshot.Meta, error) {
 	s, err := snapshot.OpenFile(r.fs, snapshot.Name)
 	if err != nil {
 		return snapshot.Meta{}, fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
-	r.tables, err = replica.Read(s.Tables())
+	r.state, err = replica.Read(s.Tables())
 	if err = errors.Join(err, s.Close()); err != nil {
 		return snapshot.Meta{}, fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	return s.Meta(), nil
 }
 
-// readSize is how many bytes of entries are read at a time.
+// readSize is the size of the entries that are read at a time, in bytes.
 const readSize = 4 << 20
 
-// readLog applies all that the log has to the tables.
-func (r *recovering) readLog(meta snapshot.Meta) (err error) {
+// applyLog applies all entries of the log to the state.
+func (r *recovery) applyLog(meta snapshot.Meta) (err error) {
 	if r.files, err = filelog.Open(r.fs, logDir, filelog.Options{ReadOnly: r.cfg.DryRun}); err != nil {
 		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
-	if err := continues(r.files, meta); errors.Is(err, errOtherLog) {
+	if err := checkContinues(r.files, meta); errors.Is(err, errOtherLog) {
 		if !r.cfg.DryRun {
 			if err := r.files.Reset(meta.Index, meta.Term); err != nil {
 				return fmt.Errorf("%w: %w", api.ErrFault, err)
@@ -194,25 +195,25 @@ func (r *recovering) readLog(meta snapshot.Meta) (err error) {
 	if err != nil {
 		return err
 	}
-	for r.tables.Index < last {
-		entries, err := r.files.Entries(r.tables.Index+1, last+1, readSize)
+	for r.state.Index < last {
+		entries, err := r.files.Entries(r.state.Index+1, last+1, readSize)
 		if err != nil {
 			return fmt.Errorf("%w: %w", api.ErrFault, err)
 		}
 		for _, e := range entries {
-			if _, err := r.tables.Apply(e); err != nil {
+			if _, err := r.state.Apply(e); err != nil {
 				return fmt.Errorf("%w: %w", api.ErrFault, err)
 			}
 		}
 	}
-	r.made.Last, r.made.Term = last, r.tables.Term
+	r.made.Last, r.made.Term = last, r.state.Term
 	r.made.Committed = min(last, max(meta.Index, r.files.HardState().GetCommit()))
 	return nil
 }
 
-// write gives the directory a new cluster identity, and appends the entry that makes the peer the
+// writeRecovery gives the directory a new cluster identity, and appends the entry that makes the peer the
 // only member.
-func (r *recovering) write(self entry.Peer) error {
+func (r *recovery) writeRecovery(self entry.Peer) error {
 	// The identity is changed first: the entry must not exist in a log of the old cluster.
 	r.owner.Former = append(r.owner.Former, r.owner.Founding)
 	r.owner.Founding = identity.Recovered(r.owner.Founding)
@@ -236,13 +237,13 @@ func (r *recovering) write(self entry.Peer) error {
 	})
 }
 
-// errOtherLog: the log is not of the snapshot's history: the machine was stopped between the two
-// steps in which a snapshot is installed.
+// errOtherLog is returned if the log and the snapshot have different histories, because the machine
+// was stopped between the two steps in which a snapshot is installed.
 var errOtherLog = errors.New("the log does not match the snapshot")
 
-// continues returns nil if the log continues the history of the snapshot, and errOtherLog if it
+// checkContinues returns nil if the log continues the history of the snapshot, and errOtherLog if it
 // belongs to another history.
-func continues(files *filelog.Log, meta snapshot.Meta) error {
+func checkContinues(files *filelog.Log, meta snapshot.Meta) error {
 	last, errLast := files.LastIndex()
 	first, errFirst := files.FirstIndex()
 	if err := cmp.Or(errLast, errFirst); err != nil {

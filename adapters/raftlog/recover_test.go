@@ -1,109 +1,107 @@
 package raftlog_test
 
-// What is left of a cluster that has lost a majority of its peers.
-
 import (
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-func (w *world) recover(t testing.TB, p api.Peer, dry bool) raftlog.Recovery {
+func (h *harness) recoverOffline(t testing.TB, p api.Peer, dry bool) raftlog.Recovery {
 	t.Helper()
-	r, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: p.ID, DryRun: dry}.OnDisk(w.disks[p.ID]))
+	r, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: p.ID, DryRun: dry}.OnDisk(h.disks[p.ID]))
 	require.NoError(t, err)
 	return r
 }
 
-// The peer that is left becomes the cluster. What it has is kept, whether it knew that it was
-// committed or not; the others are refused, and new peers join.
-func TestRecover(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		a, b, c := w.peers[0], w.peers[1], w.peers[2]
-		w.propose(t, a, few("x", 5)...)
-		w.has(t, w.peers, few("x", 5)...)
-		before := w.node(a).Info()
-		_, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: "a"}.OnDisk(w.disks[a.ID]))
-		require.ErrorIs(t, err, api.ErrInvalid, "it runs")
-		require.NoError(t, w.stop(a))
-		w.propose(t, b, "lost")
-		w.stopAll()
+// TestRecoverOffline fails if a recovered peer loses an entry that it has, if other peers are
+// accepted when they return, or if new peers cannot join.
+func TestRecoverOffline(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		a, b, c := h.peers[0], h.peers[1], h.peers[2]
+		h.proposeAll(t, a, numbered("x", 5)...)
+		h.requireUpdates(t, h.peers, numbered("x", 5)...)
+		before := h.node(a).Info()
+		_, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: "a"}.OnDisk(h.disks[a.ID]))
+		require.ErrorIs(t, err, api.ErrInvalid, "the peer is running")
+		require.NoError(t, h.stopPeer(a))
+		h.proposeAll(t, b, "lost")
+		h.stopAll()
 
-		dry := w.recover(t, a, true)
-		require.Equal(t, dry, w.recover(t, a, true), "nothing was changed")
+		dry := h.recoverOffline(t, a, true)
+		require.Equal(t, dry, h.recoverOffline(t, a, true), "a dry run changes nothing")
 		require.Equal(t, a, dry.Peer)
 		require.Equal(t, "test", dry.Cluster)
 		require.Equal(t, []string{b.ID, c.ID}, dry.Removed)
 		require.GreaterOrEqual(t, dry.Last, before.LastIndex)
 		require.LessOrEqual(t, dry.Committed, dry.Last)
-		require.Equal(t, dry, w.recover(t, a, false))
+		require.Equal(t, dry, h.recoverOffline(t, a, false))
 
-		w.start(a)
-		w.propose(t, a, "alone")
-		w.has(t, []api.Peer{a}, append(few("x", 5), "alone")...)
-		m := members(t, w.node(a))
+		h.startPeer(a)
+		h.proposeAll(t, a, "alone")
+		h.requireUpdates(t, []api.Peer{a}, append(numbered("x", 5), "alone")...)
+		m := membershipOf(t, h.node(a))
 		require.Equal(t, []api.Peer{a}, m.Voters)
 		require.ElementsMatch(t, []string{b.ID, c.ID}, m.Removed)
-		// The others come back.
-		w.mistaken(t, b, "recovered without this peer")
-		w.mistaken(t, c, "recovered without this peer")
-		// New peers join, also from the snapshot of before.
-		d, e := peer(3), peer(4)
+		// The other peers of the former cluster start again.
+		h.requireIdentityError(t, b, "recovered without this peer")
+		h.requireIdentityError(t, c, "recovered without this peer")
+		// New peers join, also from the snapshot before the recovery.
+		d, e := peerInfo(3), peerInfo(4)
 		joins := func(c *raftlog.Config) { c.Peers = []api.Peer{a} }
-		w.start(d, joins)
-		w.start(e, joins)
-		w.change(t, a, a, d, e)
-		w.propose(t, d, "three")
-		w.has(t, []api.Peer{a, d, e}, append(few("x", 5), "alone", "three")...)
+		h.startPeer(d, joins)
+		h.startPeer(e, joins)
+		h.changeVoters(t, a, a, d, e)
+		h.proposeAll(t, d, "three")
+		h.requireUpdates(t, []api.Peer{a, d, e}, append(numbered("x", 5), "alone", "three")...)
 		for _, p := range []api.Peer{a, d, e} {
-			require.NoError(t, w.stop(p))
+			require.NoError(t, h.stopPeer(p))
 		}
 		for _, p := range []api.Peer{d, e} {
-			w.start(p, joins)
+			h.startPeer(p, joins)
 		}
-		w.propose(t, e, "restarted")
+		h.proposeAll(t, e, "restarted")
 	})
 }
 
-// A peer without a vote, and one in the middle of a change of the peers, can be recovered too, and
-// more than once.
-func TestRecoverAnyPeer(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		d := peer(3)
-		w.start(d)
-		await(t, "it is admitted", func() bool { return len(members(t, w.node(w.peers[0])).Learners) == 1 })
-		w.propose(t, d, "x")
-		// The new voters cannot commit: the change stays in the middle.
-		for _, p := range w.others(w.leader(t)) {
-			_ = w.stop(p)
+// TestRecoverOffline_AnyPeer fails if a learner, or a peer in the middle of a change, cannot be
+// recovered, or not repeatedly.
+func TestRecoverOffline_AnyPeer(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		d := peerInfo(3)
+		h.startPeer(d)
+		waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.node(h.peers[0])).Learners) == 1 })
+		h.proposeAll(t, d, "x")
+		// The new voters cannot commit, so the change remains incomplete.
+		for _, p := range h.others(h.waitForLeader(t)) {
+			_ = h.stopPeer(p)
 		}
 		go func() {
-			_, _ = w.node(d).ChangePeers(t.Context(), requestid.New(), []api.Peer{w.peers[0], d})
+			_, _ = h.node(d).ChangePeers(t.Context(), requestid.New(), []api.Peer{h.peers[0], d})
 		}()
 		time.Sleep(time.Second)
-		for _, n := range w.all() {
+		for _, n := range h.runningNodes() {
 			_ = n.Close()
 		}
 		for range 2 {
-			w.recover(t, d, false)
+			h.recoverOffline(t, d, false)
 		}
-		w.start(d)
-		w.propose(t, d, "y")
-		w.has(t, []api.Peer{d}, "x", "y")
-		require.Equal(t, []api.Peer{d}, members(t, w.node(d)).Voters)
+		h.startPeer(d)
+		h.proposeAll(t, d, "y")
+		h.requireUpdates(t, []api.Peer{d}, "x", "y")
+		require.Equal(t, []api.Peer{d}, membershipOf(t, h.node(d)).Voters)
 	})
 }
 
-// A snapshot begins a new cluster, whose indexes are above those of the old one.
-func TestExportAndRestore(t *testing.T) {
+// TestRestoreOffline fails if a new cluster does not continue from an exported snapshot, with greater
+// indexes.
+func TestRestoreOffline(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {
 		n, err := raftlog.Open(raftlog.Config{
@@ -116,17 +114,17 @@ func TestExportAndRestore(t *testing.T) {
 	}
 	n := open("a")
 	id := requestid.New()
-	index, err := n.Propose(within(t, time.Minute), id, []byte("x"))
+	index, err := n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 	require.NoError(t, err)
-	_, err = n.Compact(within(t, time.Minute))
+	_, err = n.Compact(contextWithin(t, time.Minute))
 	require.NoError(t, err)
 	target := filepath.Join(dir, "exported")
 	made, err := raftlog.ExportOffline(filepath.Join(dir, "a"), target)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, made.Index, index)
 	_, err = raftlog.ExportOffline(filepath.Join(dir, "a"), target)
-	require.ErrorIs(t, err, api.ErrInvalid, "it exists")
-	_, err = n.Propose(within(t, time.Minute), requestid.New(), []byte("lost"))
+	require.ErrorIs(t, err, api.ErrInvalid, "the file exists")
+	_, err = n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("lost"))
 	require.NoError(t, err)
 
 	cfg := raftlog.RestoreConfig{Snapshot: target, Dir: filepath.Join(dir, "b"), Peer: api.Peer{ID: "b", Addr: "127.0.0.1:1"}}
@@ -134,12 +132,12 @@ func TestExportAndRestore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, made.Index+raftlog.DefaultIndexGap, restored.Index)
 	_, err = raftlog.RestoreOffline(cfg)
-	require.ErrorIs(t, err, api.ErrInvalid, "it is not empty")
+	require.ErrorIs(t, err, api.ErrInvalid, "the directory is not empty")
 	m := open("b")
-	again, err := m.Propose(within(t, time.Minute), id, []byte("x"))
+	again, err := m.Propose(contextWithin(t, time.Minute), id, []byte("x"))
 	require.NoError(t, err)
-	require.Equal(t, index, again, "the ID is remembered")
-	next, err := m.Propose(within(t, time.Minute), requestid.New(), []byte("y"))
+	require.Equal(t, index, again, "the request ID is known")
+	next, err := m.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
 	require.NoError(t, err)
 	require.Greater(t, next, restored.Index)
 

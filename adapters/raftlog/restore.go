@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
@@ -36,18 +35,18 @@ type Exported struct {
 // Errors: [api.ErrInvalid] if target exists; [api.ErrFault] if the snapshot is damaged; errors of
 // reading and writing.
 func ExportOffline(dir, target string) (Exported, error) {
-	made, err := export(dir, target)
+	made, err := exportSnapshot(dir, target)
 	if err != nil {
 		return Exported{}, fmt.Errorf("raftlog: export the snapshot of %s: %w", dir, err)
 	}
 	return made, nil
 }
 
-func export(dir, target string) (made Exported, err error) {
+func exportSnapshot(dir, target string) (made Exported, err error) {
 	if _, err := os.Lstat(target); err == nil {
 		return made, fmt.Errorf("%w: %s exists", api.ErrInvalid, target)
 	}
-	r, err := openSnapshot(disk.OS(dir), snapshot.Name)
+	r, err := openSnapshotFile(disk.OS(dir), snapshot.Name)
 	if err != nil {
 		return made, err
 	}
@@ -57,7 +56,7 @@ func export(dir, target string) (made Exported, err error) {
 	if err := copyTo(parent, temporary, io.NewSectionReader(r.Raw(), 0, r.Size())); err != nil {
 		return made, errors.Join(err, parent.Remove(temporary))
 	}
-	err = parent.Link(temporary, name) // which, other than a rename, replaces nothing
+	err = parent.Link(temporary, name) // unlike a rename, it replaces nothing
 	if err = errors.Join(err, parent.Remove(temporary)); err == nil {
 		err = parent.SyncDir(".")
 	}
@@ -65,7 +64,8 @@ func export(dir, target string) (made Exported, err error) {
 	return Exported{Cluster: m.Cluster, Index: m.Index, Term: m.Term, Size: r.Size()}, err
 }
 
-func openSnapshot(fsys disk.FS, name string) (*snapshot.Reader, error) {
+// openSnapshotFile opens a snapshot. The error wraps ErrFault if it is damaged.
+func openSnapshotFile(fsys disk.FS, name string) (*snapshot.Reader, error) {
 	r, err := snapshot.OpenFile(fsys, name)
 	if errors.Is(err, snapshot.ErrCorrupt) {
 		err = fmt.Errorf("%w: %w", api.ErrFault, err)
@@ -102,23 +102,23 @@ func RestoreOffline(cfg RestoreConfig) (Exported, error) {
 	if cfg.IndexGap == 0 {
 		cfg.IndexGap = DefaultIndexGap
 	}
-	made, err := restoreTo(cfg)
+	made, err := restoreDirectory(cfg)
 	if err != nil {
 		return Exported{}, fmt.Errorf("raftlog: restore %s: %w", cfg.Snapshot, err)
 	}
 	return made, nil
 }
 
-func restoreTo(cfg RestoreConfig) (made Exported, err error) {
+func restoreDirectory(cfg RestoreConfig) (made Exported, err error) {
 	if _, _, err := net.SplitHostPort(cfg.Peer.Addr); err != nil || cfg.Peer.ID == "" {
 		return made, fmt.Errorf("%w: peer %q at %q: an ID and an address host:port are required", api.ErrInvalid, cfg.Peer.ID, cfg.Peer.Addr)
 	}
-	r, err := openSnapshot(disk.OS(filepath.Dir(cfg.Snapshot)), filepath.Base(cfg.Snapshot))
+	r, err := openSnapshotFile(disk.OS(filepath.Dir(cfg.Snapshot)), filepath.Base(cfg.Snapshot))
 	if err != nil {
 		return made, err
 	}
 	defer r.Close()
-	tables, err := replica.Read(r.Tables())
+	state, err := replica.Read(r.Tables())
 	if err != nil {
 		return made, fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
@@ -132,21 +132,13 @@ func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 		}
 	}
 	meta := r.Meta()
-	tables.Restart([]entry.Peer{replica.With(meta.Cluster, cfg.Peer)}, cfg.IndexGap)
-	w, err := snapshot.Create(fsys, ".", snapshot.Meta{
-		Cluster: meta.Cluster, Index: tables.Index, Term: tables.Term, Conf: tables.Members.ConfState(), Created: time.Now(),
-	})
-	if err != nil {
-		return made, err
-	}
-	_, err = tables.View().WriteTo(w.Tables())
-	if err == nil {
-		data := r.Data()
-		_, err = io.Copy(w.Data(), data)
-		err = errors.Join(err, data.Close())
-	}
-	if err != nil {
-		w.Abort()
+	state.RestartCluster([]entry.Peer{replica.Numbered(meta.Cluster, cfg.Peer)}, cfg.IndexGap)
+	data := r.Data()
+	w, err := writeSnapshotFile(fsys, meta.Cluster, state.View(), state.Members.ConfState(), copied{data})
+	if err = errors.Join(err, data.Close()); err != nil {
+		if w != nil {
+			w.Abort()
+		}
 		return made, err
 	}
 	if err := w.Commit(); err != nil {
@@ -156,5 +148,10 @@ func restoreTo(cfg RestoreConfig) (made Exported, err error) {
 		Format: identity.Format, Cluster: meta.Cluster, Peer: cfg.Peer.ID,
 		Founding: identity.Recovered(meta.Cluster), Instance: identity.New(),
 	}
-	return Exported{Cluster: meta.Cluster, Index: tables.Index, Term: tables.Term, Size: r.Size()}, owner.Write(fsys)
+	return Exported{Cluster: meta.Cluster, Index: state.Index, Term: state.Term, Size: r.Size()}, owner.Write(fsys)
 }
+
+// copied writes the data of a reader.
+type copied struct{ io.Reader }
+
+func (c copied) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Reader) }

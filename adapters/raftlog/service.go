@@ -17,9 +17,10 @@ import (
 // Info returns the status of this peer. It does not block.
 func (n *Node) Info() api.Info {
 	s := n.status.Load()
+	applied, _ := n.applied.load()
 	info := api.Info{
 		Peer: n.cfg.self(), Cluster: n.cfg.Cluster, Role: s.Role.String(), Leader: s.Leader, Term: s.Term,
-		Lease: max(0, s.Lease-clock{n}.Now()), FirstIndex: s.First, LastApplied: n.appliedIndex(), CommitIndex: s.Commit,
+		Lease: max(0, s.Lease-nodeClock{n}.Now()), FirstIndex: s.First, LastApplied: applied, CommitIndex: s.Commit,
 		LastIndex: s.Last, PruneIndex: s.Prune, SnapshotIndex: s.Snapshot.Index, SnapshotSize: s.Snapshot.Size, RequestIDs: s.IDs,
 	}
 	if s.Role == core.Leader {
@@ -34,61 +35,65 @@ func (n *Node) Info() api.Info {
 // Membership returns the peers of the cluster according to the entries that this peer has
 // applied. The error is the cause of ctx, [api.ErrClosed] or [api.ErrFault].
 func (n *Node) Membership(ctx context.Context) (m api.Membership, err error) {
-	err = n.do(ctx, func(c *core.Core) { m = c.Membership() })
+	err = n.callLoop(ctx, func(c *core.Core) { m = c.Membership() })
 	return m, err
 }
 
-// service implements the calls of clients. Unlike the node, it does not forward requests to the
-// leader, but returns the leader in an error.
-type service struct{ *Node }
+// service implements [rpc.Service], the calls of clients. Unlike the node, it does not forward requests
+// to the leader, but returns the leader in an error.
+type service struct{ node *Node }
 
 func (s service) Propose(ctx context.Context, id requestid.ID, data []byte) (uint64, error) {
-	index, _, err := s.ask(ctx, core.Request{Kind: api.KindState, ID: id, Data: data})
+	index, _, err := s.node.proposeOnce(ctx, core.Request{Kind: api.KindState, ID: id, Data: data})
 	return index, err
 }
 
 func (s service) ChangePeers(ctx context.Context, id requestid.ID, voters []api.Peer) (uint64, error) {
-	index, _, err := s.ask(ctx, core.Request{Kind: api.KindConfig, ID: id, To: voters})
+	index, _, err := s.node.proposeOnce(ctx, core.Request{Kind: api.KindConfig, ID: id, Voters: voters})
 	return index, err
 }
 
-func (s service) Info(context.Context) (api.Info, error) { return s.Node.Info(), nil }
+func (s service) Membership(ctx context.Context) (api.Membership, error) {
+	return s.node.Membership(ctx)
+}
+
+func (s service) Info(context.Context) (api.Info, error) { return s.node.Info(), nil }
 
 func (s service) Election(ctx context.Context, name string) (api.Election, error) {
 	if err := wire.CheckElection(name); err != nil {
 		return api.Election{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
-	if err := s.read(ctx, (*core.Core).ReadTables); err != nil {
+	if err := s.node.readLinearizable(ctx, (*core.Core).ReadReplica); err != nil {
 		return api.Election{}, err
 	}
-	var line replica.Line
-	if err := s.do(ctx, func(c *core.Core) { line = c.Tables().Lines.Line(name) }); err != nil {
+	var election replica.Election
+	if err := s.node.callLoop(ctx, func(c *core.Core) { election = c.Replica().Elections.Get(name) }); err != nil {
 		return api.Election{}, err
 	}
-	e := api.Election{Ended: line.Ended}
-	for _, c := range line.Candidates {
-		info := infoOf(c)
+	e := api.Election{Ended: election.Ended}
+	for _, c := range election.Candidates {
+		info := candidateInfo(c)
 		e.Candidates = append(e.Candidates, api.Candidate{ID: c.ID, Name: info.Name, Value: info.Value, Token: c.Token})
 	}
 	return e, nil
 }
 
 func (s service) Entries(ctx context.Context, from uint64, send func([]api.Event) error) error {
-	return s.follow(ctx, from, send)
+	return s.node.followLog(ctx, from, send)
 }
 
-// Snapshot returns the newest snapshot, as it is on disk.
+// Snapshot returns the file of the newest snapshot.
 func (s service) Snapshot(context.Context) (api.SnapshotStream, error) {
-	r, err := s.newest()
+	r, err := s.node.newestSnapshot()
 	if err != nil {
 		return api.SnapshotStream{}, err
 	}
 	m := r.Meta()
-	return api.SnapshotStream{Index: m.Index, Term: m.Term, Size: r.Size(), Data: raw{io.NewSectionReader(r.Raw(), 0, r.Size()), r}}, nil
+	return api.SnapshotStream{Index: m.Index, Term: m.Term, Size: r.Size(), Data: snapshotFile{io.NewSectionReader(r.Raw(), 0, r.Size()), r}}, nil
 }
 
-// raw reads a snapshot's file.
-type raw struct {
+// snapshotFile reads the file of a snapshot.
+type snapshotFile struct {
 	io.Reader
 	io.Closer
 }
@@ -97,8 +102,8 @@ type raw struct {
 // replies to its calls.
 const clientStall = 10 * time.Second
 
-// serve serves a client on a connection until the connection ends.
-func (n *Node) serve(conn *link.Conn) {
+// serveClient serves a client on a connection until the connection ends.
+func (n *Node) serveClient(conn *link.Conn) {
 	var err error
 	if client := conn.Remote(); client.Purpose == link.PurposeStream {
 		err = n.clients.Stream(n.ctx, conn, client.ID)

@@ -1,26 +1,35 @@
 package raftlog_test
 
-// Snapshots: taken, kept, restored, sent; and the log that begins behind them.
-
 import (
-	"errors"
+	"bytes"
+	"context"
 	"io"
+	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// files are those in a folder of a peer whose names begin so.
-func (w *world) files(t testing.TB, p api.Peer, dir, prefix string) []string {
+// listFiles returns the files in a directory of a peer whose names have the prefix.
+func (h *harness) listFiles(t testing.TB, p api.Peer, dir, prefix string) []string {
 	t.Helper()
-	names, err := w.disks[p.ID].List(dir)
+	names, err := h.disks[p.ID].List(dir)
 	require.NoError(t, err)
 	var all []string
 	for _, name := range names {
@@ -31,249 +40,245 @@ func (w *world) files(t testing.TB, p api.Peer, dir, prefix string) []string {
 	return all
 }
 
-// The log begins behind the snapshot, but not behind an entry whose ID is fresh.
-func TestCompact(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.peers[0]
-		n := w.node(p)
-		pad := strings.Repeat("x", 8<<10)
-		var want []string
-		for _, u := range few("a", 40) {
-			want = append(want, u+pad)
-		}
-		w.propose(t, p, want...)
-		fresh := n.Info()
-		index, err := n.Compact(within(t, time.Minute))
-		require.NoError(t, err)
-		require.Equal(t, fresh.LastApplied, index)
-		i := n.Info()
-		require.Equal(t, index, i.SnapshotIndex)
-		require.Positive(t, i.SnapshotSize)
-		require.Equal(t, fresh.PruneIndex+1, i.FirstIndex, "fresh IDs keep their entries")
-		require.Empty(t, n.PrunableFiles())
-		require.Len(t, w.files(t, p, ".", "snap-"), 1, "the snapshot before, of entry 1")
-		segments := w.files(t, p, "log", "")
-		require.Greater(t, len(segments), 2)
+func shortWindow(c *raftlog.Config) { c.Window = time.Minute }
 
-		time.Sleep(4 * time.Minute) // nobody writes; IDs are forgotten all the same
-		require.Zero(t, n.Info().RequestIDs)
-		index, err = n.Compact(within(t, time.Minute))
-		require.NoError(t, err)
-		require.Equal(t, index+1, n.Info().FirstIndex)
-		require.NotEmpty(t, n.PrunableFiles())
-		require.Subset(t, w.files(t, p, "log", ""), segments, "no file is deleted")
-		backups := w.files(t, p, ".", "snap-")
-		require.Len(t, backups, 2)
-		for _, b := range backups {
-			require.True(t, strings.HasSuffix(b, ".bak"), b)
-		}
-		for _, f := range n.PrunableFiles() {
-			require.NoError(t, w.disks[p.ID].Remove(f))
-		}
-		w.propose(t, p, "behind")
-		want = append(want, "behind")
-		require.NoError(t, w.stop(p))
-		w.start(p, slowly, minute)
-		require.Equal(t, index+1, w.node(p).Info().FirstIndex)
-		w.has(t, w.peers, want...)
-		w.crash(p)
-		w.start(p, slowly, minute)
-		w.has(t, w.peers, want...)
-	}, slowly, minute)
-}
-
-func minute(c *raftlog.Config) { c.Window = time.Minute }
-
-// A snapshot that cannot be written is an error, and the one before stays.
-func TestCompactFails(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.peers[0]
-		w.propose(t, p, few("a", 10)...)
-		index, err := w.node(p).Compact(within(t, time.Minute))
-		require.NoError(t, err)
-		w.propose(t, p, "b")
-		broken := errors.New("cannot be written")
-		w.sm(p).writing(func(io.Writer) error { return broken })
-		_, err = w.node(p).Compact(t.Context())
-		require.ErrorIs(t, err, broken)
-		require.Equal(t, index, w.node(p).Info().SnapshotIndex)
-		require.Empty(t, w.files(t, p, ".", "snap.tmp"))
-		w.sm(p).writing(nil)
-		_, err = w.node(p).Compact(within(t, time.Minute))
-		require.NoError(t, err)
-		require.NoError(t, w.node(p).Err())
-	})
-}
-
-// While a snapshot is written everything goes on, and whoever reads the one before does not
-// disturb it.
-func TestCompactMeanwhile(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.leader(t)
-		w.propose(t, p, few("a", 10)...)
-		begun, goOn := make(chan struct{}), make(chan struct{})
-		w.sm(p).writing(func(io.Writer) error { close(begun); <-goOn; return nil })
-		done := make(chan error, 1)
-		go func() {
-			_, err := w.node(p).Compact(t.Context())
-			done <- err
-		}()
-		<-begun
-		w.propose(t, p, "b")
-		s := w.node(p).Subscribe(t.Context(), 1) // it begins with the snapshot of entry 1
-		require.NotNil(t, next(t, s).Snapshot)
-		s.Close()
-		close(goOn)
-		require.NoError(t, <-done)
-		w.propose(t, p, "c")
-		w.crash(p)
-		w.start(p)
-		w.has(t, w.peers, append(few("a", 10), "b", "c")...)
-	})
-}
-
-// A state machine that keeps its state is not given twice what it has.
-func TestRestartWithAStateMachineThatKeepsItsState(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.peers[0]
-		require.NoError(t, w.stop(p))
-		sm := &durable{}
+// TestRestart_DurableStateMachine fails if a state machine that stores its state receives an update
+// twice.
+func TestRestart_DurableStateMachine(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p := h.peers[0]
+		require.NoError(t, h.stopPeer(p))
+		sm := &durableMachine{}
 		keeps := func(c *raftlog.Config) { c.StateMachine = sm }
-		w.start(p, keeps)
-		w.propose(t, p, few("a", 10)...)
-		_, err := w.node(p).Compact(within(t, time.Minute))
+		h.startPeer(p, keeps)
+		h.proposeAll(t, p, numbered("a", 10)...)
+		_, err := h.node(p).Compact(contextWithin(t, time.Minute))
 		require.NoError(t, err)
-		w.propose(t, p, few("b", 10)...)
+		h.proposeAll(t, p, numbered("b", 10)...)
 		for range 2 {
-			require.NoError(t, w.stop(p))
-			w.start(p, keeps)
-			require.NoError(t, w.node(p).Sync(within(t, time.Minute)))
-			require.Equal(t, append(few("a", 10), few("b", 10)...), sm.all())
+			require.NoError(t, h.stopPeer(p))
+			h.startPeer(p, keeps)
+			require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+			require.Equal(t, append(numbered("a", 10), numbered("b", 10)...), sm.recorded())
 			require.Zero(t, sm.restored)
-			s := w.node(p).Subscribe(t.Context(), 1)
-			r := &reader{next: 1}
-			r.until(t, s, "b9")
+			s := h.node(p).Subscribe(t.Context(), 1)
+			r := &streamReader{next: 1}
+			r.readUntil(t, s, "b9")
 			s.Close()
 		}
-		w.propose(t, p, "c")
-		require.Equal(t, append(append(few("a", 10), few("b", 10)...), "c"), sm.all())
+		h.proposeAll(t, p, "c")
+		require.Equal(t, append(append(numbered("a", 10), numbered("b", 10)...), "c"), sm.recorded())
 	})
 }
 
-// A state machine can have entries that its peer's log does not have any more: others have
-// stored them, and this one's log was not on the disk when the power failed.
-func TestRestartWithAStateMachineAheadOfTheLog(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		p := w.others(w.leader(t))[0]
-		sm := &durable{}
-		require.NoError(t, w.stop(p))
-		w.start(p, func(c *raftlog.Config) { c.StateMachine = sm })
-		w.propose(t, w.peers[0], few("a", 10)...)
-		require.NoError(t, w.node(p).Sync(within(t, time.Minute)))
-		require.NoError(t, w.stop(p))
+// TestRestart_StateMachineAhead fails if a peer does not start when its state machine includes
+// entries that its log lacks: other peers have stored them, and they were not on this peer's disk
+// when the power failed.
+func TestRestart_StateMachineAhead(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		sm := &durableMachine{}
+		require.NoError(t, h.stopPeer(p))
+		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = sm })
+		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
+		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		require.NoError(t, h.stopPeer(p))
 		index := uint64(0)
-		for _, u := range few("b", 5) {
-			i, err := w.node(w.others(p)[0]).Propose(within(t, time.Minute), requestid.New(), []byte(u))
+		for _, u := range numbered("b", 5) {
+			i, err := h.node(h.others(p)[0]).Propose(contextWithin(t, time.Minute), requestid.New(), []byte(u))
 			require.NoError(t, err)
 			require.NoError(t, sm.Apply([]api.Entry{{Index: i, Data: []byte(u)}}, i))
 			index = i
 		}
-		heal := w.isolate(p)
-		w.start(p, func(c *raftlog.Config) { c.StateMachine = sm })
-		s := w.node(p).Subscribe(t.Context(), 1)
-		r := &reader{next: 1}
-		r.until(t, s, "a9")
-		pulse(t, s, func(p *api.Progress) bool { return !p.Fresh })
-		_, err := w.node(p).Compact(within(t, time.Minute))
-		require.ErrorIs(t, err, api.ErrBusy, "its state is not that of the log's end")
+		heal := h.isolate(p)
+		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = sm })
+		s := h.node(p).Subscribe(t.Context(), 1)
+		r := &streamReader{next: 1}
+		r.readUntil(t, s, "a9")
+		waitForProgress(t, s, func(p *api.Progress) bool { return !p.Fresh })
+		_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+		require.ErrorIs(t, err, api.ErrBusy, "the state machine includes entries that the log does not have yet")
 		heal()
-		r.until(t, s, "b4")
+		r.readUntil(t, s, "b4")
 		s.Close()
-		_, err = w.node(p).Propose(within(t, time.Minute), requestid.New(), []byte("c"))
+		_, err = h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), []byte("c"))
 		require.NoError(t, err)
 		require.Greater(t, sm.applied, index)
-		require.Equal(t, append(append(few("a", 10), few("b", 5)...), "c"), sm.all())
+		require.Equal(t, append(append(numbered("a", 10), numbered("b", 5)...), "c"), sm.recorded())
 	})
 }
 
-// durable is a register whose state outlives its peer.
-type durable struct {
-	register
+// durableMachine is a state machine that keeps its state when its peer restarts.
+type durableMachine struct {
+	recorder
 	restored int
 }
 
-func (d *durable) LastApplied() (uint64, error) {
+func (d *durableMachine) LastApplied() (uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.applied, nil
 }
 
-func (d *durable) Restore(index uint64, r io.Reader) error {
+func (d *durableMachine) Restore(index uint64, r io.Reader) error {
 	d.restored++
-	return d.register.Restore(index, r)
+	return d.recorder.Restore(index, r)
 }
 
-// A peer that was away while the log's beginning moved gets a snapshot, and goes on.
-func TestSnapshotForOneThatWasAway(t *testing.T) {
-	inWorld(t, 3, func(t *testing.T, w *world) {
-		leader := w.leader(t)
-		away := w.others(leader)[0]
-		s := w.node(away).Subscribe(t.Context(), 1)
+// TestSnapshot_ForDisconnectedPeer fails if a peer that needs entries before the start of the log
+// does not receive a snapshot, or if its subscribers do not continue.
+func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		isolated := h.others(leader)[0]
+		s := h.node(isolated).Subscribe(t.Context(), 1)
 		defer s.Close()
-		w.propose(t, away, "early")
-		heal := w.isolate(away)
-		w.propose(t, leader, few("a", 20)...)
+		h.proposeAll(t, isolated, "early")
+		heal := h.isolate(isolated)
+		h.proposeAll(t, leader, numbered("a", 20)...)
 		time.Sleep(4 * time.Minute)
-		for _, p := range w.others(away) {
-			_, err := w.node(p).Compact(within(t, time.Minute))
+		for _, p := range h.others(isolated) {
+			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
 			require.NoError(t, err)
-			require.Greater(t, w.node(p).Info().FirstIndex, w.node(away).Info().LastIndex+1)
+			require.Greater(t, h.node(p).Info().FirstIndex, h.node(isolated).Info().LastIndex+1)
 		}
-		w.propose(t, leader, few("b", 5)...)
+		h.proposeAll(t, leader, numbered("b", 5)...)
 		heal()
-		want := append(append([]string{"early"}, few("a", 20)...), few("b", 5)...)
-		w.has(t, w.peers, want...)
-		i := w.node(away).Info()
+		want := append(append([]string{"early"}, numbered("a", 20)...), numbered("b", 5)...)
+		h.requireUpdates(t, h.peers, want...)
+		i := h.node(isolated).Info()
 		require.Greater(t, i.SnapshotIndex, uint64(20))
 		require.Equal(t, i.SnapshotIndex+1, i.FirstIndex)
-		require.Empty(t, w.files(t, away, ".", "snap.received"))
-		r := &reader{next: 1}
-		r.until(t, s, "b4")
-		require.Equal(t, want, r.updates, "its subscriber has gone over the snapshot")
-		w.propose(t, away, "later")
-		w.crash(away)
-		w.start(away, slowly, minute)
-		w.has(t, w.peers, append(want, "later")...)
-	}, slowly, minute)
+		require.Empty(t, h.listFiles(t, isolated, ".", "snap.received"))
+		r := &streamReader{next: 1}
+		r.readUntil(t, s, "b4")
+		require.Equal(t, want, r.updates, "the subscriber received the snapshot")
+		h.proposeAll(t, isolated, "later")
+		h.crashPeer(isolated)
+		h.startPeer(isolated, slowElections, shortWindow)
+		h.requireUpdates(t, h.peers, append(want, "later")...)
+	}, slowElections, shortWindow)
 }
 
-// The same, while the receiver's own snapshots are taken, and with power failures.
-func TestSnapshotForOneThatFails(t *testing.T) {
+// TestSnapshot_ReceiverCrashes fails if a crash at any moment of receiving a snapshot prevents the
+// peer from receiving it later.
+func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	for seed := range 5 {
-		inWorld(t, 3, func(t *testing.T, w *world) {
-			leader := w.leader(t)
-			away := w.others(leader)[0]
-			w.crash(away)
-			w.propose(t, leader, few("a", 20)...)
+		runCluster(t, 3, func(t *testing.T, h *harness) {
+			leader := h.waitForLeader(t)
+			isolated := h.others(leader)[0]
+			h.crashPeer(isolated)
+			h.proposeAll(t, leader, numbered("a", 20)...)
 			time.Sleep(4 * time.Minute)
-			for _, p := range w.others(away) {
-				_, err := w.node(p).Compact(within(t, time.Minute))
+			for _, p := range h.others(isolated) {
+				_, err := h.node(p).Compact(contextWithin(t, time.Minute))
 				require.NoError(t, err)
 			}
-			d := w.disks[away.ID]
-			d.CrashAt(d.Ops() + 8 + 7*seed) // somewhere on its way
-			if n, err := w.open(away, slowly, minute); err == nil {
+			d := h.disks[isolated.ID]
+			d.CrashAt(d.Ops() + 8 + 7*seed) // while the snapshot is received or installed
+			if n, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
 				time.Sleep(10 * time.Second)
 				_ = n
-				w.crash(away)
+				h.crashPeer(isolated)
 			} else {
-				w.mu.Lock()
-				w.disks[away.ID] = d.Crash()
-				w.mu.Unlock()
+				h.mu.Lock()
+				h.disks[isolated.ID] = d.Crash()
+				h.mu.Unlock()
 			}
-			w.start(away, slowly, minute)
-			w.has(t, w.peers, few("a", 20)...)
-			require.Empty(t, w.files(t, away, ".", "snap.received"))
-		}, slowly, minute)
+			h.startPeer(isolated, slowElections, shortWindow)
+			h.requireUpdates(t, h.peers, numbered("a", 20)...)
+			require.Empty(t, h.listFiles(t, isolated, ".", "snap.received"))
+		}, slowElections, shortWindow)
 	}
+}
+
+// TestSnapshot_OtherThanAnnounced fails if a snapshot that differs from the announced one is
+// installed, or stops a peer.
+func TestSnapshot_OtherThanAnnounced(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		h.proposeAll(t, leader, "a")
+		p, sender := h.others(leader)[0], h.others(leader)[1]
+		conn := h.impersonate(t, sender, p)
+		file := h.newSnapshotFile(t, 500, 9)
+		for _, announced := range [][2]uint64{{501, 9}, {500, 8}} {
+			err := conn.Snapshot(contextWithin(t, time.Minute), p.ID, snapshotFrame(t, sender, p, announced[0], announced[1]), int64(len(file)), bytes.NewReader(file))
+			require.ErrorContains(t, err, "announces a snapshot")
+			require.NoError(t, h.node(p).Err())
+			require.Empty(t, h.listFiles(t, p, ".", "snap.received"))
+		}
+		h.proposeAll(t, p, "b")
+		h.requireUpdates(t, h.others(sender), "a", "b")
+	})
+}
+
+// impersonate stops the peer p, and returns a transport that is connected to another peer as p.
+func (h *harness) impersonate(t *testing.T, p, to api.Peer) *transport.Transport {
+	t.Helper()
+	require.NoError(t, h.stopPeer(p))
+	l, err := h.net.Listen(p.Addr)
+	require.NoError(t, err)
+	owner, err := identity.ReadOwner(h.disks[p.ID])
+	require.NoError(t, err)
+	owner.Starts++
+	require.NoError(t, owner.Write(h.disks[p.ID]))
+	tr := transport.New(transport.Config{
+		Self: link.Identity{
+			Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Insecure: true, Claim: owner.Claim(identity.New()),
+		}, Listener: l,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return h.net.Dial(ctx, p.Addr, addr) },
+	})
+	tr.SetPeers([]api.Peer{to})
+	require.NoError(t, tr.Run())
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+// snapshotFrame returns the frame that announces a snapshot by a leader of term 9.
+func snapshotFrame(t testing.TB, from, to api.Peer, index, term uint64) []byte {
+	t.Helper()
+	return engineFrame(t, from, to, &raftpb.Message{
+		Type: raftpb.MsgSnap.Enum(), Term: new(uint64(9)),
+		Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+			Index: &index, Term: &term, ConfState: &raftpb.ConfState{Voters: []uint64{raftNumber(from), raftNumber(to)}},
+		}},
+	})
+}
+
+func raftNumber(p api.Peer) uint64 { return replica.RaftID("test", p.ID) }
+
+// engineFrame returns a message of the Raft library as a frame.
+func engineFrame(t testing.TB, from, to api.Peer, m *raftpb.Message) []byte {
+	t.Helper()
+	m.From, m.To = new(raftNumber(from)), new(raftNumber(to))
+	body, err := proto.Marshal(m)
+	require.NoError(t, err)
+	return append([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0}, body...)
+}
+
+// newSnapshotFile returns the file of a snapshot of the entry.
+func (h *harness) newSnapshotFile(t testing.TB, index, term uint64) []byte {
+	t.Helper()
+	var voters []entry.Peer
+	for _, p := range h.peers {
+		voters = append(voters, replica.Numbered("test", p))
+	}
+	st := replica.New(voters, time.Hour, 200*time.Millisecond)
+	st.Index, st.Term = index, term
+	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+	s, err := snapshot.Create(d, ".", snapshot.Meta{Cluster: "test", Index: index, Term: term})
+	require.NoError(t, err)
+	_, err = st.View().WriteTo(s.Tables())
+	require.NoError(t, err)
+	data, err := (&recorder{}).Snapshot()
+	require.NoError(t, err)
+	_, err = data.WriteTo(s.Data())
+	require.NoError(t, err)
+	require.NoError(t, s.Commit())
+	r, err := snapshot.OpenFile(d, snapshot.Name)
+	require.NoError(t, err)
+	defer r.Close()
+	raw, err := io.ReadAll(io.NewSectionReader(r.Raw(), 0, r.Size()))
+	require.NoError(t, err)
+	return raw
 }

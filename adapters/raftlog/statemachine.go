@@ -31,11 +31,11 @@ type StateMachine interface {
 	Restore(index uint64, r io.Reader) error
 }
 
-// nothing is the state machine of those that have none.
-type nothing struct{}
+// noStateMachine is the state machine of a node without one, and its snapshot.
+type noStateMachine struct{}
 
-func (nothing) LastApplied() (uint64, error)     { return 0, nil }
-func (nothing) Apply([]api.Entry, uint64) error  { return nil }
-func (nothing) Snapshot() (io.WriterTo, error)   { return nothing{}, nil }
-func (nothing) WriteTo(io.Writer) (int64, error) { return 0, nil }
-func (nothing) Restore(uint64, io.Reader) error  { return nil }
+func (noStateMachine) LastApplied() (uint64, error)     { return 0, nil }
+func (noStateMachine) Apply([]api.Entry, uint64) error  { return nil }
+func (noStateMachine) Snapshot() (io.WriterTo, error)   { return noStateMachine{}, nil }
+func (noStateMachine) WriteTo(io.Writer) (int64, error) { return 0, nil }
+func (noStateMachine) Restore(uint64, io.Reader) error  { return nil }

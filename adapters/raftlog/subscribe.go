@@ -34,14 +34,14 @@ func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	go func() {
 		defer close(s.events)
 		defer close(s.done) // before Events is closed, so that Err returns the reason then
-		s.err = n.follow(ctx, from, func(events []api.Event) error { return s.send(ctx, n.ctx, events) })
+		s.err = n.followLog(ctx, from, func(events []api.Event) error { return s.deliver(ctx, n.ctx, events) })
 	}()
 	return s
 }
 
-// send delivers events. It returns the cause of the first context that is done, and closes the
+// deliver delivers events. It returns the cause of the first context that is done, and closes the
 // snapshots that were not delivered.
-func (s *Subscription) send(ctx, node context.Context, events []api.Event) error {
+func (s *Subscription) deliver(ctx, node context.Context, events []api.Event) error {
 	for _, e := range events {
 		var err error
 		select {
@@ -77,23 +77,23 @@ func (s *Subscription) Err() error {
 func (s *Subscription) Close() {
 	s.stop()
 	<-s.done
-	for range s.events { // nothing comes any more; until it is closed
+	for range s.events { // wait until the channel is closed
 	}
 }
 
-// pulseInterval is the interval at which a stream without new entries reports its progress.
-const pulseInterval = 500 * time.Millisecond
+// progressInterval is the interval at which a stream without new entries reports its progress.
+const progressInterval = 500 * time.Millisecond
 
 // readBytes is the size of the entries that are read from the log at a time.
 const readBytes = 256 << 10
 
-// follow passes the entries that this peer has applied, starting at index from, to send, until
+// followLog passes the entries that this peer has applied, starting at index from, to send, until
 // send returns an error, ctx is done, or the node stops. It reads the entries from the files of
 // the log, so that a slow reader does not delay other operations. A snapshot is the only event
 // of a call of send, which must close its data.
-func (n *Node) follow(ctx context.Context, from uint64, send func([]api.Event) error) error {
+func (n *Node) followLog(ctx context.Context, from uint64, send func([]api.Event) error) error {
 	next, reported := max(from, 1), uint64(0)
-	quiet := time.NewTimer(pulseInterval)
+	quiet := time.NewTimer(progressInterval)
 	defer quiet.Stop()
 	for {
 		if ctx.Err() != nil {
@@ -102,7 +102,7 @@ func (n *Node) follow(ctx context.Context, from uint64, send func([]api.Event) e
 		if n.ctx.Err() != nil {
 			return context.Cause(n.ctx)
 		}
-		applied, grown := n.applied.now()
+		applied, grown := n.applied.load()
 		var events []api.Event
 		var err error
 		switch {
@@ -114,13 +114,13 @@ func (n *Node) follow(ctx context.Context, from uint64, send func([]api.Event) e
 				return err
 			}
 		case reported < applied:
-			events, reported = n.progress(applied), applied
+			events, reported = n.progressEvent(applied), applied
 		default:
 			select {
 			case <-grown:
 				continue
 			case <-quiet.C:
-				events = n.progress(applied)
+				events = n.progressEvent(applied)
 			case <-ctx.Done():
 				continue
 			case <-n.ctx.Done():
@@ -130,14 +130,14 @@ func (n *Node) follow(ctx context.Context, from uint64, send func([]api.Event) e
 		if err := send(events); err != nil {
 			return err
 		}
-		quiet.Reset(pulseInterval)
+		quiet.Reset(progressInterval)
 	}
 }
 
-// progress returns the event that reports the progress of this peer.
-func (n *Node) progress(applied uint64) []api.Event {
+// progressEvent returns the event that reports the progress of this peer.
+func (n *Node) progressEvent(applied uint64) []api.Event {
 	s := n.status.Load()
-	p := api.Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > clock{n}.Now()}
+	p := api.Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > nodeClock{n}.Now()}
 	if s.Role == core.Leader {
 		p.Leader = n.cfg.self()
 	}
@@ -176,7 +176,7 @@ func (n *Node) readEvents(next, applied uint64) ([]api.Event, uint64, error) {
 
 // snapshotEvent returns the newest snapshot, which contains the entry with index next.
 func (n *Node) snapshotEvent(next uint64) ([]api.Event, uint64, error) {
-	r, err := n.newest()
+	r, err := n.newestSnapshot()
 	if err != nil {
 		return nil, next, fmt.Errorf("raftlog: entry %d is in a snapshot: %w", next, err)
 	}

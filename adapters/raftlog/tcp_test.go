@@ -1,7 +1,5 @@
 package raftlog_test
 
-// Clusters on real networks and real disks, and who is let in.
-
 import (
 	"fmt"
 	"net"
@@ -9,20 +7,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
-// inMemory is a folder in memory, if this machine has such: a peer gives up on a leader that has
-// not answered within two election timeouts, and a disk may take that for one sync.
-func inMemory(t *testing.T) string {
+// memoryDir returns a directory in memory if the system has one. A peer starts an election if the
+// leader has not sent for two election timeouts, and one sync of a busy disk may take that long.
+func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := testenv.MakeDir("raftlog")
 	require.NoError(t, err)
@@ -30,8 +27,8 @@ func inMemory(t *testing.T) string {
 	return dir
 }
 
-// onTCP starts a cluster on this machine's loopback, and returns its peers.
-func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]api.Peer, []*raftlog.Node) {
+// startTCPCluster starts a cluster on the loopback interface, and returns its peers.
+func startTCPCluster(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]api.Peer, []*raftlog.Node) {
 	t.Helper()
 	var peers []api.Peer
 	var listeners []net.Listener
@@ -44,8 +41,8 @@ func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]api.Pee
 	var nodes []*raftlog.Node
 	for i, p := range peers {
 		c := raftlog.Config{
-			Cluster: "tcp", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: inMemory(t), Listener: listeners[i],
-			ElectionTimeout: time.Second, StateMachine: &register{},
+			Cluster: "tcp", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: memoryDir(t), Listener: listeners[i],
+			ElectionTimeout: time.Second, StateMachine: &recorder{},
 		}
 		prove(i, &c)
 		node, err := raftlog.Open(c.InFiles(1 << 20))
@@ -56,15 +53,17 @@ func onTCP(t *testing.T, n int, prove func(i int, c *raftlog.Config)) ([]api.Pee
 	return peers, nodes
 }
 
+// TestSecret fails if a peer or client with another secret or cluster name is accepted, or a client
+// does not find the leader. It covers defect Z12 of ØMQ Raft.
 func TestSecret(t *testing.T) {
 	secret := []byte("a secret of enough bytes")
-	peers, nodes := onTCP(t, 3, func(_ int, c *raftlog.Config) { c.Secret = secret })
-	_, err := nodes[0].Propose(within(t, time.Minute), requestid.New(), []byte("a"))
+	peers, nodes := startTCPCluster(t, 3, func(_ int, c *raftlog.Config) { c.Secret = secret })
+	_, err := nodes[0].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return nodes[0].Info().Leader.ID != "" }, time.Minute, 10*time.Millisecond)
 	leader := nodes[0].Info().Leader
 
-	// A client that begins at a peer that does not lead is shown to the one that does.
+	// A client whose first peer does not lead finds the leader.
 	for _, p := range peers {
 		if p == leader {
 			continue
@@ -72,12 +71,12 @@ func TestSecret(t *testing.T) {
 		c, err := client.New(client.Config{Cluster: "tcp", Peers: []api.Peer{p}, Secret: secret, CallTimeout: 5 * time.Second})
 		require.NoError(t, err)
 		id := requestid.New()
-		index, err := c.Propose(within(t, time.Minute), id, []byte("by a client"))
+		index, err := c.Propose(contextWithin(t, time.Minute), id, []byte("by a client"))
 		require.NoError(t, err)
-		again, err := nodes[1].Propose(within(t, time.Minute), id, []byte("by a client"))
+		again, err := nodes[1].Propose(contextWithin(t, time.Minute), id, []byte("by a client"))
 		require.NoError(t, err)
 		require.Equal(t, index, again)
-		m, err := c.Membership(within(t, time.Minute))
+		m, err := c.Membership(contextWithin(t, time.Minute))
 		require.NoError(t, err)
 		require.ElementsMatch(t, peers, m.Voters)
 		require.NoError(t, c.Close())
@@ -86,7 +85,7 @@ func TestSecret(t *testing.T) {
 	wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, Secret: []byte("another one, as long"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer wrong.Close()
-	_, err = wrong.Propose(within(t, time.Minute), requestid.New(), []byte("b"))
+	_, err = wrong.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
 	require.ErrorIs(t, err, api.ErrRefused)
 	for what, spoil := range map[string]func(*raftlog.Config){
 		"secret":  func(c *raftlog.Config) { c.Secret = []byte("another one, as long") },
@@ -94,7 +93,7 @@ func TestSecret(t *testing.T) {
 	} {
 		c := raftlog.Config{
 			Cluster: "tcp", ID: "stranger", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Peers: peers, Dir: t.TempDir(),
-			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 3 * time.Second, // all of which it takes
+			Secret: secret, ElectionTimeout: 500 * time.Millisecond, JoinTimeout: 3 * time.Second, // Open waits that long
 		}
 		spoil(&c)
 		_, err = raftlog.Open(c)
@@ -102,32 +101,34 @@ func TestSecret(t *testing.T) {
 	}
 }
 
+// TestCertificates fails if a client with a certificate of another authority is accepted.
 func TestCertificates(t *testing.T) {
 	ours, theirs := certtest.New(t), certtest.New(t)
-	peers, nodes := onTCP(t, 3, func(_ int, c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
-	_, err := nodes[2].Propose(within(t, time.Minute), requestid.New(), []byte("a"))
+	peers, nodes := startTCPCluster(t, 3, func(_ int, c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
+	_, err := nodes[2].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
 	c, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: ours.Config("127.0.0.1"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Propose(within(t, time.Minute), requestid.New(), []byte("b"))
+	_, err = c.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
 	require.NoError(t, err)
 	config := theirs.Config("127.0.0.1")
 	config.RootCAs = ours.Pool
 	wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, TLS: config, CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer wrong.Close()
-	_, err = wrong.Propose(within(t, time.Minute), requestid.New(), []byte("c"))
+	_, err = wrong.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("c"))
 	require.ErrorIs(t, err, api.ErrRefused)
 }
 
-// A peer on a real disk is what it was when it is opened again.
+// TestRealDisk fails if a peer on a real disk loses data when it is opened again, or can be opened
+// twice.
 func TestRealDisk(t *testing.T) {
 	dir := t.TempDir()
-	open := func() (*raftlog.Node, *register) {
+	open := func() (*raftlog.Node, *recorder) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		sm := &register{}
+		sm := &recorder{}
 		n, err := raftlog.Open((raftlog.Config{
 			Cluster: "tcp", ID: "p0", Addr: "127.0.0.1:1", Peers: []api.Peer{{ID: "p0", Addr: "127.0.0.1:1"}}, Dir: dir,
 			Insecure: true, ElectionTimeout: 100 * time.Millisecond, StateMachine: sm, Listener: l,
@@ -138,17 +139,17 @@ func TestRealDisk(t *testing.T) {
 	id, index := requestid.New(), uint64(0)
 	for i := range 3 {
 		n, sm := open()
-		at, err := n.Propose(within(t, time.Minute), id, []byte("once"))
+		at, err := n.Propose(contextWithin(t, time.Minute), id, []byte("once"))
 		require.NoError(t, err)
 		if index == 0 {
 			index = at
 		}
 		require.Equal(t, index, at)
-		_, err = n.Propose(within(t, time.Minute), requestid.New(), []byte{'0' + byte(i)})
+		_, err = n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte{'0' + byte(i)})
 		require.NoError(t, err)
-		require.Equal(t, append([]string{"once"}, []string{"0", "1", "2"}[:i+1]...), sm.all())
+		require.Equal(t, append([]string{"once"}, []string{"0", "1", "2"}[:i+1]...), sm.recorded())
 		if i == 1 {
-			_, err = n.Compact(within(t, time.Minute))
+			_, err = n.Compact(contextWithin(t, time.Minute))
 			require.NoError(t, err)
 		}
 		_, err = raftlog.Open(raftlog.Config{

@@ -17,23 +17,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// task is work for the disk, with the received snapshot that it installs.
-type task struct {
-	work   *core.Work
-	staged string
+// writeTask is a request to the disk.
+type writeTask struct {
+	write  *core.Write
+	staged string // the name of the staged snapshot that the write installs
 }
 
-// stored is work that is durable.
-type stored struct {
-	work      *core.Work
-	installed *core.Installed
+// storedWrite is a write that is durable.
+type storedWrite struct {
+	write     *core.Write
+	installed *core.Installed // the snapshot of the write, or nil
 }
 
-// write writes the log: all work that has come together by one write and one sync. The first
-// error is the end of the node, because it is not known what a disk holds that has failed to sync;
-// except for a full disk, which has refused the work before anything was written.
-func (n *Node) write() {
-	w := &writing{n: n, log: filelog.NewAppender(n.files)}
+// runWriter writes the log: all pending tasks by one write and one sync. The first error stops the
+// node, because the contents of a disk are unknown after a sync has failed. A full disk is an
+// exception, because it rejects a write before anything is written.
+func (n *Node) runWriter() {
+	w := &writer{n: n, log: filelog.NewAppender(n.files)}
 	defer func() {
 		if errors.Is(n.Err(), api.ErrFault) {
 			return
@@ -48,83 +48,83 @@ func (n *Node) write() {
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-n.work.wake:
+		case <-n.writes.added:
 		case <-retry:
 			retry = nil
 			if err = w.log.Reserve(); errors.Is(err, filelog.ErrNoSpace) {
 				err = nil
 			}
 		}
-		if w.tasks = append(w.tasks, n.work.take()...); err == nil {
-			err = w.all()
+		if w.tasks = append(w.tasks, n.writes.takeAll()...); err == nil {
+			err = w.writeAll()
 		}
 		full := errors.Is(err, filelog.ErrNoSpace)
 		if full {
-			err = w.ahead()
+			err = w.writeVotesAhead()
 		}
 		if n.ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			n.fail(fmt.Errorf("write the log: %w", err))
+			n.stopWithFault(fmt.Errorf("write the log: %w", err))
 			return
 		}
-		if w.room(full); retry == nil && w.limited {
-			retry = time.After(retryFull)
+		if w.reportSpace(full); retry == nil && w.limited {
+			retry = time.After(spaceRetryInterval)
 		}
 	}
 }
 
-// retryFull is how often it is tried again to allocate space on a full disk.
-const retryFull = 500 * time.Millisecond
+// spaceRetryInterval is the interval at which the writer tries to allocate space on a full disk.
+const spaceRetryInterval = 500 * time.Millisecond
 
-// writing is what the goroutine that writes the log keeps.
-type writing struct {
-	n      *Node
-	log    *filelog.Appender
-	tasks  []task // to be done, in order
-	looked int    // of them, those that ahead has dealt with
+// writer is the state of the goroutine that writes the log.
+type writer struct {
+	n        *Node
+	log      *filelog.Appender
+	tasks    []writeTask // in order
+	examined int         // the number of tasks that writeVotesAhead has handled
 
 	limited bool // the disk has no space for another segment
 }
 
-// all does all tasks. After filelog.ErrNoSpace those are left that it is about.
-func (w *writing) all() error {
+// writeAll completes all tasks. After filelog.ErrNoSpace the tasks that need space remain.
+func (w *writer) writeAll() error {
 	n := w.n
 	for most := len(w.tasks); len(w.tasks) > 0; {
-		count, batch := together(w.tasks[:most])
-		var done []stored
+		count, batch := nextBatch(w.tasks[:most])
+		var done []storedWrite
 		for _, t := range w.tasks[:count] {
-			done = append(done, stored{work: t.work})
+			done = append(done, storedWrite{write: t.write})
 		}
 		var err error
 		switch t := w.tasks[0]; {
-		case t.work.Snapshot != nil:
-			done[0].installed, err = n.install(w.log, t, batch)
-		case t.work.Compact != 0:
+		case t.write.Snapshot != nil:
+			done[0].installed, err = n.installSnapshot(w.log, t, batch)
+		case t.write.Compact != 0:
 			if err = w.log.Append(batch); err == nil {
-				err = w.log.Compact(t.work.Compact)
+				err = w.log.Compact(t.write.Compact)
 			}
 		default:
 			err = w.log.Append(batch)
 		}
-		if errors.Is(err, filelog.ErrNoSpace) && count > 1 { // there may be room for the first one
+		if errors.Is(err, filelog.ErrNoSpace) && count > 1 { // there may be space for the first task
 			most = 1
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		// Peers wait for this, the loop does not: it goes from here.
+		// Other peers wait for these frames, so they are sent before the loop handles the result.
 		for _, t := range w.tasks[:count] {
-			w.send(t.work.Send)
-			t.work.Sent = true
+			w.sendFrames(t.write.Frames)
+			t.write.Sent = true
 		}
 		w.tasks = w.tasks[count:]
-		w.looked = max(0, w.looked-count)
+		w.examined = max(0, w.examined-count)
 		most = len(w.tasks)
 		select {
-		case n.stored <- done:
+		case n.storedWrites <- done:
 		case <-n.ctx.Done():
 			return context.Cause(n.ctx)
 		}
@@ -133,44 +133,44 @@ func (w *writing) all() error {
 	return nil
 }
 
-func (w *writing) send(frames []core.Send) {
+func (w *writer) sendFrames(frames []core.Frame) {
 	for _, s := range frames {
-		w.n.net.Send(s.To, s.Urgent, s.Frame)
+		w.n.net.Send(s.To, s.Urgent, s.Data)
 	}
 }
 
-// ahead does what need not wait for the tasks that are left until the disk has space: votes, and
-// compactions, of which space can come.
-func (w *writing) ahead() error {
-	for w.looked < len(w.tasks) {
-		work := w.tasks[w.looked].work
-		votes, err := work.Vote(func(hs *raftpb.HardState) error {
+// writeVotesAhead handles the parts of the remaining tasks that need not wait for space: votes, and
+// compactions, which can free space.
+func (w *writer) writeVotesAhead() error {
+	for w.examined < len(w.tasks) {
+		work := w.tasks[w.examined].write
+		votes, err := work.TakeVotes(func(hs *raftpb.HardState) error {
 			return w.log.Append(filelog.Batch{HardState: hs, Sync: true})
 		})
-		w.send(votes)
-		if err == nil && work.Compact != 0 && w.looked > 0 {
+		w.sendFrames(votes)
+		if err == nil && work.Compact != 0 && w.examined > 0 {
 			if err = w.log.Compact(work.Compact); err == nil {
-				w.tasks = slices.Delete(w.tasks, w.looked, w.looked+1)
-				w.looked--
+				w.tasks = slices.Delete(w.tasks, w.examined, w.examined+1)
+				w.examined--
 				select {
-				case w.n.stored <- []stored{{work: work}}:
+				case w.n.storedWrites <- []storedWrite{{write: work}}:
 				case <-w.n.ctx.Done():
 				}
 			}
 		}
-		if errors.Is(err, filelog.ErrNoSpace) { // not even for that
+		if errors.Is(err, filelog.ErrNoSpace) { // there is no space for votes either
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		w.looked++
+		w.examined++
 	}
 	return nil
 }
 
-// room tells the loop for how much the disk has room.
-func (w *writing) room(full bool) {
+// reportSpace publishes the free space for the loop.
+func (w *writer) reportSpace(full bool) {
 	n := w.n
 	room := w.log.Room()
 	n.room.Store(room)
@@ -185,14 +185,14 @@ func (w *writing) room(full bool) {
 	}
 }
 
-// together returns how many of the first tasks can be written at once, and what is to be
-// written. What installs a snapshot, or compacts, is done alone.
-func together(tasks []task) (int, filelog.Batch) {
+// nextBatch returns the number of tasks that can be written together, and their data. A task that
+// installs a snapshot or compacts the log is handled separately.
+func nextBatch(tasks []writeTask) (int, filelog.Batch) {
 	var b filelog.Batch
 	for i, t := range tasks {
-		w := t.work
-		alone := w.Snapshot != nil || w.Compact != 0
-		if i > 0 && (alone || len(b.Entries) > 0 && len(w.Entries) > 0 && w.Entries[0].GetIndex() != b.Entries[len(b.Entries)-1].GetIndex()+1) {
+		w := t.write
+		separate := w.Snapshot != nil || w.Compact != 0
+		if i > 0 && (separate || len(b.Entries) > 0 && len(w.Entries) > 0 && w.Entries[0].GetIndex() != b.Entries[len(b.Entries)-1].GetIndex()+1) {
 			return i, b
 		}
 		if w.HardState != nil {
@@ -200,29 +200,29 @@ func together(tasks []task) (int, filelog.Batch) {
 		}
 		b.Entries = append(b.Entries, w.Entries...)
 		b.Sync = b.Sync || w.Sync
-		if alone {
+		if separate {
 			return 1, b
 		}
 	}
 	return len(tasks), b
 }
 
-// install has a received snapshot take the place of the newest one, and the log begin anew
-// behind it, with what the batch has. If the machine stops in between, Open does the rest.
-func (n *Node) install(log *filelog.Appender, t task, batch filelog.Batch) (*core.Installed, error) {
-	meta := t.work.Snapshot.GetMetadata()
+// installSnapshot replaces the newest snapshot by a staged one, and resets the log to start after it,
+// with the entries of the batch. If the machine stops in between, Open completes this.
+func (n *Node) installSnapshot(log *filelog.Appender, t writeTask, batch filelog.Batch) (*core.Installed, error) {
+	meta := t.write.Snapshot.GetMetadata()
 	if t.staged == "" {
 		return nil, fmt.Errorf("snapshot %d was not received", meta.GetIndex())
 	}
-	if err := log.Reserve(); err != nil { // before the snapshot is put in place
+	if err := log.Reserve(); err != nil { // before the snapshot is installed
 		return nil, err
 	}
-	r, err := n.put(t.staged)
+	r, err := n.replaceSnapshot(t.staged)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	tables, err := replica.Read(r.Tables())
+	state, err := replica.Read(r.Tables())
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (n *Node) install(log *filelog.Appender, t task, batch filelog.Batch) (*cor
 		return nil, err
 	}
 	return &core.Installed{
-		Snapshot: core.Snapshot{Index: meta.GetIndex(), Term: meta.GetTerm(), Size: r.Size(), Members: tables.Members.Index},
-		Tables:   tables,
+		Snapshot: core.Snapshot{Index: meta.GetIndex(), Term: meta.GetTerm(), Size: r.Size(), Members: state.Members.Index},
+		Replica:  state,
 	}, nil
 }

@@ -11,36 +11,36 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
-// newest is the snapshot that a writer installs.
-const newest = "snap.received-1"
+// stagedName is the name of the received snapshot that the writer installs.
+const stagedName = "snap.received-1"
 
-// A commit index that was put off before a snapshot is installed is not written after it: it
-// is of an older term, which the log refuses.
-func TestPutOffBeforeASnapshot(t *testing.T) {
+// TestWriter_DeferredCommitBeforeSnapshot fails if a commit index that was deferred before a snapshot
+// is installed is written after it: it has an older term, which the log rejects.
+func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 	n, done := newWriter(t, 1)
-	tables := replica.New([]entry.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
-	tables.Index, tables.Term = 20, 6
+	st := replica.New([]entry.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
+	st.Index, st.Term = 20, 6
 	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{Cluster: "test", Index: 20, Term: 6})
 	require.NoError(t, err)
-	_, err = tables.View().WriteTo(w.Tables())
+	_, err = st.View().WriteTo(w.Tables())
 	require.NoError(t, err)
 	require.NoError(t, w.Commit())
-	require.NoError(t, n.fs.Rename(snapshot.Name, newest))
+	require.NoError(t, n.fs.Rename(snapshot.Name, stagedName))
 
-	done(&core.Work{HardState: hard(5, 1, 0), Entries: entries(5, 1, 2), Sync: true})
-	done(&core.Work{HardState: hard(5, 1, 2)})
-	done(&core.Work{
+	done(&core.Write{HardState: hardState(5, 1, 0), Entries: newEntries(5, 1, 2), Sync: true})
+	done(&core.Write{HardState: hardState(5, 1, 2)})
+	done(&core.Write{
 		Snapshot:  &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(20)), Term: new(uint64(6))}},
-		HardState: hard(6, 0, 20), Sync: true,
+		HardState: hardState(6, 0, 20), Sync: true,
 	})
-	done(&core.Work{Entries: entries(6, 21), Sync: true})
+	done(&core.Write{Entries: newEntries(6, 21), Sync: true})
 	hs := n.files.HardState()
 	require.Equal(t, []uint64{6, 0, 20}, []uint64{hs.GetTerm(), hs.GetVote(), hs.GetCommit()})
 	n.stop(nil)
@@ -48,12 +48,12 @@ func TestPutOffBeforeASnapshot(t *testing.T) {
 	require.NoError(t, n.files.Close())
 }
 
-// newWriter is a node of which only the writer runs, on an empty disk; done waits until a work is
-// stored.
-func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Work)) {
+// newWriter returns a node that only has its writer goroutine and an empty disk. Function done stores a
+// write and returns when it is durable.
+func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
 	n = &Node{
 		fs: crashdisk.New(rand.New(rand.NewPCG(seed, 1))), log: slog.New(slog.DiscardHandler),
-		work: newQueue[task](), stored: make(chan []stored), ended: make(chan struct{}),
+		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), ended: make(chan struct{}),
 	}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	var err error
@@ -61,24 +61,24 @@ func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Work)) {
 	require.NoError(t, err)
 	go func() {
 		defer close(n.ended)
-		n.write()
+		n.runWriter()
 	}()
-	return n, func(w *core.Work) {
+	return n, func(w *core.Write) {
 		t.Helper()
-		n.work.put(task{w, newest})
+		n.writes.add(writeTask{w, stagedName})
 		select {
-		case <-n.stored:
+		case <-n.storedWrites:
 		case <-n.ended:
 			t.Fatal(n.fault)
 		}
 	}
 }
 
-func hard(term, vote, commit uint64) *raftpb.HardState {
+func hardState(term, vote, commit uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: &term, Vote: &vote, Commit: &commit}
 }
 
-func entries(term uint64, indexes ...uint64) []*raftpb.Entry {
+func newEntries(term uint64, indexes ...uint64) []*raftpb.Entry {
 	var all []*raftpb.Entry
 	for _, i := range indexes {
 		all = append(all, &raftpb.Entry{Index: &i, Term: &term})
@@ -86,19 +86,19 @@ func entries(term uint64, indexes ...uint64) []*raftpb.Entry {
 	return all
 }
 
-// What others are told is on disk when the power fails: a vote, a term that was put off with a
-// commit index, and entries that were written before.
-func TestNoPromiseIsPutOff(t *testing.T) {
-	for what, works := range map[string][]*core.Work{
-		"a vote":           {{HardState: hard(6, 2, 1), Sync: true}},
-		"a term":           {{HardState: hard(6, 0, 1), Sync: true}},
-		"one put off":      {{HardState: hard(6, 2, 1)}, {Sync: true}},
-		"written unsynced": {{HardState: hard(6, 2, 1), Entries: entries(6, 2)}, {HardState: hard(6, 2, 2), Sync: true}},
+// TestWriter_PromisesAreDurable fails if a vote, a term or entries that other peers may know are not
+// on the disk after a power failure.
+func TestWriter_PromisesAreDurable(t *testing.T) {
+	for what, works := range map[string][]*core.Write{
+		"a vote":           {{HardState: hardState(6, 2, 1), Sync: true}},
+		"a term":           {{HardState: hardState(6, 0, 1), Sync: true}},
+		"one put off":      {{HardState: hardState(6, 2, 1)}, {Sync: true}},
+		"written unsynced": {{HardState: hardState(6, 2, 1), Entries: newEntries(6, 2)}, {HardState: hardState(6, 2, 2), Sync: true}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			for seed := range uint64(8) { // what is not durable may be there, or not
+			for seed := range uint64(8) { // the crash keeps a random part of the data that is not durable
 				n, done := newWriter(t, seed)
-				done(&core.Work{HardState: hard(5, 1, 0), Entries: entries(5, 1), Sync: true})
+				done(&core.Write{HardState: hardState(5, 1, 0), Entries: newEntries(5, 1), Sync: true})
 				for _, w := range works {
 					done(w)
 				}

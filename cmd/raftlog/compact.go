@@ -1,7 +1,5 @@
 package main
 
-// The command compact creates a snapshot while the peer runs, as zr-log-compact does for ØMQ Raft.
-
 import (
 	"cmp"
 	"context"
@@ -21,27 +19,28 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-const aboutCompact = `Create a snapshot from the files of a peer, and put it where the peer takes it over (compact-file).
-The files of the peer are only read, and it may run.
+const compactHelp = `Create a snapshot from the files of a peer, in a file from which the peer installs it (compact-file).
+The command only reads the files of the peer, which may be running.
 
 The snapshot contains the entries through the index of -i. Without -i the index is min(commit index,
-prune index) of the peer of -p, by default the peer itself. So peers that join later receive the
-entries of all request IDs within the window. Until the window has passed since the first update (7h
-by default) that snapshot contains nearly nothing; -i creates a newer one. The target must not
-exist, and is created completely or not at all. The files record only later that the newest entries
-are committed; with -p and the peer itself, in addition to -i, the command asks the peer.
+prune index) of the peer of -p, by default the peer itself. Then peers that join later receive the
+entries of all request IDs within the window. Such a snapshot contains few entries until the window
+(7h by default) has passed since the first update; -i creates a newer snapshot. The target must not
+exist, and is created completely or not at all. The files do not yet record that the newest entries
+are committed; if -p names the peer itself, in addition to -i, the command queries the peer.
 
-The command prints the files of the log that may be deleted when the peer has taken the snapshot
-over, the oldest first. With --wait it waits for that. Without --wait it prints them to standard
-error.
+The command prints the files of the log that may be deleted when the peer has installed the
+snapshot, the oldest first. With --wait it waits until then. Without --wait it prints the files to
+standard error.
 
 This command is for peers without a state machine, such as those of "raftlog serve". Programs with
 a state machine call raftlog.CompactOffline.
 
 `
 
-type compacting struct {
-	caller
+// compactCommand is the command compact, which corresponds to zr-log-compact of ØMQ Raft.
+type compactCommand struct {
+	clientFlags
 	target, dir, peer, id string
 	index                 uint64
 	noPrune               bool
@@ -49,32 +48,34 @@ type compacting struct {
 }
 
 func newCompact() *cobra.Command {
-	var c compacting
+	var c compactCommand
 	cmd := &cobra.Command{
-		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Create a snapshot while the peer runs", Long: aboutCompact + exitHelp, Args: atMost(0),
+		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Create a snapshot while the peer runs", Long: compactHelp + exitHelp, Args: maxArgs(0),
 		Example: "  raftlog compact -c /etc/raftlog.yaml --peer-id a --wait 1m",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return c.createSnapshot(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&c.target, "target", "t", "", "snapshot file to create (default: compact-file of the file of -c)")
-	c.caller.register(flags, 5*time.Second, "time limit for the peer of -p")
-	c.seeds = ", or give -p with an address, such as -p 10.0.0.1:8047"
+	c.clientFlags.register(flags, 5*time.Second, "time limit for the peer of -p")
+	c.seedHint = ", or give -p with an address, such as -p 10.0.0.1:8047"
 	flags.Uint64VarP(&c.index, "index", "i", 0, "index of the last entry in the snapshot")
 	flags.StringVarP(&c.peer, "peer", "p", "", "peer to query for the index: ID, or host:port")
 	flags.StringVarP(&c.dir, "dir", "d", "", "directory of the data of the peer (default: dir of the file of -c)")
 	flags.StringVar(&c.id, "peer-id", "", "ID of the peer, for {id} in the file (default: peer-id of the file)")
 	flags.BoolVarP(&c.noPrune, "no-prune", "N", false, "do not print the files that may be deleted")
-	flags.DurationVar(&c.wait, "wait", 0, "time to wait until the peer has taken the snapshot over")
+	flags.DurationVar(&c.wait, "wait", 0, "time to wait until the peer has installed the snapshot")
 	return cmd
 }
 
-func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
+// createSnapshot creates the snapshot, waits until the peer has installed it if requested, and
+// prints the files that may be deleted.
+func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Writer) error {
 	if c.wait < 0 {
-		return usage("--wait %v: it must not be negative; an example is 1m", c.wait)
+		return newUsageError("--wait %v: must not be negative; an example is 1m", c.wait)
 	}
-	s, err := c.load()
+	s, err := c.loadSettings()
 	if err != nil {
 		return err
 	}
@@ -82,25 +83,25 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 		s.ID = c.id
 	}
 	dir, target := cmp.Or(c.dir, s.Dir), cmp.Or(c.target, s.CompactFile)
-	switch err := cmp.Or(s.nameless(dir), s.nameless(target)); {
+	switch err := cmp.Or(s.checkPath(dir), s.checkPath(target)); {
 	case err != nil:
 		return err
 	case dir == "":
-		return usage("the directory of the peer is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog")
+		return newUsageError("the directory of the peer is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog")
 	case target == "":
-		return usage("the file to create is missing: set compact-file in the file of -c, or --target FILE")
+		return newUsageError("the file to create is missing: set compact-file in the file of -c, or --target FILE")
 	}
-	dir, target = s.placed(dir), s.placed(target)
-	owner, err := offline.ReadOwner(dir)
+	dir, target = s.expandPath(dir), s.expandPath(target)
+	owner, err := readOwner(dir)
 	if err != nil {
-		return usage("-d %s is not the directory of a peer: %w", dir, err)
+		return err
 	}
-	if _, err := os.Lstat(target); err == nil { // before a peer is asked
-		return usage("--target %s exists: it is a snapshot that the peer has not taken over yet, or another file", target)
+	if _, err := os.Lstat(target); err == nil { // checked before a peer is queried
+		return newUsageError("--target %s exists: it is a snapshot that the peer has not installed yet, or another file", target)
 	}
 	index, committed := c.index, uint64(0)
 	if c.peer != "" || index == 0 {
-		info, err := c.info(ctx, owner)
+		info, err := c.queryPeer(ctx, owner)
 		if err != nil {
 			return err
 		}
@@ -111,41 +112,41 @@ func (c *compacting) run(ctx context.Context, out, notes io.Writer) error {
 			committed = info.CommitIndex
 		}
 	}
-	if old, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName)); err != nil {
+	if newest, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName)); err != nil {
 		return err
-	} else if index <= old.Index {
-		return failure(exitNothing, "nothing to compact: the snapshot contains the entries through %d, and entry %d is requested", old.Index, index)
+	} else if index <= newest.Index {
+		return newError(exitNothing, "nothing to compact: the snapshot contains the entries through %d, and entry %d is requested", newest.Index, index)
 	}
-	refused := modified(target + ".refused")
-	made, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: committed})
+	rejectedAt := modTime(target + ".refused")
+	created, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: committed})
 	if err != nil {
 		if isInvalid(err) {
-			return usage("%w", err)
+			return newUsageError("%w", err)
 		}
 		return err
 	}
-	fmt.Fprintf(notes, "%s has the snapshot of entry %d, of %d bytes\n", target, made.Index, made.Size)
+	fmt.Fprintf(notes, "%s contains the snapshot of entry %d, of %d bytes\n", target, created.Index, created.Size)
 	if c.wait > 0 {
-		if err := c.await(ctx, dir, target, refused, made); err != nil {
+		if err := c.waitForInstallation(ctx, dir, target, rejectedAt, created); err != nil {
 			return err
 		}
-		fmt.Fprintln(notes, "the peer has taken it over")
+		fmt.Fprintln(notes, "the peer has installed the snapshot")
 	}
-	if c.noPrune || len(made.Prunable) == 0 {
+	if c.noPrune || len(created.Prunable) == 0 {
 		return nil
 	}
 	if c.wait == 0 {
-		fmt.Fprintln(notes, "when the peer has taken it over, these files may be deleted:")
+		fmt.Fprintln(notes, "when the peer has installed the snapshot, these files may be deleted:")
 		out = notes
 	}
-	for _, name := range made.Prunable {
+	for _, name := range created.Prunable {
 		fmt.Fprintln(out, filepath.Join(dir, name))
 	}
 	return nil
 }
 
-// info asks the peer of -p, or the folder's own.
-func (c *compacting) info(ctx context.Context, owner offline.Owner) (api.Info, error) {
+// queryPeer returns the status of the peer of -p, or of the owner of the directory.
+func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (api.Info, error) {
 	id, seeds := owner.Peer, []string(nil)
 	if c.peer != "" {
 		id = c.peer
@@ -156,29 +157,29 @@ func (c *compacting) info(ctx context.Context, owner offline.Owner) (api.Info, e
 		}
 		seeds = []string{c.peer}
 	}
-	if c.over.Cluster == "" {
-		c.over.Cluster = owner.Cluster
+	if c.overrides.Cluster == "" {
+		c.overrides.Cluster = owner.Cluster
 	}
-	cl, _, err := c.client(seeds)
+	cl, _, err := c.newClient(seeds)
 	if err != nil {
 		return api.Info{}, err
 	}
 	defer cl.Close()
-	ctx, cancel := c.within(ctx)
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	if id != "" && seeds == nil {
 		i, err := cl.Info(ctx, id)
 		if isInvalid(err) {
-			return i, usage("%w", err)
+			return i, newUsageError("%w", err)
 		}
 		return i, err
 	}
-	infos := cl.Infos(ctx) // of the one that is known
+	infos := cl.Infos(ctx) // the client knows one peer
 	return infos[0].Info, infos[0].Err
 }
 
-// modified is when a file was, zero if there is none.
-func modified(name string) time.Time {
+// modTime returns the modification time of a file, or zero if it does not exist.
+func modTime(name string) time.Time {
 	info, err := os.Stat(name)
 	if err != nil {
 		return time.Time{}
@@ -186,18 +187,19 @@ func modified(name string) time.Time {
 	return info.ModTime()
 }
 
-// await waits until the peer has taken the snapshot over, and its log knows.
-func (c *compacting) await(ctx context.Context, dir, target string, refused time.Time, made raftlog.Compaction) error {
+// waitForInstallation waits until the peer has installed the snapshot, and its log has recorded
+// that.
+func (c *compactCommand) waitForInstallation(ctx context.Context, dir, target string, rejectedAt time.Time, created raftlog.Compaction) error {
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()
 	limit := time.NewTimer(c.wait)
 	defer limit.Stop()
 	for {
 		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-			if modified(target+".refused") != refused {
-				return failure(exitFailed, "the peer has rejected the snapshot; its log contains the reason, and the file is %s.refused now", target)
+			if modTime(target+".refused") != rejectedAt {
+				return newError(exitFailed, "the peer has rejected the snapshot; its log contains the reason, and the file was renamed to %s.refused", target)
 			}
-			taken, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
+			installed, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
 			if err != nil {
 				return err
 			}
@@ -205,14 +207,14 @@ func (c *compacting) await(ctx context.Context, dir, target string, refused time
 			if err != nil {
 				return err
 			}
-			if taken.Index >= made.Index && (len(made.Prunable) == 0 || log.Compacted >= made.Through) {
+			if installed.Index >= created.Index && (len(created.Prunable) == 0 || log.Compacted >= created.Through) {
 				return nil
 			}
 		}
 		select {
 		case <-poll.C:
 		case <-limit.C:
-			return failure(exitFailed, "the peer has not taken over %s within %v (--wait): check that it runs, with that file as its compact-file. The file remains", target, c.wait)
+			return newError(exitFailed, "the peer has not installed %s within %v (--wait): check that it is running, and that its compact-file is this file. The file remains", target, c.wait)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

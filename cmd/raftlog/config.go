@@ -1,7 +1,5 @@
 package main
 
-// The command config shows and changes the peers, as zr-config does for ØMQ Raft.
-
 import (
 	"cmp"
 	"context"
@@ -19,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-const aboutConfig = `Show the peers of a running cluster, or change them.
+const configHelp = `Show the peers of a running cluster, or change them.
 
 A peer has the form tcp://host:port/id. tcp:// may be omitted; without /id the ID is host:port. For
 --delete the ID is sufficient. The command contacts the peers in the file of -c, or those that are
@@ -31,94 +29,96 @@ stopped. Their IDs must not be used again.
 
 `
 
-type reconfiguring struct {
-	caller
+// configCommand is the command config, which corresponds to zr-config of ØMQ Raft.
+type configCommand struct {
+	clientFlags
 	add, remove, replace []string
-	dry                  bool
-	ident                string
+	dryRun               bool
+	requestID            string
 	wait                 time.Duration
 }
 
 func newConfig() *cobra.Command {
-	var r reconfiguring
+	var c configCommand
 	cmd := &cobra.Command{
-		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: aboutConfig + exitHelp,
+		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: configHelp + exitHelp,
 		Example: "  raftlog config -c /etc/raftlog.yaml\n  raftlog config -c /etc/raftlog.yaml --add " + examplePeer + " --delete b",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for name, peers := range map[string][]string{"add": r.add, "delete": r.remove, "replace": r.replace} {
+			for name, peers := range map[string][]string{"add": c.add, "delete": c.remove, "replace": c.replace} {
 				if cmd.Flags().Changed(name) && len(peers) == 0 {
-					return usage("--%s is empty: give peers, such as --%s %s", name, name, examplePeer) // a variable of a script is empty
+					return newUsageError("--%s is empty: give peers, such as --%s %s", name, name, examplePeer) // for example, a variable of a script is empty
 				}
 			}
-			return r.run(cmd.Context(), args, cmd.OutOrStdout())
+			return c.changePeers(cmd.Context(), args, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
-	r.caller.register(flags, 5*time.Second, "time limit for contacting the cluster")
-	flags.StringSliceVarP(&r.add, "add", "a", nil, "peers to add")
-	flags.StringSliceVarP(&r.remove, "delete", "d", nil, "peers to delete")
-	flags.StringSliceVarP(&r.replace, "replace", "r", nil, "all peers after the change, instead of --add and --delete")
-	flags.BoolVarP(&r.dry, "dry-run", "n", false, "only show the result of the change")
-	flags.StringVar(&r.ident, "request-id", "", "request ID of the change, 32 hexadecimal digits; a change that is repeated with the same ID is applied once")
-	flags.DurationVar(&r.wait, "wait", 2*time.Minute, "time limit for the change; new peers must receive the log first")
+	c.clientFlags.register(flags, 5*time.Second, "time limit for contacting the cluster")
+	flags.StringSliceVarP(&c.add, "add", "a", nil, "peers to add")
+	flags.StringSliceVarP(&c.remove, "delete", "d", nil, "peers to delete")
+	flags.StringSliceVarP(&c.replace, "replace", "r", nil, "all peers after the change, instead of --add and --delete")
+	flags.BoolVarP(&c.dryRun, "dry-run", "n", false, "only show the result of the change")
+	flags.StringVar(&c.requestID, "request-id", "", "request ID of the change, 32 hexadecimal digits; a change that is repeated with the same ID is applied once")
+	flags.DurationVar(&c.wait, "wait", 2*time.Minute, "time limit for the change; new peers must receive the log first")
 	return cmd
 }
 
-func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) error {
-	id, err := requestIDOf(r.ident)
+// changePeers prints the peers, and makes the change if there is one.
+func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.Writer) error {
+	id, err := parseRequestID(c.requestID)
 	if err != nil {
 		return err
 	}
-	if r.wait <= 0 {
-		return usage("--wait %v: it must be positive, such as 2m", r.wait)
+	if c.wait <= 0 {
+		return newUsageError("--wait %v: must be positive, such as 2m", c.wait)
 	}
-	if len(r.replace) > 0 && len(r.add)+len(r.remove) > 0 {
-		return usage("--replace lists all peers: it excludes --add and --delete")
+	if len(c.replace) > 0 && len(c.add)+len(c.remove) > 0 {
+		return newUsageError("--replace lists all peers: it excludes --add and --delete")
 	}
-	add, err := parsePeers(append(slices.Clone(r.add), r.replace...))
+	add, err := parsePeers(append(slices.Clone(c.add), c.replace...))
 	if err != nil {
 		return err
 	}
-	cl, _, err := r.client(seeds)
+	cl, _, err := c.newClient(seeds)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	now, err := r.show(ctx, cl, out)
+	current, err := c.printMembership(ctx, cl, out)
 	if err != nil {
 		return err
 	}
-	voters, already := add, error(nil)
-	if len(r.replace) == 0 {
-		if voters, err = planned(now.Voters, add, r.remove); err != nil {
-			if r.ident == "" || r.dry || !inPlace(now.Voters, add, r.remove) {
+	voters, planErr := add, error(nil)
+	if len(c.replace) == 0 {
+		if voters, err = planVoters(current.Voters, add, c.remove); err != nil {
+			if c.requestID == "" || c.dryRun || !isInEffect(current.Voters, add, c.remove) {
 				return err
 			}
-			voters, already = now.Voters, err // unless that was done under the ID
+			voters, planErr = current.Voters, err // the change may have been made with the same request ID
 		}
 	}
-	if len(r.add)+len(r.remove)+len(r.replace) == 0 {
+	if len(c.add)+len(c.remove)+len(c.replace) == 0 {
 		return nil
 	}
 	fmt.Fprintln(out, "new peers:")
 	printPeers(out, voters, api.Peer{})
-	if r.dry {
+	if c.dryRun {
 		fmt.Fprintln(out, "nothing was changed (--dry-run)")
 		return nil
 	}
 	fmt.Fprintln(out, "request ID:", id)
-	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, fmt.Errorf("the change is not complete within %v (--wait): are the new peers running, and a majority of the old ones?", r.wait))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("the change is not complete within %v (--wait): are the new peers and a majority of the current peers running?", c.wait))
 	defer cancel()
 	index, err := cl.ChangePeers(ctx, id, voters)
 	switch {
 	case errors.Is(err, api.ErrUnknownOutcome):
-		return failure(exitUnknown, "%w; repeat it with --request-id %v", err, id)
+		return newError(exitUnknown, "%w; repeat it with --request-id %v", err, id)
 	case errors.Is(err, api.ErrChanging):
-		return failure(exitFailed, "%w: try again when that is complete; a change whose new peers do not come is given up after 20 election timeouts", err)
-	case isInvalid(err) && already != nil:
-		return already
+		return newError(exitFailed, "%w: try again when it is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
+	case isInvalid(err) && planErr != nil:
+		return planErr
 	case isInvalid(err):
-		return usage("%w", err)
+		return newUsageError("%w", err)
 	case err != nil:
 		return err
 	}
@@ -126,33 +126,34 @@ func (r *reconfiguring) run(ctx context.Context, seeds []string, out io.Writer) 
 	return nil
 }
 
-// show prints the membership, and returns it.
-func (r *reconfiguring) show(ctx context.Context, cl *client.Client, out io.Writer) (api.Membership, error) {
-	ctx, cancel := r.within(ctx)
+// printMembership prints and returns the membership.
+func (c *configCommand) printMembership(ctx context.Context, cl *client.Client, out io.Writer) (api.Membership, error) {
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
-	now, err := cl.Membership(ctx)
+	m, err := cl.Membership(ctx)
 	if err != nil {
-		return now, err
+		return m, err
 	}
-	leader := leaderOf(cl.Infos(ctx))
-	if len(now.Outgoing) > 0 {
+	leader := findLeader(cl.Infos(ctx))
+	if len(m.Outgoing) > 0 {
 		fmt.Fprintln(out, "a change is in progress, from the peers:")
-		printPeers(out, now.Outgoing, leader)
+		printPeers(out, m.Outgoing, leader)
 	}
 	fmt.Fprintln(out, "current peers:")
-	printPeers(out, now.Voters, leader)
-	if len(now.Learners) > 0 {
+	printPeers(out, m.Voters, leader)
+	if len(m.Learners) > 0 {
 		fmt.Fprintln(out, "peers without a vote:")
-		printPeers(out, now.Learners, leader)
+		printPeers(out, m.Learners, leader)
 	}
 	if leader == (api.Peer{}) {
 		fmt.Fprintln(out, "leader: none")
 	} else {
 		fmt.Fprintln(out, "leader:", peerURL(leader))
 	}
-	return now, nil
+	return m, nil
 }
 
+// printPeers prints one peer per line, and marks the leader.
 func printPeers(out io.Writer, peers []api.Peer, leader api.Peer) {
 	for _, p := range peers {
 		mark := ""
@@ -163,46 +164,46 @@ func printPeers(out io.Writer, peers []api.Peer, leader api.Peer) {
 	}
 }
 
-// leaderOf returns the leader of the newest term in the answers.
-func leaderOf(infos []client.PeerInfo) api.Peer {
-	answered := slices.DeleteFunc(slices.Clone(infos), func(i client.PeerInfo) bool {
+// findLeader returns the leader of the newest term that a peer knows.
+func findLeader(infos []client.PeerInfo) api.Peer {
+	known := slices.DeleteFunc(slices.Clone(infos), func(i client.PeerInfo) bool {
 		return i.Err != nil || i.Info.Leader == (api.Peer{})
 	})
-	if len(answered) == 0 {
+	if len(known) == 0 {
 		return api.Peer{}
 	}
-	return slices.MaxFunc(answered, func(a, b client.PeerInfo) int { return cmp.Compare(a.Info.Term, b.Info.Term) }).Info.Leader
+	return slices.MaxFunc(known, func(a, b client.PeerInfo) int { return cmp.Compare(a.Info.Term, b.Info.Term) }).Info.Leader
 }
 
-// planned returns the voters after a change.
-func planned(now, add []api.Peer, remove []string) ([]api.Peer, error) {
-	voters := slices.Clone(now)
+// planVoters returns the voters after a change.
+func planVoters(current, add []api.Peer, remove []string) ([]api.Peer, error) {
+	voters := slices.Clone(current)
 	for _, text := range remove {
-		i, err := find(now, text)
+		i, err := findPeer(current, text)
 		if err != nil {
 			return nil, err
 		}
-		if voters = slices.DeleteFunc(voters, func(p api.Peer) bool { return p == now[i] }); len(voters) == 0 {
-			return nil, usage("--delete lists all peers: at least one must remain")
+		if voters = slices.DeleteFunc(voters, func(p api.Peer) bool { return p == current[i] }); len(voters) == 0 {
+			return nil, newUsageError("--delete lists all peers: at least one must remain")
 		}
 	}
 	for _, p := range add {
-		if i := slices.IndexFunc(now, func(q api.Peer) bool { return q.ID == p.ID || q.Addr == p.Addr }); i >= 0 {
-			return nil, failure(exitExists, "cannot add %s: %s is a peer already", peerURL(p), peerURL(now[i]))
+		if i := slices.IndexFunc(current, func(q api.Peer) bool { return q.ID == p.ID || q.Addr == p.Addr }); i >= 0 {
+			return nil, newError(exitExists, "cannot add %s: %s is a peer already", peerURL(p), peerURL(current[i]))
 		}
 		voters = append(voters, p)
 	}
 	return voters, nil
 }
 
-// inPlace reports whether the voters are already those after the change.
-func inPlace(now, add []api.Peer, remove []string) bool {
-	return !slices.ContainsFunc(add, func(p api.Peer) bool { return !slices.Contains(now, p) }) &&
-		!slices.ContainsFunc(remove, func(text string) bool { _, err := find(now, text); return err == nil })
+// isInEffect reports whether the change would not change the current voters.
+func isInEffect(current, add []api.Peer, remove []string) bool {
+	return !slices.ContainsFunc(add, func(p api.Peer) bool { return !slices.Contains(current, p) }) &&
+		!slices.ContainsFunc(remove, func(text string) bool { _, err := findPeer(current, text); return err == nil })
 }
 
-// find returns the index of the peer with the given URL, address or ID.
-func find(peers []api.Peer, text string) (int, error) {
+// findPeer returns the position of the peer with the given URL, address or ID.
+func findPeer(peers []api.Peer, text string) (int, error) {
 	i := slices.IndexFunc(peers, func(p api.Peer) bool { return p.ID == text })
 	if i < 0 {
 		if p, err := parsePeer(text); err == nil {
@@ -210,22 +211,22 @@ func find(peers []api.Peer, text string) (int, error) {
 		}
 	}
 	if i < 0 {
-		return 0, failure(exitMissing, "cannot delete %q: it is not one of the peers", text)
+		return 0, newError(exitMissing, "cannot delete %q: it is not one of the peers", text)
 	}
 	return i, nil
 }
 
-// requestIDOf reads a request ID, or makes one.
-func requestIDOf(text string) (requestid.ID, error) {
+// parseRequestID parses a request ID. If the text is empty, it returns a new ID.
+func parseRequestID(text string) (requestid.ID, error) {
 	if text == "" {
 		return requestid.New(), nil
 	}
 	id, err := requestid.Parse(text)
 	if err == nil && id.IsZero() {
-		err = errors.New("it must not be zero")
+		err = errors.New("must not be zero")
 	}
 	if err != nil {
-		return id, usage("--request-id %q: %w; an example is %v", text, err, requestid.New())
+		return id, newUsageError("--request-id %q: %w; an example is %v", text, err, requestid.New())
 	}
 	return id, nil
 }

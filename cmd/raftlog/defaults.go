@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaults is a configuration file that contains every key and its default.
+// defaults is a configuration file with all keys and their defaults.
 const defaults = `# A peer of a replicated log, for "raftlog serve -c FILE" and the commands that manage it. All
 # peers can share one file if the ID is given on the command line: serve -c FILE --peer-id a.
 
@@ -80,7 +80,7 @@ log-level: info
 
 func newDefaults() *cobra.Command {
 	return &cobra.Command{
-		Use: "defaults", Short: "Print a configuration file that explains every key", Args: atMost(0),
+		Use: "defaults", Short: "Print a configuration file that explains every key", Args: maxArgs(0),
 		Long: "Print a configuration file that contains every key with its default and an explanation.\n\n" + exitHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), defaults)

@@ -1,7 +1,5 @@
 package main
 
-// What a command ends with, for scripts.
-
 import (
 	"errors"
 	"fmt"
@@ -17,7 +15,7 @@ const (
 	exitFailed   = cmdline.Failed
 	exitUsage    = cmdline.Usage
 	exitDamaged  = cmdline.Permanent
-	exitNobody   = cmdline.NoLeader
+	exitNoLeader = cmdline.NoLeader
 	exitIdentity = cmdline.Identity
 	exitMissing  = cmdline.Missing
 	exitExists   = cmdline.Exists
@@ -27,27 +25,29 @@ const (
 
 const exitHelp = `Exit codes:
   0  success
-  1  any other error; what was tried was not done
+  1  any other error; the operation was not done
   2  wrong usage: flags, arguments or the configuration file; nothing was done
   4  files are damaged, or the peer has stopped because of a fault
   5  status --once: there is no leader
-  9  serve: the peer must not participate with the directory that it has. It was founded
-     separately, its directory or log was lost, is a copy or was put back to an earlier
-     state, the cluster was recovered without it, or it has applied other entries than a
-     majority. The message says what to do
+  9  serve: the peer must not participate with its directory. It was founded separately, its
+     directory or log was lost, is a copy or was restored from an earlier state, the cluster
+     was recovered without it, or it has applied other entries than a majority. The message
+     contains the remedy
   10 config: a peer to be deleted does not exist; nothing was done
   11 config: a peer to be added exists already; nothing was done
   12 it is unknown whether the update was or will be applied: repeat it with the request ID
      that is printed
   13 compact: the snapshot contains that entry already; nothing was done`
 
-func failure(code int, format string, args ...any) error {
+// newError returns an error with an exit code.
+func newError(code int, format string, args ...any) error {
 	return &cmdline.Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-func usage(format string, args ...any) error { return failure(exitUsage, format, args...) }
+// newUsageError returns an error with the exit code of wrong usage.
+func newUsageError(format string, args ...any) error { return newError(exitUsage, format, args...) }
 
-// exitCode is the exit code for what a command has returned.
+// exitCode returns the exit code for the error of a command.
 func exitCode(err error) int {
 	var code *cmdline.Error
 	switch {
@@ -60,7 +60,7 @@ func exitCode(err error) int {
 	case errors.Is(err, api.ErrUnknownOutcome):
 		return exitUnknown
 	case errors.Is(err, api.ErrFault), errors.Is(err, offline.ErrCorrupt),
-		errors.Is(err, offline.ErrSnapshot), errors.Is(err, offline.ErrMalformed):
+		errors.Is(err, offline.ErrSnapshot), errors.Is(err, offline.ErrMalformed), errors.Is(err, offline.ErrDirectory):
 		return exitDamaged
 	case errors.Is(err, fs.ErrNotExist):
 		return exitUsage

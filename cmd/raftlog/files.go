@@ -1,8 +1,7 @@
 package main
 
-// Commands that read the files of a peer.
-
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,56 +15,56 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-// folder contains the flags that select the directory of a peer.
-type folder struct{ file, dir, id string }
+// directoryFlags contains the flags that select the directory of a peer.
+type directoryFlags struct{ file, dir, id string }
 
-func (f *folder) register(cmd *cobra.Command) {
+func (f *directoryFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file, YAML, that contains the directory")
 	cmd.Flags().StringVarP(&f.dir, "dir", "d", "", "directory of the data of the peer")
 	cmd.Flags().StringVar(&f.id, "peer-id", "", "ID of the peer, for {id} in the file")
 }
 
-// path returns the argument, or the directory of the flags.
-func (f *folder) path(args []string) (string, error) {
-	s, err := loadSettings(f.file)
+// directory returns the argument, or the directory that the flags select.
+func (f *directoryFlags) directory(args []string) (string, error) {
+	s, err := readSettings(f.file)
 	if err != nil {
 		return "", err
 	}
 	if f.id != "" {
 		s.ID = f.id
 	}
-	nameless := s.nameless(s.Dir)
-	s.place()
+	pathErr := s.checkPath(s.Dir)
+	s.expandPaths()
 	switch {
 	case len(args) > 0:
 		return args[0], nil
 	case f.dir != "":
 		return f.dir, nil
-	case nameless != nil:
-		return "", nameless
+	case pathErr != nil:
+		return "", pathErr
 	case s.Dir != "":
 		return s.Dir, nil
 	}
-	return "", usage("the directory of the peer is missing: give it as an argument, such as /var/lib/raftlog, or by -d, or by dir in the file of -c")
+	return "", newUsageError("the directory of the peer is missing: give it as an argument, such as /var/lib/raftlog, or by -d, or by dir in the file of -c")
 }
 
-const beside = `Files are only read, and the peer may run. The entries that it is writing may be missing.
+const filesHelp = `The command only reads files, and the peer may be running. Entries that it is writing may be missing.
 
 `
 
 func newDump() *cobra.Command {
-	var f folder
-	var which, format string
+	var f directoryFlags
+	var indexes, format string
 	cmd := &cobra.Command{
 		Use: "dump [DIR]", Short: "Print the entries of the log of a peer",
-		Long: "Print the entries of the log in the directory of a peer, including compacted entries whose files\nstill exist. An entry is marked \"uncommitted?\" if the files do not record yet that it is committed.\n\n" + beside + exitHelp,
-		Args: atMost(1),
+		Long: "Print the entries of the log in the directory of a peer, including compacted entries whose files\nstill exist. An entry is marked \"uncommitted?\" if the files do not record yet that it is committed.\n\n" + filesHelp + exitHelp,
+		Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.path(args)
+			dir, err := f.directory(args)
 			if err != nil {
 				return err
 			}
-			wanted, err := parseRanges(which)
+			selected, err := parseRanges(indexes)
 			if err != nil {
 				return err
 			}
@@ -74,23 +73,23 @@ func newDump() *cobra.Command {
 				return err
 			}
 			if _, err := os.Stat(filepath.Join(dir, offline.LogDir)); err != nil {
-				return usage("%s is not the directory of a peer: %w", dir, err)
+				return newUsageError("%s is not the directory of a peer: %w", dir, err)
 			}
 			return offline.Entries(dir, func(e offline.Entry) error {
-				if cmd.Context().Err() != nil || !wanted.has(e.Index) {
+				if cmd.Context().Err() != nil || !selected.contains(e.Index) {
 					return cmd.Context().Err()
 				}
-				return p.entry(e.Entry, &e.Committed)
+				return p.printEntry(e.Entry, &e.Committed)
 			})
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().StringVarP(&which, "index", "i", "", "ranges of indexes, such as 1-10,20,30- (default: all)")
+	cmd.Flags().StringVarP(&indexes, "index", "i", "", "ranges of indexes, such as 1-10,20,30- (default: all)")
 	cmd.Flags().StringVar(&format, "format", "text", formats)
 	return cmd
 }
 
-// listing is what list and inspect print.
+// listing is the output of list in JSON.
 type listing struct {
 	Owner     offline.Owner     `json:"owner"`
 	Log       *offline.Log      `json:"log,omitempty"`
@@ -99,21 +98,21 @@ type listing struct {
 }
 
 func newList() *cobra.Command {
-	var f folder
+	var f directoryFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list [DIR]", Short: "List the log files and the snapshots of a peer", Long: "List the segments of the log of a peer, and its snapshots.\n\n" + beside + exitHelp, Args: atMost(1),
+		Use: "list [DIR]", Short: "List the log files and the snapshots of a peer", Long: "List the segments of the log of a peer, and its snapshots.\n\n" + filesHelp + exitHelp, Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.path(args)
+			dir, err := f.directory(args)
 			if err != nil {
 				return err
 			}
-			l, err := listed(dir)
+			l, err := readListing(dir)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printer{out: cmd.OutOrStdout()}.json(l)
+				return printer{out: cmd.OutOrStdout()}.printJSON(l)
 			}
 			return l.print(cmd.OutOrStdout())
 		},
@@ -123,9 +122,19 @@ func newList() *cobra.Command {
 	return cmd
 }
 
-func listed(dir string) (l listing, err error) {
-	if l.Owner, err = offline.ReadOwner(dir); err != nil {
-		return l, usage("%s is not the directory of a peer: %w", dir, err)
+// readOwner returns the owner of a directory.
+func readOwner(dir string) (offline.Owner, error) {
+	owner, err := offline.ReadOwner(dir)
+	if err != nil && !errors.Is(err, offline.ErrDirectory) {
+		err = newUsageError("%s is not the directory of a peer: %w", dir, err)
+	}
+	return owner, err
+}
+
+// readListing returns the owner, the log and the snapshots of a directory.
+func readListing(dir string) (l listing, err error) {
+	if l.Owner, err = readOwner(dir); err != nil {
+		return l, err
 	}
 	log, err := offline.ReadLog(dir)
 	if err != nil {
@@ -160,18 +169,18 @@ func (l listing) print(out io.Writer) error {
 }
 
 func newInspect() *cobra.Command {
-	var f folder
+	var f directoryFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "inspect [DIR | SNAPSHOT]", Short: "Show the contents of a snapshot",
-		Long: "Show the contents of the newest snapshot in the directory of a peer, or of any snapshot file. The\ncommand verifies all of it.\n\n" + beside + exitHelp, Args: atMost(1),
+		Long: "Show the contents of the newest snapshot in the directory of a peer, or of any snapshot file. The\ncommand verifies all of it.\n\n" + filesHelp + exitHelp, Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := f.path(args)
+			name, err := f.directory(args)
 			if err != nil {
 				return err
 			}
 			if info, err := os.Stat(name); err != nil {
-				return usage("%w", err)
+				return newUsageError("%w", err)
 			} else if info.IsDir() {
 				name = filepath.Join(name, offline.SnapshotName)
 			}
@@ -180,7 +189,7 @@ func newInspect() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printer{out: cmd.OutOrStdout()}.json(s)
+				return printer{out: cmd.OutOrStdout()}.printJSON(s)
 			}
 			return printSnapshot(cmd.OutOrStdout(), s)
 		},

@@ -1,7 +1,5 @@
 package main
 
-// How entries are printed.
-
 import (
 	"encoding/hex"
 	"encoding/json"
@@ -16,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// printable replaces characters that could control a terminal.
+// printable replaces characters that can control a terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -39,27 +37,27 @@ func newPrinter(out io.Writer, format string) (printer, error) {
 	case "text", "hex", "json":
 		return printer{out, format}, nil
 	}
-	return printer{}, usage("--format %q: it is not one of %s", format, formats)
+	return printer{}, newUsageError("--format %q: must be one of %s", format, formats)
 }
 
-// line is an entry as JSON.
-type line struct {
+// jsonEntry is an entry as JSON.
+type jsonEntry struct {
 	Index     uint64     `json:"index"`
 	Term      uint64     `json:"term"`
 	Kind      string     `json:"kind"`
 	ID        string     `json:"id,omitempty"`
 	Time      *time.Time `json:"time,omitempty"`
-	Size      int        `json:"size"` // of the data
+	Size      int        `json:"size"` // is the size of the data
 	Data      *string    `json:"data,omitempty"`
-	Hex       string     `json:"hex,omitempty"` // instead of data that are no UTF-8
+	Hex       string     `json:"hex,omitempty"` // replaces Data that is not UTF-8
 	Skipped   bool       `json:"skipped,omitempty"`
 	Committed *bool      `json:"committed,omitempty"`
 }
 
-// entry prints one; committed is nil for those that certainly are.
-func (p printer) entry(e api.Entry, committed *bool) error {
+// printEntry prints an entry. committed is nil if all printed entries are committed.
+func (p printer) printEntry(e api.Entry, committed *bool) error {
 	if p.format == "json" {
-		l := line{Index: e.Index, Term: e.Term, Kind: e.Kind.String(), Size: len(e.Data), Skipped: e.Skipped, Committed: committed}
+		l := jsonEntry{Index: e.Index, Term: e.Term, Kind: e.Kind.String(), Size: len(e.Data), Skipped: e.Skipped, Committed: committed}
 		if !e.ID.IsZero() {
 			l.ID = e.ID.String()
 		}
@@ -72,7 +70,7 @@ func (p printer) entry(e api.Entry, committed *bool) error {
 		} else {
 			l.Hex = hex.EncodeToString(e.Data)
 		}
-		return p.json(l)
+		return p.printJSON(l)
 	}
 	id, at := "-", "-"
 	if !e.ID.IsZero() {
@@ -96,4 +94,5 @@ func (p printer) entry(e api.Entry, committed *bool) error {
 	return err
 }
 
-func (p printer) json(v any) error { return json.NewEncoder(p.out).Encode(v) }
+// printJSON prints a value as one line of JSON.
+func (p printer) printJSON(v any) error { return json.NewEncoder(p.out).Encode(v) }

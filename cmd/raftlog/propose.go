@@ -1,7 +1,5 @@
 package main
 
-// The command propose.
-
 import (
 	"errors"
 	"fmt"
@@ -14,20 +12,20 @@ import (
 )
 
 func newPropose() *cobra.Command {
-	var c caller
-	var ident string
+	var c clientFlags
+	var requestID string
 	cmd := &cobra.Command{
 		Use: "propose [-c FILE] DATA|-", Short: "Propose an update",
 		Long:    "Propose an update, and print the index of its entry and its request ID. - reads the data from\nstandard input. An update that is repeated with the same --request-id and data is applied once, and\nprints the same.\n\n" + exitHelp,
 		Example: "  raftlog propose -c /etc/raftlog.yaml 'an update'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usage("expected one argument, the data, such as 'an update', or - for standard input")
+				return newUsageError("expected one argument, the data, such as 'an update', or - for standard input")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := requestIDOf(ident)
+			id, err := parseRequestID(requestID)
 			if err != nil {
 				return err
 			}
@@ -37,19 +35,19 @@ func newPropose() *cobra.Command {
 					return err
 				}
 			}
-			cl, _, err := c.client(nil)
+			cl, _, err := c.newClient(nil)
 			if err != nil {
 				return err
 			}
 			defer cl.Close()
-			ctx, cancel := c.within(cmd.Context())
+			ctx, cancel := c.withTimeout(cmd.Context())
 			defer cancel()
 			index, err := cl.Propose(ctx, id, data)
 			switch {
 			case errors.Is(err, api.ErrUnknownOutcome):
-				return failure(exitUnknown, "%w; repeat it with --request-id %v", err, id)
+				return newError(exitUnknown, "%w; repeat it with --request-id %v", err, id)
 			case isInvalid(err):
-				return usage("%w", err)
+				return newUsageError("%w", err)
 			case err != nil:
 				return err
 			}
@@ -58,7 +56,7 @@ func newPropose() *cobra.Command {
 		},
 	}
 	c.register(cmd.Flags(), 10*time.Second, "time limit")
-	c.seeds = ""
-	cmd.Flags().StringVar(&ident, "request-id", "", "request ID, 32 hexadecimal digits (default: a new one)")
+	c.seedHint = ""
+	cmd.Flags().StringVar(&requestID, "request-id", "", "request ID, 32 hexadecimal digits (default: a new one)")
 	return cmd
 }

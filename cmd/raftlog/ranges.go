@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ranges are indexes, such as 1-10,20,30-; none are all.
+// ranges is a set of indexes, such as 1-10,20,30-. The empty list contains all indexes.
 type ranges []struct{ from, to uint64 }
 
-func (r ranges) has(index uint64) bool {
+func (r ranges) contains(index uint64) bool {
 	for _, s := range r {
 		if s.from <= index && index <= s.to {
 			return true
@@ -32,7 +32,7 @@ func parseRanges(text string) (r ranges, err error) {
 			}
 		}
 		if err != nil || from == 0 || to < from {
-			return nil, usage("--index %q: %q is not a range; an example is 1-10,20,30-", text, part)
+			return nil, newUsageError("--index %q: %q is not a range; an example is 1-10,20,30-", text, part)
 		}
 		r = append(r, struct{ from, to uint64 }{from, to})
 	}

@@ -1,7 +1,5 @@
 package main
 
-// Commands for recovery from lost data.
-
 import (
 	"fmt"
 	"io"
@@ -14,11 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 )
 
-const aboutRecover = `Make a stopped peer the only one of its cluster, after a majority of the voters was lost.
+const recoverHelp = `Make a stopped peer the only one of its cluster, after a majority of the voters was lost.
 
 Use the command only if a majority of the voters cannot be started again. Updates that the lost
 peers have confirmed, and that this peer does not have, are lost. Of the remaining peers choose
-those with the highest term, and of these the one with the highest last entry.
+the peers with the highest term, and of these the peer with the highest last entry.
 
 Without --accept-data-loss the command prints what would be lost, and changes nothing.
 
@@ -28,30 +26,30 @@ peer as before, and add new peers with new IDs and empty directories ("raftlog c
 `
 
 func newRecover() *cobra.Command {
-	var f folder
+	var f directoryFlags
 	var addr string
 	var accept bool
 	cmd := &cobra.Command{
-		Use: "recover [DIR]", Short: "Recover a cluster from one peer, after the loss of a majority", Long: aboutRecover + exitHelp, Args: atMost(1),
+		Use: "recover [DIR]", Short: "Recover a cluster from one peer, after the loss of a majority", Long: recoverHelp + exitHelp, Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.path(args)
+			dir, err := f.directory(args)
 			if err != nil {
 				return err
 			}
 			if addr != "" {
-				if err := hostPort("--addr", addr, false); err != nil {
+				if err := checkAddress("--addr", addr, false); err != nil {
 					return err
 				}
 			}
 			r, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: dir, Addr: addr, DryRun: !accept})
 			if err != nil {
-				return invalidIsUsage(err)
+				return toUsageError(err)
 			}
 			if _, err := io.WriteString(cmd.OutOrStdout(), recoveryText(r)); err != nil {
 				return err
 			}
 			if !accept {
-				return usage("nothing was changed: repeat the command with --accept-data-loss")
+				return newUsageError("nothing was changed: repeat the command with --accept-data-loss")
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "done: start peer %s\n", printable(r.Peer.ID))
 			return err
@@ -63,14 +61,15 @@ func newRecover() *cobra.Command {
 	return cmd
 }
 
-func invalidIsUsage(err error) error {
+// toUsageError converts an error of an invalid argument to an error of wrong usage.
+func toUsageError(err error) error {
 	if isInvalid(err) {
-		return usage("%w", err)
+		return newUsageError("%w", err)
 	}
 	return err
 }
 
-// recoveryText describes what a recovery loses.
+// recoveryText describes the data that a recovery loses.
 func recoveryText(r raftlog.Recovery) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster %s will have one peer: %s at %s\n", printable(r.Cluster), printable(r.Peer.ID), printable(r.Peer.Addr))
@@ -86,7 +85,7 @@ func recoveryText(r raftlog.Recovery) string {
 	return b.String()
 }
 
-const aboutExport = `Copy the newest snapshot of a peer to a file, for "raftlog restore". The command verifies all of it.
+const exportHelp = `Copy the newest snapshot of a peer to a file, for "raftlog restore". The command verifies all of it.
 
 The peer may run. The file does not contain entries after the snapshot; "raftlog compact" creates a
 newer snapshot. A snapshot contains the data of the state machine, the elections, the peers and the
@@ -96,17 +95,17 @@ its log must store the updates.
 `
 
 func newExport() *cobra.Command {
-	var f folder
+	var f directoryFlags
 	cmd := &cobra.Command{
-		Use: "export [-d DIR] FILE", Short: "Copy the newest snapshot of a peer to a file", Long: aboutExport + exitHelp, Args: exactly(1, "the file to create"),
+		Use: "export [-d DIR] FILE", Short: "Copy the newest snapshot of a peer to a file", Long: exportHelp + exitHelp, Args: exactArgs(1, "the file to create"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.path(nil)
+			dir, err := f.directory(nil)
 			if err != nil {
 				return err
 			}
 			e, err := raftlog.ExportOffline(dir, args[0])
 			if err != nil {
-				return invalidIsUsage(err)
+				return toUsageError(err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: cluster %s through entry %d, %d bytes\n", printable(args[0]), printable(e.Cluster), e.Index, e.Size)
 			return err
@@ -116,7 +115,7 @@ func newExport() *cobra.Command {
 	return cmd
 }
 
-const aboutRestore = `Create the directory of a peer that starts a new cluster of one peer, from a file of "raftlog
+const restoreHelp = `Create the directory of a peer that starts a new cluster of one peer, from a file of "raftlog
 export".
 
 The new cluster has the name, the elections, the request IDs and the data of the state machine that
@@ -130,31 +129,31 @@ Then start the peer with only itself in peers, and add others ("raftlog config -
 `
 
 func newRestore() *cobra.Command {
-	var f folder
+	var f directoryFlags
 	var addr string
 	var gap uint64
 	cmd := &cobra.Command{
-		Use: "restore -d DIR --peer-id ID --addr HOST:PORT FILE", Short: "Start a new cluster from an exported snapshot", Long: aboutRestore + exitHelp,
-		Args: exactly(1, "the file of raftlog export"),
+		Use: "restore -d DIR --peer-id ID --addr HOST:PORT FILE", Short: "Start a new cluster from an exported snapshot", Long: restoreHelp + exitHelp,
+		Args: exactArgs(1, "the file of raftlog export"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.path(nil)
+			dir, err := f.directory(nil)
 			if err != nil {
 				return err
 			}
 			switch {
 			case f.id == "":
-				return usage("the ID of the first peer is missing: give it by --peer-id, such as --peer-id a")
+				return newUsageError("the ID of the first peer is missing: give it by --peer-id, such as --peer-id a")
 			case addr == "":
-				return usage("the address of peer %s is missing: give it by --addr, such as --addr 10.0.0.1:8047", f.id)
+				return newUsageError("the address of peer %s is missing: give it by --addr, such as --addr 10.0.0.1:8047", f.id)
 			}
-			if err := hostPort("--addr", addr, false); err != nil {
+			if err := checkAddress("--addr", addr, false); err != nil {
 				return err
 			}
 			e, err := raftlog.RestoreOffline(raftlog.RestoreConfig{
 				Snapshot: args[0], Dir: dir, Peer: api.Peer{ID: f.id, Addr: addr}, IndexGap: gap,
 			})
 			if err != nil {
-				return invalidIsUsage(err)
+				return toUsageError(err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: peer %s of cluster %s, which continues after entry %d\n", printable(dir), printable(f.id), printable(e.Cluster), e.Index)
 			return err
@@ -166,12 +165,12 @@ func newRestore() *cobra.Command {
 	return cmd
 }
 
-// exactly rejects other numbers of arguments than n.
-func exactly(n int, what string) cobra.PositionalArgs {
+// exactArgs rejects another number of arguments than n.
+func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < n {
-			return usage("%s is missing (see %s --help)", what, cmd.CommandPath())
+			return newUsageError("%s is missing (see %s --help)", what, cmd.CommandPath())
 		}
-		return atMost(n)(cmd, args)
+		return maxArgs(n)(cmd, args)
 	}
 }

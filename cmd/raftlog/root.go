@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-const about = `raftlog runs a peer of a replicated log, and manages such a log and its cluster.
+const rootHelp = `raftlog runs a peer of a replicated log, and manages such a log and its cluster.
 
 The log of "raftlog serve" has no state machine: the peers store each update once, in the same
 order, for clients that follow the log. A program with a state machine becomes a peer with the
@@ -22,7 +22,8 @@ library, adapters/raftlog. All other commands work with the peers of such progra
 
 ` + exitHelp
 
-// execute runs the command line until it is done or a signal ends it, and returns the exit code.
+// execute runs the command line until the command returns or a signal stops it, and returns the
+// exit code.
 func execute(args []string, in io.Reader, out, log io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -34,7 +35,7 @@ func execute(args []string, in io.Reader, out, log io.Writer) int {
 	root.SetErr(log)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "raftlog: ") // the library's
+		text := strings.TrimPrefix(err.Error(), "raftlog: ") // the prefix of the library
 		fmt.Fprintln(log, "raftlog:", strings.ReplaceAll(text, "\n", "; "))
 	}
 	return exitCode(err)
@@ -42,20 +43,20 @@ func execute(args []string, in io.Reader, out, log io.Writer) int {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use: "raftlog", Short: "Run and manage a replicated log", Long: about, Version: cmdline.Version(),
+		Use: "raftlog", Short: "Run and manage a replicated log", Long: rootHelp, Version: cmdline.Version(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmdline.Prepare(root, usage)
+	cmdline.Prepare(root, newUsageError)
 	cmdline.SetHelp(root, groupAccess)
 	root.AddCommand(newServe(), newDefaults(), newConfig(), newStatus(), newPropose(), newTail(), newCompact(), newDump(), newList(), newInspect(), newRecover(), newExport(), newRestore())
 	return root
 }
 
-// atMost refuses more than n arguments.
-func atMost(n int) cobra.PositionalArgs {
+// maxArgs rejects more than n arguments.
+func maxArgs(n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usage("unexpected argument %q", args[n])
+			return newUsageError("unexpected argument %q", args[n])
 		}
 		return nil
 	}

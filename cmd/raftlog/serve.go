@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-const aboutServe = `Run a peer until SIGINT or SIGTERM. Then the peer hands over, if it leads, and exits; a second
-signal ends it immediately. All updates that it has confirmed are on disk.
+const serveHelp = `Run a peer until SIGINT or SIGTERM. Then the peer transfers its leadership, if it is the leader, and
+exits; a second signal ends it immediately. All updates that it has confirmed are on disk.
 
 The file of -c contains the settings, which "raftlog defaults" explains, and flags override them.
 The log has no state machine: clients such as "raftlog tail" follow it.
@@ -24,27 +24,28 @@ A peer that is not listed in peers joins their cluster. It votes after "raftlog 
 
 `
 
-type server struct {
-	access
+// serveCommand is the command serve.
+type serveCommand struct {
+	clusterFlags
 	settings
 }
 
 func newServe() *cobra.Command {
-	var s server
+	var s serveCommand
 	cmd := &cobra.Command{
-		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: aboutServe + exitHelp,
+		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: serveHelp + exitHelp,
 		Example: "  raftlog serve -c /etc/raftlog.yaml --peer-id a",
-		Args:    cmdline.NoArguments(usage, "give the ID of the peer by --peer-id %s"),
+		Args:    cmdline.NoArguments(newUsageError, "give the ID of the peer by --peer-id %s"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := s.config(cmd.ErrOrStderr())
+			cfg, err := s.peerConfig(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg)
+			return runPeer(cmd.Context(), cfg)
 		},
 	}
 	flags := cmd.Flags()
-	s.access.register(flags)
+	s.clusterFlags.register(flags)
 	flags.StringVar(&s.ID, "peer-id", "", "ID of this peer")
 	flags.StringVar(&s.Addr, "addr", "", "address at which others reach this peer, host:port (default: its address in peers)")
 	flags.StringVarP(&s.Listen, "listen", "b", "", "address to listen on, host:port (default: --addr)")
@@ -54,9 +55,9 @@ func newServe() *cobra.Command {
 	return cmd
 }
 
-// config returns the configuration of the library.
-func (s *server) config(log io.Writer) (raftlog.Config, error) {
-	c, err := s.load()
+// peerConfig returns the configuration of the peer.
+func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
+	c, err := s.loadSettings()
 	if err != nil {
 		return raftlog.Config{}, err
 	}
@@ -76,34 +77,34 @@ func (s *server) config(log io.Writer) (raftlog.Config, error) {
 			*o.to = o.from
 		}
 	}
-	c.place()
+	c.expandPaths()
 	if c.ID == "" {
-		return raftlog.Config{}, usage("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
+		return raftlog.Config{}, newUsageError("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
 	}
 	switch {
 	case c.Cluster == "":
-		return raftlog.Config{}, usage("the name of the cluster is missing: set cluster in the file of -c, or --cluster NAME")
+		return raftlog.Config{}, newUsageError("the name of the cluster is missing: set cluster in the file of -c, or --cluster NAME")
 	case len(c.Peers) == 0:
-		return raftlog.Config{}, usage("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
+		return raftlog.Config{}, newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
 	case c.Dir == "":
-		return raftlog.Config{}, usage("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", c.ID)
+		return raftlog.Config{}, newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", c.ID)
 	}
 	for _, p := range c.Peers {
 		if p.ID == c.ID && (c.Addr == "" || id != "" && s.Addr == "") {
-			c.Addr = p.Addr // the file's own addr is that of another peer
+			c.Addr = p.Addr // addr of the file may be that of another peer
 		}
 	}
 	if c.Addr == "" {
-		return raftlog.Config{}, usage("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", c.ID)
+		return raftlog.Config{}, newUsageError("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", c.ID)
 	}
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return raftlog.Config{}, err
 	}
-	secret, certificates, err := c.proof()
+	secret, certificates, err := c.credentials()
 	if err != nil {
 		return raftlog.Config{}, err
 	}
-	logger, err := c.logger(log)
+	logger, err := c.newLogger(log)
 	if err != nil {
 		return raftlog.Config{}, err
 	}
@@ -115,10 +116,11 @@ func (s *server) config(log io.Writer) (raftlog.Config, error) {
 	}, nil
 }
 
-func (s settings) logger(w io.Writer) (*slog.Logger, error) {
+// newLogger returns the logger of the settings.
+func (s settings) newLogger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
-		return nil, usage("log-level %q: it is not one of debug, info, warn, error", s.LogLevel)
+		return nil, newUsageError("log-level %q: must be one of debug, info, warn, error", s.LogLevel)
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch s.LogFormat {
@@ -127,38 +129,38 @@ func (s settings) logger(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, usage("log-format %q: it is not one of text, json", s.LogFormat)
+	return nil, newUsageError("log-format %q: must be one of text, json", s.LogFormat)
 }
 
-// serve runs a peer until ctx ends.
-func serve(ctx context.Context, cfg raftlog.Config) error {
+// runPeer runs a peer until ctx is done or the peer stops.
+func runPeer(ctx context.Context, cfg raftlog.Config) error {
 	log := cfg.Logger.With("peer", cfg.ID)
-	type opened struct {
+	type result struct {
 		node *raftlog.Node
 		err  error
 	}
-	done := make(chan opened, 1)
-	go func() { // reading a large log, or joining, takes a while
+	done := make(chan result, 1)
+	go func() { // reading a large log, or joining, may take long
 		node, err := raftlog.Open(cfg)
-		done <- opened{node, err}
+		done <- result{node, err}
 	}()
 	var node *raftlog.Node
 	select {
-	case o := <-done:
-		if o.err != nil {
-			return failedOpen(o.err)
+	case r := <-done:
+		if r.err != nil {
+			return toOpenError(r.err)
 		}
-		node = o.node
+		node = r.node
 	case <-ctx.Done():
 		log.Info("stopped while starting")
-		return nil // the goroutine ends with the process, and nothing was confirmed
+		return nil // the goroutine ends with the process, which has confirmed nothing
 	}
 	listen := cfg.Listen
 	if listen == "" {
 		listen = cfg.Addr
 	}
 	log.Info("listening", "listen", listen, "addr", cfg.Addr, "cluster", cfg.Cluster)
-	watch(ctx, node, log)
+	logRoles(ctx, node, log)
 	if ctx.Err() != nil {
 		log.Info("stopping")
 	}
@@ -169,9 +171,10 @@ func serve(ctx context.Context, cfg raftlog.Config) error {
 	return nil
 }
 
-func failedOpen(err error) error {
+// toOpenError converts an error of Open.
+func toOpenError(err error) error {
 	if exitCode(err) == exitFailed && isInvalid(err) {
-		return usage("%w", err)
+		return newUsageError("%w", err)
 	}
 	return err
 }
@@ -179,8 +182,8 @@ func failedOpen(err error) error {
 // roleInterval is the interval at which the role of the peer is read.
 const roleInterval = 50 * time.Millisecond
 
-// watch logs changes of role until ctx or the node ends.
-func watch(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
+// logRoles logs changes of the role until ctx is done or the node stops.
+func logRoles(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
 	tick := time.NewTicker(roleInterval)
 	defer tick.Stop()
 	var role string

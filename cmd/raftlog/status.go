@@ -1,7 +1,5 @@
 package main
 
-// The command status.
-
 import (
 	"context"
 	"fmt"
@@ -19,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-const aboutStatus = `Show the state of all peers as a table, until SIGINT or SIGTERM. On a terminal each table replaces
+const statusHelp = `Show the state of all peers as a table, until SIGINT or SIGTERM. On a terminal each table replaces
 the previous one.
 
 LEASE is the remaining time in which the leaders of elections at the peer may act. FIRST is the
@@ -28,53 +26,57 @@ within the window, and IDS the number of request IDs that the peer remembers.
 
 `
 
-type watching struct {
-	caller
+// statusCommand is the command status.
+type statusCommand struct {
+	clientFlags
 	once, json bool
 	interval   time.Duration
 }
 
 func newStatus() *cobra.Command {
-	var w watching
+	var c statusCommand
 	cmd := &cobra.Command{
-		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: aboutStatus + exitHelp,
+		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: statusHelp + exitHelp,
 		Example: "  raftlog status -c /etc/raftlog.yaml\n  raftlog status -c /etc/raftlog.yaml --once --json",
-		RunE:    func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.printReports(cmd.Context(), args, cmd.OutOrStdout())
+		},
 	}
 	flags := cmd.Flags()
-	w.caller.register(flags, 2*time.Second, "time limit for contacting the cluster")
-	flags.BoolVarP(&w.once, "once", "1", false, "print one table; the exit code is 5 if there is no leader")
-	flags.BoolVar(&w.json, "json", false, "print one JSON object per line instead of tables")
-	flags.DurationVarP(&w.interval, "interval", "i", time.Second, "time between two tables, at least 100ms")
+	c.clientFlags.register(flags, 2*time.Second, "time limit for contacting the cluster")
+	flags.BoolVarP(&c.once, "once", "1", false, "print one table; the exit code is 5 if there is no leader")
+	flags.BoolVar(&c.json, "json", false, "print one JSON object per line instead of tables")
+	flags.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two tables, at least 100ms")
 	return cmd
 }
 
-func (w *watching) run(ctx context.Context, seeds []string, out io.Writer) error {
-	if w.interval < 100*time.Millisecond {
-		return usage("--interval %v: it must be at least 100ms, such as 1s", w.interval)
+// printReports prints reports until ctx is done, or one report with --once.
+func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io.Writer) error {
+	if c.interval < 100*time.Millisecond {
+		return newUsageError("--interval %v: must be at least 100ms, such as 1s", c.interval)
 	}
-	cl, s, err := w.client(seeds)
+	cl, s, err := c.newClient(seeds)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
 	redraw := false
-	if f, ok := out.(*os.File); ok && !w.once && !w.json {
+	if f, ok := out.(*os.File); ok && !c.once && !c.json {
 		redraw = term.IsTerminal(int(f.Fd()))
 	}
-	tick := time.NewTicker(w.interval)
+	tick := time.NewTicker(c.interval)
 	defer tick.Stop()
 	for {
-		r := w.ask(ctx, cl, s.Cluster)
+		r := c.queryReport(ctx, cl, s.Cluster)
 		if ctx.Err() != nil {
 			return nil // interrupted
 		}
-		if err := r.print(out, w.json, redraw); err != nil {
+		if err := r.print(out, c.json, redraw); err != nil {
 			return err
 		}
-		if w.once {
+		if c.once {
 			if r.Leader == nil {
-				return failure(exitNobody, "there is no leader%s", r.reason())
+				return newError(exitNoLeader, "there is no leader%s", r.firstError())
 			}
 			return nil
 		}
@@ -90,20 +92,22 @@ func (w *watching) run(ctx context.Context, seeds []string, out io.Writer) error
 type report struct {
 	Cluster string       `json:"cluster"`
 	Time    time.Time    `json:"time"`
-	Leader  *api.Peer    `json:"leader"` // according to itself, with a lease
+	Leader  *api.Peer    `json:"leader"` // is a peer that reports a lease as leader
 	Peers   []peerReport `json:"peers"`
 }
 
+// peerReport is the state of a peer, or the error why it is not known.
 type peerReport struct {
 	Peer  api.Peer  `json:"peer"`
 	Info  *api.Info `json:"info,omitempty"`
 	Error string    `json:"error,omitempty"`
 }
 
-// ask queries the membership, and then all peers. If no peer answers it queries those of the file.
-func (w *watching) ask(ctx context.Context, cl *client.Client, cluster string) report {
-	limited, cancel := w.within(ctx)
-	_, _ = cl.Membership(limited) // each peer's own answer says what is wrong
+// queryReport queries the membership, and then all peers. If no peer answers, it queries the peers
+// of the configuration file.
+func (c *statusCommand) queryReport(ctx context.Context, cl *client.Client, cluster string) report {
+	limited, cancel := c.withTimeout(ctx)
+	_, _ = cl.Membership(limited) // the report contains the errors of the peers
 	cancel()
 	r := report{Cluster: cluster, Time: time.Now().UTC()}
 	term := uint64(0)
@@ -123,8 +127,8 @@ func (w *watching) ask(ctx context.Context, cl *client.Client, cluster string) r
 	return r
 }
 
-// reason is what the peers that do not answer say about it.
-func (r report) reason() string {
+// firstError returns the first error of a peer.
+func (r report) firstError() string {
 	for _, p := range r.Peers {
 		if p.Error != "" {
 			return "; " + p.Error
@@ -133,21 +137,21 @@ func (r report) reason() string {
 	return ""
 }
 
-// A table is drawn over the one before; what is left of that is cleared, so that nothing
-// flickers.
+// Terminal sequences. Each table overwrites the previous one, whose remaining text is cleared, so that the
+// screen does not flicker.
 const (
-	toTop      = "\x1b[H"
+	cursorHome = "\x1b[H"
 	clearRight = "\x1b[K"
 	clearBelow = "\x1b[J"
 )
 
 func (r report) print(out io.Writer, asJSON, redraw bool) error {
 	if asJSON {
-		return printer{out: out}.json(r)
+		return printer{out: out}.printJSON(r)
 	}
 	text := r.table()
 	if redraw {
-		text = toTop + strings.ReplaceAll(text, "\n", clearRight+"\n") + clearBelow
+		text = cursorHome + strings.ReplaceAll(text, "\n", clearRight+"\n") + clearBelow
 	}
 	_, err := io.WriteString(out, text)
 	return err
@@ -164,7 +168,7 @@ func (r report) table() string {
 	fmt.Fprintln(t, "PEER\tADDR\tROLE\tTERM\tLEADER\tLEASE\tAPPLIED\tCOMMIT\tFIRST\tLAST\tPRUNE\tSNAPSHOT\tIDS\tNOTE")
 	for _, p := range r.Peers {
 		if p.Info == nil {
-			fmt.Fprintf(t, "%s\t%s\t?\t\t\t\t\t\t\t\t\t\t\t%s\n", printable(p.Peer.ID), printable(p.Peer.Addr), printable(cause(p.Error)))
+			fmt.Fprintf(t, "%s\t%s\t?\t\t\t\t\t\t\t\t\t\t\t%s\n", printable(p.Peer.ID), printable(p.Peer.Addr), printable(shortCause(p.Error)))
 			continue
 		}
 		i := p.Info
@@ -172,14 +176,14 @@ func (r report) table() string {
 			printable(p.Peer.ID), printable(p.Peer.Addr), printable(i.Role), i.Term, printable(i.Leader.ID), i.Lease.Round(time.Millisecond),
 			i.LastApplied, i.CommitIndex, i.FirstIndex, i.LastIndex, i.PruneIndex, i.SnapshotIndex, i.SnapshotSize, i.RequestIDs, printable(i.Fault))
 	}
-	_ = t.Flush() // to memory
+	_ = t.Flush() // writes to memory
 	return b.String()
 }
 
-// cause is the end of an error's text, which is what a table has room for.
-func cause(text string) string {
+// shortCause returns the last part of the text of an error, which fits into a table.
+func shortCause(text string) string {
 	if _, after, ok := strings.Cut(text, ": refused: "); ok {
-		return after // with what to do about it
+		return after // includes the remedy
 	}
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		text = text[i+2:]

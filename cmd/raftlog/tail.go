@@ -1,7 +1,5 @@
 package main
 
-// The command tail.
-
 import (
 	"context"
 	"errors"
@@ -14,29 +12,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-const aboutTail = `Print the entries of the log, and continue as it grows. If entries were compacted, a line that
-begins with # names the snapshot that has them.
+const tailHelp = `Print the entries of the log, and continue as it grows. If entries were compacted, a line that starts
+with # names the snapshot that contains them.
 
 With --once the command ends at the last committed entry. Only a peer that is in contact with a
-leader of a majority knows which one that is: if no entry comes for --timeout, and no peer
-confirms that there are no more, the command fails with exit code 1.
+leader of a majority knows this entry. If no entry is received for --timeout, and no peer confirms
+that there are no more, the command fails with exit code 1.
 
 `
 
 func newTail() *cobra.Command {
-	var c caller
+	var c clientFlags
 	var from uint64
 	var format string
 	var once bool
 	cmd := &cobra.Command{
-		Use: "tail [-c FILE] [HOST:PORT...]", Short: "Print the log, and follow it", Long: aboutTail + exitHelp,
+		Use: "tail [-c FILE] [HOST:PORT...]", Short: "Print the log, and follow it", Long: tailHelp + exitHelp,
 		Example: "  raftlog tail -c /etc/raftlog.yaml\n  raftlog tail -c /etc/raftlog.yaml --once --format json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := newPrinter(cmd.OutOrStdout(), format)
 			if err != nil {
 				return err
 			}
-			cl, _, err := c.client(args)
+			cl, _, err := c.newClient(args)
 			if err != nil {
 				return err
 			}
@@ -45,9 +43,9 @@ func newTail() *cobra.Command {
 			defer cancel(nil)
 			sub := cl.Subscribe(ctx, from)
 			defer sub.Close()
-			err = tail(sub, cancel, time.Duration(c.timeout), once, func(e client.Event) error { return p.event(e, cmd.ErrOrStderr()) })
+			err = printEvents(sub, cancel, time.Duration(c.timeout), once, func(e client.Event) error { return p.printEvent(e, cmd.ErrOrStderr()) })
 			if cmd.Context().Err() != nil {
-				return nil // interrupted, which is how tail usually ends
+				return nil // a signal is the normal end of tail
 			}
 			return err
 		},
@@ -59,17 +57,17 @@ func newTail() *cobra.Command {
 	return cmd
 }
 
-// subscription is a [client.Subscription].
-type subscription interface {
+// eventSource is a [client.Subscription].
+type eventSource interface {
 	Events() <-chan client.Event
 	Err() error
 }
 
-// tail prints the events of a subscription until it ends, and returns its error. Without once, the
-// timeout ends when the first peer answers. With once, it restarts with each entry and snapshot,
-// and tail returns nil at the first EventFresh. When the timeout expires, tail cancels the
-// subscription.
-func tail(sub subscription, cancel context.CancelCauseFunc, timeout time.Duration, once bool, show func(client.Event) error) error {
+// printEvents prints the events of a subscription until it ends, and returns its error. Without
+// once, the timeout ends when the first peer answers. With once, it restarts with each entry and
+// snapshot, and printEvents returns nil at the first EventFresh. When the timeout expires,
+// printEvents cancels the subscription.
+func printEvents(sub eventSource, cancel context.CancelCauseFunc, timeout time.Duration, once bool, show func(client.Event) error) error {
 	limit := time.NewTimer(timeout)
 	defer limit.Stop()
 	answered := false
@@ -97,18 +95,18 @@ func tail(sub subscription, cancel context.CancelCauseFunc, timeout time.Duratio
 		case <-limit.C:
 			err := fmt.Errorf("no peer has answered within %v (--timeout)", timeout)
 			if answered {
-				err = fmt.Errorf("entries may be missing: within %v (--timeout) no entry has come, and no peer that knows a leader with a majority: does a majority of the peers run?", timeout)
+				err = fmt.Errorf("entries may be missing: within %v (--timeout) no entry was received, and no peer knows a leader with a majority: are a majority of the peers running?", timeout)
 			}
 			cancel(err)
 		}
 	}
 }
 
-// event prints an event of a subscription: entries and snapshots to p.out, the others to notes.
-func (p printer) event(e client.Event, notes io.Writer) error {
+// printEvent prints an event: entries and snapshots to p.out, other events to notes.
+func (p printer) printEvent(e client.Event, notes io.Writer) error {
 	switch e.Kind {
 	case client.EventEntry:
-		return p.entry(*e.Entry, nil)
+		return p.printEntry(*e.Entry, nil)
 	case client.EventSnapshot:
 		s := e.Snapshot
 		_, err := io.Copy(io.Discard, s.Data)
@@ -117,7 +115,7 @@ func (p printer) event(e client.Event, notes io.Writer) error {
 			return nil
 		}
 		if p.format == "json" {
-			return p.json(map[string]any{"snapshot": s.Index, "term": s.Term, "size": s.Size})
+			return p.printJSON(map[string]any{"snapshot": s.Index, "term": s.Term, "size": s.Size})
 		}
 		_, err = fmt.Fprintf(p.out, "# snapshot through %d, term %d, %d bytes of state\n", s.Index, s.Term, s.Size)
 		return err

@@ -1,10 +1,9 @@
-// Command raftlog-kv is a replicated map: a state machine (store.go) on a log that three
-// peers keep, each of which can be written to. Repeated writes are applied once.
+// Command raftlog-kv is a replicated map: a state machine (store.go) on a log with three peers. Clients can
+// write at each peer. A write that is repeated with its request ID is applied once.
 //
-//	go run ./examples/raftlog-kv     # three peers in this process, and a story of them
+//	go run ./examples/raftlog-kv     # a demonstration with three peers in this process
 //
-// or three processes, that take lines from standard input (set KEY VALUE, get KEY, delete KEY,
-// list) until its end:
+// or three processes that read commands from standard input (set KEY VALUE, get KEY, delete KEY, list):
 //
 //	P=a@127.0.0.1:8041,b@127.0.0.1:8042,c@127.0.0.1:8043
 //	RAFTLOG_SECRET=... go run ./examples/raftlog-kv --peer a --peers $P --dir /tmp/kv-a
@@ -27,15 +26,15 @@ import (
 )
 
 func main() {
-	id := flag.String("peer", "", "run this one peer; none: a story of three")
-	peers := flag.String("peers", "", "all peers, id@host:port,...")
-	dir := flag.String("dir", "", "folder of the peer's data")
+	id := flag.String("peer", "", "ID of the peer to run (default: a demonstration with three peers)")
+	peers := flag.String("peers", "", "list of all peers, id@host:port,...")
+	dir := flag.String("dir", "", "directory of the data of the peer")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var err error
 	if *id == "" {
-		err = tell(ctx, os.Stdout)
+		err = runDemo(ctx, os.Stdout)
 	} else {
 		err = runPeer(ctx, *id, *peers, *dir, os.Getenv("RAFTLOG_SECRET"), os.Stdin, os.Stdout)
 	}
@@ -44,26 +43,26 @@ func main() {
 	}
 }
 
-// runPeer runs one peer until its input ends.
+// runPeer runs a peer until it has read all of its input.
 func runPeer(ctx context.Context, id, peers, dir, secret string, in io.Reader, out io.Writer) (err error) {
 	cfg := raftlog.Config{
 		Cluster: "example", ID: id, Dir: dir, Secret: []byte(secret), Insecure: secret == "",
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
-	for one := range strings.SplitSeq(peers, ",") {
-		name, addr, _ := strings.Cut(one, "@")
+	for peer := range strings.SplitSeq(peers, ",") {
+		name, addr, _ := strings.Cut(peer, "@")
 		cfg.Peers = append(cfg.Peers, api.Peer{ID: name, Addr: addr})
 		if name == id {
 			cfg.Addr = addr
 		}
 	}
 	if cfg.Addr == "" {
-		return fmt.Errorf("--peers has no peer %q; one is written id@host:port", id)
+		return fmt.Errorf("--peers does not contain peer %q as id@host:port", id)
 	}
-	p, err := open(cfg)
+	p, err := openPeer(cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
-	return p.serve(ctx, in, out)
+	defer func() { err = errors.Join(err, p.node.Close()) }()
+	return p.runCommands(ctx, in, out)
 }

@@ -1,7 +1,5 @@
 package main
 
-// One peer, and the lines by which it is used.
-
 import (
 	"bufio"
 	"context"
@@ -16,58 +14,60 @@ import (
 
 // peer is a node and its state machine.
 type peer struct {
-	*raftlog.Node
+	node  *raftlog.Node
 	store *store
 }
 
-func open(cfg raftlog.Config) (*peer, error) {
+// openPeer opens a node with an empty store as its state machine.
+func openPeer(cfg raftlog.Config) (*peer, error) {
 	s := newStore()
 	cfg.StateMachine = s
 	node, err := raftlog.Open(cfg)
 	return &peer{node, s}, err
 }
 
-// propose has an update applied once, however often it is called with that ID.
-func (p *peer) propose(ctx context.Context, id requestid.ID, u update) (index uint64, err error) {
+// proposeUpdate proposes an update. It is applied once, although it may be proposed again with the same ID.
+func (p *peer) proposeUpdate(ctx context.Context, id requestid.ID, u update) (index uint64, err error) {
 	data, err := json.Marshal(u)
 	if err != nil {
 		return 0, err
 	}
-	return p.Propose(ctx, id, data)
+	return p.node.Propose(ctx, id, data)
 }
 
-// serve carries out lines: set KEY VALUE, get KEY, delete KEY, list.
-func (p *peer) serve(ctx context.Context, in io.Reader, out io.Writer) error {
+// runCommands runs one command per line, and prints the results.
+func (p *peer) runCommands(ctx context.Context, in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		answer, err := p.do(ctx, lines.Text())
+		result, err := p.runCommand(ctx, lines.Text())
 		if err != nil {
-			answer = "error: " + err.Error()
+			result = "error: " + err.Error()
 		}
-		fmt.Fprintln(out, answer)
+		fmt.Fprintln(out, result)
 	}
 	return lines.Err()
 }
 
-func (p *peer) do(ctx context.Context, line string) (string, error) {
-	do, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+// runCommand runs set KEY VALUE, get KEY, delete KEY or list.
+func (p *peer) runCommand(ctx context.Context, line string) (string, error) {
+	command, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	key, value, _ := strings.Cut(rest, " ")
-	switch do {
+	switch command {
 	case "set", "delete":
-		index, err := p.propose(ctx, requestid.New(), update{Key: key, Value: value, Delete: do == "delete"})
+		index, err := p.proposeUpdate(ctx, requestid.New(), update{Key: key, Value: value, Delete: command == "delete"})
 		return fmt.Sprint("entry ", index), err
 	case "get", "list":
-		if err := p.Sync(ctx); err != nil { // what was committed anywhere before is seen
+		if err := p.node.Sync(ctx); err != nil { // waits for all updates that were committed before
 			return "", err
 		}
-		if do == "list" {
+		if command == "list" {
 			return p.store.String(), nil
 		}
 		value, ok := p.store.get(key)
 		if !ok {
-			return "", fmt.Errorf("there is no %q", key)
+			return "", fmt.Errorf("key %q does not exist", key)
 		}
 		return value, nil
 	}
-	return "", fmt.Errorf("%q is none of set KEY VALUE, get KEY, delete KEY, list", do)
+	return "", fmt.Errorf("unknown command %q: use set KEY VALUE, get KEY, delete KEY or list", command)
 }

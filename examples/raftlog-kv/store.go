@@ -1,7 +1,5 @@
 package main
 
-// The state machine: a map that every peer reckons from the same updates in the same order.
-
 import (
 	"encoding/json"
 	"fmt"
@@ -14,28 +12,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// update is what is proposed, as JSON.
+// update is a proposed update, as JSON.
 type update struct {
 	Key    string `json:"key"`
 	Value  string `json:"value,omitempty"`
 	Delete bool   `json:"delete,omitempty"`
 }
 
-// store is in memory: it is restored from the newest snapshot and the log behind it. The
-// node's goroutine changes it, and others read, so there is a lock.
+// store is the state machine: a map in memory. Each peer applies the same updates in the same order. When
+// a peer starts, it restores the map from the newest snapshot and the entries after it. The lock is
+// required because the goroutine of the node changes the map, while other goroutines read it.
 type store struct {
 	mu     sync.RWMutex
 	values map[string]string
-	writes int // how many updates were applied
+	writes int // is the number of applied updates
 }
 
 func newStore() *store { return &store{values: map[string]string{}} }
 
-// LastApplied implements raftlog.StateMachine: nothing of before is left in memory.
+// LastApplied returns 0, because the map is empty when the process starts.
 func (s *store) LastApplied() (uint64, error) { return 0, nil }
 
-// Apply must do the same at every peer: it looks at nothing but the map and the update. An
-// error would stop the peer, so what is no update is left out, by all of them alike.
+// Apply must have the same effect at each peer, so it depends only on the map and the updates. An error
+// would stop the peer, so all peers ignore data that is not an update.
 func (s *store) Apply(entries []api.Entry, _ uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,19 +53,20 @@ func (s *store) Apply(entries []api.Entry, _ uint64) error {
 	return nil
 }
 
-// image is a copy of a store, as a snapshot has it.
+// image is a copy of a store in a snapshot.
 type image struct {
 	Values map[string]string
 	Writes int
 }
 
-// Snapshot copies the map, to be written while updates go on.
+// Snapshot copies the map. The copy is written while further updates are applied.
 func (s *store) Snapshot() (io.WriterTo, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return image{maps.Clone(s.values), s.writes}, nil
 }
 
+// WriteTo writes the copy as JSON.
 func (i image) WriteTo(w io.Writer) (int64, error) {
 	text, err := json.Marshal(i)
 	if err != nil {
@@ -76,7 +76,7 @@ func (i image) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Restore replaces the map by what Snapshot has written.
+// Restore replaces the map by the data of a snapshot.
 func (s *store) Restore(_ uint64, r io.Reader) error {
 	i := image{Values: map[string]string{}}
 	if err := json.NewDecoder(r).Decode(&i); err != nil {
@@ -88,7 +88,8 @@ func (s *store) Restore(_ uint64, r io.Reader) error {
 	return nil
 }
 
-// get reads what this peer has applied; Node.Sync before it makes that the newest.
+// get returns the value that this peer has applied. To read the newest value, call Node.Sync
+// before.
 func (s *store) get(key string) (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -3,52 +3,52 @@ package main
 // raftlogMutants break rules of the Raft log.
 var raftlogMutants = []mutant{
 	{
-		name: "raftlog/ids-view", breaks: "a view shares the list of buckets with its table",
-		file: "adapters/raftlog/internal/ids/table.go",
+		name: "raftlog/dedup-view", breaks: "a view shares the list of buckets with its table",
+		file: "adapters/raftlog/internal/dedup/table.go",
 		edits: []edit{
 			{`slices.Clone(t.buckets)`, `t.buckets`},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestViewsStay",
+		tests: "./adapters/raftlog/internal/dedup -run TestView_Immutable",
 	},
 	{
-		name: "raftlog/ids-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
-		file: "adapters/raftlog/internal/ids/table.go",
+		name: "raftlog/dedup-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
+		file: "adapters/raftlog/internal/dedup/table.go",
 		edits: []edit{
 			{`t.buckets[expired] = b.from(n)`, `t.len += n`},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestExpireIsExact",
+		tests: "./adapters/raftlog/internal/dedup -run TestExpire_Limits",
 	},
 	{
-		name: "raftlog/ids-fits", breaks: "an index that is too great for its bucket is truncated",
-		file: "adapters/raftlog/internal/ids/bucket.go",
+		name: "raftlog/dedup-fits", breaks: "an index that is too great for its bucket is truncated",
+		file: "adapters/raftlog/internal/dedup/bucket.go",
 		edits: []edit{
 			{` && width(e.index-h.Base) <= h.IndexWidth`, ``},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestAgainstModel",
+		tests: "./adapters/raftlog/internal/dedup -run TestTable_EqualsModel",
 	},
 	{
-		name: "raftlog/ids-order", breaks: "buckets of a snapshot may overlap",
-		file: "adapters/raftlog/internal/ids/codec.go",
+		name: "raftlog/dedup-order", breaks: "buckets of a snapshot may overlap",
+		file: "adapters/raftlog/internal/dedup/codec.go",
 		edits: []edit{
 			{`last >= 0 && compareID`, `last >= 1<<30 && compareID`},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestContentIsChecked",
+		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
 	},
 	{
-		name: "raftlog/ids-form", breaks: "a bucket of a snapshot may begin at another ID or index",
-		file: "adapters/raftlog/internal/ids/codec.go",
+		name: "raftlog/dedup-form", breaks: "a bucket of a snapshot may begin at another ID or index",
+		file: "adapters/raftlog/internal/dedup/codec.go",
 		edits: []edit{
 			{`packed.header != b.header || `, ``},
 		},
-		tests: "./adapters/raftlog/internal/ids -run TestContentIsChecked",
+		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
 	},
 	{
 		name: "raftlog/vote-response", breaks: "every answer counts as a vote that may be written on a full disk",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{"s.vote = r.GetType() != raftpb.MsgAppResp", "s.vote = true"},
+			{"f.isVote = r.GetType() != raftpb.MsgAppResp", "f.isVote = true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
 	},
 	{
 		name: "raftlog/hard-state", breaks: "a vote that was written ahead is written twice",
@@ -57,7 +57,7 @@ var raftlogMutants = []mutant{
 			{`		w.HardState = nil
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
 	},
 	{
 		name: "raftlog/commit-ahead", breaks: "a vote written ahead of its entries has their commit index",
@@ -65,16 +65,16 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"Commit: new(uint64(0))", "Commit: new(w.HardState.GetCommit())"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestVoteAheadOfEntries",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes",
 	},
 	{
-		name: "raftlog/wrote", breaks: "written entries count against the free space for ever",
+		name: "raftlog/wrote", breaks: "written entries count against the free space permanently",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{`		c.space.wrote(w.Entries)
+			{`		c.space.removeUnwritten(w.Entries)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestRoomForUpdates",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_Updates",
 	},
 	{
 		name: "raftlog/majority-full", breaks: "a majority without space is not noticed",
@@ -82,140 +82,156 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"len(ids) >= len(voters)-len(voters)/2", "len(ids) > len(voters)-len(voters)/2"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestMajorityWithoutSpace",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_Majority",
 	},
 	{
 		name: "raftlog/appends-full", breaks: "a peer without space accepts entries",
-		file: "adapters/raftlog/internal/core/step.go",
+		file: "adapters/raftlog/internal/core/receive.go",
 		edits: []edit{
-			{"(c.backlog.leavesOut(c) || c.space.full)", "c.backlog.leavesOut(c)"},
+			{"(c.backlog.dropsAppends(c) || c.space.full)", "c.backlog.dropsAppends(c)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestMajorityWithoutSpace",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_Majority",
 	},
 	{
 		name: "raftlog/fenced", breaks: "an update of an ended leadership is written",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{
-			{"case !known && fenced(c, w.Guard):", "case false:"},
+			{"case !known && certainlyFenced(c, q.Guard):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
 	},
 	{
 		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{
-			{"g.Token <= c.tables.Index && !c.tables.Holds(g)", "!c.tables.Holds(g)"},
+			{"g.Token <= c.replica.Index && !c.replica.GuardHolds(g)", "!c.replica.GuardHolds(g)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
 	},
 	{
 		name: "raftlog/holds", breaks: "an update of an ended leadership is applied",
 		file: "adapters/raftlog/internal/replica/replica.go",
 		edits: []edit{
-			{"case !s.Holds(o.Guard):", "case false:"},
+			{"case !s.GuardHolds(o.Guard):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuardIsChecked",
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
 	},
 	{
 		name: "raftlog/skips", breaks: "skipped entries are never forgotten",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{"c.tables.DropSkips(w.Compact)", ""},
+			{"c.replica.DropSkips(w.Compact)", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSkipsAreForgotten",
+		tests: "./adapters/raftlog/internal/core -run TestSkips_Dropped",
 	},
 	{
-		name: "raftlog/stand-changed", breaks: "a change of an election does not update the candidates of this peer",
+		name: "raftlog/candidates-changed", breaks: "a change of an election does not update the candidates of this peer",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{"\t\tc.stand.changed(c, election)", "\t\t_ = election"},
+			{"\t\tc.candidates.markElection(c, election)", "\t\t_ = election"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
 	},
 	{
-		name: "raftlog/stand-replaced", breaks: "the candidates of an earlier log remain",
-		file: "adapters/raftlog/internal/core/stand.go",
+		name: "raftlog/candidates-found", breaks: "the candidates of an earlier process remain",
+		file: "adapters/raftlog/internal/core/core.go",
 		edits: []edit{
-			{`	s.replaced(c)
+			{`	c.candidates.markAll(c)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidatesOfBefore",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
 	},
 	{
 		name: "raftlog/snapshot-candidates", breaks: "a snapshot does not update the candidates of this peer",
 		file: "adapters/raftlog/internal/core/ready.go",
 		edits: []edit{
-			{`		c.stand.replaced(c)
+			{`		c.candidates.markAll(c)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidatesAfterASnapshot",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_Snapshot",
 	},
 	{
 		name: "raftlog/change-written", breaks: "a change of the peers that was written is reported as not begun",
 		file: "adapters/raftlog/internal/core/change.go",
 		edits: []edit{
-			{"u == nil || u.written ||", "u == nil ||"},
+			{"p == nil || p.written || !slices.Equal", "p == nil || !slices.Equal"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestChangeIsAbandoned",
+		tests: "./adapters/raftlog/internal/core -run TestAbandonChange",
 	},
 	{
-		name: "raftlog/lines-count", breaks: "the count of candidates of a name only grows",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		name: "raftlog/elections-count", breaks: "the count of candidates of a name only grows",
+		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"ls.count(name, ls.byName[name], -1)", ""},
+			{"es.countCandidates(name, es.byName[name], -1)", ""},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestLinesAreIndexed",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_Indexed",
 	},
 	{
 		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{"c.cfg.Off.Has(protection.Forget) || x.mayRestart(c, election)", "true"},
+			{"c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)", "true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
 	},
 	{
 		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{`		if !c.tables.Lines.Line(election).Ended {
+			{`		if !c.replica.Elections.Get(election).Ended {
 			delete(x.ended, election)
 		}
 `, "\t\t_ = election\n"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestEndedElectionsAreForgotten",
+		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
 	},
 	{
 		name: "raftlog/forget-window", breaks: "an election is forgotten before the window has passed",
 		file: "adapters/raftlog/internal/core/expiry.go",
 		edits: []edit{
-			{"before := c.calendar().Add(-c.tables.Window)", "before := c.calendar().Add(standstill + 1)"},
+			{"before := c.entryTime().Add(-c.replica.Window)", "before := c.entryTime().Add(maxClockLag + 1)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestEndedElectionsAreForgotten",
+		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
 	},
 	{
 		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"case op.Through < ls.forgotten:", "case false:"},
+			{"case op.Through < es.forgotten:", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForgetWaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
 	},
 	{
 		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"case l.EndedAt == p.index:", "case l.Ended:"},
+			{"case e.EndedAt == t.index:", "case e.Ended:"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestForgottenElections",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_Forget$",
 	},
 	{
 		name: "raftlog/forget-snapshot", breaks: "requests that are too late are accepted after a snapshot",
-		file: "adapters/raftlog/internal/replica/lines.go",
+		file: "adapters/raftlog/internal/replica/codec.go",
 		edits: []edit{
-			{"	ls.forgotten = forgotten\n", ""},
+			{`if es.forgotten = d.Uint64("index"); es.forgotten > index {`, `if forgotten := d.Uint64("index"); forgotten > index {`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestForgottenInSnapshots",
+		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_RoundTrip",
+	},
+	{
+		name: "raftlog/state-format", breaks: "a snapshot of another format is decoded",
+		file: "adapters/raftlog/internal/replica/codec.go",
+		edits: []edit{
+			{"string(head[:len(magic)]) != magic", "false"},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_Damaged",
+	},
+	{
+		name: "raftlog/record-format", breaks: "a record of another format is decoded",
+		file: "adapters/raftlog/internal/entry/op.go",
+		edits: []edit{
+			{"d.Err == nil && (o.Do < Join || o.Do > Window)", "false"},
+		},
+		tests: "./adapters/raftlog/internal/entry -run TestRecords_OfAnotherVersion",
 	},
 	{
 		name: "raftlog/end-twice", breaks: "ending an ended election writes a request that can be applied after it was forgotten",
@@ -223,15 +239,15 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"case err == nil && over && op.Do == entry.End:", "case false && over:"},
 		},
-		tests: "./adapters/raftlog -run TestEndedElectionIsForgotten",
+		tests: "./adapters/raftlog -run TestDeleteElection_Forgotten",
 	},
 	{
 		name: "raftlog/kept-room", breaks: "no room is kept for votes",
-		file: "adapters/raftlog/internal/filelog/space.go",
+		file: "adapters/raftlog/internal/filelog/segment.go",
 		edits: []edit{
-			{"refused := end > limit-kept(limit)", "refused := end > limit"},
+			{"refused := end > limit-reservedSize(limit)", "refused := end > limit"},
 		},
-		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk|TestSegmentIsFilledOnAFullDisk",
+		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk",
 	},
 	{
 		name: "raftlog/rpc-sent", breaks: "a request that may have been sent counts as not sent",
@@ -240,15 +256,15 @@ var raftlogMutants = []mutant{
 			{`		o.queue[n].taken = true
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestLostConnection",
+		tests: "./adapters/raftlog/internal/rpc -run TestCaller_LostConnection",
 	},
 	{
 		name: "raftlog/rpc-unsent", breaks: "a request that was certainly not sent may have been applied",
 		file: "adapters/raftlog/internal/rpc/caller.go",
 		edits: []edit{
-			{"k.writes() && c.out.isTaken(&k.outgoing)", "k.writes()"},
+			{"k.changesState() && c.out.isTaken(&k.request)", "k.changesState()"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestNotTaken",
+		tests: "./adapters/raftlog/internal/rpc -run TestCaller_RequestsThatWereNotSent",
 	},
 	{
 		name: "raftlog/rpc-lost-client", breaks: "a stream of a lost client does not end",
@@ -256,7 +272,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(0, 0)"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestLostClient",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_LostClient",
 	},
 	{
 		name: "raftlog/rpc-slow-client", breaks: "a stream of a slow client ends",
@@ -264,7 +280,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"conn.SetTimeouts(streamSilence, 0)", "conn.SetTimeouts(streamSilence, streamSilence)"},
 		},
-		tests: "./adapters/raftlog -run TestClientThatReadsNothing",
+		tests: "./adapters/raftlog -run TestServeClient_Stalled",
 	},
 	{
 		name: "raftlog/rpc-streams", breaks: "a client has any number of streams",
@@ -272,7 +288,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"if s.streams[client] == maxStreams {", "if false {"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestTooManyStreams",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_LimitsStreams",
 	},
 	{
 		name: "raftlog/rpc-pings", breaks: "a client sends nothing on a stream",
@@ -280,6 +296,6 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"		case <-ticker.C:\n", ""},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestBackPressure",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_BackPressure",
 	},
 }

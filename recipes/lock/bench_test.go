@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func benchConn(b *testing.B, srv *zktest.Server) *zk.Conn {
+func benchConn(b testing.TB, srv *zktest.Server) *zk.Conn {
 	conn, _, err := srv.Connect(30*time.Second, zk.WithMaxBufferSize(64<<10))
 	if err != nil {
 		b.Fatal(err)

@@ -69,6 +69,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 
 // rename has the line rename the own znode; it ends with the grant at the latest.
 func (h *WriteHold) rename() error {
+	h.resumeNow(false)
 	done := make(chan error, 1)
 	select {
 	case h.renames <- queue.Rename{To: h.reader, Done: done}:

@@ -90,13 +90,20 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 // the session ends or the connection is closed. Release may be called repeatedly, to check
 // the current state of the removal.
 func (h *Hold) Release(ctx context.Context) error {
-	h.leave(ErrReleased)
+	h.finish(ErrReleased)
+	h.resumeNow(ctx.Done() == nil)
 	return recipe.Fail("release", h.own(), h.confirm(ctx))
 }
 
-// leave ends the grant for the reason err, unless it has ended for another, and
-// has the contender leave.
+// leave ends the hold as finish does, and does not wait for the contender.
 func (h *Hold) leave(err error) {
+	h.finish(err)
+	h.resumeNow(false)
+}
+
+// finish ends the grant for a reason, unless it has ended before, and asks the contender to
+// leave.
+func (h *Hold) finish(err error) {
 	if over := h.grant.Err(); over != nil {
 		err = over
 	}

@@ -91,7 +91,8 @@ func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 // config says how to stand in the line.
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	return &queue.Config{
-		Conn: q.at.Conn, Dir: q.at.Path, Naming: q.naming(curator, kazoo), Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout, CheckInterval: q.at.CheckInterval,
+		Config: contender.Config{Dir: q.at.Path, Naming: q.naming(curator, kazoo)},
+		Conn:   q.at.Conn, Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout, CheckInterval: q.at.CheckInterval,
 		MakeDir: q.at.MakeDir, Stamp: true, Log: q.at.Log,
 	}
 }

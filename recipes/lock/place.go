@@ -9,21 +9,30 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// place is one contender's place in line, from the first request until nothing
-// is left of it. Its goroutine is the one in queue.Stand.
+// place is one contender's position in the queue, from the first request until nothing is left
+// of it. Its goroutine runs the contender.
 type place struct {
 	conn    *zk.Conn
 	dir     string                  // the lock's znode
 	timeout time.Duration           // of the session
+	ctx     context.Context         // is done when the contender is to leave
 	stop    context.CancelCauseFunc // leave, for a reason
 	granted chan *Hold              // capacity 1
 	entered chan struct{}           // closed with the first path; nil if nobody asks
 	left    chan struct{}           // closed when the goroutine has ended
 	beside  []string                // other znodes without which there is no grant; set before it
+
+	member *queue.Member
+	delay  *delayed // nil without a lock-delay
+	turn   turn
+	// resume starts the goroutine of a hold whose contender has not got one yet. It is nil if
+	// the goroutine was started before the grant, and does not change after the grant.
+	resume *time.Timer
 
 	mu       sync.Mutex
 	path     string        // of the own znode
@@ -48,11 +57,14 @@ type contest struct {
 // context's end is not: it may be the end of another hold.
 var errGivenUp = errors.New("the caller no longer waits")
 
-// wait stands in line until it is the contender's turn, and returns the grant; or
-// until the context ends or something else does, and returns why.
+// wait waits in the queue until it is the contender's turn, and returns the grant; or until the
+// context is done or the contender fails, and returns the reason.
 func (c contest) wait(ctx context.Context) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
+	}
+	if ctx.Done() == nil && c.delay == 0 {
+		return c.waitHere()
 	}
 	p := c.start()
 	select {
@@ -66,33 +78,77 @@ func (c contest) wait(ctx context.Context) (*Hold, error) {
 	}
 }
 
-// start takes part.
+// waitHere is wait for a context that is never done: the caller's goroutine runs the contender.
+// It needs its own goroutine only if the hold lasts: most holds are over before.
+func (c contest) waitHere() (*Hold, error) {
+	p := c.prepare()
+	if p.member.RunUntil(p.ctx, func() bool { return len(p.granted) > 0 }) {
+		p.leave()
+		if len(p.granted) == 0 {
+			return nil, p.err
+		}
+		return <-p.granted, nil // it is lost already
+	}
+	h := <-p.granted
+	p.resume = time.AfterFunc(contender.OwnDelay, p.run)
+	return h, nil
+}
+
+// start runs the contender on a goroutine of its own.
 func (c contest) start() *place {
-	standing, stop := context.WithCancelCause(context.Background())
+	p := c.prepare()
+	go p.run()
+	return p
+}
+
+// prepare returns a contender that does not run yet.
+func (c contest) prepare() *place {
 	p := &place{
 		conn: c.cfg.Conn, dir: c.cfg.Dir, timeout: c.cfg.Timeout,
-		stop: stop, granted: make(chan *Hold, 1), left: make(chan struct{}),
+		granted: make(chan *Hold, 1), left: make(chan struct{}),
 	}
+	p.ctx, p.stop = context.WithCancelCause(context.Background())
+	p.turn = turn{place: p, once: c.once}
 	c.cfg.Alone = true
 	if c.asks {
 		p.entered = make(chan struct{})
 	}
-	go func() {
-		defer close(p.left)
-		turn := turn{place: p, once: c.once}
-		report := turn.changed
-		var d *delayed
-		if c.delay > 0 {
-			d = &delayed{ctx: standing, cfg: c.cfg, delay: c.delay, next: turn.changed, stop: stop}
-			c.cfg.Parting, report = d.parting, d.changed
-		}
-		p.removal, p.err = queue.Run(standing, c.cfg, report)
-		stop(p.err) // releases the context
-		if d != nil {
-			d.wait()
-		}
-	}()
+	report := p.turn.changed
+	if c.delay > 0 {
+		p.delay = &delayed{ctx: p.ctx, cfg: c.cfg, delay: c.delay, next: p.turn.changed, stop: p.stop}
+		c.cfg.Parting, report = p.delay.parting, p.delay.changed
+	}
+	p.member = queue.Join(c.cfg, report)
 	return p
+}
+
+// run runs the contender until it has left.
+func (p *place) run() {
+	p.member.RunUntil(p.ctx, func() bool { return false })
+	p.leave()
+}
+
+// leave removes what a contender that has left has created.
+func (p *place) leave() {
+	defer close(p.left)
+	p.removal, p.err = p.member.Leave(p.ctx)
+	p.stop(p.err) // releases the context
+	if p.delay != nil {
+		p.delay.wait()
+	}
+}
+
+// resumeNow starts the goroutine of a hold that has not got one yet, or runs the contender on
+// the caller's goroutine.
+func (p *place) resumeNow(here bool) {
+	if p.resume == nil || !p.resume.Stop() {
+		return
+	}
+	if here {
+		p.run()
+	} else {
+		go p.run()
+	}
 }
 
 // gone waits until it is certain that nothing is left of the contender, or until

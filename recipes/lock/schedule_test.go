@@ -197,7 +197,8 @@ func fight(t *testing.T, s schedule, p program) (f *fray) {
 			f.violation("clients have not finished after %v", limit)
 			return
 		}
-		f.pass(s.timeout + s.tick)
+		// The client library waits for a second before it connects to its only server again.
+		f.pass(s.timeout + s.tick + 2*time.Second)
 		if tree := f.ensemble.Tree(); strings.Contains(tree, "ephemeral") {
 			f.violation("left:\n%s", tree)
 		}
@@ -278,6 +279,9 @@ func (f *fray) excused(what ...string) int64 {
 	return since
 }
 
+// ofZnode identifies a znode, also after a downgrade of which the holder does not know yet.
+func ofZnode(path string) string { return strings.Replace(path, "__READ__", "__WRIT__", 1) }
+
 func ofSession(id int64) string { return fmt.Sprintf("session %x", id) }
 
 func (f *fray) do(s step) {
@@ -329,7 +333,7 @@ func (f *fray) do(s step) {
 		if err == nil && len(children) > 0 {
 			slices.Sort(children)
 			path := node + "/" + children[s.n%len(children)]
-			f.excuse(path)
+			f.excuse(ofZnode(path))
 			err = f.operator.Delete(path, -1)
 		}
 		f.note("operator: %v", err)
@@ -373,8 +377,12 @@ func (c *client) pauses(ctx context.Context) {
 	}
 }
 
-// within is a context for a call, mostly one that leaves it enough time.
+// within is a context for a call, mostly one that leaves it enough time. Some are never done:
+// then the caller's goroutine runs the contender.
 func (c *client) within() (context.Context, context.CancelFunc) {
+	if c.r.IntN(3) == 0 {
+		return context.Background(), func() {}
+	}
 	limit := 10 * c.timeout
 	if c.r.IntN(3) == 0 {
 		limit = someTime(c.r, c.timeout)
@@ -390,7 +398,7 @@ func (c *client) held(object string, h *Hold, grant, end any, called int64, sess
 	c.notice() // whatever was lost before
 	c.operation(object, grant, called, c.now())
 	c.note("client %d: holds %v", c.id, grant)
-	what := []string{h.Path()}
+	what := []string{ofZnode(h.Path())}
 	for _, id := range sessions {
 		what = append(what, ofSession(id))
 	}
@@ -413,7 +421,7 @@ func (c *client) held(object string, h *Hold, grant, end any, called int64, sess
 		lost := c.holds[h]
 		delete(c.holds, h)
 		c.mu.Unlock()
-		if since := min(lost, c.excused(append(what, h.Path())...)); !errors.Is(h.Err(), ErrReleased) || since < releasing {
+		if since := min(lost, c.excused(what...)); !errors.Is(h.Err(), ErrReleased) || since < releasing {
 			releasing, released = min(releasing, since), never
 		}
 		c.operation(object, end, releasing, released)

@@ -173,8 +173,11 @@ func (s *Semaphore) acquire(ctx context.Context, n int, once bool) (*Hold, error
 		return s.company.acquire(ctx, n, once)
 	}
 	cfg := &queue.Config{
-		Conn: s.at.Conn, Dir: s.at.Path, Naming: contender.CuratorLease, ACL: s.at.ACL, Timeout: s.at.Timeout, CheckInterval: s.at.CheckInterval,
-		MakeDir: s.at.MakeDir, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit}, Prefix: leasePrefix(n), Log: s.at.Log.With("semaphore", s.at.Path),
+		Config: contender.Config{
+			Dir: s.at.Path, Naming: contender.CuratorLease, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit},
+		},
+		Conn: s.at.Conn, ACL: s.at.ACL, Timeout: s.at.Timeout, CheckInterval: s.at.CheckInterval,
+		MakeDir: s.at.MakeDir, Prefix: leasePrefix(n), Log: s.at.Log.With("semaphore", s.at.Path),
 	}
 	return contest{cfg: cfg, once: once}.wait(ctx)
 }

@@ -154,7 +154,8 @@ func (c *company) free(ctx context.Context, n int) error {
 
 func (c *company) config(dir string, names contender.Naming, makeDir func(context.Context) error) *queue.Config {
 	return &queue.Config{
-		Conn: c.at.Conn, Dir: dir, Naming: names, ACL: c.at.ACL, Timeout: c.at.Timeout, CheckInterval: c.at.CheckInterval,
+		Config: contender.Config{Dir: dir, Naming: names},
+		Conn:   c.at.Conn, ACL: c.at.ACL, Timeout: c.at.Timeout, CheckInterval: c.at.CheckInterval,
 		MakeDir: makeDir, Log: c.at.Log.With("semaphore", c.at.Path),
 	}
 }

@@ -107,7 +107,7 @@ func (v *visit) run(ctx context.Context) (*queue.Removal, error) {
 			v.leave(context.Cause(ctx))
 		}
 	}
-	return queue.Join(v.removals...), v.reason
+	return queue.RemovalOf(v.removals...), v.reason
 }
 
 // enter takes a place in line.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
@@ -13,7 +14,7 @@ func TestSafetyTable(t *testing.T) {
 	members := func(n int) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, _ ...changefeed.Risk) error {
 			cluster := etcdserver.Start(t, etcdserver.Config{Members: n})
-			return newStore(t, connect(t, cluster.Endpoints()), newKey()).Start(testContext(t))
+			return newStore(t, connect(t, cluster.Endpoints()), newKey()).Start(fixture.Context(t))
 		}}
 	}
 	safetytable.Check(t, "etcd", map[string]safetytable.Case{

@@ -196,25 +196,21 @@ func parseVersion(version string) (int64, error) { return strconv.ParseInt(versi
 
 // wrapError adds the operation to err, and wraps it with the error of stores that it means.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	var meaning error
+	return s.feeds.WrapError(ctx, fmt.Sprintf("changefeed/etcd: %s %s", operation, s.key), err, s.meaningOf)
+}
+
+// meaningOf returns the error of stores that an error of the client means, or nil.
+func (s *Store) meaningOf(err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case s.feeds.Closed():
-		return changefeed.ErrClosed
 	case s.client.Ctx().Err() != nil:
-		meaning = fmt.Errorf("%w: %w: create a new client and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+		return fmt.Errorf("%w: %w: create a new client and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrAuthFailed):
-		meaning = fmt.Errorf("%w: %w: the client's user needs to read and write %s and %s",
+		return fmt.Errorf("%w: %w: the client's user needs to read and write %s and %s",
 			changefeed.ErrUnsuitable, leaderelection.ErrPermission, s.key, s.epochKey())
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
-		meaning = fmt.Errorf("%w: use shorter IDs, or raise the servers' --max-request-bytes", changefeed.ErrUnsuitable)
-	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
-		meaning = ctx.Err()
-	default:
-		return fmt.Errorf("changefeed/etcd: %s %s: %w", operation, s.key, err)
+		return fmt.Errorf("%w: use shorter IDs, or raise the servers' --max-request-bytes", changefeed.ErrUnsuitable)
 	}
-	return fmt.Errorf("changefeed/etcd: %s %s: %w (%w)", operation, s.key, meaning, err)
+	return nil
 }
 
 // Close implements [changefeed.Store].

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
@@ -55,7 +56,7 @@ func newBackend(t testing.TB, c *etcdserver.Cluster) *storetest.Backend {
 	return &storetest.Backend{
 		New: func(t testing.TB) changefeed.Store { return newStore(t, connect(t, c.Endpoints()), key) },
 		Lose: func(t testing.TB) {
-			_, err := operator.Delete(testContext(t), key, clientv3.WithPrefix())
+			_, err := operator.Delete(fixture.Context(t), key, clientv3.WithPrefix())
 			require.NoError(t, err)
 		},
 		Restart:  func(testing.TB) { c.Kill(0); c.Restart(0) },
@@ -77,16 +78,16 @@ func TestNew_InvalidArguments(t *testing.T) {
 func testStartChangesNothing(t *testing.T, c *etcdserver.Cluster) {
 	client := connect(t, c.Endpoints())
 	revision := func() int64 {
-		response, err := client.Get(testContext(t), "x")
+		response, err := client.Get(fixture.Context(t), "x")
 		require.NoError(t, err)
 		return response.Header.Revision
 	}
 	s, before := newStore(t, client, newKey()), revision()
-	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Equal(t, before, revision())
-	require.NoError(t, s.Create(testContext(t), blank))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
 	before = revision()
-	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Equal(t, before, revision())
 }
 
@@ -96,23 +97,23 @@ func testOtherData(t *testing.T, c *etcdserver.Cluster) {
 	client := connect(t, c.Endpoints())
 	key := newKey()
 	for _, data := range []string{"", "other data", `{"leader":"me"}`} {
-		_, err := client.Put(testContext(t), key, data)
+		_, err := client.Put(fixture.Context(t), key, data)
 		require.NoError(t, err)
 		s := newStore(t, client, key)
-		require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, awaitFeedError(t, subscribe(t, s)), changefeed.ErrUnsuitable)
-		response, err := client.Get(testContext(t), key)
+		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, fixture.AwaitError(t, fixture.Subscribe(t, s)), changefeed.ErrUnsuitable)
+		response, err := client.Get(fixture.Context(t), key)
 		require.NoError(t, err)
 		require.Equal(t, data, string(response.Kvs[0].Value))
 	}
 	key = newKey()
 	s, r := createRecord(t, client, key)
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
-	_, err := client.Put(testContext(t), key, "other data")
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
+	_, err := client.Put(fixture.Context(t), key, "other data")
 	require.NoError(t, err)
-	require.ErrorIs(t, awaitFeedError(t, f), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, fixture.AwaitError(t, f), changefeed.ErrUnsuitable)
 }
 
 // testClientClosed fails if a method does not report that the client was closed, or Heartbeat reports
@@ -120,14 +121,14 @@ func testOtherData(t *testing.T, c *etcdserver.Cluster) {
 func testClientClosed(t *testing.T, c *etcdserver.Cluster) {
 	client := connect(t, c.Endpoints())
 	s, r := createRecord(t, client, newKey())
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
 	require.NoError(t, client.Close())
-	for method, err := range map[string]error{"Next": awaitFeedError(t, f), "Start": s.Start(testContext(t))} {
+	for method, err := range map[string]error{"Next": fixture.AwaitError(t, f), "Start": s.Start(fixture.Context(t))} {
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable, method)
 		require.ErrorIs(t, err, leaderelection.ErrConnClosed, method)
 	}
-	_, err := s.Heartbeat(testContext(t), r, r)
+	_, err := s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 }
@@ -141,7 +142,7 @@ func TestPermissions(t *testing.T) {
 	none := func(string) error { return nil }
 	permission := func(kind clientv3.PermissionType) func(role string) error {
 		return func(role string) error {
-			_, err := root.RoleGrantPermission(testContext(t), role, "jobs", "jobs0", kind)
+			_, err := root.RoleGrantPermission(fixture.Context(t), role, "jobs", "jobs0", kind)
 			return err
 		}
 	}
@@ -151,15 +152,15 @@ func TestPermissions(t *testing.T) {
 		"reader":    permission(clientv3.PermissionType(clientv3.PermRead)),
 	}
 	for name, grant := range users {
-		_, err := root.UserAdd(testContext(t), name, "secret")
+		_, err := root.UserAdd(fixture.Context(t), name, "secret")
 		require.NoError(t, err)
-		_, err = root.RoleAdd(testContext(t), name)
+		_, err = root.RoleAdd(fixture.Context(t), name)
 		require.NoError(t, err)
 		require.NoError(t, grant(name))
-		_, err = root.UserGrantRole(testContext(t), name, name)
+		_, err = root.UserGrantRole(fixture.Context(t), name, name)
 		require.NoError(t, err)
 	}
-	_, err := root.AuthEnable(testContext(t))
+	_, err := root.AuthEnable(fixture.Context(t))
 	require.NoError(t, err)
 	storeOf := func(user string) *Store {
 		return newStore(t, connect(t, c.Endpoints(), func(cfg *clientv3.Config) {
@@ -169,23 +170,23 @@ func TestPermissions(t *testing.T) {
 		}), "jobs")
 	}
 	candidate := storeOf("candidate")
-	require.NoError(t, candidate.Start(testContext(t)))
+	require.NoError(t, candidate.Start(fixture.Context(t)))
 	for _, user := range []string{"reader", "otherUser", ""} {
 		s := storeOf(user)
-		err := s.Start(testContext(t))
+		err := s.Start(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable, user)
 		require.ErrorIs(t, err, leaderelection.ErrPermission, user)
-		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
 	}
-	require.NoError(t, candidate.Create(testContext(t), blank))
-	r, err := candidate.Read(testContext(t))
+	require.NoError(t, candidate.Create(fixture.Context(t), fixture.Blank()))
+	r, err := candidate.Read(fixture.Context(t))
 	require.NoError(t, err)
-	require.ErrorIs(t, storeOf("reader").Start(testContext(t)), leaderelection.ErrPermission)
-	_, err = storeOf("reader").Heartbeat(testContext(t), r, r)
+	require.ErrorIs(t, storeOf("reader").Start(fixture.Context(t)), leaderelection.ErrPermission)
+	_, err = storeOf("reader").Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	f := subscribe(t, candidate)
-	awaitRecord(t, f, r)
-	awaitRecord(t, f, heartbeat(t, candidate, r))
+	f := fixture.Subscribe(t, candidate)
+	fixture.AwaitRecord(t, f, r)
+	fixture.AwaitRecord(t, f, fixture.Heartbeat(t, candidate, r))
 }
 
 // testHeartbeat fails if a heartbeat replaces a record of another cluster with the same revision, or
@@ -194,20 +195,20 @@ func testHeartbeat(t *testing.T, c *etcdserver.Cluster) {
 	s, r := createRecord(t, connect(t, c.Endpoints()), newKey())
 	old := r
 	old.Epoch = "of another cluster, whose revisions have started at 1 as well"
-	_, err := s.Heartbeat(testContext(t), old, old)
+	_, err := s.Heartbeat(fixture.Context(t), old, old)
 	require.ErrorIs(t, err, changefeed.ErrConflict)
-	now, err := s.Read(testContext(t))
+	now, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, r, now)
 	next := r
 	next.Epoch, next.Seq = "two", 1
-	second, err := s.Heartbeat(testContext(t), r, next)
+	second, err := s.Heartbeat(fixture.Context(t), r, next)
 	require.NoError(t, err, "a heartbeat with another epoch")
-	heartbeat(t, s, second)
+	fixture.Heartbeat(t, s, second)
 	for _, v := range []string{"", "x", "-1", "0"} {
 		invalid := second
 		invalid.Version = v
-		_, err := s.Heartbeat(testContext(t), invalid, second)
+		_, err := s.Heartbeat(fixture.Context(t), invalid, second)
 		require.ErrorIs(t, err, changefeed.ErrConflict, v)
 	}
 }
@@ -217,24 +218,24 @@ func testHeartbeat(t *testing.T, c *etcdserver.Cluster) {
 func testHalfDeleted(t *testing.T, c *etcdserver.Cluster) {
 	client := connect(t, c.Endpoints())
 	s, r := createRecord(t, client, newKey())
-	_, err := client.Delete(testContext(t), s.epochKey())
+	_, err := client.Delete(fixture.Context(t), s.epochKey())
 	require.NoError(t, err)
-	_, err = s.Read(testContext(t))
+	_, err = s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = s.Heartbeat(testContext(t), r, r)
+	_, err = s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	require.NoError(t, s.Start(testContext(t)))
-	two := blank
+	require.NoError(t, s.Start(fixture.Context(t)))
+	two := fixture.Blank()
 	two.Epoch = "two"
-	require.NoError(t, s.Create(testContext(t), two))
-	require.NoError(t, s.Create(testContext(t), blank))
-	now, err := s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), two))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	now, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, "two", now.Epoch)
-	_, err = client.Delete(testContext(t), s.key)
+	_, err = client.Delete(fixture.Context(t), s.key)
 	require.NoError(t, err)
-	require.NoError(t, s.Create(testContext(t), blank))
-	now, err = s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	now, err = s.Read(fixture.Context(t))
 	require.NoError(t, err)
-	heartbeat(t, s, now)
+	fixture.Heartbeat(t, s, now)
 }

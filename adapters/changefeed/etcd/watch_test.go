@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
@@ -20,34 +21,34 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 	t.Run("Compacted", func(t *testing.T) {
 		p, key := newProxy(t, c.Addr(0)), newKey()
 		s, r := createRecord(t, client, key)
-		f := subscribe(t, newStore(t, connect(t, []string{p.Addr()}), key))
-		awaitRecord(t, f, r)
-		first := heartbeat(t, s, r)
-		awaitRecord(t, f, first) // The watch is established now.
+		f := fixture.Subscribe(t, newStore(t, connect(t, []string{p.Addr()}), key))
+		fixture.AwaitRecord(t, f, r)
+		first := fixture.Heartbeat(t, s, r)
+		fixture.AwaitRecord(t, f, first) // The watch is established now.
 		p.Cut()
 		p.Drop()
-		last := heartbeat(t, s, heartbeat(t, s, first))
+		last := fixture.Heartbeat(t, s, fixture.Heartbeat(t, s, first))
 		revision, err := parseVersion(last.Version)
 		require.NoError(t, err)
-		_, err = client.Compact(testContext(t), revision)
+		_, err = client.Compact(fixture.Context(t), revision)
 		require.NoError(t, err)
 		p.Heal()
-		awaitRecord(t, f, last)
-		awaitRecord(t, f, heartbeat(t, s, last))
+		fixture.AwaitRecord(t, f, last)
+		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, last))
 	})
 
 	// Fails if a write is lost that follows a restart of the server.
 	t.Run("ServerRestart", func(t *testing.T) {
 		s, r := createRecord(t, client, newKey())
-		f := subscribe(t, s)
-		awaitRecord(t, f, r)
+		f := fixture.Subscribe(t, s)
+		fixture.AwaitRecord(t, f, r)
 		c.Kill(0)
 		c.Restart(0)
-		r = heartbeat(t, s, r)
+		r = fixture.Heartbeat(t, s, r)
 		for {
-			e, err := f.Next(testContext(t))
+			e, err := f.Next(fixture.Context(t))
 			if err != nil { // The restart took longer than the quiet time.
-				f = subscribe(t, s)
+				f = fixture.Subscribe(t, s)
 				continue
 			}
 			if e.Record.Version == r.Version {
@@ -62,11 +63,11 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 		p, key := newProxy(t, c.Addr(0)), newKey()
 		_, r := createRecord(t, client, key)
 		s := newStore(t, connect(t, []string{p.Addr()}), key)
-		f := subscribe(t, s)
-		awaitRecord(t, f, r)
+		f := fixture.Subscribe(t, s)
+		fixture.AwaitRecord(t, f, r)
 		p.Cut()
 		begin := time.Now()
-		require.ErrorContains(t, awaitFeedError(t, f), "after the quiet time")
+		require.ErrorContains(t, fixture.AwaitError(t, f), "after the quiet time")
 		require.Less(t, time.Since(begin), 10*time.Second)
 		begin = time.Now()
 		require.NoError(t, f.Close())
@@ -81,13 +82,13 @@ func TestMinority(t *testing.T) {
 	t.Parallel()
 	c := etcdserver.Start(t, etcdserver.Config{Members: 3})
 	s, r := createRecord(t, connect(t, []string{c.Addr(0)}), newKey())
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
-	r = heartbeat(t, s, r)
-	awaitRecord(t, f, r) // The watch is established now.
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
+	r = fixture.Heartbeat(t, s, r)
+	fixture.AwaitRecord(t, f, r) // The watch is established now.
 	c.Kill(1)
 	c.Kill(2)
-	require.ErrorIs(t, awaitFeedError(t, f), rpctypes.ErrNoLeader)
+	require.ErrorIs(t, fixture.AwaitError(t, f), rpctypes.ErrNoLeader)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err := s.Heartbeat(ctx, r, r)

@@ -40,27 +40,21 @@ func hasCode(err error, code int) bool {
 // wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
 // is that of the caller.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
+	return s.feeds.WrapError(ctx, "mongodb: "+operation, err, meaningOf)
+}
+
+// meaningOf returns the error of stores that an error of the driver means, or nil.
+func meaningOf(err error) error {
 	switch {
-	case err == nil:
-		return nil
-	case s.feeds.Closed():
-		return changefeed.ErrClosed
-	case errors.Is(err, changefeed.ErrUnsuitable):
-		return err
 	case errors.Is(err, mongo.ErrClientDisconnected):
-		return fmt.Errorf("%w: %w: mongodb: %s: the client was disconnected: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, operation, err)
-	}
-	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
-		err = fmt.Errorf("%w: %w", done, err)
-	}
-	err = fmt.Errorf("mongodb: %s: %w", operation, err)
-	if hasCode(err, namespaceNotFound) {
-		return fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
+		return fmt.Errorf("%w: %w: the client was disconnected", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+	case hasCode(err, namespaceNotFound):
+		return changefeed.ErrNoRecord
 	}
 	for code, advice := range adviceByCode {
 		if hasCode(err, code) {
-			return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
+			return fmt.Errorf("%w: %s", changefeed.ErrUnsuitable, advice)
 		}
 	}
-	return err
+	return nil
 }

@@ -118,9 +118,6 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	}
 	next.Version = rand.Text()
 	written, err := s.replaceRecord(both, prev, next)
-	if errors.Is(err, changefeed.ErrConflict) {
-		return changefeed.Record{}, err
-	}
 	return written, s.wrapError(ctx, "write to collection "+s.collectionName(), err)
 }
 
@@ -162,9 +159,6 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	}
 	defer end()
 	r, err := s.readRecord(both)
-	if errors.Is(err, changefeed.ErrNoRecord) {
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	}
 	return r, s.wrapError(ctx, "read collection "+s.collectionName(), err)
 }
 

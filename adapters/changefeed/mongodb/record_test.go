@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
@@ -36,15 +37,15 @@ func TestRecord_OtherDocument(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := newFakeServer(t)
 			client := connect(t, server.uri(), nil)
-			_, err := client.Database(database).Collection("c").InsertOne(testContext(t), doc)
+			_, err := client.Database(database).Collection("c").InsertOne(fixture.Context(t), doc)
 			require.NoError(t, err)
 			s := newStore(t, client, "c")
-			require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
-			_, err = s.Read(testContext(t))
+			require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+			_, err = s.Read(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			prev := blank
+			prev := fixture.Blank()
 			prev.Version = "v"
-			_, err = s.Heartbeat(testContext(t), prev, nextRecord(prev))
+			_, err = s.Heartbeat(fixture.Context(t), prev, fixture.Next(prev))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 			require.True(t, equal(server.docs["c"][0], doc))
 		})
@@ -79,10 +80,10 @@ func TestStore_WriteConcern(t *testing.T) {
 	s, err := mongodb.New(coll, "an election")
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, s.Create(testContext(t), blank))
-	r, err := s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	r, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
-	heartbeat(t, s, r)
+	fixture.Heartbeat(t, s, r)
 	require.EqualValues(t, 3, commands.Load())
 }
 
@@ -98,10 +99,10 @@ func TestHeartbeat_WriteConcernError(t *testing.T) {
 			{Key: "code", Value: 64}, {Key: "errmsg", Value: "waiting for replication timed out"},
 		}})
 	})
-	_, err := s.Heartbeat(testContext(t), r, nextRecord(r))
-	requireUnknownOutcome(t, err)
-	requireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(testContext(t), blank))
-	now, err := s.Read(testContext(t))
+	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	fixture.RequireUnknownOutcome(t, err)
+	fixture.RequireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(fixture.Context(t), fixture.Blank()))
+	now, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
 }
@@ -117,16 +118,16 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 		}
 		return reply
 	})
-	_, err := s.Heartbeat(testContext(t), r, nextRecord(r))
+	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	require.GreaterOrEqual(t, sent.Load(), int64(2), "the driver has not retried the write")
-	requireUnknownOutcome(t, err)
+	fixture.RequireUnknownOutcome(t, err)
 }
 
 // TestHeartbeat_AppliedAfterContextDone fails if a write whose context was done, which may have
 // been applied, is reported as rejected, or if the feed does not deliver it.
 func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
 	server, s, r := createRecord(t, nil)
-	f := subscribe(t, s, r)
+	f := fixture.SubscribeTo(t, s, r)
 	release := make(chan struct{})
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name == "findAndModify" {
@@ -136,11 +137,11 @@ func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	_, err := s.Heartbeat(ctx, r, nextRecord(r))
+	_, err := s.Heartbeat(ctx, r, fixture.Next(r))
 	close(release)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	requireUnknownOutcome(t, err)
-	e, err := f.Next(testContext(t))
+	fixture.RequireUnknownOutcome(t, err)
+	e, err := f.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, r.Seq+1, e.Record.Seq)
 }
@@ -156,6 +157,6 @@ func TestCreate_DuplicateKey(t *testing.T) {
 		}
 		return reply
 	})
-	require.NoError(t, s.Create(testContext(t), blank))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
 	require.True(t, duplicate.Load())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
@@ -32,7 +33,7 @@ func replyCase(replies map[string]bson.D) safetytable.Case {
 			}
 			return reply
 		})
-		return newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithRisk(accepted...)).Start(testContext(t))
+		return newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithRisk(accepted...)).Start(fixture.Context(t))
 	}}
 }
 

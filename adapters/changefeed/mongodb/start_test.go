@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
@@ -16,7 +17,7 @@ func TestStart_StandaloneServer(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c")
 	server.setInterceptor(failCommand("aggregate", 40573))
-	err := s.Start(testContext(t))
+	err := s.Start(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "replica set")
 }
@@ -39,7 +40,7 @@ func TestStart_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server, s, _ := createRecord(t, nil)
 			server.setInterceptor(failCommand(c.command, c.code))
-			err := s.Start(testContext(t))
+			err := s.Start(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 			require.ErrorContains(t, err, c.advice)
 		})
@@ -47,7 +48,7 @@ func TestStart_Errors(t *testing.T) {
 	t.Run("Transient", func(t *testing.T) {
 		server, s, _ := createRecord(t, nil)
 		server.setInterceptor(failCommand("find", 211))
-		err := s.Start(testContext(t))
+		err := s.Start(fixture.Context(t))
 		require.Error(t, err)
 		require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 	})
@@ -56,8 +57,8 @@ func TestStart_Errors(t *testing.T) {
 		require.NoError(t, creator.Close())
 		s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
 		server.setInterceptor(failCommand("listCollections", 13))
-		require.NoError(t, s.Start(testContext(t)))
-		require.NoError(t, s.Create(testContext(t), blank))
+		require.NoError(t, s.Start(fixture.Context(t)))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
 	})
 }
 
@@ -75,7 +76,7 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 			}
 			return reply
 		})
-		err := newStore(t, connect(t, server.uri(), nil), "c").Start(testContext(t))
+		err := newStore(t, connect(t, server.uri(), nil), "c").Start(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		require.ErrorContains(t, err, kind)
 	}
@@ -85,7 +86,7 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 func TestWithExistingCollection(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
-	require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 	require.Zero(t, server.count("update"))
 }

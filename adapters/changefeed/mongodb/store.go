@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
 )
 
 // Store stores the record of one election in a collection. It implements
@@ -47,13 +47,7 @@ func WithExistingCollection() Option {
 // and of opening a change stream. The default is two seconds, the minimum 10 ms. If it is
 // longer than a heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error {
-		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
-		}
-		s.quiet = d
-		return nil
-	}
+	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
 }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
@@ -81,8 +75,9 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalidOption)
 	case coll.Name() == "" || strings.HasPrefix(coll.Name(), "system.") || strings.ContainsAny(coll.Name(), "$\x00"):
 		return nil, fmt.Errorf("%w: %q is not a valid collection name", leaderelection.ErrInvalidOption, coll.Name())
-	case key == "" || len(key) > maxKeySize || !utf8.ValidString(key) || strings.ContainsRune(key, 0):
-		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKeySize)
+	}
+	if err := argument.CheckText("key", key, maxKeySize); err != nil {
+		return nil, err
 	}
 	journal := true
 	s := &Store{
@@ -92,13 +87,8 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 			SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()).
 			SetRegistry(bson.NewRegistry()).SetBSONOptions(&options.BSONOptions{})),
 	}
-	for i, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
-		}
-		if err := opt(s); err != nil {
-			return nil, err
-		}
+	if err := argument.ApplyOptions(s, opts); err != nil {
+		return nil, err
 	}
 	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil

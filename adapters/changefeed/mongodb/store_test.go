@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
@@ -63,11 +64,11 @@ func TestStore_KeepsClient(t *testing.T) {
 	require.NoError(t, s.Close())
 	client := connect(t, server.uri(), nil)
 	other := newStore(t, client, "c")
-	r = heartbeat(t, other, r)
+	r = fixture.Heartbeat(t, other, r)
 	require.NoError(t, other.Close())
-	require.NoError(t, client.Ping(testContext(t), nil))
+	require.NoError(t, client.Ping(fixture.Context(t), nil))
 	last := newStore(t, client, "c")
-	require.NoError(t, client.Disconnect(testContext(t)))
-	_, err := last.Heartbeat(testContext(t), r, nextRecord(r))
+	require.NoError(t, client.Disconnect(fixture.Context(t)))
+	_, err := last.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 }

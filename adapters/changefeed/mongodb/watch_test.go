@@ -10,17 +10,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
 // TestFeed_WithoutReads fails if followers read the record although events contain it.
 func TestFeed_WithoutReads(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
-	f := subscribe(t, s, r)
+	f := fixture.SubscribeTo(t, s, r)
 	before := server.count("find")
 	for range 20 {
-		r = heartbeat(t, s, r)
-		awaitRecord(t, f, r)
+		r = fixture.Heartbeat(t, s, r)
+		fixture.AwaitRecord(t, f, r)
 	}
 	require.Equal(t, before, server.count("find"))
 	require.Equal(t, 20, server.count("findAndModify"))
@@ -32,7 +33,7 @@ func TestFeed_OldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
 	other := connect(t, server.uri(), nil).Database(database).Collection("c")
-	second := blank
+	second := fixture.Blank()
 	second.Epoch = "epoch two"
 	var opened atomic.Bool
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
@@ -47,15 +48,15 @@ func TestFeed_OldEvents(t *testing.T) {
 		}
 		return reply
 	})
-	f, err := s.Subscribe(testContext(t))
+	f, err := s.Subscribe(fixture.Context(t))
 	require.NoError(t, err)
 	defer f.Close()
-	e, err := f.Next(testContext(t))
+	e, err := f.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, second.Epoch, e.Record.Epoch)
-	last := heartbeat(t, s, e.Record)
+	last := fixture.Heartbeat(t, s, e.Record)
 	for e.Record.Version != last.Version {
-		e, err = f.Next(testContext(t))
+		e, err = f.Next(fixture.Context(t))
 		require.NoError(t, err)
 		require.False(t, e.Missing, "the feed delivers the earlier deletion")
 	}
@@ -66,13 +67,13 @@ func TestFeed_OldEvents(t *testing.T) {
 func TestFeed_CollectionDropped(t *testing.T) {
 	for _, withEvent := range []bool{true, false} {
 		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
-		f := subscribe(t, s, r)
-		changes, err := s.Changes(testContext(t), "")
+		f := fixture.SubscribeTo(t, s, r)
+		changes, err := s.Changes(fixture.Context(t), "")
 		require.NoError(t, err)
 		defer changes.Close()
 		client := connect(t, server.uri(), nil)
 		if withEvent {
-			require.NoError(t, client.Database(database).Collection("c").Drop(testContext(t)))
+			require.NoError(t, client.Database(database).Collection("c").Drop(fixture.Context(t)))
 		} else { // The stream ends without an event and without an error.
 			server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 				if name == "getMore" {
@@ -81,11 +82,11 @@ func TestFeed_CollectionDropped(t *testing.T) {
 				return reply
 			})
 		}
-		requireUnknownOutcome(t, awaitFeedError(t, f))
+		fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
 		for err == nil {
-			_, err = changes.Next(testContext(t))
+			_, err = changes.Next(fixture.Context(t))
 		}
-		requireUnknownOutcome(t, err)
+		fixture.RequireUnknownOutcome(t, err)
 	}
 }
 
@@ -93,33 +94,33 @@ func TestFeed_CollectionDropped(t *testing.T) {
 // next feed does not work.
 func TestFeed_HistoryLost(t *testing.T) {
 	server, s, r := createRecord(t, nil)
-	f := subscribe(t, s, r)
+	f := fixture.SubscribeTo(t, s, r)
 	server.setInterceptor(failCommand("getMore", 286))
-	requireUnknownOutcome(t, awaitFeedError(t, f))
+	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
 	server.setInterceptor(nil)
-	r = heartbeat(t, s, r)
-	subscribe(t, s, r)
+	r = fixture.Heartbeat(t, s, r)
+	fixture.SubscribeTo(t, s, r)
 }
 
 // TestFeed_ClientTimeout fails if the client's Timeout ends a stream without events.
 func TestFeed_ClientTimeout(t *testing.T) {
 	_, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
-	f := subscribe(t, s, r)
+	f := fixture.SubscribeTo(t, s, r)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	_, err := f.Next(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Error(t, ctx.Err(), "the deadline is not that of the context")
 	require.Eventually(t, func() bool { // A write can take longer than two seconds on a busy machine.
-		now, err := s.Heartbeat(testContext(t), r, nextRecord(r))
+		now, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 		if err == nil {
 			r = now
-		} else if now, err := s.Read(testContext(t)); err == nil {
+		} else if now, err := s.Read(fixture.Context(t)); err == nil {
 			r = now
 		}
 		return err == nil
-	}, patience, time.Millisecond)
-	awaitRecord(t, f, r)
+	}, fixture.Patience, time.Millisecond)
+	fixture.AwaitRecord(t, f, r)
 }
 
 // TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to
@@ -127,11 +128,11 @@ func TestFeed_ClientTimeout(t *testing.T) {
 func TestFeed_ServerDown(t *testing.T) {
 	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
 		mongodb.WithQuiet(2*time.Second))
-	f := subscribe(t, s, r)
+	f := fixture.SubscribeTo(t, s, r)
 	server.stop()
 	start := time.Now()
-	requireUnknownOutcome(t, awaitFeedError(t, f))
-	require.Less(t, time.Since(start), patience)
+	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
+	require.Less(t, time.Since(start), fixture.Patience)
 }
 
 // TestFeed_LateStream fails if a feed does not deliver writes that its stream does not report, or
@@ -139,7 +140,7 @@ func TestFeed_ServerDown(t *testing.T) {
 // the stream.
 func TestFeed_LateStream(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
-	f := subscribe(t, s, r)
+	f := fixture.SubscribeTo(t, s, r)
 	server.setInterceptor(func(name string, command, reply bson.D) bson.D {
 		if name == "getMore" {
 			time.Sleep(50 * time.Millisecond)
@@ -149,18 +150,18 @@ func TestFeed_LateStream(t *testing.T) {
 	})
 	streams := server.count("aggregate")
 	for start := time.Now(); server.count("aggregate") < streams+2; {
-		require.Less(t, time.Since(start), patience, "the stream was not replaced")
-		r = heartbeat(t, s, r)
-		awaitRecord(t, f, r) // by a read
+		require.Less(t, time.Since(start), fixture.Patience, "the stream was not replaced")
+		r = fixture.Heartbeat(t, s, r)
+		fixture.AwaitRecord(t, f, r) // by a read
 	}
 	server.setInterceptor(nil)
 	reads := -1
 	for start := time.Now(); server.count("find") != reads; { // until the stream alone delivers the writes
-		require.Less(t, time.Since(start), patience, "the record is still read")
+		require.Less(t, time.Since(start), fixture.Patience, "the record is still read")
 		reads = server.count("find")
 		for range 10 {
-			r = heartbeat(t, s, r)
-			awaitRecord(t, f, r)
+			r = fixture.Heartbeat(t, s, r)
+			fixture.AwaitRecord(t, f, r)
 		}
 	}
 }
@@ -169,16 +170,16 @@ func TestFeed_LateStream(t *testing.T) {
 // collection, or delivers others.
 func TestChanges_OtherCollection(t *testing.T) {
 	server, s, r := createRecord(t, nil)
-	changes, err := s.Changes(testContext(t), "another")
+	changes, err := s.Changes(fixture.Context(t), "another")
 	require.NoError(t, err)
 	defer changes.Close()
-	heartbeat(t, s, r)
+	fixture.Heartbeat(t, s, r)
 	db := connect(t, server.uri(), nil).Database(database)
 	for _, name := range []string{"c", "third", "another"} {
-		_, err = db.Collection(name).InsertOne(testContext(t), bson.D{{Key: "_id", Value: "in " + name}})
+		_, err = db.Collection(name).InsertOne(fixture.Context(t), bson.D{{Key: "_id", Value: "in " + name}})
 		require.NoError(t, err)
 	}
-	c, err := changes.Next(testContext(t))
+	c, err := changes.Next(fixture.Context(t))
 	require.NoError(t, err)
 	id, _ := c.(bson.Raw).Lookup("documentKey", "_id").StringValueOK()
 	require.Equal(t, "in another", id)

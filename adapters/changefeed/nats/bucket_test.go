@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
@@ -51,8 +52,8 @@ func TestStore_ReplicatedBucket(t *testing.T) {
 	all := startCluster(t)
 	conn := connect(t, all[0].Addr())
 	for _, s := range []*Store{newStore(t, conn, "first"), newStore(t, conn, "first", WithReplicas(1))} {
-		require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
 	}
 	if atLeast(conn.ConnectedServerVersion(), 2, 9, 21) {
 		testReplicatedBucket(t, all)
@@ -60,17 +61,17 @@ func TestStore_ReplicatedBucket(t *testing.T) {
 	}
 	for _, bucket := range []string{"first", "none"} {
 		s := newStore(t, conn, bucket, WithReplicas(3))
-		err := s.Start(testContext(t))
+		err := s.Start(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		require.ErrorContains(t, err, conn.ConnectedServerVersion())
-		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
 	}
 	s := newStore(t, conn, "single")
-	require.NoError(t, s.Start(testContext(t)))
-	require.NoError(t, s.Create(testContext(t), blank))
-	r, err := s.Read(testContext(t))
+	require.NoError(t, s.Start(fixture.Context(t)))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	r, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
-	heartbeat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
+	fixture.Heartbeat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
 }
 
 // testReplicatedBucket tests an accepted bucket with several replicas: conflicts have a different
@@ -86,11 +87,11 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 			},
 			Lose: func(t testing.TB) { deleteBucket(t, operator, bucket) },
 			Put: func(t testing.TB, name string) {
-				_, err := openKV(t, operator, bucket).Put(testContext(t), name, []byte("1"))
+				_, err := openKV(t, operator, bucket).Put(fixture.Context(t), name, []byte("1"))
 				require.NoError(t, err)
 			},
 			Is:       func(change any, name string) bool { return change.(Change).Key == name },
-			Patience: patience,
+			Patience: fixture.Patience,
 		}
 	}
 	for _, c := range storetest.Cases() {
@@ -103,24 +104,24 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	t.Run("LeaderKilled", func(t *testing.T) {
 		b := backend(t)
 		s := b.New(t)
-		require.NoError(t, s.Create(testContext(t), blank))
-		r, err := s.Read(testContext(t))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		r, err := s.Read(fixture.Context(t))
 		require.NoError(t, err)
 		js, err := jetstream.New(connect(t, all[0].Addr()))
 		require.NoError(t, err)
-		stream, err := js.Stream(testContext(t), "KV_"+s.(*Store).bucket)
+		stream, err := js.Stream(fixture.Context(t), "KV_"+s.(*Store).bucket)
 		require.NoError(t, err)
 		require.NotNil(t, stream.CachedInfo().Cluster)
 		var leader int
 		_, err = fmt.Sscanf(stream.CachedInfo().Cluster.Leader, "n%d", &leader)
 		require.NoError(t, err)
 		other := newStore(t, connect(t, all[(leader+1)%3].Addr()), s.(*Store).bucket, WithReplicas(3))
-		_, err = other.Read(testContext(t))
+		_, err = other.Read(fixture.Context(t))
 		require.NoError(t, err)
 		require.NoError(t, all[leader].Kill())
 		next := r
 		next.Seq++
-		for limit := testContext(t); ; {
+		for limit := fixture.Context(t); ; {
 			attempt, cancel := context.WithTimeout(limit, time.Second)
 			_, err := other.Heartbeat(attempt, r, next)
 			cancel()
@@ -130,7 +131,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 			require.NotErrorIs(t, err, changefeed.ErrNoRecord, "a bucket without a leader exists")
 			require.NoError(t, limit.Err())
 		}
-		now, err := other.Read(testContext(t))
+		now, err := other.Read(fixture.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, next.Seq, now.Seq)
 		require.NoError(t, all[leader].Start())
@@ -164,7 +165,7 @@ func TestCreate_Concurrently(t *testing.T) {
 		var all sync.WaitGroup
 		for i, newStore := range conns {
 			s := newStore(bucket)
-			all.Go(func() { errs[i] = s.Create(testContext(t), changefeed.Record{Epoch: "e", Seq: 1}) })
+			all.Go(func() { errs[i] = s.Create(fixture.Context(t), changefeed.Record{Epoch: "e", Seq: 1}) })
 		}
 		all.Wait()
 		for _, err := range errs {
@@ -180,8 +181,8 @@ func TestCreate_SubjectsOfOtherStream(t *testing.T) {
 	bucket := newBucket()
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	_, err = js.CreateStream(testContext(t), jetstream.StreamConfig{Name: "other-" + bucket, Subjects: []string{"$KV." + bucket + ".>"}})
+	_, err = js.CreateStream(fixture.Context(t), jetstream.StreamConfig{Name: "other-" + bucket, Subjects: []string{"$KV." + bucket + ".>"}})
 	require.NoError(t, err)
-	err = newStore(t, conn, bucket).Create(testContext(t), changefeed.Record{Epoch: "e", Seq: 1})
+	err = newStore(t, conn, bucket).Create(fixture.Context(t), changefeed.Record{Epoch: "e", Seq: 1})
 	require.True(t, isSubjectsOverlap(err), "%v", err)
 }

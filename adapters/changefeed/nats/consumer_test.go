@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
@@ -20,21 +21,21 @@ import (
 func TestFeed_ServerKilled(t *testing.T) {
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
-	c, err := s.Changes(testContext(t), "")
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
+	c, err := s.Changes(fixture.Context(t), "")
 	require.NoError(t, err)
 	pending := make(chan error, 1)
-	go func() { _, err := f.Next(testContext(t)); pending <- err }()
+	go func() { _, err := f.Next(fixture.Context(t)); pending <- err }()
 	start := time.Now()
 	require.NoError(t, server.Kill())
 	require.ErrorIs(t, <-pending, errDisconnected)
-	_, err = c.Next(testContext(t))
+	_, err = c.Next(fixture.Context(t))
 	require.ErrorIs(t, err, errDisconnected)
 	require.Less(t, time.Since(start), quietTime, "until the error")
-	_, err = f.Next(testContext(t))
+	_, err = f.Next(fixture.Context(t))
 	require.ErrorIs(t, err, errDisconnected, "the second call")
-	_, err = subscribe(t, s).Next(testContext(t))
+	_, err = fixture.Subscribe(t, s).Next(fixture.Context(t))
 	require.ErrorIs(t, err, errDisconnected)
 
 	start = time.Now()
@@ -52,12 +53,12 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
 	require.NoError(t, server.Freeze())
 	defer server.Thaw()
 	start := time.Now()
-	_, err := f.Next(testContext(t))
+	_, err := f.Next(fixture.Context(t))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "after the quiet time")
 	require.Less(t, time.Since(start), 10*time.Second)
@@ -78,23 +79,23 @@ func TestFeed_DroppedConsumer(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	s, r := createRecord(t, conn, bucket)
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	stream, err := js.Stream(testContext(t), "KV_"+bucket)
+	stream, err := js.Stream(fixture.Context(t), "KV_"+bucket)
 	require.NoError(t, err)
-	names := stream.ConsumerNames(testContext(t))
+	names := stream.ConsumerNames(fixture.Context(t))
 	n := 0
 	for name := range names.Name() {
-		require.NoError(t, stream.DeleteConsumer(testContext(t), name))
+		require.NoError(t, stream.DeleteConsumer(fixture.Context(t), name))
 		n++
 	}
 	require.NoError(t, names.Err())
 	require.Equal(t, 1, n)
 	start := time.Now()
-	r = heartbeat(t, s, r)
-	awaitRecord(t, f, r)
+	r = fixture.Heartbeat(t, s, r)
+	fixture.AwaitRecord(t, f, r)
 	require.Less(t, time.Since(start), 3*quietTime, "the library takes at least ten seconds")
 }
 
@@ -117,12 +118,12 @@ func TestElection_LongOutage(t *testing.T) {
 				token = l.Token()
 			}
 			return token > after
-		}, patience, 5*time.Millisecond)
+		}, fixture.Patience, 5*time.Millisecond)
 		return token
 	}
 	token := waitForToken(0)
 	require.NoError(t, server.Kill())
-	require.Eventually(t, func() bool { return attempts.Load() > 100 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return attempts.Load() > 100 }, fixture.Patience, 5*time.Millisecond)
 	require.NoError(t, server.Start())
 	waitForToken(token)
 	require.Empty(t, ended)

@@ -44,29 +44,28 @@ func (s *Store) permissionError() error {
 // wrapError adds the operation to err, and wraps it with the error of stores that it means. It must
 // not be used for a write whose outcome is unknown.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	denied := s.permissionError()
-	switch {
-	case err == nil, errors.Is(err, changefeed.ErrUnsuitable):
-		return err
-	case s.feeds.Closed():
-		return changefeed.ErrClosed
-	case errors.Is(err, nats.ErrConnectionClosed):
-		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: create a new connection and a new store (%w)",
-			operation, s.path(), changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
-	case errors.Is(err, context.DeadlineExceeded) && denied != nil && !s.permitted.Load():
-		return fmt.Errorf("changefeed/nats: %s %s: %w: %w: the documentation of the package lists the required permissions (%w)",
-			operation, s.path(), changefeed.ErrUnsuitable, leaderelection.ErrPermission, denied)
-	}
-	return s.wrapOutcome(ctx, operation, err)
+	return s.feeds.WrapError(ctx, s.message(operation), err, s.meaningOf)
 }
 
 // wrapOutcome adds the operation to err. The result does not imply that nothing was written.
 func (s *Store) wrapOutcome(ctx context.Context, operation string, err error) error {
-	if s.feeds.Closed() {
-		return changefeed.ErrClosed
+	return s.feeds.WrapError(ctx, s.message(operation), err, func(error) error { return nil })
+}
+
+// message returns the beginning of the message of an error.
+func (s *Store) message(operation string) string {
+	return fmt.Sprintf("changefeed/nats: %s %s", operation, s.path())
+}
+
+// meaningOf returns the error of stores that an error of the driver means, or nil.
+func (s *Store) meaningOf(err error) error {
+	denied := s.permissionError()
+	switch {
+	case errors.Is(err, nats.ErrConnectionClosed):
+		return fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
+	case errors.Is(err, context.DeadlineExceeded) && denied != nil && !s.permitted.Load():
+		return fmt.Errorf("%w: %w: the documentation of the package lists the required permissions (%w)",
+			changefeed.ErrUnsuitable, leaderelection.ErrPermission, denied)
 	}
-	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w (%w)", cause, err)
-	}
-	return fmt.Errorf("changefeed/nats: %s %s: %w", operation, s.path(), err)
+	return nil
 }

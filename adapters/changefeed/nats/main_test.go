@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
@@ -27,13 +28,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(shared.Tests(m))
 }
 
-const (
-	// patience is the maximum duration of an action on a busy machine.
-	patience = 30 * time.Second
-	// closeLimit limits Close, which must return within two seconds, on a busy machine. It is
-	// shorter than the five seconds for which the client library can block.
-	closeLimit = 4 * time.Second
-)
+// closeLimit limits Close, which must return within two seconds, on a busy machine. It is shorter
+// than the five seconds for which the client library can block.
+const closeLimit = 4 * time.Second
 
 // startServer starts a server until the test ends. It skips the test if NATS is not installed.
 func startServer(t testing.TB, args ...string) *dbserver.Server {
@@ -63,7 +60,7 @@ func startCluster(t *testing.T) []*dbserver.Server {
 	conn := connect(t, all[0].Addr())
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	for limit := testContext(t); ; {
+	for limit := fixture.Context(t); ; {
 		attempt, cancel := context.WithTimeout(limit, time.Second)
 		_, err := js.CreateKeyValue(attempt, jetstream.KeyValueConfig{Bucket: "first", Replicas: 3})
 		cancel()
@@ -102,12 +99,6 @@ func newStore(t testing.TB, conn *nats.Conn, bucket string, opts ...Option) *Sto
 	return s
 }
 
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // writeConfig writes a configuration file for a server, and returns its name.
 func writeConfig(t *testing.T, text string) string {
 	name := filepath.Join(t.TempDir(), "nats.conf")
@@ -120,7 +111,7 @@ func openKV(t testing.TB, conn *nats.Conn, bucket string) jetstream.KeyValue {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	kv, err := js.KeyValue(testContext(t), bucket)
+	kv, err := js.KeyValue(fixture.Context(t), bucket)
 	require.NoError(t, err)
 	return kv
 }
@@ -129,7 +120,7 @@ func deleteBucket(t testing.TB, conn *nats.Conn, bucket string) {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
-	require.NoError(t, js.DeleteKeyValue(testContext(t), bucket))
+	require.NoError(t, js.DeleteKeyValue(fixture.Context(t), bucket))
 }
 
 // newBackend returns a backend on a server. It deletes the record together with its bucket.
@@ -139,7 +130,7 @@ func newBackend(t testing.TB, server *dbserver.Server) *storetest.Backend {
 		New:  func(t testing.TB) changefeed.Store { return newStore(t, connect(t, server.Addr()), bucket) },
 		Lose: func(t testing.TB) { deleteBucket(t, operator, bucket) },
 		Put: func(t testing.TB, name string) {
-			_, err := openKV(t, operator, bucket).Put(testContext(t), name, []byte("1"))
+			_, err := openKV(t, operator, bucket).Put(fixture.Context(t), name, []byte("1"))
 			require.NoError(t, err)
 		},
 		Is: func(change any, name string) bool {
@@ -148,50 +139,15 @@ func newBackend(t testing.TB, server *dbserver.Server) *storetest.Backend {
 		},
 		Restart: func(t testing.TB) {
 			require.NoError(t, server.Restart())
-			require.NoError(t, newStore(t, operator, bucket).Start(testContext(t))) // waits for JetStream
+			require.NoError(t, newStore(t, operator, bucket).Start(fixture.Context(t))) // waits for JetStream
 		},
-		Patience: patience,
+		Patience: fixture.Patience,
 	}
 }
-
-var blank = changefeed.Record{Epoch: "one", Seq: 1, TTL: time.Second}
 
 // createRecord creates a record, and returns it with its store.
 func createRecord(t testing.TB, conn *nats.Conn, bucket string) (*Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, conn, bucket)
-	require.NoError(t, s.Create(testContext(t), blank))
-	r, err := s.Read(testContext(t))
-	require.NoError(t, err)
-	return s, r
-}
-
-// heartbeat replaces prev by the same record with the next Seq.
-func heartbeat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
-	t.Helper()
-	next := prev
-	next.Seq++
-	r, err := s.Heartbeat(testContext(t), prev, next)
-	require.NoError(t, err)
-	return r
-}
-
-func subscribe(t testing.TB, s *Store) changefeed.Feed {
-	t.Helper()
-	f, err := s.Subscribe(testContext(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-// awaitRecord waits until the feed delivers r.
-func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
-	t.Helper()
-	for {
-		e, err := f.Next(testContext(t))
-		require.NoError(t, err)
-		if e.Record.Version == r.Version {
-			return
-		}
-	}
+	return s, fixture.CreateRecord(t, s)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
 // TestHeartbeat_BucketCreatedAgain fails if a delayed heartbeat replaces the record of a bucket
@@ -14,26 +15,26 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	s, old := createRecord(t, conn, bucket)
-	f := subscribe(t, s)
-	awaitRecord(t, f, old)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, old)
 	deleteBucket(t, conn, bucket)
-	_, err := s.Heartbeat(testContext(t), old, old)
+	_, err := s.Heartbeat(fixture.Context(t), old, old)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = f.Next(testContext(t))
+	_, err = f.Next(fixture.Context(t))
 	require.ErrorIs(t, err, errBucketReplaced)
-	two := blank
+	two := fixture.Blank()
 	two.Epoch = "two"
-	require.NoError(t, s.Create(testContext(t), two))
-	now, err := s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), two))
+	now, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	_, before, err := parseVersion(old.Version)
 	require.NoError(t, err)
 	_, after, err := parseVersion(now.Version)
 	require.NoError(t, err)
 	require.Equal(t, before, after, "NATS distinguishes the two buckets, so the test has no purpose")
-	_, err = s.Heartbeat(testContext(t), old, old)
+	_, err = s.Heartbeat(fixture.Context(t), old, old)
 	require.ErrorIs(t, err, changefeed.ErrConflict)
-	still, err := s.Read(testContext(t))
+	still, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, now, still)
 }
@@ -48,26 +49,26 @@ func TestCreate_DeletedKey(t *testing.T) {
 	require.NoError(t, err)
 	kv := openKV(t, conn, bucket)
 	for _, remove := range []func() error{
-		func() error { return kv.Delete(testContext(t), s.recordKey(created)) }, func() error { return kv.Purge(testContext(t), s.recordKey(created)) },
+		func() error { return kv.Delete(fixture.Context(t), s.recordKey(created)) }, func() error { return kv.Purge(fixture.Context(t), s.recordKey(created)) },
 	} {
-		f := subscribe(t, s)
-		awaitRecord(t, f, r)
+		f := fixture.Subscribe(t, s)
+		fixture.AwaitRecord(t, f, r)
 		require.NoError(t, remove())
-		e, err := f.Next(testContext(t))
+		e, err := f.Next(fixture.Context(t))
 		require.NoError(t, err)
 		require.True(t, e.Missing)
-		e, err = subscribe(t, s).Next(testContext(t))
+		e, err = fixture.Subscribe(t, s).Next(fixture.Context(t))
 		require.NoError(t, err)
 		require.True(t, e.Missing, "a new feed")
-		_, err = s.Read(testContext(t))
+		_, err = s.Read(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
-		_, err = s.Heartbeat(testContext(t), r, r)
+		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
-		require.NoError(t, s.Create(testContext(t), blank))
-		_, err = s.Heartbeat(testContext(t), r, r)
+		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrConflict)
-		r, err = s.Read(testContext(t))
+		r, err = s.Read(fixture.Context(t))
 		require.NoError(t, err)
-		awaitRecord(t, f, r)
+		fixture.AwaitRecord(t, f, r)
 	}
 }

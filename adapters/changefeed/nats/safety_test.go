@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
@@ -23,7 +24,7 @@ func TestSafetyTable(t *testing.T) {
 		if release != "" {
 			s.release = func() string { return release }
 		}
-		return s.Start(testContext(t))
+		return s.Start(fixture.Context(t))
 	}
 	// bucketCase returns a case with a bucket whose configuration change has changed.
 	bucketCase := func(change func(*jetstream.StreamConfig)) safetytable.Case {
@@ -36,7 +37,7 @@ func TestSafetyTable(t *testing.T) {
 				MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 			}
 			change(&config)
-			_, err = js.CreateStream(testContext(t), config)
+			_, err = js.CreateStream(fixture.Context(t), config)
 			require.NoError(t, err)
 			return start(t, server, bucket, "", accepted)
 		}}
@@ -64,12 +65,12 @@ func TestSafetyTable(t *testing.T) {
 			server := startServer(t)
 			conn, bucket := connect(t, server.Addr()), newBucket()
 			s, r := createRecord(t, conn, bucket)
-			r = heartbeat(t, s, r)
+			r = fixture.Heartbeat(t, s, r)
 			require.NoError(t, server.Restart())
 			require.Eventually(t, func() bool {
-				now, err := s.Read(testContext(t))
+				now, err := s.Read(fixture.Context(t))
 				return err == nil && now.Version == r.Version
-			}, patience, 10*time.Millisecond)
+			}, fixture.Patience, 10*time.Millisecond)
 			return start(t, server, bucket, "", accepted)
 		}},
 		"a crash of the server's machine": {NotChecked: "the server does not show sync_interval to its clients"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
 // TestStart_Unsuitable fails if Start or Create accepts a bucket or a connection with which the
@@ -39,20 +40,20 @@ func TestStart_Unsuitable(t *testing.T) {
 			sealed := c
 			change(&c)
 			if c.Sealed { // Servers accept this for existing streams only.
-				_, err := js.CreateStream(testContext(t), sealed)
+				_, err := js.CreateStream(fixture.Context(t), sealed)
 				require.NoError(t, err)
-				_, err = js.UpdateStream(testContext(t), c)
+				_, err = js.UpdateStream(fixture.Context(t), c)
 				require.NoError(t, err)
 			} else {
-				_, err := js.CreateStream(testContext(t), c)
+				_, err := js.CreateStream(fixture.Context(t), c)
 				require.NoError(t, err)
 			}
 			s := newStore(t, conn, bucket)
-			for what, err := range map[string]error{"Start": s.Start(testContext(t)), "Create": s.Create(testContext(t), blank)} {
+			for what, err := range map[string]error{"Start": s.Start(fixture.Context(t)), "Create": s.Create(fixture.Context(t), fixture.Blank())} {
 				require.ErrorIs(t, err, changefeed.ErrUnsuitable, what)
 				require.ErrorContains(t, err, bucket)
 			}
-			stream, err := js.Stream(testContext(t), "KV_"+bucket)
+			stream, err := js.Stream(fixture.Context(t), "KV_"+bucket)
 			require.NoError(t, err)
 			require.Zero(t, stream.CachedInfo().State.LastSeq)
 		})
@@ -62,44 +63,44 @@ func TestStart_Unsuitable(t *testing.T) {
 		s, r := createRecord(t, conn, bucket)
 		created, _, err := parseVersion(r.Version)
 		require.NoError(t, err)
-		f := subscribe(t, s)
-		awaitRecord(t, f, r)
-		_, err = openKV(t, conn, bucket).PutString(testContext(t), s.recordKey(created), "data")
+		f := fixture.Subscribe(t, s)
+		fixture.AwaitRecord(t, f, r)
+		_, err = openKV(t, conn, bucket).PutString(fixture.Context(t), s.recordKey(created), "data")
 		require.NoError(t, err)
-		require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
-		_, err = s.Read(testContext(t))
+		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		_, err = s.Read(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-		_, err = f.Next(testContext(t))
+		_, err = f.Next(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	})
 	t.Run("NoBucket", func(t *testing.T) {
 		bucket := newBucket()
 		s := newStore(t, conn, bucket, WithExistingBucket())
-		require.ErrorIs(t, s.Start(testContext(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrNoRecord)
-		_, err := s.Changes(testContext(t), "")
+		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+		_, err := s.Changes(fixture.Context(t), "")
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
-		require.NoError(t, newStore(t, conn, bucket).Start(testContext(t)))
-		_, err = js.KeyValue(testContext(t), bucket)
+		require.NoError(t, newStore(t, conn, bucket).Start(fixture.Context(t)))
+		_, err = js.KeyValue(fixture.Context(t), bucket)
 		require.ErrorIs(t, err, jetstream.ErrBucketNotFound, "Start has created the bucket")
-		require.NoError(t, newStore(t, conn, bucket).Create(testContext(t), blank))
-		require.NoError(t, s.Start(testContext(t)))
+		require.NoError(t, newStore(t, conn, bucket).Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, s.Start(fixture.Context(t)))
 	})
 	t.Run("Closed", func(t *testing.T) {
 		conn := connect(t, shared.Get(t).Addr())
 		s, r := createRecord(t, conn, newBucket())
-		f := subscribe(t, s)
-		awaitRecord(t, f, r)
+		f := fixture.Subscribe(t, s)
+		fixture.AwaitRecord(t, f, r)
 		conn.Close()
 		for what, err := range map[string]error{
-			"Next":  func() error { _, err := f.Next(testContext(t)); return err }(),
-			"Start": s.Start(testContext(t)),
+			"Next":  func() error { _, err := f.Next(fixture.Context(t)); return err }(),
+			"Start": s.Start(fixture.Context(t)),
 		} {
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable, what)
 			require.ErrorIs(t, err, leaderelection.ErrConnClosed, what)
 		}
-		_, err := s.Heartbeat(testContext(t), r, r)
+		_, err := s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 		require.NotErrorIs(t, err, changefeed.ErrUnsuitable, "the outcome is unknown")
 	})
@@ -109,7 +110,7 @@ func TestStart_Unsuitable(t *testing.T) {
 func TestStart_NoJetStream(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--jetstream=false")
-	err := newStore(t, connect(t, server.Addr()), newBucket()).Start(testContext(t))
+	err := newStore(t, connect(t, server.Addr()), newBucket()).Start(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "JetStream")
 }
@@ -132,21 +133,21 @@ authorization: { users: [
 		return newStore(t, connect(t, server.Addr(), nats.UserInfo(name, "secret")), "jobs")
 	}
 	owner := storeOf("owner")
-	require.NoError(t, owner.Create(testContext(t), blank))
-	require.NoError(t, owner.Start(testContext(t)))
+	require.NoError(t, owner.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, owner.Start(fixture.Context(t)))
 	for _, name := range []string{"reader", "stranger"} {
 		s := storeOf(name)
-		err := s.Start(testContext(t))
+		err := s.Start(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable, name)
 		require.ErrorIs(t, err, leaderelection.ErrPermission, name)
 	}
 	candidate := storeOf("candidate")
-	require.NoError(t, candidate.Start(testContext(t)))
-	r, err := candidate.Read(testContext(t))
+	require.NoError(t, candidate.Start(fixture.Context(t)))
+	r, err := candidate.Read(fixture.Context(t))
 	require.NoError(t, err)
-	f := subscribe(t, candidate)
-	awaitRecord(t, f, r)
-	awaitRecord(t, f, heartbeat(t, candidate, r))
+	f := fixture.Subscribe(t, candidate)
+	fixture.AwaitRecord(t, f, r)
+	fixture.AwaitRecord(t, f, fixture.Heartbeat(t, candidate, r))
 	require.NoError(t, f.Close())
 	require.NoError(t, candidate.conn.LastError(), "the documented permissions are not sufficient")
 

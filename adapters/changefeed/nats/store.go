@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
 )
 
 // Store stores the record of one election in a bucket. It implements
@@ -107,13 +108,8 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("%w: key %q: must consist of letters, digits and -/_=, with dots between them", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, consumers: map[*consumer]struct{}{}}
-	for _, o := range opts {
-		if o == nil {
-			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
-		}
-		if err := o(s); err != nil {
-			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
-		}
+	if err := argument.ApplyOptions(s, opts); err != nil {
+		return nil, err
 	}
 	err := s.checkConnection()
 	if err != nil {

@@ -51,22 +51,16 @@ func errorCode(err error) string {
 // wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
 // is that of the caller.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case s.feeds.Closed():
-		return changefeed.ErrClosed
-	case errors.Is(err, changefeed.ErrUnsuitable):
-		return err
-	case errors.Is(err, puddle.ErrClosedPool):
-		return fmt.Errorf("%w: %w: postgres: %s: the pool was closed: %w", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, operation, err)
+	return s.feeds.WrapError(ctx, "postgres: "+operation, err, meaningOf)
+}
+
+// meaningOf returns the error of stores that an error of the driver means, or nil.
+func meaningOf(err error) error {
+	if errors.Is(err, puddle.ErrClosedPool) {
+		return fmt.Errorf("%w: %w: the pool was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	}
-	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
-		err = fmt.Errorf("%w: %w", done, err)
-	}
-	err = fmt.Errorf("postgres: %s: %w", operation, err)
 	if advice, ok := adviceByCode[errorCode(err)]; ok {
-		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
+		return fmt.Errorf("%w: %s", changefeed.ErrUnsuitable, advice)
 	}
-	return err
+	return nil
 }

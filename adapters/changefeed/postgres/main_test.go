@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -28,19 +29,6 @@ import (
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Postgres("wal_writer_delay=10s") }}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
-
-const (
-	// patience is the maximum duration of an action on a busy machine.
-	patience = 20 * time.Second
-	// closeLimit limits Close, which must return within two seconds, on a busy machine.
-	closeLimit = 10 * time.Second
-)
-
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // newPool returns a pool of the superuser that is closed when the test ends. change may be nil.
 func newPool(t testing.TB, addr string, change func(*pgxpool.Config)) *pgxpool.Pool {
@@ -124,24 +112,24 @@ func (r *replication) setStandbyNames(t testing.TB, names string, want int, stat
 	execSQL(t, r.pool, "SELECT pg_reload_conf()")
 	require.Eventually(t, func() bool {
 		var n int
-		err := r.pool.QueryRow(testContext(t), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = $1 AND state = 'streaming'", state).Scan(&n)
+		err := r.pool.QueryRow(fixture.Context(t), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = $1 AND state = 'streaming'", state).Scan(&n)
 		return err == nil && n == want
-	}, patience, 10*time.Millisecond, "%d standbys are %s with %q", want, state, names)
+	}, fixture.Patience, 10*time.Millisecond, "%d standbys are %s with %q", want, state, names)
 }
 
 // startReplicationCommand sends a command of the replication protocol, and waits until a view has a
 // row. The response is not read, so that the command continues until the test ends.
 func startReplicationCommand(t *testing.T, pool *pgxpool.Pool, server *dbserver.Server, command, view string) {
 	t.Helper()
-	conn, err := pgconn.Connect(testContext(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
+	conn, err := pgconn.Connect(fixture.Context(t), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&replication=database")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Conn().Close() })
 	conn.Frontend().SendQuery(&pgproto3.Query{String: command})
 	require.NoError(t, conn.Frontend().Flush())
 	require.Eventually(t, func() bool {
 		var n int
-		return pool.QueryRow(testContext(t), "SELECT count(*) FROM "+view).Scan(&n) == nil && n > 0
-	}, patience, 10*time.Millisecond, view)
+		return pool.QueryRow(fixture.Context(t), "SELECT count(*) FROM "+view).Scan(&n) == nil && n > 0
+	}, fixture.Patience, 10*time.Millisecond, view)
 }
 
 // newSplitPool returns a pool whose connections except the first are to another database, so that
@@ -180,7 +168,7 @@ func newTable() pgx.Identifier {
 
 func execSQL(t testing.TB, pool *pgxpool.Pool, text string) {
 	t.Helper()
-	_, err := pool.Exec(testContext(t), text)
+	_, err := pool.Exec(fixture.Context(t), text)
 	require.NoError(t, err, text)
 }
 
@@ -197,80 +185,27 @@ func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*pgxpool
 				return s
 			},
 			Lose: func(t testing.TB) {
-				_, err := operator.Exec(testContext(t), "DELETE FROM "+table.Sanitize())
+				_, err := operator.Exec(fixture.Context(t), "DELETE FROM "+table.Sanitize())
 				require.NoError(t, err)
 			},
 			Put: func(t testing.TB, name string) {
-				_, err := operator.Exec(testContext(t), "SELECT pg_notify($1, $2)", table[0], name)
+				_, err := operator.Exec(fixture.Context(t), "SELECT pg_notify($1, $2)", table[0], name)
 				require.NoError(t, err)
 			},
 			Is: func(change any, name string) bool {
 				return change == postgres.Change{Channel: table[0], Payload: name}
 			},
 			Restart:  func(t testing.TB) { require.NoError(t, server.Restart()) },
-			Patience: patience,
+			Patience: fixture.Patience,
 		}
 	}
 }
-
-// blank is a record with a leader, whose next write can be a heartbeat.
-var blank = changefeed.Record{Epoch: "epoch", Leader: "p", Session: "p's", Term: 1, Seq: 1, TTL: time.Second}
 
 // createRecord creates a record, and returns it with its store.
 func createRecord(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) (*postgres.Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, pool, table, opts...)
-	require.NoError(t, s.Start(testContext(t)))
-	require.NoError(t, s.Create(testContext(t), blank))
-	r, err := s.Read(testContext(t))
-	require.NoError(t, err)
-	return s, r
-}
-
-// heartbeat replaces prev by the same record with the next Seq.
-func heartbeat(t testing.TB, s *postgres.Store, prev changefeed.Record) changefeed.Record {
-	t.Helper()
-	next := prev
-	next.Seq++
-	r, err := s.Heartbeat(testContext(t), prev, next)
-	require.NoError(t, err)
-	return r
-}
-
-func subscribe(t testing.TB, s *postgres.Store) changefeed.Feed {
-	t.Helper()
-	f, err := s.Subscribe(testContext(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	return f
-}
-
-// awaitRecord waits until the feed delivers r.
-func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
-	t.Helper()
-	awaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Version == r.Version })
-}
-
-// awaitEvent waits until the feed delivers an event as wanted.
-func awaitEvent(t testing.TB, f changefeed.Feed, wanted func(changefeed.Event) bool) {
-	t.Helper()
-	ctx := testContext(t)
-	for {
-		e, err := f.Next(ctx)
-		require.NoError(t, err)
-		if wanted(e) {
-			return
-		}
-	}
-}
-
-// requireNoEvent requires that the feed delivers nothing after a message.
-func requireNoEvent(t testing.TB, f changefeed.Feed, message string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	e, err := f.Next(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "after a forged message, %s, the feed delivers %+v", message, e)
+	return s, fixture.CreateRecord(t, s)
 }
 
 // queryCounter counts the queries over the connections of a pool, and those of feeds.

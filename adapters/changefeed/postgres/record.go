@@ -146,9 +146,6 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	}
 	defer end()
 	r, err := s.readRecord(both)
-	if errors.Is(err, changefeed.ErrNoRecord) {
-		return changefeed.Record{}, err
-	}
 	return r, s.wrapError(ctx, "read table "+s.table, err)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
 // TestCreate_Concurrently fails if Create returns an error because other stores create the table at
@@ -24,7 +25,7 @@ func TestCreate_Concurrently(t *testing.T) {
 	var pools [n]*pgxpool.Pool
 	for i := range pools {
 		pools[i] = newPool(t, server.Addr(), nil)
-		require.NoError(t, pools[i].Ping(testContext(t)))
+		require.NoError(t, pools[i].Ping(fixture.Context(t)))
 	}
 	for range 15 {
 		table := newTable()
@@ -32,13 +33,13 @@ func TestCreate_Concurrently(t *testing.T) {
 		var errs [n]error
 		for i, pool := range pools {
 			s := newStore(t, pool, table)
-			all.Go(func() { errs[i] = s.Create(context.Background(), blank) })
+			all.Go(func() { errs[i] = s.Create(context.Background(), fixture.Blank()) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
-		r, err := newStore(t, pools[0], table).Read(testContext(t))
+		r, err := newStore(t, pools[0], table).Read(fixture.Context(t))
 		require.NoError(t, err)
-		require.Equal(t, blank.Epoch, r.Epoch)
+		require.Equal(t, fixture.Blank().Epoch, r.Epoch)
 	}
 }
 
@@ -50,14 +51,14 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 		t.Run(value, func(t *testing.T) {
 			pool := newPool(t, server.Addr(), withSetting("synchronous_commit", value))
 			s, r := createRecord(t, pool, newTable())
-			r = heartbeat(t, s, r)
+			r = fixture.Heartbeat(t, s, r)
 			require.NoError(t, server.Restart())
 			require.Eventually(t, func() bool {
-				now, err := s.Read(testContext(t))
+				now, err := s.Read(fixture.Context(t))
 				return err == nil && now.Version == r.Version
-			}, patience, 10*time.Millisecond)
+			}, fixture.Patience, 10*time.Millisecond)
 			var now string
-			require.NoError(t, pool.QueryRow(testContext(t), "SHOW synchronous_commit").Scan(&now))
+			require.NoError(t, pool.QueryRow(fixture.Context(t), "SHOW synchronous_commit").Scan(&now))
 			require.Equal(t, value, now, "the session's setting has changed")
 		})
 	}
@@ -79,9 +80,9 @@ func TestHeartbeat_SynchronousCommit(t *testing.T) {
 				$$ BEGIN INSERT INTO %[1]s VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
 			CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED
 				FOR EACH ROW EXECUTE FUNCTION %[1]s()`, name, table.Sanitize()))
-		heartbeat(t, s, r)
+		fixture.Heartbeat(t, s, r)
 		var got string
-		require.NoError(t, pool.QueryRow(testContext(t), "SELECT value FROM "+name).Scan(&got))
+		require.NoError(t, pool.QueryRow(fixture.Context(t), "SELECT value FROM "+name).Scan(&got))
 		require.Equal(t, want, got, value)
 	}
 }
@@ -97,22 +98,22 @@ func TestHeartbeat_SerializationFailure(t *testing.T) {
 			table := newTable()
 			pool := newPool(t, server.Addr(), withSetting("default_transaction_isolation", "repeatable read"))
 			s, r := createRecord(t, pool, table)
-			tx, err := operator.Begin(testContext(t))
+			tx, err := operator.Begin(fixture.Context(t))
 			require.NoError(t, err)
 			change := `seq = seq` // changes the row for the server, but not for the store
 			if changed {
 				change = `version = 'another'`
 			}
-			_, err = tx.Exec(testContext(t), "UPDATE "+table.Sanitize()+" SET "+change)
+			_, err = tx.Exec(fixture.Context(t), "UPDATE "+table.Sanitize()+" SET "+change)
 			require.NoError(t, err)
 			result := make(chan error, 1)
 			go func() { _, err := s.Heartbeat(context.Background(), r, r); result <- err }()
 			require.Eventually(t, func() bool {
 				var waiting int
-				err := operator.QueryRow(testContext(t), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting)
+				err := operator.QueryRow(fixture.Context(t), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting)
 				return err == nil && waiting > 0
-			}, patience, 10*time.Millisecond)
-			require.NoError(t, tx.Commit(testContext(t)))
+			}, fixture.Patience, 10*time.Millisecond)
+			require.NoError(t, tx.Commit(fixture.Context(t)))
 			if err := <-result; changed {
 				require.ErrorIs(t, err, changefeed.ErrConflict)
 			} else {
@@ -128,10 +129,10 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	for _, id := range []string{"NUL \x00", "not UTF-8 \xff"} {
 		next := r
 		next.Leader = id
-		_, err := s.Heartbeat(testContext(t), r, next)
+		_, err := s.Heartbeat(fixture.Context(t), r, next)
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	}
-	heartbeat(t, s, r)
+	fixture.Heartbeat(t, s, r)
 }
 
 // TestHeartbeat_ClosedPool fails if the error does not state that the pool was closed.
@@ -139,7 +140,7 @@ func TestHeartbeat_ClosedPool(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())
 	pool.Close()
-	_, err := s.Heartbeat(testContext(t), r, r)
+	_, err := s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "closed pool")
 }

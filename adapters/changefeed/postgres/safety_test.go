@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -26,7 +27,7 @@ func TestSafetyTable(t *testing.T) {
 		s, err := postgres.New(pool, newTable(), "an election", postgres.WithRisk(accepted...))
 		require.NoError(t, err)
 		defer s.Close()
-		return s.Start(testContext(t))
+		return s.Start(fixture.Context(t))
 	}
 	standbysCase := func(names string, want int, state string) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
@@ -63,10 +64,10 @@ func TestSafetyTable(t *testing.T) {
 			pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
 			createRecord(t, pool, table)
 			execSQL(t, pool, "ALTER TABLE "+table.Sanitize()+" SET UNLOGGED")
-			return newStore(t, pool, table, postgres.WithRisk(accepted...)).Start(testContext(t))
+			return newStore(t, pool, table, postgres.WithRisk(accepted...)).Start(fixture.Context(t))
 		}},
 		"PgBouncer in transaction mode": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			return newStore(t, newSplitPool(t), newTable(), postgres.WithRisk(accepted...), postgres.WithQuiet(2*time.Second)).Start(testContext(t))
+			return newStore(t, newSplitPool(t), newTable(), postgres.WithRisk(accepted...), postgres.WithQuiet(2*time.Second)).Start(fixture.Context(t))
 		}},
 	})
 	t.Run("standbys that the setting does not name", func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestStart_HiddenStandbys(t *testing.T) {
 		s, err := postgres.New(weak, table, "an election")
 		require.NoError(t, err)
 		defer s.Close()
-		return s.Start(testContext(t))
+		return s.Start(fixture.Context(t))
 	}
 	require.NoError(t, start())
 
@@ -110,7 +111,7 @@ func TestStart_HiddenStandbys(t *testing.T) {
 	standby, err := dbserver.PostgresStandby(server, "a")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, standby.Close()) })
-	require.Eventually(t, func() bool { return start() != nil }, patience, 10*time.Millisecond, "a standby that is connected")
+	require.Eventually(t, func() bool { return start() != nil }, fixture.Patience, 10*time.Millisecond, "a standby that is connected")
 	require.ErrorContains(t, start(), "commits wait for none of 1 standbys")
 
 	_, err = postgres.New(pool, table, "k", postgres.WithRisk("fire"))
@@ -124,18 +125,18 @@ func TestHeartbeat_PromotedStandby(t *testing.T) {
 	r := startReplication(t)
 	table := newTable()
 	s := newStore(t, r.pool, table, postgres.WithRisk(changefeed.RiskFailover))
-	require.NoError(t, s.Create(testContext(t), blank))
-	first, err := s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	first, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 
 	r.setStandbyNames(t, "FIRST 2 (a, b)", 2, "sync")
-	first = heartbeat(t, s, first)
+	first = fixture.Heartbeat(t, s, first)
 	// The checkpointer can make commits wait later than the view shows the new setting.
 	require.Eventually(t, func() bool {
 		var all bool
-		err := r.pool.QueryRow(testContext(t), "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication").Scan(&all)
+		err := r.pool.QueryRow(fixture.Context(t), "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication").Scan(&all)
 		return err == nil && all
-	}, patience, 10*time.Millisecond, "the standbys have the heartbeat")
+	}, fixture.Patience, 10*time.Millisecond, "the standbys have the heartbeat")
 	require.NoError(t, r.b.Kill())
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -145,21 +146,21 @@ func TestHeartbeat_PromotedStandby(t *testing.T) {
 	r.setStandbyNames(t, "ANY 1 (a, b)", 1, "quorum")
 	var last changefeed.Record
 	require.Eventually(t, func() bool {
-		now, err := s.Read(testContext(t))
+		now, err := s.Read(fixture.Context(t))
 		if err != nil {
 			return false
 		}
 		next := now
 		next.Seq = now.Seq + 1
-		last, err = s.Heartbeat(testContext(t), now, next)
+		last, err = s.Heartbeat(fixture.Context(t), now, next)
 		return err == nil
-	}, patience, 10*time.Millisecond, "one standby is sufficient for a quorum")
+	}, fixture.Patience, 10*time.Millisecond, "one standby is sufficient for a quorum")
 
 	require.NoError(t, r.primary.Kill())
 	require.NoError(t, r.b.Start())
 	promoted := newPool(t, r.b.Addr(), nil)
 	execSQL(t, promoted, "SELECT pg_promote()")
-	now, err := newStore(t, promoted, table).Read(testContext(t))
+	now, err := newStore(t, promoted, table).Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Less(t, now.Seq, last.Seq, "the acknowledged heartbeat is lost")
 }

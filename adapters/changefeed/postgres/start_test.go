@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
 
@@ -56,7 +57,7 @@ func TestStart_Unsuitable(t *testing.T) {
 			names := strings.NewReplacer("%t", table.Sanitize(), "%r", weak, "%b", newTable().Sanitize())
 			execSQL(t, operator, names.Replace(c.prepare))
 			s := newStore(t, newPool(t, server.Addr(), c.change), table, c.opts...)
-			err := s.Start(testContext(t))
+			err := s.Start(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 			require.ErrorContains(t, err, c.text)
 			t.Log(err)
@@ -73,9 +74,9 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	execSQL(t, operator, `GRANT SELECT, UPDATE ON `+table.Sanitize()+` TO `+role)
 	pool := newPool(t, server.Addr(), withUser(role))
 	s := newStore(t, pool, table, postgres.WithExistingTable())
-	require.NoError(t, s.Start(testContext(t)))
-	awaitRecord(t, subscribe(t, s), r)
-	heartbeat(t, s, r)
+	require.NoError(t, s.Start(fixture.Context(t)))
+	fixture.AwaitRecord(t, fixture.Subscribe(t, s), r)
+	fixture.Heartbeat(t, s, r)
 }
 
 // TestWithExistingTable fails if the store creates the table, or does not create the record in an
@@ -84,19 +85,19 @@ func TestWithExistingTable(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
 	s := newStore(t, pool, table, postgres.WithExistingTable())
-	require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 	createRecord(t, pool, table)
 	execSQL(t, pool, "DELETE FROM "+table.Sanitize())
-	require.NoError(t, s.Start(testContext(t)))
-	require.NoError(t, s.Create(testContext(t), blank))
-	_, err := s.Read(testContext(t))
+	require.NoError(t, s.Start(fixture.Context(t)))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	_, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 }
 
 // TestStart_NotificationsNotDelivered fails if Start accepts a pool whose notifications do not
 // reach listening connections, as with a pooler in transaction mode.
 func TestStart_NotificationsNotDelivered(t *testing.T) {
-	err := newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second)).Start(testContext(t))
+	err := newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second)).Start(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "did not reach a listening connection")
 }
@@ -104,11 +105,11 @@ func TestStart_NotificationsNotDelivered(t *testing.T) {
 // TestStart_UnreachableServer fails if a server that is down is reported as unsuitable.
 func TestStart_UnreachableServer(t *testing.T) {
 	s := newStore(t, newPool(t, "127.0.0.1:1", nil), newTable())
-	err := s.Start(testContext(t))
+	err := s.Start(fixture.Context(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	_, err = subscribe(t, s).Next(ctx)
+	_, err = fixture.Subscribe(t, s).Next(ctx)
 	require.Error(t, err)
 }

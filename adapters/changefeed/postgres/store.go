@@ -4,15 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -48,13 +47,7 @@ func WithExistingTable() Option {
 // twice as long for a notification. The default is two seconds, the minimum 10 ms. If it
 // is longer than a heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error {
-		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
-		}
-		s.quiet = d
-		return nil
-	}
+	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
 }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
@@ -94,20 +87,15 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 			return nil, err
 		}
 	}
-	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, key)
+	if err := argument.CheckText("key", key, argument.Unlimited); err != nil {
+		return nil, err
 	}
 	s := &Store{
 		pool: pool, table: table.Sanitize(), key: key, changes: table[len(table)-1],
 		quiet: 2 * time.Second,
 	}
-	for i, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
-		}
-		if err := opt(s); err != nil {
-			return nil, err
-		}
+	if err := argument.ApplyOptions(s, opts); err != nil {
+		return nil, err
 	}
 	s.sql = newStatements(s.table)
 	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
@@ -115,12 +103,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 }
 
 // checkName returns an error if the server would reject or truncate a name.
-func checkName(what, name string) error {
-	if name == "" || len(name) > 63 || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
-		return fmt.Errorf("%w: %s %q: must be UTF-8 text without NUL and have from 1 to 63 bytes", leaderelection.ErrInvalidOption, what, name)
-	}
-	return nil
-}
+func checkName(what, name string) error { return argument.CheckText(what, name, 63) }
 
 // hash returns a hash of the key for the name of the channel, which can have 63 bytes.
 func (s *Store) hash() string {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -103,13 +104,13 @@ func TestStore_KeepsPool(t *testing.T) {
 	s, r := createRecord(t, pool, newTable())
 	before := connections.Load()
 	for range 3 {
-		awaitRecord(t, subscribe(t, s), r)
+		fixture.AwaitRecord(t, fixture.Subscribe(t, s), r)
 	}
 	require.EqualValues(t, 3, connections.Load()-before, "AfterConnect is called for the connections of feeds")
-	heartbeat(t, s, r)
+	fixture.Heartbeat(t, s, r)
 	require.Zero(t, pool.Stat().AcquiredConns())
 	require.NoError(t, s.Close())
-	require.NoError(t, pool.Ping(testContext(t)))
+	require.NoError(t, pool.Ping(fixture.Context(t)))
 }
 
 // TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
@@ -120,48 +121,8 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 	proxy := newProxy(t, server.Addr())
 	table := newTable()
 	s, r := createRecord(t, newPool(t, proxy.Addr(), nil), table, postgres.WithQuiet(2*time.Second))
-	other := newStore(t, newPool(t, server.Addr(), nil), table)
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
-	changes, err := s.Changes(testContext(t), "")
-	require.NoError(t, err)
-	defer changes.Close()
-	proxy.Cut()
-	t.Cleanup(proxy.Heal)
-	r = heartbeat(t, other, r)
-
-	start := time.Now()
-	for name, next := range map[string]func() error{
-		"the feed":      func() error { _, err := f.Next(testContext(t)); return err },
-		"other changes": func() error { _, err := changes.Next(testContext(t)); return err },
-	} {
-		err := next()
-		require.Error(t, err, name)
-		require.NoError(t, testContext(t).Err(), name)
-	}
-	require.Less(t, time.Since(start), patience/2, "the feeds end after twice the quiet time of 2 s")
-
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	start = time.Now()
-	_, err = s.Heartbeat(ctx, r, r)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, err = s.Subscribe(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(start), closeLimit)
-
-	blocked := newStore(t, newPool(t, proxy.Addr(), nil), table)
-	result := make(chan error, 1)
-	go func() { _, err := blocked.Read(context.Background()); result <- err }()
-	start = time.Now()
-	require.NoError(t, blocked.Close())
-	require.ErrorIs(t, <-result, changefeed.ErrClosed)
-	require.Less(t, time.Since(start), closeLimit)
-
-	proxy.Heal()
-	r, err = other.Read(testContext(t))
-	require.NoError(t, err)
-	awaitRecord(t, subscribe(t, s), r)
+	fixture.RunUnresponsiveConnection(t, s, newStore(t, newPool(t, server.Addr(), nil), table), r,
+		func() changefeed.Store { return newStore(t, newPool(t, proxy.Addr(), nil), table) }, proxy.Cut, proxy.Heal)
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.

@@ -20,6 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/event"
 )
@@ -35,12 +36,12 @@ func TestFeed_WithoutReads(t *testing.T) {
 	leaderQueries, followerQueries := &queryCounter{}, &queryCounter{}
 	leader, r := createRecord(t, newPool(t, server.Addr(), trace(leaderQueries)), table)
 	follower := newStore(t, newPool(t, server.Addr(), trace(followerQueries)), table, postgres.WithQuiet(time.Hour))
-	f := subscribe(t, follower)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, follower)
+	fixture.AwaitRecord(t, f, r)
 	writes, reads := leaderQueries.queries.Load(), followerQueries.queries.Load()
 	for range 20 {
-		r = heartbeat(t, leader, r)
-		awaitRecord(t, f, r)
+		r = fixture.Heartbeat(t, leader, r)
+		fixture.AwaitRecord(t, f, r)
 	}
 	require.EqualValues(t, 20, leaderQueries.queries.Load()-writes, "statements of the leader")
 	require.Zero(t, followerQueries.queries.Load()-reads, "statements of the follower")
@@ -57,14 +58,14 @@ func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	one, first := createRecord(t, operator, pgx.Identifier{schemaOne, "elections"}, postgres.WithQuiet(time.Hour))
 	two, other := createRecord(t, newPool(t, server.Addr(), withSetting("search_path", schemaTwo)), pgx.Identifier{"elections"})
 	require.NotEqual(t, first.Version, other.Version)
-	f := subscribe(t, one)
-	awaitRecord(t, f, first)
-	heartbeat(t, two, other)
-	next := heartbeat(t, one, first)
-	e, err := f.Next(testContext(t))
+	f := fixture.Subscribe(t, one)
+	fixture.AwaitRecord(t, f, first)
+	fixture.Heartbeat(t, two, other)
+	next := fixture.Heartbeat(t, one, first)
+	e, err := f.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, next.Version, e.Record.Version)
-	now, err := one.Read(testContext(t))
+	now, err := one.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, next.Version, now.Version)
 }
@@ -77,23 +78,23 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 	s, r := createRecord(t, pool, table)
 	reads := &queryCounter{}
 	follower := newStore(t, newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = reads }), table)
-	f := subscribe(t, follower)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, follower)
+	fixture.AwaitRecord(t, f, r)
 	execSQL(t, pool, "DROP TABLE "+table.Sanitize())
-	awaitEvent(t, f, func(e changefeed.Event) bool { return e.Missing })
-	_, err := s.Heartbeat(testContext(t), r, r)
+	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Missing })
+	_, err := s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	b := blank
+	b := fixture.Blank()
 	b.Epoch = "epoch two"
-	require.NoError(t, s.Create(testContext(t), b))
-	awaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Epoch == b.Epoch })
-	r, err = s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), b))
+	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Epoch == b.Epoch })
+	r, err = s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	before := reads.queries.Load()
 	const writes = 30
 	for range writes {
-		r = heartbeat(t, s, r)
-		awaitRecord(t, f, r)
+		r = fixture.Heartbeat(t, s, r)
+		fixture.AwaitRecord(t, f, r)
 	}
 	// The feed reads only while it is late on a busy machine.
 	require.Less(t, reads.queries.Load()-before, int64(writes))
@@ -103,15 +104,15 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 // notification.
 func TestFeed_LongRecord(t *testing.T) {
 	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable(), postgres.WithQuiet(time.Hour))
-	f := subscribe(t, s)
+	f := fixture.Subscribe(t, s)
 	for _, size := range []int{3900, 3950, 8000, 100_000} {
 		next := r
 		next.Seq++
 		next.Leader, next.Nominee = strings.Repeat("l", size), strings.Repeat("n", size)
 		var err error
-		r, err = s.Heartbeat(testContext(t), r, next)
+		r, err = s.Heartbeat(fixture.Context(t), r, next)
 		require.NoError(t, err, "%d bytes", 2*size)
-		awaitRecord(t, f, r)
+		fixture.AwaitRecord(t, f, r)
 	}
 }
 
@@ -125,62 +126,20 @@ func TestFeed_ForgedNotifications(t *testing.T) {
 	s, r := createRecord(t, operator, table)
 	follower := newStore(t, newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = reads }), table,
 		postgres.WithQuiet(time.Hour))
-	f := subscribe(t, follower)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, follower)
+	fixture.AwaitRecord(t, f, r)
 
 	forger := newPool(t, server.Addr(), withUser(newRole(t, operator)))
-	_, err := forger.Exec(testContext(t), "SELECT FROM "+table.Sanitize())
+	_, err := forger.Exec(fixture.Context(t), "SELECT FROM "+table.Sanitize())
 	require.ErrorContains(t, err, "permission denied")
 	var channel string
-	require.NoError(t, operator.QueryRow(testContext(t), "SELECT 'changefeed_' || to_regclass($1)::oid", table.Sanitize()).Scan(&channel))
+	require.NoError(t, operator.QueryRow(fixture.Context(t), "SELECT 'changefeed_' || to_regclass($1)::oid", table.Sanitize()).Scan(&channel))
 	hash := sha256.Sum256([]byte("an election"))
 	channel = fmt.Sprintf("%s_%x", channel, hash[:16])
-	send := func(r changefeed.Record) {
-		_, err := forger.Exec(testContext(t), "SELECT pg_notify($1, $2)", channel, "1 "+codec.EncodeMessage(r))
+	fixture.RunForgedMessages(t, s, f, r, func(r changefeed.Record) {
+		_, err := forger.Exec(fixture.Context(t), "SELECT pg_notify($1, $2)", channel, "1 "+codec.EncodeMessage(r))
 		require.NoError(t, err)
-	}
-
-	for name, forged := range forgeries(r) {
-		before := reads.queries.Load()
-		send(forged)
-		require.Eventually(t, func() bool { return reads.queries.Load() > before }, patience, time.Millisecond, name)
-		requireNoEvent(t, f, name)
-	}
-	forged := r
-	forged.Seq, forged.Version = r.Seq+1, "forged"
-	send(forged)
-	e, err := f.Next(testContext(t))
-	require.NoError(t, err)
-	require.True(t, e.Hint, "a heartbeat is not delivered as a hint")
-	r = heartbeat(t, s, r) // with the Seq of the forged record
-	e, err = f.Next(testContext(t))
-	require.NoError(t, err)
-	require.False(t, e.Hint, "the record was read")
-	require.Equal(t, r, e.Record)
-}
-
-// forgeries returns records that follow r in notifications of a client without privileges for the
-// record, by what they claim.
-func forgeries(r changefeed.Record) map[string]changefeed.Record {
-	all := map[string]changefeed.Record{}
-	for name, change := range map[string]func(*changefeed.Record){
-		"the end of the election": func(r *changefeed.Record) { r.Ended = true },
-		"the last term":           func(r *changefeed.Record) { r.Term = 1<<63 - 2 },
-		"a release":               func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 },
-		"another leader":          func(r *changefeed.Record) { r.Leader, r.Session = "q", "q's" },
-		"a nominee":               func(r *changefeed.Record) { r.Nominee = "q" },
-		"a short lease":           func(r *changefeed.Record) { r.TTL = 1 },
-		"another epoch":           func(r *changefeed.Record) { r.Epoch = "another" },
-		"a distant heartbeat":     func(r *changefeed.Record) { r.Seq += 1000 },
-	} {
-		forged := r
-		forged.Seq++
-		change(&forged)
-		all[name+", with the true version"] = forged
-		forged.Version = "forged"
-		all[name] = forged
-	}
-	return all
+	}, reads.queries.Load)
 }
 
 // TestFeed_HandlerOfCaller fails if a handler in the caller's configuration receives the
@@ -191,10 +150,10 @@ func TestFeed_HandlerOfCaller(t *testing.T) {
 		c.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { calls.Add(1) }
 	})
 	s, r := createRecord(t, pool, newTable(), postgres.WithQuiet(time.Hour))
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
-	r = heartbeat(t, s, r)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
+	r = fixture.Heartbeat(t, s, r)
+	fixture.AwaitRecord(t, f, r)
 	require.Zero(t, calls.Load())
 	require.NotNil(t, pool.Config().ConnConfig.OnNotification, "the caller's configuration has changed")
 }
@@ -206,20 +165,20 @@ func TestFeed_LostConnection(t *testing.T) {
 	operator := newPool(t, server.Addr(), nil)
 	pool := newPool(t, server.Addr(), withSetting("application_name", "the lost one"))
 	s, r := createRecord(t, pool, newTable(), postgres.WithQuiet(time.Hour))
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
 	execSQL(t, operator, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'the lost one'`)
-	_, err := f.Next(testContext(t))
+	_, err := f.Next(fixture.Context(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 	require.Eventually(t, func() bool { // The pool's connections have failed as well.
-		now, err := s.Heartbeat(testContext(t), r, r)
+		now, err := s.Heartbeat(fixture.Context(t), r, r)
 		if err == nil {
 			r = now
 		}
 		return err == nil
-	}, patience, 10*time.Millisecond)
-	awaitRecord(t, subscribe(t, s), r)
+	}, fixture.Patience, 10*time.Millisecond)
+	fixture.AwaitRecord(t, fixture.Subscribe(t, s), r)
 }
 
 // TestElection_LoginDisabled fails if a candidacy ends because the role temporarily may not log
@@ -241,7 +200,7 @@ func TestElection_LoginDisabled(t *testing.T) {
 		require.NoError(t, <-ended)
 	}()
 	waitForToken := func(after int64) int64 {
-		limit := testContext(t)
+		limit := fixture.Context(t)
 		for {
 			select {
 			case status := <-e.Status():
@@ -257,7 +216,7 @@ func TestElection_LoginDisabled(t *testing.T) {
 	token := waitForToken(0)
 	execSQL(t, operator, "ALTER ROLE "+role+" NOLOGIN")
 	execSQL(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+role+"'")
-	for failures, limit := 0, testContext(t); failures < 3; {
+	for failures, limit := 0, fixture.Context(t); failures < 3; {
 		select {
 		case n := <-events:
 			if n.Kind == event.WatchFailed && errors.Is(n.Err, changefeed.ErrUnsuitable) {
@@ -279,15 +238,15 @@ func TestElection_LoginDisabled(t *testing.T) {
 func TestChanges_OtherChannel(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())
-	_, err := s.Changes(testContext(t), strings.Repeat("x", 64))
+	_, err := s.Changes(fixture.Context(t), strings.Repeat("x", 64))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	changes, err := s.Changes(testContext(t), "another place")
+	changes, err := s.Changes(fixture.Context(t), "another place")
 	require.NoError(t, err)
 	defer changes.Close()
-	heartbeat(t, s, r)
+	fixture.Heartbeat(t, s, r)
 	execSQL(t, pool, "SELECT pg_notify('a third place', 'no')")
 	execSQL(t, pool, "SELECT pg_notify('another place', 'yes')")
-	c, err := changes.Next(testContext(t))
+	c, err := changes.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, postgres.Change{Channel: "another place", Payload: "yes"}, c)
 }

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -24,19 +25,6 @@ import (
 var shared = dbserver.Shared{Start: func() (*dbserver.Server, error) { return dbserver.Redis() }}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Tests(m)) }
-
-const (
-	// patience is the maximum duration of an action on a busy machine.
-	patience = 20 * time.Second
-	// closeLimit limits Close, which must return within two seconds, on a busy machine.
-	closeLimit = 10 * time.Second
-)
-
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // connect returns a client that is closed when the test ends. change may be nil.
 func connect(t testing.TB, addr string, change func(*driver.Options)) *driver.Client {
@@ -74,11 +62,11 @@ func startCluster(t testing.TB) *dbserver.Server {
 	t.Helper()
 	server := startServer(t, "--cluster-enabled", "yes")
 	operator := connect(t, server.Addr(), nil)
-	require.NoError(t, operator.ClusterAddSlotsRange(testContext(t), 0, 16383).Err())
+	require.NoError(t, operator.ClusterAddSlotsRange(fixture.Context(t), 0, 16383).Err())
 	require.Eventually(t, func() bool {
-		info, err := operator.ClusterInfo(testContext(t)).Result()
+		info, err := operator.ClusterInfo(fixture.Context(t)).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, patience, 10*time.Millisecond)
+	}, fixture.Patience, 10*time.Millisecond)
 	return server
 }
 
@@ -88,9 +76,9 @@ func startReplica(t testing.TB, server *dbserver.Server) *dbserver.Server {
 	replica := startServer(t, "--replicaof", "127.0.0.1 "+server.Port())
 	operator := connect(t, server.Addr(), nil)
 	require.Eventually(t, func() bool {
-		role, err := operator.Do(testContext(t), "ROLE").Slice()
+		role, err := operator.Do(fixture.Context(t), "ROLE").Slice()
 		return err == nil && len(role[2].([]any)) == 1
-	}, patience, 10*time.Millisecond)
+	}, fixture.Patience, 10*time.Millisecond)
 	return replica
 }
 
@@ -119,71 +107,24 @@ func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*driver.
 				require.NoError(t, err)
 				return s
 			},
-			Lose: func(t testing.TB) { require.NoError(t, operator.Del(testContext(t), key).Err()) },
+			Lose: func(t testing.TB) { require.NoError(t, operator.Del(fixture.Context(t), key).Err()) },
 			Put: func(t testing.TB, name string) {
-				require.NoError(t, operator.Publish(testContext(t), key, name).Err())
+				require.NoError(t, operator.Publish(fixture.Context(t), key, name).Err())
 			},
 			Is: func(change any, name string) bool {
 				return change == redis.Change{Channel: key, Payload: name}
 			},
 			Restart:  func(t testing.TB) { require.NoError(t, server.Restart()) },
-			Patience: patience,
+			Patience: fixture.Patience,
 		}
 	}
 }
-
-// blank is a record with a leader, whose next write can be a heartbeat.
-var blank = changefeed.Record{Epoch: "epoch", Leader: strings.Repeat("p", 3000), Session: "p's", Term: 1, Seq: 1, TTL: time.Second}
 
 // createRecord creates a record, and returns it with its store.
 func createRecord(t testing.TB, client driver.UniversalClient, key string, opts ...redis.Option) (*redis.Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, client, key, opts...)
-	require.NoError(t, s.Start(testContext(t)))
-	require.NoError(t, s.Create(testContext(t), blank))
-	r, err := s.Read(testContext(t))
-	require.NoError(t, err)
-	return s, r
-}
-
-// heartbeat replaces prev by the same record with the next Seq.
-func heartbeat(t testing.TB, s *redis.Store, prev changefeed.Record) changefeed.Record {
-	t.Helper()
-	next := prev
-	next.Seq++
-	r, err := s.Heartbeat(testContext(t), prev, next)
-	require.NoError(t, err)
-	return r
-}
-
-func subscribe(t testing.TB, s *redis.Store) changefeed.Feed {
-	t.Helper()
-	f, err := s.Subscribe(testContext(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	return f
-}
-
-// awaitRecord waits until the feed delivers r.
-func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
-	t.Helper()
-	ctx := testContext(t)
-	for {
-		e, err := f.Next(ctx)
-		require.NoError(t, err)
-		if e.Record.Version == r.Version {
-			return
-		}
-	}
-}
-
-// requireNoEvent requires that the feed delivers nothing after a message.
-func requireNoEvent(t testing.TB, f changefeed.Feed, message string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	e, err := f.Next(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "after a forged message, %s, the feed delivers %+v", message, e)
+	return s, fixture.CreateRecord(t, s)
 }
 
 // countRequests counts the requests of a client, except those of its feeds.

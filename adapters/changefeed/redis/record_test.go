@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
@@ -22,12 +23,12 @@ import (
 func TestRecord_OtherData(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s := newStore(t, client, key)
-	require.NoError(t, s.Start(testContext(t)))
-	require.NoError(t, client.Set(testContext(t), key, "precious", 0).Err())
-	require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
-	_, err := s.Read(testContext(t))
+	require.NoError(t, s.Start(fixture.Context(t)))
+	require.NoError(t, client.Set(fixture.Context(t), key, "precious", 0).Err())
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	value, err := client.Get(testContext(t), key).Result()
+	value, err := client.Get(fixture.Context(t), key).Result()
 	require.NoError(t, err)
 	require.Equal(t, "precious", value)
 }
@@ -37,9 +38,9 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr(), nil), newKey())
 	next := r
 	next.Leader = "no UTF-8 \xff"
-	_, err := s.Heartbeat(testContext(t), r, next)
+	_, err := s.Heartbeat(fixture.Context(t), r, next)
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	heartbeat(t, s, r)
+	fixture.Heartbeat(t, s, r)
 }
 
 // TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
@@ -60,13 +61,13 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	key := newKey()
 	_, r := createRecord(t, connect(t, server.Addr(), nil), key)
 	s := newStore(t, client, key)
-	_, err := s.Read(testContext(t)) // over the first connection
+	_, err := s.Read(fixture.Context(t)) // over the first connection
 	require.NoError(t, err)
 	proxy.CutAnswers()
 	t.Cleanup(proxy.Heal)
-	r = heartbeat(t, s, r) // sent twice, and applied once
+	r = fixture.Heartbeat(t, s, r) // sent twice, and applied once
 	require.Greater(t, connections.Load(), int64(1))
-	now, err := newStore(t, connect(t, server.Addr(), nil), key).Read(testContext(t))
+	now, err := newStore(t, connect(t, server.Addr(), nil), key).Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, r, now)
 }
@@ -77,20 +78,20 @@ func TestHeartbeat_RecordLostByRestart(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
 	s, r := createRecord(t, client, newKey())
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
 	require.NoError(t, server.Restart())
-	_, err := f.Next(testContext(t))
+	_, err := f.Next(fixture.Context(t))
 	require.Error(t, err)
-	_, err = s.Heartbeat(testContext(t), r, r)
+	_, err = s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	e, err := subscribe(t, s).Next(testContext(t))
+	e, err := fixture.Subscribe(t, s).Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.True(t, e.Missing)
-	b := blank
+	b := fixture.Blank()
 	b.Epoch = "epoch two"
-	require.NoError(t, s.Create(testContext(t), b))
-	_, err = s.Heartbeat(testContext(t), r, r)
+	require.NoError(t, s.Create(fixture.Context(t), b))
+	_, err = s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrConflict)
 }
 
@@ -108,24 +109,24 @@ func TestElection_RestartFromSnapshot(t *testing.T) {
 		electiontest.Confirm(t, election.Resign)
 		require.NoError(t, <-ended)
 	}()
-	f := subscribe(t, s)
+	f := fixture.Subscribe(t, s)
 	var saved, last changefeed.Record
 	for last.Seq < saved.Seq+3 || saved.Term == 0 {
-		e, err := f.Next(testContext(t))
+		e, err := f.Next(fixture.Context(t))
 		require.NoError(t, err)
 		if last = e.Record; last.Term > 0 && saved.Term == 0 {
-			require.NoError(t, client.Save(testContext(t)).Err())
+			require.NoError(t, client.Save(fixture.Context(t)).Err())
 			saved = last
 		}
 	}
 	require.NoError(t, server.Restart())
-	r, err := s.Read(testContext(t))
+	r, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Less(t, r.Seq, last.Seq)
 	require.Eventually(t, func() bool {
-		now, err := s.Read(testContext(t))
+		now, err := s.Read(fixture.Context(t))
 		return err == nil && now.Seq > last.Seq && election.Current().Role == leaderelection.Leader
-	}, patience, 20*time.Millisecond)
+	}, fixture.Patience, 20*time.Millisecond)
 }
 
 // TestHeartbeat_ClosedClient fails if the error does not state that the client was closed.
@@ -133,7 +134,7 @@ func TestHeartbeat_ClosedClient(t *testing.T) {
 	client := driver.NewClient(&driver.Options{Addr: shared.Get(t).Addr()})
 	s, r := createRecord(t, client, newKey())
 	require.NoError(t, client.Close())
-	_, err := s.Heartbeat(testContext(t), r, r)
+	_, err := s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "the client was closed")
 }

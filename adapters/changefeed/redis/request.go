@@ -22,29 +22,20 @@ func call[T any](ctx context.Context, s *Store, operation string, f func(ctx con
 // wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
 // is that of the caller.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	switch {
-	case err == nil, errors.Is(err, changefeed.ErrNoRecord), errors.Is(err, changefeed.ErrConflict),
-		errors.Is(err, changefeed.ErrUnsuitable):
-		return err
-	case s.feeds.Closed():
-		return changefeed.ErrClosed
-	}
-	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
-		err = fmt.Errorf("%w: %w", done, err)
-	}
-	err = fmt.Errorf("redis: %s key %q: %w", operation, s.key, err)
-	advice := ""
+	return s.feeds.WrapError(ctx, fmt.Sprintf("redis: %s key %q", operation, s.key), err, meaningOf)
+}
+
+// meaningOf returns the error of stores that an error of the driver means, or nil.
+func meaningOf(err error) error {
 	switch {
 	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: %w: %w: the client was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed, err)
+		return fmt.Errorf("%w: %w: the client was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	case replyContains(err, "WRONGTYPE"):
-		advice = "the key has other data; use another key"
+		return fmt.Errorf("%w: the key has other data; use another key", changefeed.ErrUnsuitable)
 	case replyContains(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure"):
-		advice = "the user lacks permissions, which the package documentation lists"
-	default:
-		return err
+		return fmt.Errorf("%w: the user lacks permissions, which the package documentation lists", changefeed.ErrUnsuitable)
 	}
-	return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
+	return nil
 }
 
 // replyContains reports whether err is an error reply of the server that contains one of the codes.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -23,7 +24,7 @@ func serverCase(start func(t *testing.T) *dbserver.Server) safetytable.Case {
 			server = start(t)
 		}
 		client := connect(t, server.Addr(), nil)
-		return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(testContext(t))
+		return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(fixture.Context(t))
 	}}
 }
 
@@ -55,7 +56,7 @@ func TestSafetyTable(t *testing.T) {
 				MasterName: dbserver.SentinelMaster, SentinelAddrs: []string{sentinel.Addr()},
 			})
 			t.Cleanup(func() { require.NoError(t, client.Close()) })
-			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(testContext(t))
+			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(fixture.Context(t))
 		}},
 		"Cluster (NewClusterClient)": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			if cluster == nil {
@@ -63,7 +64,7 @@ func TestSafetyTable(t *testing.T) {
 			}
 			client := driver.NewClusterClient(&driver.ClusterOptions{Addrs: []string{cluster.Addr()}})
 			t.Cleanup(func() { require.NoError(t, client.Close()) })
-			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(testContext(t))
+			return newStore(t, client, newKey(), redis.WithRisk(accepted...)).Start(fixture.Context(t))
 		}},
 		"eviction (maxmemory with an allkeys policy)": settingsCase("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"),
 		"a client of a replica": serverCase(func(t *testing.T) *dbserver.Server {
@@ -76,12 +77,12 @@ func TestSafetyTable(t *testing.T) {
 func TestStart_UnsafeError(t *testing.T) {
 	server := startServer(t, "--appendonly", "no", "--save", "3600 1")
 	startReplica(t, server)
-	err := newStore(t, connect(t, server.Addr(), nil), newKey()).Start(testContext(t))
+	err := newStore(t, connect(t, server.Addr(), nil), newKey()).Start(fixture.Context(t))
 	for _, text := range []string{server.Addr(), `save is "3600 1"`, "set appendonly to yes", `the number of replicas is "1"`, "unsafe=failover,restart"} {
 		require.ErrorContains(t, err, text)
 	}
 	both := redis.WithRisk(changefeed.RiskFailover, changefeed.RiskRestart)
-	require.NoError(t, newStore(t, connect(t, server.Addr(), nil), newKey(), both).Start(testContext(t)))
+	require.NoError(t, newStore(t, connect(t, server.Addr(), nil), newKey(), both).Start(fixture.Context(t)))
 	_, err = redis.New(connect(t, server.Addr(), nil), "k", redis.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 }
@@ -92,10 +93,10 @@ func TestStart_HiddenSettings(t *testing.T) {
 	risks := func(t *testing.T, server *dbserver.Server, rules ...any) []changefeed.Risk {
 		operator := connect(t, server.Addr(), nil)
 		user := append([]any{"ACL", "SETUSER", "weak", "reset", "on", ">secret", "+@all", "&*", "~*"}, rules...)
-		require.NoError(t, operator.Do(testContext(t), user...).Err())
+		require.NoError(t, operator.Do(fixture.Context(t), user...).Err())
 		err := newStore(t, connect(t, server.Addr(), func(o *driver.Options) {
 			o.Username, o.Password = "weak", "secret"
-		}), newKey()).Start(testContext(t))
+		}), newKey()).Start(fixture.Context(t))
 		var unsafe *changefeed.UnsafeError
 		if err != nil {
 			require.ErrorAs(t, err, &unsafe)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
 // TestStart_Unsuitable fails if Start accepts a key or a user with which the store cannot work, or
@@ -21,7 +22,7 @@ func TestStart_Unsuitable(t *testing.T) {
 	acl := func(rules ...any) func(*driver.Options) {
 		return func(o *driver.Options) {
 			o.Username, o.Password = "weak", "secret"
-			require.NoError(t, operator.Do(testContext(t), append([]any{"ACL", "SETUSER", "weak", "reset", "on", ">secret"}, rules...)...).Err())
+			require.NoError(t, operator.Do(fixture.Context(t), append([]any{"ACL", "SETUSER", "weak", "reset", "on", ">secret"}, rules...)...).Err())
 		}
 	}
 	for name, c := range map[string]struct {
@@ -39,9 +40,9 @@ func TestStart_Unsuitable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := newKey()
 			if c.prepare != nil {
-				require.NoError(t, c.prepare(testContext(t), key))
+				require.NoError(t, c.prepare(fixture.Context(t), key))
 			}
-			err := newStore(t, connect(t, server.Addr(), c.change), key).Start(testContext(t))
+			err := newStore(t, connect(t, server.Addr(), c.change), key).Start(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 			require.ErrorContains(t, err, c.text)
 			t.Log(err)
@@ -52,7 +53,7 @@ func TestStart_Unsuitable(t *testing.T) {
 // TestStart_Replica fails if Start accepts a replica, which does not accept writes.
 func TestStart_Replica(t *testing.T) {
 	replica := startReplica(t, startServer(t))
-	err := newStore(t, connect(t, replica.Addr(), nil), newKey()).Start(testContext(t))
+	err := newStore(t, connect(t, replica.Addr(), nil), newKey()).Start(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "is a slave; use a client of the master")
 }
@@ -60,10 +61,10 @@ func TestStart_Replica(t *testing.T) {
 // TestStart_UnreachableServer fails if a server that is down is reported as unsuitable.
 func TestStart_UnreachableServer(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1", nil), newKey())
-	err := s.Start(testContext(t))
+	err := s.Start(fixture.Context(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
-	_, err = subscribe(t, s).Next(testContext(t))
+	_, err = fixture.Subscribe(t, s).Next(fixture.Context(t))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)

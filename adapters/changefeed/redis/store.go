@@ -2,14 +2,13 @@ package redis
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
 )
 
 // Store stores the record of one election in a key. It implements
@@ -34,13 +33,7 @@ type Option func(*Store) error
 // default is two seconds, the minimum 10 ms. If it is longer than a heartbeat interval,
 // such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error {
-		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
-		}
-		s.quiet = d
-		return nil
-	}
+	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
 }
 
 // WithRisk accepts deployments that Start rejects with a [changefeed.UnsafeError].
@@ -87,20 +80,15 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	default:
 		return nil, fmt.Errorf("%w: the client is a %T; use a *redis.Client or a *redis.ClusterClient", leaderelection.ErrInvalidOption, client)
 	}
-	if key == "" || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, key)
+	if err := argument.CheckText("key", key, argument.Unlimited); err != nil {
+		return nil, err
 	}
 	s := &Store{
 		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), changes: key,
 		quiet: 2 * time.Second,
 	}
-	for i, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
-		}
-		if err := opt(s); err != nil {
-			return nil, err
-		}
+	if err := argument.ApplyOptions(s, opts); err != nil {
+		return nil, err
 	}
 	if s.changes == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.changes)

@@ -3,7 +3,6 @@
 package redis_test
 
 import (
-	"context"
 	"os/exec"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -75,11 +75,11 @@ func TestStore_Cluster(t *testing.T) {
 			client := driver.NewClusterClient(opt)
 			t.Cleanup(func() { require.NoError(t, client.Close()) })
 			s, r := createRecord(t, client, "{tag}:"+newKey(), redis.WithRisk(changefeed.RiskFailover))
-			f := subscribe(t, s)
-			awaitRecord(t, f, r)
-			r = heartbeat(t, s, r)
-			awaitRecord(t, f, r)
-			_, err := s.Heartbeat(testContext(t), blank, r)
+			f := fixture.Subscribe(t, s)
+			fixture.AwaitRecord(t, f, r)
+			r = fixture.Heartbeat(t, s, r)
+			fixture.AwaitRecord(t, f, r)
+			_, err := s.Heartbeat(fixture.Context(t), fixture.Blank(), r)
 			require.ErrorIs(t, err, changefeed.ErrConflict)
 		})
 	}
@@ -112,9 +112,9 @@ func TestClose_KeepsClient(t *testing.T) {
 	client := connect(t, shared.Get(t).Addr(), nil)
 	before := *client.Options()
 	s, r := createRecord(t, client, newKey())
-	awaitRecord(t, subscribe(t, s), r)
+	fixture.AwaitRecord(t, fixture.Subscribe(t, s), r)
 	require.NoError(t, s.Close())
-	require.NoError(t, client.Ping(testContext(t)).Err())
+	require.NoError(t, client.Ping(fixture.Context(t)).Err())
 	after := *client.Options()
 	before.Dialer, after.Dialer = nil, nil // Functions cannot be compared.
 	before.DialerRetryBackoff, after.DialerRetryBackoff = nil, nil
@@ -128,61 +128,10 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := newProxy(t, server.Addr())
 	key := newKey()
-	client := connect(t, proxy.Addr(), func(o *driver.Options) { o.ReadTimeout, o.MaxRetries = patience/2, -1 })
+	client := connect(t, proxy.Addr(), func(o *driver.Options) { o.ReadTimeout, o.MaxRetries = 10*time.Second, -1 })
 	s, r := createRecord(t, client, key, redis.WithQuiet(2*time.Second))
-	other := newStore(t, connect(t, server.Addr(), nil), key)
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
-	changes, err := s.Changes(testContext(t), "")
-	require.NoError(t, err)
-	defer changes.Close()
-	proxy.Cut()
-	t.Cleanup(proxy.Heal)
-	r = heartbeat(t, other, r)
-
-	start := time.Now()
-	for name, next := range map[string]func() error{
-		"the feed":      func() error { _, err := f.Next(testContext(t)); return err },
-		"other changes": func() error { _, err := changes.Next(testContext(t)); return err },
-	} {
-		err := next()
-		require.Error(t, err, name)
-		require.NotErrorIs(t, err, changefeed.ErrClosed, name)
-	}
-	require.Less(t, time.Since(start), patience/2, "the feeds end after twice the quiet time of 2 s")
-
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	start = time.Now()
-	_, err = s.Heartbeat(ctx, r, r)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	_, err = s.Subscribe(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(start), patience/2, "the calls do not wait for the driver")
-
-	blocked := newStore(t, client, key)
-	result := make(chan error, 1)
-	go func() { _, err := blocked.Read(context.Background()); result <- err }()
-	start = time.Now()
-	require.NoError(t, blocked.Close())
-	require.ErrorIs(t, <-result, changefeed.ErrClosed)
-	require.Less(t, time.Since(start), closeLimit)
-
-	proxy.Heal()
-	// A heartbeat whose context was done may still be applied.
-	require.Eventually(t, func() bool {
-		r, err = other.Read(testContext(t))
-		if err != nil {
-			return false
-		}
-		f, err := s.Subscribe(testContext(t))
-		if err != nil {
-			return false
-		}
-		defer f.Close()
-		e, err := f.Next(testContext(t))
-		return err == nil && e.Record.Version == r.Version
-	}, patience, 20*time.Millisecond)
+	fixture.RunUnresponsiveConnection(t, s, newStore(t, connect(t, server.Addr(), nil), key), r,
+		func() changefeed.Store { return newStore(t, client, key) }, proxy.Cut, proxy.Heal)
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.

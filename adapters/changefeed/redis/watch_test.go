@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 )
 
@@ -25,14 +26,14 @@ func TestFeed_WithoutReads(t *testing.T) {
 	key := newKey()
 	leaderClient, followerClient := connect(t, server.Addr(), nil), connect(t, server.Addr(), nil)
 	leader, r := createRecord(t, leaderClient, key)
-	f := subscribe(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)))
-	awaitRecord(t, f, r)
-	r = heartbeat(t, leader, r) // The server knows the script afterwards.
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)))
+	fixture.AwaitRecord(t, f, r)
+	r = fixture.Heartbeat(t, leader, r) // The server knows the script afterwards.
+	fixture.AwaitRecord(t, f, r)
 	writes, reads := countRequests(leaderClient), countRequests(followerClient)
 	for range 20 {
-		r = heartbeat(t, leader, r)
-		awaitRecord(t, f, r)
+		r = fixture.Heartbeat(t, leader, r)
+		fixture.AwaitRecord(t, f, r)
 	}
 	require.EqualValues(t, 20, writes.Load(), "requests of the leader")
 	require.Zero(t, reads.Load(), "requests of the follower")
@@ -45,11 +46,11 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	key := newKey()
 	one, first := createRecord(t, connect(t, server.Addr(), nil), key, redis.WithQuiet(time.Hour))
 	two, other := createRecord(t, connect(t, server.Addr(), func(o *driver.Options) { o.DB = 5 }), key)
-	f := subscribe(t, one)
-	awaitRecord(t, f, first)
-	heartbeat(t, two, other)
-	next := heartbeat(t, one, first)
-	e, err := f.Next(testContext(t))
+	f := fixture.Subscribe(t, one)
+	fixture.AwaitRecord(t, f, first)
+	fixture.Heartbeat(t, two, other)
+	next := fixture.Heartbeat(t, one, first)
+	e, err := f.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, next.Version, e.Record.Version)
 }
@@ -59,13 +60,13 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 func TestFeed_OtherMessages(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
 	for _, payload := range []string{"", "hello", "1 {}", `1 {"format":"changefeed/1","epoch":"another","seq":99,"version":"x"}`, `1 {"format":"changefeed/1","epoch":"epoch","seq":0,"version":"x"}`} {
-		require.NoError(t, client.Publish(testContext(t), "changefeed:0:"+key, payload).Err())
+		require.NoError(t, client.Publish(fixture.Context(t), "changefeed:0:"+key, payload).Err())
 	}
-	r = heartbeat(t, s, r)
-	e, err := f.Next(testContext(t))
+	r = fixture.Heartbeat(t, s, r)
+	e, err := f.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, r.Version, e.Record.Version)
 }
@@ -78,54 +79,12 @@ func TestFeed_ForgedMessages(t *testing.T) {
 	operator, key := connect(t, server.Addr(), nil), newKey()
 	s, r := createRecord(t, operator, key)
 	client := connect(t, server.Addr(), nil)
-	f := subscribe(t, newStore(t, client, key, redis.WithQuiet(time.Hour)))
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, newStore(t, client, key, redis.WithQuiet(time.Hour)))
+	fixture.AwaitRecord(t, f, r)
 	reads := countRequests(client)
-	send := func(r changefeed.Record) {
-		require.NoError(t, operator.Publish(testContext(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
-	}
-
-	for name, forged := range forgeries(r) {
-		before := reads.Load()
-		send(forged)
-		require.Eventually(t, func() bool { return reads.Load() > before }, patience, time.Millisecond, name)
-		requireNoEvent(t, f, name)
-	}
-	forged := r
-	forged.Seq, forged.Version = r.Seq+1, "forged"
-	send(forged)
-	e, err := f.Next(testContext(t))
-	require.NoError(t, err)
-	require.True(t, e.Hint, "a heartbeat is not delivered as a hint")
-	r = heartbeat(t, s, r) // with the Seq of the forged record
-	e, err = f.Next(testContext(t))
-	require.NoError(t, err)
-	require.False(t, e.Hint, "the record was read")
-	require.Equal(t, r, e.Record)
-}
-
-// forgeries returns records that follow r in messages of a client without permission for the
-// record, by what they claim.
-func forgeries(r changefeed.Record) map[string]changefeed.Record {
-	all := map[string]changefeed.Record{}
-	for name, change := range map[string]func(*changefeed.Record){
-		"the end of the election": func(r *changefeed.Record) { r.Ended = true },
-		"the last term":           func(r *changefeed.Record) { r.Term = 1<<63 - 2 },
-		"a release":               func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 },
-		"another leader":          func(r *changefeed.Record) { r.Leader, r.Session = "q", "q's" },
-		"a nominee":               func(r *changefeed.Record) { r.Nominee = "q" },
-		"a short lease":           func(r *changefeed.Record) { r.TTL = 1 },
-		"another epoch":           func(r *changefeed.Record) { r.Epoch = "another" },
-		"a distant heartbeat":     func(r *changefeed.Record) { r.Seq += 1000 },
-	} {
-		forged := r
-		forged.Seq++
-		change(&forged)
-		all[name+", with the true version"] = forged
-		forged.Version = "forged"
-		all[name] = forged
-	}
-	return all
+	fixture.RunForgedMessages(t, s, f, r, func(r changefeed.Record) {
+		require.NoError(t, operator.Publish(fixture.Context(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
+	}, reads.Load)
 }
 
 // TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost,
@@ -144,8 +103,8 @@ func TestFeed_LostConnection(t *testing.T) {
 		}
 	})
 	s, r := createRecord(t, client, newKey(), redis.WithQuiet(time.Hour))
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.Subscribe(t, s)
+	fixture.AwaitRecord(t, f, r)
 	dead.Store(true)
 	proxy.Drop()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -162,15 +121,15 @@ func TestFeed_LostConnection(t *testing.T) {
 func TestChanges_OtherChannel(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key)
-	_, err := s.Changes(testContext(t), "changefeed:0:"+key)
+	_, err := s.Changes(fixture.Context(t), "changefeed:0:"+key)
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-	changes, err := s.Changes(testContext(t), key+" another")
+	changes, err := s.Changes(fixture.Context(t), key+" another")
 	require.NoError(t, err)
 	defer changes.Close()
-	heartbeat(t, s, r)
-	require.NoError(t, client.Publish(testContext(t), key, "no").Err())
-	require.NoError(t, client.Publish(testContext(t), key+" another", "yes").Err())
-	c, err := changes.Next(testContext(t))
+	fixture.Heartbeat(t, s, r)
+	require.NoError(t, client.Publish(fixture.Context(t), key, "no").Err())
+	require.NoError(t, client.Publish(fixture.Context(t), key+" another", "yes").Err())
+	c, err := changes.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, redis.Change{Channel: key + " another", Payload: "yes"}, c)
 }

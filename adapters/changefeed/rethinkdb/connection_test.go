@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
@@ -45,32 +46,32 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	writer, rec := createRecord(t, operator, table)
 	p := newProxy(t, addr)
 	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(2*time.Second))
-	f := subscribe(t, s, rec)
+	f := fixture.SubscribeTo(t, s, rec)
 	p.Cut()
 	p.Drop()
 	for range 40 { // more calls than the store runs in the background
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		start := time.Now()
-		_, err := s.Heartbeat(ctx, rec, nextRecord(rec))
+		_, err := s.Heartbeat(ctx, rec, fixture.Next(rec))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		requireUnknownOutcome(t, err)
+		fixture.RequireUnknownOutcome(t, err)
 		require.Less(t, time.Since(start), 10*time.Second)
 	}
-	awaitFeedError(t, f)
+	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
 	p.Heal()
 	require.Eventually(t, func() bool { // An earlier heartbeat may have been applied.
-		now, err := s.Read(testContext(t))
+		now, err := s.Read(fixture.Context(t))
 		if err == nil {
 			rec = now
 		}
 		return err == nil
-	}, patience, 10*time.Millisecond)
-	rec = heartbeat(t, writer, rec)
-	subscribe(t, s, rec)
+	}, fixture.Patience, 10*time.Millisecond)
+	rec = fixture.Heartbeat(t, writer, rec)
+	fixture.SubscribeTo(t, s, rec)
 
 	other := newStore(t, connect(t, p.Addr(), nil), table)
-	f = subscribe(t, other, rec)
+	f = fixture.SubscribeTo(t, other, rec)
 	p.Cut()
 	p.Drop()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
@@ -93,9 +94,9 @@ func TestFeed_LostConnection(t *testing.T) {
 	writer, rec := createRecord(t, operator, table)
 	p := newProxy(t, addr)
 	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(time.Hour))
-	f := subscribe(t, s, rec)
+	f := fixture.SubscribeTo(t, s, rec)
 	p.Drop()
-	awaitFeedError(t, f)
-	rec = heartbeat(t, writer, rec)
-	subscribe(t, s, rec)
+	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
+	rec = fixture.Heartbeat(t, writer, rec)
+	fixture.SubscribeTo(t, s, rec)
 }

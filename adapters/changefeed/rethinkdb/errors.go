@@ -87,24 +87,19 @@ var adviceByKind = map[errorKind]string{
 // wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
 // is that of the caller.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if s.feeds.Closed() {
-		return changefeed.ErrClosed
-	}
+	return s.feeds.WrapError(ctx, "rethinkdb: "+operation, err, meaningOf)
+}
+
+// meaningOf returns the error of stores that an error of the driver means, or nil.
+func meaningOf(err error) error {
 	kind := errorKindOf(err)
-	if done := ctx.Err(); done != nil && !errors.Is(err, done) { // The driver returns its own error.
-		err = fmt.Errorf("%w: %w", done, err)
-	}
-	err = fmt.Errorf("rethinkdb: %s: %w", operation, err)
 	if kind == noDatabase || kind == noTable {
-		return fmt.Errorf("%w: %w", changefeed.ErrNoRecord, err)
+		return changefeed.ErrNoRecord
 	}
 	if advice, ok := adviceByKind[kind]; ok {
-		return fmt.Errorf("%w: %w: %s", changefeed.ErrUnsuitable, err, advice)
+		return fmt.Errorf("%w: %s", changefeed.ErrUnsuitable, advice)
 	}
-	return err
+	return nil
 }
 
 // errBusy is returned if another client is changing the same tables.

@@ -1,7 +1,6 @@
 package rethinkdb_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
@@ -27,9 +27,6 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("gopkg.in/rethinkdb/rethinkdb-go%2ev6.(*Connection).processResponses"))
 }
 
-// patience is the maximum duration of an action on a busy machine.
-const patience = 20 * time.Second
-
 // serverAddr returns the address of a RethinkDB server, for which Debian has no package. It skips
 // the test if the environment contains none.
 func serverAddr(t testing.TB) string {
@@ -38,12 +35,6 @@ func serverAddr(t testing.TB) string {
 		t.Skip("not run: no RethinkDB server: set RETHINKDB_ADDR to its host:port")
 	}
 	return addr
-}
-
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // connect returns a session that is closed when the test ends. change may be nil.
@@ -71,7 +62,7 @@ func newName(what string) string {
 // execWrite executes a write.
 func execWrite(t testing.TB, session *r.Session, query r.Term) {
 	t.Helper()
-	_, err := query.RunWrite(session, r.RunOpts{Context: testContext(t)})
+	_, err := query.RunWrite(session, r.RunOpts{Context: fixture.Context(t)})
 	require.NoError(t, err)
 }
 
@@ -115,7 +106,7 @@ func newFactory(t testing.TB) storetest.Factory {
 				doc, _ := c.New.(map[string]any)
 				return doc["id"] == name
 			},
-			Patience: patience,
+			Patience: fixture.Patience,
 		}
 		if command := os.Getenv("RETHINKDB_RESTART"); command != "" {
 			b.Restart = func(t testing.TB) { restartServer(t, operator, command) }
@@ -130,79 +121,15 @@ func restartServer(t testing.TB, operator *r.Session, command string) {
 	out, err := exec.Command("sh", "-c", command).CombinedOutput()
 	require.NoError(t, err, strings.TrimSpace(string(out)))
 	require.Eventually(t, func() bool {
-		return r.DB(database).Wait(r.WaitOpts{Timeout: 5}).Exec(operator, r.ExecOpts{Context: testContext(t)}) == nil
-	}, patience, 50*time.Millisecond)
+		return r.DB(database).Wait(r.WaitOpts{Timeout: 5}).Exec(operator, r.ExecOpts{Context: fixture.Context(t)}) == nil
+	}, fixture.Patience, 50*time.Millisecond)
 }
-
-var blank = changefeed.Record{Epoch: "epoch", Seq: 1, TTL: time.Second}
 
 // createRecord creates a record, and returns it with its store.
 func createRecord(t testing.TB, session r.QueryExecutor, table string, opts ...rethinkdb.Option) (*rethinkdb.Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, session, table, opts...)
-	require.NoError(t, s.Start(testContext(t)))
-	require.NoError(t, s.Create(testContext(t), blank))
-	rec, err := s.Read(testContext(t))
-	require.NoError(t, err)
-	return s, rec
-}
-
-// nextRecord returns rec with the next Seq.
-func nextRecord(rec changefeed.Record) changefeed.Record {
-	rec.Seq++
-	return rec
-}
-
-// heartbeat replaces prev by the same record with the next Seq.
-func heartbeat(t testing.TB, s *rethinkdb.Store, prev changefeed.Record) changefeed.Record {
-	t.Helper()
-	rec, err := s.Heartbeat(testContext(t), prev, nextRecord(prev))
-	require.NoError(t, err)
-	return rec
-}
-
-// subscribe opens a feed, and waits until it delivers rec.
-func subscribe(t testing.TB, s *rethinkdb.Store, rec changefeed.Record) changefeed.Feed {
-	t.Helper()
-	f, err := s.Subscribe(testContext(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	awaitRecord(t, f, rec)
-	return f
-}
-
-// awaitRecord waits until the feed delivers rec.
-func awaitRecord(t testing.TB, f changefeed.Feed, rec changefeed.Record) {
-	t.Helper()
-	for {
-		e, err := f.Next(testContext(t))
-		require.NoError(t, err)
-		if e.Record.Version == rec.Version {
-			return
-		}
-	}
-}
-
-// awaitFeedError waits for the error of the feed.
-func awaitFeedError(t testing.TB, f changefeed.Feed) {
-	t.Helper()
-	ctx := testContext(t)
-	for {
-		if _, err := f.Next(ctx); err != nil {
-			require.NoError(t, ctx.Err(), "the feed has not ended")
-			requireUnknownOutcome(t, err)
-			return
-		}
-	}
-}
-
-// requireUnknownOutcome requires that err does not state whether a write was applied.
-func requireUnknownOutcome(t testing.TB, err error) {
-	t.Helper()
-	require.Error(t, err)
-	for _, known := range []error{changefeed.ErrConflict, changefeed.ErrNoRecord, changefeed.ErrUnsuitable} {
-		require.NotErrorIs(t, err, known)
-	}
+	return s, fixture.CreateRecord(t, s)
 }
 
 // countTables returns the number of tables whose name contains a text.

@@ -152,9 +152,6 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	}
 	next.Version = rand.Text()
 	written, err := s.replaceRecord(both, prev, next)
-	if errors.Is(err, changefeed.ErrConflict) {
-		return changefeed.Record{}, err
-	}
 	return written, s.wrapError(ctx, "write to table "+s.tableName(), err)
 }
 

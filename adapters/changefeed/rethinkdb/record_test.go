@@ -8,6 +8,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
 // TestRecord_OtherDocument fails if a document that is not a record is returned as one, or
@@ -18,7 +19,7 @@ func TestRecord_OtherDocument(t *testing.T) {
 	s, rec := createRecord(t, session, table)
 	doc := r.DB(database).Table(table).Get("an election")
 	execWrite(t, session, doc.Update(map[string]any{"mine": 7}))
-	rec = heartbeat(t, s, rec)
+	rec = fixture.Heartbeat(t, s, rec)
 	var kept struct {
 		Mine int `rethinkdb:"mine"`
 	}
@@ -31,16 +32,16 @@ func TestRecord_OtherDocument(t *testing.T) {
 		map[string]any{"term": 1, "epoch": ""},
 	} {
 		execWrite(t, session, doc.Update(change))
-		require.ErrorIs(t, newStore(t, session, table).Start(testContext(t)), changefeed.ErrUnsuitable)
-		_, err := s.Read(testContext(t))
+		require.ErrorIs(t, newStore(t, session, table).Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+		_, err := s.Read(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		wrong := rec
 		wrong.Version = "another"
-		_, err = s.Heartbeat(testContext(t), wrong, nextRecord(rec))
+		_, err = s.Heartbeat(fixture.Context(t), wrong, fixture.Next(rec))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	}
 	execWrite(t, session, doc.Replace(map[string]any{"id": "an election"}))
-	_, err := s.Heartbeat(testContext(t), changefeed.Record{}, nextRecord(rec))
+	_, err := s.Heartbeat(fixture.Context(t), changefeed.Record{}, fixture.Next(rec))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable, "a missing version matches an empty version")
 }
 
@@ -51,13 +52,13 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table)
 	retrying := newStore(t, retryingSession{session}, table)
-	_, err := retrying.Heartbeat(testContext(t), rec, nextRecord(rec))
-	requireUnknownOutcome(t, err)
-	now, err := s.Read(testContext(t))
+	_, err := retrying.Heartbeat(fixture.Context(t), rec, fixture.Next(rec))
+	fixture.RequireUnknownOutcome(t, err)
+	now, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, rec.Seq+1, now.Seq)
-	require.NoError(t, newStore(t, retryingSession{session}, table).Create(testContext(t), blank))
-	_, err = s.Heartbeat(testContext(t), rec, nextRecord(rec))
+	require.NoError(t, newStore(t, retryingSession{session}, table).Create(fixture.Context(t), fixture.Blank()))
+	_, err = s.Heartbeat(fixture.Context(t), rec, fixture.Next(rec))
 	require.ErrorIs(t, err, changefeed.ErrConflict, "the record was changed by another store")
 }
 

@@ -7,6 +7,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
@@ -36,7 +37,7 @@ func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Ri
 	s, err := rethinkdb.New(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
 	require.NoError(t, err)
 	defer s.Close()
-	return s.Start(testContext(t))
+	return s.Start(fixture.Context(t))
 }
 
 // TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a

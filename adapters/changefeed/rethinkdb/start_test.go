@@ -7,6 +7,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
 // TestStart_PrimaryKey fails if Start accepts a table whose primary key is not id.
@@ -15,7 +16,7 @@ func TestStart_PrimaryKey(t *testing.T) {
 	_, _ = r.DBCreate(database).RunWrite(session)
 	table := newTable(t, session)
 	execWrite(t, session, r.DB(database).TableCreate(table, r.TableCreateOpts{PrimaryKey: "other"}))
-	err := newStore(t, session, table).Start(testContext(t))
+	err := newStore(t, session, table).Start(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "primary key")
 }
@@ -43,21 +44,21 @@ func TestStart_Permissions(t *testing.T) {
 			require.NoError(t, r.DB(database).Table(table).Grant(user, c.permissions).Exec(operator))
 			session := connect(t, addr, func(o *r.ConnectOpts) { o.Username, o.Password = user, "secret" })
 			limited := newStore(t, session, table)
-			err := limited.Start(testContext(t))
+			err := limited.Start(fixture.Context(t))
 			if c.sufficient {
 				require.NoError(t, err)
-				require.NoError(t, limited.Create(testContext(t), blank))
-				subscribe(t, limited, rec)
-				rec = heartbeat(t, limited, rec)
+				require.NoError(t, limited.Create(fixture.Context(t), fixture.Blank()))
+				fixture.SubscribeTo(t, limited, rec)
+				rec = fixture.Heartbeat(t, limited, rec)
 			} else {
 				require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 				require.ErrorContains(t, err, "grant")
 			}
 			another := newStore(t, session, newTable(t, operator))
-			require.ErrorIs(t, another.Create(testContext(t), blank), changefeed.ErrUnsuitable)
+			require.ErrorIs(t, another.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
 		})
 	}
-	now, err := s.Read(testContext(t))
+	now, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, rec.Version, now.Version)
 }

@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -50,13 +49,7 @@ func WithExistingTable() Option {
 // The default is two seconds, the minimum 10 ms. If it is longer than a heartbeat
 // interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error {
-		if d < 10*time.Millisecond {
-			return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
-		}
-		s.quiet = d
-		return nil
-	}
+	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
 }
 
 // WithRisk accepts tables that Start rejects with a [changefeed.UnsafeError].
@@ -95,20 +88,15 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	if database == "rethinkdb" {
 		return nil, fmt.Errorf("%w: the database rethinkdb is reserved for the server", leaderelection.ErrInvalidOption)
 	}
-	if key == "" || len(key) > maxKeySize || !utf8.ValidString(key) || strings.ContainsRune(key, 0) {
-		return nil, fmt.Errorf("%w: key %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, key, maxKeySize)
+	if err := argument.CheckText("key", key, maxKeySize); err != nil {
+		return nil, err
 	}
 	s := &Store{
 		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
 		queries: make(chan struct{}, maxQueries),
 	}
-	for i, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
-		}
-		if err := opt(s); err != nil {
-			return nil, err
-		}
+	if err := argument.ApplyOptions(s, opts); err != nil {
+		return nil, err
 	}
 	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
 	return s, nil

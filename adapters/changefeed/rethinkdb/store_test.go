@@ -8,6 +8,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
@@ -44,7 +45,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 func TestClose_KeepsSession(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))
-	subscribe(t, s, rec)
+	fixture.SubscribeTo(t, s, rec)
 	require.NoError(t, s.Close())
 	require.True(t, session.IsConnected())
 	require.NoError(t, r.Expr(1).Exec(session))

@@ -10,6 +10,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
@@ -30,14 +31,14 @@ func TestCreate_Concurrently(t *testing.T) {
 		var errs [n]error
 		for i, session := range sessions {
 			s := newStore(t, session, table)
-			all.Go(func() { errs[i] = s.Create(testContext(t), blank) })
+			all.Go(func() { errs[i] = s.Create(fixture.Context(t), fixture.Blank()) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
 		require.Eventually(t, func() bool { // The first table may be ready before the duplicates are removed.
-			rec, err := newStore(t, operator, table).Read(testContext(t))
-			return err == nil && rec.Epoch == blank.Epoch
-		}, patience, 50*time.Millisecond)
+			rec, err := newStore(t, operator, table).Read(fixture.Context(t))
+			return err == nil && rec.Epoch == fixture.Blank().Epoch
+		}, fixture.Patience, 50*time.Millisecond)
 		require.Equal(t, 1, countTables(t, operator, table))
 	}
 	require.Zero(t, countTables(t, operator, "changefeed_duplicate"))
@@ -63,10 +64,10 @@ func TestCreate_AmbiguousTable(t *testing.T) {
 		}
 	}
 	require.Greater(t, countTables(t, operator, table), 1, "the server has created only one table")
-	err := newStore(t, operator, table, rethinkdb.WithExistingTable()).Start(testContext(t))
+	err := newStore(t, operator, table, rethinkdb.WithExistingTable()).Start(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "several tables")
 	s, rec := createRecord(t, operator, table)
-	heartbeat(t, s, rec)
+	fixture.Heartbeat(t, s, rec)
 	require.Equal(t, 1, countTables(t, operator, table))
 }

@@ -8,6 +8,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
@@ -16,22 +17,22 @@ import (
 func TestFeed_MissingTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s := newStore(t, session, newTable(t, session))
-	f, err := s.Subscribe(testContext(t))
+	f, err := s.Subscribe(fixture.Context(t))
 	require.NoError(t, err)
 	defer f.Close()
-	e, err := f.Next(testContext(t))
+	e, err := f.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.True(t, e.Missing)
-	_, err = s.Read(testContext(t))
+	_, err = s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = s.Heartbeat(testContext(t), blank, blank)
+	_, err = s.Heartbeat(fixture.Context(t), fixture.Blank(), fixture.Blank())
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(testContext(t), blank))
-	rec, err := s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	rec, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
-	awaitRecord(t, f, rec)
-	rec = heartbeat(t, s, rec)
-	awaitRecord(t, f, rec)
+	fixture.AwaitRecord(t, f, rec)
+	rec = fixture.Heartbeat(t, s, rec)
+	fixture.AwaitRecord(t, f, rec)
 }
 
 // TestFeed_TableDropped fails if a feed does not end when its table is dropped, or if the next
@@ -40,15 +41,15 @@ func TestFeed_TableDropped(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table, rethinkdb.WithQuiet(time.Hour))
-	f := subscribe(t, s, rec)
+	f := fixture.SubscribeTo(t, s, rec)
 	execWrite(t, session, r.DB(database).TableDrop(table))
-	awaitFeedError(t, f)
-	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Start(testContext(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Create(testContext(t), blank), changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(testContext(t), blank))
-	rec, err := s.Read(testContext(t))
+	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
+	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Start(fixture.Context(t)), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithExistingTable()).Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	rec, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
-	subscribe(t, s, rec)
+	fixture.SubscribeTo(t, s, rec)
 }
 
 // TestChanges_OtherTable fails if Changes does not deliver the changes of the given table, or
@@ -60,14 +61,14 @@ func TestChanges_OtherTable(t *testing.T) {
 	for _, table := range []string{other, third} {
 		execWrite(t, session, r.DB(database).TableCreate(table))
 	}
-	changes, err := s.Changes(testContext(t), other)
+	changes, err := s.Changes(fixture.Context(t), other)
 	require.NoError(t, err)
 	defer changes.Close()
-	heartbeat(t, s, rec)
+	fixture.Heartbeat(t, s, rec)
 	for _, table := range []string{third, other} {
 		execWrite(t, session, r.DB(database).Table(table).Insert(map[string]any{"id": "in " + table}))
 	}
-	c, err := changes.Next(testContext(t))
+	c, err := changes.Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"id": "in " + other}, c.(rethinkdb.Change).New)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -64,13 +65,8 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Store, error) {
 	}
 	s := &Store{conn: conn, path: path, acl: zk.WorldACL(zk.PermAll)}
 	s.feeds = changefeed.NewFeeds(s.Read, s.watch, 0)
-	for _, o := range opts {
-		if o == nil {
-			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
-		}
-		if err := o(s); err != nil {
-			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
-		}
+	if err := argument.ApplyOptions(s, opts); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -266,23 +262,23 @@ func call[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) 
 
 // wrapError adds the operation to err, and wraps it with the error of stores that it means.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	var meaning error
+	return s.feeds.WrapError(ctx, fmt.Sprintf("changefeed/zookeeper: %s %s", operation, s.path), err, meaningOf)
+}
+
+// meaningOf returns the error of stores that an error of the client means, or nil.
+func meaningOf(err error) error {
 	switch {
-	case err == nil, errors.Is(err, changefeed.ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return err
 	case errors.Is(err, zk.ErrNoNode):
 		return changefeed.ErrNoRecord
 	case errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrInvalidACL):
-		meaning = fmt.Errorf("%w: %w: the connection's credentials need the permissions to read, write and create on the znode, and to create on its parent",
+		return fmt.Errorf("%w: %w: the connection's credentials need the permissions to read, write and create on the znode, and to create on its parent",
 			changefeed.ErrUnsuitable, leaderelection.ErrPermission)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		meaning = fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
+		return fmt.Errorf("%w: its parent is ephemeral; use another path", changefeed.ErrUnsuitable)
 	case errors.Is(err, zkerror.ErrConnClosed), errors.Is(err, zk.ErrClosing):
-		meaning = fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
-	default:
-		return fmt.Errorf("changefeed/zookeeper: %s %s: %w", operation, s.path, err)
+		return fmt.Errorf("%w: %w: create a new connection and a new store", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	}
-	return fmt.Errorf("changefeed/zookeeper: %s %s: %w (%w)", operation, s.path, meaning, err)
+	return nil
 }
 
 // Close implements [changefeed.Store]. A request in flight continues until the connection

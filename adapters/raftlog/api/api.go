@@ -42,13 +42,14 @@ type Entry struct {
 	Index uint64
 	// Term is the term of the leader that has written the entry.
 	Term uint64
+	// Kind is the kind of the entry.
 	Kind Kind
 	// ID is the request ID. It is zero for kinds that programs do not propose.
 	ID requestid.ID
 	// Time is when the leader received the update, by its clock. It is zero for a
 	// Checkpoint.
 	Time time.Time
-	// Data must not be modified.
+	// Data is described by Kind. It must not be modified.
 	Data []byte
 	// Skipped reports that a State entry changes nothing, because its ID was already
 	// known or outside of the deduplication window. State machines do not receive such an
@@ -100,7 +101,7 @@ type Candidate struct {
 	// ID is unique. It consists of the ID of the candidate's peer, a slash and a random
 	// number.
 	ID string
-	// Name is the name that the candidate has chosen, and Value what it advertises.
+	// Name is the name that the candidate has chosen, and Value the value that it advertises.
 	Name, Value string
 	// Token is the fencing token of the first candidate, and 0 for the others.
 	Token uint64
@@ -110,7 +111,7 @@ type Candidate struct {
 type Info struct {
 	Peer    Peer   `json:"peer"`
 	Cluster string `json:"cluster"`
-	// Role is client (of a learner), follower, candidate, leader or removed.
+	// Role is learner, follower, candidate, leader or removed.
 	Role string `json:"role"`
 	// Leader is the leader, or zero if the peer does not know one.
 	Leader Peer `json:"leader"`
@@ -160,8 +161,8 @@ var (
 	// ErrFenced is returned if the leadership that guards the update is over. Nothing was
 	// applied. Programs receive it together with leaderelection.ErrNotLeader.
 	ErrFenced = errors.New("leadership is over")
-	// ErrBusy is returned if the cluster is overloaded, or if the leader hands over. Nothing
-	// was applied; the request can be retried.
+	// ErrBusy is returned if the cluster is overloaded, or if the leader transfers its
+	// leadership. Nothing was applied; the request can be retried.
 	ErrBusy = errors.New("overloaded")
 	// ErrTooManyIDs is returned if the maximum number of IDs is within the deduplication
 	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. Such IDs are not discarded
@@ -186,7 +187,7 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrFault is returned if the node has stopped permanently. The error wraps the reason:
 	// its disk has failed, its data is damaged, its state machine has returned an error, or
-	// the engine has panicked.
+	// the Raft library has panicked.
 	ErrFault = errors.New("node has stopped after a fault")
 	// ErrIdentity is returned if the peer must not join the cluster with its data: it was
 	// founded separately, its directory or its log was lost, its directory is a copy or was
@@ -194,7 +195,7 @@ var (
 	// applied other entries than a majority of the peers. The error contains the reason and
 	// the remedy. It also wraps [ErrFault].
 	ErrIdentity error = identityError{}
-	// ErrRefused is returned if the other side does not belong to this cluster, because it
+	// ErrRefused is returned if the remote program does not belong to this cluster, because it
 	// has another secret, certificate or cluster name, or if the peer was removed from it.
 	ErrRefused = errors.New("refused")
 )

@@ -1,7 +1,5 @@
 package client
 
-// A call, tried at one peer after the other.
-
 import (
 	"context"
 	"errors"
@@ -13,12 +11,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// redirects is how many peers in a row may name another leader before a call waits: those
-// who name each other would keep it busy.
-const redirects = 3
+// maxRedirects is the number of consecutive redirects to another leader after which a call pauses.
+// Two peers that redirect to each other do not keep it busy.
+const maxRedirects = 3
 
-// final are the errors that trying again does not change.
-var final = []error{api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrTooManyIDs, api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNoSpace}
+// permanentErrors are the errors after which a call is not retried.
+var permanentErrors = []error{api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrTooManyIDs, api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNoSpace}
 
 // Propose proposes an update, and returns the index of its entry, or that of the first one
 // if the ID was used for the same data before. It sends the update to the leader, and after
@@ -34,7 +32,7 @@ func (c *Client) Propose(ctx context.Context, id requestid.ID, data []byte) (ind
 	if id.IsZero() {
 		return 0, fmt.Errorf("%w: the request ID is missing", api.ErrInvalid)
 	}
-	err = c.try(ctx, trial{what: "proposing update " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
+	err = c.callAnyPeer(ctx, request{description: "propose update " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		index, err = caller.Propose(ctx, id, data)
 		return err
 	})
@@ -50,82 +48,83 @@ func (c *Client) ChangePeers(ctx context.Context, id requestid.ID, voters []api.
 		return 0, fmt.Errorf("%w: the request ID or the voters are missing", api.ErrInvalid)
 	}
 	voters = slices.Clone(voters)
-	err = c.try(ctx, trial{what: "changing the peers by request " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
+	err = c.callAnyPeer(ctx, request{description: "change peers by request " + id.String(), slow: true, atLeader: true}, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		index, err = caller.ChangePeers(ctx, id, voters)
 		return err
 	})
 	return index, err
 }
 
-// trial is what is tried.
-type trial struct {
-	what     string
-	slow     bool // takes as long as its context allows, not only CallTimeout
-	atLeader bool // only the leader of the log does it
+// request describes a call.
+type request struct {
+	description string // begins with a verb, for errors
+	slow        bool   // reports that the call may take until its context is done, not only CallTimeout
+	atLeader    bool   // reports that only the leader of the log can serve the call
 }
 
-// try has run tried at peers until one has done it.
-func (c *Client) try(ctx context.Context, t trial, run func(context.Context, *rpc.Caller) error) error {
+// callAnyPeer calls one peer after another until a call succeeds, an error is permanent, or ctx is
+// done.
+func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.Context, *rpc.Caller) error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("raftlog: %s: %w", t.what, context.Cause(ctx))
+		return fmt.Errorf("raftlog: %s: %w", r.description, context.Cause(ctx))
 	}
-	peer, followed, attempts, maybe := c.firstPeer(), 0, 0, false
-	refused := map[api.Peer]bool{}
+	peer, redirects, attempts, maybeApplied := c.firstPeer(), 0, 0, false
+	rejected := map[api.Peer]bool{}
 	for {
-		err := c.attempt(ctx, t, peer, run)
+		err := c.callPeer(ctx, r, peer, call)
 		attempts++
 		if err == nil {
-			if t.atLeader {
+			if r.atLeader {
 				c.setLeader(peer)
 			}
 			return nil
 		}
-		maybe = maybe || errors.Is(err, api.ErrUnknownOutcome)
+		maybeApplied = maybeApplied || errors.Is(err, api.ErrUnknownOutcome)
 		fail := func(err error) error {
-			// What an ID was used for is known for all attempts.
-			if maybe && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
+			// ErrRequestIDReused is the outcome of all attempts.
+			if maybeApplied && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
 				err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 			}
-			return fmt.Errorf("raftlog: %s: attempt %d, at peer %v: %w", t.what, attempts, peer, err)
+			return fmt.Errorf("raftlog: %s: attempt %d, at peer %v: %w", r.description, attempts, peer, err)
 		}
 		if ctx.Err() != nil || c.ctx.Err() != nil {
-			return fail(ended(ctx, c.ctx, err))
+			return fail(withCause(ctx, c.ctx, err))
 		}
-		if slices.ContainsFunc(final, func(f error) bool { return errors.Is(err, f) }) {
+		if slices.ContainsFunc(permanentErrors, func(f error) bool { return errors.Is(err, f) }) {
 			return fail(err)
 		}
 		if errors.Is(err, api.ErrRefused) {
-			refused[peer] = true
-			if !slices.ContainsFunc(c.peers(), func(p api.Peer) bool { return !refused[p] }) {
+			rejected[peer] = true
+			if !slices.ContainsFunc(c.peers(), func(p api.Peer) bool { return !rejected[p] }) {
 				return fail(err)
 			}
 		} else {
-			delete(refused, peer)
+			delete(rejected, peer)
 		}
-		c.notLeader(peer)
-		if not, ok := errors.AsType[*api.NotLeaderError](err); ok && t.atLeader && not.Leader.Addr != "" && not.Leader != peer && followed < redirects {
-			followed++
+		c.forgetLeader(peer)
+		if not, ok := errors.AsType[*api.NotLeaderError](err); ok && r.atLeader && not.Leader.Addr != "" && not.Leader != peer && redirects < maxRedirects {
+			redirects++
 			peer = not.Leader
 			c.setLeader(peer)
 			continue
 		} else if !ok && !errors.Is(err, api.ErrBusy) {
-			signal(c.refresh)
+			c.requestRefresh()
 		}
-		followed = 0
-		if waited := c.wait(ctx, c.pause()); waited != nil {
-			return fail(fmt.Errorf("%w; the last attempt: %w", waited, err))
+		redirects = 0
+		if cause := c.sleep(ctx, c.randomPause()); cause != nil {
+			return fail(fmt.Errorf("%w; the last attempt: %w", cause, err))
 		}
-		// Others may have found the leader meanwhile.
+		// Another call may have found the leader.
 		if leader := c.leader(); leader != (api.Peer{}) && leader != peer {
 			peer = leader
 		} else {
-			peer = c.peerAfter(peer)
+			peer = c.nextPeer(peer)
 		}
 	}
 }
 
-// ended adds why a call has ended to an error that does not say so.
-func ended(ctx, client context.Context, err error) error {
+// withCause adds the causes of the contexts that are done to an error that does not wrap them.
+func withCause(ctx, client context.Context, err error) error {
 	for _, ctx := range []context.Context{ctx, client} {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w; the last attempt: %w", cause, err)
@@ -134,26 +133,18 @@ func ended(ctx, client context.Context, err error) error {
 	return err
 }
 
-// attempt tries once.
-func (c *Client) attempt(ctx context.Context, t trial, p api.Peer, run func(context.Context, *rpc.Caller) error) error {
-	if !t.slow {
+// callPeer calls one peer, without retries.
+func (c *Client) callPeer(ctx context.Context, r request, p api.Peer, call func(context.Context, *rpc.Caller) error) error {
+	if !r.slow {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.CallTimeout, errNoAnswer)
+		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.CallTimeout, errNoReply)
 		defer cancel()
 	}
-	caller, err := c.to(ctx, p)
+	caller, err := c.connectedCaller(ctx, p)
 	if err != nil {
 		return err
 	}
-	return run(ctx, caller)
+	return call(ctx, caller)
 }
 
-var errNoAnswer = errors.New("no reply in time")
-
-// signal puts a token into a channel of one place.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+var errNoReply = errors.New("no reply in time")

@@ -54,42 +54,42 @@ type Config struct {
 	Refresh time.Duration
 }
 
-// connect connects to a peer. The caller must close the connection.
-type connect func(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error)
+// dialFunc connects to a peer. The caller must close the connection.
+type dialFunc func(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error)
 
 // Client is a client of a cluster. Its methods may be called from any goroutine, also
 // concurrently. After Close they return errors that wrap [api.ErrClosed].
 type Client struct {
-	cfg     Config
-	connect connect
-	jitter  func() float64 // from 0 up to 1
-	ctx     context.Context
-	end     context.CancelCauseFunc
-	running sync.WaitGroup
-	refresh chan struct{} // one place: the peers that are known do not answer
+	cfg             Config
+	dialer          dialFunc
+	jitter          func() float64 // returns a random number in [0, 1)
+	ctx             context.Context
+	cancel          context.CancelCauseFunc
+	goroutines      sync.WaitGroup
+	refreshRequests chan struct{} // has capacity 1
 
 	mu     sync.Mutex
 	closed bool
-	known  known
+	list   peerList
 	conns  map[api.Peer]*conn
 }
 
 // New returns a client. It does not wait for a peer. The error wraps [api.ErrInvalid]. The
 // client must be closed.
 func New(cfg Config) (*Client, error) {
-	cfg, err := cfg.complete()
+	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	to, err := linked(cfg)
+	dialer, err := newDialFunc(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(cfg, to, rand.Float64), nil
+	return newClient(cfg, dialer, rand.Float64), nil
 }
 
-// complete checks cfg, but for what proves who the client is, and sets defaults.
-func (cfg Config) complete() (Config, error) {
+// withDefaults validates cfg, except for the authentication, and sets defaults.
+func (cfg Config) withDefaults() (Config, error) {
 	if cfg.Cluster == "" {
 		return cfg, fmt.Errorf("%w: the Cluster is empty", api.ErrInvalid)
 	}
@@ -122,16 +122,17 @@ func (cfg Config) complete() (Config, error) {
 	return cfg, nil
 }
 
-// silence is how long a peer that is needed may be silent.
-func silence(cfg Config) time.Duration { return 4 * cfg.CallTimeout }
+// idleTimeout returns the time after which a connection is closed if the peer sends nothing
+// although a call waits for it.
+func (cfg Config) idleTimeout() time.Duration { return 4 * cfg.CallTimeout }
 
-func newClient(cfg Config, to connect, jitter func() float64) *Client {
+func newClient(cfg Config, dialer dialFunc, jitter func() float64) *Client {
 	c := &Client{
-		cfg: cfg, connect: to, jitter: jitter, refresh: make(chan struct{}, 1),
-		known: newKnown(cfg.Peers), conns: map[api.Peer]*conn{},
+		cfg: cfg, dialer: dialer, jitter: jitter, refreshRequests: make(chan struct{}, 1),
+		list: newPeerList(cfg.Peers), conns: map[api.Peer]*conn{},
 	}
-	c.ctx, c.end = context.WithCancelCause(context.Background())
-	c.running.Go(c.refreshing)
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	c.goroutines.Go(c.refreshMembership)
 	return c
 }
 
@@ -140,29 +141,29 @@ func newClient(cfg Config, to connect, jitter func() float64) *Client {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	c.end(fmt.Errorf("client of cluster %q: %w", c.cfg.Cluster, api.ErrClosed))
+	c.cancel(fmt.Errorf("client of cluster %q: %w", c.cfg.Cluster, api.ErrClosed))
 	c.mu.Unlock()
-	c.running.Wait()
+	c.goroutines.Wait()
 	return nil
 }
 
-// start runs f in a goroutine that Close waits for; not after Close.
-func (c *Client) start(f func()) bool {
+// startGoroutine runs f in a goroutine that Close waits for. It returns false after Close.
+func (c *Client) startGoroutine(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
-		c.running.Go(f)
+		c.goroutines.Go(f)
 	}
 	return !c.closed
 }
 
-// pause is from half of RetryPause to one and a half.
-func (c *Client) pause() time.Duration {
+// randomPause returns a duration between a half and 1.5 times of RetryPause.
+func (c *Client) randomPause() time.Duration {
 	return time.Duration((0.5 + c.jitter()) * float64(c.cfg.RetryPause))
 }
 
-// wait is a pause, unless ctx or the client ends before.
-func (c *Client) wait(ctx context.Context, d time.Duration) error {
+// sleep waits for the time d. It returns the cause if ctx is done or the client is closed before.
+func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(max(d, 1))
 	defer timer.Stop()
 	select {

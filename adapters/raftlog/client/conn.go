@@ -1,31 +1,30 @@
 package client
 
-// Connections: one for all calls to a peer, which is made when a call needs it, and one for each
-// stream.
-
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// conn is a connection for calls, or an attempt to make one.
+// conn is a connection for all calls to a peer, or an attempt to make one.
 type conn struct {
-	begun  time.Time
-	made   chan struct{} // closed when caller or err is set
-	caller *rpc.Caller
-	err    error
+	startedAt time.Time
+	ready     chan struct{} // is closed when caller or err is set
+	caller    *rpc.Caller
+	err       error
 }
 
-// over returns the reason why the connection does not exist or has ended. It returns nil while the
-// connection is used or being made.
-func (k *conn) over() error {
+// closedErr returns the reason why the connection was not made or has ended. It returns nil while
+// the connection is made or active.
+func (k *conn) closedErr() error {
 	select {
-	case <-k.made:
+	case <-k.ready:
 	default:
 		return nil
 	}
@@ -35,14 +34,15 @@ func (k *conn) over() error {
 	return k.caller.Err()
 }
 
-// to returns the connection to p. A peer is dialed at most once within half of RetryPause. Before
-// that has passed, to returns the error of the last attempt.
-func (c *Client) to(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
+// connectedCaller returns a caller with a connection to p. A peer is dialed at most once within
+// half of RetryPause. Before that has passed, connectedCaller returns the error of the last
+// attempt.
+func (c *Client) connectedCaller(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	c.mu.Lock()
 	k := c.conns[p]
 	if k != nil {
-		if err := k.over(); err != nil {
-			if time.Since(k.begun) < c.cfg.RetryPause/2 {
+		if err := k.closedErr(); err != nil {
+			if time.Since(k.startedAt) < c.cfg.RetryPause/2 {
 				c.mu.Unlock()
 				return nil, err
 			}
@@ -54,35 +54,35 @@ func (c *Client) to(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 			c.mu.Unlock()
 			return nil, context.Cause(c.ctx)
 		}
-		k = &conn{begun: time.Now(), made: make(chan struct{})}
+		k = &conn{startedAt: time.Now(), ready: make(chan struct{})}
 		c.conns[p] = k
-		c.running.Go(func() { c.run(k, p) })
+		c.goroutines.Go(func() { c.maintainConn(k, p) })
 	}
 	c.mu.Unlock()
 	select {
-	case <-k.made:
+	case <-k.ready:
 		return k.caller, k.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("connect to peer %v: %w", p, context.Cause(ctx))
 	}
 }
 
-// run makes the connection, and checks that the peer is alive until the connection ends.
-func (c *Client) run(k *conn, p api.Peer) {
+// maintainConn makes the connection, and checks that the peer is alive until the connection ends.
+func (c *Client) maintainConn(k *conn, p api.Peer) {
 	conn, err := c.dial(c.ctx, p, link.PurposeClient)
 	if err != nil {
 		k.err = err
-		close(k.made)
+		close(k.ready)
 		return
 	}
 	k.caller = rpc.NewCaller(conn)
-	close(k.made)
+	close(k.ready)
 	defer k.caller.Close()
 	for {
-		if err := c.rest(k.caller, c.cfg.CallTimeout); err != nil {
+		if c.sleep(c.ctx, c.cfg.CallTimeout) != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, silence(c.cfg))
+		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.idleTimeout())
 		err := k.caller.Alive(ctx)
 		cancel()
 		if err != nil {
@@ -91,30 +91,45 @@ func (c *Client) run(k *conn, p api.Peer) {
 	}
 }
 
-// dial connects to a peer within CallTimeout. After Close it returns the cause.
+// dial connects to a peer within CallTimeout. After Close it returns an error.
 func (c *Client) dial(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error) {
 	if c.ctx.Err() != nil {
 		return nil, context.Cause(c.ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.CallTimeout)
 	defer cancel()
-	conn, err := c.connect(ctx, p, purpose)
+	conn, err := c.dialer(ctx, p, purpose)
 	if err != nil {
 		return nil, fmt.Errorf("connect to peer %v: %w", p, err)
 	}
 	return conn, nil
 }
 
-// rest waits for the time d. It returns an error if the connection ends before.
-func (c *Client) rest(caller *rpc.Caller, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-caller.Done():
-		return caller.Err()
-	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
+// newDialFunc returns a function that makes authenticated connections with a new client ID. The
+// error wraps ErrInvalid.
+func newDialFunc(cfg Config) (dialFunc, error) {
+	self := link.Identity{
+		Cluster: cfg.Cluster, ID: "client-" + requestid.New().String(),
+		Secret: cfg.Secret, TLS: cfg.TLS, Insecure: cfg.Insecure,
 	}
+	if err := self.Validate(); err != nil {
+		return nil, err
+	}
+	dial := cfg.Dial
+	if dial == nil {
+		var d net.Dialer
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
+	}
+	return func(ctx context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error) {
+		raw, err := dial(ctx, p.Addr)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := link.Dial(ctx, raw, self, p.ID, purpose)
+		if err != nil {
+			return nil, err
+		}
+		conn.SetTimeouts(0, cfg.idleTimeout())
+		return conn, nil
+	}, nil
 }

@@ -1,7 +1,5 @@
 package client
 
-// The elections among the peers, as programs that are not peers see them.
-
 import (
 	"context"
 	"errors"
@@ -26,8 +24,8 @@ func (c *Client) Election(ctx context.Context, name string) (e api.Election, err
 	if err := wire.CheckElection(name); err != nil {
 		return api.Election{}, fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	}
-	t := trial{what: fmt.Sprintf("reading election %q", name)}
-	err = c.try(ctx, t, func(ctx context.Context, caller *rpc.Caller) (err error) {
+	r := request{description: fmt.Sprintf("read election %q", name)}
+	err = c.callAnyPeer(ctx, r, func(ctx context.Context, caller *rpc.Caller) (err error) {
 		e, err = caller.Election(ctx, name)
 		return err
 	})
@@ -49,43 +47,40 @@ func (c *Client) Election(ctx context.Context, name string) (e api.Election, err
 // AskToResign retries until ctx is done. The error wraps [api.ErrNoCandidate] if the candidate is
 // not in the queue, [api.ErrRefused] if the candidate's peer rejects the client, or one of the
 // errors of Election.
-func (c *Client) AskToResign(ctx context.Context, name, candidate string) error {
-	err := c.askToResign(ctx, name, candidate)
-	if err != nil {
-		return fmt.Errorf("raftlog: ask %s to resign from election %q: %w", candidate, name, err)
-	}
-	return nil
-}
-
-func (c *Client) askToResign(ctx context.Context, name, candidate string) error {
+func (c *Client) AskToResign(ctx context.Context, name, candidate string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("raftlog: ask %s to resign from election %q: %w", candidate, name, err)
+		}
+	}()
 	slash := strings.LastIndexByte(candidate, '/')
 	if slash < 0 {
-		return fmt.Errorf("%w: it is not the ID of a candidate", api.ErrInvalid)
+		return fmt.Errorf("%w: not the ID of a candidate", api.ErrInvalid)
 	}
-	for asked := false; ; asked = true {
+	for requested := false; ; requested = true {
 		present, err := c.isCandidate(ctx, name, candidate)
 		switch {
 		case err != nil:
 			return err
-		case !present && asked:
+		case !present && requested:
 			return nil
 		case !present:
 			return api.ErrNoCandidate
 		}
-		peer, err := c.find(ctx, candidate[:slash])
+		peer, err := c.findPeer(ctx, candidate[:slash])
 		if err == nil {
-			err = c.askAt(ctx, peer, name, candidate)
+			err = c.requestResignation(ctx, peer, name, candidate)
 		}
 		switch {
 		case err == nil:
 		case ctx.Err() != nil || c.ctx.Err() != nil:
-			return ended(ctx, c.ctx, err)
+			return withCause(ctx, c.ctx, err)
 		case errors.Is(err, api.ErrRefused):
 			return err
 		default:
-			// The peer does not answer, or was restarted. Then its candidates leave the queue.
-			if waited := c.wait(ctx, c.pause()); waited != nil {
-				return fmt.Errorf("%w; the last attempt: %w", waited, err)
+			// The peer does not answer or was restarted. Its candidates are removed from the queue soon.
+			if cause := c.sleep(ctx, c.randomPause()); cause != nil {
+				return fmt.Errorf("%w; the last attempt: %w", cause, err)
 			}
 		}
 	}
@@ -97,28 +92,28 @@ func (c *Client) isCandidate(ctx context.Context, name, candidate string) (bool,
 	return slices.ContainsFunc(e.Candidates, func(c api.Candidate) bool { return c.ID == candidate }), err
 }
 
-// departurePoll is the interval at which the queue is read while the candidate's peer has the
-// request. The peer may be cut off from the others, which remove its candidates.
-const departurePoll = time.Second
+// queuePollInterval is the interval at which the queue is read while the candidate's peer has the
+// request. If this peer is partitioned, the other peers remove its candidates.
+const queuePollInterval = time.Second
 
-// askAt makes the request at the candidate's peer. It returns nil if the candidate has left the
-// queue, or was not there any more.
-func (c *Client) askAt(ctx context.Context, peer api.Peer, name, candidate string) error {
+// requestResignation sends the request to the candidate's peer. It returns nil if the candidate has
+// left the queue.
+func (c *Client) requestResignation(ctx context.Context, peer api.Peer, name, candidate string) error {
 	call, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
+	var poller sync.WaitGroup
 	left := false
-	watching.Go(func() {
+	poller.Go(func() {
 		defer cancel()
-		for !left && c.wait(call, departurePoll) == nil {
+		for !left && c.sleep(call, queuePollInterval) == nil {
 			present, err := c.isCandidate(call, name, candidate)
 			left = err == nil && !present
 		}
 	})
-	err := c.attempt(call, trial{slow: true}, peer, func(ctx context.Context, caller *rpc.Caller) error {
+	err := c.callPeer(call, request{slow: true}, peer, func(ctx context.Context, caller *rpc.Caller) error {
 		return caller.AskToResign(ctx, name, candidate)
 	})
 	cancel()
-	watching.Wait()
+	poller.Wait()
 	if left {
 		return nil
 	}

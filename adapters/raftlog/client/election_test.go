@@ -13,54 +13,57 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Any peer answers; the client tries one after the other.
+// TestElection fails if the client does not read an election at another peer when a peer does not
+// reply or returns an error, or if an invalid name is accepted.
 func TestElection(t *testing.T) {
-	inBubble(t, all, func(w *world) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
 		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
-		w.cluster.SetElection("report", election)
-		w.peer(a).Before(func(ctx context.Context, _ string) error {
-			<-ctx.Done() // it is cut off from the others
+		h.cluster.SetElection("report", election)
+		h.peer(a).Before(func(ctx context.Context, _ string) error {
+			<-ctx.Done() // the peer is partitioned
 			return context.Cause(ctx)
 		})
-		w.peer(b).Before(func(context.Context, string) error { return errors.New("no leader") })
-		got, err := w.client.Election(w.within(time.Minute), "report")
+		h.peer(b).Before(func(context.Context, string) error { return errors.New("no leader") })
+		got, err := h.client.Election(contextWithin(t, time.Minute), "report")
 		require.NoError(t, err)
 		require.Equal(t, election, got)
 		for _, name := range []string{"", strings.Repeat("x", 1025), "\xff"} {
-			_, err := w.client.Election(w.within(time.Second), name)
+			_, err := h.client.Election(contextWithin(t, time.Second), name)
 			require.ErrorIs(t, err, api.ErrInvalid)
 		}
 	})
 }
 
-// The candidate's peer receives the request, whichever peer the client knows.
+// TestAskToResign fails if the candidate's peer does not receive the request, although the client
+// knows another peer only, or if AskToResign does not return when the candidate has left the queue.
 func TestAskToResign(t *testing.T) {
-	inBubble(t, []api.Peer{b}, func(w *world) {
-		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "gone/3"}}})
-		require.ErrorIs(t, w.client.AskToResign(w.within(time.Second), "report", "c"), api.ErrInvalid)
-		require.ErrorIs(t, w.client.AskToResign(w.within(time.Second), "report", "c/2"), api.ErrNoCandidate)
-		require.NoError(t, w.client.AskToResign(w.within(time.Second), "report", "c/1"))
-		got, err := w.client.Election(w.within(time.Second), "report")
+	runCluster(t, []api.Peer{b}, func(t *testing.T, h *harness) {
+		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "former/3"}}})
+		require.ErrorIs(t, h.client.AskToResign(contextWithin(t, time.Second), "report", "c"), api.ErrInvalid)
+		require.ErrorIs(t, h.client.AskToResign(contextWithin(t, time.Second), "report", "c/2"), api.ErrNoCandidate)
+		require.NoError(t, h.client.AskToResign(contextWithin(t, time.Second), "report", "c/1"))
+		got, err := h.client.Election(contextWithin(t, time.Second), "report")
 		require.NoError(t, err)
-		require.Equal(t, []api.Candidate{{ID: "a/2"}, {ID: "gone/3"}}, got.Candidates)
+		require.Equal(t, []api.Candidate{{ID: "a/2"}, {ID: "former/3"}}, got.Candidates)
 
-		// The peer does not have the candidate any more, whose place is not free yet.
+		// The peer does not have the candidate any more, but the queue still contains it.
 		asked := make(chan error, 1)
-		ctx := w.within(time.Minute)
-		go func() { asked <- w.client.AskToResign(ctx, "report", "gone/3") }()
+		ctx := contextWithin(t, time.Minute)
+		go func() { asked <- h.client.AskToResign(ctx, "report", "former/3") }()
 		time.Sleep(time.Second)
 		require.Empty(t, asked)
-		w.cluster.SetElection("report", api.Election{})
+		h.cluster.SetElection("report", api.Election{})
 		require.NoError(t, <-asked)
 	})
 }
 
-// The call is in progress for as long as the client waits, and is cancelled then.
-func TestAskToResignEnds(t *testing.T) {
-	inBubble(t, []api.Peer{a}, func(w *world) {
-		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
+// TestAskToResign_ContextCancelled fails if the request is repeated, or is not withdrawn when the
+// context is done.
+func TestAskToResign_ContextCancelled(t *testing.T) {
+	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
+		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		ended := make(chan struct{})
-		w.peer(a).Before(func(ctx context.Context, call string) error {
+		h.peer(a).Before(func(ctx context.Context, call string) error {
 			if call == "AskToResign" {
 				<-ctx.Done()
 				close(ended)
@@ -68,27 +71,28 @@ func TestAskToResignEnds(t *testing.T) {
 			}
 			return nil
 		})
-		why := errors.New("enough")
-		ctx, cancel := context.WithCancelCause(w.Context())
+		cause := errors.New("cancelled by the test")
+		ctx, cancel := context.WithCancelCause(t.Context())
 		asked := make(chan error, 1)
-		go func() { asked <- w.client.AskToResign(ctx, "report", "a/1") }()
+		go func() { asked <- h.client.AskToResign(ctx, "report", "a/1") }()
 		time.Sleep(time.Minute) // longer than CallTimeout
 		synctest.Wait()
 		require.Empty(t, asked)
-		cancel(why)
+		cancel(cause)
 		err := <-asked
-		require.ErrorIs(t, err, why)
+		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the withdrawal was confirmed")
 		<-ended
-		require.Equal(t, 1, w.calls("AskToResign"), "the call was repeated")
+		require.Equal(t, 1, h.countCalls("AskToResign"), "the call was repeated")
 	})
 }
 
-// The peer that has the candidate is cut off from the others, which remove the candidate.
-func TestAskToResignAtAPeerThatIsCutOff(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
-		w.peer(a).Before(func(ctx context.Context, call string) error {
+// TestAskToResign_PartitionedPeer fails if AskToResign does not return when the candidate's peer is
+// partitioned and the other peers have removed the candidate.
+func TestAskToResign_PartitionedPeer(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
+		h.peer(a).Before(func(ctx context.Context, call string) error {
 			if call == "AskToResign" || call == "Election" {
 				<-ctx.Done()
 				return context.Cause(ctx)
@@ -96,33 +100,34 @@ func TestAskToResignAtAPeerThatIsCutOff(t *testing.T) {
 			return nil
 		})
 		asked := make(chan error, 1)
-		ctx := w.within(time.Minute)
-		go func() { asked <- w.client.AskToResign(ctx, "report", "a/1") }()
+		ctx := contextWithin(t, time.Minute)
+		go func() { asked <- h.client.AskToResign(ctx, "report", "a/1") }()
 		time.Sleep(10 * time.Second)
 		require.Empty(t, asked)
-		w.cluster.SetElection("report", api.Election{})
+		h.cluster.SetElection("report", api.Election{})
 		time.Sleep(5 * time.Second)
 		require.Len(t, asked, 1)
 		require.NoError(t, <-asked)
 	})
 }
 
-// A peer that does not confirm the withdrawal may still give the request to the candidate.
-func TestWithdrawalWithoutAReply(t *testing.T) {
-	inBubble(t, []api.Peer{a}, func(w *world) {
-		w.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
+// TestAskToResign_UnconfirmedWithdrawal fails if the error does not wrap ErrUnknownOutcome when the
+// peer does not confirm the withdrawal. The candidate may receive the request later.
+func TestAskToResign_UnconfirmedWithdrawal(t *testing.T) {
+	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
+		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		release := make(chan struct{})
 		defer close(release)
-		w.peer(a).Before(func(_ context.Context, call string) error {
+		h.peer(a).Before(func(_ context.Context, call string) error {
 			if call == "AskToResign" {
 				<-release
 			}
 			return nil
 		})
-		began := time.Now()
-		err := w.client.AskToResign(w.within(time.Second), "report", "a/1")
+		start := time.Now()
+		err := h.client.AskToResign(contextWithin(t, time.Second), "report", "a/1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		require.LessOrEqual(t, time.Since(began), 3*time.Second)
+		require.LessOrEqual(t, time.Since(start), 3*time.Second)
 	})
 }

@@ -1,8 +1,5 @@
 package client
 
-// Following the log: one goroutine reads a stream from one peer at a time, and delivers its
-// events.
-
 import (
 	"context"
 	"errors"
@@ -19,78 +16,6 @@ import (
 // DefaultKeepaliveTimeout is the default of [KeepaliveTimeout].
 const DefaultKeepaliveTimeout = time.Second
 
-// ErrGap is returned if a peer has sent entries that are not consecutive. The error is a
-// [GapError].
-var ErrGap = errors.New("raftlog: gap between entries")
-
-// GapError is the error of a subscription that has received an unexpected entry. It wraps
-// [ErrGap]. The peer, or the connection to it, is faulty.
-type GapError struct {
-	// Peer is the peer that has sent the entry.
-	Peer api.Peer
-	// Want is the expected index, and Got the index of the received entry or snapshot.
-	Want, Got uint64
-}
-
-func (e *GapError) Error() string {
-	return fmt.Sprintf("%s: peer %v has sent index %d where %d has to be; subscribe again at index %d, not at that peer", ErrGap, e.Peer, e.Got, e.Want, e.Want)
-}
-
-// Is reports whether target is [ErrGap].
-func (e *GapError) Is(target error) bool { return target == ErrGap }
-
-// EventKind is the kind of an Event.
-type EventKind int
-
-const (
-	// EventEntry delivers the next entry.
-	EventEntry EventKind = iota
-	// EventSnapshot delivers a snapshot, which replaces the previous state, including
-	// earlier snapshots that could not be read completely. The next event follows when its
-	// Data was read completely or closed. Reading fails if the connection is lost; then the
-	// snapshot is delivered again.
-	EventSnapshot
-	// EventFresh reports that all entries were delivered that are known to a peer with
-	// recent contact to a leader that has a majority. It is not repeated before the next
-	// EventStale.
-	EventFresh
-	// EventStale follows an EventFresh and reports that there may be newer entries. Err is
-	// the reason: the peer has lost its leader, the connection was lost, or a snapshot
-	// skips entries.
-	EventStale
-	// EventTimeout reports that the peer has sent nothing for KeepaliveTimeout. Another peer is
-	// tried.
-	EventTimeout
-)
-
-var eventKinds = []string{"entry", "snapshot", "fresh", "stale", "timeout"}
-
-// String returns the name of the kind.
-func (k EventKind) String() string {
-	if k >= 0 && int(k) < len(eventKinds) {
-		return eventKinds[k]
-	}
-	return fmt.Sprintf("EventKind(%d)", int(k))
-}
-
-// Event is an element of a subscription.
-type Event struct {
-	// Kind is the kind of the event.
-	Kind EventKind
-	// Peer is the peer from which the event was received.
-	Peer api.Peer
-	// Entry is set for EventEntry. It must not be modified.
-	Entry *api.Entry
-	// Snapshot is set for EventSnapshot.
-	Snapshot *api.SnapshotStream
-	// Leader is the leader that the peer knows. It is set for EventFresh.
-	Leader api.Peer
-	// Term is the term of the leader. It is set for EventFresh.
-	Term uint64
-	// Err is the reason of EventStale and EventTimeout.
-	Err error
-}
-
 // SubscribeOption configures a subscription.
 type SubscribeOption func(*Subscription)
 
@@ -104,7 +29,7 @@ func FromLeader() SubscribeOption { return func(s *Subscription) { s.fromLeader 
 func KeepaliveTimeout(d time.Duration) SubscribeOption {
 	return func(s *Subscription) {
 		if d > 0 {
-			s.patience = d
+			s.keepaliveTimeout = d
 		}
 	}
 }
@@ -115,25 +40,25 @@ func KeepaliveTimeout(d time.Duration) SubscribeOption {
 // received, it stores one event, and the peer stops sending when the buffers of the connection
 // are full.
 type Subscription struct {
-	client     *Client
-	events     chan Event
-	ended      chan struct{}
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	fromLeader bool
-	patience   time.Duration
+	client           *Client
+	events           chan Event
+	ended            chan struct{}
+	ctx              context.Context
+	cancel           context.CancelCauseFunc
+	fromLeader       bool
+	keepaliveTimeout time.Duration
 
 	// The following fields belong to the goroutine of the subscription.
-	next     uint64   // index of the next entry
-	peer     api.Peer // peer that sends the events
-	fresh    bool
-	refused  map[api.Peer]bool
-	begun    time.Time // start of the last attempt
-	leader   api.Peer  // leader according to the last progress event
-	leadless time.Time // when the peer has lost contact with the leader; zero if it has contact
-	failed   error     // error of the last attempt, unless a peer has answered since
+	next            uint64            // is the index of the next entry
+	peer            api.Peer          // is the peer that sends the events
+	fresh           bool              // reports that EventFresh was delivered, and no EventStale since
+	rejected        map[api.Peer]bool // contains the peers that have rejected the client
+	attemptedAt     time.Time         // is the start of the last attempt
+	leader          api.Peer          // is the leader according to the peer
+	leaderlessSince time.Time         // is when the peer lost its leader; zero if it has a leader
+	lastErr         error             // is the error of the last attempt; nil after the peer has answered
 
-	err error // set before ended is closed
+	err error // is set before ended is closed
 }
 
 // Subscribe follows the log starting at index from; 0 and 1 are its start, and a reader
@@ -144,14 +69,14 @@ type Subscription struct {
 func (c *Client) Subscribe(ctx context.Context, from uint64, options ...SubscribeOption) *Subscription {
 	s := newSubscription(ctx, c, from, options)
 	stop := context.AfterFunc(c.ctx, func() { s.cancel(context.Cause(c.ctx)) })
-	run := func() {
+	deliverEvents := func() {
 		defer stop()
-		s.err = fmt.Errorf("raftlog: subscription of cluster %q at index %d: %w", c.cfg.Cluster, s.next, s.run())
+		s.err = fmt.Errorf("raftlog: subscription of cluster %q at index %d: %w", c.cfg.Cluster, s.next, s.readPeers())
 		s.cancel(s.err)
 		close(s.ended)
 		close(s.events)
 	}
-	if !c.start(run) {
+	if !c.startGoroutine(deliverEvents) {
 		s.err = context.Cause(c.ctx)
 		s.cancel(s.err)
 		close(s.ended)
@@ -164,7 +89,7 @@ func (c *Client) Subscribe(ctx context.Context, from uint64, options ...Subscrib
 func newSubscription(ctx context.Context, c *Client, from uint64, options []SubscribeOption) *Subscription {
 	s := &Subscription{
 		client: c, events: make(chan Event), ended: make(chan struct{}),
-		next: max(from, 1), patience: DefaultKeepaliveTimeout, refused: map[api.Peer]bool{},
+		next: max(from, 1), keepaliveTimeout: DefaultKeepaliveTimeout, rejected: map[api.Peer]bool{},
 	}
 	for _, o := range options {
 		o(s)
@@ -199,70 +124,71 @@ func (s *Subscription) Close() error {
 	return nil
 }
 
-// run delivers events until the subscription must end, and returns the reason.
-func (s *Subscription) run() error {
+// readPeers delivers the events of one peer after another until the subscription must end, and
+// returns the reason.
+func (s *Subscription) readPeers() error {
 	c := s.client
 	s.peer = c.firstPeer()
 	for {
-		s.begun = time.Now()
-		err := s.follow()
-		if s.ending() != nil {
-			return s.over()
+		s.attemptedAt = time.Now()
+		err := s.readPeer()
+		if s.cause() != nil {
+			return s.endError()
 		}
-		s.failed = fmt.Errorf("peer %v: %w", s.peer, err)
+		s.lastErr = fmt.Errorf("peer %v: %w", s.peer, err)
 		if errors.Is(err, ErrGap) || errors.Is(err, api.ErrInvalid) {
-			return s.failed
+			return s.lastErr
 		}
-		delete(s.refused, s.peer)
-		if errors.Is(err, api.ErrRefused) && s.refuse() {
+		delete(s.rejected, s.peer)
+		if errors.Is(err, api.ErrRefused) && s.addRejection() {
 			return err
 		}
 		if errors.Is(err, rpc.ErrQuiet) {
-			s.tell(Event{Kind: EventTimeout, Err: err})
+			s.deliver(Event{Kind: EventTimeout, Err: err})
 		}
-		s.stale(err)
+		s.reportStale(err)
 		moved := errors.Is(err, errMoved)
 		if !moved {
-			c.notLeader(s.peer)
-			signal(c.refresh)
+			c.forgetLeader(s.peer)
+			c.requestRefresh()
 		}
 		// Start at most one attempt in each pause.
-		if c.wait(s.ctx, c.pause()-time.Since(s.begun)) != nil {
-			return s.over()
+		if c.sleep(s.ctx, c.randomPause()-time.Since(s.attemptedAt)) != nil {
+			return s.endError()
 		}
 		if moved {
 			s.peer = s.leader
 		} else {
-			s.peer = c.peerAfter(s.peer)
+			s.peer = c.nextPeer(s.peer)
 		}
 	}
 }
 
-// ending returns why the subscription must end: the cause of its context, or of the client's.
-// After Close of the client, s.ctx is canceled by another goroutine (context.AfterFunc), so that
-// it can still be active when the client's context has ended. It returns nil if both are active.
-func (s *Subscription) ending() error {
+// cause returns why the subscription must end: the cause of its context or of the client's context.
+// It returns nil if both are active. After Close of the client another goroutine
+// (context.AfterFunc) cancels s.ctx, so that s.ctx may be active when the client's context is done.
+func (s *Subscription) cause() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
 	}
 	return context.Cause(s.client.ctx)
 }
 
-// over returns the cause that ended the subscription. If the last attempt failed, the text of its
-// error is added, but not wrapped, because it did not end the subscription.
-func (s *Subscription) over() error {
-	cause := s.ending()
-	if s.failed != nil {
-		return fmt.Errorf("%w; the last attempt: %v", cause, s.failed)
+// endError returns the cause that ended the subscription. If the last attempt failed, its error is
+// added as text. It is not wrapped, because it did not end the subscription.
+func (s *Subscription) endError() error {
+	cause := s.cause()
+	if s.lastErr != nil {
+		return fmt.Errorf("%w; the last attempt: %v", cause, s.lastErr)
 	}
 	return cause
 }
 
-// refuse records that the peer has rejected the client, and reports whether all peers have.
-func (s *Subscription) refuse() bool {
-	s.refused[s.peer] = true
+// addRejection records that the peer has rejected the client, and reports whether all peers have.
+func (s *Subscription) addRejection() bool {
+	s.rejected[s.peer] = true
 	for _, p := range s.client.peers() {
-		if !s.refused[p] {
+		if !s.rejected[p] {
 			return false
 		}
 	}
@@ -274,34 +200,34 @@ var (
 	errNoLeader = errors.New("the peer has no contact with a leader")
 )
 
-// follow delivers the events of one peer until the stream ends, and returns the reason.
-func (s *Subscription) follow() error {
+// readPeer delivers the events of one peer until the stream ends, and returns the reason.
+func (s *Subscription) readPeer() error {
 	conn, err := s.client.dial(s.ctx, s.peer, link.PurposeStream)
 	if err != nil {
 		return err
 	}
-	stream := rpc.Entries(s.ctx, conn, s.next, s.patience)
+	stream := rpc.Entries(s.ctx, conn, s.next, s.keepaliveTimeout)
 	defer stream.Close()
-	s.leadless = time.Time{}
+	s.leaderlessSince = time.Time{}
 	for {
 		event, err := stream.Next()
 		if err != nil {
 			return err
 		}
-		s.failed = nil
+		s.lastErr = nil
 		switch {
 		case event.Entry != nil:
 			if event.Entry.Index != s.next {
 				return &GapError{Peer: s.peer, Want: s.next, Got: event.Entry.Index}
 			}
-			if !s.tell(Event{Kind: EventEntry, Entry: event.Entry}) {
+			if !s.deliver(Event{Kind: EventEntry, Entry: event.Entry}) {
 				return context.Cause(s.ctx)
 			}
 			s.next++
 		case event.Snapshot != nil:
-			err = s.snapshot(event.Snapshot)
+			err = s.handleSnapshot(event.Snapshot)
 		case event.Progress != nil:
-			err = s.pulse(event.Progress)
+			err = s.handleProgress(event.Progress)
 		}
 		if err != nil {
 			return err
@@ -309,8 +235,8 @@ func (s *Subscription) follow() error {
 	}
 }
 
-// tell delivers an event, and reports whether it was received.
-func (s *Subscription) tell(e Event) bool {
+// deliver sends an event to the caller, and reports whether it was received.
+func (s *Subscription) deliver(e Event) bool {
 	e.Peer = s.peer
 	select {
 	case s.events <- e:
@@ -320,44 +246,47 @@ func (s *Subscription) tell(e Event) bool {
 	}
 }
 
-func (s *Subscription) stale(err error) {
+// reportStale delivers EventStale if EventFresh was delivered before.
+func (s *Subscription) reportStale(err error) {
 	if s.fresh {
 		s.fresh = false
-		s.tell(Event{Kind: EventStale, Err: err})
+		s.deliver(Event{Kind: EventStale, Err: err})
 	}
 }
 
-func (s *Subscription) pulse(p *api.Progress) error {
+// handleProgress delivers EventFresh or EventStale. It returns an error if another peer should be
+// read.
+func (s *Subscription) handleProgress(p *api.Progress) error {
 	s.leader = p.Leader
 	if p.Fresh {
-		s.leadless = time.Time{}
+		s.leaderlessSince = time.Time{}
 		if !s.fresh && s.next > p.Commit {
-			s.fresh = s.tell(Event{Kind: EventFresh, Leader: p.Leader, Term: p.Term})
+			s.fresh = s.deliver(Event{Kind: EventFresh, Leader: p.Leader, Term: p.Term})
 		}
 		if s.fromLeader && p.Leader.Addr != "" && p.Leader != s.peer {
 			return errMoved
 		}
 	} else {
-		s.stale(errNoLeader)
-		if s.leadless.IsZero() {
-			s.leadless = time.Now()
-		} else if time.Since(s.leadless) >= s.patience {
+		s.reportStale(errNoLeader)
+		if s.leaderlessSince.IsZero() {
+			s.leaderlessSince = time.Now()
+		} else if time.Since(s.leaderlessSince) >= s.keepaliveTimeout {
 			return errNoLeader
 		}
 	}
 	return nil
 }
 
-// snapshot delivers a snapshot, and waits until its data was read or closed.
-func (s *Subscription) snapshot(from *api.SnapshotStream) error {
+// handleSnapshot delivers a snapshot, and waits until its data was read or closed.
+func (s *Subscription) handleSnapshot(from *api.SnapshotStream) error {
 	if from.Index < s.next {
 		return &GapError{Peer: s.peer, Want: s.next, Got: from.Index}
 	}
-	s.stale(fmt.Errorf("entries before index %d are in a snapshot", from.Index+1))
+	s.reportStale(fmt.Errorf("entries before index %d are in a snapshot", from.Index+1))
 	data := &snapshotData{ReadCloser: from.Data, done: make(chan error, 1)}
-	handed := *from
-	handed.Data = data
-	if !s.tell(Event{Kind: EventSnapshot, Snapshot: &handed}) {
+	delivered := *from
+	delivered.Data = data
+	if !s.deliver(Event{Kind: EventSnapshot, Snapshot: &delivered}) {
 		return context.Cause(s.ctx)
 	}
 	select {
@@ -371,8 +300,8 @@ func (s *Subscription) snapshot(from *api.SnapshotStream) error {
 	}
 }
 
-// snapshotData is the data of a snapshot. It sends nil to done when all data was read or it was
-// closed, or the error of a read.
+// snapshotData is the data of a snapshot. It sends the result to done when all data was read, when
+// a read fails, or when it is closed.
 type snapshotData struct {
 	io.ReadCloser
 	once sync.Once
@@ -382,9 +311,9 @@ type snapshotData struct {
 func (d *snapshotData) Read(p []byte) (int, error) {
 	n, err := d.ReadCloser.Read(p)
 	if err == io.EOF {
-		d.over(nil)
+		d.finish(nil)
 	} else if err != nil {
-		d.over(err)
+		d.finish(err)
 	}
 	return n, err
 }
@@ -398,4 +327,4 @@ func (d *snapshotData) Close() (err error) {
 	return err
 }
 
-func (d *snapshotData) over(err error) { d.once.Do(func() { d.done <- err }) }
+func (d *snapshotData) finish(err error) { d.once.Do(func() { d.done <- err }) }

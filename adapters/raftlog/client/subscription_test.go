@@ -1,7 +1,5 @@
 package client
 
-// The log as subscriptions tell it, over lost connections, snapshots and broken peers.
-
 import (
 	"context"
 	"errors"
@@ -15,76 +13,76 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc/rpctest"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// next returns the next event, which has to come within a minute.
-func next(w *world, s *Subscription) Event {
-	w.Helper()
+// nextEvent returns the next event, and requires that it is received within a minute.
+func nextEvent(t *testing.T, s *Subscription) Event {
+	t.Helper()
 	select {
 	case e, open := <-s.Events():
-		require.True(w, open, "%v", s.Err())
+		require.True(t, open, "%v", s.Err())
 		return e
 	case <-time.After(time.Minute):
-		require.Fail(w, "no event")
+		require.Fail(t, "no event")
 		return Event{}
 	}
 }
 
-// until reads events until one of that kind.
-func until(w *world, s *Subscription, kind EventKind) Event {
+// waitForEvent reads events until an event of the kind.
+func waitForEvent(t *testing.T, s *Subscription, kind EventKind) Event {
 	for {
-		if e := next(w, s); e.Kind == kind {
+		if e := nextEvent(t, s); e.Kind == kind {
 			return e
 		}
 	}
 }
 
-// end reads events until the subscription ends.
-func end(w *world, s *Subscription) error {
+// waitForEnd reads events until the subscription ends, and returns its error.
+func waitForEnd(t *testing.T, s *Subscription) error {
 	for range 1000 {
 		if _, open := <-s.Events(); !open {
 			break
 		}
 	}
-	require.Error(w, s.Err())
+	require.Error(t, s.Err())
 	return s.Err()
 }
 
-// TestGapFree has connections cut 20 times at random, and a snapshot (Z1) that replaces
-// entries while they are followed.
-func TestGapFree(t *testing.T) {
+// TestSubscribe_LostConnections fails if a subscription misses or repeats an entry when connections
+// are lost at random, and entries are replaced by a snapshot. It covers defect Z1 of ØMQ Raft.
+func TestSubscribe_LostConnections(t *testing.T) {
 	for seed := range uint64(5) {
-		inBubble(t, all, func(w *world) {
+		runCluster(t, all, func(t *testing.T, h *harness) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			w.cluster.Append(100, 10)
-			s := w.client.Subscribe(w.Context(), 1)
+			h.cluster.Append(100, 10)
+			s := h.client.Subscribe(t.Context(), 1)
 			defer s.Close()
 			written := make(chan struct{})
 			go func() {
 				for cut := 0; cut < 20; {
 					time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
-					w.cluster.Append(random.IntN(20), 10)
+					h.cluster.Append(random.IntN(20), 10)
 					for _, p := range all {
-						if random.IntN(3) == 0 && w.network.Cut(p.ID) > 0 {
+						if random.IntN(3) == 0 && h.network.Cut(p.ID) > 0 {
 							cut++
 							if cut == 10 {
-								// Nobody is connected: what was not followed yet is skipped.
-								w.cluster.Append(3, 10)
-								w.cluster.Compact([]byte("state"))
+								// No peer is connected: the snapshot replaces entries that were not delivered.
+								h.cluster.Append(3, 10)
+								h.cluster.Compact([]byte("state"))
 							}
 						}
 					}
 				}
 				close(written)
-				w.cluster.Append(1, 10)
+				h.cluster.Append(1, 10)
 			}()
 			var last uint64
 			fresh := false
 			snapshots, losses := 0, 0
-			for done := false; !done || last < w.cluster.Last(); {
-				e := next(w, s)
+			for done := false; !done || last < h.cluster.Last(); {
+				e := nextEvent(t, s)
 				switch e.Kind {
 				case EventEntry:
 					require.Equal(t, last+1, e.Entry.Index)
@@ -113,35 +111,37 @@ func TestGapFree(t *testing.T) {
 			require.Equal(t, 1, snapshots)
 			require.Positive(t, losses)
 			if !fresh {
-				require.EqualValues(t, last, w.cluster.Last())
-				until(w, s, EventFresh)
+				require.EqualValues(t, last, h.cluster.Last())
+				waitForEvent(t, s, EventFresh)
 			}
 		})
 	}
 }
 
-func TestGap(t *testing.T) {
-	for name, wrong := range map[string]uint64{"gap": 4, "back": 2, "again": 1} {
+// TestSubscribe_Gap fails if a subscription delivers an entry with an unexpected index, or
+// continues after it.
+func TestSubscribe_Gap(t *testing.T) {
+	for name, index := range map[string]uint64{"gap": 4, "earlier": 2, "repeated": 1} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, all, func(w *world) {
-				w.cluster.Append(5, 1)
+			runCluster(t, all, func(t *testing.T, h *harness) {
+				h.cluster.Append(5, 1)
 				for _, p := range all {
-					w.peer(p).Gap(func(index uint64) uint64 {
-						if index == 3 {
-							return wrong
+					h.peer(p).Gap(func(i uint64) uint64 {
+						if i == 3 {
+							return index
 						}
-						return index
+						return i
 					})
 				}
-				s := w.client.Subscribe(w.Context(), 1)
-				require.EqualValues(t, 1, next(w, s).Entry.Index)
-				require.EqualValues(t, 2, next(w, s).Entry.Index)
-				err := end(w, s)
+				s := h.client.Subscribe(t.Context(), 1)
+				require.EqualValues(t, 1, nextEvent(t, s).Entry.Index)
+				require.EqualValues(t, 2, nextEvent(t, s).Entry.Index)
+				err := waitForEnd(t, s)
 				require.ErrorIs(t, err, ErrGap)
 				gap, ok := errors.AsType[*GapError](err)
 				require.True(t, ok)
 				require.EqualValues(t, 3, gap.Want)
-				require.Equal(t, wrong, gap.Got)
+				require.Equal(t, index, gap.Got)
 				require.Contains(t, all, gap.Peer)
 				require.NoError(t, s.Close())
 				require.ErrorIs(t, s.Err(), ErrGap)
@@ -150,155 +150,162 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestSnapshotGoesBack: a snapshot of what was told already is no way on.
-func TestSnapshotGoesBack(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.Append(5, 1)
-		w.cluster.Compact(nil)
+// TestSubscribe_EarlierSnapshot fails if a subscription accepts a snapshot of entries that it has
+// delivered.
+func TestSubscribe_EarlierSnapshot(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.Append(5, 1)
+		h.cluster.Compact(nil)
 		for _, p := range all {
-			w.peer(p).Gap(func(uint64) uint64 { return 2 })
+			h.peer(p).Gap(func(uint64) uint64 { return 2 })
 		}
-		s := w.client.Subscribe(w.within(time.Minute), 3)
-		require.ErrorIs(t, end(w, s), ErrGap)
+		s := h.client.Subscribe(contextWithin(t, time.Minute), 3)
+		require.ErrorIs(t, waitForEnd(t, s), ErrGap)
 	})
 }
 
-// TestFreshness follows what a peer says of its leader.
-func TestFreshness(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.Append(2, 1)
-		s := w.client.Subscribe(w.Context(), 2)
+// TestSubscribe_Freshness fails if a subscription does not report that its peer loses the leader,
+// is silent or is disconnected, or does not continue at another peer.
+func TestSubscribe_Freshness(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.Append(2, 1)
+		s := h.client.Subscribe(t.Context(), 2)
 		defer s.Close()
-		require.EqualValues(t, 2, next(w, s).Entry.Index)
-		e := next(w, s)
+		require.EqualValues(t, 2, nextEvent(t, s).Entry.Index)
+		e := nextEvent(t, s)
 		require.Equal(t, EventFresh, e.Kind)
 		require.Equal(t, a, e.Leader)
 		first := e.Peer
-		w.peer(first).Stale(true)
-		e = next(w, s)
+		h.peer(first).Stale(true)
+		e = nextEvent(t, s)
 		require.Equal(t, EventStale, e.Kind)
 		require.ErrorIs(t, e.Err, errNoLeader)
-		begun := time.Now()
-		e = next(w, s)
+		start := time.Now()
+		e = nextEvent(t, s)
 		require.Equal(t, EventFresh, e.Kind)
-		require.NotEqual(t, first, e.Peer, "another peer has a leader")
-		require.Less(t, time.Since(begun), 2*time.Second)
+		require.NotEqual(t, first, e.Peer, "the subscription has moved to another peer")
+		require.Less(t, time.Since(start), 2*time.Second)
 		second := e.Peer
-		begun = time.Now()
-		w.peer(second).Silent(true)
-		e = next(w, s)
+		start = time.Now()
+		h.peer(second).Silent(true)
+		e = nextEvent(t, s)
 		require.Equal(t, EventTimeout, e.Kind)
 		require.Equal(t, second, e.Peer)
-		require.InDelta(t, time.Second, time.Since(begun), float64(rpctest.PulseEvery))
-		require.Equal(t, EventStale, next(w, s).Kind)
-		e = next(w, s)
+		require.InDelta(t, time.Second, time.Since(start), float64(rpctest.PulseEvery))
+		require.Equal(t, EventStale, nextEvent(t, s).Kind)
+		e = nextEvent(t, s)
 		require.Equal(t, EventFresh, e.Kind)
-		w.network.Cut(e.Peer.ID)
-		e = next(w, s)
+		h.network.Cut(e.Peer.ID)
+		e = nextEvent(t, s)
 		require.Equal(t, EventStale, e.Kind)
-		// It comes back, and only then is there news again.
-		w.cluster.Append(1, 1)
-		require.EqualValues(t, 3, until(w, s, EventEntry).Entry.Index)
+		// The subscription is connected again before the next entry is appended.
+		h.cluster.Append(1, 1)
+		require.EqualValues(t, 3, waitForEvent(t, s, EventEntry).Entry.Index)
 	})
 }
 
-// TestNobodyLeads: peers without a leader are asked in turn, slowly.
-func TestNobodyLeads(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.Lead(api.Peer{})
-		s := w.client.Subscribe(w.within(time.Minute), 1, KeepaliveTimeout(2*time.Second))
-		require.ErrorIs(t, end(w, s), context.DeadlineExceeded)
-		require.InDelta(t, 27, w.calls("Entries"), 5)
+// TestSubscribe_WithoutLeader fails if a subscription does not try all peers, or retries without
+// pauses, while there is no leader.
+func TestSubscribe_WithoutLeader(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.Lead(api.Peer{})
+		s := h.client.Subscribe(contextWithin(t, time.Minute), 1, KeepaliveTimeout(2*time.Second))
+		require.ErrorIs(t, waitForEnd(t, s), context.DeadlineExceeded)
+		require.InDelta(t, 27, h.countCalls("Entries"), 5)
 		for _, p := range all {
-			w.peer(p).Before(func(context.Context, string) error { return api.ErrBusy })
+			h.peer(p).Before(func(context.Context, string) error { return api.ErrBusy })
 		}
-		before := w.calls("Entries")
-		s = w.client.Subscribe(w.within(30*time.Second), 1)
-		require.ErrorIs(t, end(w, s), context.DeadlineExceeded)
-		require.LessOrEqual(t, w.calls("Entries")-before, 200, "one in half a pause")
+		before := h.countCalls("Entries")
+		s = h.client.Subscribe(contextWithin(t, 30*time.Second), 1)
+		require.ErrorIs(t, waitForEnd(t, s), context.DeadlineExceeded)
+		require.LessOrEqual(t, h.countCalls("Entries")-before, 200, "more than one attempt in half a pause")
 	})
 }
 
-// TestNobodyReads: what nobody reads stays with the peers, who do other calls.
-func TestNobodyReads(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.Append(12_000, 1)
-		s := w.client.Subscribe(w.Context(), 1)
+// TestSubscribe_UnreadEvents fails if a subscription whose events are not received reads all
+// entries, or delays other calls.
+func TestSubscribe_UnreadEvents(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.Append(12_000, 1)
+		s := h.client.Subscribe(t.Context(), 1)
 		time.Sleep(time.Minute)
 		var read uint64
 		for _, p := range all {
-			read += w.peer(p).Read()
+			read += h.peer(p).Read()
 		}
 		require.Less(t, read, uint64(10_000))
-		_, err := w.client.Propose(w.within(time.Second), requestid.New(), nil)
+		_, err := h.client.Propose(contextWithin(t, time.Second), requestid.New(), nil)
 		require.NoError(t, err)
 		for i := range uint64(12_001) {
-			require.Equal(t, i+1, until(w, s, EventEntry).Entry.Index)
+			require.Equal(t, i+1, waitForEvent(t, s, EventEntry).Entry.Index)
 		}
-		require.Equal(t, 1, w.calls("Entries"), "it was one stream all the time")
+		require.Equal(t, 1, h.countCalls("Entries"), "the subscription has used one stream")
 		require.NoError(t, s.Close())
 	})
 }
 
-func TestFromLeader(t *testing.T) {
-	inBubble(t, []api.Peer{b, c}, func(w *world) {
-		s := w.client.Subscribe(w.Context(), 1, FromLeader())
+// TestSubscribe_FromLeader fails if a subscription with FromLeader does not move to the leader.
+func TestSubscribe_FromLeader(t *testing.T) {
+	runCluster(t, []api.Peer{b, c}, func(t *testing.T, h *harness) {
+		s := h.client.Subscribe(t.Context(), 1, FromLeader())
 		defer s.Close()
 		time.Sleep(time.Second)
-		go w.cluster.Append(1, 1)
-		require.Equal(t, a, until(w, s, EventEntry).Peer)
-		w.cluster.Lead(c)
-		until(w, s, EventStale)
-		go w.cluster.Append(1, 1)
-		e := until(w, s, EventEntry)
+		go h.cluster.Append(1, 1)
+		require.Equal(t, a, waitForEvent(t, s, EventEntry).Peer)
+		h.cluster.Lead(c)
+		waitForEvent(t, s, EventStale)
+		go h.cluster.Append(1, 1)
+		e := waitForEvent(t, s, EventEntry)
 		require.EqualValues(t, 2, e.Entry.Index)
-		require.Equal(t, c, until(w, s, EventFresh).Peer)
+		require.Equal(t, c, waitForEvent(t, s, EventFresh).Peer)
 	})
 }
 
-// TestSnapshotBreaks: a snapshot that was lost on its way comes again, one that is not
-// wanted does not.
-func TestSnapshotBreaks(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.Append(9, 1)
-		w.cluster.Compact(make([]byte, 8<<20)) // more than is on its way at once
-		w.cluster.Append(1, 1)
-		s := w.client.Subscribe(w.Context(), 1)
+// TestSubscribe_IncompleteSnapshot fails if a snapshot is not delivered again when the connection
+// is lost while it is read, or is delivered again after it was closed.
+func TestSubscribe_IncompleteSnapshot(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.Append(9, 1)
+		h.cluster.Compact(make([]byte, 8<<20)) // more than the buffers of a connection
+		h.cluster.Append(1, 1)
+		s := h.client.Subscribe(t.Context(), 1)
 		defer s.Close()
-		e := next(w, s)
+		e := nextEvent(t, s)
 		require.EqualValues(t, 9, e.Snapshot.Index)
 		_, err := io.ReadFull(e.Snapshot.Data, make([]byte, 1<<20))
 		require.NoError(t, err)
-		w.network.Cut(e.Peer.ID)
+		h.network.Cut(e.Peer.ID)
 		_, err = io.Copy(io.Discard, e.Snapshot.Data)
 		require.Error(t, err)
 		require.NoError(t, e.Snapshot.Data.Close())
-		e = next(w, s)
+		e = nextEvent(t, s)
 		require.Equal(t, EventSnapshot, e.Kind)
 		n, err := io.Copy(io.Discard, e.Snapshot.Data)
 		require.NoError(t, err)
 		require.EqualValues(t, 8<<20, n)
-		require.EqualValues(t, 10, next(w, s).Entry.Index)
+		require.EqualValues(t, 10, nextEvent(t, s).Entry.Index)
 
-		other := w.client.Subscribe(w.Context(), 5)
-		e = next(w, other)
+		other := h.client.Subscribe(t.Context(), 5)
+		e = nextEvent(t, other)
 		require.Equal(t, EventSnapshot, e.Kind)
 		require.NoError(t, e.Snapshot.Data.Close())
-		require.EqualValues(t, 10, next(w, other).Entry.Index)
+		require.EqualValues(t, 10, nextEvent(t, other).Entry.Index)
 		require.NoError(t, other.Close())
 
-		third := w.client.Subscribe(w.Context(), 1)
-		e = next(w, third)
+		third := h.client.Subscribe(t.Context(), 1)
+		e = nextEvent(t, third)
 		require.NoError(t, third.Close())
 		_, err = io.Copy(io.Discard, e.Snapshot.Data)
 		require.ErrorIs(t, err, api.ErrClosed)
 	})
 }
 
-func TestSubscriptionEnds(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.Append(3, 1)
-		s := w.client.Subscribe(w.Context(), 1)
+// TestSubscription_Err fails if the error of a subscription does not wrap the cause, or does not
+// describe the last attempt.
+func TestSubscription_Err(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.Append(3, 1)
+		s := h.client.Subscribe(t.Context(), 1)
 		synctest.Wait()
 		require.NoError(t, s.Err())
 		require.NoError(t, s.Close())
@@ -306,42 +313,42 @@ func TestSubscriptionEnds(t *testing.T) {
 		require.ErrorIs(t, s.Err(), api.ErrClosed)
 		_, open := <-s.Events()
 		require.False(t, open)
-		ctx, cancel := context.WithCancelCause(w.Context())
-		s = w.client.Subscribe(ctx, 4)
-		require.Equal(t, EventFresh, next(w, s).Kind)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s = h.client.Subscribe(ctx, 4)
+		require.Equal(t, EventFresh, nextEvent(t, s).Kind)
 		for _, p := range all {
-			w.network.Cut(p.ID)
+			h.network.Cut(p.ID)
 		}
-		until(w, s, EventFresh)
-		why := errors.New("enough")
-		cancel(why)
-		require.ErrorIs(t, end(w, s), why)
+		waitForEvent(t, s, EventFresh)
+		cause := errors.New("cancelled by the test")
+		cancel(cause)
+		require.ErrorIs(t, waitForEnd(t, s), cause)
 		require.NotContains(t, s.Err().Error(), "attempt", "a peer has answered")
 
 		for _, p := range all {
-			w.network.Down(p.ID, errors.New("nobody is here"))
+			h.network.Down(p.ID, errors.New("no route"))
 		}
-		s = w.client.Subscribe(w.within(time.Minute), 4)
-		err := end(w, s)
+		s = h.client.Subscribe(contextWithin(t, time.Minute), 4)
+		err := waitForEnd(t, s)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "the last attempt: peer ")
-		require.ErrorContains(t, err, "nobody is here")
+		require.ErrorContains(t, err, "no route")
 	})
 }
 
-// TestSnapshotIsClosedTwice, as by who closes it at once, and by a defer.
-func TestSnapshotIsClosedTwice(t *testing.T) {
-	inBubble(t, all, func(w *world) {
-		w.cluster.Append(9, 1)
-		w.cluster.Compact(make([]byte, 1<<20))
-		s := w.client.Subscribe(w.Context(), 1)
+// TestSubscribe_SnapshotClosedTwice fails if the data of a snapshot cannot be closed twice.
+func TestSubscribe_SnapshotClosedTwice(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		h.cluster.Append(9, 1)
+		h.cluster.Compact(make([]byte, 1<<20))
+		s := h.client.Subscribe(t.Context(), 1)
 		defer s.Close()
-		e := next(w, s)
+		e := nextEvent(t, s)
 		require.Equal(t, EventSnapshot, e.Kind)
 		require.NoError(t, e.Snapshot.Data.Close())
 		require.NoError(t, e.Snapshot.Data.Close())
 		_, err := e.Snapshot.Data.Read(make([]byte, 1))
 		require.ErrorIs(t, err, api.ErrClosed)
-		require.Equal(t, EventFresh, next(w, s).Kind)
+		require.Equal(t, EventFresh, nextEvent(t, s).Kind)
 	})
 }

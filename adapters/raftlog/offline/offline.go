@@ -1,14 +1,12 @@
-// Package offline reads the files of a raftlog peer. It changes nothing and takes no lock.
-// The peer may be running; what it writes during a read may be missing at the end of the
-// result, but nothing before that is missing.
+// Package offline reads the files of a raftlog peer. It does not change or lock them. The peer may be
+// running: entries that it writes during a read may be missing at the end of the result.
 //
 // Use raftlog.CompactOffline to create a snapshot from such files.
 package offline
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -17,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 )
 
 // Errors of this package, to be tested with errors.Is, in addition to io/fs.ErrNotExist if
@@ -25,8 +24,11 @@ var (
 	// ErrCorrupt is returned if a log is damaged. The error names the position and the
 	// remedy.
 	ErrCorrupt = filelog.ErrCorrupt
-	// ErrMalformed is returned if an entry is undamaged, but this program cannot decode it.
+	// ErrMalformed is returned if an entry is not damaged, but this version cannot decode it.
 	ErrMalformed = entry.ErrMalformed
+	// ErrDirectory is returned if the format of a directory is unknown to this version of the
+	// program, or its file peer.json is damaged.
+	ErrDirectory = errors.New("unusable directory")
 )
 
 // LogDir is the directory of the log, below the directory of a peer.
@@ -40,22 +42,23 @@ type Owner struct {
 	Peer string `json:"peer"`
 }
 
-// ReadOwner returns the owner of a peer's directory.
-func ReadOwner(dir string) (o Owner, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, "peer.json"))
-	if err != nil {
-		return o, err
+// ReadOwner returns the owner of a peer's directory. The error wraps io/fs.ErrNotExist if dir is not
+// the directory of a peer, and [ErrDirectory].
+func ReadOwner(dir string) (Owner, error) {
+	o, err := identity.ReadOwner(disk.OS(dir))
+	switch {
+	case errors.Is(err, identity.ErrFormat), errors.Is(err, identity.ErrDamaged):
+		return Owner{}, fmt.Errorf("%w %s: %w", ErrDirectory, dir, err)
+	case err != nil:
+		return Owner{}, fmt.Errorf("directory %s: %w", dir, err)
 	}
-	if err := json.Unmarshal(text, &o); err != nil {
-		return o, fmt.Errorf("%s: %w", filepath.Join(dir, "peer.json"), err)
-	}
-	return o, nil
+	return Owner{Cluster: o.Cluster, Peer: o.Peer}, nil
 }
 
 // Entry is an entry of the log and its position in the files.
 type Entry struct {
-	// Entry has Data for Control entries too, and never Skipped: that takes all the entries
-	// before it to know.
+	// Entry has Data for all kinds of entries, and never Skipped, because that depends on all
+	// previous entries.
 	api.Entry
 	// Committed reports whether the files show that the entry is committed. Otherwise the
 	// entry may have been committed, or may be replaced.
@@ -68,18 +71,18 @@ type Entry struct {
 	Size int
 }
 
-// Entries calls do for every entry of the log in a peer's directory, in order, including
-// truncated entries whose files still exist. It stops if do returns an error, and returns
-// that error. Other errors are [api.ErrCorrupt], [api.ErrMalformed], and errors of reading.
-func Entries(dir string, do func(Entry) error) error {
+// Entries calls visit for each entry of the log in a peer's directory, in order, including truncated
+// entries whose files still exist. If visit returns an error, Entries stops and returns it. Other
+// errors wrap [ErrCorrupt], [ErrMalformed], or an error of reading.
+func Entries(dir string, visit func(Entry) error) error {
 	_, err := filelog.History(disk.OS(dir), LogDir, func(r filelog.Record, committed bool) error {
 		d, err := entry.Decode(&raftpb.Entry{Index: &r.Index, Term: &r.Term, Type: &r.Type, Data: r.Data})
 		if err != nil {
 			return fmt.Errorf("%s, offset %d: %w", filepath.Join(dir, LogDir, r.File), r.Offset, err)
 		}
 		e := Entry{Entry: d.Entry(), Committed: committed, File: r.File, Offset: r.Offset, Size: r.Size}
-		e.Data = d.Data
-		return do(e)
+		e.Data = d.Text()
+		return visit(e)
 	})
 	return err
 }
@@ -92,8 +95,8 @@ type Log struct {
 	Last  uint64 `json:"last"`
 	// Commit is the index of the last entry that is known to be committed.
 	Commit uint64 `json:"commit"`
-	// Compacted is the index of the last entry that the peer does not need any more,
-	// because a snapshot contains it.
+	// Compacted is the index of the last entry that the peer no longer needs because a
+	// snapshot contains it.
 	Compacted uint64 `json:"compacted"`
 	// Segments are the files of the log, in order.
 	Segments []Segment `json:"segments"`
@@ -122,18 +125,18 @@ type Segment struct {
 func ReadLog(dir string) (Log, error) {
 	fsys := disk.OS(dir)
 	var l Log
-	at := map[string]int{}
+	positions := map[string]int{}
 	if err := filelog.Scan(fsys, LogDir, func(r filelog.Record) error {
-		i, known := at[r.File]
+		i, known := positions[r.File]
 		if !known {
 			i = len(l.Segments)
-			at[r.File] = i
+			positions[r.File] = i
 			l.Segments = append(l.Segments, Segment{Name: r.File, Sealed: true})
 		}
 		s := &l.Segments[i]
 		s.Used = r.Offset
 		if r.Kind == filelog.KindEntry {
-			s.Replaced++ // until it is known to count
+			s.Replaced++ // History decrements it if the entry is valid
 			s.Used += int64(r.Size)
 		}
 		return nil
@@ -144,9 +147,9 @@ func ReadLog(dir string) (Log, error) {
 		l.Segments[n-1].Sealed = false
 	}
 	extent, err := filelog.History(fsys, LogDir, func(r filelog.Record, _ bool) error {
-		i, known := at[r.File]
+		i, known := positions[r.File]
 		if !known {
-			return nil // younger than the first look
+			return nil // the file was created after Scan
 		}
 		s := &l.Segments[i]
 		if s.Entries++; s.First == 0 {
@@ -160,9 +163,9 @@ func ReadLog(dir string) (Log, error) {
 	return l, err
 }
 
-// Prunable returns the files that contain only entries up to index through, and that are
-// not needed if the log is truncated up to it. They are sorted from the oldest to the
-// newest, and must be deleted in that order.
+// Prunable returns the files whose entries have at most the index through, which are not needed when
+// the log is truncated up to it. They are sorted from the oldest to the newest, and must be deleted in
+// this order.
 func (l Log) Prunable(through uint64) []string {
 	var names []string
 	for _, s := range l.Segments {

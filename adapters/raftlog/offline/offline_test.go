@@ -23,39 +23,41 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var stamp = time.Unix(1_700_000_000, 0)
+var testTime = time.Unix(1_700_000_000, 0)
 
-func update(index, term uint64, data string) *raftpb.Entry {
-	id := requestid.From(stamp, index, term)
-	h := entry.Header{Kind: api.KindState, ID: id, Time: stamp, Sum: entry.Sum([]byte(data))}
+func newUpdate(index, term uint64, data string) *raftpb.Entry {
+	id := requestid.From(testTime, index, term)
+	h := entry.Header{Kind: api.KindState, ID: id, Time: testTime, Sum: entry.Sum([]byte(data))}
 	return &raftpb.Entry{Index: &index, Term: &term, Data: entry.Encode(h, []byte(data))}
 }
 
-func commit(index uint64) *raftpb.HardState {
+func commitState(index uint64) *raftpb.HardState {
 	term, vote := uint64(1), uint64(1)
 	return &raftpb.HardState{Term: &term, Vote: &vote, Commit: &index}
 }
 
-// newLog has updates 1 to 40 in several segments, of which 31 to 40 have replaced others and
-// 36 to 40 are not committed.
+// newLog returns a directory with updates 1 to 40 in several segments. Updates 31 to 40 have
+// replaced others, and 36 to 40 are not committed.
 func newLog(t *testing.T) (string, *filelog.Log) {
 	dir := t.TempDir()
 	l, err := filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 4096})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	append := func(from, to, term, committed uint64) {
+	appendUpdates := func(from, to, term, committed uint64) {
 		for i := from; i <= to; i++ {
 			require.NoError(t, l.Append(filelog.Batch{
-				Entries: []*raftpb.Entry{update(i, term, fmt.Sprintf("%d %s", i, strings.Repeat("x", 400)))}, Sync: i == to,
-				HardState: commit(min(committed, i)),
+				Entries: []*raftpb.Entry{newUpdate(i, term, fmt.Sprintf("%d %s", i, strings.Repeat("x", 400)))}, Sync: i == to,
+				HardState: commitState(min(committed, i)),
 			}))
 		}
 	}
-	append(1, 35, 1, 30)
-	append(31, 40, 2, 35)
+	appendUpdates(1, 35, 1, 30)
+	appendUpdates(31, 40, 2, 35)
 	return dir, l
 }
 
+// TestEntries fails if an entry is missing, repeated or decoded incorrectly, or has a wrong commit
+// status.
 func TestEntries(t *testing.T) {
 	dir, _ := newLog(t)
 	next := uint64(1)
@@ -64,8 +66,8 @@ func TestEntries(t *testing.T) {
 		require.Equal(t, next <= 35, e.Committed)
 		require.Equal(t, next > 30, e.Term == 2)
 		require.Equal(t, api.KindState, e.Kind)
-		require.Equal(t, requestid.From(stamp, e.Index, e.Term), e.ID)
-		require.Equal(t, stamp, e.Time)
+		require.Equal(t, requestid.From(testTime, e.Index, e.Term), e.ID)
+		require.Equal(t, testTime, e.Time)
 		require.True(t, strings.HasPrefix(string(e.Data), fmt.Sprint(next)))
 		require.FileExists(t, filepath.Join(dir, offline.LogDir, e.File))
 		next++
@@ -75,12 +77,14 @@ func TestEntries(t *testing.T) {
 	require.ErrorIs(t, offline.Entries(t.TempDir(), nil), os.ErrNotExist)
 }
 
+// TestReadLog fails if the description of a log differs from that of package filelog, before or
+// after files are pruned.
 func TestReadLog(t *testing.T) {
-	dir, own := newLog(t)
+	dir, log := newLog(t)
 	l, err := offline.ReadLog(dir)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{1, 40, 35, 0}, []uint64{l.First, l.Last, l.Commit, l.Compacted})
-	segments := own.Segments()
+	segments := log.Segments()
 	require.Len(t, l.Segments, len(segments))
 	require.Greater(t, len(segments), 4)
 	count, replaced := 0, 0
@@ -94,17 +98,17 @@ func TestReadLog(t *testing.T) {
 	require.Equal(t, 40, count)
 	require.Equal(t, 5, replaced)
 
-	require.NoError(t, own.Compact(33))
+	require.NoError(t, log.Compact(33))
 	l, err = offline.ReadLog(dir)
 	require.NoError(t, err)
 	require.Equal(t, uint64(33), l.Compacted)
 	for through := range uint64(34) {
-		require.Equal(t, own.Prunable(through), l.Prunable(through), through)
+		require.Equal(t, log.Prunable(through), l.Prunable(through), through)
 	}
 	require.NotEmpty(t, l.Prunable(33))
 	last := l.Segments[len(l.Segments)-1]
 	for _, name := range l.Prunable(40) {
-		require.NotEqual(t, last.Name, filepath.Base(name), "the peer writes to that one")
+		require.NotEqual(t, last.Name, filepath.Base(name), "the peer writes to the last file")
 	}
 	for _, name := range l.Prunable(33) {
 		require.NoError(t, os.Remove(filepath.Join(dir, name)))
@@ -117,9 +121,10 @@ func TestReadLog(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestDamage(t *testing.T) {
-	dir, own := newLog(t)
-	first := filepath.Join(dir, own.Segments()[0].Name)
+// TestReadLog_Damaged fails if damage in any file of a log, or of a snapshot, is not reported.
+func TestReadLog_Damaged(t *testing.T) {
+	dir, log := newLog(t)
+	first := filepath.Join(dir, log.Segments()[0].Name)
 	text, err := os.ReadFile(first)
 	require.NoError(t, err)
 	text[1000] ^= 1
@@ -128,22 +133,22 @@ func TestDamage(t *testing.T) {
 	require.ErrorIs(t, err, offline.ErrCorrupt)
 	require.ErrorIs(t, offline.Entries(dir, func(offline.Entry) error { return nil }), offline.ErrCorrupt)
 
-	// In the last file too, where records may be missing, but none in between.
+	// Damage before a valid record is also detected in the last file.
 	dir = t.TempDir()
-	own, err = filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 1 << 16})
+	log, err = filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 1 << 16})
 	require.NoError(t, err)
 	for i := range uint64(4) {
-		require.NoError(t, own.Append(filelog.Batch{Entries: []*raftpb.Entry{update(i+1, 1, strings.Repeat("x", 400))}, HardState: commit(i), Sync: true}))
+		require.NoError(t, log.Append(filelog.Batch{Entries: []*raftpb.Entry{newUpdate(i+1, 1, strings.Repeat("x", 400))}, HardState: commitState(i), Sync: true}))
 	}
-	only := filepath.Join(dir, own.Segments()[0].Name)
-	require.NoError(t, own.Close())
+	only := filepath.Join(dir, log.Segments()[0].Name)
+	require.NoError(t, log.Close())
 	text, err = os.ReadFile(only)
 	require.NoError(t, err)
 	text[1200] ^= 1
 	require.NoError(t, os.WriteFile(only, text, 0o600))
-	told := 0
-	require.ErrorIs(t, offline.Entries(dir, func(offline.Entry) error { told++; return nil }), offline.ErrCorrupt)
-	require.Equal(t, 2, told, "those before it")
+	visited := 0
+	require.ErrorIs(t, offline.Entries(dir, func(offline.Entry) error { visited++; return nil }), offline.ErrCorrupt)
+	require.Equal(t, 2, visited, "entries before the damage")
 	_, err = offline.ReadLog(dir)
 	require.ErrorIs(t, err, offline.ErrCorrupt)
 

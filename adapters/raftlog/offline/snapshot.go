@@ -40,23 +40,23 @@ type Snapshot struct {
 	ElectionTimeout time.Duration `json:"electionTimeout"`
 	// Membership lists the peers as of Index.
 	Membership api.Membership `json:"membership"`
-	// RequestIDs is the number of remembered IDs, and PruneIndex the index before the entry
-	// of the first of them.
+	// RequestIDs is the number of stored request IDs. PruneIndex is the index before the entry
+	// of the first of these IDs.
 	RequestIDs int    `json:"requestIDs"`
 	PruneIndex uint64 `json:"pruneIndex"`
-	// Skipped are the indexes of updates in the peer's log that were not applied.
+	// Skipped contains the indexes of updates in the peer's log that were not applied.
 	Skipped []uint64 `json:"skipped,omitempty"`
-	// Elections are the elections that the log keeps.
+	// Elections contains the elections.
 	Elections []Election `json:"elections,omitempty"`
 }
 
-// Election is an election that the log keeps.
+// Election is an election in a snapshot.
 type Election struct {
 	// Name is the name of the election.
 	Name string `json:"name"`
 	// Ended reports whether the election has ended.
 	Ended bool `json:"ended,omitempty"`
-	// Candidates are its candidates, in the order of succession.
+	// Candidates contains the candidates in the order of succession.
 	Candidates []Candidate `json:"candidates,omitempty"`
 }
 
@@ -72,31 +72,31 @@ type Candidate struct {
 	Token uint64 `json:"token,omitempty"`
 }
 
-// ReadSnapshot reads and verifies a snapshot file. The error wraps [api.ErrSnapshot], or is an
-// error of reading.
+// ReadSnapshot reads and verifies a snapshot file. The error wraps [ErrSnapshot] or an error of
+// reading.
 func ReadSnapshot(file string) (s Snapshot, err error) {
 	r, err := snapshot.OpenFile(disk.OS(filepath.Dir(file)), filepath.Base(file))
 	if err != nil {
 		return Snapshot{}, err
 	}
 	defer r.Close()
-	tables, err := replica.Read(r.Tables())
+	state, err := replica.Read(r.Tables())
 	if err != nil {
 		return Snapshot{}, err
 	}
 	m := r.Meta()
 	s = Snapshot{
 		Cluster: m.Cluster, Index: m.Index, Term: m.Term, Created: m.Created, Size: r.Size(), DataSize: r.DataSize(),
-		Clock: tables.Clock, Window: tables.Window, ElectionTimeout: tables.Election, Membership: tables.Members.Public(),
-		RequestIDs: tables.IDs.Len(), PruneIndex: tables.PruneIndex(), Skipped: tables.Skips,
+		Clock: state.Clock, Window: state.Window, ElectionTimeout: state.Election, Membership: state.Members.Membership(),
+		RequestIDs: state.IDs.Len(), PruneIndex: state.PruneIndex(), Skipped: state.Skips,
 	}
-	for _, name := range tables.Lines.Names() {
-		line := tables.Lines.Line(name)
-		if !line.Ended && len(line.Candidates) == 0 { // it was ended once, and nobody stands in it
+	for _, name := range state.Elections.Names() {
+		queue := state.Elections.Get(name)
+		if !queue.Ended && len(queue.Candidates) == 0 { // the election was restarted and has no candidates
 			continue
 		}
-		e := Election{Name: name, Ended: line.Ended}
-		for _, c := range line.Candidates {
+		e := Election{Name: name, Ended: queue.Ended}
+		for _, c := range queue.Candidates {
 			e.Candidates = append(e.Candidates, Candidate{c.ID, c.Name, c.Joined, c.Token})
 		}
 		s.Elections = append(s.Elections, e)
@@ -114,7 +114,7 @@ func Snapshots(dir string) ([]string, error) {
 	var found []string
 	for _, name := range names {
 		if name == SnapshotName || strings.HasPrefix(name, SnapshotName+"-") && strings.HasSuffix(name, ".bak") {
-			found = append(found, name) // sorted, and the shortest first
+			found = append(found, name) // List sorts: SnapshotName is first
 		}
 	}
 	return found, nil

@@ -79,10 +79,10 @@ func Parse(s string) (ID, error) {
 // FromObjectID converts an ID of 12 bytes, of which the first four are seconds since the
 // Unix epoch, as in MongoDB's ObjectId and ØMQ Raft. Equal inputs give equal IDs, and
 // different inputs give different IDs.
-func FromObjectID(old [12]byte) ID {
+func FromObjectID(objectID [12]byte) ID {
 	var id ID
-	id.setTime(int64(binary.BigEndian.Uint32(old[:4])) * 1000)
-	copy(id[6:14], old[4:])
+	id.setTime(int64(binary.BigEndian.Uint32(objectID[:4])) * 1000)
+	copy(id[6:14], objectID[4:])
 	return id
 }
 

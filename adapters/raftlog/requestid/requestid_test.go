@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestIDs(t *testing.T) {
+// TestParse_RoundTrip fails if an ID loses its time or its random bits when it is formatted and
+// parsed, or if two IDs of the same time are equal.
+func TestParse_RoundTrip(t *testing.T) {
 	for _, when := range []time.Time{time.UnixMilli(0), time.UnixMilli(1763000000123), time.UnixMilli(1<<48 - 1)} {
 		a, b := At(when), At(when)
 		require.True(t, a.Time().Equal(when))
@@ -26,7 +28,9 @@ func TestIDs(t *testing.T) {
 	require.False(t, New().IsZero())
 }
 
-func TestObjectIDs(t *testing.T) {
+// TestParse_ObjectID fails if an ID of 12 bytes loses its time, or if the conversion depends on
+// more than its bytes.
+func TestParse_ObjectID(t *testing.T) {
 	id, err := Parse("5f43a1e0aabbccddee010203")
 	require.NoError(t, err)
 	require.Equal(t, int64(0x5f43a1e0), id.Time().Unix())
@@ -38,7 +42,8 @@ func TestObjectIDs(t *testing.T) {
 	require.Equal(t, id, again)
 }
 
-func TestNoIDs(t *testing.T) {
+// TestParse_Invalid fails if an invalid text is accepted, or changes an ID.
+func TestParse_Invalid(t *testing.T) {
 	for _, s := range []string{"", "x", "5f43a1e0", "5f43a1e0aabbccddee0102030405060g", "5f43a1e0aabbccddee01020304050607ff"} {
 		_, err := Parse(s)
 		require.ErrorIs(t, err, ErrSyntax)

@@ -6,7 +6,7 @@ import "time"
 type Config struct {
 	Policy
 
-	Dir    string // the path of the queue's znode, for errors
+	Dir    string // the path of the queue's znode
 	Naming Naming
 	// Tombstone is the name of a child that marks the queue as ended, "" for none.
 	Tombstone string

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -21,14 +23,20 @@ type driver struct {
 	machine *contender.Contender
 	report  func(State)
 	sub     *session.Subscription
-	requests
+	plain   *plainQueue // nil unless the names contain no GUID
+	user    *plainUser
 
-	proved   bool             // the state of the lease may have changed
-	answered []result         // of requests that this goroutine has executed
-	deferred *contender.Input // an input that the deletion of the contender's znode precedes
-	replies  chan result      // nil while there are no requests in goroutines
-	waiting  int              // the number of such requests
+	started  bool         // Start was passed to the machine
+	proved   bool         // the state of the lease may have changed
+	answered []*result    // of requests that this goroutine has executed
+	deferred *frame       // an input that the deletion of the contender's znode precedes
+	replies  chan *result // nil while there are no requests in goroutines
+	requests *requests    // nil while there are no requests, unless one has failed
+	// stopReplace ends the repetition of a Replace; nil if there is none.
+	stopReplace context.CancelFunc
+	waiting     int // the number of such requests
 
+	event  zk.Event   // the last one that was received
 	own    watched    // the contender's znode
 	others [2]watched // the predecessor and the contender before it
 	queue  *watch.Watch
@@ -37,8 +45,9 @@ type driver struct {
 	session int64     // its owner
 	sent    time.Time // when its create, or the last Replace, was sent
 
-	timers []deadline
-	timer  *time.Timer // of the first of timers
+	timers    []deadline
+	timer     *time.Timer // of the first of timers
+	scheduled bool        // timer is started for the first of timers
 
 	rename *Rename // in progress
 	err    error   // of the removal
@@ -60,15 +69,11 @@ type deadline struct {
 }
 
 func newDriver(cfg *Config, report func(State)) *driver {
-	d := &driver{
-		cfg: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout),
-		machine: contender.New(&contender.Config{
-			Policy: cfg.Policy, Dir: cfg.Dir, Naming: cfg.Naming, Tombstone: cfg.Tombstone, CanMakeQueue: cfg.MakeDir != nil,
-			QueueCzxid: cfg.DirCzxid, QueueSession: cfg.DirSession,
-			Lookahead: cfg.Lookahead, Patience: cfg.Patience, Standby: cfg.Standby,
-		}),
+	cfg.CanMakeQueue = cfg.MakeDir != nil
+	d := &driver{cfg: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout), machine: contender.New(&cfg.Config)}
+	if _, ok := cfg.Naming.Plain(); ok {
+		d.plain, d.user = joinPlain(cfg)
 	}
-	d.requests = newRequests(cfg)
 	d.sub.CheckEvery(cfg.CheckInterval)
 	d.sub.LogTo(cfg.Log)
 	if cfg.Observer != nil {
@@ -79,8 +84,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 
 // finish completes the removal after the contender has left, and returns its error.
 func (d *driver) finish() error {
-	defer d.requests.close()
-	defer d.sub.Close()
+	defer d.close()
 	for !d.machine.Done() {
 		d.step(d.nextReply())
 	}
@@ -90,50 +94,101 @@ func (d *driver) finish() error {
 	return d.err
 }
 
-// step passes an input to the state machine and executes its outputs.
-func (d *driver) step(in contender.Input) {
+// close ends the contender's use of what contenders share.
+func (d *driver) close() {
+	d.sub.Close()
+	if d.requests != nil {
+		d.requests.over()
+	}
+	d.cancelReplace()
+	if d.plain != nil {
+		d.plain.leave(d.user)
+	}
+}
+
+// cancelReplace ends the repetition of a Replace, whose result does not matter any more.
+func (d *driver) cancelReplace() {
+	if d.stopReplace != nil {
+		d.stopReplace()
+		d.stopReplace = nil
+	}
+}
+
+// frame is the memory of one step. Frames are pooled, because they are large, and an idle
+// contender needs none.
+type frame struct {
+	in  contender.Input
+	out []contender.Output
+}
+
+var frames = sync.Pool{New: func() any { return new(frame) }}
+
+// step passes the input of f to the state machine and executes its outputs.
+func (d *driver) step(f *frame) {
 	s := d.sub.State()
 	conn := contender.Conn{
 		Session: s.Session, Up: s.Up, Closed: s.Closed, Epoch: s.Epoch,
 		Missing: s.Missing, Proven: s.Proven, Lapses: s.Lapses,
 	}
-	var buffer [4]contender.Output
-	outputs := d.machine.Step(conn, &in, buffer[:0])
+	f.out = d.machine.Step(conn, &f.in, f.out[:0])
 	sends := 0
-	for i := range outputs {
-		if outputs[i].Kind == contender.Send {
+	for i := range f.out {
+		if f.out[i].Kind == contender.Send {
 			sends++
 		}
 	}
-	for i := range outputs {
-		o := &outputs[i]
+	for i := range f.out {
+		o := &f.out[i]
 		if o.Kind == contender.Send {
 			sends--
-			d.send(o.Request, sends == 0)
+			d.send(&o.Request, sends == 0)
 		} else {
 			d.execute(o)
 		}
 	}
 	d.dropWatches()
+	clear(f.out)
+	f.in = contender.Input{}
+	frames.Put(f)
+}
+
+// input returns a frame for an input of this kind.
+func input(kind contender.InputKind) *frame {
+	f := frames.Get().(*frame)
+	f.in.Kind = kind
+	return f
 }
 
 // send executes a request: on this goroutine if the contender is alone and the request is the
-// last one of the step.
-func (d *driver) send(r contender.Request, last bool) {
-	do := d.prepare(r)
-	if d.cfg.Alone && last && r.Kind != contender.Notify { // a holder does not wait for it
-		d.answered = append(d.answered, do())
+// last one of the step. A holder does not wait for a reply, because it must notice the end of its
+// lease.
+func (d *driver) send(q *contender.Request, last bool) {
+	res := results.Get().(*result)
+	res.request = *q
+	if q.Kind == contender.Replace {
+		d.cancelReplace()
+		res.ctx, d.stopReplace = context.WithCancel(context.Background())
+	}
+	if d.requests == nil {
+		d.requests = newRequests(d.cfg, d.plain, d.user)
+	}
+	if d.cfg.Alone && last && !d.machine.Holding() {
+		d.requests.perform(res)
+		d.answered = append(d.answered, res)
 		return
 	}
 	if d.replies == nil {
-		d.replies = make(chan result, 4)
+		d.replies = make(chan *result, 4)
 	}
 	d.waiting++
-	go func(replies chan<- result) { replies <- do() }(d.replies)
+	go func(requests *requests, replies chan<- *result) {
+		requests.perform(res)
+		replies <- res
+	}(d.requests, d.replies)
 }
 
 // receive notes the result of a request, and returns it as an input.
-func (d *driver) receive(r result) contender.Input {
+func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch r.request.Kind {
 	case contender.Create:
@@ -165,7 +220,11 @@ func (d *driver) receive(r result) contender.Input {
 	case contender.Replace:
 		d.sent, d.own = r.sent, watched{name: r.request.To, watch: r.watch}
 	}
-	return contender.Input{Kind: contender.Replied, Request: r.request, Reply: r.reply}
+	f := input(contender.Replied)
+	f.in.Request, f.in.Reply = r.request, r.reply
+	*r = result{}
+	results.Put(r)
+	return f
 }
 
 // keepWatch keeps a watch on another contender, in the place of one on the same znode or of
@@ -209,6 +268,9 @@ func (d *driver) execute(o *contender.Output) {
 		d.report(d.stateOf(&o.State))
 		if o.State.Err != nil {
 			d.timers = d.timers[:0]
+			if d.timer != nil {
+				d.timer.Stop()
+			}
 			d.cancelReplace()
 		}
 	case contender.Set:
@@ -269,66 +331,125 @@ func (d *driver) pathOf(name string) string {
 // next waits for the next input. If the deletion of the contender's znode is known, it comes
 // before all others: the server reports deletions in their order, and another input may bring
 // the contender's turn.
-func (d *driver) next(ctx context.Context) contender.Input {
-	var in contender.Input
+func (d *driver) next(ctx context.Context) *frame {
+	f := d.nextReady()
+	if f == nil {
+		f = d.wait(ctx)
+	}
+	return d.ownFirst(f)
+}
+
+// nextReady returns an input that needs no waiting, or nil.
+func (d *driver) nextReady() (f *frame) {
 	switch {
 	case d.deferred != nil:
-		in, d.deferred = *d.deferred, nil
+		f, d.deferred = d.deferred, nil
 	case d.proved:
-		d.proved, in.Kind = false, contender.ConnChanged
+		d.proved, f = false, input(contender.ConnChanged)
 	case len(d.answered) > 0:
-		in = d.receiveAnswer()
-	default:
-		in = d.wait(ctx)
+		f = d.receiveAnswer()
 	}
-	if in.Kind == contender.Fired && in.Watch == contender.OwnWatch {
-		return in
+	return f
+}
+
+// ownFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
+//
+//go:noinline // the frame of next is that of an idle contender
+func (d *driver) ownFirst(f *frame) *frame {
+	if f.in.Kind == contender.Fired && f.in.Watch == contender.OwnWatch {
+		return f
 	}
 	select {
-	case event := <-d.own.watch.C():
-		d.deferred = &in
-		return d.ownFired(event)
+	case d.event = <-d.own.watch.C():
+		d.deferred = f
+		return d.ownFired()
 	default:
-		return in
+		return f
 	}
 }
 
-// wait blocks until there is an input.
-func (d *driver) wait(ctx context.Context) contender.Input {
-	var expired <-chan time.Time
-	if d.timer != nil && len(d.timers) > 0 {
-		expired = d.timer.C
-	}
-	renames := d.cfg.Renames
-	if d.rename != nil || !d.machine.Holding() {
-		renames = nil
+// wait blocks until there is an input. Its frame is small, because idle candidates are numerous
+// and a larger one would double their stacks. So it omits what only contenders for locks need.
+func (d *driver) wait(ctx context.Context) *frame {
+	if d.cfg.Alone || d.cfg.Admit != nil {
+		return d.waitForAll(ctx)
 	}
 	select {
 	case r := <-d.replies:
 		return d.received(r)
-	case event := <-d.own.watch.C():
-		return d.ownFired(event)
-	case event := <-d.others[0].watch.C():
-		return d.otherFired(ctx, 0, event)
-	case event := <-d.others[1].watch.C():
-		return d.otherFired(ctx, 1, event)
-	case event := <-d.queue.C():
-		event = d.queue.Take(event)
-		d.queue = nil
-		return contender.Input{Kind: contender.Fired, Watch: contender.QueueWatch, Event: eventOf(event)}
+	case d.event = <-d.own.watch.C():
+		return d.ownFired()
+	case d.event = <-d.others[0].watch.C():
+		return d.otherFired(ctx, 0)
+	case d.event = <-d.others[1].watch.C():
+		return d.otherFired(ctx, 1)
 	case <-d.sub.Changed():
-		return contender.Input{Kind: contender.ConnChanged}
-	case <-expired:
-		return contender.Input{Kind: contender.Expired, Timer: d.popTimer()}
-	case r := <-renames:
-		return d.startRename(r)
+		return input(contender.ConnChanged)
+	case <-d.schedule():
+		return d.timerExpired()
 	case <-ctx.Done():
-		return contender.Input{Kind: contender.Leave, Err: context.Cause(ctx)}
+		return leaveInput(ctx)
 	}
 }
 
+// waitForAll is wait for all kinds of inputs.
+//
+//go:noinline // see wait
+func (d *driver) waitForAll(ctx context.Context) *frame {
+	select {
+	case r := <-d.replies:
+		return d.received(r)
+	case d.event = <-d.own.watch.C():
+		return d.ownFired()
+	case d.event = <-d.others[0].watch.C():
+		return d.otherFired(ctx, 0)
+	case d.event = <-d.others[1].watch.C():
+		return d.otherFired(ctx, 1)
+	case d.event = <-d.queue.C():
+		return d.queueFired()
+	case <-d.sub.Changed():
+		return input(contender.ConnChanged)
+	case <-d.schedule():
+		return d.timerExpired()
+	case r := <-d.renames():
+		return d.startRename(r)
+	case <-ctx.Done():
+		return leaveInput(ctx)
+	}
+}
+
+// renames returns the channel of requests for another name if one can be served.
+func (d *driver) renames() <-chan Rename {
+	if d.rename != nil || !d.machine.Holding() {
+		return nil
+	}
+	return d.cfg.Renames
+}
+
+//go:noinline // see wait
+func (d *driver) queueFired() *frame {
+	f := input(contender.Fired)
+	f.in.Watch, f.in.Event = contender.QueueWatch, eventOf(d.queue.Take(d.event))
+	d.queue = nil
+	return f
+}
+
+//go:noinline // see wait
+func (d *driver) timerExpired() *frame {
+	f := input(contender.Expired)
+	f.in.Timer = d.popTimer()
+	return f
+}
+
+//go:noinline // see wait
+func leaveInput(ctx context.Context) *frame {
+	f := input(contender.Leave)
+	f.in.Err = context.Cause(ctx)
+	return f
+}
+
 // nextReply waits for the next input of a contender that has left.
-func (d *driver) nextReply() contender.Input {
+func (d *driver) nextReply() *frame {
 	if len(d.answered) > 0 {
 		return d.receiveAnswer()
 	}
@@ -336,45 +457,52 @@ func (d *driver) nextReply() contender.Input {
 	case r := <-d.replies:
 		return d.received(r)
 	case <-d.sub.Changed():
-		return contender.Input{Kind: contender.ConnChanged}
+		return input(contender.ConnChanged)
 	}
 }
 
 // receiveAnswer takes the result of a request that this goroutine has executed.
-func (d *driver) receiveAnswer() contender.Input {
+func (d *driver) receiveAnswer() *frame {
 	r := d.answered[0]
-	if d.answered = d.answered[1:]; len(d.answered) == 0 {
-		d.answered = nil
-	}
+	d.answered = d.answered[:copy(d.answered, d.answered[1:])]
 	return d.receive(r)
 }
 
 // received takes a result from the channel.
-func (d *driver) received(r result) contender.Input {
-	if d.waiting--; d.waiting == 0 {
-		d.replies = nil // an idle contender needs no channel
+func (d *driver) received(r *result) *frame {
+	if d.waiting--; d.waiting == 0 && !d.cfg.Alone {
+		// Idle candidates are numerous.
+		d.replies = nil
+		if !d.requests.hasFailed() {
+			d.requests.over()
+			d.requests = nil
+		}
 	}
 	return d.receive(r)
 }
 
-func (d *driver) ownFired(event zk.Event) contender.Input {
-	in := contender.Input{Kind: contender.Fired, Watch: contender.OwnWatch, Name: d.own.name, Event: eventOf(d.own.watch.Take(event))}
+//go:noinline // see wait
+func (d *driver) ownFired() *frame {
+	f := input(contender.Fired)
+	f.in.Watch, f.in.Name, f.in.Event = contender.OwnWatch, d.own.name, eventOf(d.own.watch.Take(d.event))
 	d.own = watched{}
-	return in
+	return f
 }
 
-func (d *driver) otherFired(ctx context.Context, i int, event zk.Event) contender.Input {
+//go:noinline // see wait
+func (d *driver) otherFired(ctx context.Context, i int) *frame {
 	o := d.others[i]
 	d.others[i] = watched{}
 	defer ignoreDeparture(d.cfg.Conn, o.departure)
-	in := contender.Input{Kind: contender.Fired, Watch: contender.OtherWatch, Name: o.name, Event: eventOf(o.watch.Take(event)), Safe: true}
-	if in.Event == contender.Deleted {
+	f := input(contender.Fired)
+	f.in.Watch, f.in.Name, f.in.Event, f.in.Safe = contender.OtherWatch, o.name, eventOf(o.watch.Take(d.event)), true
+	if f.in.Event == contender.Deleted {
 		if d.machine.IsPredecessor(o.name) {
 			d.observeDeparture()
 		}
-		in.Safe = o.departure == nil || heardDeparture(ctx, d.cfg.Conn, o.departure)
+		f.in.Safe = o.departure == nil || heardDeparture(ctx, d.cfg.Conn, o.departure)
 	}
-	return in
+	return f
 }
 
 // eventOf translates the event of a watch.
@@ -402,25 +530,36 @@ func (d *driver) observeDeparture() {
 	}
 }
 
-// setTimer sets a timer, of which few are set at a time.
+// setTimer sets a timer, of which few are set at a time. The clock's timer is started when the
+// driver waits.
 func (d *driver) setTimer(t contender.Timer, after time.Duration) {
-	d.removeTimer(t)
+	d.stopTimer(t)
 	d.timers = append(d.timers, deadline{t, time.Now().Add(after)})
-	d.schedule()
 }
 
 func (d *driver) stopTimer(t contender.Timer) {
-	d.removeTimer(t)
-	d.schedule()
+	d.timers = slices.DeleteFunc(d.timers, func(other deadline) bool { return other.timer == t })
+	d.scheduled = false
 }
 
-func (d *driver) removeTimer(t contender.Timer) {
-	for i := range d.timers {
-		if d.timers[i].timer == t {
-			d.timers = append(d.timers[:i], d.timers[i+1:]...)
-			return
+// schedule starts the clock's timer for the timer that expires first, and returns its channel,
+// or nil if there is none.
+//
+//go:noinline // see wait
+func (d *driver) schedule() <-chan time.Time {
+	if len(d.timers) == 0 {
+		return nil
+	}
+	if !d.scheduled {
+		d.scheduled = true
+		after := time.Until(d.timers[d.firstTimer()].at)
+		if d.timer == nil {
+			d.timer = time.NewTimer(after)
+		} else {
+			d.timer.Reset(after)
 		}
 	}
+	return d.timer.C
 }
 
 // firstTimer returns the index of the timer that expires first.
@@ -432,22 +571,6 @@ func (d *driver) firstTimer() int {
 		}
 	}
 	return first
-}
-
-// schedule sets the clock's timer.
-func (d *driver) schedule() {
-	if len(d.timers) == 0 {
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-		return
-	}
-	after := time.Until(d.timers[d.firstTimer()].at)
-	if d.timer == nil {
-		d.timer = time.NewTimer(after)
-	} else {
-		d.timer.Reset(after)
-	}
 }
 
 // popTimer removes and returns the timer that expires first.

@@ -24,9 +24,10 @@ import (
 
 // Config describes a queue and a contender in it.
 type Config struct {
-	Conn   *zk.Conn
-	Dir    string // the path of the queue's znode
-	Naming contender.Naming
+	// Config is the configuration of the state machine. Run sets CanMakeQueue.
+	contender.Config
+
+	Conn *zk.Conn
 	// Prefix returns the beginning of a name with this GUID; nil stands for Naming.NamePrefix.
 	Prefix  func(guid string) string
 	Data    []byte
@@ -35,21 +36,9 @@ type Config struct {
 	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
 	CheckInterval time.Duration
 
-	// DirCzxid identifies Dir, unless it is 0. Another znode at the same path is another queue.
-	DirCzxid int64
-	// DirSession is the session in which Dir was seen, or 0.
-	DirSession int64
 	// MakeDir creates Dir if it does not exist. If it is nil, a missing Dir is the end of the
 	// queue.
 	MakeDir func(ctx context.Context) error
-	// Tombstone is a child of Dir that marks the queue as ended, "" for none.
-	Tombstone string
-
-	contender.Policy
-	// Lookahead, Patience and Standby are those of contender.Config.
-	Lookahead bool
-	Patience  time.Duration
-	Standby   time.Duration
 	// Stamp allows the create to write Dir, without data, in the same transaction. The reply
 	// then contains the token, and shows whether the contender is the only one. It is used only
 	// if Dir was seen without data.
@@ -61,8 +50,8 @@ type Config struct {
 	// Renames asks the contender to take another name during its turn.
 	Renames <-chan Rename
 	// Alone means that nothing but this contender needs the goroutine of Run, so that requests
-	// may block it. The end of the context is then noticed when the current request is
-	// answered.
+	// may block it, except during its turn. The end of the context is then noticed when the
+	// current request is answered.
 	Alone bool
 	Log   *slog.Logger
 	// Observer is notified of what is not a State; nil for none.
@@ -116,23 +105,54 @@ const endedLimit = 100 * time.Millisecond
 // then continues in the background until it is confirmed, the session has expired or the
 // connection is closed.
 func Run(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
-	d := newDriver(cfg, report)
-	removal := &Removal{done: make(chan struct{})}
-	d.step(contender.Input{Kind: contender.Start})
+	m := Join(cfg, report)
+	m.RunUntil(ctx, func() bool { return false })
+	return m.Leave(ctx)
+}
+
+// Member is a contender whose goroutine may change: one goroutine at a time calls its methods.
+type Member struct{ driver *driver }
+
+// Join returns a contender that joins the queue when RunUntil is called. RunUntil and then Leave
+// must be called.
+func Join(cfg *Config, report func(State)) *Member {
+	m := &Member{newDriver(cfg, report)}
+	return m
+}
+
+// RunUntil does what Run does, until the contender has left or stop returns true, which is called
+// after each step. It reports whether the contender has left. Otherwise RunUntil must be called
+// again soon, because the loss of the contender's znode is not noticed in the meantime.
+func (m *Member) RunUntil(ctx context.Context, stop func() bool) (left bool) {
+	d := m.driver
+	if !d.started {
+		d.started = true
+		d.step(input(contender.Start))
+	}
 	for !d.machine.Leaving() {
+		if stop() {
+			return false
+		}
 		d.step(d.next(ctx))
 	}
+	return true
+}
+
+// Leave removes what the contender has created, after RunUntil has returned true. See Run.
+func (m *Member) Leave(ctx context.Context) (*Removal, error) {
+	d := m.driver
+	removal := &Removal{done: make(chan struct{})}
 	reason := d.machine.Reason()
 	remove := func() {
 		defer close(removal.done)
 		removal.err = d.finish()
 	}
-	if d.machine.Done() || cfg.Alone && ctx.Err() != nil {
+	if d.machine.Done() || d.cfg.Alone && ctx.Err() != nil {
 		remove()
 		return removal, reason
 	}
 	go remove()
-	removal.wait(ctx, reason, cfg.Log)
+	removal.wait(ctx, reason, d.cfg.Log)
 	return removal, reason
 }
 
@@ -184,8 +204,8 @@ func (r *Removal) wait(ctx context.Context, reason error, log *slog.Logger) {
 	}
 }
 
-// Join returns the removal of everything that several contenders have created.
-func Join(removals ...*Removal) *Removal {
+// RemovalOf returns the removal of everything that several contenders have created.
+func RemovalOf(removals ...*Removal) *Removal {
 	all := &Removal{done: make(chan struct{})}
 	go func() {
 		defer close(all.done)

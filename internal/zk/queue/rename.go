@@ -9,14 +9,16 @@ import (
 
 // startRename returns the input that asks for a name of another kind, with the same GUID and
 // sequence number.
-func (d *driver) startRename(r Rename) contender.Input {
+func (d *driver) startRename(r Rename) *frame {
 	name, base := d.machine.Name(), d.cfg.Naming.Base()
 	i := strings.LastIndex(name, base)
 	if i < 0 {
 		r.Done <- errors.New("the znode is of another kind now")
-		return contender.Input{Kind: contender.ConnChanged}
+		return input(contender.ConnChanged)
 	}
 	d.rename = &r
 	prefix, number := name[:i]+r.To.Base(), name[i+len(base):]
-	return contender.Input{Kind: contender.Rename, Name: prefix + number, Prefix: prefix}
+	f := input(contender.Rename)
+	f.in.Name, f.in.Prefix = prefix+number, prefix
+	return f
 }

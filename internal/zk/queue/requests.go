@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"path"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,134 +17,99 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// requests executes the requests of one contender. prepare is called on the driver's goroutine;
-// the function that it returns may run on another one.
+// requests executes requests of one contender. Its methods may be called from any goroutine.
 type requests struct {
-	cfg    *Config
-	plain  *plainQueue // nil unless the names contain no GUID
-	user   *plainUser
-	pauses *pauses
+	cfg   *Config
+	plain *plainQueue // nil unless the names contain no GUID
+	user  *plainUser
 	// ctx is done when the contender is over, and results do not matter any more.
 	ctx  context.Context
 	over context.CancelFunc
-	// cancel ends the repetition of a Replace; nil before there is one.
-	cancel context.CancelFunc
-}
-
-// pauses determines how long to pause after failures of requests, of which several can be in
-// progress.
-type pauses struct {
-	// turn, of capacity 1, holds an element while a request pauses: several failing requests
-	// together are not retried more often than one.
+	// turn, of capacity 1, holds an element while a request pauses after a failure: several
+	// failing requests together are not retried more often than one.
 	turn    chan struct{}
 	backoff request.Backoff
 }
 
-// wait pauses after a failure, or until ctx is done.
-func (p *pauses) wait(ctx context.Context) error {
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-		return request.Pause(ctx, p.backoff.Next())
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// result is the reply to a request, and what the driver needs in addition.
-type result struct {
-	request contender.Request
-	reply   contender.Reply
-	path    string       // of the znode that was created or read
-	sent    time.Time    // when the request was sent
-	watch   *watch.Watch // that was set
-}
-
-func newRequests(cfg *Config) requests {
-	r := requests{cfg: cfg, pauses: &pauses{turn: make(chan struct{}, 1)}}
+func newRequests(cfg *Config, plain *plainQueue, user *plainUser) *requests {
+	r := &requests{cfg: cfg, plain: plain, user: user, turn: make(chan struct{}, 1)}
 	r.ctx, r.over = context.WithCancel(context.Background())
-	if _, ok := cfg.Naming.Plain(); ok {
-		r.plain, r.user = joinPlain(cfg)
-	}
 	return r
 }
 
-// close ends the contender's use of what contenders share.
-func (r *requests) close() {
-	r.over()
-	r.cancelReplace()
-	if r.plain != nil {
-		r.plain.leave(r.user)
+// pause pauses after a failure, or until the contender is over.
+func (r *requests) pause() error {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+		return request.Pause(r.ctx, r.backoff.Next())
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
 	}
 }
 
-// cancelReplace ends the repetition of a Replace, whose result does not matter any more.
-func (r *requests) cancelReplace() {
-	if r.cancel != nil {
-		r.cancel()
-	}
+// hasFailed reports whether a request has failed. No request may be in progress.
+func (r *requests) hasFailed() bool { return r.backoff != request.Backoff{} }
+
+// result is a request, the reply, and what the driver needs in addition. Results are pooled,
+// because they are large.
+type result struct {
+	request contender.Request
+	reply   contender.Reply
+	path    string          // of the znode that was created or read
+	sent    time.Time       // when the request was sent
+	watch   *watch.Watch    // that was set
+	ctx     context.Context // of a Replace
 }
 
-// prepare returns the function that executes a request.
-func (r *requests) prepare(q contender.Request) func() result {
-	cfg := r.cfg
+var results = sync.Pool{New: func() any { return new(result) }}
+
+// perform executes the request of res.
+func (r *requests) perform(res *result) {
+	cfg, q := r.cfg, &res.request
 	switch q.Kind {
 	case contender.Create:
-		prefix := cfg.Naming.NamePrefix
-		if cfg.Prefix != nil {
-			prefix = cfg.Prefix
-		}
-		var random [16]byte
-		_, _ = rand.Read(random[:]) // never fails
-		return func() result { return r.create(q, prefix(contender.GUIDOf(random))) }
-	case contender.Delete:
-		return func() result { return r.delete(q) }
-	case contender.Replace:
-		r.cancelReplace()
-		var ctx context.Context
-		ctx, r.cancel = context.WithCancel(context.Background())
-		return func() result { return cfg.replace(ctx, q) }
-	case contender.Search:
-		return func() result {
-			names, err := r.search(q.Prefixes)
-			return result{request: q, reply: contender.Reply{Err: err, Names: names}}
-		}
-	}
-	return func() result { return r.read(q) }
-}
-
-// read executes a request that can be repeated until it is answered.
-func (r *requests) read(q contender.Request) result {
-	cfg, res := r.cfg, result{request: q}
-	switch q.Kind {
+		r.create(res)
 	case contender.MakeQueue:
 		res.reply.Err = cfg.MakeDir(r.ctx)
+	case contender.Search:
+		res.reply.Names, res.reply.Err = r.search(q.Prefixes)
 	case contender.List:
-		found, err := repeat(r, func() (watch.Found, error) {
-			if q.Watched {
-				return watch.Try(cfg.Conn, cfg.query(q, cfg.Dir, watch.Children))
-			}
-			return watch.Listing(cfg.Conn, cfg.Dir)
-		})
-		if res.reply.Err = err; err == nil {
-			res.reply.Names, res.reply.QueueCzxid, res.watch, res.reply.Doubt = found.Children, found.Stat.Czxid, found.Watch, found.Doubt
-			if cfg.Stamp {
-				noteStampable(cfg.Conn, cfg.Dir, found.Stat.DataLength == 0)
-			}
-		}
+		r.list(res)
 	case contender.ReadOwn:
-		res.readWatched(r, watch.Children)
+		r.readWatched(res, watch.Children)
 	case contender.ReadPredecessor, contender.ReadBefore:
-		res.readWatched(r, watch.Data)
+		r.readWatched(res, watch.Data)
 	case contender.Inspect:
 		stat, err := r.stat(q.Name)
 		res.setStat(stat, err)
 	case contender.FindReason:
-		res.findReason(r)
+		r.findReason(res)
+	case contender.Delete:
+		r.delete(res)
 	case contender.Notify:
 		_, res.reply.Err = repeat(r, func() (*zk.Stat, error) { return cfg.Conn.Set(path.Join(cfg.Dir, q.Name), cfg.Data, -1) })
+	case contender.Replace:
+		r.replaceZnode(res)
 	}
-	return res
+}
+
+// list lists the queue.
+func (r *requests) list(res *result) {
+	cfg, q := r.cfg, &res.request
+	found, err := repeat(r, func() (watch.Found, error) {
+		if q.Watched {
+			return watch.Try(cfg.Conn, query(q, cfg.Dir, watch.Children))
+		}
+		return watch.Listing(cfg.Conn, cfg.Dir)
+	})
+	if res.reply.Err = err; err != nil {
+		return
+	}
+	res.reply.Names, res.reply.QueueCzxid, res.watch, res.reply.Doubt = found.Children, found.Stat.Czxid, found.Watch, found.Doubt
+	if cfg.Stamp {
+		noteStampable(cfg.Conn, cfg.Dir, found.Stat.DataLength == 0)
+	}
 }
 
 // repeat repeats f until it returns anything but a transient failure. It blocks until the
@@ -157,21 +123,22 @@ func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 		case request.Closed(r.ctx, r.cfg.Conn, err):
 			return value, zkerror.ErrConnClosed
 		}
-		if err := r.pauses.wait(r.ctx); err != nil {
+		if err := r.pause(); err != nil {
 			return value, err
 		}
 	}
 }
 
-func (cfg *Config) query(q contender.Request, path string, what watch.What) watch.Query {
+// query returns the query of a read that sets a watch.
+func query(q *contender.Request, path string, what watch.What) watch.Query {
 	return watch.Query{Path: path, What: what, Epoch: q.Epoch, Reset: q.Reset}
 }
 
-func (res *result) readWatched(r *requests, what watch.What) {
-	cfg := r.cfg
-	res.path = path.Join(cfg.Dir, res.request.Name)
+// readWatched reads a child of the queue and sets a watch on it.
+func (r *requests) readWatched(res *result, what watch.What) {
+	res.path = path.Join(r.cfg.Dir, res.request.Name)
 	found, err := repeat(r, func() (watch.Found, error) {
-		return watch.Try(cfg.Conn, cfg.query(res.request, res.path, what))
+		return watch.Try(r.cfg.Conn, query(&res.request, res.path, what))
 	})
 	if res.setStat(found.Stat, err); err == nil {
 		res.watch, res.reply.Doubt = found.Watch, found.Doubt
@@ -202,7 +169,7 @@ func statOf(conn *zk.Conn, path string) (*zk.Stat, error) {
 // list: when an election ends, all candidates do this at the same time. The tombstone is
 // created before any contender is deleted, and is deleted together with the znode of the
 // queue. So if there is no tombstone, and later the same znode exists, the queue has not ended.
-func (res *result) findReason(r *requests) {
+func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// Close, too, deletes the znode, and must not be disturbed.
 	request.AwaitClosing(r.ctx, cfg.Conn, closingTime)
@@ -227,22 +194,28 @@ func (res *result) findReason(r *requests) {
 const closingTime = 5 * time.Millisecond
 
 // create creates the contender's znode.
-func (r *requests) create(q contender.Request, prefix string) result {
+func (r *requests) create(res *result) {
 	cfg := r.cfg
-	res := result{request: q, sent: time.Now()}
-	res.reply.Prefix = prefix
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails
+	prefix := cfg.Naming.NamePrefix
+	if cfg.Prefix != nil {
+		prefix = cfg.Prefix
+	}
+	res.reply.Prefix = prefix(contender.GUIDOf(random))
+	res.sent = time.Now()
 	before := cfg.Conn.SessionID()
 	switch {
 	case r.plain != nil:
-		res.path, res.reply.Err = r.plain.create(r.user, prefix)
+		res.path, res.reply.Err = r.plain.create(r.user, res.reply.Prefix)
 	case cfg.Stamp && isStampable(cfg.Conn, cfg.Dir):
-		res.createStamped(cfg, prefix)
+		res.createStamped(cfg)
 	default:
-		res.path, res.reply.Err = cfg.Conn.Create(path.Join(cfg.Dir, prefix), cfg.Data, cfg.createFlags(), cfg.ACL)
+		res.path, res.reply.Err = cfg.Conn.Create(path.Join(cfg.Dir, res.reply.Prefix), cfg.Data, cfg.createFlags(), cfg.ACL)
 	}
 	if res.reply.Err != nil {
 		res.reply.Err = r.lost(res.reply.Err)
-		return res
+		return
 	}
 	// The name is a part of the path, so that both are kept once.
 	res.reply.Name = res.path[len(res.path)-len(path.Base(res.path)):]
@@ -250,7 +223,6 @@ func (r *requests) create(q contender.Request, prefix string) result {
 		// Otherwise only the znode shows in which of two sessions it was created.
 		res.reply.Session = before
 	}
-	return res
 }
 
 func (cfg *Config) createFlags() int32 {
@@ -270,26 +242,25 @@ func (r *requests) lost(err error) error {
 		return zkerror.ErrConnClosed
 	}
 	// The state of the connection may not yet show the failure.
-	_ = r.pauses.wait(r.ctx)
+	_ = r.pause()
 	return contender.ErrLost
 }
 
 // delete deletes a znode of the contender. The last one is deleted in one transaction with
 // what the recipe adds.
-func (r *requests) delete(q contender.Request) result {
-	cfg, znode := r.cfg, path.Join(r.cfg.Dir, q.Name)
-	res := result{request: q}
+func (r *requests) delete(res *result) {
+	cfg, q := r.cfg, &res.request
+	znode := path.Join(cfg.Dir, q.Name)
 	if q.Last && cfg.Parting != nil {
 		if ops := cfg.Parting(q.Err); len(ops) > 0 {
 			_, err := cfg.Conn.Multi(append(ops, &zk.DeleteRequest{Path: znode, Version: -1})...)
 			if err == nil || request.Transient(err) {
 				res.reply.Err = r.lost(err)
-				return res
+				return
 			}
 		}
 	}
 	res.reply.Err = r.lost(cfg.Conn.Delete(znode, -1))
-	return res
 }
 
 // search returns the znodes with one of the prefixes, the first in the queue first, as of a
@@ -314,18 +285,21 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 	return names, err
 }
 
-// replace replaces a znode by one with another name, the same GUID and the same number, in one
-// transaction: at every moment exactly one of them exists. The new name is used only once, so
+// replaceZnode replaces a znode by one with another name, the same GUID and the same number, in
+// one transaction: at every moment exactly one of them exists. The new name is used only once, so
 // the transaction can be repeated after a lost reply: "node exists" means that it was applied
 // before, and a missing old znode that another client has deleted it. In another session it
 // fails for that reason as well.
-func (cfg *Config) replace(ctx context.Context, q contender.Request) result {
-	res := result{request: q, path: path.Join(cfg.Dir, q.To)}
-	res.sent, res.reply.Err = request.Read(ctx, cfg.Conn, func() (time.Time, error) {
+func (r *requests) replaceZnode(res *result) {
+	// The last transaction may outlast this call, and must not use res.
+	cfg := r.cfg
+	from, to := path.Join(cfg.Dir, res.request.Name), path.Join(cfg.Dir, res.request.To)
+	res.path = to
+	res.sent, res.reply.Err = request.Read(res.ctx, cfg.Conn, func() (time.Time, error) {
 		sent := time.Now()
 		_, err := cfg.Conn.Multi(
-			&zk.CreateRequest{Path: res.path, Data: cfg.Data, Acl: cfg.ACL, Flags: zk.FlagEphemeral},
-			&zk.DeleteRequest{Path: path.Join(cfg.Dir, q.Name), Version: -1},
+			&zk.CreateRequest{Path: to, Data: cfg.Data, Acl: cfg.ACL, Flags: zk.FlagEphemeral},
+			&zk.DeleteRequest{Path: from, Version: -1},
 		)
 		if errors.Is(err, zk.ErrNodeExists) {
 			err = nil
@@ -333,13 +307,12 @@ func (cfg *Config) replace(ctx context.Context, q contender.Request) result {
 		return sent, err
 	})
 	if res.reply.Err != nil {
-		return res
+		return
 	}
 	// Without the watch the checks of the lease notice the deletion.
-	found, err := watch.Read(ctx, cfg.Conn, watch.Query{Path: res.path, What: watch.Children})
+	found, err := watch.Read(res.ctx, cfg.Conn, watch.Query{Path: to, What: watch.Children})
 	if isNoNode(err) {
 		res.reply.Err = err
 	}
 	res.watch = found.Watch
-	return res
 }

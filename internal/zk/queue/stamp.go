@@ -63,8 +63,8 @@ func isStampable(conn *zk.Conn, dir string) bool {
 }
 
 // createStamped creates the contender's znode and writes that of the queue.
-func (res *result) createStamped(cfg *Config, prefix string) {
-	create := &zk.CreateRequest{Path: path.Join(cfg.Dir, prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: cfg.createFlags()}
+func (res *result) createStamped(cfg *Config) {
+	create := &zk.CreateRequest{Path: path.Join(cfg.Dir, res.reply.Prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: cfg.createFlags()}
 	responses, err := cfg.Conn.Multi(create, &zk.SetDataRequest{Path: cfg.Dir, Version: -1})
 	switch {
 	case err == nil:

@@ -28,6 +28,9 @@ import (
 type slot struct {
 	mu      sync.Mutex
 	monitor *monitor // nil while there are no subscriptions
+	// idle is a monitor without subscriptions whose goroutine was never started. The next
+	// subscription uses it: a lock that is held for a moment needs no new one.
+	idle *monitor
 }
 
 var slots = perconn.NewMap(func(*zk.Conn) *slot { return &slot{} })
@@ -41,8 +44,9 @@ var epochs atomic.Uint64
 type monitor struct {
 	slot  *slot
 	conn  *zk.Conn
-	stop  context.CancelFunc
-	start *time.Timer // runs the goroutine
+	ctx   context.Context    // of the goroutine
+	stop  context.CancelFunc // ends it
+	start *time.Timer        // runs the goroutine
 	done  chan struct{}
 	wake  chan struct{} // capacity 1: something to prove has come
 
@@ -113,18 +117,7 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	defer slot.mu.Unlock()
 	m := slot.monitor
 	if m == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		m = &monitor{
-			slot: slot, conn: conn, stop: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
-			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
-			epoch: epochs.Add(1), seen: look(conn), record: handshake.Of(conn), attendance: attendances.Of(conn), stated: timeout,
-		}
-		if m.seen.up {
-			m.granted = m.record.Granted(conn)
-		}
-		m.adopt()
-		slot.monitor = m
-		m.start = time.AfterFunc(turn(m.lease.timeout), func() { m.run(ctx) })
+		m = slot.begin(conn, timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,6 +128,38 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
 	m.subs[s] = struct{}{}
 	return s
+}
+
+// begin starts a monitor. The caller holds mu.
+func (slot *slot) begin(conn *zk.Conn, timeout time.Duration) *monitor {
+	m := slot.idle
+	slot.idle = nil
+	start := m == nil
+	if start {
+		m = &monitor{
+			slot: slot, done: make(chan struct{}), wake: make(chan struct{}, 1),
+			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
+			record: handshake.Of(conn), attendance: attendances.Of(conn),
+		}
+		m.ctx, m.stop = context.WithCancel(context.Background())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conn, m.stated, m.granted = conn, timeout, 0
+	m.epoch, m.seen, m.began, m.short = epochs.Add(1), look(conn), time.Time{}, 0
+	m.lease, m.proven, m.checkNow, m.lastCheck = lease{}, false, false, time.Time{}
+	m.downSince, m.warned, m.reports = time.Time{}, false, nil
+	if m.seen.up {
+		m.granted = m.record.Granted(conn)
+	}
+	m.adopt()
+	slot.monitor = m
+	if after := turn(m.lease.timeout); start {
+		m.start = time.AfterFunc(after, m.run)
+	} else {
+		m.start.Reset(after)
+	}
+	return m
 }
 
 // Close ends the subscription; the last one of a connection ends its monitor
@@ -148,13 +173,17 @@ func (s *Subscription) Close() {
 	delete(m.proving, s.path)
 	last := len(m.subs) == 0
 	m.mu.Unlock()
-	if last {
-		m.slot.monitor = nil
-		m.stop()
-		if !m.start.Stop() {
-			<-m.done
-		}
+	if !last {
+		return
 	}
+	m.slot.monitor = nil
+	if m.start.Stop() {
+		// Its goroutine has not started. It must not keep the connection in memory.
+		m.conn, m.slot.idle = nil, m
+		return
+	}
+	m.stop()
+	<-m.done
 }
 
 // Changed has an element whenever the State may have changed since it was last
@@ -331,9 +360,8 @@ func (m *monitor) judge() {
 	if was {
 		m.lapses++
 	}
-	for _, s := range m.proving {
-		s.tell()
-	}
+	// Also those whose path a check has missed: it may be about to move.
+	m.tellAll()
 }
 
 func (m *monitor) tellAll() {
@@ -349,8 +377,9 @@ func (s *Subscription) tell() {
 	}
 }
 
-func (m *monitor) run(ctx context.Context) {
+func (m *monitor) run() {
 	defer close(m.done)
+	ctx := m.ctx
 	var results <-chan request.Answer[checked]
 	var down <-chan request.Answer[struct{}]
 	downFor := 0

@@ -6,53 +6,53 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// backlog is what the state machine has yet to apply. It is in memory until then, so that
-// there must not be more and more of it where a state machine is slow, or stands:
+// backlog measures the entries that the state machine has not applied yet. They are in memory, so
+// their number must be limited if a state machine is slow or blocked:
 //
-//   - A leader takes no more updates.
-//   - Another peer leaves out what the leader appends, as if it was lost: the leader finds that
-//     out, and sends it again. What the peer has said remains true: it has acknowledged nothing
-//     of that. Heartbeats count as before, and with them the promise that it votes for nobody
-//     else. Its tables stand soon, and it asks for no lease, so that its candidates are taken
-//     out, and others lead.
+//   - A leader rejects updates.
+//   - Another peer drops the entries that the leader appends, as if they were lost; the leader
+//     detects that and sends them again. The peer has acknowledged nothing that it drops. It still
+//     handles heartbeats, and keeps the promise to vote for no other peer. Because its state does
+//     not advance, it requests no lease, so its candidates expire and others can lead.
 type backlog struct {
 	load
-	most    load // of a leader
-	without bool // appends are left out
+	limit    load // of a leader
+	dropping bool // this peer drops appended entries
 }
 
+// load is a number of entries and the size of their data.
 type load struct{ entries, bytes int }
 
-func (l load) above(m load) bool { return l.entries > m.entries || l.bytes > m.bytes }
+func (l load) exceeds(limit load) bool { return l.entries > limit.entries || l.bytes > limit.bytes }
 
-// maxBacklog is for a leader. Others, who apply what leaders have taken, leave out appends from
-// twice as much on, until half of it is applied.
-var maxBacklog = load{1 << 16, 128 << 20}
+// leaderBacklog is the limit of a leader. Other peers have to apply what a leader has accepted. They
+// start to drop entries at twice the limit, and stop when half of that is applied.
+var leaderBacklog = load{1 << 16, 128 << 20}
 
-func (b *backlog) add(o replica.Outcome) {
+func (b *backlog) addOutcome(o replica.Outcome) {
 	b.entries++
 	b.bytes += len(o.Data)
 }
 
-func (b *backlog) applied(outcomes []replica.Outcome) {
+func (b *backlog) removeOutcomes(outcomes []replica.Outcome) {
 	for _, o := range outcomes {
 		b.entries--
 		b.bytes -= len(o.Data)
 	}
 }
 
-// full tells whether a leader takes no more updates.
-func (b *backlog) full() bool { return b.above(b.most) }
+// isFull reports whether a leader must reject updates.
+func (b *backlog) isFull() bool { return b.exceeds(b.limit) }
 
-// leavesOut tells whether this peer does not lead, and leaves out what is appended.
-func (b *backlog) leavesOut(c *Core) bool {
+// dropsAppends reports whether this peer is not the leader and drops the entries that are appended.
+func (b *backlog) dropsAppends(c *Core) bool {
 	if c.state == raft.StateLeader {
 		return false
 	}
-	before := b.without
-	b.without = b.above(load{2 * b.most.entries, 2 * b.most.bytes}) || before && b.full()
-	if b.without != before {
-		c.cfg.Logger.Warn("dropping entries of the leader while the state machine is behind", "begins", b.without, "entries", b.entries, "bytes", b.bytes)
+	before := b.dropping
+	b.dropping = b.exceeds(load{2 * b.limit.entries, 2 * b.limit.bytes}) || before && b.isFull()
+	if b.dropping != before {
+		c.cfg.Logger.Warn("dropping entries of the leader while the state machine is behind", "started", b.dropping, "entries", b.entries, "bytes", b.bytes)
 	}
-	return b.without
+	return b.dropping
 }

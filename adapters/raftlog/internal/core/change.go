@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -15,158 +16,156 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// change is the leader's part in a change of the voters:
+// membershipChange is the leader's part in a change of the voters:
 //
-//  1. the new voters are clients, and have the log but for the newest entries. They have
-//     announced themselves (contact.go); one that has not is waited for, until patience ends;
-//  2. Cold,new is written: from its application on, both the old and the new voters need a
-//     majority;
-//  3. Cnew is written, by whichever peer leads then. A leader that is not one of the new
-//     voters first hands over;
-//  4. when Cnew is in force, an entry says so that only the new voters have to store, with
-//     the commit index. From then on those of before can be taken away: voters who have Cnew
-//     and do not know that it is committed need a majority of both.
-type change struct {
-	under    *under
-	final    requestid.ID // the Final entry under way
-	finalAt  time.Duration
-	settling time.Duration // until when a Settled entry is waited for; 0 if none was written
-	handOver time.Duration // until when another leader is to write Cnew
+//  1. The new voters are learners (admission.go) and have the log except for the newest entries.
+//     The leader waits for them until the deadline.
+//  2. The leader writes Cold,new. When it is applied, both the old and the new voters need a
+//     majority.
+//  3. The leader of that time writes Cnew. If it is not one of the new voters, it first hands over.
+//  4. When Cnew is in effect, the leader writes a Settled entry, which only the new voters have to
+//     store, with the commit index. Only after that the removed peers can be stopped: voters that
+//     have Cnew and do not know that it is committed need a majority of both configurations.
+type membershipChange struct {
+	pending       *pendingChange
+	final         requestid.ID  // the Final entry, until it is applied
+	finalAt       time.Duration // when it was proposed
+	settleAgain   time.Duration // when a Settled entry is proposed again; 0 if none was proposed
+	handOverUntil time.Duration // until when another leader should write Cnew
 }
 
-// under is a change that this leader was asked for.
-type under struct {
-	id       requestid.ID
-	voters   []entry.Peer
-	sum      uint32
-	waiters  []origin
-	deadline time.Duration
-	written  bool // Cold,new
-	at       time.Duration
+// pendingChange is a change that was requested from this leader.
+type pendingChange struct {
+	id        requestid.ID
+	voters    []entry.Peer
+	sum       uint32 // a checksum of the voters
+	waiters   []origin
+	deadline  time.Duration
+	written   bool          // Cold,new was proposed
+	writtenAt time.Duration // when it was proposed
 }
 
 const (
-	// lag is how many entries a new voter may be behind.
-	lag = 1000
-	// patienceTimeouts is for how many election timeouts new voters are waited for.
-	patienceTimeouts = 20
+	// maxVoterLag is the maximum number of entries that a new voter may lack.
+	maxVoterLag = 1000
+	// changeTimeouts is the number of election timeouts for which the leader waits for new voters.
+	changeTimeouts = 20
 )
 
-// written tells whether Cold,new is on its way, beside which no client is admitted.
-func (x *change) written() bool { return x.under != nil && x.under.written }
+// isWritten reports whether Cold,new was proposed. No learner can be admitted at the same time.
+func (x *membershipChange) isWritten() bool { return x.pending != nil && x.pending.written }
 
-// request takes a request for a change, as the leader.
-func (x *change) request(c *Core, w waiting) {
-	m := c.tables.Members
+// requestChange handles a request for a change as the leader.
+func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
+	m := c.replica.Members
 	var voters []entry.Peer
-	for _, p := range w.To {
-		voters = append(voters, replica.With(c.cfg.Cluster, p))
+	for _, p := range q.Voters {
+		voters = append(voters, replica.Numbered(c.cfg.Cluster, p))
 	}
-	slices.SortFunc(voters, func(a, b entry.Peer) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
+	slices.SortFunc(voters, func(a, b entry.Peer) int { return strings.Compare(a.ID, b.ID) })
 	sum := entry.Sum(entry.Config{Phase: entry.Joint, Peers: voters}.Encode())
-	refuse := func(err error) { c.props.reply(c, w.origin, 0, err) }
-	index, known, err := c.tables.Known(w.ID, sum, c.calendar())
+	reject := func(err error) { c.proposals.replyTo(c, q.origin, 0, err) }
+	add := func(written bool) {
+		x.pending = &pendingChange{
+			id: q.ID, voters: voters, sum: sum, waiters: []origin{q.origin}, written: written,
+			deadline: c.now() + changeTimeouts*c.cfg.Election,
+		}
+	}
+	index, known, err := c.replica.CheckID(q.ID, sum, c.entryTime())
 	switch {
-	case x.under != nil && x.under.id == w.ID && x.under.sum == sum:
-		x.under.waiters = append(x.under.waiters, w.origin)
-		return
-	case x.under != nil && x.under.id == w.ID:
-		refuse(fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
-		return
+	case x.pending != nil && x.pending.id == q.ID && x.pending.sum == sum:
+		x.pending.waiters = append(x.pending.waiters, q.origin)
+	case x.pending != nil && x.pending.id == q.ID:
+		reject(fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
 	case known && err != nil:
-		refuse(err)
-		return
-	case m.Change == w.ID && m.Settled != 0:
-		c.props.finish(c, done{m.Changed, nil, []origin{w.origin}})
-		return
-	case m.Change == w.ID: // and not complete: this leader is to complete it
-		x.under = &under{id: w.ID, voters: voters, sum: sum, waiters: []origin{w.origin}, deadline: x.patience(c), written: true}
-		return
-	case known: // it was complete before a later one began
-		c.props.finish(c, done{index, nil, []origin{w.origin}})
-		return
-	case x.under != nil || m.Joint() || m.Unsettled():
-		refuse(api.ErrChanging)
-		return
+		reject(err)
+	case m.Change == q.ID && m.Settled != 0:
+		c.proposals.replyWhenApplied(c, result{m.Changed, nil, []origin{q.origin}})
+	case m.Change == q.ID: // this leader completes the change of an earlier leader
+		add(true)
+	case known: // it was complete before a later change started
+		c.proposals.replyWhenApplied(c, result{index, nil, []origin{q.origin}})
+	case x.pending != nil || m.Joint() || m.Unsettled():
+		reject(api.ErrChanging)
 	case err != nil:
-		refuse(err)
-		return
+		reject(err)
+	default:
+		if err := m.CheckVoters(voters); err != nil {
+			reject(err)
+			return
+		}
+		add(false)
+		x.advanceChange(c, c.now())
 	}
-	if err := m.Check(voters); err != nil {
-		refuse(err)
-		return
-	}
-	x.under = &under{id: w.ID, voters: voters, sum: sum, waiters: []origin{w.origin}, deadline: x.patience(c)}
-	x.check(c, c.now())
 }
 
-func (x *change) patience(c *Core) time.Duration { return c.now() + patienceTimeouts*c.cfg.Election }
-
-// check goes on with what is to be done next.
-func (x *change) check(c *Core, now time.Duration) {
-	if !c.props.ready {
+// advanceChange makes the next step of the change in progress.
+func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
+	if !c.proposals.ready {
 		return
 	}
-	if c.tables.Members.Joint() {
-		x.finish(c, now)
+	if c.replica.Members.Joint() {
+		x.writeFinal(c, now)
 		return
 	}
-	if c.tables.Members.Unsettled() {
-		x.settle(c, now)
+	if c.replica.Members.Unsettled() {
+		x.writeSettled(c, now)
 		return
 	}
-	u := x.under
-	if u == nil || u.written && now < u.at+c.cfg.Election {
-		return // the engine may have refused the entry, without a word: it is written again then
+	p := x.pending
+	if p == nil || p.written && now < p.writtenAt+c.cfg.Election {
+		return // after an election timeout it is written again, because the engine may have silently dropped it
 	}
-	late := x.late(c, u)
+	late := p.lateVoters(c)
 	err := error(nil)
-	if !u.written {
-		err = c.tables.Members.Check(u.voters) // peers were admitted since it was asked for
+	if !p.written {
+		err = c.replica.Members.CheckVoters(p.voters) // learners may have been admitted since the request
 	}
 	switch {
 	case err != nil:
-		x.under = nil
-		c.props.replyAll(c, u.waiters, 0, err)
 	case len(late) == 0:
-		x.join(c, u)
-	case now >= u.deadline && u.written: // it is in the log, and may be in force yet
-		x.under = nil
-		c.props.replyAll(c, u.waiters, 0, fmt.Errorf("%w: the change was written but is not in effect, and peers %v are not reachable", api.ErrUnknownOutcome, late))
-	case now >= u.deadline:
-		x.under = nil
-		c.props.replyAll(c, u.waiters, 0, notReady(late))
+		p.writeJoint(c)
+		return
+	case now < p.deadline:
+		return
+	case p.written: // it is in the log, and may still come into effect
+		err = fmt.Errorf("%w: the change was written but is not in effect, and peers %v are not reachable", api.ErrUnknownOutcome, late)
+	default:
+		err = notReadyError(late)
 	}
+	x.pending = nil
+	c.proposals.replyAll(c, p.waiters, 0, err)
 }
 
-// notReady is the error of a change that was given up, and not written, because of those peers.
-func notReady(late []string) error {
+// notReadyError returns the error of a change that was not written, because of the given peers.
+func notReadyError(late []string) error {
 	return fmt.Errorf("%w: nothing was changed: new peers %v do not answer or have not caught up; start them first and let them join the peers of this cluster",
 		api.ErrBusy, late)
 }
 
-// Abandon gives up the request for a change of the peers with that token, of which the caller
-// cannot wait for the outcome. If the change is not in the log, and no other caller waits for it,
-// it is dropped: the request is answered with api.ErrBusy, and nothing is changed. Otherwise
-// Abandon returns false, and the request is answered as if Abandon had not been called.
-func (c *Core) Abandon(token uint64) bool {
-	defer contain()
-	if i := slices.IndexFunc(c.props.early, func(w waiting) bool { return w.Kind == api.KindConfig && w.origin == origin{token: token} }); i >= 0 {
-		c.props.early = slices.Delete(c.props.early, i, i+1)
-		c.props.reply(c, origin{token: token}, 0, fmt.Errorf("%w: nothing was changed: the leader has just been elected", api.ErrBusy))
+// AbandonChange drops the request with the given token for a change of the voters, because its
+// caller cannot wait any longer. If the change is not in the log and no other caller waits for it,
+// AbandonChange returns true, the reply is api.ErrBusy, and nothing is changed. Otherwise it returns
+// false, and the reply is the same as without the call.
+func (c *Core) AbandonChange(token uint64) bool {
+	defer containPanic()
+	waiter := origin{token: token}
+	if i := slices.IndexFunc(c.proposals.early, func(q queuedRequest) bool { return q.Kind == api.KindConfig && q.origin == waiter }); i >= 0 {
+		c.proposals.early = slices.Delete(c.proposals.early, i, i+1)
+		c.proposals.replyTo(c, waiter, 0, fmt.Errorf("%w: nothing was changed: the leader has just been elected", api.ErrBusy))
 		return true
 	}
-	u := c.change.under
-	if u == nil || u.written || !slices.Equal(u.waiters, []origin{{token: token}}) {
+	p := c.change.pending
+	if p == nil || p.written || !slices.Equal(p.waiters, []origin{waiter}) {
 		return false
 	}
-	c.change.under = nil
-	c.props.reply(c, u.waiters[0], 0, notReady(c.change.late(c, u)))
+	c.change.pending = nil
+	c.proposals.replyTo(c, waiter, 0, notReadyError(p.lateVoters(c)))
 	return true
 }
 
-// late are the new voters that are not there, or lag behind.
-func (x *change) late(c *Core, u *under) []string {
+// lateVoters returns the IDs of the new voters that are not members, not reachable or too far behind.
+func (p *pendingChange) lateVoters(c *Core) []string {
 	match := map[uint64]uint64{}
 	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if pr.RecentActive || id == c.self {
@@ -174,45 +173,45 @@ func (x *change) late(c *Core, u *under) []string {
 		}
 	})
 	var late []string
-	for _, p := range u.voters {
-		if c.tables.Members.IsVoter(p.Raft) {
+	for _, v := range p.voters {
+		if c.replica.Members.IsVoter(v.Raft) {
 			continue
 		}
-		have, member := match[p.Raft]
-		if !member || have == 0 || have+lag < c.commit {
-			late = append(late, p.ID)
+		has, member := match[v.Raft]
+		if !member || has == 0 || has+maxVoterLag < c.commit {
+			late = append(late, v.ID)
 		}
 	}
 	return late
 }
 
-// join writes Cold,new.
-func (x *change) join(c *Core, u *under) {
+// writeJoint proposes Cold,new.
+func (p *pendingChange) writeJoint(c *Core) {
 	cc := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
-	old := c.tables.Members.Voters
-	for _, p := range u.voters {
-		if !slices.ContainsFunc(old, p.Is) {
-			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(p.Raft)})
+	old := c.replica.Members.Voters
+	for _, v := range p.voters {
+		if !slices.ContainsFunc(old, v.Is) {
+			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(v.Raft)})
 		}
 	}
-	for _, p := range old {
-		if !slices.ContainsFunc(u.voters, p.Is) {
-			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(p.Raft)})
+	for _, v := range old {
+		if !slices.ContainsFunc(p.voters, v.Is) {
+			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(v.Raft)})
 		}
 	}
-	e, err := c.configure(entry.Header{ID: u.id}, entry.Config{Phase: entry.Joint, Peers: u.voters}, cc)
-	if err == nil && c.propose(e) {
-		u.written, u.at = true, c.now()
+	e, err := c.configEntry(p.id, entry.Config{Phase: entry.Joint, Peers: p.voters}, cc)
+	if err == nil && c.proposeEntries(e) {
+		p.written, p.writtenAt = true, c.now()
 	}
 }
 
-// finish writes Cnew.
-func (x *change) finish(c *Core, now time.Duration) {
-	if !slices.ContainsFunc(c.tables.Members.Voters, func(p entry.Peer) bool { return p.Raft == c.self }) {
-		if x.handOver == 0 {
-			x.handOver = now + 3*c.cfg.Election
+// writeFinal proposes Cnew, or first hands over to one of the new voters.
+func (x *membershipChange) writeFinal(c *Core, now time.Duration) {
+	if !slices.ContainsFunc(c.replica.Members.Voters, func(p entry.Peer) bool { return p.Raft == c.self }) {
+		if x.handOverUntil == 0 {
+			x.handOverUntil = now + 3*c.cfg.Election
 		}
-		if now < x.handOver {
+		if now < x.handOverUntil {
 			c.HandOver()
 			return
 		}
@@ -220,59 +219,58 @@ func (x *change) finish(c *Core, now time.Duration) {
 	if !x.final.IsZero() && now < x.finalAt+c.cfg.Election {
 		return
 	}
-	id := c.newID()
-	e, err := c.configure(entry.Header{ID: id}, entry.Config{Phase: entry.Final, Peers: c.tables.Members.Voters}, &raftpb.ConfChangeV2{})
-	if err == nil && c.propose(e) {
+	id := c.newRequestID()
+	e, err := c.configEntry(id, entry.Config{Phase: entry.Final, Peers: c.replica.Members.Voters}, &raftpb.ConfChangeV2{})
+	if err == nil && c.proposeEntries(e) {
 		x.final, x.finalAt = id, now
 	}
 }
 
-// applied looks at a Config entry that was applied.
-func (x *change) applied(c *Core, o replica.Outcome) {
-	c.contact.admitted(o)
+// configApplied handles an applied Config entry.
+func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	if o.ID == x.final {
 		x.final = requestid.ID{}
 	}
-	m := c.tables.Members
-	if u := x.under; u != nil && u.id == o.ID && o.Skipped() && m.Change != u.id {
-		x.under = nil
-		c.props.finish(c, done{o.First, o.Err, u.waiters}) // without an error it was complete before another one
+	m := c.replica.Members
+	if p := x.pending; p != nil && p.id == o.ID && o.Skipped() && m.Change != p.id {
+		x.pending = nil
+		c.proposals.replyWhenApplied(c, result{o.First, o.Err, p.waiters}) // without an error, it was complete before another change
 	}
 	if !m.Joint() {
-		x.handOver = 0
+		x.handOverUntil = 0
 	}
-	if c.state == raft.StateLeader && c.props.ready {
-		x.check(c, c.now())
+	if c.state == raft.StateLeader && c.proposals.ready {
+		x.advanceChange(c, c.now())
 	}
 }
 
-// settle writes that Cnew is in force.
-func (x *change) settle(c *Core, now time.Duration) {
-	if now < x.settling {
+// writeSettled proposes an entry which says that Cnew is in effect.
+func (x *membershipChange) writeSettled(c *Core, now time.Duration) {
+	if now < x.settleAgain {
 		return
 	}
-	if c.propose(c.control(c.newID(), entry.Op{Do: entry.Settled, Through: c.tables.Members.Changed})) {
-		x.settling = now + c.cfg.Election
+	if _, ok := c.proposeControl(entry.Op{Do: entry.Settled, Through: c.replica.Members.Changed}); ok {
+		x.settleAgain = now + c.cfg.Election
 	}
 }
 
-// settled answers those who have asked for the change, if that is the entry.
-func (x *change) settled(c *Core, o replica.Outcome) {
-	m := c.tables.Members
+// settledApplied replies to the callers of the change if the outcome is its Settled entry.
+func (x *membershipChange) settledApplied(c *Core, o replica.Outcome) {
+	m := c.replica.Members
 	if m.Settled != o.Index {
 		return
 	}
-	x.settling = 0
-	if u := x.under; u != nil && m.Change == u.id {
-		x.under = nil
-		c.props.finish(c, done{m.Changed, nil, u.waiters})
+	x.settleAgain = 0
+	if p := x.pending; p != nil && m.Change == p.id {
+		x.pending = nil
+		c.proposals.replyWhenApplied(c, result{m.Changed, nil, p.waiters})
 	}
 }
 
-// lost is called when this peer leads no more.
-func (x *change) lost(c *Core) {
-	if x.under != nil {
-		c.props.replyAll(c, x.under.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
+// cancelChange drops the change when this peer is not the leader any more.
+func (x *membershipChange) cancelChange(c *Core) {
+	if x.pending != nil {
+		c.proposals.replyAll(c, x.pending.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
 	}
-	*x = change{}
+	*x = membershipChange{}
 }

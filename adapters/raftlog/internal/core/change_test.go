@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -11,176 +12,228 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// TestChangeComesTooLate: while a change waits for its new voters its ID can become stale, or be
-// another update's. That is what is answered then.
-func TestChangeComesTooLate(t *testing.T) {
-	for what, meanwhile := range map[error]func(w *world, id requestid.ID){
-		api.ErrStale: func(w *world, _ requestid.ID) { w.run(2 * time.Second) },
-		api.ErrRequestIDReused: func(w *world, id requestid.ID) {
-			token := w.propose(w.leader(), Request{Kind: api.KindState, ID: id})
-			w.run(50 * time.Millisecond)
-			require.NoError(w.t, w.leader().replies[token].Err)
+// peerInfos returns peers by their numbers.
+func peerInfos(numbers ...int) (peers []api.Peer) {
+	for _, i := range numbers {
+		peers = append(peers, peerInfo(i))
+	}
+	return peers
+}
+
+// changeTo returns a request for a change to the peers with the given numbers.
+func changeTo(id requestid.ID, numbers ...int) Request {
+	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
+}
+
+// TestChange_AllVoters fails if all voters cannot be replaced at once, if a retry is not recognized,
+// or if the previous voters are needed afterwards.
+func TestChange_AllVoters(t *testing.T) {
+	h := newHarness(t, 3)
+	h.waitForLeader()
+	for i := 3; i < 6; i++ {
+		h.addPeer(peerInfo(i), founders())
+	}
+	h.waitFor("learners", func() bool { return len(h.leader().core.Membership().Learners) == 3 })
+	h.advance(time.Second)
+	require.Equal(t, Learner, h.peers[4].core.Status().Role)
+	l := h.leader()
+	id := requestid.From(l.Wall(), 7, 7)
+	t.Log(h.request(l, changeTo(id, 3, 4, 5)))
+	h.advance(time.Second)
+	l = h.leader()
+	require.NotNil(t, l)
+	require.Contains(t, []string{"p3", "p4", "p5"}, l.self.ID)
+	m := l.core.Membership()
+	require.Equal(t, peerInfos(3, 4, 5), m.Voters)
+	require.Empty(t, m.Outgoing)
+	require.Equal(t, []string{"p0", "p1", "p2"}, m.Removed)
+	again := h.propose(l, changeTo(id, 3, 4, 5))
+	h.advance(10 * time.Millisecond)
+	require.NoError(t, l.replies[again].Err)
+	for _, p := range h.peers[:3] {
+		p.down = true
+	}
+	token := h.propose(l, update("x"))
+	h.advance(100 * time.Millisecond)
+	require.NoError(t, l.replies[token].Err)
+}
+
+// TestChange_Retried fails if a change that is retried after a later change takes effect again, or if
+// an ID can be used for another change.
+func TestChange_Retried(t *testing.T) {
+	h := newHarness(t, 3)
+	h.addLearner(3)
+	h.advance(time.Second)
+	at := h.leader().Wall()
+	var change func(id uint64, numbers ...int) Reply
+	change = func(id uint64, numbers ...int) Reply {
+		l := h.leader()
+		r := h.request(l, changeTo(requestid.From(at, id, id), numbers...))
+		h.advance(time.Second)
+		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the leader was removed
+			return change(id, numbers...)
+		}
+		return r
+	}
+	first, second := []int{0, 1, 2, 3}, []int{1, 2, 3}
+	require.NoError(t, change(1, first...).Err)
+	require.ErrorIs(t, change(1, second...).Err, api.ErrRequestIDReused)
+	require.NoError(t, change(2, second...).Err)
+	index := h.leader().core.Replica().Members.Index
+	require.NoError(t, change(1, first...).Err)
+	require.NoError(t, change(2, second...).Err)
+	require.Equal(t, index, h.leader().core.Replica().Members.Index)
+}
+
+// TestChange_Late fails if a change is written although its ID has become stale, or is the ID of an
+// update, while the leader waited for the new voters.
+func TestChange_Late(t *testing.T) {
+	for want, interfere := range map[error]func(h *harness, id requestid.ID){
+		api.ErrStale: func(h *harness, _ requestid.ID) { h.advance(2 * time.Second) },
+		api.ErrRequestIDReused: func(h *harness, id requestid.ID) {
+			token := h.propose(h.leader(), Request{Kind: api.KindState, ID: id})
+			h.advance(50 * time.Millisecond)
+			require.NoError(h.t, h.leader().replies[token].Err)
 		},
 	} {
-		t.Run(what.Error(), func(t *testing.T) {
-			w := newWorld(t, 3)
-			w.until("a leader", func() bool { return w.leader() != nil })
-			l := w.leader()
+		t.Run(want.Error(), func(t *testing.T) {
+			h := newHarness(t, 3)
+			l := h.waitForLeader()
 			id := requestid.From(l.Wall().Add(time.Second-7*time.Hour), 3, 3)
-			token := w.propose(l, Request{Kind: api.KindConfig, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}})
-			meanwhile(w, id)
-			w.add(peerNo(3), w.nodes[0].tablesVoters())
-			w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
-			require.ErrorIs(t, l.replies[token].Err, what)
+			token := h.propose(l, changeTo(id, 0, 1, 2, 3))
+			interfere(h, id)
+			h.addPeer(peerInfo(3), founders())
+			require.ErrorIs(t, h.waitForReply(l, token).Err, want)
 			require.Len(t, l.core.Membership().Voters, 3)
 		})
 	}
 }
 
-// TestChangeIsKnownToMost: whoever is told that a change is complete may take away the peers of
-// before. So most of the new voters have it on their disks that it is: after a restart they would
-// else ask those of before for their votes, for ever.
-func TestChangeIsKnownToMost(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	var to []api.Peer
+// TestChange_Settled fails if a change is reported as complete before most of the new voters have on
+// disk that it is. The previous voters may be stopped then, and after a restart the new voters would
+// request their votes indefinitely.
+func TestChange_Settled(t *testing.T) {
+	h := newHarness(t, 3)
+	h.waitForLeader()
 	for i := range 3 {
-		to = append(to, peerNo(3+i))
-		w.add(peerNo(3+i), w.nodes[0].tablesVoters())
+		h.addPeer(peerInfo(3+i), founders())
 	}
-	id := requestid.From(w.nodes[0].Wall(), 3, 3)
-	asked, changed, cut := map[*node]uint64{}, uint64(0), false
-	w.until("it is complete", func() bool { // as whoever leads says, which is the first to know
-		for _, n := range w.nodes {
-			if n.core.state == raft.StateLeader && asked[n] == 0 {
-				asked[n] = w.propose(n, Request{Kind: api.KindConfig, ID: id, To: to})
+	id := requestid.From(h.peers[0].Wall(), 3, 3)
+	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
+	h.waitFor("the change is complete", func() bool { // according to the leader, which knows it first
+		for _, p := range h.peers {
+			if p.core.state == raft.StateLeader && requested[p] == 0 {
+				requested[p] = h.propose(p, changeTo(id, 3, 4, 5))
 			}
 		}
-		for n, token := range asked {
-			if r, ok := n.replies[token]; ok && r.Err == nil {
+		for p, token := range requested {
+			if r, ok := p.replies[token]; ok && r.Err == nil {
 				changed = r.Index
 			}
-			if !cut && n.core.Tables().Members.Changed != 0 { // nobody else hears of it for a while
+			if !cut && p.core.Replica().Members.Changed != 0 { // no other peer receives it for a while
 				cut = true
-				until := w.now + 50*time.Millisecond
-				w.cut = func(from, _ string) bool { return from == n.peer.ID && w.now < until }
+				until := h.now + 50*time.Millisecond
+				h.cut = func(from, _ string) bool { return from == p.self.ID && h.now < until }
 			}
 		}
 		return changed != 0
 	})
 	know := 0
-	for _, n := range w.nodes[3:] {
-		if n.log.HardState().GetCommit() >= changed {
+	for _, p := range h.peers[3:] {
+		if p.log.HardState().GetCommit() >= changed {
 			know++
 		}
 	}
 	require.GreaterOrEqual(t, know, 2)
-	for _, n := range w.nodes[:3] {
-		n.down = true
+	for _, p := range h.peers[:3] {
+		p.down = true
 	}
-	w.until("a new leader", func() bool { return w.leader() != nil })
+	h.waitForLeader()
 }
 
-// TestChangeNamesAnotherAddress: a new voter that comes while it is waited for, and is at another
-// address than who has asked for the change has said, does not become two members, of whom one
-// has a vote and one has none: no peer could start with such a configuration.
-func TestChangeNamesAnotherAddress(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	wrong := api.Peer{ID: peerNo(3).ID, Addr: "elsewhere:1"}
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), wrong}})
-	w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
-	require.ErrorIs(t, l.replies[token].Err, api.ErrInvalid)
-	require.ErrorContains(t, l.replies[token].Err, "elsewhere:1")
+// TestChange_OtherAddress fails if a new voter that is admitted with another address than the request
+// contains becomes two members, a voter and a learner: no peer could start with that configuration.
+func TestChange_OtherAddress(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	wrong := api.Peer{ID: peerInfo(3).ID, Addr: "elsewhere:1"}
+	token := h.propose(l, Request{Kind: api.KindConfig, Voters: append(peerInfos(0, 1, 2), wrong)})
+	h.addPeer(peerInfo(3), founders())
+	err := h.waitForReply(l, token).Err
+	require.ErrorIs(t, err, api.ErrInvalid)
+	require.ErrorContains(t, err, "elsewhere:1")
 	m := l.core.Membership()
 	require.Len(t, m.Voters, 3)
-	require.Equal(t, []api.Peer{peerNo(3)}, m.Learners)
+	require.Equal(t, peerInfos(3), m.Learners)
 }
 
-// TestChangeMayBeInForceYet: one that is written when patience ends is not said to be refused.
-func TestChangeMayBeInForceYet(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	late := w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("a client", func() bool { return len(l.core.Membership().Learners) == 1 })
-	w.run(election)
-	for _, n := range w.nodes {
-		n.stalled = n != l
-	}
-	to := []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: to})
-	w.run(election)
+// TestChange_UnknownOutcome fails if a change that was written before the deadline is reported as
+// rejected.
+func TestChange_UnknownOutcome(t *testing.T) {
+	h := newHarness(t, 3)
+	late := h.addLearner(3)
+	l := h.leader()
+	h.advance(election)
+	h.setDisksStalled(true, l)
+	token := h.propose(l, changeTo(requestid.ID{}, 0, 1, 2, 3))
+	h.advance(election)
 	late.down = true
-	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
-	require.ErrorIs(t, l.replies[token].Err, api.ErrUnknownOutcome)
-	for _, n := range w.nodes {
-		n.stalled = false
-	}
-	w.until("it is in force", func() bool { return len(l.core.Membership().Voters) == 4 })
+	require.ErrorIs(t, h.waitForReply(l, token).Err, api.ErrUnknownOutcome)
+	h.setDisksStalled(false)
+	h.waitFor("the change is in effect", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
 
-// TestChangeIsAbandoned: a caller that cannot wait any longer learns that nothing was changed, if
-// that is certain, and nothing is changed later, when the new voter comes.
-func TestChangeIsAbandoned(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	id := requestid.From(l.Wall(), 3, 3)
-	change := Request{Kind: api.KindConfig, ID: id, To: []api.Peer{peerNo(0), peerNo(1), peerNo(2), peerNo(3)}}
+// TestAbandonChange fails if a caller that cannot wait any longer does not learn that nothing was
+// changed, if that is certain, or if the change is made later, when the new voter starts.
+func TestAbandonChange(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	change := changeTo(requestid.From(l.Wall(), 3, 3), 0, 1, 2, 3)
 
-	first, second := w.propose(l, change), w.propose(l, change)
-	require.False(t, l.core.Abandon(first), "another caller waits for it")
-	require.False(t, l.core.Abandon(second+1), "no such request")
-	w.run(election)
+	first, second := h.propose(l, change), h.propose(l, change)
+	require.False(t, l.core.AbandonChange(first), "another caller waits for it")
+	require.False(t, l.core.AbandonChange(second+1), "there is no such request")
+	h.advance(election)
 	require.Empty(t, l.replies)
-	w.until("replies", func() bool { return len(l.replies) == 2 })
+	h.waitFor("replies", func() bool { return len(l.replies) == 2 })
 	require.ErrorIs(t, l.replies[first].Err, api.ErrBusy)
 
-	token := w.propose(l, change)
-	w.run(election)
-	require.True(t, l.core.Abandon(token))
-	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
-	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)
-	require.ErrorContains(t, l.replies[token].Err, "nothing was changed: new peers [p3] do not answer")
-	w.add(peerNo(3), w.nodes[0].tablesVoters())
-	w.until("a client", func() bool { return len(l.core.Membership().Learners) == 1 })
-	w.run(5 * election)
+	token := h.propose(l, change)
+	h.advance(election)
+	require.True(t, l.core.AbandonChange(token))
+	err := h.waitForReply(l, token).Err
+	require.ErrorIs(t, err, api.ErrBusy)
+	require.ErrorContains(t, err, "nothing was changed: new peers [p3] do not answer")
+	h.addLearner(3)
+	h.advance(5 * election)
 	require.Len(t, l.core.Membership().Voters, 3)
 
-	for _, n := range w.nodes {
-		n.stalled = n != l
-	}
-	token = w.propose(l, change)
-	w.run(election / 2)
-	require.False(t, l.core.Abandon(token), "it is written, and can come into force")
-	for _, n := range w.nodes {
-		n.stalled = false
-	}
-	w.until("a reply", func() bool { _, ok := l.replies[token]; return ok })
-	require.NoError(t, l.replies[token].Err)
+	h.setDisksStalled(true, l)
+	token = h.propose(l, change)
+	h.advance(election / 2)
+	require.False(t, l.core.AbandonChange(token), "it is written and can take effect")
+	h.setDisksStalled(false)
+	require.NoError(t, h.waitForReply(l, token).Err)
 	require.Len(t, l.core.Membership().Voters, 4)
 }
 
-// TestChangeIsAbandonedByANewLeader: the request has waited for the first entry of the leader's
-// term.
-func TestChangeIsAbandonedByANewLeader(t *testing.T) {
-	w := newWorld(t, 3)
-	var l *node
-	w.until("a leader that has applied nothing", func() bool {
-		for _, n := range w.nodes {
-			if n.core.state == raft.StateLeader {
-				l = n
+// TestAbandonChange_NewLeader fails if a change that waits for the first entry of the leader's term
+// cannot be abandoned.
+func TestAbandonChange_NewLeader(t *testing.T) {
+	h := newHarness(t, 3)
+	var l *peer
+	h.waitFor("a leader that has applied nothing", func() bool {
+		for _, p := range h.peers {
+			if p.core.state == raft.StateLeader {
+				l = p
 			}
 		}
 		return l != nil
 	})
-	require.False(t, l.core.props.ready)
-	token := w.propose(l, Request{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 3, 3), To: []api.Peer{peerNo(0), peerNo(1)}})
-	require.True(t, l.core.Abandon(token))
-	w.run(election)
+	require.False(t, l.core.proposals.ready)
+	token := h.propose(l, changeTo(requestid.ID{}, 0, 1))
+	require.True(t, l.core.AbandonChange(token))
+	h.advance(election)
 	require.ErrorIs(t, l.replies[token].Err, api.ErrBusy)
 	require.Len(t, l.core.Membership().Voters, 3)
 }

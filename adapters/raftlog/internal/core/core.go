@@ -1,11 +1,15 @@
-// Package core is one peer of the log, as a machine that does nothing by itself: it is given
-// messages, the time, requests, and what the disk has done, and says what is to be sent,
-// written, applied and answered. It has no goroutine, opens nothing, and looks at no clock
-// but the one that it is given, so that a cluster of them can be played again from a seed.
+// Package core implements one peer of the log as a state machine without a goroutine, a clock or
+// I/O. Its inputs are messages, the time, requests and results of the disk. Its outputs are the
+// messages to send, the data to write, the entries to apply and the replies; see [Output]. So a
+// cluster of cores can be simulated, and repeated exactly from a seed.
 //
-// The engine is go.etcd.io/raft; around it stand here what it leaves to its users: leases
-// (lease.go), the expiry of silent candidates (expiry.go), requests that are answered once
-// (propose.go, forward.go), changes of the peers (change.go), and who may speak at all (step.go).
+// The engine is go.etcd.io/raft. This package adds what the engine leaves to its users:
+//
+//   - leases (lease.go), and the removal of candidates of silent peers (expiry.go)
+//   - requests with exactly one reply (propose.go, forward.go)
+//   - changes of the members (change.go, admission.go, address.go, removal.go)
+//   - checks of the senders and of their messages (receive.go, votehold.go)
+//   - limits for slow state machines and for slow or full disks (backlog.go, stall.go, space.go)
 package core
 
 import (
@@ -18,20 +22,19 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Clock is the time at one peer.
+// Clock is the clock of a peer.
 type Clock interface {
-	// Now is monotonic, from any origin.
+	// Now returns the monotonic time since any origin.
 	Now() time.Duration
-	// Wall is what the calendar says; it may jump.
+	// Wall returns the time of the wall clock, which can jump.
 	Wall() time.Time
 }
 
-// Log is what the engine reads of the log on disk; package filelog has it.
+// Log is the part of the log on disk that the engine reads. Package filelog implements it.
 type Log interface {
 	HardState() *raftpb.HardState
 	Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error)
@@ -40,113 +43,124 @@ type Log interface {
 	LastIndex() (uint64, error)
 }
 
-// Config is what a peer is. Nothing has a default here.
+// Config configures a peer. There are no defaults.
 type Config struct {
 	Cluster string
 	Self    api.Peer
-	Seeds   []api.Peer // whom to ask while the configuration is not known
+	Seeds   []api.Peer // the peers to contact in addition to the members
 
-	// All peers of a cluster have the same Election; leases are reckoned by it.
+	// Tick is the interval of Advance, and Heartbeat that of heartbeats and lease requests.
+	// Election is the election timeout, which is the same on all peers.
 	Tick, Heartbeat, Election time.Duration
-	Window                    time.Duration
-	MaxIDs                    int // 0: no limit
-	MaxData                   int
+	Window                    time.Duration // the deduplication window
+	MaxIDs                    int           // the maximum number of request IDs; 0 for no limit
+	MaxData                   int           // the maximum size of an update in bytes
 
 	Clock Clock
-	// Instances are the data directories of the peers that this one knows, by their IDs, to be
-	// told to others (package identity); nil for none.
+	// Instances returns the instances of the peers that this peer knows, by their IDs, to send
+	// them to other peers (package identity). It may be nil.
 	Instances func() map[string]string
-	// Random gives numbers that no process has had before.
+	// Random returns numbers that differ from those of other processes.
 	Random func() uint64
 	Logger *slog.Logger
 
 	Log      Log
-	Tables   *replica.State // at the newest snapshot
-	Snapshot Snapshot       // the newest
+	Replica  *replica.State // the state in the newest snapshot
+	Snapshot Snapshot       // the newest snapshot
 
-	Off protection.Set // empty, except in the controls of the simulation
+	Disabled replica.Disabled // empty, except in controls of the simulation
 }
 
-// Snapshot is what there is to know of a snapshot on disk.
+// Snapshot describes a snapshot on disk.
 type Snapshot struct {
 	Index, Term uint64
-	Size        int64
-	// Members is the index of the configuration in it.
-	Members uint64
+	Size        int64  // of the file in bytes
+	Members     uint64 // the index of the membership in the snapshot
 }
 
-// Core is one peer. All its methods belong to one goroutine. Whoever has called some of them
-// calls [Core.Take] then, and carries out what that returns. They panic with a [Fault] when the
-// peer must not go on; then none is to be called any more.
+// Core is one peer. It must not be used concurrently. After any number of inputs, the caller calls
+// [Core.TakeOutput] and handles the output. The methods panic with a [Fault] if the peer must stop;
+// then no other method may be called.
 type Core struct {
-	cfg    Config
-	self   uint64
-	rn     *raft.RawNode
-	tables *replica.State
-	out    Out
+	cfg     Config
+	self    uint64
+	rn      *raft.RawNode
+	replica *replica.State
+	output  Output
 
-	started  time.Duration
-	promised time.Duration // when this peer has last followed a leader's word
-	lastTick time.Duration
-	beat     time.Duration // the last heartbeat of ours
-	wall     time.Time
-	wallAt   time.Duration
+	started       time.Duration
+	followedAt    time.Duration // when this peer last accepted a message of a leader; 0 before
+	lastTick      time.Duration
+	lastHeartbeat time.Duration
+	lastWall      time.Time     // the wall clock at lastWallAt
+	lastWallAt    time.Duration // when the clocks were last compared
 
 	state  raft.StateType
 	lead   uint64
 	term   uint64
 	commit uint64
 
-	writing  int      // Work with entries that is not stored yet
-	last     position // of the newest entry given to the disk
-	first    uint64   // the first index of the log, after compaction
-	snapshot Snapshot
-	taking   uint64 // the configuration for which a snapshot is under way
+	writesInFlight    int      // the number of Writes with entries that are not stored
+	last              position // of the newest entry that was passed to the disk
+	first             uint64   // the first index of the log, after compaction
+	snapshot          Snapshot
+	snapshotRequested uint64 // the index of the membership for which a snapshot was requested
+	applied           uint64 // the index that the state machine has applied
 
-	applied uint64 // by the state machine, see Applied
-	backlog backlog
-	behind  behind
-	space   space
+	backlog    backlog
+	stall      stall
+	space      space
+	lease      lease
+	expiry     expiry
+	proposals  proposals
+	change     membershipChange
+	names      names
+	peerClocks peerClocks
+	admission  admission
+	moves      map[uint64]time.Duration // when a Move entry was last proposed for a peer
+	transfer   transfer
+	candidates candidates
+	agreement  agreement
+	window     window
 
-	lease   lease
-	expiry  expiry
-	props   proposals
-	change  change
-	contact contact
-	stand   standing
-	agree   agreement
-	window  window
+	removed *api.Membership // the members, if this peer was removed
 }
 
+// position identifies an entry of the log.
 type position struct{ index, term uint64 }
 
 const (
-	maxBatch      = 1024    // entries of one proposal to the engine
-	maxBatchBytes = 1 << 20 // and their size
-	maxWriting    = 2       // writes of the leader's own entries under way
+	maxBatch          = 1024    // entries of one proposal to the engine
+	maxBatchBytes     = 1 << 20 // bytes of one proposal to the engine
+	maxWritesInFlight = 2       // Writes of the leader's own entries
 )
 
-// New returns the peer as its disk has it.
+// New returns a peer with the data on its disk.
 func New(cfg Config) (_ *Core, err error) {
 	defer func() {
-		if r := recover(); r != nil { // the log contradicts itself, or cannot be read
-			err = fmt.Errorf("%w: %w", api.ErrFault, faultOf(r).Err)
+		if r := recover(); r != nil { // the log is inconsistent, or cannot be read
+			err = fmt.Errorf("%w: %w", api.ErrFault, asFault(r).Err)
 		}
 	}()
 	c := &Core{
-		cfg: cfg, self: replica.RaftID(cfg.Cluster, cfg.Self.ID), tables: cfg.Tables, snapshot: cfg.Snapshot,
-		started: cfg.Clock.Now(), applied: cfg.Tables.Index,
+		cfg: cfg, self: replica.RaftID(cfg.Cluster, cfg.Self.ID), replica: cfg.Replica, snapshot: cfg.Snapshot,
+		started: cfg.Clock.Now(), applied: cfg.Replica.Index,
 	}
-	c.lastTick, c.beat = c.started, c.started
-	c.wall, c.wallAt = cfg.Clock.Wall(), c.started
-	c.lease.init(c)
-	c.props.init(c)
-	c.expiry.init()
-	c.contact.init(c)
-	c.stand.init(c)
-	c.space.init()
-	c.agree.init(c)
-	c.backlog.most = maxBacklog
+	c.lastTick, c.lastHeartbeat = c.started, c.started
+	c.lastWall, c.lastWallAt = cfg.Clock.Wall(), c.started
+	c.lease = newLease(cfg)
+	c.proposals = newProposals(cfg)
+	c.expiry = newExpiry()
+	c.names = newNames(cfg)
+	c.peerClocks = peerClocks{times: map[uint64]peerTime{}}
+	c.admission = newAdmission(cfg)
+	c.moves = map[uint64]time.Duration{}
+	c.candidates = newCandidates()
+	c.space = newSpace()
+	c.agreement = newAgreement(c.started)
+	c.backlog.limit = leaderBacklog
+	c.candidates.markAll(c)
+	c.agreement.recordSum(c)
 	last, err := cfg.Log.LastIndex()
 	if err == nil {
 		c.last.index = last
@@ -154,21 +168,21 @@ func New(cfg Config) (_ *Core, err error) {
 	}
 	if err == nil {
 		c.first, err = cfg.Log.FirstIndex()
-		c.tables.DropSkips(c.first - 1)
+		c.replica.DropSkips(c.first - 1)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the log: %w", err)
 	}
-	if c.cfg.Election != c.tables.Election {
+	if cfg.Election != c.replica.Election {
 		return nil, fmt.Errorf("%w: the election timeout of the cluster is %v, and that of this peer %v",
-			api.ErrInvalid, c.tables.Election, c.cfg.Election)
+			api.ErrInvalid, c.replica.Election, cfg.Election)
 	}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        c.self,
 		ElectionTick:              ticks(cfg.Election, cfg.Tick),
 		HeartbeatTick:             ticks(cfg.Heartbeat, cfg.Tick),
-		Storage:                   storage{c},
-		Applied:                   c.tables.Index,
+		Storage:                   storage{core: c},
+		Applied:                   c.replica.Index,
 		AsyncStorageWrites:        true,
 		MaxSizePerMsg:             1 << 20,
 		MaxCommittedSizePerReady:  4 << 20,
@@ -189,162 +203,153 @@ func New(cfg Config) (_ *Core, err error) {
 	return c, nil
 }
 
-// ticks is never less than one.
+// ticks returns the number of ticks in d, at least one.
 func ticks(d, tick time.Duration) int { return max(1, int(d/tick)) }
 
 func (c *Core) now() time.Duration { return c.cfg.Clock.Now() }
 
-// Due is how long it is until [Core.Advance] is to be called.
-func (c *Core) Due() time.Duration { return max(0, c.lastTick+c.cfg.Tick-c.now()) }
+// UntilTick returns the time until the next call of [Core.Advance].
+func (c *Core) UntilTick() time.Duration { return max(0, c.lastTick+c.cfg.Tick-c.now()) }
 
-// Advance lets time pass: at most one tick for each call, and no two within less than Tick,
-// so that an election timeout is never shorter than it should be, however late and however
-// often this is called.
+// Advance lets time pass. Each call counts at most one tick, and ticks are at least Config.Tick
+// apart. So an election timeout is never shorter than configured, however late and however often
+// Advance is called.
 func (c *Core) Advance() {
-	defer contain()
+	defer containPanic()
 	now := c.now()
-	c.watchClock(now)
+	c.detectSuspend(now)
 	if now-c.lastTick >= c.cfg.Tick {
 		c.lastTick = now
-		c.behind.check(c, now)
-		if c.contact.removed == nil {
+		c.stall.checkStall(c, now)
+		if c.removed == nil {
 			c.rn.Tick()
 		}
 	}
-	if now-c.beat >= c.cfg.Heartbeat {
-		c.beat = now
-		c.lease.probe(c, now)
-		c.contact.announce(c)
-		c.space.report(c)
+	if now-c.lastHeartbeat >= c.cfg.Heartbeat {
+		c.lastHeartbeat = now
+		c.lease.requestLease(c, now)
+		c.admission.sendAnnouncement(c)
+		c.space.reportFull(c)
 	}
-	c.expiry.check(c, now)
-	c.expiry.forget(c)
-	c.props.check(c, now)
-	c.change.check(c, now)
-	c.contact.handOver(c, now)
-	c.contact.checkClock(c, now)
-	c.contact.dismiss(c, now)
-	c.window.check(c, now)
-	c.lease.overdue(c, now)
-	c.stand.reconcile(c, now)
-	c.agree.check(c, now)
-	c.moveSelf()
+	c.expiry.expireSilent(c, now)
+	c.expiry.proposeForget(c)
+	c.proposals.failOverdueForwards(c, now)
+	c.change.advanceChange(c, now)
+	c.transfer.proposeTransfer(c, now)
+	c.peerClocks.checkOwnClock(c, now)
+	c.admission.dismissAbsent(c, now)
+	c.window.checkWindow(c, now)
+	c.lease.failOverdueReaders(c, now)
+	c.candidates.reconcileCandidates(c, now)
+	c.agreement.checkAgreement(c, now)
+	c.proposeOwnMove()
 }
 
-// watchClock gives the lease up when the calendar has gone further than the clock: the
-// machine was asleep, and its clock did not count.
-func (c *Core) watchClock(now time.Duration) {
+// detectSuspend discards the lease if the wall clock has advanced more than the monotonic clock:
+// the machine was suspended, and its monotonic clock was stopped.
+func (c *Core) detectSuspend(now time.Duration) {
 	wall := c.cfg.Clock.Wall()
-	if slept := wall.Sub(c.wall) - (now - c.wallAt); slept > c.cfg.Tick {
-		c.lease.void()
+	if suspended := wall.Sub(c.lastWall) - (now - c.lastWallAt); suspended > c.cfg.Tick {
+		c.lease.discardLease()
 	}
-	c.wall, c.wallAt = wall, now
+	c.lastWall, c.lastWallAt = wall, now
 }
 
-// Status is how a peer stands.
+// Status is the state of a peer.
 type Status struct {
 	Role   Role
 	Term   uint64
-	Leader api.Peer // zero if unknown
-	// Lease is until when this peer's candidates may lead, by its clock; 0 for not now.
+	Leader api.Peer // zero if it is not known
+	// Lease is the time on this peer's clock until which its candidates may lead; 0 if it has no
+	// lease.
 	Lease time.Duration
-	// Ready says that a leader has applied all entries of before its term.
+	// Ready reports whether this peer is the leader and has applied all entries of earlier terms.
 	Ready bool
 
 	First, Last, Commit, Applied, Prune uint64
 	Snapshot                            Snapshot
-	IDs                                 int
+	IDs                                 int // the number of request IDs
 }
 
-// Role is what a peer is.
+// Role is the role of a peer.
 type Role int
 
 // The roles.
 const (
-	Client Role = iota // gets the log and has no vote
+	Learner Role = iota // receives the log and has no vote
 	Follower
 	Candidate
 	Leader
-	Removed // takes no part any more
+	Removed // was removed from the cluster
 )
 
 func (r Role) String() string {
-	return [...]string{"client", "follower", "candidate", "leader", "removed"}[r]
+	return [...]string{"learner", "follower", "candidate", "leader", "removed"}[r]
 }
 
 func (c *Core) role() Role {
 	switch {
-	case c.contact.removed != nil:
+	case c.removed != nil:
 		return Removed
 	case c.state == raft.StateLeader:
 		return Leader
 	case c.state == raft.StateCandidate || c.state == raft.StatePreCandidate:
 		return Candidate
-	case c.tables.Members.IsVoter(c.self):
+	case c.replica.Members.IsVoter(c.self):
 		return Follower
 	}
-	return Client
+	return Learner
 }
 
-// Status returns how things stand.
+// Status returns the present state.
 func (c *Core) Status() Status {
 	lease := c.lease.until
-	if c.cfg.Off.Has(protection.Lease) {
+	if c.cfg.Disabled.Has(replica.CheckLease) {
 		lease = c.now() + c.cfg.Election
 	}
 	return Status{
-		Role: c.role(), Term: c.term, Leader: c.leader(), Lease: lease, Ready: c.props.ready,
-		First: c.first, Last: c.last.index, Commit: c.commit, Applied: c.applied, Prune: c.tables.PruneIndex(),
-		Snapshot: c.snapshot, IDs: c.tables.IDs.Len(),
+		Role: c.role(), Term: c.term, Leader: c.leader(), Lease: lease, Ready: c.proposals.ready,
+		First: c.first, Last: c.last.index, Commit: c.commit, Applied: c.applied, Prune: c.replica.PruneIndex(),
+		Snapshot: c.snapshot, IDs: c.replica.IDs.Len(),
 	}
 }
 
-// leader is who leads, as far as this peer knows, and zero if it does not.
+// leader returns the leader, or zero if this peer does not know it.
 func (c *Core) leader() api.Peer {
-	p, _ := c.tables.Members.Find(c.lead)
+	p, _ := c.replica.Members.Find(c.lead)
 	return api.Peer{ID: p.ID, Addr: p.Addr}
 }
 
-// Tables is what the log says. It must only be read, on the goroutine that owns c.
-func (c *Core) Tables() *replica.State { return c.tables }
+// Replica returns the state that this peer derives from the log. The caller must not change it.
+func (c *Core) Replica() *replica.State { return c.replica }
 
-// Peers are those to keep a connection to.
+// Peers returns the peers to connect to.
 func (c *Core) Peers() []api.Peer {
 	var all []api.Peer
-	for _, p := range c.tables.Members.All() {
+	for _, p := range c.replica.Members.All() {
 		if p.Raft != c.self {
 			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
 	}
-	// A peer that was away for long may know only members that are gone.
+	// All members that this peer knows may have been removed while it was disconnected.
 	for _, p := range c.cfg.Seeds {
-		if _, known := c.tables.Members.Named(p.ID); !known && !c.tables.Members.Gone(p.ID) && p.ID != c.cfg.Self.ID {
+		if _, known := c.replica.Members.FindID(p.ID); !known && !c.replica.Members.IsRemoved(p.ID) && p.ID != c.cfg.Self.ID {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// calendar is the time that a leader writes into entries: its own, or that of most voters if its
-// own is far from it. The log's time never goes back: one entry of a wild calendar, be it that
-// by which its leader hands over, would make every ID of after it stale.
-func (c *Core) calendar() time.Time {
-	wall := c.cfg.Clock.Wall()
-	if ahead := c.Skew(); ahead > maxSkew || ahead < -maxSkew {
-		return wall.Add(ahead)
-	}
-	return wall
-}
-
-// newID returns a request ID of this peer's own making.
-func (c *Core) newID() requestid.ID {
+// newRequestID returns a request ID for an entry of this peer.
+func (c *Core) newRequestID() requestid.ID {
 	a, b := c.cfg.Random(), c.cfg.Random()
 	return requestid.From(c.cfg.Clock.Wall(), a, b)
 }
 
-// control makes an entry of an op.
-func (c *Core) control(id requestid.ID, op entry.Op) *raftpb.Entry {
-	data := op.Encode()
-	h := entry.Header{Kind: api.KindControl, ID: id, Time: c.calendar(), Sum: entry.Sum(data)}
-	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: entry.Encode(h, data)}
+// proposeControl proposes a Control entry as the leader. It returns the ID of the entry, and false
+// if the engine has not accepted it.
+func (c *Core) proposeControl(op entry.Op) (requestid.ID, bool) {
+	id, data := c.newRequestID(), op.Encode()
+	h := entry.Header{Kind: api.KindControl, ID: id, Time: c.entryTime(), Sum: entry.Sum(data)}
+	return id, c.proposeEntries(&raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: entry.Encode(h, data)})
 }

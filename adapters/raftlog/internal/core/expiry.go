@@ -5,102 +5,103 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// expiry is how a leader takes the candidates of silent peers out of their lines: by an entry
-// in the log, once the peer has not asked for its lease (lease.go) for an election timeout.
+// expiry removes the candidates of silent peers from their elections, as the leader: by an entry in
+// the log, when a peer has not requested a lease (lease.go) for an election timeout.
 type expiry struct {
-	since time.Duration            // when this peer has begun to lead
-	heard map[uint64]time.Duration // when each peer has last asked
-	// pending are the entries under way. Until one is applied the peer's questions are not
-	// heard: an answer could let its candidate lead while the entry ends its place.
-	pending map[uint64]requestid.ID
+	since       time.Duration            // when this peer became the leader
+	lastRequest map[uint64]time.Duration // when each peer last requested a lease
+	// expiring are the Expire entries in flight, by peer. Until the entry is applied, lease requests
+	// of the peer are ignored: a reply could let its candidate lead while the entry removes it.
+	expiring map[uint64]requestid.ID
 
-	// ended is since when this peer knows of an election that it was ended. One that leads it
-	// may not know yet, until its lease ends: until then it cannot be begun again.
+	// ended is the time at which this peer applied the end of each ended election. Until an
+	// election timeout later, the candidate that led the election may have a lease and not know the
+	// end, so that the election must not be restarted.
 	ended map[string]time.Duration
-	// forgetting is the ID of the Forget that was proposed and is not applied yet.
+	// forgetting is the ID of the Forget entry in flight.
 	forgetting requestid.ID
 
-	lastFollowed followed // before this peer began to lead
-	before       position // the last entry before this peer's term
+	lastFollowed   followedLeader // the leader that this peer followed last
+	lastBeforeTerm position       // the last entry before this peer's term as the leader
 }
 
-type followed struct{ lead, term uint64 }
+type followedLeader struct{ lead, term uint64 }
 
-func (x *expiry) init() {
-	x.heard, x.pending, x.ended = map[uint64]time.Duration{}, map[uint64]requestid.ID{}, map[string]time.Duration{}
+func newExpiry() expiry {
+	return expiry{lastRequest: map[uint64]time.Duration{}, expiring: map[uint64]requestid.ID{}, ended: map[string]time.Duration{}}
 }
 
-func (x *expiry) lost() {
-	clear(x.heard)
-	clear(x.pending)
+// resetExpiry discards the state of a leader.
+func (x *expiry) resetExpiry() {
+	clear(x.lastRequest)
+	clear(x.expiring)
 	x.forgetting = requestid.ID{}
 }
 
-func (x *expiry) followed(lead, term uint64) { x.lastFollowed = followed{lead, term} }
-
-func (x *expiry) began(c *Core, before position) {
-	x.since, x.before = c.now(), before
-	x.lost()
+// startTerm starts a term of this peer as the leader.
+func (x *expiry) startTerm(c *Core, lastBeforeTerm position) {
+	x.since, x.lastBeforeTerm = c.now(), lastBeforeTerm
+	x.resetExpiry()
 }
 
-// asks notes that a peer has asked for its lease, and says whether it is to be answered.
-func (x *expiry) asks(c *Core, peer uint64) bool {
-	if !c.props.ready {
+// recordRequest records a lease request of a peer, and reports whether to reply to it.
+func (x *expiry) recordRequest(c *Core, peer uint64) bool {
+	if !c.proposals.ready {
 		return false
 	}
-	if _, leaving := x.pending[peer]; leaving {
+	if _, expires := x.expiring[peer]; expires {
 		return false
 	}
-	x.heard[peer] = c.now()
+	x.lastRequest[peer] = c.now()
 	return true
 }
 
-// succeed is called when this peer, leading, has applied all of before its term. It takes the
-// candidates of the leader before out of their lines at once, whose lease has ended, if that
-// is certain: the last entry of before is of that leader's term, so that none in between
-// can have confirmed a lease of it as a follower; and neither it nor anybody else has asked for
-// elections that do not wait for leases.
-func (x *expiry) succeed(c *Core) {
+// expireFormerLeader removes the candidates of the previous leader from their elections without
+// waiting, when this leader has applied all entries of earlier terms. It does so only if the lease
+// of the previous leader has certainly expired:
+//
+//   - The last entry of earlier terms is of the term of that leader. So no leader in between can
+//     have confirmed a lease of it as a follower.
+//   - No leader has started to transfer its leadership in that term or later. Then
+//     peers vote without waiting for leases.
+func (x *expiry) expireFormerLeader(c *Core) {
 	old := x.lastFollowed
-	if old.lead == 0 || old.lead == c.self || old.term != x.before.term || old.term <= c.tables.Transferred {
+	if old.lead == 0 || old.lead == c.self || old.term != x.lastBeforeTerm.term || old.term <= c.replica.TransferTerm {
 		return
 	}
-	if slices.Contains(c.tables.Lines.Peers(), old.lead) {
-		x.expel(c, old.lead)
+	if slices.Contains(c.replica.Elections.Peers(), old.lead) {
+		x.proposeExpire(c, old.lead)
 	}
 }
 
-// check expels the silent.
-func (x *expiry) check(c *Core, now time.Duration) {
-	if !c.props.ready {
+// expireSilent removes the candidates of peers that have not requested a lease in time.
+func (x *expiry) expireSilent(c *Core, now time.Duration) {
+	if !c.proposals.ready {
 		return
 	}
-	for _, peer := range c.tables.Lines.Peers() {
-		if peer != c.self && now-max(x.heard[peer], x.since) >= c.cfg.Election {
-			x.expel(c, peer)
+	for _, peer := range c.replica.Elections.Peers() {
+		if peer != c.self && now-max(x.lastRequest[peer], x.since) >= c.cfg.Election {
+			x.proposeExpire(c, peer)
 		}
 	}
 }
 
-// expel takes the candidates of a peer out of their lines.
-func (x *expiry) expel(c *Core, peer uint64) {
-	if _, under := x.pending[peer]; under {
+// proposeExpire proposes to remove the candidates of a peer, unless that is in flight.
+func (x *expiry) proposeExpire(c *Core, peer uint64) {
+	if _, expires := x.expiring[peer]; expires {
 		return
 	}
-	id := c.newID()
-	if c.propose(c.control(id, entry.Op{Do: entry.Expire, Peer: peer, Through: c.tables.Index})) {
-		x.pending[peer] = id
+	if id, ok := c.proposeControl(entry.Op{Do: entry.Expire, Peer: peer, Through: c.replica.Index}); ok {
+		x.expiring[peer] = id
 	}
 }
 
-// mayRestart tells whether nobody can think any more that its candidate leads an election
-// which was ended: nobody was told after the end, which a leader knows of before its term if
-// not later, that it has all of the log.
+// mayRestart reports whether no candidate can have a lease for an ended election any more: no lease
+// was granted after the end. A leader has applied the end before its term, or in it.
 func (x *expiry) mayRestart(c *Core, election string) bool {
 	ended, known := x.ended[election]
 	if !known {
@@ -109,33 +110,35 @@ func (x *expiry) mayRestart(c *Core, election string) bool {
 	return c.now()-ended >= c.cfg.Election
 }
 
-// forget proposes a Forget if elections were ended longer ago than the window. The log's time
+// proposeForget proposes a Forget if elections were ended longer ago than the window. The log's time
 // alone would not be safe: wall clocks can jump by hours between two entries, while the candidate
 // that led an ended election still has its lease.
-func (x *expiry) forget(c *Core) {
-	lines := &c.tables.Lines
-	oldest, found, tooMany := lines.Oldest()
-	if !found || !c.props.ready || !x.forgetting.IsZero() {
+func (x *expiry) proposeForget(c *Core) {
+	elections := &c.replica.Elections
+	oldest, found, tooMany := elections.Oldest()
+	if !found || !c.proposals.ready || !x.forgetting.IsZero() {
 		return
 	}
-	before := c.calendar().Add(-c.tables.Window)
-	if !tooMany && oldest.After(before.Add(-standstill)) {
+	before := c.entryTime().Add(-c.replica.Window)
+	if !tooMany && oldest.After(before.Add(-maxClockLag)) {
 		return
 	}
-	through := lines.Forgettable(before, func(election string) bool { return c.cfg.Off.Has(protection.Forget) || x.mayRestart(c, election) })
+	through := elections.Forgettable(before, func(election string) bool {
+		return c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)
+	})
 	if through == 0 {
 		return
 	}
-	if id := c.newID(); c.propose(c.control(id, entry.Op{Do: entry.Forget, Through: through})) {
+	if id, ok := c.proposeControl(entry.Op{Do: entry.Forget, Through: through}); ok {
 		x.forgetting = id
 	}
 }
 
-// applied looks for the end of what is under way, and for elections that are ended.
-func (x *expiry) applied(c *Core, o replica.Outcome) {
+// controlApplied handles an applied Control entry.
+func (x *expiry) controlApplied(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]
-		switch ended := c.tables.Lines.Line(o.Election).Ended; {
+		switch ended := c.replica.Elections.Get(o.Election).Ended; {
 		case ended && !known:
 			x.ended[o.Election] = c.now()
 		case !ended:
@@ -143,16 +146,16 @@ func (x *expiry) applied(c *Core, o replica.Outcome) {
 		}
 	}
 	for _, election := range o.Expired {
-		if !c.tables.Lines.Line(election).Ended {
+		if !c.replica.Elections.Get(election).Ended {
 			delete(x.ended, election)
 		}
 	}
 	if o.ID == x.forgetting {
 		x.forgetting = requestid.ID{}
 	}
-	for peer, id := range x.pending {
+	for peer, id := range x.expiring {
 		if id == o.ID {
-			delete(x.pending, peer)
+			delete(x.expiring, peer)
 		}
 	}
 }

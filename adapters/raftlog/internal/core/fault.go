@@ -5,24 +5,24 @@ import (
 	"runtime/debug"
 )
 
-// Fault is what a peer panics with when it must not go on: its log contradicts the
-// cluster's, or cannot be read, or the engine has panicked.
+// Fault is the value with which a peer panics when it must stop: its log contradicts the log of the
+// cluster or cannot be read, or the engine has panicked.
 type Fault struct{ Err error }
 
 func (f Fault) Error() string { return f.Err.Error() }
 
-// contain, deferred by what calls the engine, makes any panic a Fault: the engine has checks
-// that panic with whatever is at hand, and so has the runtime. They are about this peer's
-// state, and no reason to end the process in which it is. No code of users runs here: their
-// state machines have a goroutine of their own.
-func contain() {
+// containPanic, deferred by functions that call the engine, turns any panic into a Fault. The engine
+// panics with values of several types if its checks fail, and so does the runtime. The cause is the
+// state of this peer, so the process need not end. No code of users runs here, because state
+// machines have a separate goroutine.
+func containPanic() {
 	if r := recover(); r != nil {
-		panic(faultOf(r))
+		panic(asFault(r))
 	}
 }
 
-// faultOf is what was recovered, as a Fault; unless it was one, with the stack.
-func faultOf(r any) Fault {
+// asFault returns a recovered value as a Fault. It adds the stack if the value is not a Fault.
+func asFault(r any) Fault {
 	if f, ok := r.(Fault); ok {
 		return f
 	}

@@ -9,185 +9,185 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// lease is for how long the candidates of this peer may lead, if they are the first.
+// lease is the time until which the candidates of this peer may lead, if they are the heads of their
+// queues. It also serves linearizable reads.
 //
-// It stands on questions to the raft leader, which a leader answers when a majority has
-// confirmed it since (the engine's ReadIndex). Whoever has asked at a time t and was answered
-// knows of all that was committed by t, once it has applied through the index in the answer;
-// and nobody takes its candidates out of their lines before t + Election:
+// A lease is granted by requests to the leader of the log. The leader replies with its commit index
+// when a majority has confirmed it after the request (the engine's ReadIndex). A peer that has
+// applied the entries up to this index knows all that was committed at the time t of the request.
 //
-//   - The leader that answered waits that long after it has heard a peer (expiry.go), and so
-//     does every later leader, from its own beginning, which is later than t, since one of
-//     its voters has confirmed the older one after t.
-//   - A leader takes those of the leader before it out at once, which asked by itself: each of
-//     a majority that has confirmed it at t or later votes for nobody else for an election
-//     timeout (the engine's CheckQuorum; and see held), but for the leader itself, which gives
-//     its lease up when it leads no more. This does not hold for leaders that
-//     were elected because the one before has asked for that, and not for the answers that
-//     this peer has got from another leader before its own term: turn gives those up.
-//   - An election that was ended is not begun again before (expiry.mayRestart).
+// Invariant: no leader removes the candidates of the peer from their queues before t + Election.
 //
-// The lease is shorter than that by one tick, since voters count ticks, and by one hundredth,
-// by which clocks may differ in rate.
+//   - The leader that has replied waits for Election after the last request of a peer (expiry.go).
+//     So does every later leader, from the start of its term. That is later than t, because one of
+//     its voters has confirmed the former leader after t.
+//   - A leader removes the candidates of its predecessor without waiting. The predecessor has
+//     confirmed its lease itself: each peer of the majority that has confirmed it at t or later does
+//     not vote for another peer for Election (the engine's CheckQuorum, and holdsVote), and the
+//     predecessor itself discards its lease when it is not the leader any more. There are two
+//     exceptions: expireFormerLeader excludes leaders that were elected by a hand-over, and
+//     updateRole discards a lease that another leader has granted before this peer's own term.
+//   - An ended election is not restarted before (mayRestart).
+//
+// The lease is shorter than Election by one tick, because voters count ticks, and by one hundredth,
+// for differences of clock rates.
 type lease struct {
-	length  time.Duration
-	until   time.Duration
-	nonce   uint64
-	seq     uint64
-	asked   map[uint64]question
-	granted []grant // whose index is not applied yet
-	readers []reader
+	length   time.Duration
+	until    time.Duration // the end of the lease; 0 if there is none
+	nonce    uint64        // identifies this process in requests
+	seq      uint64        // the number of the last request
+	requests map[uint64]leaseRequest
+	granted  []grant // of which the index is not applied yet
+	readers  []reader
 }
 
-type question struct {
+// leaseRequest is a request in flight.
+type leaseRequest struct {
 	at   time.Duration
 	term uint64
 }
 
+// grant is the reply to a lease request.
 type grant struct {
 	index uint64
 	until time.Duration
 	term  uint64
 }
 
-// reader waits for all that was committed before it came.
+// reader waits for all that was committed before its call.
 type reader struct {
-	token    uint64
-	tables   bool   // these are enough
-	after    uint64 // questions with a greater number count
-	index    uint64 // what has to be applied; 0 for not known yet
-	deadline time.Duration
+	token       uint64
+	replicaOnly bool   // it does not wait for the state machine
+	after       uint64 // only requests with greater numbers count
+	index       uint64 // the index to apply; 0 if it is not known yet
+	deadline    time.Duration
 }
 
-// outstanding bounds the questions that wait for an answer, to the newest ones: one lost is
-// not asked again.
-const outstanding = 64
+// maxLeaseRequests is the maximum number of requests in flight. Older requests are dropped.
+const maxLeaseRequests = 64
 
-func (l *lease) init(c *Core) {
-	l.length = (c.cfg.Election - c.cfg.Tick) * 99 / 100
-	l.nonce = c.cfg.Random()
-	l.asked = map[uint64]question{}
+func newLease(cfg Config) lease {
+	return lease{length: (cfg.Election - cfg.Tick) * 99 / 100, nonce: cfg.Random(), requests: map[uint64]leaseRequest{}}
 }
 
-// void ends the lease, and takes no answer to what was asked before.
-func (l *lease) void() {
+// discardLease ends the lease, and ignores the replies to earlier requests.
+func (l *lease) discardLease() {
 	l.until = 0
 	l.granted = nil
-	clear(l.asked)
+	clear(l.requests)
 }
 
-// probe asks.
-func (l *lease) probe(c *Core, now time.Duration) {
-	if c.lead == raft.None || c.state == raft.StateLeader && !c.props.ready {
+// requestLease sends a request, if this peer knows a leader and can use a lease.
+func (l *lease) requestLease(c *Core, now time.Duration) {
+	if c.lead == raft.None || c.state == raft.StateLeader && !c.proposals.ready {
 		return
 	}
-	if c.backlog.leavesOut(c) || c.behind.is {
+	if c.backlog.dropsAppends(c) || c.stall.stalled {
 		return
 	}
 	l.seq++
-	delete(l.asked, l.seq-outstanding)
-	l.asked[l.seq] = question{now, c.term}
+	delete(l.requests, l.seq-maxLeaseRequests)
+	l.requests[l.seq] = leaseRequest{now, c.term}
 	ctx := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.nonce), l.seq)
 	c.rn.ReadIndex(ctx)
 }
 
-// answered takes answers.
-func (l *lease) answered(c *Core, answers []raft.ReadState) {
-	for _, a := range answers {
-		if len(a.RequestCtx) != 16 || binary.BigEndian.Uint64(a.RequestCtx) != l.nonce {
+// receiveReadStates handles replies.
+func (l *lease) receiveReadStates(c *Core, states []raft.ReadState) {
+	for _, s := range states {
+		if len(s.RequestCtx) != 16 || binary.BigEndian.Uint64(s.RequestCtx) != l.nonce {
 			continue
 		}
-		seq := binary.BigEndian.Uint64(a.RequestCtx[8:])
-		q, found := l.asked[seq]
-		if !found || q.term != c.term {
+		seq := binary.BigEndian.Uint64(s.RequestCtx[8:])
+		request, found := l.requests[seq]
+		if !found || request.term != c.term {
 			continue
 		}
-		delete(l.asked, seq)
-		c.behind.answered = max(c.behind.answered, a.Index)
-		l.granted = append(l.granted, grant{a.Index, q.at + l.length, c.term})
+		delete(l.requests, seq)
+		c.stall.confirmed = max(c.stall.confirmed, s.Index)
+		l.granted = append(l.granted, grant{s.Index, request.at + l.length, c.term})
 		for i, r := range l.readers {
 			if r.index == 0 && seq > r.after {
-				l.readers[i].index = a.Index
+				l.readers[i].index = s.Index
 			}
 		}
 	}
-	if len(answers) > 0 {
-		l.reached(c)
+	if len(states) > 0 {
+		l.applyGrants(c)
 	}
 }
 
-// reached counts the answers whose index is applied.
-func (l *lease) reached(c *Core) {
+// applyGrants extends the lease by the grants whose index is applied.
+func (l *lease) applyGrants(c *Core) {
 	kept := l.granted[:0]
 	for _, g := range l.granted {
-		switch {
-		case g.index > c.tables.Index:
+		if g.index > c.replica.Index {
 			kept = append(kept, g)
-		case g.until > l.until:
-			l.until = g.until
+		} else {
+			l.until = max(l.until, g.until)
 		}
 	}
 	l.granted = kept
-	l.read(c)
+	l.answerReaders(c)
 }
 
-// read answers readers whose index is applied.
-func (l *lease) read(c *Core) {
+// answerReaders replies to the readers whose index is applied.
+func (l *lease) answerReaders(c *Core) {
 	kept := l.readers[:0]
 	for _, r := range l.readers {
-		has := c.applied
-		if r.tables {
-			has = c.tables.Index
+		applied := c.applied
+		if r.replicaOnly {
+			applied = c.replica.Index
 		}
-		if r.index == 0 || r.index > has {
+		if r.index == 0 || r.index > applied {
 			kept = append(kept, r)
 			continue
 		}
-		c.out.Replies = append(c.out.Replies, Reply{Token: r.token, Index: r.index})
+		c.output.Replies = append(c.output.Replies, Reply{Token: r.token, Index: r.index})
 	}
 	l.readers = kept
 }
 
-// Read has a Reply given once the state machine has applied all that was committed, anywhere,
-// before this call; by the deadline with api.ErrBusy, and at once with api.ErrRefused at a peer
-// that was removed, whom nobody answers. With ErrBusy the Reply's Index is up to where that is,
-// or 0 if it is not known yet; a call with that index goes on waiting for it, and for no more.
+// Read replies when the state machine has applied everything that was committed at any peer before
+// this call. The error of the reply is api.ErrBusy after the deadline, and api.ErrRefused at a peer
+// that was removed, to which no leader replies. With ErrBusy, the index of the reply is the index to
+// apply, or 0 if it is not known yet. A call with a non-zero index waits for that index only.
 func (c *Core) Read(token, index uint64, deadline time.Duration) {
-	c.read(reader{token: token, index: index, deadline: deadline})
+	c.addReader(reader{token: token, index: index, deadline: deadline})
 }
 
-// ReadTables is as Read, of [Core.Tables], and does not wait for the state machine.
-func (c *Core) ReadTables(token, index uint64, deadline time.Duration) {
-	c.read(reader{token: token, tables: true, index: index, deadline: deadline})
+// ReadReplica is like Read for [Core.Replica]: it does not wait for the state machine.
+func (c *Core) ReadReplica(token, index uint64, deadline time.Duration) {
+	c.addReader(reader{token: token, replicaOnly: true, index: index, deadline: deadline})
 }
 
-func (c *Core) read(r reader) {
-	defer contain()
+func (c *Core) addReader(r reader) {
+	defer containPanic()
 	l := &c.lease
-	if c.contact.removed != nil {
-		c.out.Replies = append(c.out.Replies, Reply{Token: r.token, Err: c.refused()})
+	if c.removed != nil {
+		c.output.Replies = append(c.output.Replies, Reply{Token: r.token, Err: c.removedError()})
 		return
 	}
 	r.after = l.seq
 	l.readers = append(l.readers, r)
 	if r.index != 0 {
-		l.read(c)
+		l.answerReaders(c)
 		return
 	}
-	if len(l.asked) < outstanding/2 {
-		l.probe(c, c.now())
+	if len(l.requests) < maxLeaseRequests/2 {
+		l.requestLease(c, c.now())
 	}
 }
 
-// overdue gives readers up.
-func (l *lease) overdue(c *Core, now time.Duration) {
+// failOverdueReaders replies to the readers whose deadline has passed.
+func (l *lease) failOverdueReaders(c *Core, now time.Duration) {
 	kept := l.readers[:0]
 	for _, r := range l.readers {
 		if now < r.deadline {
 			kept = append(kept, r)
 			continue
 		}
-		c.out.Replies = append(c.out.Replies, Reply{Token: r.token, Index: r.index, Err: api.ErrBusy})
+		c.output.Replies = append(c.output.Replies, Reply{Token: r.token, Index: r.index, Err: api.ErrBusy})
 	}
 	l.readers = kept
 }

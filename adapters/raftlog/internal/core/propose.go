@@ -13,302 +13,313 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Request asks for an entry in the log. It is answered by a [Reply] with its Token, exactly
-// once, when the state machine of this peer has applied the entry, or when it is certain or
-// given up that it will not.
+// Request is a request for an entry in the log. It has exactly one [Reply] with its Token: when the
+// state machine of this peer has applied the entry, when it is certain that the entry will not be
+// applied, or when the outcome remains unknown.
 type Request struct {
-	Token uint64 // 0: nobody waits for a reply
-	Kind  api.Kind
-	ID    requestid.ID
-	Data  []byte      // of State; not to be modified any more
-	Op    entry.Op    // of Control
-	To    []api.Peer  // of Config: the voters there are to be
-	Guard entry.Guard // of State: the leadership without which it is not applied
-	// Forward has a peer that does not lead ask the leader; without it the reply is a
-	// NotLeaderError.
+	Token  uint64 // 0 if no caller waits for the reply
+	Kind   api.Kind
+	ID     requestid.ID
+	Data   []byte      // of KindState; it must not be modified any more
+	Op     entry.Op    // of KindControl
+	Voters []api.Peer  // of KindConfig: the new voters
+	Guard  entry.Guard // of KindState: the leadership while which the entry is applied; zero for none
+	// Forward makes a peer that is not the leader send the request to the leader. Otherwise the
+	// reply is a NotLeaderError.
 	Forward bool
-	// Deadline is when a peer that has asked the leader gives up, by its clock; 0 for an
-	// election timeout from now.
+	// Deadline is the time on the clock of this peer until which a forwarded request waits for the
+	// leader. 0 is an election timeout from now.
 	Deadline time.Duration
 }
 
-// proposals are the requests that a peer has taken.
+// proposals contains the requests that this peer has accepted.
 //
-// A leader answers by its tables only when it has applied all of before its term: earlier it
-// does not know every ID. Until then requests wait in early.
+// A leader decides by its state only when it has applied all entries of earlier terms, because
+// before that it does not know all request IDs. Until then requests wait in early.
 type proposals struct {
-	ready   bool // leading, and the first entry of this term is applied
-	early   []waiting
-	batch   []*raftpb.Entry
-	bytes   int
-	batched []requestid.ID
-	pending map[requestid.ID]*pending // taken by the leader of this term, not applied yet
-	done    []done                    // applied to the tables, not by the state machine
-	sent    map[uint64]sent           // to the leader, by a peer that does not lead
-	seq     uint64
+	ready     bool // this peer is the leader and has applied the first entry of its term
+	early     []queuedRequest
+	batch     []*raftpb.Entry             // entries to propose to the engine
+	batchIDs  []requestid.ID              // their request IDs
+	bytes     int                         // their size
+	pending   map[requestid.ID]*proposal  // proposed by this leader in this term, and not applied yet
+	results   []result                    // of entries that the state machine has not applied yet
+	forwarded map[uint64]forwardedRequest // requests of this peer to the leader, by their numbers
+	seq       uint64                      // the number of the last forwarded request
 }
 
-// waiting is a request with whoever waits for it.
-type waiting struct {
+// queuedRequest is a request with the origin that waits for the reply.
+type queuedRequest struct {
 	Request
 	origin origin
 }
 
-// origin is who waits: this process, or a peer with a number of its own.
+// origin identifies the caller that waits for a reply: one of this process, by its token, or another
+// peer, by its ID and the number of its request.
 type origin struct {
 	token uint64
 	peer  string
 	seq   uint64
 }
 
-type pending struct {
+// proposal is an entry that this leader has proposed.
+type proposal struct {
 	sum     uint32
 	kind    api.Kind
 	waiters []origin
-	first   [1]origin // the place of waiters while there is one, as nearly always
+	first   [1]origin // the array of waiters while there is one waiter, which avoids an allocation
 }
 
-type done struct {
-	index uint64
-	err   error
-	who   []origin
+// result is the outcome of a request whose reply waits for the state machine.
+type result struct {
+	index   uint64
+	err     error
+	waiters []origin
 }
 
-func (p *proposals) init(c *Core) {
-	p.pending, p.sent = map[requestid.ID]*pending{}, map[uint64]sent{}
-	p.seq = c.cfg.Random() // an answer to a process before is nobody's
+func newProposals(cfg Config) proposals {
+	return proposals{
+		pending: map[requestid.ID]*proposal{}, forwarded: map[uint64]forwardedRequest{},
+		seq: cfg.Random(), // so that a reply to an earlier process is not mistaken for another reply
+	}
 }
 
-// Propose takes a request.
+// Propose accepts a request.
 func (c *Core) Propose(r Request) {
-	defer contain()
-	c.props.take(c, waiting{r, origin{token: r.Token}})
+	defer containPanic()
+	c.proposals.acceptRequest(c, queuedRequest{r, origin{token: r.Token}})
 }
 
-func (p *proposals) take(c *Core, w waiting) {
+// acceptRequest proposes, queues, forwards or rejects a request.
+func (p *proposals) acceptRequest(c *Core, q queuedRequest) {
 	switch {
-	case c.state != raft.StateLeader && w.Forward && w.origin.peer == "":
-		p.forward(c, w.Request)
+	case c.state != raft.StateLeader && q.Forward && q.origin.peer == "":
+		p.forwardRequest(c, q.Request)
 	case c.state != raft.StateLeader:
-		p.reply(c, w.origin, 0, &api.NotLeaderError{Leader: c.leader()})
+		p.replyTo(c, q.origin, 0, &api.NotLeaderError{Leader: c.leader()})
 	case !p.ready && len(p.early) < maxBatch:
-		p.early = append(p.early, w)
+		p.early = append(p.early, q)
 	case !p.ready:
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: the leader has just been elected", api.ErrBusy))
+		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the leader has just been elected", api.ErrBusy))
 	default:
-		p.lead(c, w)
+		p.proposeRequest(c, q)
 	}
 }
 
-// lead takes a request as the leader.
-func (p *proposals) lead(c *Core, w waiting) {
+// proposeRequest proposes or rejects a request as the leader.
+func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	var data []byte
-	switch w.Kind {
+	limit := entry.MaxData
+	switch q.Kind {
 	case api.KindState:
-		data = w.Data
+		data, limit = q.Data, c.cfg.MaxData
 	case api.KindControl:
-		if w.Op.Do == entry.Restart && !p.restart(c, w) {
+		if q.Op.Do == entry.Restart && !p.checkRestart(c, q) {
 			return
 		}
-		data = w.Op.Encode()
+		data = q.Op.Encode()
 	case api.KindConfig:
-		if err := c.space.refuses(c); err != nil {
-			p.reply(c, w.origin, 0, err)
+		if err := c.space.checkMajority(c); err != nil {
+			p.replyTo(c, q.origin, 0, err)
 			return
 		}
-		c.change.request(c, w)
+		c.change.requestChange(c, q)
 		return
 	default:
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: %v entries cannot be proposed", api.ErrInvalid, w.Kind))
+		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: %v entries cannot be proposed", api.ErrInvalid, q.Kind))
 		return
-	}
-	limit := entry.MaxData
-	if w.Kind == api.KindState {
-		limit = c.cfg.MaxData
 	}
 	if len(data) > limit {
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), limit))
+		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), limit))
 		return
 	}
 	sum := entry.Sum(data)
-	if under := p.pending[w.ID]; under != nil {
-		if under.sum != sum || under.kind != w.Kind {
-			p.reply(c, w.origin, 0, fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
+	if same := p.pending[q.ID]; same != nil {
+		if same.sum != sum || same.kind != q.Kind {
+			p.replyTo(c, q.origin, 0, fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
 			return
 		}
-		under.waiters = append(under.waiters, w.origin)
+		same.waiters = append(same.waiters, q.origin)
 		return
 	}
-	if w.Kind == api.KindState && c.backlog.full() {
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: the state machine has not applied %d entries of %d bytes yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
+	now := c.entryTime()
+	if q.Kind == api.KindState && !p.checkUpdate(c, q, sum, now) {
 		return
 	}
-	now := c.calendar()
-	full := c.space.refuses(c)
-	if w.Kind == api.KindState {
-		if full == nil {
-			full = c.space.refusesUpdate(p.bytes + len(data))
-		}
-		index, known, err := c.tables.Known(w.ID, sum, now)
-		switch {
-		case known && err == nil:
-			p.finish(c, done{index, nil, []origin{w.origin}})
-			return
-		case !known && fenced(c, w.Guard):
-			p.reply(c, w.origin, 0, api.ErrFenced)
-			return
-		case err != nil:
-			p.reply(c, w.origin, 0, err)
-			return
-		case c.cfg.MaxIDs > 0 && c.tables.IDs.Len()+len(p.pending) >= c.cfg.MaxIDs:
-			p.reply(c, w.origin, 0, fmt.Errorf("%w: %d", api.ErrTooManyIDs, c.cfg.MaxIDs))
+	if q.Kind != api.KindState {
+		if err := c.space.checkMajority(c); err != nil {
+			p.replyTo(c, q.origin, 0, err)
 			return
 		}
 	}
-	if full != nil {
-		p.reply(c, w.origin, 0, full)
-		return
-	}
-	under := &pending{sum: sum, kind: w.Kind, first: [1]origin{w.origin}}
-	under.waiters = under.first[:]
-	p.pending[w.ID] = under
-	p.batched = append(p.batched, w.ID)
-	raw := entry.Encode(entry.Header{Kind: w.Kind, ID: w.ID, Time: now, Sum: sum, Guard: w.Guard}, data)
+	added := &proposal{sum: sum, kind: q.Kind, first: [1]origin{q.origin}}
+	added.waiters = added.first[:]
+	p.pending[q.ID] = added
+	p.batchIDs = append(p.batchIDs, q.ID)
+	raw := entry.Encode(entry.Header{Kind: q.Kind, ID: q.ID, Time: now, Sum: sum, Guard: q.Guard}, data)
 	p.batch = append(p.batch, &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Data: raw})
 	if p.bytes += len(raw); len(p.batch) >= maxBatch || p.bytes >= maxBatchBytes {
-		p.flush(c)
+		p.flushBatch(c)
 	}
 }
 
-// fenced reports whether it is certain that an update with this guard would not be applied: the
-// leadership has ended by an entry that this peer has applied. Such an update is not written: it
-// would be in the log, and marked as skipped, to no effect. If this peer has not applied the entry
-// by which the leadership began, the log decides.
-func fenced(c *Core, g entry.Guard) bool {
-	return g.Token <= c.tables.Index && !c.tables.Holds(g)
+// checkUpdate reports whether an update must be written. If not, it has replied: because the ID is
+// known or outside of the window, the leadership of the guard is over, or there is no capacity.
+func (p *proposals) checkUpdate(c *Core, q queuedRequest, sum uint32, now time.Time) bool {
+	if c.backlog.isFull() {
+		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the state machine has not applied %d entries of %d bytes yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
+		return false
+	}
+	index, known, err := c.replica.CheckID(q.ID, sum, now)
+	switch {
+	case known && err == nil:
+		p.replyWhenApplied(c, result{index, nil, []origin{q.origin}})
+		return false
+	case !known && certainlyFenced(c, q.Guard):
+		err = api.ErrFenced
+	case err != nil:
+	case c.cfg.MaxIDs > 0 && c.replica.IDs.Len()+len(p.pending) >= c.cfg.MaxIDs:
+		err = fmt.Errorf("%w: %d", api.ErrTooManyIDs, c.cfg.MaxIDs)
+	default:
+		if err = c.space.checkMajority(c); err == nil {
+			err = c.space.checkUpdate(p.bytes + len(q.Data))
+		}
+	}
+	if err != nil {
+		p.replyTo(c, q.origin, 0, err)
+	}
+	return err == nil
 }
 
-// restart tells whether a request to let an election begin anew is to be written; false if it was
-// answered instead.
-func (p *proposals) restart(c *Core, w waiting) bool {
-	line := c.tables.Lines.Line(w.Op.Election)
+// certainlyFenced reports whether it is certain that an update with this guard would not be applied:
+// the leadership has ended by an entry that this peer has applied. Such an update is not written,
+// because it would only be marked as skipped. If this peer has not applied the entry that started
+// the leadership, the log decides.
+func certainlyFenced(c *Core, g entry.Guard) bool {
+	return g.Token <= c.replica.Index && !c.replica.GuardHolds(g)
+}
+
+// checkRestart reports whether a request to restart an election must be written. If not, it has
+// replied.
+func (p *proposals) checkRestart(c *Core, q queuedRequest) bool {
+	e := c.replica.Elections.Get(q.Op.Election)
 	switch {
-	case c.tables.Index < w.Op.Through: // of a new leader, or this one's disk is slow: the end may be another one
-		p.reply(c, w.origin, 0, &api.NotLeaderError{})
-	case !line.Ended, line.EndedAt > w.Op.Through:
-		p.finish(c, done{c.tables.Index, nil, []origin{w.origin}})
-	case !c.expiry.mayRestart(c, w.Op.Election):
-		p.reply(c, w.origin, 0, fmt.Errorf("%w: election %q has just ended, and its leader may not know that yet; it can be started again in %v",
-			api.ErrBusy, w.Op.Election, c.cfg.Election))
+	case c.replica.Index < q.Op.Through: // the sender may know a later end of the election
+		p.replyTo(c, q.origin, 0, &api.NotLeaderError{})
+	case !e.Ended, e.EndedAt > q.Op.Through:
+		p.replyWhenApplied(c, result{c.replica.Index, nil, []origin{q.origin}})
+	case !c.expiry.mayRestart(c, q.Op.Election):
+		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: election %q has just ended, and its leader may not know that yet; it can be started again in %v",
+			api.ErrBusy, q.Op.Election, c.cfg.Election))
 	default:
 		return true
 	}
 	return false
 }
 
-// flush gives the engine what has come together, as one message. While the disk writes,
-// requests wait for each other: few large writes and messages are worth more than many small
-// ones, and a single client never waits.
-func (p *proposals) flush(c *Core) {
-	if len(p.batch) == 0 || c.writing >= maxWriting && len(p.batch) < maxBatch && p.bytes < maxBatchBytes {
+// flushBatch proposes the batch to the engine, as one message. While the disk writes, requests wait
+// for each other, because a few large writes and messages are faster than many small ones. A single
+// client never waits.
+func (p *proposals) flushBatch(c *Core) {
+	if len(p.batch) == 0 || c.writesInFlight >= maxWritesInFlight && len(p.batch) < maxBatch && p.bytes < maxBatchBytes {
 		return
 	}
-	entries, ids := p.batch, p.batched
-	p.batch, p.batched, p.bytes = nil, nil, 0
-	if c.propose(entries...) {
+	entries, ids := p.batch, p.batchIDs
+	p.batch, p.batchIDs, p.bytes = nil, nil, 0
+	if c.proposeEntries(entries...) {
 		return
 	}
 	for _, id := range ids {
-		if under := p.pending[id]; under != nil {
+		if rejected := p.pending[id]; rejected != nil {
 			delete(p.pending, id)
-			p.replyAll(c, under.waiters, 0, fmt.Errorf("%w: the leader does not accept more updates now", api.ErrBusy))
+			p.replyAll(c, rejected.waiters, 0, fmt.Errorf("%w: the leader does not accept more updates now", api.ErrBusy))
 		}
 	}
 }
 
-// begin is called when a leader has applied the first entry of its term.
-func (p *proposals) begin(c *Core) {
+// becomeReady proposes the early requests when the leader has applied the first entry of its term.
+func (p *proposals) becomeReady(c *Core) {
 	p.ready = true
 	early := p.early
 	p.early = nil
-	for _, w := range early {
-		p.lead(c, w)
+	for _, q := range early {
+		p.proposeRequest(c, q)
 	}
 }
 
-// applied answers those who wait for an entry, once the state machine has it too.
-func (p *proposals) applied(c *Core, o replica.Outcome) {
-	under := p.pending[o.ID]
-	if under == nil || under.kind != o.Kind {
+// entryApplied replies to the requests for an entry when the state machine has applied it as well.
+func (p *proposals) entryApplied(c *Core, o replica.Outcome) {
+	applied := p.pending[o.ID]
+	if applied == nil || applied.kind != o.Kind {
 		return
 	}
 	delete(p.pending, o.ID)
-	p.finish(c, done{o.First, o.Err, under.waiters})
+	p.replyWhenApplied(c, result{o.First, o.Err, applied.waiters})
 }
 
-func (p *proposals) finish(c *Core, d done) {
-	if d.index <= c.applied {
-		p.replyAll(c, d.who, d.index, d.err)
+// replyWhenApplied replies when the state machine has applied the entry of the result.
+func (p *proposals) replyWhenApplied(c *Core, r result) {
+	if r.index <= c.applied {
+		p.replyAll(c, r.waiters, r.index, r.err)
 		return
 	}
-	if p.done = append(p.done, d); c.contact.removed != nil {
-		p.removed(c)
+	if p.results = append(p.results, r); c.removed != nil {
+		p.failRemoved(c)
 	}
 }
 
-// release answers what the state machine has applied.
-func (p *proposals) release(c *Core) {
-	kept := p.done[:0]
-	for _, d := range p.done {
-		if d.index > c.applied {
-			kept = append(kept, d)
+// releaseReplies sends the replies that have waited for the state machine.
+func (p *proposals) releaseReplies(c *Core) {
+	kept := p.results[:0]
+	for _, r := range p.results {
+		if r.index > c.applied {
+			kept = append(kept, r)
 			continue
 		}
-		p.replyAll(c, d.who, d.index, d.err)
+		p.replyAll(c, r.waiters, r.index, r.err)
 	}
-	clear(p.done[len(kept):])
-	p.done = kept
-	c.lease.read(c)
+	clear(p.results[len(kept):])
+	p.results = kept
+	c.lease.answerReaders(c)
 }
 
-// lost is called when this peer leads no more, or in another term. What it has written may
-// be committed yet, or never.
-func (p *proposals) lost(c *Core) {
+// failPending fails the requests of this leader when its term is over. Entries that it has written
+// may still be committed, or may be replaced.
+func (p *proposals) failPending(c *Core) {
 	p.ready = false
-	batched := p.batched
-	p.batch, p.batched, p.bytes = nil, nil, 0
-	for _, id := range batched { // not written, and never will be
-		under := p.pending[id]
+	batchIDs := p.batchIDs
+	p.batch, p.batchIDs, p.bytes = nil, nil, 0
+	for _, id := range batchIDs { // certainly not written
+		unwritten := p.pending[id]
 		delete(p.pending, id)
-		p.replyAll(c, under.waiters, 0, &api.NotLeaderError{})
+		p.replyAll(c, unwritten.waiters, 0, &api.NotLeaderError{})
 	}
-	for _, under := range sortedPending(p.pending) {
-		p.replyAll(c, under.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
+	for _, written := range sortedPending(p.pending) {
+		p.replyAll(c, written.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))
 	}
 	clear(p.pending)
-	c.contact.lost()
 }
 
-// redirect answers early requests of one who does not lead any more.
-func (p *proposals) redirect(c *Core) {
+// redirectEarly accepts the early requests again when this peer is not the leader any more.
+func (p *proposals) redirectEarly(c *Core) {
 	early := p.early
 	p.early = nil
-	for _, w := range early {
-		p.take(c, w)
+	for _, q := range early {
+		p.acceptRequest(c, q)
 	}
 }
 
-func (p *proposals) replyAll(c *Core, who []origin, index uint64, err error) {
-	for _, o := range who {
-		p.reply(c, o, index, err)
+func (p *proposals) replyAll(c *Core, waiters []origin, index uint64, err error) {
+	for _, o := range waiters {
+		p.replyTo(c, o, index, err)
 	}
 }
 
-func (p *proposals) reply(c *Core, o origin, index uint64, err error) {
+func (p *proposals) replyTo(c *Core, o origin, index uint64, err error) {
 	switch {
 	case o.peer != "":
 		c.sendFrame(o.peer, frameReply, encodeReply(o.seq, index, err))
 	case o.token != 0:
-		c.out.Replies = append(c.out.Replies, Reply{o.token, index, err})
+		c.output.Replies = append(c.output.Replies, Reply{o.token, index, err})
 	}
 }

@@ -10,67 +10,69 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// handle takes over what the engine has ready.
-func (c *Core) handle(rd raft.Ready) {
+// handleReady handles the output of the engine.
+func (c *Core) handleReady(rd raft.Ready) {
 	if rd.HardState != nil {
 		c.commit = max(c.commit, rd.GetCommit())
 	}
 	status := c.rn.BasicStatus()
 	if status.RaftState != c.state || status.GetTerm() != c.term || status.Lead != c.lead {
-		c.turn(status, rd.Entries)
+		c.updateRole(status, rd.Entries)
 	}
-	c.lease.answered(c, rd.ReadStates)
+	c.lease.receiveReadStates(c, rd.ReadStates)
 	for _, m := range rd.Messages {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
-			c.store(m)
+			c.handleAppend(m)
 		case raft.LocalApplyThread:
-			c.apply(m)
+			c.applyCommitted(m)
 		default:
-			c.send(m)
+			c.sendMessage(m)
 		}
 	}
 }
 
-// turn is called when the role, the term or the leader has changed, with the entries that
-// came with the change.
-func (c *Core) turn(status raft.BasicStatus, entries []*raftpb.Entry) {
+// updateRole handles a change of the role, the term or the leader. entries are the entries that the
+// engine has added with the change.
+func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 	state, term := status.RaftState, status.GetTerm()
 	led := c.state == raft.StateLeader
 	if led && (state != raft.StateLeader || term != c.term) {
-		c.props.lost(c)
-		c.change.lost(c)
-		c.expiry.lost()
-		// Whoever is elected next may take its candidates out at once. It does not help with its
-		// own vote for an election timeout, so that they have time to stop.
-		c.lease.void()
-		c.promised = c.now()
+		c.proposals.failPending(c)
+		c.change.cancelChange(c)
+		c.expiry.resetExpiry()
+		c.admission.learnerEntry, c.transfer = requestid.ID{}, transfer{}
+		// The next leader may remove the candidates of this peer without waiting. This peer does not
+		// vote for it for an election timeout, so that its candidates have time to stop.
+		c.lease.discardLease()
+		c.followedAt = c.now()
 	}
 	if state != raft.StateFollower && (state != c.state || term != c.term) {
-		// From here on only a lease of this term, and of this role, is good: what the leader
-		// before has confirmed ends with its successor's first look at who is silent.
-		c.lease.void()
+		// Only a lease of this term and role is valid from now on: leases that the previous leader
+		// has granted end when its successor first expires silent peers.
+		c.lease.discardLease()
 	}
-	began := state == raft.StateLeader && (!led || term != c.term)
+	elected := state == raft.StateLeader && (!led || term != c.term)
 	if status.Lead != raft.None && (status.Lead != c.lead || term != c.term) {
-		c.props.followed(c)
+		c.proposals.failForwardedChanges(c)
 	}
 	c.state, c.term, c.lead = state, term, status.Lead
-	if began {
-		c.expiry.began(c, c.lastBefore(term, entries))
+	if elected {
+		c.expiry.startTerm(c, c.lastBeforeTerm(term, entries))
 	}
 	if state == raft.StateFollower && c.lead != raft.None {
-		c.expiry.followed(c.lead, term)
+		c.expiry.lastFollowed = followedLeader{c.lead, term}
 	}
 	if state != raft.StateLeader {
-		c.props.redirect(c)
+		c.proposals.redirectEarly(c)
 	}
 }
 
-// lastBefore is the last entry before the first one of the term.
-func (c *Core) lastBefore(term uint64, entries []*raftpb.Entry) position {
+// lastBeforeTerm returns the last entry before the first entry of the term.
+func (c *Core) lastBeforeTerm(term uint64, entries []*raftpb.Entry) position {
 	last := c.last
 	for _, e := range entries {
 		if e.GetTerm() == term {
@@ -81,15 +83,15 @@ func (c *Core) lastBefore(term uint64, entries []*raftpb.Entry) position {
 	return last
 }
 
-// store hands work to the disk.
-func (c *Core) store(m *raftpb.Message) {
-	w := &Work{Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0}
+// handleAppend passes data of the engine to the disk.
+func (c *Core) handleAppend(m *raftpb.Message) {
+	w := &Write{Entries: m.GetEntries(), Sync: len(m.GetResponses()) > 0}
 	for _, r := range m.GetResponses() {
 		if r.GetTo() == c.self {
-			w.own = append(w.own, r)
-		} else if s, ok := c.encode(r); ok {
-			s.vote = r.GetType() != raftpb.MsgAppResp
-			w.Send = append(w.Send, s)
+			w.ownMessages = append(w.ownMessages, r)
+		} else if f, ok := c.encodeMessage(r); ok {
+			f.isVote = r.GetType() != raftpb.MsgAppResp
+			w.Frames = append(w.Frames, f)
 		}
 	}
 	if m.Term != nil && (m.GetTerm() != 0 || m.GetVote() != 0 || m.GetCommit() != 0) {
@@ -101,176 +103,174 @@ func (c *Core) store(m *raftpb.Message) {
 		c.last = position{meta.GetIndex(), meta.GetTerm()}
 	}
 	if n := len(w.Entries); n > 0 {
-		c.writing++
+		c.writesInFlight++
 		c.last = position{w.Entries[n-1].GetIndex(), w.Entries[n-1].GetTerm()}
-		c.space.writes(w.Entries)
+		c.space.addUnwritten(w.Entries)
 	}
-	c.out.Disk = append(c.out.Disk, w)
+	c.output.Writes = append(c.output.Writes, w)
 }
 
-// Installed is a snapshot that has taken the place of the newest one.
+// Installed is a snapshot that has replaced the newest one.
 type Installed struct {
 	Snapshot Snapshot
-	Tables   *replica.State
+	Replica  *replica.State
 }
 
-// Stored tells that the work is durable. With a snapshot, installed is what it has brought.
-func (c *Core) Stored(w *Work, installed *Installed) {
-	defer contain()
+// ReportStored reports that a Write is durable. installed is the snapshot of the Write, or nil.
+func (c *Core) ReportStored(w *Write, installed *Installed) {
+	defer containPanic()
 	if w.Snapshot != nil {
-		c.snapshot, c.tables = installed.Snapshot, installed.Tables
-		c.agree.applied(c)
+		c.snapshot, c.replica = installed.Snapshot, installed.Replica
+		c.agreement.recordSum(c)
 		c.first = c.snapshot.Index + 1
-		c.tables.DropSkips(c.snapshot.Index)
+		c.replica.DropSkips(c.snapshot.Index)
 		clear(c.expiry.ended)
-		c.stand.replaced(c)
-		c.out.Apply = append(c.out.Apply, Apply{Restore: c.snapshot.Index})
-		c.out.AllElections, c.out.Peers = true, true
-		c.lease.reached(c)
+		c.candidates.markAll(c)
+		c.output.Apply = append(c.output.Apply, Apply{Restore: c.snapshot.Index})
+		c.output.AllElections, c.output.PeersChanged = true, true
+		c.lease.applyGrants(c)
 	}
 	if len(w.Entries) > 0 {
-		c.writing--
-		c.space.wrote(w.Entries)
+		c.writesInFlight--
+		c.space.removeUnwritten(w.Entries)
 	}
 	if w.Compact != 0 {
 		c.first = max(c.first, w.Compact+1)
-		c.tables.DropSkips(w.Compact)
+		c.replica.DropSkips(w.Compact)
 	}
 	if !w.Sent {
-		c.out.Send = append(c.out.Send, w.Send...)
+		c.output.Frames = append(c.output.Frames, w.Frames...)
 	}
-	for _, m := range w.own {
-		c.step(m)
+	for _, m := range w.ownMessages {
+		c.stepEngine(m)
 	}
 }
 
-// step gives the engine a message; its errors are all of the kind that nobody can help.
-func (c *Core) step(m *raftpb.Message) { _ = c.rn.Step(m) }
+// stepEngine passes a message to the engine. Its errors have no consequence.
+func (c *Core) stepEngine(m *raftpb.Message) { _ = c.rn.Step(m) }
 
-// apply applies committed entries to the tables, and hands them on to the state machine.
-func (c *Core) apply(m *raftpb.Message) {
+// applyCommitted applies committed entries to the replica, and passes them to the state machine.
+func (c *Core) applyCommitted(m *raftpb.Message) {
 	for i, e := range m.GetEntries() {
-		o, err := c.tables.Apply(e)
+		o, err := c.replica.Apply(e)
 		if err != nil {
 			panic(Fault{fmt.Errorf("apply entry %d: %w", e.GetIndex(), err)})
 		}
-		c.agree.applied(c)
-		c.hand(o, len(m.GetEntries())-i)
+		c.agreement.recordSum(c)
+		c.passToStateMachine(o, len(m.GetEntries())-i)
 		if o.Change != nil {
 			c.rn.ApplyConfChange(o.Change)
-			c.out.Peers = true
-		}
-		if o.Moved {
-			c.out.Peers = true
 		}
 		for _, step := range o.Steps {
 			c.rn.ApplyConfChange(step)
-			c.out.Peers = true
 		}
-		c.noticed(o)
+		if o.Change != nil || len(o.Steps) > 0 || o.Moved {
+			c.output.PeersChanged = true
+		}
+		c.dispatchOutcome(o)
 	}
-	c.commit = max(c.commit, c.tables.Index)
-	c.lease.reached(c)
+	c.commit = max(c.commit, c.replica.Index)
+	c.lease.applyGrants(c)
 	for _, r := range m.GetResponses() {
-		c.step(r)
+		c.stepEngine(r)
 	}
 }
 
-// hand gives the state machine an entry; left of them come, with this one. It is called before
-// anything else follows from the entry, for that may be that the engine wants a snapshot, of the
-// tables with it.
-func (c *Core) hand(o replica.Outcome, left int) {
-	c.backlog.add(o)
-	n := len(c.out.Apply)
-	if n == 0 || c.out.Apply[n-1].Outcomes == nil {
-		c.out.Apply = append(c.out.Apply, Apply{})
+// passToStateMachine passes an entry to the state machine. left is the number of entries that follow,
+// including this one. It is called before anything else follows from the entry, because the engine
+// may then request a snapshot, which includes the entry.
+func (c *Core) passToStateMachine(o replica.Outcome, left int) {
+	c.backlog.addOutcome(o)
+	n := len(c.output.Apply)
+	if n == 0 || c.output.Apply[n-1].Outcomes == nil {
+		c.output.Apply = append(c.output.Apply, Apply{})
 		n++
 	}
-	to := &c.out.Apply[n-1].Outcomes
+	to := &c.output.Apply[n-1].Outcomes
 	if cap(*to) == len(*to) {
-		*to = slices.Grow(*to, left) // they are large to be moved one by one
+		*to = slices.Grow(*to, left) // moving these large values one by one is slow
 	}
 	*to = append(*to, o)
 }
 
-// noticed has every part look at an entry that was applied to the tables.
-func (c *Core) noticed(o replica.Outcome) {
+// dispatchOutcome lets every part handle an entry that was applied to the replica.
+func (c *Core) dispatchOutcome(o replica.Outcome) {
+	changed := o.Expired
 	if o.Election != "" {
-		c.out.Elections = append(c.out.Elections, o.Election)
-		c.stand.changed(c, o.Election)
+		changed = append([]string{o.Election}, o.Expired...)
 	}
-	c.out.Elections = append(c.out.Elections, o.Expired...)
-	for _, election := range o.Expired {
-		c.stand.changed(c, election)
+	for _, election := range changed {
+		c.output.Elections = append(c.output.Elections, election)
+		c.candidates.markElection(c, election)
 	}
 	for _, candidate := range o.Ended {
 		if candidate.Peer == c.self {
-			c.out.Ended = append(c.out.Ended, candidate.ID)
+			c.output.Ended = append(c.output.Ended, candidate.ID)
 		}
 	}
-	leads := c.state == raft.StateLeader
+	isLeader := c.state == raft.StateLeader
 	switch o.Kind {
 	case api.KindCheckpoint:
 		if o.Term != c.term {
 			break
 		}
-		if leads && !c.props.ready {
-			c.props.begin(c)
-			c.expiry.succeed(c)
+		if isLeader && !c.proposals.ready {
+			c.proposals.becomeReady(c)
+			c.expiry.expireFormerLeader(c)
 		}
-		c.lease.probe(c, c.now()) // the leader answers from now on, or so soon that this one is first heard
+		c.lease.requestLease(c, c.now()) // a ready leader replies without waiting for the next heartbeat
 	case api.KindControl:
-		c.expiry.applied(c, o)
-		c.change.settled(c, o)
-		if leads && o.Term == c.term {
-			c.contact.transfer(c, o)
+		c.expiry.controlApplied(c, o)
+		c.change.settledApplied(c, o)
+		if isLeader && o.Term == c.term {
+			c.transfer.transferApplied(c, o)
 		}
 	case api.KindConfig:
-		c.change.applied(c, o)
+		c.admission.configApplied(o)
+		c.change.configApplied(c, o)
 	}
-	c.props.applied(c, o)
+	c.proposals.entryApplied(c, o)
 }
 
-// Applied tells that the state machine has applied the entries through index, or has none of
-// them to apply; these were those of an Apply.
-func (c *Core) Applied(index uint64, outcomes []replica.Outcome) {
+// ReportApplied reports that the state machine has applied the outcomes of an Apply, or needs none of
+// them, and its index.
+func (c *Core) ReportApplied(index uint64, outcomes []replica.Outcome) {
 	c.applied = max(c.applied, index)
-	c.backlog.applied(outcomes)
-	c.props.release(c)
+	c.backlog.removeOutcomes(outcomes)
+	c.proposals.releaseReplies(c)
 }
 
-// TakeSnapshot has a snapshot taken of now.
-func (c *Core) TakeSnapshot() {
-	m := c.tables.Members
-	c.out.Apply = append(c.out.Apply, Apply{Take: &Take{
-		Index: c.tables.Index, Term: c.tables.Term, Conf: m.ConfState(), Tables: c.tables.View(), Members: m.Index,
+// RequestSnapshot requests a snapshot of the present state.
+func (c *Core) RequestSnapshot() {
+	m := c.replica.Members
+	c.output.Apply = append(c.output.Apply, Apply{Create: &CreateSnapshot{
+		Index: c.replica.Index, Term: c.replica.Term, Conf: m.ConfState(), View: c.replica.View(), Members: m.Index,
 	}})
 }
 
-// SnapshotTaken tells that there is a newer snapshot. The log goes on without the entries
-// that are in it, as far as no request ID in them is remembered: whoever joins by snapshot
-// and log gets the entries of all fresh IDs.
-// It returns the index behind which the log is to begin when the work for that is done; 0 if
-// it begins where it does.
-func (c *Core) SnapshotTaken(s Snapshot) (through uint64) {
-	c.taking = 0
+// ReportSnapshotCreated reports a newer snapshot on the disk. The log is truncated up to its index,
+// but keeps the entries whose request IDs are stored, so that a peer that joins by snapshot and log
+// receives the entries of all IDs within the window. It returns the index up to which the log will
+// be truncated, or 0 if it does not change.
+func (c *Core) ReportSnapshotCreated(s Snapshot) (through uint64) {
+	c.snapshotRequested = 0
 	if s.Index < c.snapshot.Index {
 		return 0
 	}
 	c.snapshot = s
-	if through = min(s.Index, c.tables.PruneIndex()); through < c.first {
+	if through = min(s.Index, c.replica.PruneIndex()); through < c.first {
 		return 0
 	}
-	c.out.Disk = append(c.out.Disk, &Work{Compact: through, Sync: true})
+	c.output.Writes = append(c.output.Writes, &Write{Compact: through, Sync: true})
 	return through
 }
 
-// SnapshotFailed tells that none was taken.
-func (c *Core) SnapshotFailed() { c.taking = 0 }
+// ReportSnapshotFailed reports that no snapshot was created.
+func (c *Core) ReportSnapshotFailed() { c.snapshotRequested = 0 }
 
-// SnapshotSent tells how the sending of a snapshot has ended.
-func (c *Core) SnapshotSent(to string, ok bool) {
-	defer contain()
+// ReportSnapshotSent reports whether a snapshot was sent to a peer completely.
+func (c *Core) ReportSnapshotSent(to string, ok bool) {
+	defer containPanic()
 	status := raft.SnapshotFinish
 	if !ok {
 		status = raft.SnapshotFailure
@@ -278,22 +278,22 @@ func (c *Core) SnapshotSent(to string, ok bool) {
 	c.rn.ReportSnapshot(replica.RaftID(c.cfg.Cluster, to), status)
 }
 
-// Unreachable tells that frames to a peer were dropped.
-func (c *Core) Unreachable(id string) {
-	defer contain()
+// ReportUnreachable reports that frames to a peer were dropped.
+func (c *Core) ReportUnreachable(id string) {
+	defer containPanic()
 	c.rn.ReportUnreachable(replica.RaftID(c.cfg.Cluster, id))
 }
 
-// propose gives the engine entries of the leader's own; false if it took none.
-func (c *Core) propose(entries ...*raftpb.Entry) bool {
+// proposeEntries proposes entries to the engine as the leader, and reports whether it has accepted
+// them.
+func (c *Core) proposeEntries(entries ...*raftpb.Entry) bool {
 	return c.rn.Step(&raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(c.self), Entries: entries}) == nil
 }
 
-// configure makes an entry of a change of the peers.
-func (c *Core) configure(h entry.Header, cfg entry.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
+// configEntry returns an entry that changes the members.
+func (c *Core) configEntry(id requestid.ID, cfg entry.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
 	data := cfg.Encode()
-	h.Kind, h.Time, h.Sum = api.KindConfig, c.calendar(), entry.Sum(data)
-	cc.Context = entry.Encode(h, data)
+	cc.Context = entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: c.entryTime(), Sum: entry.Sum(data)}, data)
 	raw, err := marshal(cc)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func encodeRequest(seq uint64, r Request) []byte {
 	b := make([]byte, 0, len(data)+64)
 	b = append(append(binary.AppendUvarint(b, seq), byte(r.Kind)), r.ID[:]...)
 	b = binary.AppendUvarint(wire.AppendString(b, r.Guard.Election), r.Guard.Token)
-	return append(wire.AppendPeers(b, r.To), data...)
+	return append(wire.AppendPeers(b, r.Voters), data...)
 }
 
 func decodeRequest(body []byte) (seq uint64, r Request, err error) {
@@ -30,7 +30,7 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	seq, r.Kind = d.Uint64("number of a request"), api.Kind(d.Byte("kind of a request"))
 	copy(r.ID[:], d.Raw("request ID", uint64(len(r.ID))))
 	r.Guard = entry.Guard{Election: d.String("name of an election", entry.MaxElection), Token: d.Uint64("token")}
-	r.To = d.Peers()
+	r.Voters = d.Peers()
 	data := d.Data("data of a request")
 	switch {
 	case d.Err != nil:
@@ -81,10 +81,10 @@ func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
 
 func sortedKeys[V any](m map[uint64]V) []uint64 { return slices.Sorted(maps.Keys(m)) }
 
-// sortedPending is in the order of IDs, so that a simulation sees one order.
-func sortedPending(m map[requestid.ID]*pending) []*pending {
+// sortedPending returns proposals in the order of their IDs, so that a simulation repeats exactly.
+func sortedPending(m map[requestid.ID]*proposal) []*proposal {
 	ids := slices.SortedFunc(maps.Keys(m), func(a, b requestid.ID) int { return slices.Compare(a[:], b[:]) })
-	var all []*pending
+	var all []*proposal
 	for _, id := range ids {
 		all = append(all, m[id])
 	}

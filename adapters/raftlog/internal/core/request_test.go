@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
@@ -14,15 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// TestRequests: a request is decoded as it was encoded, updates are not encoded as text, and
-// malformed requests are rejected.
-func TestRequests(t *testing.T) {
+// TestRequest_RoundTrip fails if a request is not decoded as it was encoded, if the data of an update is
+// encoded as text, or if a malformed request is accepted.
+func TestRequest_RoundTrip(t *testing.T) {
 	id := requestid.From(time.Unix(1_700_000_000, 0), 1, 2)
 	update := Request{Kind: api.KindState, ID: id, Data: make([]byte, 1<<20), Guard: entry.Guard{Election: "e", Token: 3}}
 	for _, want := range []Request{
 		update,
 		{Kind: api.KindControl, ID: id, Op: entry.Op{Do: entry.Join, Election: "e", Candidate: "c"}},
-		{Kind: api.KindConfig, ID: id, To: []api.Peer{{ID: "a", Addr: "b"}}},
+		{Kind: api.KindConfig, ID: id, Voters: []api.Peer{{ID: "a", Addr: "b"}}},
 	} {
 		body := encodeRequest(7, want)
 		require.Less(t, len(body), len(want.Data)+1<<10)
@@ -52,25 +50,9 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestContacts: announcements and welcomes are decoded as they were encoded.
-func TestContacts(t *testing.T) {
-	instances := map[string]string{"a": "1", "b": ""}
-	for _, want := range []announcement{{nonce: 7, addr: "h:1", election: time.Second, instances: instances}, {}} {
-		got, err := decodeAnnouncement(want.encode())
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	for _, want := range []welcome{{nonce: 7, term: 2, match: 9, instances: instances}, {}} {
-		got, err := decodeWelcome(want.encode())
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	_, err := decodeWelcome([]byte{1, 2, 3, 200})
-	require.ErrorIs(t, err, wire.ErrProtocol)
-}
-
-// TestReplies: an error that says nothing of what was done is not taken for none.
-func TestReplies(t *testing.T) {
+// TestReply_UnknownError fails if an error that does not specify the outcome is decoded as an error
+// that does, or as a success.
+func TestReply_UnknownError(t *testing.T) {
 	for sent, want := range map[error]error{
 		&api.NotLeaderError{}: api.ErrNotLeader, api.ErrFenced: api.ErrFenced, errors.New("other"): api.ErrUnknownOutcome,
 	} {

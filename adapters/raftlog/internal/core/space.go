@@ -12,60 +12,60 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// space is what the disk of this peer has room for. Equal disks fill at the same time, because the
+// space is the free space on the disk of this peer. Equal disks fill at the same time, because the
 // logs of all peers are equal. So a peer whose disk is full stays a member that votes:
 //
 //   - A leader rejects updates while there is still room for the entries that the cluster itself
-//     needs: those of elections, of changes of the peers, and of new leaders.
+//     needs: those of elections, of changes of the members, and of new leaders.
 //   - If entries cannot be written at all (full), nothing that depends on them is sent, and further
 //     entries of the leader are ignored, as if they were lost. Votes are still written and sent, see
-//     [Work.Vote]. The peer reports this to the leader.
+//     [Write.TakeVotes]. The peer reports this to the leader.
 //   - A leader rejects everything while so many voters are full that no entry can be committed.
 type space struct {
-	room      int64                    // bytes of updates that the disk has room for
+	free      int64                    // bytes of updates that fit on the disk
 	full      bool                     // an entry could not be written
-	unwritten int64                    // bytes of entries given to the disk that are not stored
-	reported  map[uint64]time.Duration // when each peer has last reported that it is full
+	unwritten int64                    // bytes of entries that were passed to the disk and are not stored
+	reported  map[uint64]time.Duration // when each peer last reported that it is full
 }
 
-func (s *space) init() { s.room, s.reported = math.MaxInt64, map[uint64]time.Duration{} }
+func newSpace() space { return space{free: math.MaxInt64, reported: map[uint64]time.Duration{}} }
 
-// SetRoom sets how many bytes of updates fit on the disk, which is math.MaxInt64 if no limit is
-// known, and whether the disk is full: an entry that it was given could not be written.
-func (c *Core) SetRoom(bytes int64, full bool) { c.space.room, c.space.full = bytes, full }
+// SetFreeSpace sets how many bytes of updates fit on the disk, which is math.MaxInt64 if no limit is
+// known, and whether the disk is full: an entry could not be written.
+func (c *Core) SetFreeSpace(bytes int64, full bool) { c.space.free, c.space.full = bytes, full }
 
-// overhead is what an entry takes on the disk besides its data, at most.
-const overhead = 256
+// entryOverhead is the maximum size of an entry on the disk in addition to its data.
+const entryOverhead = 256
 
-func size(entries []*raftpb.Entry) (n int64) {
+func sizeOnDisk(entries []*raftpb.Entry) (n int64) {
 	for _, e := range entries {
-		n += int64(len(e.GetData())) + overhead
+		n += int64(len(e.GetData())) + entryOverhead
 	}
 	return n
 }
 
-func (s *space) writes(entries []*raftpb.Entry) { s.unwritten += size(entries) }
-func (s *space) wrote(entries []*raftpb.Entry)  { s.unwritten -= size(entries) }
+func (s *space) addUnwritten(entries []*raftpb.Entry)    { s.unwritten += sizeOnDisk(entries) }
+func (s *space) removeUnwritten(entries []*raftpb.Entry) { s.unwritten -= sizeOnDisk(entries) }
 
-// refusesUpdate returns an error if the leader's disk has no room for updates with that many bytes
-// together, beside those that it has been given already.
-func (s *space) refusesUpdate(bytes int) error {
-	if s.room != math.MaxInt64 && s.room-s.unwritten < int64(bytes)+overhead {
+// checkUpdate returns an error if the leader's disk has no space for updates of the given size, in
+// addition to the entries that were passed to it.
+func (s *space) checkUpdate(bytes int) error {
+	if s.free != math.MaxInt64 && s.free-s.unwritten < int64(bytes)+entryOverhead {
 		return fmt.Errorf("%w of the leader: free some, for example with raftlog compact", api.ErrNoSpace)
 	}
 	return nil
 }
 
-// refuses returns an error if no entry can be committed for lack of space.
-func (s *space) refuses(c *Core) error {
-	full := func(p entry.Peer) bool {
+// checkMajority returns an error if no entry can be committed because too many disks are full.
+func (s *space) checkMajority(c *Core) error {
+	isFull := func(p entry.Peer) bool {
 		at, reported := s.reported[p.Raft]
 		return p.Raft == c.self && s.full || reported && c.now()-at < 2*c.cfg.Election
 	}
-	for _, voters := range [][]entry.Peer{c.tables.Members.Voters, c.tables.Members.Outgoing} {
+	for _, voters := range [][]entry.Peer{c.replica.Members.Voters, c.replica.Members.Outgoing} {
 		var ids []string
 		for _, p := range voters {
-			if full(p) {
+			if isFull(p) {
 				ids = append(ids, p.ID)
 			}
 		}
@@ -76,19 +76,19 @@ func (s *space) refuses(c *Core) error {
 	return nil
 }
 
-// report tells the leader that this peer is full, at every heartbeat.
-func (s *space) report(c *Core) {
+// reportFull reports to the leader, with every heartbeat, that this peer is full.
+func (s *space) reportFull(c *Core) {
 	if leader, known := c.peerOf(c.lead); s.full && known && c.lead != raft.None && c.lead != c.self {
 		c.sendFrame(leader, frameFull, nil)
 	}
 }
 
-// Vote has the hard state of this work written, without its commit index, and returns the frames
-// that say how this peer has voted, to be sent then. It is for a work that cannot be written for
-// lack of space, or that follows one: a vote does not depend on entries, except for those that this
-// peer has acknowledged, which are durable. The work does not contain them any longer. If write
-// returns an error, Vote returns it and changes nothing.
-func (w *Work) Vote(write func(*raftpb.HardState) error) ([]Send, error) {
+// TakeVotes writes the hard state of w by the given function, without its commit index. It returns
+// the frames that report the vote of this peer, which must be sent then, and removes both from w. It
+// is for a Write that waits for free space: a vote does not depend on entries, except for those that
+// this peer has acknowledged, which are durable. If write returns an error, TakeVotes returns it and
+// changes nothing.
+func (w *Write) TakeVotes(write func(*raftpb.HardState) error) ([]Frame, error) {
 	if w.HardState != nil {
 		hs := &raftpb.HardState{Term: new(w.HardState.GetTerm()), Vote: new(w.HardState.GetVote()), Commit: new(uint64(0))}
 		if err := write(hs); err != nil {
@@ -96,14 +96,14 @@ func (w *Work) Vote(write func(*raftpb.HardState) error) ([]Send, error) {
 		}
 		w.HardState = nil
 	}
-	var votes, rest []Send
-	for _, s := range w.Send {
-		if s.vote {
-			votes = append(votes, s)
+	var votes, rest []Frame
+	for _, f := range w.Frames {
+		if f.isVote {
+			votes = append(votes, f)
 		} else {
-			rest = append(rest, s)
+			rest = append(rest, f)
 		}
 	}
-	w.Send = rest
+	w.Frames = rest
 	return votes, nil
 }

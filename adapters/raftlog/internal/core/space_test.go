@@ -16,136 +16,115 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-func (w *world) answer(n *node, r Request) error {
-	w.t.Helper()
-	token := w.propose(n, r)
-	w.until("a reply", func() bool { _, ok := n.replies[token]; return ok })
-	return n.replies[token].Err
-}
-
-// TestRoomForUpdates: a leader rejects updates for which its disk has no room, and not what the
-// cluster itself needs.
-func TestRoomForUpdates(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	update := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
-	known := update(10)
+// TestSpace_Updates fails if a leader accepts updates for which its disk has no space, or rejects
+// entries that the cluster needs.
+func TestSpace_Updates(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
+	known := ofSize(10)
 	known.ID = requestid.From(l.Wall(), 1, 1)
-	require.NoError(t, w.answer(l, known))
+	require.NoError(t, h.request(l, known).Err)
 
-	l.core.SetRoom(10_000, false)
-	require.NoError(t, w.answer(l, update(9_000)))
-	require.ErrorIs(t, w.answer(l, update(10_000)), api.ErrNoSpace)
-	for _, n := range w.nodes {
-		n.stalled = true
-	}
-	l.core.SetRoom(10_000, false)
-	first := w.propose(l, update(6_000)) // it is not on the disk yet
-	require.ErrorIs(t, w.answer(l, update(6_000)), api.ErrNoSpace)
-	for _, n := range w.nodes {
-		n.stalled = false
-	}
-	w.until("a reply", func() bool { _, ok := l.replies[first]; return ok })
-	require.NoError(t, l.replies[first].Err)
+	l.core.SetFreeSpace(10_000, false)
+	require.NoError(t, h.request(l, ofSize(9_000)).Err)
+	require.ErrorIs(t, h.request(l, ofSize(10_000)).Err, api.ErrNoSpace)
+	h.setDisksStalled(true)
+	l.core.SetFreeSpace(10_000, false)
+	first := h.propose(l, ofSize(6_000)) // it is not on the disk yet
+	require.ErrorIs(t, h.request(l, ofSize(6_000)).Err, api.ErrNoSpace)
+	h.setDisksStalled(false)
+	require.NoError(t, h.waitForReply(l, first).Err)
 	require.Zero(t, l.core.space.unwritten)
 
-	l.core.SetRoom(-5, false)
-	require.ErrorIs(t, w.answer(l, update(0)), api.ErrNoSpace)
-	require.NoError(t, w.answer(l, known), "it changes nothing")
-	require.NoError(t, w.answer(l, Request{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}}))
-	l.core.SetRoom(math.MaxInt64, false)
-	require.NoError(t, w.answer(l, update(10_000)))
+	l.core.SetFreeSpace(-5, false)
+	require.ErrorIs(t, h.request(l, ofSize(0)).Err, api.ErrNoSpace)
+	require.NoError(t, h.request(l, known).Err, "it changes nothing")
+	require.NoError(t, h.request(l, Request{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}}).Err)
+	l.core.SetFreeSpace(math.MaxInt64, false)
+	require.NoError(t, h.request(l, ofSize(10_000)).Err)
 }
 
-// TestMajorityWithoutSpace: the leader rejects everything while nothing can be committed.
-func TestMajorityWithoutSpace(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	var others []*node
-	for _, n := range w.nodes {
-		if n != l {
-			others = append(others, n)
-		}
-	}
-	others[0].core.SetRoom(0, true)
-	w.run(election)
-	require.NoError(t, w.answer(l, Request{Kind: api.KindState}), "a majority has space")
-	others[1].core.SetRoom(0, true)
-	w.run(election)
-	to := []api.Peer{peerNo(0), peerNo(1)}
+// TestSpace_Majority fails if a leader accepts requests while nothing can be committed, or loses
+// entries that were written before.
+func TestSpace_Majority(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	others := h.others(l)
+	others[0].core.SetFreeSpace(0, true)
+	h.advance(election)
+	require.NoError(t, h.request(l, update("")).Err, "a majority has space")
+	others[1].core.SetFreeSpace(0, true)
+	h.advance(election)
 	for _, r := range []Request{
-		{Kind: api.KindState},
+		update(""),
 		{Kind: api.KindControl, Op: entry.Op{Do: entry.End, Election: "e"}},
-		{Kind: api.KindConfig, ID: requestid.From(l.Wall(), 1, 1), To: to},
+		changeTo(requestid.ID{}, 0, 1),
 	} {
-		err := w.answer(l, r)
+		err := h.request(l, r).Err
 		require.ErrorIs(t, err, api.ErrNoSpace)
-		require.ErrorContains(t, err, others[0].peer.ID)
+		require.ErrorContains(t, err, others[0].self.ID)
 	}
-	// What was written before is not lost.
-	has := l.core.last.index
-	others[1].core.SetRoom(math.MaxInt64, false)
-	w.run(3 * election)
-	require.NoError(t, w.answer(l, Request{Kind: api.KindState}))
-	require.Greater(t, l.core.tables.Index, has)
-	require.Less(t, others[0].core.tables.Index, has)
-	l.core.SetRoom(0, true)
-	require.ErrorIs(t, w.answer(l, Request{Kind: api.KindState}), api.ErrNoSpace, "the leader and another one")
-	others[0].core.SetRoom(math.MaxInt64, false)
-	w.until("it catches up", func() bool { return others[0].core.tables.Index == l.core.tables.Index })
+	last := l.core.last.index
+	others[1].core.SetFreeSpace(math.MaxInt64, false)
+	h.advance(3 * election)
+	require.NoError(t, h.request(l, update("")).Err)
+	require.Greater(t, l.core.replica.Index, last)
+	require.Less(t, others[0].core.replica.Index, last)
+	l.core.SetFreeSpace(0, true)
+	require.ErrorIs(t, h.request(l, update("")).Err, api.ErrNoSpace, "the leader and another peer are full")
+	others[0].core.SetFreeSpace(math.MaxInt64, false)
+	h.waitFor("the peer has caught up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
-// TestVoteAheadOfEntries: of a work that waits for space only what says how the peer has voted is
-// taken.
-func TestVoteAheadOfEntries(t *testing.T) {
-	w := newWorld(t, 3)
-	w.until("a leader", func() bool { return w.leader() != nil })
-	l := w.leader()
-	n := w.other(l)
-	n.stalled = true
-	require.NoError(t, w.answer(l, Request{Kind: api.KindState}))
+// TestTakeVotes fails if a Write that waits for space delays votes, or if more than the vote and its
+// hard state is written and sent ahead of the entries.
+func TestTakeVotes(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	p := h.others(l)[0]
+	p.diskStalled = true
+	require.NoError(t, h.request(l, update("")).Err)
 	l.down = true
-	refused := errors.New("no space")
-	var said []raftpb.MessageType
-	promised := &raftpb.HardState{}
-	entries, looked := 0, 0
-	w.until("another one leads, by its vote", func() bool {
-		for ; looked < len(n.work); looked++ {
-			work := n.work[looked]
-			before := *work
-			if work.HardState != nil {
-				_, err := work.Vote(func(*raftpb.HardState) error { return refused })
-				require.ErrorIs(t, err, refused)
-				require.Equal(t, before, *work)
+	failure := errors.New("no space")
+	var sent []raftpb.MessageType
+	written := &raftpb.HardState{}
+	entries, examined := 0, 0
+	h.waitFor("another peer is elected by the vote", func() bool {
+		for ; examined < len(p.writes); examined++ {
+			w := p.writes[examined]
+			before := *w
+			if w.HardState != nil {
+				_, err := w.TakeVotes(func(*raftpb.HardState) error { return failure })
+				require.ErrorIs(t, err, failure)
+				require.Equal(t, before, *w)
 			}
-			votes, err := work.Vote(func(hs *raftpb.HardState) error { promised = hs; return nil })
+			votes, err := w.TakeVotes(func(hs *raftpb.HardState) error { written = hs; return nil })
 			require.NoError(t, err)
-			require.Nil(t, work.HardState)
-			require.Equal(t, before.Entries, work.Entries)
-			entries += len(work.Entries)
-			for _, s := range work.Send {
-				require.Equal(t, raftpb.MsgAppResp, kindOf(t, s))
+			require.Nil(t, w.HardState)
+			require.Equal(t, before.Entries, w.Entries)
+			entries += len(w.Entries)
+			for _, f := range w.Frames {
+				require.Equal(t, raftpb.MsgAppResp, messageType(t, f))
 			}
-			require.Len(t, before.Send, len(votes)+len(work.Send))
-			for _, s := range votes {
-				said = append(said, kindOf(t, s))
-				w.wire = append(w.wire, wired{w.now, n.peer.ID, s.To, s.Frame})
+			require.Len(t, before.Frames, len(votes)+len(w.Frames))
+			for _, f := range votes {
+				sent = append(sent, messageType(t, f))
+				h.inFlight = append(h.inFlight, transmission{h.now, p.self.ID, f.To, f.Data})
 			}
 		}
-		return slices.ContainsFunc(w.nodes, func(n *node) bool { return n != l && n.core.state == raft.StateLeader })
+		return slices.ContainsFunc(h.others(l), func(p *peer) bool { return p.core.state == raft.StateLeader })
 	})
 	require.Positive(t, entries)
-	require.Contains(t, said, raftpb.MsgVoteResp)
-	require.NotContains(t, said, raftpb.MsgAppResp)
-	require.Equal(t, n.core.term, promised.GetTerm())
-	require.NotZero(t, promised.GetVote())
-	require.Zero(t, promised.GetCommit(), "entries that are not on the disk may be committed")
+	require.Contains(t, sent, raftpb.MsgVoteResp)
+	require.NotContains(t, sent, raftpb.MsgAppResp)
+	require.Equal(t, p.core.term, written.GetTerm())
+	require.NotZero(t, written.GetVote())
+	require.Zero(t, written.GetCommit(), "entries that are not on the disk may be committed")
 }
 
-func kindOf(t *testing.T, s Send) raftpb.MessageType {
+func messageType(t *testing.T, f Frame) raftpb.MessageType {
 	m := &raftpb.Message{}
-	require.NoError(t, proto.Unmarshal(s.Frame[frameHeader:], m))
+	require.NoError(t, proto.Unmarshal(f.Data[frameHeader:], m))
 	return m.GetType()
 }

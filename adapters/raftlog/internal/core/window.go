@@ -6,29 +6,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// window is a leader's care for the time that request IDs are remembered. They are forgotten
-// by the times of entries, so that all peers forget the same; where nobody writes, or nobody
-// may since there are as many IDs as may be, time would stand still, and the IDs would stay.
-type window struct{ at time.Duration }
+// window advances the clock of the log, as the leader. Peers remove request IDs by the times of
+// entries, so that all peers remove the same IDs. If no entries are written, or none can be written
+// because the maximum number of IDs is stored, the clock would stop and the IDs would remain.
+type window struct {
+	proposedAt time.Duration // when the last Window entry was proposed
+}
 
-// standstill is how long the log's time may stand while updates wait for room.
-const standstill = time.Minute
+// maxClockLag is how far the clock of the log may lag behind the leader's while updates are
+// rejected because there are too many request IDs.
+const maxClockLag = time.Minute
 
-// check has an entry written that brings the log's time, if that has a use, or that makes the
-// window longer.
-func (x *window) check(c *Core, now time.Duration) {
-	t := c.tables
-	if !c.props.ready || now < x.at+c.cfg.Election {
+// checkWindow proposes a Window entry if it would remove request IDs, or lengthen the window.
+func (x *window) checkWindow(c *Core, now time.Duration) {
+	s := c.replica
+	if !c.proposals.ready || now < x.proposedAt+c.cfg.Election {
 		return
 	}
-	stands := c.calendar().Sub(t.Clock)
-	full := c.cfg.MaxIDs > 0 && t.IDs.Len() >= c.cfg.MaxIDs
+	lag := c.entryTime().Sub(s.Clock)
+	full := c.cfg.MaxIDs > 0 && s.IDs.Len() >= c.cfg.MaxIDs
 	switch {
-	case c.cfg.Window > t.Window:
-	case t.IDs.Len() > 0 && (full && stands >= standstill || stands >= t.Window+2*standstill):
+	case c.cfg.Window > s.Window:
+	case s.IDs.Len() > 0 && (full && lag >= maxClockLag || lag >= s.Window+2*maxClockLag):
 	default:
 		return
 	}
-	x.at = now
-	c.propose(c.control(c.newID(), entry.Op{Do: entry.Window, Window: max(t.Window, c.cfg.Window)}))
+	x.proposedAt = now
+	c.proposeControl(entry.Op{Do: entry.Window, Window: max(s.Window, c.cfg.Window)})
 }

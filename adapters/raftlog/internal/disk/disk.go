@@ -1,5 +1,5 @@
-// Package disk is what a raft log needs of a file system, and no more: so that the same log
-// runs on the machine's disk, and in tests on one whose power fails at any operation (package
+// Package disk defines the operations on files that a raft log uses. The log is stored in the file
+// system of the machine, and in tests on a disk in memory that can crash at any operation (package
 // crashdisk).
 package disk
 
@@ -8,55 +8,57 @@ import (
 	"io"
 )
 
-// ErrLocked: somebody else, in this process or another, holds the lock.
+// ErrLocked is returned by FS.Lock if this or another process holds the lock.
 var ErrLocked = errors.New("disk: locked by another process")
 
-// FS is a tree of files. Names are slash-separated and relative to the root that the FS was
-// made for; "." is the root. Errors are [io/fs.ErrNotExist] and [io/fs.ErrExist] where these
-// fit. Any goroutine may call.
+// FS is a tree of files. Names are slash-separated and relative to the root of the FS, which is ".".
+// Errors wrap [io/fs.ErrNotExist] or [io/fs.ErrExist] if these apply. The methods may be called by
+// any goroutine.
 //
-// What has no SyncDir of its directory after it, a power loss may undo: an entry that was
-// made, renamed or removed. What a file holds is as durable as its own Sync has made it.
+// A power failure can undo changes of a directory, by which a name was created, renamed or removed,
+// unless SyncDir was called after them. File.Sync makes the content of a file durable.
 type FS interface {
-	// MkdirAll makes a directory, and those above it, unless they are there.
+	// MkdirAll creates a directory and its parents, unless they exist.
 	MkdirAll(dir string) error
-	// Create makes a file, to read and to write; it fails if there is one (fs.ErrExist).
+	// Create creates a file and opens it for reading and writing. The error wraps fs.ErrExist
+	// if the file exists.
 	Create(name string) (File, error)
-	// Open opens a file to read and to write.
+	// Open opens a file for reading and writing.
 	Open(name string) (File, error)
-	// OpenRead opens a file to read only: its writes fail.
+	// OpenRead opens a file for reading. Writes to it fail.
 	OpenRead(name string) (File, error)
-	// Rename gives a file another name, in place of whatever file has that, at once.
+	// Rename renames a file, and atomically replaces the file that has the new name.
 	Rename(from, to string) error
-	// Link gives a file one more name, which must be free.
+	// Link gives a file a second name. The error wraps fs.ErrExist if the name exists.
 	Link(from, to string) error
 	// Remove removes a file or an empty directory.
 	Remove(name string) error
 	// List returns the names in a directory, sorted.
 	List(dir string) ([]string, error)
-	// SyncDir makes the entries of a directory durable. It returns when they are.
+	// SyncDir returns when the names in a directory are durable.
 	SyncDir(dir string) error
-	// Lock takes a lock that one holder has at a time, among all processes and within this
-	// one, until it is closed or the process has ended. It does not wait: ErrLocked if it is
-	// taken. The lock is a file of that name, which stays.
+	// Lock acquires a lock, which excludes other processes and other users in this process. It
+	// is held until it is closed or the process ends. Lock does not wait: it returns ErrLocked
+	// if the lock is held. The lock is a file with this name, which is not removed.
 	Lock(name string) (io.Closer, error)
 }
 
-// File is an open file. Any number of goroutines may read at the same time, and one write.
+// File is an open file. Any number of goroutines may read concurrently, and one may write.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
-	// Size is the file's length in bytes.
+	// Size returns the length of the file in bytes.
 	Size() (int64, error)
-	// Truncate sets the length; what is new reads as zeros.
+	// Truncate sets the length. Bytes that are added are zero.
 	Truncate(size int64) error
-	// Allocate makes room on the disk for a file of that length, so that later writes there
-	// do not run out of space. The length grows if it is less; what is new reads as zeros.
-	// Where a system cannot reserve, only the length grows.
+	// Allocate reserves space for a file of this length, so that later writes do not fail
+	// because the disk is full. If the file is shorter, it is extended by zeros. On systems
+	// that cannot reserve space, it is only extended.
 	Allocate(size int64) error
-	// Sync returns when what the file holds, and its length, are durable. After an error
-	// nothing is known of what was written since the last Sync; another Sync does not help.
+	// Sync returns when the content of the file and its length are durable. After an error it
+	// is unknown which writes since the last Sync are durable, and another Sync does not
+	// change that.
 	Sync() error
-	// Close closes the file. It does not sync.
+	// Close closes the file, without a Sync.
 	Close() error
 }

@@ -2,16 +2,15 @@
 
 package disk
 
-// flock locks the open file, not the process: so it excludes within one process as well, and
-// ends with the process whatever way that ends.
-
 import (
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-func lock(f *os.File) error {
+// lockFile locks the open file by flock. The lock belongs to the open file and not to the process,
+// so it also excludes other users in this process. It ends with the process in any case.
+func lockFile(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == unix.EWOULDBLOCK {
 		return ErrLocked

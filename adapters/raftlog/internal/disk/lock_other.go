@@ -2,11 +2,11 @@
 
 package disk
 
-// Without a lock that ends with its process, two processes might write one log: refused.
-
 import (
 	"errors"
 	"os"
 )
 
-func lock(*os.File) error { return errors.ErrUnsupported }
+// lockFile returns an error: without a lock that ends with its process, two processes could write
+// the same log.
+func lockFile(*os.File) error { return errors.ErrUnsupported }

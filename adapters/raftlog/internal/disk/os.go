@@ -1,7 +1,5 @@
 package disk
 
-// The machine's own files.
-
 import (
 	"errors"
 	"fmt"
@@ -16,7 +14,8 @@ func OS(root string) FS { return osFS{root} }
 
 type osFS struct{ root string }
 
-// path is where a name lies. Names that lead out of the root are refused.
+// path returns the path of a name in the file system of the machine. Names that lead out of the
+// root are rejected.
 func (o osFS) path(op, name string) (string, error) {
 	if !fs.ValidPath(name) {
 		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -52,7 +51,7 @@ func (o osFS) Open(name string) (File, error) { return o.open(name, os.O_RDWR) }
 
 func (o osFS) OpenRead(name string) (File, error) { return o.open(name, os.O_RDONLY) }
 
-func (o osFS) two(op, from, to string, do func(from, to string) error) error {
+func (o osFS) withPaths(op, from, to string, operation func(from, to string) error) error {
 	f, err := o.path(op, from)
 	if err != nil {
 		return err
@@ -61,12 +60,12 @@ func (o osFS) two(op, from, to string, do func(from, to string) error) error {
 	if err != nil {
 		return err
 	}
-	return do(f, t)
+	return operation(f, t)
 }
 
-func (o osFS) Rename(from, to string) error { return o.two("rename", from, to, os.Rename) }
+func (o osFS) Rename(from, to string) error { return o.withPaths("rename", from, to, os.Rename) }
 
-func (o osFS) Link(from, to string) error { return o.two("link", from, to, os.Link) }
+func (o osFS) Link(from, to string) error { return o.withPaths("link", from, to, os.Link) }
 
 func (o osFS) Remove(name string) error {
 	p, err := o.path("remove", name)
@@ -109,7 +108,7 @@ func (o osFS) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f); err != nil {
+	if err := lockFile(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("disk: lock of %s: %w", p, err), f.Close())
 	}
 	return f, nil
@@ -129,11 +128,7 @@ func (f osFile) Allocate(size int64) error {
 	if err := allocate(f.File, size); err != nil {
 		return &fs.PathError{Op: "allocate", Path: f.Name(), Err: err}
 	}
-	return f.grow(size)
-}
-
-// grow is what there is of an allocation where the system reserves nothing.
-func (f osFile) grow(size int64) error {
+	// The file is not extended if the system does not reserve space.
 	has, err := f.Size()
 	if err != nil || has >= size {
 		return err

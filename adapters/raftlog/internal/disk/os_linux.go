@@ -1,8 +1,5 @@
 package disk
 
-// Linux syncs what is needed to read the data again and nothing else (fdatasync), and
-// reserves space (fallocate).
-
 import (
 	"errors"
 	"os"
@@ -10,19 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// allocate reserves space by fallocate, if the file system supports it.
 func allocate(f *os.File, size int64) error {
-	err := call(f, func(fd int) error { return unix.Fallocate(fd, 0, 0, size) })
+	err := withDescriptor(f, func(fd int) error { return unix.Fallocate(fd, 0, 0, size) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return nil // this file system reserves nothing
+		return nil
 	}
 	return err
 }
 
-func datasync(f *os.File) error { return call(f, unix.Fdatasync) }
+// datasync makes the data and the length durable. Unlike fsync, it does not write other metadata.
+func datasync(f *os.File) error { return withDescriptor(f, unix.Fdatasync) }
 
-// call calls with the file's descriptor, which stays its own meanwhile, and again if a signal
-// has interrupted it.
-func call(f *os.File, do func(fd int) error) error {
+// withDescriptor calls operation with the descriptor of the file, which cannot be closed during
+// the call. It repeats a call that was interrupted by a signal.
+func withDescriptor(f *os.File, operation func(fd int) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return err
@@ -30,11 +29,11 @@ func call(f *os.File, do func(fd int) error) error {
 	var result error
 	err = c.Control(func(fd uintptr) {
 		for result = unix.EINTR; result == unix.EINTR; {
-			result = do(int(fd))
+			result = operation(int(fd))
 		}
 	})
 	if err != nil {
-		return os.ErrClosed // Control has no other error, and names this one only to os
+		return os.ErrClosed // the only error of Control, whose value is not exported
 	}
 	return result
 }

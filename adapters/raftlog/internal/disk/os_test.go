@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
-func TestFilesOfTheMachine(t *testing.T) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestOS_Files(t *testing.T) {
 	root := t.TempDir()
 	d := OS(root)
 	require.NoError(t, d.MkdirAll("a/b"))
@@ -26,7 +29,7 @@ func TestFilesOfTheMachine(t *testing.T) {
 	size, err := f.Size()
 	require.NoError(t, err)
 	require.EqualValues(t, 1<<16, size)
-	require.NoError(t, f.Allocate(10), "an allocation does not shorten")
+	require.NoError(t, f.Allocate(10), "an allocation has shortened the file")
 	_, err = f.WriteAt([]byte("hello"), 100)
 	require.NoError(t, err)
 	require.NoError(t, f.Sync())
@@ -62,7 +65,7 @@ func TestFilesOfTheMachine(t *testing.T) {
 	require.Len(t, data, 103)
 }
 
-func TestNamesDoNotLeadOut(t *testing.T) {
+func TestOS_NamesDoNotLeadOutOfTheRoot(t *testing.T) {
 	d := OS(t.TempDir())
 	for _, name := range []string{"../x", "/x", "a/../../x", ""} {
 		_, err := d.Create(name)
@@ -79,7 +82,7 @@ func TestNamesDoNotLeadOut(t *testing.T) {
 	}
 }
 
-func TestOneHoldsALock(t *testing.T) {
+func TestOS_LockIsExclusive(t *testing.T) {
 	root := t.TempDir()
 	l, err := OS(root).Lock("LOCK")
 	require.NoError(t, err)

@@ -7,9 +7,9 @@ import (
 	"path"
 )
 
-// Replace makes a file with that content, durably, in place of the one that may have that name.
-// Whatever fails, the file is the old one or the new one as a whole. One goroutine at a time may
-// replace a file. A file name+".tmp" is used for that.
+// Replace replaces a file, or creates it, with the given content. The file is durable when Replace
+// returns. After an error or a crash, it has either the old or the new content. Only one goroutine
+// at a time may replace a file. The file name+".tmp" is used temporarily.
 func Replace(fsys FS, name string, content []byte) error {
 	temporary := name + ".tmp"
 	if err := fsys.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -32,10 +32,11 @@ func Replace(fsys FS, name string, content []byte) error {
 	return fsys.SyncDir(path.Dir(name))
 }
 
-// maxSmall is the size up to which ReadSmall reads a file, in bytes.
+// maxSmall is the maximum number of bytes that ReadSmall returns.
 const maxSmall = 1 << 20
 
-// ReadSmall returns what a small file holds. The error wraps io/fs.ErrNotExist if there is none.
+// ReadSmall returns the content of a file, at most 1 MiB. The error wraps io/fs.ErrNotExist if the
+// file does not exist.
 func ReadSmall(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.OpenRead(name)
 	if err != nil {

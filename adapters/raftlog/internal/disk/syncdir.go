@@ -2,13 +2,12 @@
 
 package disk
 
-// A directory is synced like a file.
-
 import (
 	"errors"
 	"os"
 )
 
+// syncDir syncs a directory in the same way as a file.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -1,10 +1,9 @@
 package disk
 
-// Windows has no call that syncs a directory; NTFS keeps a journal of its own of these
-// changes. So that a missing directory is an error here too, it is looked at.
-
 import "os"
 
+// syncDir only checks that the directory exists. Windows has no call that syncs a directory, and
+// NTFS records changes of directories in a journal.
 func syncDir(path string) error {
 	_, err := os.Stat(path)
 	return err

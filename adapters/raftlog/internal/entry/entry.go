@@ -1,6 +1,6 @@
-// Package entry is how the log's entries are written: who has asked for one, when, and what
-// for. What an engine's entry carries is a header and data, so that the engine knows of
-// neither requests nor elections.
+// Package entry encodes the data of the log's entries: a header, which contains the kind of the
+// entry, the ID of the request and its time, and the data of the request. The Raft engine does not
+// interpret it.
 package entry
 
 import (
@@ -18,46 +18,46 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// HeaderSize is how many bytes stand before the data: the kind, the request's ID, the time
-// in nanoseconds since 1970, and the data's checksum.
+// HeaderSize is the size of a header without a guard: the kind, the ID of the request, the time in
+// nanoseconds since 1970, and the checksum of the data.
 const HeaderSize = 1 + 16 + 8 + 4
 
-// MaxData is how many bytes of data an entry can have.
+// MaxData is the maximum size of the data of an entry in bytes.
 const MaxData = wire.MaxData
 
-// ErrMalformed: these bytes are not an entry's.
+// ErrMalformed is returned if bytes are not a valid entry.
 var ErrMalformed = errors.New("raftlog: malformed entry")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Sum is the checksum of an update's data, by which another update under the same ID is
-// recognised.
+// Sum returns the checksum of the data of an update. It detects different updates with the same ID.
 func Sum(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
 
-// Header says whose an entry is.
+// Header describes the request that an entry belongs to.
 type Header struct {
 	Kind api.Kind
 	ID   requestid.ID
 	Time time.Time
 	Sum  uint32 // of the data
-	// Guard, of a State entry, has it applied only while its candidate leads; zero for none.
+	// Guard restricts a State entry to a leadership: the entry is skipped if the leadership is
+	// over when it is applied. The zero Guard does not restrict it.
 	Guard Guard
 }
 
-// Guard is a leadership: whoever is the first in the election's line has that token.
+// Guard identifies a leadership of an election: the head of the queue has this token.
 type Guard struct {
 	Election string `json:"election"`
 	Token    uint64 `json:"token"`
 }
 
-// guarded marks the kind of an entry that has a guard, which stands between the header and
-// the data: the token, the length of the election's name in two bytes, the name.
-const guarded = 0x80
+// guardFlag is set in the kind of an entry that has a guard. The guard is between the header and the
+// data: the token, the length of the election's name in two bytes, and the name.
+const guardFlag = 0x80
 
-// MaxElection is how many bytes an election's name can have.
+// MaxElection is the maximum length of the name of an election in bytes.
 const MaxElection = wire.MaxElection
 
-// Encode returns what an engine's entry carries. It copies data.
+// Encode returns the data of an entry of the engine. It copies data.
 func Encode(h Header, data []byte) []byte {
 	b := make([]byte, HeaderSize, HeaderSize+len(data))
 	b[0] = byte(h.Kind)
@@ -65,7 +65,7 @@ func Encode(h Header, data []byte) []byte {
 	binary.BigEndian.PutUint64(b[17:25], uint64(h.Time.UnixNano()))
 	binary.BigEndian.PutUint32(b[25:29], h.Sum)
 	if h.Guard != (Guard{}) {
-		b[0] |= guarded
+		b[0] |= guardFlag
 		b = binary.BigEndian.AppendUint64(b, h.Guard.Token)
 		b = binary.BigEndian.AppendUint16(b, uint16(len(h.Guard.Election)))
 		b = append(b, h.Guard.Election...)
@@ -73,17 +73,17 @@ func Encode(h Header, data []byte) []byte {
 	return append(b, data...)
 }
 
-// decode splits what Encode has made. The data are a part of b.
-func decode(b []byte) (Header, []byte, error) {
+// decodeHeader is the inverse of Encode. The data is a part of b.
+func decodeHeader(b []byte) (Header, []byte, error) {
 	if len(b) < HeaderSize {
 		return Header{}, nil, malformed(b)
 	}
-	kind, data := api.Kind(b[0]&^guarded), b[HeaderSize:]
+	kind, data := api.Kind(b[0]&^guardFlag), b[HeaderSize:]
 	if kind > api.KindControl || kind == api.KindCheckpoint {
 		return Header{}, nil, malformed(b)
 	}
 	var guard Guard
-	if b[0]&guarded != 0 {
+	if b[0]&guardFlag != 0 {
 		if kind != api.KindState || len(data) < 10 {
 			return Header{}, nil, malformed(b)
 		}
@@ -108,16 +108,17 @@ func malformed(b []byte) error {
 	return fmt.Errorf("%w: %d bytes that begin with %x", ErrMalformed, len(b), b[:min(len(b), 4)])
 }
 
-// Decoded is an entry with all that is to be known of it.
+// Decoded is a decoded entry.
 type Decoded struct {
 	Header
 	Index, Term uint64
 	Data        []byte
-	// Change is the engine's part of a Config entry.
+	// Change is the configuration change of the engine, if the entry is a Config entry.
 	Change *raftpb.ConfChangeV2
 }
 
-// Decode reads an engine's entry. An entry without data is a Checkpoint: a leader's first.
+// Decode decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of a
+// leader.
 func Decode(e *raftpb.Entry) (Decoded, error) {
 	d := Decoded{Index: e.GetIndex(), Term: e.GetTerm()}
 	raw := e.GetData()
@@ -136,7 +137,7 @@ func Decode(e *raftpb.Entry) (Decoded, error) {
 	default:
 		return d, fmt.Errorf("%w: index %d has type %v", ErrMalformed, d.Index, e.GetType())
 	}
-	h, data, err := decode(raw)
+	h, data, err := decodeHeader(raw)
 	if err == nil && (h.Kind == api.KindConfig) != (d.Change != nil) {
 		err = fmt.Errorf("%w: kind %v of type %v", ErrMalformed, h.Kind, e.GetType())
 	}
@@ -147,11 +148,11 @@ func Decode(e *raftpb.Entry) (Decoded, error) {
 	return d, nil
 }
 
-// Entry is d as users see it.
+// Entry returns the entry in the form that users receive.
 func (d Decoded) Entry() api.Entry {
 	e := api.Entry{Index: d.Index, Term: d.Term, Kind: d.Kind, ID: d.ID, Time: d.Time}
 	if d.Kind == api.KindState || d.Kind == api.KindConfig {
-		e.Data = d.Data
+		e.Data = d.Text()
 	}
 	return e
 }

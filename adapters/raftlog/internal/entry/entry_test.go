@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-func TestEntriesComeBackAsTheyWere(t *testing.T) {
+func TestDecode_RestoresEntry(t *testing.T) {
 	id, now := requestid.New(), time.Unix(0, time.Now().UnixNano())
 	for _, h := range []Header{
 		{Kind: api.KindState, ID: id, Time: now, Sum: 7},
@@ -37,7 +37,7 @@ func TestEntriesComeBackAsTheyWere(t *testing.T) {
 	require.Equal(t, api.KindCheckpoint, d.Kind)
 }
 
-func TestConfigEntries(t *testing.T) {
+func TestDecode_RestoresConfig(t *testing.T) {
 	c := Config{Phase: Joint, Peers: []Peer{{"a", "host:1", 7}}}
 	raw, err := proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindConfig, ID: requestid.New()}, c.Encode())})
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestConfigEntries(t *testing.T) {
 	read, err := DecodeConfig(d.Data)
 	require.NoError(t, err)
 	require.Equal(t, c, read)
-	// A change of the engine's configuration is one of ours, and the other way round.
+	// The kind Config and the type ConfChangeV2 require each other.
 	_, err = Decode(&raftpb.Entry{Data: Encode(Header{Kind: api.KindConfig}, nil)})
 	require.ErrorIs(t, err, ErrMalformed)
 	raw, err = proto.Marshal(&raftpb.ConfChangeV2{Context: Encode(Header{Kind: api.KindState}, nil)})
@@ -56,7 +56,7 @@ func TestConfigEntries(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
-// FuzzDecode: whatever is read is refused, or written again as it was.
+// FuzzDecode decodes arbitrary bytes. They are rejected, or the encoding of the result is the same.
 func FuzzDecode(f *testing.F) {
 	f.Add(Encode(Header{Kind: api.KindState, Guard: Guard{"election", 3}}, []byte("data")))
 	f.Add(Encode(Header{Kind: api.KindControl}, Op{Do: Join, Election: "e"}.Encode()))

@@ -1,16 +1,20 @@
 package entry
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Op is what a Control entry asks for.
+// Op is the operation of a Control entry.
 type Op struct {
-	Do        string        `json:"do"`
+	Do        Operation     `json:"do"`
 	Election  string        `json:"election,omitempty"`
-	Candidate string        `json:"candidate,omitempty"` // unique for ever
+	Candidate string        `json:"candidate,omitempty"` // never used again
 	Name      string        `json:"name,omitempty"`
 	Peer      uint64        `json:"peer,omitempty"`
 	Through   uint64        `json:"through,omitempty"`
@@ -18,107 +22,182 @@ type Op struct {
 	Addr      string        `json:"addr,omitempty"`
 }
 
-// What there is to do.
+// Operation is the kind of an Op. The values are stored in the log: new ones are appended.
+type Operation byte
+
+// The operations.
 const (
-	// Join puts Candidate, of Peer, at the end of Election's line.
-	Join = "join"
-	// Leave takes Candidate out of Election's line.
-	Leave = "leave"
-	// End is the end of Election, for all candidates and newcomers; unless it was begun anew
-	// by an entry behind Through, which is how far who asks for it knew the log: what was
-	// there then was ended already. 0 is for none such.
-	End = "end"
-	// Restart lets Election begin anew after its end, by an entry that is not behind Through,
-	// which is as of End: of a later end who asks does not know.
-	Restart = "restart"
+	// Join appends Candidate, which belongs to Peer, to the queue of Election.
+	Join Operation = iota + 1
+	// Leave removes Candidate from the queue of Election.
+	Leave
+	// End ends Election: its candidates are removed, and no candidate can join. Through is the
+	// last index that the requester had seen. If Election was restarted by a later entry, End
+	// has no effect, because the election that the requester has seen had already ended.
+	End
+	// Restart makes an ended Election accept candidates again. Through is the last index that
+	// the requester had seen. If Election was ended by a later entry, Restart has no effect.
+	Restart
 	// Forget removes elections that were ended by an entry with an index of at most Through. After
 	// it, a request to End an election is rejected if its Through is less than this one: it could
 	// concern an election that was removed and restarted.
-	Forget = "forget"
-	// Expire takes out of all lines the candidates of Peer that have joined by index Through.
-	Expire = "expire"
-	// Transfer says that the leader of this term is about to have another one elected without
-	// waiting for its lease.
-	Transfer = "transfer"
-	// Settled says that the change of the voters that was complete by the entry with index
-	// Through is known, by their disks, to most of the new ones: who has this entry has that.
-	Settled = "settled"
-	// Move says that others reach Peer at Addr from now on.
-	Move = "move"
-	// Window sets for how long request IDs are remembered.
-	Window = "window"
+	Forget
+	// Expire removes the candidates of Peer that have joined through index Through from all
+	// queues.
+	Expire
+	// Transfer announces that the leader of this term will transfer the leadership of the log
+	// before its lease has expired.
+	Transfer
+	// Settled confirms that a majority of the new voters has stored the entry at index Through,
+	// which has completed a change of the voters. A peer that has this entry has also received
+	// the entry at Through.
+	Settled
+	// Move changes the address of Peer to Addr.
+	Move
+	// Window sets the time for which request IDs are remembered.
+	Window
 )
+
+var operations = [...]string{
+	Join: "join", Leave: "leave", End: "end", Restart: "restart", Forget: "forget", Expire: "expire",
+	Transfer: "transfer", Settled: "settled", Move: "move", Window: "window",
+}
+
+func (o Operation) String() string { return nameOf(operations[:], byte(o)) }
+
+// MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
+func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// nameOf returns the name of a value that starts at 1.
+func nameOf(names []string, value byte) string {
+	if value == 0 || int(value) >= len(names) {
+		return fmt.Sprint(value)
+	}
+	return names[value]
+}
 
 // Encode returns the data of a Control entry.
 func (o Op) Encode() []byte {
-	b, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // strings and numbers
+	b := []byte{byte(o.Do)}
+	for _, s := range []string{o.Election, o.Candidate, o.Name, o.Addr} {
+		b = wire.AppendString(b, s)
 	}
-	return b
+	b = binary.AppendUvarint(binary.AppendUvarint(b, o.Peer), o.Through)
+	return binary.AppendVarint(b, int64(o.Window))
 }
 
-// DecodeOp reads what Encode has written.
+// DecodeOp is the inverse of Op.Encode.
 func DecodeOp(data []byte) (Op, error) {
-	var o Op
-	if err := json.Unmarshal(data, &o); err != nil {
-		return o, fmt.Errorf("%w: control: %w", ErrMalformed, err)
+	d := wire.Decoder{B: data}
+	o := Op{Do: Operation(d.Byte("operation"))}
+	if d.Err == nil && (o.Do < Join || o.Do > Window) {
+		return o, fmt.Errorf("%w: unknown operation %v: another version of this program has written it", ErrMalformed, o.Do)
+	}
+	for _, s := range []*string{&o.Election, &o.Candidate, &o.Name, &o.Addr} {
+		*s = d.String("text", uint64(len(data)))
+	}
+	o.Peer, o.Through, o.Window = d.Uint64("peer"), d.Uint64("index"), time.Duration(d.Int("window"))
+	if err := d.End(); err != nil {
+		return o, fmt.Errorf("%w: %v: %w", ErrMalformed, o.Do, err)
 	}
 	return o, nil
 }
 
-// Membership change, as a Config entry's data.
-
-// Config is the data of a Config entry.
+// Config is the data of a Config entry, a step of a change of the membership.
 type Config struct {
-	// Phase is what the entry does.
+	// Phase is the step.
 	Phase Phase `json:"phase"`
-	// Peers are those that it concerns: the new client, or all voters there are to be.
+	// Peers are the new learner, or all new voters.
 	Peers []Peer `json:"peers,omitempty"`
 }
 
-// Phase of a change of the peers.
-type Phase string
+// Phase is a step of a change of the membership. The values are stored in the log: new ones are
+// appended.
+type Phase byte
 
 // The phases.
 const (
-	// Admit: a peer outside the configuration becomes a client, that gets the log.
-	Admit Phase = "client"
-	// Dismiss: a client that is no longer there is left out.
-	Dismiss Phase = "dismiss"
-	// Joint is Cold,new: from now on both need a majority.
-	Joint Phase = "joint"
-	// Final is Cnew.
-	Final Phase = "final"
-	// Recover: an operator has made the peer the only one of the cluster, and all others are
-	// removed. No leader writes it.
-	Recover Phase = "recover"
+	// Admit makes a peer that is not a member a learner, which receives the log.
+	Admit Phase = iota + 1
+	// Dismiss removes a learner.
+	Dismiss
+	// Joint begins joint consensus: majorities of the old and of the new voters are required.
+	Joint
+	// Final ends joint consensus: only the new voters remain.
+	Final
+	// Recover makes the peer the only member of the cluster, after an operator has recovered
+	// it. It is not written by a leader.
+	Recover
 )
 
-// Peer of a configuration, with the number by which the engine knows it.
+var phases = [...]string{Admit: "admit", Dismiss: "dismiss", Joint: "joint", Final: "final", Recover: "recover"}
+
+func (p Phase) String() string { return nameOf(phases[:], byte(p)) }
+
+// MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
+func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// Peer is a member, with its ID in the engine.
 type Peer struct {
 	ID   string `json:"id"`
 	Addr string `json:"addr"`
 	Raft uint64 `json:"raft"`
 }
 
-// Is tells whether two are the same peer, at whatever addresses.
+// Is reports whether p and q are the same peer. Their addresses may differ.
 func (p Peer) Is(q Peer) bool { return p.Raft == q.Raft }
 
-// Encode returns the data of a Config entry.
-func (c Config) Encode() []byte {
-	b, err := json.Marshal(c)
-	if err != nil {
-		panic(err)
+// AppendPeers appends a list of peers.
+func AppendPeers(b []byte, peers []Peer) []byte {
+	b = binary.AppendUvarint(b, uint64(len(peers)))
+	for _, p := range peers {
+		b = binary.AppendUvarint(wire.AppendString(wire.AppendString(b, p.ID), p.Addr), p.Raft)
 	}
 	return b
 }
 
-// DecodeConfig reads what Encode has written.
+// DecodePeers removes a list of peers from d.
+func DecodePeers(d *wire.Decoder) (peers []Peer) {
+	limit := uint64(len(d.B))
+	for range d.Count("number of peers", limit, 3) {
+		peers = append(peers, Peer{d.String("ID of a peer", limit), d.String("address of a peer", limit), d.Uint64("number of a peer")})
+	}
+	return peers
+}
+
+// Encode returns the data of a Config entry.
+func (c Config) Encode() []byte { return AppendPeers([]byte{byte(c.Phase)}, c.Peers) }
+
+// DecodeConfig is the inverse of Config.Encode.
 func DecodeConfig(data []byte) (Config, error) {
-	var c Config
-	if err := json.Unmarshal(data, &c); err != nil {
-		return c, fmt.Errorf("%w: config: %w", ErrMalformed, err)
+	d := wire.Decoder{B: data}
+	c := Config{Phase: Phase(d.Byte("phase"))}
+	if d.Err == nil && (c.Phase < Admit || c.Phase > Recover) {
+		return c, fmt.Errorf("%w: unknown phase %v: another version of this program has written it", ErrMalformed, c.Phase)
+	}
+	c.Peers = DecodePeers(&d)
+	if err := d.End(); err != nil {
+		return c, fmt.Errorf("%w: change of the peers: %w", ErrMalformed, err)
 	}
 	return c, nil
+}
+
+// Text returns the data of d for display: the record of a Control or a Config entry as JSON, and
+// the data of other entries. It returns the data if it cannot be decoded.
+func (d Decoded) Text() []byte {
+	var record any
+	var err error
+	switch d.Kind {
+	case api.KindControl:
+		record, err = DecodeOp(d.Data)
+	case api.KindConfig:
+		record, err = DecodeConfig(d.Data)
+	default:
+		return d.Data
+	}
+	text, failed := json.Marshal(record)
+	if err != nil || failed != nil {
+		return d.Data
+	}
+	return text
 }

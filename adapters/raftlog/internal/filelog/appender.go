@@ -2,62 +2,64 @@ package filelog
 
 import "go.etcd.io/raft/v3/raftpb"
 
-// Appender writes a log for a peer, and puts off what need not be written by itself: a commit
-// index alone goes with the next write, or the last one ([Appender.Finish]). A follower is told
-// of each commit index, and answers: that must not cost another write and its sync. It belongs to
-// one goroutine, beside which nobody else writes the log. What is committed by an index that is put
-// off is not replaced, as with [Log.Guard].
+// Appender writes a log for a peer, and defers hard states that need not be durable yet: a hard
+// state whose only news is the commit index is written together with the next batch, or by
+// [Appender.Finish]. A follower is notified of every commit index and replies; this must not
+// require another write and sync. As with [Log.Guard], entries that are committed according to a
+// deferred hard state are not replaced. An Appender must be used by one goroutine, which is the
+// only writer of the log.
 type Appender struct {
-	log *Log
-	off *raftpb.HardState // put off
+	log      *Log
+	deferred *raftpb.HardState
 }
 
-// NewAppender returns one that writes log.
+// NewAppender returns an Appender for log.
 func NewAppender(log *Log) *Appender { return &Appender{log: log} }
 
-// Append is as [Log.Append], but that a hard state may only be written with a later batch: one
-// that has the term and the vote that the log has, or that need not be durable yet. When a batch
-// with Sync is appended, what was promised before it is durable.
+// Append is the same as [Log.Append], but defers a hard state if the log already contains its term
+// and vote, or if the batch need not be durable. After a batch with Sync, the terms and votes of
+// all previous batches are durable.
 func (a *Appender) Append(b Batch) error {
 	if b.HardState == nil {
-		b.HardState = a.off
+		b.HardState = a.deferred
 	}
-	if len(b.Entries) == 0 && (!b.Sync || a.promised(b.HardState)) {
-		a.off = b.HardState
-		a.log.Guard(a.off.GetCommit())
-		return a.log.Append(Batch{Sync: b.Sync}) // of what was written before
+	if len(b.Entries) == 0 && (!b.Sync || a.hasVote(b.HardState)) {
+		a.deferred = b.HardState
+		a.log.Guard(a.deferred.GetCommit())
+		return a.log.Append(Batch{Sync: b.Sync}) // makes previous batches durable
 	}
-	a.off = nil
+	a.deferred = nil
 	return a.log.Append(b)
 }
 
-// promised tells whether the log has the term and the vote already.
-func (a *Appender) promised(hs *raftpb.HardState) bool {
+// hasVote reports whether the log contains the term and the vote of a hard state.
+func (a *Appender) hasVote(hs *raftpb.HardState) bool {
 	has := a.log.HardState()
 	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
 }
 
-// Room is as [Log.Room].
+// Room is the same as [Log.Room].
 func (a *Appender) Room() int64 { return a.log.Room() }
 
-// Reserve is as [Log.Reserve].
+// Reserve is the same as [Log.Reserve].
 func (a *Appender) Reserve() error { return a.log.Reserve() }
 
-// Reset is as [Log.Reset]. What was put off is older than the snapshot.
+// Reset is the same as [Log.Reset]. It discards the deferred hard state, which is older than the
+// snapshot.
 func (a *Appender) Reset(index, term uint64) error {
-	a.off = nil
+	a.deferred = nil
 	return a.log.Reset(index, term)
 }
 
-// Compact is as [Log.Compact].
+// Compact is the same as [Log.Compact].
 func (a *Appender) Compact(index uint64) error { return a.log.Compact(index) }
 
-// Finish writes what was put off. It is durable when the log is closed.
+// Finish writes the deferred hard state. It becomes durable when the log is closed.
 func (a *Appender) Finish() error {
-	if a.off == nil {
+	if a.deferred == nil {
 		return nil
 	}
-	b := Batch{HardState: a.off}
-	a.off = nil
+	b := Batch{HardState: a.deferred}
+	a.deferred = nil
 	return a.log.Append(b)
 }

@@ -1,7 +1,5 @@
 package filelog
 
-// Against what the disk does by itself: go test -run '^$' -bench . on the disk that TMPDIR is on.
-
 import (
 	"fmt"
 	"runtime"
@@ -13,14 +11,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// BenchmarkAppend appends to a log, and writes as much to a bare file that is allocated: what a
-// batch costs, sync included, and what of it the disk does.
+// The benchmarks use the disk of TMPDIR.
+
+// BenchmarkAppend measures appends of batches with a sync, and as a baseline writes of the same
+// size to an allocated file.
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []uint64{1, 20, 1024} {
 		batch := func(i uint64) Batch {
-			return Batch{HardState: hard(1, 1, i*n), Entries: entries(i*n+1, n, 1, 256), Sync: true}
+			return Batch{HardState: stateMessage(1, 1, i*n), Entries: entries(i*n+1, n, 1, 256), Sync: true}
 		}
-		size := headSize + batchLength(stateOf(hard(1, 1, 1)), batch(0).Entries)
+		size := headSize + batchLength(hardStateOf(stateMessage(1, 1, 1)), batch(0).Entries)
 		b.Run(fmt.Sprintf("log/entries=%d", n), func(b *testing.B) {
 			l, err := Open(disk.OS(b.TempDir()), "log", Options{})
 			require.NoError(b, err)
@@ -46,26 +46,26 @@ func BenchmarkAppend(b *testing.B) {
 			require.NoError(b, f.Sync())
 			buf := make([]byte, size)
 			b.SetBytes(size)
-			off := int64(0)
+			offset := int64(0)
 			for b.Loop() {
 				b.StopTimer()
-				batch(1) // what the other does between
+				batch(1) // the same work between two writes as for the log
 				b.StartTimer()
-				if off+size > defaultSize {
+				if offset+size > defaultSize {
 					b.StopTimer()
 					require.NoError(b, f.Truncate(0))
 					require.NoError(b, f.Allocate(defaultSize))
 					require.NoError(b, f.Sync())
 					b.StartTimer()
-					off = 0
+					offset = 0
 				}
-				if _, err := f.WriteAt(buf, off); err != nil {
+				if _, err := f.WriteAt(buf, offset); err != nil {
 					b.Fatal(err)
 				}
 				if err := f.Sync(); err != nil {
 					b.Fatal(err)
 				}
-				off += aligned(size)
+				offset += alignUp(size)
 			}
 		})
 	}
@@ -76,9 +76,9 @@ func BenchmarkOpen(b *testing.B) {
 	d := disk.OS(b.TempDir())
 	l, err := Open(d, "log", Options{CacheSize: -1})
 	require.NoError(b, err)
-	const all, at = 4_000_000, 1000
-	for i := uint64(0); i < all; i += at {
-		require.NoError(b, l.Append(Batch{Entries: entries(i+1, at, 1+i/1_000_000, 256)}))
+	const all, batch = 4_000_000, 1000
+	for i := uint64(0); i < all; i += batch {
+		require.NoError(b, l.Append(Batch{Entries: entries(i+1, batch, 1+i/1_000_000, 256)}))
 	}
 	require.NoError(b, l.Close())
 	var heap float64
@@ -98,7 +98,7 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportMetric(heap, "MB-heap")
 }
 
-// BenchmarkEntries reads a MiB at a time that is not in the cache.
+// BenchmarkEntries reads one MiB of entries from disk and from the cache.
 func BenchmarkEntries(b *testing.B) {
 	for _, cache := range []int64{-1, defaultSize} {
 		b.Run(fmt.Sprintf("cache=%d", max(cache, 0)), func(b *testing.B) {

@@ -1,26 +1,29 @@
-// Package filelog keeps a peer's raft log on disk: its entries, its hard state, and how far it
-// was compacted.
+// Package filelog stores the raft log of a peer on disk: its entries, its hard state, and the
+// index through which it is compacted.
 //
 // # Files
 //
-// A log is a directory of segments, named <index of the first entry>-<number of the segment>.seg
-// in hexadecimal digits. The last one takes what is appended; it is allocated as a whole, so
-// that a sync has to write data only. The others are sealed: they are never written again.
-// Nothing is deleted; [Log.Prunable] tells which segments nobody needs.
+// A log is a directory of segments. The name of a segment is <index of its first entry>-<number
+// of the segment>.seg, in hexadecimal. Records are appended to the last segment, the active one.
+// Its whole space is allocated when it is created, so that a sync writes only data. All other
+// segments are sealed: they are never written again. The package does not delete files;
+// [Log.Prunable] returns the segments that are not needed any more.
 //
-// A segment is a sequence of records (see format.go): first its header, which repeats the
-// hard state and the compaction mark, and which has a checksum of the segment before; then
-// batches, each what one [Log.Append] was given, and compaction marks. Entries that replace
-// others are appended like all: of two with the same index the later one counts.
+// A segment is a sequence of records (see format.go). The first record is the header, which
+// repeats the hard state and the compaction mark, and contains a checksum of the previous segment.
+// Batches and compaction marks follow. A batch contains what one call of [Log.Append] has written.
+// An entry that replaces another entry is appended as well: of two entries with the same index,
+// the later one is valid.
 //
-// # What is lost in a crash, and what is damage
+// # Crashes and damage
 //
-// A crash loses, at most, what was appended after the last sync. What it leaves of that, a torn
-// tail, is wiped when the log is opened. Every record tells which records were durable when it
-// was written, and where it is; so a tail that has lost something durable is told from a torn
-// one, in whatever pieces the disk has kept the latter. Anything else that does not fit
-// is [ErrCorrupt]: nothing is repaired, for whoever forgets what he has promised breaks raft.
+// A crash can only lose records that were appended after the last sync. It may leave parts of
+// them, a torn tail, which is overwritten with zeros when the log is opened. Every record contains
+// its own position, and the number of the last record that was durable when it was written. So a
+// torn tail can be distinguished from the loss of a durable record, whatever parts of the tail the
+// disk has kept. Everything else that is inconsistent is reported as [ErrCorrupt] and not
+// repaired, because a peer that forgets what it has acknowledged violates the assumptions of Raft.
 //
-// Two kinds of damage cannot be told from a crash: that of the very last record, as long as
-// nothing follows it, and the loss of the last segment as a whole.
+// Two kinds of damage cannot be distinguished from a crash: damage of the very last record if no
+// record follows it, and the loss of the whole last segment.
 package filelog

@@ -1,23 +1,24 @@
 package filelog
 
-// How records lie in a segment. All numbers are little-endian; records begin at multiples of
-// 8 bytes.
+// The format of segments. All numbers are little-endian. Records begin at multiples of 8 bytes.
 //
-//	 0 length of the payload; 0 is the end of the log: the rest is allocated and not written
-//	 4 CRC32C of the record before (its own CRC), of bytes 8-12 and 16-32, and of the payload
+//	 0 length of the payload; 0 marks the end: the rest is allocated and not written
+//	 4 CRC32C of the previous record's value of this field, of bytes 8-12 and 16-32, and of the
+//	   payload
 //	 8 type, and three zeros
-//	12 CRC32C of where this is (segment, offset) and of bytes 0-4, 8-12 and 16-32
-//	16 number: one more than that of the record before, in all of the log
-//	24 number of the last record that was durable when this one was written
+//	12 CRC32C of the position (segment and offset) and of bytes 0-4, 8-12 and 16-32
+//	16 number: one more than that of the previous record of the log
+//	24 number of the last record that was durable when this record was written
 //	32 payload
 //
-// The CRC of the head holds for no other place, and without the rest: whatever has become of
-// what is before it, a head tells that it was written here, and what was durable before. Bytes
-// from elsewhere, such as an entry's data that are themselves a piece of a log, are no head.
-// The other CRC holds only after the record that it was written after.
+// The checksum at 12, that of the head, is valid only at this position, and does not depend on
+// other bytes. So a head proves that it was written here, and which records were durable before,
+// even if the records before it are damaged. Bytes from elsewhere, such as an entry whose data is
+// a part of a log, are not accepted as a head. The checksum at 4 is valid only after the same
+// previous record.
 //
 // Payload of a header:  0 version | 4 flags | 8 first index | 16 segment number | 24 hard state,
-// 24 bytes | 48 index and term of the compaction mark | 64 checksum of the segment before.
+// 24 bytes | 48 index and term of the compaction mark | 64 checksum of the previous segment.
 // Payload of a batch:   0 flags | 4 number of entries | 8 index of the first one | hard state
 // if it has one | entries: 0 length of the data | 4 CRC32C of the index, of bytes 8-20 and of
 // the data | 8 term | 16 type | 17 flags | 20 data.
@@ -27,36 +28,40 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"strconv"
+	"strings"
 
 	"go.etcd.io/raft/v3/raftpb"
 )
 
 const (
-	version = 1
+	formatVersion = 1
 
-	align      = 8
-	headSize   = 32
+	alignment  = 8
+	headSize   = 32 // of a record
 	headerSize = 72 // payload of a header
-	batchSize  = 16 // payload of a batch, without hard state and entries
-	stateSize  = 24
-	entrySize  = 20 // without the data
-	markSize   = 16
+	batchSize  = 16 // payload of a batch, without the hard state and the entries
+	stateSize  = 24 // hard state
+	entrySize  = 20 // entry without its data
+	markSize   = 16 // payload of a compaction mark
 
 	maxPayload = 1 << 30
 )
 
+// The types of records.
 const (
 	typeHeader byte = 1 + iota
 	typeBatch
 	typeMark
 )
 
+// The flags of headers and batches.
 const (
-	hasState = 1 << iota // in a header or a batch: there is a hard state
-	isReset              // in a header: what was before this segment does not count
+	hasState = 1 << iota // the header or batch contains a hard state
+	isReset              // the header begins a new log, the segments before it are not part of it
 )
 
-// In an entry's flags: which of its fields are set, so that it comes back as it was given.
+// The flags of an entry state which of its fields are nil, so that decoding restores them exactly.
 const (
 	noType = 1 << iota
 	noTerm
@@ -66,170 +71,199 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// place is where the records of a segment belong.
-type place struct{ first, seq uint64 }
+// Suffix is the suffix of the names of segments.
+const Suffix = ".seg"
 
-type head struct {
-	length uint32
-	crc    uint32
-	kind   byte
-	number uint64
-	synced uint64
+// segmentID identifies a segment: the index of its first entry, and its number. Numbers are
+// consecutive.
+type segmentID struct{ first, number uint64 }
+
+func (id segmentID) fileName() string {
+	return fmt.Sprintf("%016x-%08x%s", id.first, id.number, Suffix)
 }
 
-// seal fills the head of the record in b, whose payload is there, for that offset, and returns
-// its CRC.
-func (p place) seal(b []byte, off int64, h head, prev uint32) uint32 {
+// parseFileName is the inverse of fileName. It returns false if name is not the name of a segment.
+func parseFileName(name string) (segmentID, bool) {
+	first, number, ok := strings.Cut(strings.TrimSuffix(name, Suffix), "-")
+	f, err1 := strconv.ParseUint(first, 16, 64)
+	n, err2 := strconv.ParseUint(number, 16, 64)
+	id := segmentID{f, n}
+	return id, ok && err1 == nil && err2 == nil && id.fileName() == name
+}
+
+// recordHead is the head of a record.
+type recordHead struct {
+	length  uint32 // of the payload
+	crc     uint32 // of the record, see recordChecksum
+	kind    byte
+	number  uint64
+	durable uint64 // number of the last record that was durable when this one was written
+}
+
+// sealRecord writes the head of the record in b, whose payload is complete, for that offset. It
+// returns the checksum of the record. previous is the checksum of the record before it.
+func (id segmentID) sealRecord(b []byte, offset int64, h recordHead, previous uint32) uint32 {
 	binary.LittleEndian.PutUint32(b[0:], uint32(len(b)-headSize))
 	binary.LittleEndian.PutUint32(b[8:], uint32(h.kind))
 	binary.LittleEndian.PutUint64(b[16:], h.number)
-	binary.LittleEndian.PutUint64(b[24:], h.synced)
-	binary.LittleEndian.PutUint32(b[12:], p.headCRC(b, off))
-	crc := recordCRC(b, prev)
+	binary.LittleEndian.PutUint64(b[24:], h.durable)
+	binary.LittleEndian.PutUint32(b[12:], id.headChecksum(b, offset))
+	crc := recordChecksum(b, previous)
 	binary.LittleEndian.PutUint32(b[4:], crc)
 	return crc
 }
 
-func (p place) headCRC(b []byte, off int64) uint32 {
+func (id segmentID) headChecksum(b []byte, offset int64) uint32 {
 	var s [48]byte
-	binary.LittleEndian.PutUint64(s[0:], p.first)
-	binary.LittleEndian.PutUint64(s[8:], p.seq)
-	binary.LittleEndian.PutUint64(s[16:], uint64(off))
+	binary.LittleEndian.PutUint64(s[0:], id.first)
+	binary.LittleEndian.PutUint64(s[8:], id.number)
+	binary.LittleEndian.PutUint64(s[16:], uint64(offset))
 	copy(s[24:28], b[0:4])
 	copy(s[28:32], b[8:12])
 	copy(s[32:48], b[16:32])
 	return crc32.Checksum(s[:], castagnoli)
 }
 
-func recordCRC(b []byte, prev uint32) uint32 {
+func recordChecksum(b []byte, previous uint32) uint32 {
 	var s [24]byte
-	binary.LittleEndian.PutUint32(s[0:], prev)
+	binary.LittleEndian.PutUint32(s[0:], previous)
 	copy(s[4:8], b[8:12])
 	copy(s[8:24], b[16:32])
 	return crc32.Update(crc32.Checksum(s[:], castagnoli), castagnoli, b[headSize:])
 }
 
-// head reads a record's head in b, which was read at off. It is false if none was written there.
-func (p place) head(b []byte, off int64) (head, bool) {
-	h := head{
-		length: binary.LittleEndian.Uint32(b[0:]),
-		crc:    binary.LittleEndian.Uint32(b[4:]),
-		kind:   b[8],
-		number: binary.LittleEndian.Uint64(b[16:]),
-		synced: binary.LittleEndian.Uint64(b[24:]),
+// decodeHead decodes the head of a record in b, which was read at that offset. It returns false
+// if b is not a head that was written there.
+func (id segmentID) decodeHead(b []byte, offset int64) (recordHead, bool) {
+	h := recordHead{
+		length:  binary.LittleEndian.Uint32(b[0:]),
+		crc:     binary.LittleEndian.Uint32(b[4:]),
+		kind:    b[8],
+		number:  binary.LittleEndian.Uint64(b[16:]),
+		durable: binary.LittleEndian.Uint64(b[24:]),
 	}
-	if h.length == 0 || binary.LittleEndian.Uint32(b[12:]) != p.headCRC(b, off) {
-		return head{}, false
+	if h.length == 0 || binary.LittleEndian.Uint32(b[12:]) != id.headChecksum(b, offset) {
+		return recordHead{}, false
 	}
-	return h, h.length <= maxPayload && h.synced < h.number
+	return h, h.length <= maxPayload && h.durable < h.number
 }
 
-// aligned is where the next record begins at the earliest.
-func aligned(n int64) int64 { return (n + align - 1) &^ (align - 1) }
+// alignUp returns the offset of the record that follows a record which ends at n.
+func alignUp(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
-// chain goes on with a segment's checksum by one record's CRC.
-func chain(sum, crc uint32) uint32 {
+// extendChain adds the checksum of a record to the checksum of its segment.
+func extendChain(sum, crc uint32) uint32 {
 	return crc32.Update(sum, castagnoli, binary.LittleEndian.AppendUint32(nil, crc))
 }
 
-// state is a hard state; ok if there is one.
-type state struct {
+// hardState is a hard state, or the absence of one.
+type hardState struct {
 	term, vote, commit uint64
-	ok                 bool
+	exists             bool
 }
 
-func stateOf(hs *raftpb.HardState) state {
+func hardStateOf(hs *raftpb.HardState) hardState {
 	if hs == nil {
-		return state{}
+		return hardState{}
 	}
-	return state{hs.GetTerm(), hs.GetVote(), hs.GetCommit(), true}
+	return hardState{hs.GetTerm(), hs.GetVote(), hs.GetCommit(), true}
 }
 
-func (s state) message() *raftpb.HardState {
-	if !s.ok {
+func (s hardState) message() *raftpb.HardState {
+	if !s.exists {
 		return nil
 	}
 	return &raftpb.HardState{Term: &s.term, Vote: &s.vote, Commit: &s.commit}
 }
 
-func (s state) append(b []byte) []byte {
+// raiseCommit sets the commit index to at least commit: it never decreases.
+func (s *hardState) raiseCommit(commit uint64) {
+	if s.exists {
+		s.commit = max(s.commit, commit)
+	}
+}
+
+func (s hardState) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, s.term)
 	b = binary.LittleEndian.AppendUint64(b, s.vote)
 	return binary.LittleEndian.AppendUint64(b, s.commit)
 }
 
-func readState(b []byte) state {
-	return state{
+func decodeHardState(b []byte) hardState {
+	return hardState{
 		binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), true,
 	}
 }
 
-// mark is how far the log was compacted: the last entry that is gone.
+// mark is a compaction mark: the index and the term of the last compacted entry.
 type mark struct{ index, term uint64 }
 
-func (m mark) append(b []byte) []byte {
+func (m mark) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, m.index)
 	return binary.LittleEndian.AppendUint64(b, m.term)
 }
 
-func readMark(b []byte) mark {
-	return mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+func decodeMark(b []byte) (mark, error) {
+	if len(b) != markSize {
+		return mark{}, fmt.Errorf("compaction mark of %d bytes", len(b))
+	}
+	return mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, nil
 }
 
-// header is what a segment begins with.
-type header struct {
-	place
-	reset bool
-	state state
+// segmentHeader is the payload of the first record of a segment.
+type segmentHeader struct {
+	id    segmentID
+	reset bool // the segments before this one are not part of the log any more
+	state hardState
 	mark  mark
-	chain uint32 // of the segment before
+	chain uint32 // checksum of the previous segment, see extendChain
 }
 
-func (h header) append(b []byte) []byte {
+func (h segmentHeader) appendTo(b []byte) []byte {
 	var flags uint32
-	if h.state.ok {
+	if h.state.exists {
 		flags |= hasState
 	}
 	if h.reset {
 		flags |= isReset
 	}
-	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint32(b, formatVersion)
 	b = binary.LittleEndian.AppendUint32(b, flags)
-	b = binary.LittleEndian.AppendUint64(b, h.first)
-	b = binary.LittleEndian.AppendUint64(b, h.seq)
-	b = h.state.append(b)
-	b = h.mark.append(b)
+	b = binary.LittleEndian.AppendUint64(b, h.id.first)
+	b = binary.LittleEndian.AppendUint64(b, h.id.number)
+	b = h.state.appendTo(b)
+	b = h.mark.appendTo(b)
 	b = binary.LittleEndian.AppendUint32(b, h.chain)
 	return append(b, 0, 0, 0, 0)
 }
 
-func readHeader(b []byte) (header, error) {
+func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	if len(b) < 4 {
-		return header{}, fmt.Errorf("header of %d bytes", len(b))
+		return segmentHeader{}, fmt.Errorf("header of %d bytes", len(b))
 	}
-	if v := binary.LittleEndian.Uint32(b); v != version {
-		return header{}, fmt.Errorf("format version %d, which this program does not know (it knows %d)", v, version)
+	if v := binary.LittleEndian.Uint32(b); v != formatVersion {
+		return segmentHeader{}, fmt.Errorf("format version %d, which this program does not know (it knows %d)", v, formatVersion)
 	}
 	if len(b) != headerSize {
-		return header{}, fmt.Errorf("header of %d bytes", len(b))
+		return segmentHeader{}, fmt.Errorf("header of %d bytes", len(b))
 	}
 	flags := binary.LittleEndian.Uint32(b[4:])
-	h := header{
-		place: place{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])},
+	h := segmentHeader{
+		id:    segmentID{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])},
 		reset: flags&isReset != 0,
-		mark:  readMark(b[48:]),
+		mark:  mark{binary.LittleEndian.Uint64(b[48:]), binary.LittleEndian.Uint64(b[56:])},
 		chain: binary.LittleEndian.Uint32(b[64:]),
 	}
 	if flags&hasState != 0 {
-		h.state = readState(b[24:])
+		h.state = decodeHardState(b[24:])
 	}
 	return h, nil
 }
 
-// batchLength is the size of a batch's payload.
-func batchLength(hs state, entries []*raftpb.Entry) int64 {
+// batchLength returns the size of the payload of a batch.
+func batchLength(hs hardState, entries []*raftpb.Entry) int64 {
 	n := int64(batchSize)
-	if hs.ok {
+	if hs.exists {
 		n += stateSize
 	}
 	for _, e := range entries {
@@ -238,10 +272,10 @@ func batchLength(hs state, entries []*raftpb.Entry) int64 {
 	return n
 }
 
-// appendBatch appends a batch's payload to b, and where in b each entry begins to at.
-func appendBatch(b []byte, hs state, entries []*raftpb.Entry, at []uint32) ([]byte, []uint32) {
+// appendBatch appends the payload of a batch to b, and the offset in b of each entry to offsets.
+func appendBatch(b []byte, hs hardState, entries []*raftpb.Entry, offsets []uint32) ([]byte, []uint32) {
 	var flags uint32
-	if hs.ok {
+	if hs.exists {
 		flags |= hasState
 	}
 	var first uint64
@@ -251,12 +285,12 @@ func appendBatch(b []byte, hs state, entries []*raftpb.Entry, at []uint32) ([]by
 	b = binary.LittleEndian.AppendUint32(b, flags)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(entries)))
 	b = binary.LittleEndian.AppendUint64(b, first)
-	if hs.ok {
-		b = hs.append(b)
+	if hs.exists {
+		b = hs.appendTo(b)
 	}
 	for _, e := range entries {
-		begin := len(b)
-		at = append(at, uint32(begin))
+		start := len(b)
+		offsets = append(offsets, uint32(start))
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(e.Data)))
 		b = append(b, 0, 0, 0, 0)
 		b = binary.LittleEndian.AppendUint64(b, e.GetTerm())
@@ -272,38 +306,38 @@ func appendBatch(b []byte, hs state, entries []*raftpb.Entry, at []uint32) ([]by
 		}
 		b = append(b, byte(e.GetType()), flags, 0, 0)
 		b = append(b, e.Data...)
-		binary.LittleEndian.PutUint32(b[begin+4:], entryCRC(e.GetIndex(), b[begin:]))
+		binary.LittleEndian.PutUint32(b[start+4:], entryChecksum(e.GetIndex(), b[start:]))
 	}
-	return b, at
+	return b, offsets
 }
 
-// entryCRC is of an entry's header and data in b, and begins with the index: an array of its
-// own for that would be an allocation.
-func entryCRC(index uint64, b []byte) uint32 {
-	return crc32.Update(uint32(index)^uint32(index>>32), castagnoli, b[8:])
+// entryChecksum returns the checksum of an encoded entry. Its initial value is derived from the
+// index: an array for the bytes of the index would be an allocation.
+func entryChecksum(index uint64, raw []byte) uint32 {
+	return crc32.Update(uint32(index)^uint32(index>>32), castagnoli, raw[8:])
 }
 
-// batch is a batch's payload as it was read; visit goes over its entries.
+// batch is a decoded batch. visitEntries decodes its entries.
 type batch struct {
-	state state
-	first uint64
-	count int
-	rest  []byte
+	state   hardState
+	first   uint64 // index of the first entry
+	count   int    // number of entries
+	entries []byte
 }
 
-func readBatch(b []byte) (batch, error) {
+func decodeBatch(b []byte) (batch, error) {
 	if len(b) < batchSize {
 		return batch{}, fmt.Errorf("batch of %d bytes", len(b))
 	}
 	flags, count := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
-	r := batch{first: binary.LittleEndian.Uint64(b[8:]), rest: b[batchSize:]}
+	r := batch{first: binary.LittleEndian.Uint64(b[8:]), entries: b[batchSize:]}
 	if flags&hasState != 0 {
-		if len(r.rest) < stateSize {
+		if len(r.entries) < stateSize {
 			return batch{}, fmt.Errorf("batch of %d bytes has no room for its hard state", len(b))
 		}
-		r.state, r.rest = readState(r.rest), r.rest[stateSize:]
+		r.state, r.entries = decodeHardState(r.entries), r.entries[stateSize:]
 	}
-	if uint64(count)*entrySize > uint64(len(r.rest)) {
+	if uint64(count)*entrySize > uint64(len(r.entries)) {
 		return batch{}, fmt.Errorf("batch of %d bytes has no room for its %d entries", len(b), count)
 	}
 	r.count = int(count)
@@ -313,20 +347,16 @@ func readBatch(b []byte) (batch, error) {
 	return r, nil
 }
 
-// visit calls do with each entry: where it begins after the beginning of the entries, its
-// header and its data.
-func (r batch) visit(do func(at int, raw []byte)) error {
-	rest, at := r.rest, 0
-	for i := range r.count {
-		if len(rest) < entrySize {
-			return fmt.Errorf("batch ends in entry %d of %d", i+1, r.count)
+// visitEntries calls visit with each encoded entry, its index, and its offset in b.entries.
+func (b batch) visitEntries(visit func(index uint64, offset int, raw []byte)) error {
+	rest, offset := b.entries, 0
+	for i := range b.count {
+		n, ok := entryLength(rest)
+		if !ok || n > int64(len(rest)) {
+			return fmt.Errorf("batch ends in entry %d of %d", i+1, b.count)
 		}
-		n := entrySize + int64(binary.LittleEndian.Uint32(rest))
-		if n > int64(len(rest)) {
-			return fmt.Errorf("batch ends in entry %d of %d", i+1, r.count)
-		}
-		do(at, rest[:n])
-		rest, at = rest[n:], at+int(n)
+		visit(b.first+uint64(i), offset, rest[:n])
+		rest, offset = rest[n:], offset+int(n)
 	}
 	if len(rest) > 0 {
 		return fmt.Errorf("%d bytes follow the batch's last entry", len(rest))
@@ -334,23 +364,34 @@ func (r batch) visit(do func(at int, raw []byte)) error {
 	return nil
 }
 
-func rawTerm(raw []byte) uint64 { return binary.LittleEndian.Uint64(raw[8:]) }
+// entryLength returns the length of the encoded entry at the beginning of b. It returns false if
+// b is too short to contain the length.
+func entryLength(b []byte) (int64, bool) {
+	if len(b) < entrySize {
+		return 0, false
+	}
+	return entrySize + int64(binary.LittleEndian.Uint32(b)), true
+}
 
-// decoded is an entry and what it points to, in one piece of memory.
-type decoded struct {
+func entryTerm(raw []byte) uint64 { return binary.LittleEndian.Uint64(raw[8:]) }
+
+func entryType(raw []byte) raftpb.EntryType { return raftpb.EntryType(raw[16]) }
+
+// decodedEntry is an entry and the values that it points to, as one allocation.
+type decodedEntry struct {
 	entry raftpb.Entry
 	term  uint64
 	index uint64
 	kind  raftpb.EntryType
 }
 
-// decode fills d with the entry in raw, whose data d keeps.
-func (d *decoded) decode(index uint64, raw []byte) error {
+// decode sets d to the encoded entry raw. The data of the entry is a part of raw.
+func (d *decodedEntry) decode(index uint64, raw []byte) error {
 	flags := raw[17]
-	if binary.LittleEndian.Uint32(raw[4:]) != entryCRC(index, raw) || flags >= flagsEnd {
-		return fmt.Errorf("checksum of entry %d does not fit", index)
+	if binary.LittleEndian.Uint32(raw[4:]) != entryChecksum(index, raw) || flags >= flagsEnd {
+		return fmt.Errorf("checksum of entry %d does not match", index)
 	}
-	d.index, d.term, d.kind = index, rawTerm(raw), raftpb.EntryType(raw[16])
+	d.index, d.term, d.kind = index, entryTerm(raw), entryType(raw)
 	d.entry.Index = &d.index
 	if flags&noTerm == 0 {
 		d.entry.Term = &d.term

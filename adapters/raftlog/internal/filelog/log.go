@@ -1,7 +1,5 @@
 package filelog
 
-// The log, and what is asked of it.
-
 import (
 	"errors"
 	"fmt"
@@ -16,81 +14,87 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// Options are how a log is kept. Zero values are the defaults.
+// Options configures a log. Zero values are replaced by defaults.
 type Options struct {
-	// SegmentSize is what a segment is allocated with, in bytes; 64 MiB unless told, at most
-	// 2 GiB. One larger batch makes a larger segment.
+	// SegmentSize is the size in bytes that is allocated for a segment, at most 2 GiB. The
+	// default is 64 MiB. A larger batch is written to a larger segment.
 	SegmentSize int64
-	// CacheSize is how much of the newest entries is kept in memory, in bytes; 64 MiB unless
-	// told, and negative for nothing. Older ones are read from the disk.
+	// CacheSize is the size in bytes of the newest entries that are kept in memory. The default
+	// is 64 MiB, and a negative size disables the cache. Other entries are read from disk.
 	CacheSize int64
-	// ReadOnly opens a log that another process may be using: nothing is changed and no lock
-	// is taken. What that process appends later is not seen.
+	// ReadOnly opens a log that another process may use: it is not changed and not locked.
+	// Records that the other process appends later are not seen.
 	ReadOnly bool
 }
 
 const defaultSize = 64 << 20
 
-// Log is an open log. One goroutine at a time may append (Append, Compact, Reset); all others
-// read at the same time, without waiting for the disk on its behalf.
+// Log is an open log. One goroutine at a time may change it by Append, Compact and Reset. Other
+// goroutines can read concurrently, and do not wait for writes to the disk.
 type Log struct {
-	fs   disk.FS
-	dir  string
-	o    Options
-	lock io.Closer
+	fs      disk.FS
+	dir     string
+	options Options
+	lock    io.Closer
 
-	// What appending works with; wmu is held across disk operations.
-	wmu    sync.Mutex
-	err    error // why the log takes nothing any more
-	active *segment
-	at     walked // where the active segment ends
-	synced uint64 // number of the last durable record
-	spare  disk.File
-	room   int64 // what the spare was allocated with
-	// noSpace is why the last attempt to allocate the next segment failed; nil if it did not. An
-	// append that does not depend on it tries again when the log has reached retryAt.
+	// The state of the writer. writeMu is held during disk operations.
+	writeMu sync.Mutex
+	failure error // why the log accepts no more writes, or nil
+	active  *segment
+	end     position // of the active segment
+	durable uint64   // number of the last durable record
+	// spare is the next segment, or nil. spareSize is its allocated size.
+	spare     disk.File
+	spareSize int64
+	// noSpace is the error of the last attempt to allocate the next segment, or nil. Appends
+	// that do not require the next segment retry when the active one is filled to retryAt.
 	noSpace error
 	retryAt int64
-	buf     []byte
-	offs    []uint32
+	buffer  []byte   // the record that is being written
+	offsets []uint32 // of its entries
 
-	// What reading works with; mu is held for moments.
-	mu     sync.RWMutex
-	closed bool
-	segs   []*segment // all, by number
-	live   []*segment // those with entries that count and are not compacted, by index
-	last   uint64
-	runs   runs
-	state  state
-	mark   mark
-	guard  uint64
-	cache  cache
-	gen    uint64 // counts what makes entries another's
+	// The state for readers. mu is not held during disk operations.
+	mu         sync.RWMutex
+	closed     bool
+	segments   []*segment // all segments, ordered by number
+	live       []*segment // segments with entries that are valid and not compacted, ordered by index
+	last       uint64     // index of the last entry
+	terms      termRuns
+	state      hardState
+	mark       mark
+	guard      uint64
+	cache      cache
+	generation uint64 // incremented when entries are replaced
 }
 
-// segment is one file. end, offs and n are guarded by the log's mu.
+// segment is a file of the log. Log.mu guards end, offsets and count.
 type segment struct {
-	place
-	name  string
-	file  disk.File
-	size  int64 // of the file; of no use to readers
-	end   int64 // written
-	offs  []uint32
-	n     int            // entries that count, even if offs was dropped
-	users sync.WaitGroup // readers of file; added under mu while the segment is in segs
+	id   segmentID
+	name string
+	file disk.File
+	size int64 // of the file; only used by the writer
+	end  int64 // of the records
+	// offsets are the offsets of the valid entries, or nil if all are compacted. count is the
+	// number of valid entries in any case.
+	offsets []uint32
+	count   int
+	// readers counts the goroutines that read the file. It is incremented with Log.mu held,
+	// while the segment is in Log.segments.
+	readers sync.WaitGroup
 }
 
-func (s *segment) last() uint64 { return s.first + uint64(s.n) - 1 }
+func (s *segment) last() uint64 { return s.id.first + uint64(s.count) - 1 }
 
-// HardState is the newest hard state, synced or not; nil if there was none. Its commit index is
-// never lower than one before, nor than the compaction mark.
+// HardState returns the newest hard state, durable or not, or nil if there is none. Its commit
+// index never decreases and is at least the index through which the log is compacted.
 func (l *Log) HardState() *raftpb.HardState {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.state.message()
 }
 
-// FirstIndex is the index of the first entry that is not compacted, as raft.Storage has it.
+// FirstIndex implements raft.Storage. It returns the index of the first entry that is not
+// compacted.
 func (l *Log) FirstIndex() (uint64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -100,8 +104,8 @@ func (l *Log) FirstIndex() (uint64, error) {
 	return l.mark.index + 1, nil
 }
 
-// LastIndex is the index of the last entry, as raft.Storage has it; FirstIndex-1 if there is
-// none.
+// LastIndex implements raft.Storage. It returns the index of the last entry, or FirstIndex-1 if
+// the log is empty.
 func (l *Log) LastIndex() (uint64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -111,8 +115,8 @@ func (l *Log) LastIndex() (uint64, error) {
 	return l.last, nil
 }
 
-// Term is that of entry i, as raft.Storage has it: of the last compacted one too. The errors
-// are raft.ErrCompacted and raft.ErrUnavailable.
+// Term implements raft.Storage. It returns the term of entry i, which may be the last compacted
+// entry. The errors are raft.ErrCompacted, raft.ErrUnavailable and ErrClosed.
 func (l *Log) Term(i uint64) (uint64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -124,20 +128,20 @@ func (l *Log) Term(i uint64) (uint64, error) {
 	case i > l.last:
 		return 0, raft.ErrUnavailable
 	}
-	return l.termLocked(i), nil
+	return l.knownTerm(i), nil
 }
 
-// termLocked is the term of an entry from the mark to the last; l.mu is held.
-func (l *Log) termLocked(i uint64) uint64 {
+// knownTerm returns the term of the last compacted entry or an entry after it. l.mu is held.
+func (l *Log) knownTerm(i uint64) uint64 {
 	if i == l.mark.index {
 		return l.mark.term
 	}
-	return l.runs.term(i)
+	return l.terms.term(i)
 }
 
-// Guard keeps what is applied: from now on entries at or below index are not replaced by ones
-// of another term, as those are not that the hard state says are committed. Any goroutine may
-// call. It is not kept on disk.
+// Guard protects entries that are applied: entries through index cannot be replaced by entries of
+// another term any more, as if the hard state contained this commit index. The guard is not stored
+// on disk. Guard may be called by any goroutine.
 func (l *Log) Guard(index uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,30 +149,30 @@ func (l *Log) Guard(index uint64) {
 }
 
 const (
-	chunk    = 1024    // entries that are looked up at a time
-	maxSpan  = 1 << 20 // bytes that are read at a time, if it is more than one entry
-	entryGap = 1 << 16 // bytes that are read for an entry whose end is not known
+	maxReadEntries = 1024    // entries that are read from a segment at a time
+	maxReadBytes   = 1 << 20 // bytes that are read at a time, unless a single entry is larger
+	lastEntryBytes = 1 << 16 // bytes that are read for the last entry if its length is unknown
 )
 
-// Entries returns the entries from lo to hi-1, as raft.Storage has it: as many as have
-// maxSize bytes together, encoded as protobuf messages, but one at least. There may be fewer
-// if some are replaced at the same time. The errors are raft.ErrCompacted, raft.ErrUnavailable,
-// ErrCorrupt and the disk's. Entries must not be modified.
+// Entries implements raft.Storage. It returns the entries from lo to hi-1: at least one, and as
+// many as have at most maxSize bytes together, encoded as protobuf messages. It may return fewer
+// if entries are replaced concurrently. The errors are raft.ErrCompacted, raft.ErrUnavailable,
+// ErrClosed, ErrCorrupt and those of the disk. Entries must not be modified.
 func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	var (
-		all  []*raftpb.Entry
-		size uint64
-		gen  uint64
+		all        []*raftpb.Entry
+		size       uint64
+		generation uint64
 	)
 	for lo < hi || all == nil {
-		part, g, err := l.some(lo, hi, maxSize-size)
-		if len(all) > 0 && (err != nil || g != gen) {
-			return all, nil // what is asked for has changed in between
+		part, g, err := l.readPart(lo, hi, maxSize-size)
+		if len(all) > 0 && (err != nil || g != generation) {
+			return all, nil // the log has changed after the previous part was read
 		}
 		if err != nil || len(part) == 0 {
 			return nil, err
 		}
-		gen = g
+		generation = g
 		for i, e := range part {
 			size += encodedSize(e)
 			if size > maxSize && (len(all) > 0 || i > 0) {
@@ -184,47 +188,47 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return all, nil
 }
 
-// some returns entries from lo on, in new memory, and the generation that they are of. It
-// reads about as much as budget at most.
-func (l *Log) some(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
+// readPart returns entries from lo on in a new slice, and their generation. It reads about budget
+// bytes at most.
+func (l *Log) readPart(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
 	l.mu.RLock()
-	gen := l.gen
+	generation := l.generation
 	switch {
 	case l.closed:
 		l.mu.RUnlock()
-		return nil, gen, ErrClosed
+		return nil, generation, ErrClosed
 	case lo <= l.mark.index:
 		l.mu.RUnlock()
-		return nil, gen, raft.ErrCompacted
+		return nil, generation, raft.ErrCompacted
 	case hi > l.last+1:
 		l.mu.RUnlock()
-		return nil, gen, raft.ErrUnavailable
+		return nil, generation, raft.ErrUnavailable
 	case lo >= hi:
 		l.mu.RUnlock()
-		return nil, gen, nil
+		return nil, generation, nil
 	}
-	hi = min(hi, lo+chunk)
+	hi = min(hi, lo+maxReadEntries)
 	if part := l.cache.get(lo, hi); part != nil {
 		l.mu.RUnlock()
-		return part, gen, nil
+		return part, generation, nil
 	}
-	s := l.live[sort.Search(len(l.live), func(i int) bool { return l.live[i].first > lo })-1]
-	hi = min(hi, s.first+uint64(len(s.offs)))
-	from := lo - s.first
-	budget = min(max(budget, 1), maxSpan)
+	s := l.live[sort.Search(len(l.live), func(i int) bool { return l.live[i].id.first > lo })-1]
+	hi = min(hi, s.id.first+uint64(len(s.offsets)))
+	from := lo - s.id.first
+	budget = min(max(budget, 1), maxReadBytes)
 	n := sort.Search(int(hi-lo)-1, func(i int) bool {
-		return uint64(s.offs[from+uint64(i)+1]-s.offs[from]) >= budget
+		return uint64(s.offsets[from+uint64(i)+1]-s.offsets[from]) >= budget
 	}) + 1
-	offs := append([]uint32(nil), s.offs[from:from+uint64(n)]...)
+	offsets := append([]uint32(nil), s.offsets[from:from+uint64(n)]...)
 	written := s.end
 	end := written
-	if i := from + uint64(n); i < uint64(len(s.offs)) {
-		end = int64(s.offs[i])
+	if i := from + uint64(n); i < uint64(len(s.offsets)) {
+		end = int64(s.offsets[i])
 	}
-	s.users.Add(1)
+	s.readers.Add(1)
 	l.mu.RUnlock()
-	defer s.users.Done()
-	part, err := s.read(lo, offs, end, written)
+	defer s.readers.Done()
+	part, err := s.readEntries(lo, offsets, end, written)
 	if err != nil {
 		l.mu.RLock()
 		defer l.mu.RUnlock()
@@ -232,84 +236,119 @@ func (l *Log) some(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
 			err = ErrClosed
 		}
 	}
-	return part, gen, err
+	return part, generation, err
 }
 
-// read reads the entries at offs, which are followed by something else at end or before. The
-// segment is written through written.
-func (s *segment) read(lo uint64, offs []uint32, end, written int64) ([]*raftpb.Entry, error) {
-	begin, last := int64(offs[0]), int64(offs[len(offs)-1])
-	end = min(end, last+entryGap)
-	buf := make([]byte, end-begin)
-	// The file may end in the padding of the last record.
-	if n, err := s.file.ReadAt(buf, begin); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, begin, err)
-	} else {
-		buf = buf[:n]
+// readEntries reads the entries at the given offsets. The last of them ends at end at the latest.
+// The records of the segment end at written.
+func (s *segment) readEntries(lo uint64, offsets []uint32, end, written int64) ([]*raftpb.Entry, error) {
+	start, last := int64(offsets[0]), int64(offsets[len(offsets)-1])
+	end = min(end, last+lastEntryBytes)
+	buf := make([]byte, end-start)
+	// The file may end before the padding of the last record.
+	n, err := s.file.ReadAt(buf, start)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, start, err)
 	}
-	slab := make([]decoded, len(offs))
-	part := make([]*raftpb.Entry, len(offs))
-	for i, off := range offs {
-		raw := buf[min(int64(off)-begin, int64(len(buf))):]
+	buf = buf[:n]
+	decoded := make([]decodedEntry, len(offsets))
+	part := make([]*raftpb.Entry, len(offsets))
+	for i, offset := range offsets {
+		raw := buf[min(int64(offset)-start, int64(len(buf))):]
 		n, ok := entryLength(raw)
-		if ok && n > int64(len(raw)) && i == len(offs)-1 && int64(off)+n <= written {
+		if ok && n > int64(len(raw)) && i == len(offsets)-1 && int64(offset)+n <= written {
 			raw = make([]byte, n)
-			if err := s.fill(raw, int64(off)); err != nil {
+			if err := s.readFull(raw, int64(offset)); err != nil {
 				return nil, err
 			}
 		}
-		err := fmt.Errorf("entry %d does not end", lo+uint64(i))
-		if ok && n <= int64(len(raw)) {
-			err = slab[i].decode(lo+uint64(i), raw[:n])
+		if !ok || n > int64(len(raw)) {
+			return nil, corrupt(s.name, int64(offset), "entry %d is incomplete", lo+uint64(i))
 		}
-		if err != nil {
-			return nil, corrupt(s.name, int64(off), "%v", err)
+		if err := decoded[i].decode(lo+uint64(i), raw[:n]); err != nil {
+			return nil, corrupt(s.name, int64(offset), "%v", err)
 		}
-		part[i] = &slab[i].entry
+		part[i] = &decoded[i].entry
 	}
 	return part, nil
 }
 
-func (s *segment) fill(b []byte, off int64) error {
-	n, err := s.file.ReadAt(b, off)
+func (s *segment) readFull(b []byte, offset int64) error {
+	n, err := s.file.ReadAt(b, offset)
 	switch {
 	case n == len(b):
 		return nil
 	case errors.Is(err, io.EOF):
-		return corrupt(s.name, off+int64(n), "the file ends")
+		return corrupt(s.name, offset+int64(n), "the file ends")
 	}
-	return fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, off, err)
+	return fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, offset, err)
 }
 
-// Segment is one file of the log.
+// truncateIndex removes the entries from index on from the memory. l.mu is held.
+func (l *Log) truncateIndex(index uint64) {
+	if index > l.last {
+		return
+	}
+	l.generation++
+	l.terms = l.terms.truncate(index)
+	l.cache.truncate(index)
+	for len(l.live) > 0 {
+		s := l.live[len(l.live)-1]
+		if s.id.first < index {
+			s.offsets = s.offsets[:min(uint64(len(s.offsets)), index-s.id.first)]
+			s.count = len(s.offsets)
+			break
+		}
+		s.offsets, s.count = nil, 0
+		l.live = l.live[:len(l.live)-1]
+	}
+	l.last = index - 1
+}
+
+// dropCompacted removes the compacted entries from the memory. l.mu is held.
+func (l *Log) dropCompacted() {
+	l.state.raiseCommit(l.mark.index)
+	for len(l.live) > 0 && l.live[0] != l.active && l.live[0].last() <= l.mark.index {
+		l.live[0].offsets = nil
+		l.live = l.live[1:]
+	}
+	if len(l.live) == 0 {
+		l.terms = nil
+	} else {
+		l.terms = l.terms.dropBefore(l.mark.index + 1)
+	}
+	l.cache.dropThrough(l.mark.index)
+}
+
+// Segment describes a file of the log.
 type Segment struct {
-	Name        string // as the FS knows it
-	First, Last uint64 // the entries that count; Last is First-1 if there is none
-	Size        int64  // bytes written
-	Sealed      bool   // it is not written any more
+	Name        string // path in the disk.FS
+	First, Last uint64 // indexes of the valid entries; Last is First-1 if there are none
+	Size        int64  // size of the records in bytes
+	Sealed      bool   // whether the file is not written any more
 }
 
-// Segments lists the log's files, the oldest first.
+// Segments returns the files of the log, the oldest one first.
 func (l *Log) Segments() []Segment {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	list := make([]Segment, len(l.segs))
-	for i, s := range l.segs {
-		list[i] = Segment{s.name, s.first, s.last(), s.end, i < len(l.segs)-1}
+	list := make([]Segment, len(l.segments))
+	for i, s := range l.segments {
+		list[i] = Segment{s.name, s.id.first, s.last(), s.end, i < len(l.segments)-1}
 	}
 	return list
 }
 
-// Prunable lists the files, by their names in the FS, that may be deleted once the entries through an index are not
-// needed: sealed ones that hold only entries at or below it which are compacted, and nothing
-// that an older one must be there for. The oldest are to be deleted first.
+// Prunable returns the paths of the files that may be deleted if the entries through an index are
+// not needed any more. They are sealed, contain only compacted entries through that index, and no
+// older file depends on them. The caller must delete them in the order of the result.
 func (l *Log) Prunable(through uint64) []string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	through = min(through, l.mark.index)
 	var names []string
-	for _, s := range l.segs[:max(len(l.segs)-1, 0)] {
-		if s.n > 0 && s.last() > through {
+	for _, s := range l.segments[:max(len(l.segments)-1, 0)] {
+		if s.count > 0 && s.last() > through {
 			break
 		}
 		names = append(names, s.name)
@@ -317,32 +356,44 @@ func (l *Log) Prunable(through uint64) []string {
 	return names
 }
 
-// Close closes the log, and syncs it first if there is something to. It waits for readers;
-// everything later returns ErrClosed. Closing again does nothing.
+// Close makes the log durable and closes it. It waits for readers. Later calls return ErrClosed,
+// except Close, which does nothing.
 func (l *Log) Close() error {
-	l.wmu.Lock()
-	defer l.wmu.Unlock()
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
 	l.mu.Lock()
-	was := l.closed
+	wasClosed := l.closed
 	l.closed = true
 	l.mu.Unlock()
-	if was {
+	if wasClosed {
 		return nil
 	}
 	var errs []error
-	if l.err == nil && l.active != nil && !l.o.ReadOnly && l.synced < l.at.number {
+	if l.failure == nil && l.active != nil && !l.options.ReadOnly && l.durable < l.end.number {
 		errs = append(errs, l.active.file.Sync())
 	}
-	for _, s := range l.segs {
-		s.users.Wait()
-		errs = append(errs, s.file.Close())
+	for _, s := range l.segments {
+		s.readers.Wait()
 	}
 	if l.spare != nil {
 		errs = append(errs, l.spare.Close(), l.fs.Remove(path.Join(l.dir, spareName)))
+		l.spare = nil
+	}
+	l.cache = cache{}
+	return errors.Join(append(errs, l.closeFiles())...)
+}
+
+// closeFiles closes all files, and the lock last.
+func (l *Log) closeFiles() error {
+	var errs []error
+	for _, s := range l.segments {
+		errs = append(errs, s.file.Close())
+	}
+	if l.spare != nil {
+		errs = append(errs, l.spare.Close())
 	}
 	if l.lock != nil {
 		errs = append(errs, l.lock.Close())
 	}
-	l.cache = cache{}
 	return errors.Join(errs...)
 }

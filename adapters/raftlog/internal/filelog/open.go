@@ -1,7 +1,5 @@
 package filelog
 
-// Opening: every segment is read and verified, several at a time, and put together.
-
 import (
 	"cmp"
 	"errors"
@@ -18,15 +16,16 @@ import (
 )
 
 const (
-	spareName = "next.tmp" // the next segment, before it has its name
+	spareName = "next.tmp" // the next segment, before it is used
 	lockName  = "LOCK"
-	oldPrefix = "old-" // directories of what a Reset has replaced
+	oldPrefix = "old-" // prefix of the directories of segments that Reset has replaced
 )
 
-// Open opens the log in a directory, and makes an empty one if there is none (unless it is to
-// be read only). It reads all of it. The log is locked for others until it is closed
-// (disk.ErrLocked). What a crash has left of unsynced records is wiped, what is readable is
-// made durable; [ErrCorrupt] if the log is damaged.
+// Open opens the log in a directory, and creates it if it does not exist, unless Options.ReadOnly
+// is set. It reads and verifies the whole log. The log is locked until it is closed; if it is
+// already locked, the error wraps disk.ErrLocked. Open removes what a crash has left of records
+// that were not durable, and makes all readable records durable. If the log is damaged, the error
+// wraps [ErrCorrupt].
 func Open(fsys disk.FS, dir string, o Options) (*Log, error) {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = defaultSize
@@ -37,63 +36,48 @@ func Open(fsys disk.FS, dir string, o Options) (*Log, error) {
 	if o.SegmentSize < 0 || o.SegmentSize > 2<<30 {
 		return nil, invalid("a segment cannot have %d bytes", o.SegmentSize)
 	}
-	l := &Log{fs: fsys, dir: dir, o: o, cache: cache{limit: o.CacheSize}}
-	if err := l.open(); err != nil {
+	l := &Log{fs: fsys, dir: dir, options: o, cache: cache{limit: o.CacheSize}}
+	if err := l.load(); err != nil {
 		if !errors.Is(err, ErrCorrupt) {
 			err = fmt.Errorf("filelog: opening %s: %w", dir, err)
 		}
-		return nil, errors.Join(err, l.abandon())
+		return nil, errors.Join(err, l.closeFiles())
 	}
 	return l, nil
 }
 
-// abandon closes what a failed Open has opened.
-func (l *Log) abandon() error {
-	var errs []error
-	for _, s := range l.segs {
-		errs = append(errs, s.file.Close())
-	}
-	if l.spare != nil {
-		errs = append(errs, l.spare.Close())
-	}
-	if l.lock != nil {
-		errs = append(errs, l.lock.Close())
-	}
-	return errors.Join(errs...)
-}
-
-func (l *Log) open() error {
-	if !l.o.ReadOnly {
-		if err := l.prepare(); err != nil {
+func (l *Log) load() error {
+	if !l.options.ReadOnly {
+		if err := l.prepareDirectory(); err != nil {
 			return err
 		}
 	}
-	segs, old, err := list(l.fs, l.dir, !l.o.ReadOnly)
-	l.segs = segs
+	segments, replaced, err := openSegments(l.fs, l.dir, !l.options.ReadOnly)
+	l.segments = segments
 	if err != nil {
 		return err
 	}
-	if len(segs) == 0 {
-		if l.o.ReadOnly {
+	if len(segments) == 0 {
+		if l.options.ReadOnly {
 			return fs.ErrNotExist
 		}
-		return l.create(header{place: place{first: 1, seq: 1}}, 0)
+		return l.startSegment(segmentHeader{id: segmentID{first: 1, number: 1}}, 0)
 	}
-	found, err := scanAll(segs)
+	contents, err := readContents(segments)
 	if err != nil {
 		return err
 	}
-	if err := l.merge(found); err != nil {
+	if err := l.merge(contents); err != nil {
 		return err
 	}
-	if l.o.ReadOnly {
+	if l.options.ReadOnly {
 		return nil
 	}
-	return l.recover(old)
+	return l.repair(replaced)
 }
 
-// prepare makes the directory and locks it, and removes what never became a segment.
-func (l *Log) prepare() error {
+// prepareDirectory creates and locks the directory, and removes the spare of an earlier process.
+func (l *Log) prepareDirectory() error {
 	if err := l.fs.MkdirAll(l.dir); err != nil {
 		return err
 	}
@@ -115,90 +99,93 @@ func (l *Log) prepare() error {
 	return err
 }
 
-// list opens the segments of a log, in order, and returns the names of those that a Reset has
-// replaced and not moved aside yet.
-func list(fsys disk.FS, dir string, write bool) (segs []*segment, old []string, err error) {
+// openSegments opens the segments of a log in order. It also returns the names of the segments
+// that a Reset has replaced but not moved yet. With an error, it returns the segments to close.
+func openSegments(fsys disk.FS, dir string, write bool) (segments []*segment, replaced []string, err error) {
 	names, err := fsys.List(dir)
 	if err != nil {
 		return nil, nil, err
 	}
+	open := fsys.OpenRead
+	if write {
+		open = fsys.Open
+	}
 	for _, name := range names {
-		if !strings.HasSuffix(name, suffix) {
+		if !strings.HasSuffix(name, Suffix) {
 			continue
 		}
-		p, ok := parseName(name)
-		if !ok || p.first == 0 || p.seq == 0 {
-			return segs, nil, corrupt(path.Join(dir, name), 0, "no segment has such a name")
+		file := path.Join(dir, name)
+		id, ok := parseFileName(name)
+		if !ok || id.first == 0 || id.number == 0 {
+			return segments, nil, corrupt(file, 0, "this is not the name of a segment")
 		}
-		f, err := openSegment(fsys, path.Join(dir, name), write)
+		f, err := open(file)
 		if err != nil {
-			return segs, nil, err
+			return segments, nil, err
 		}
-		segs = append(segs, &segment{place: p, name: name, file: f})
+		segments = append(segments, &segment{id: id, name: file, file: f})
 	}
-	slices.SortFunc(segs, func(a, b *segment) int { return cmp.Compare(a.seq, b.seq) })
-	begin := 0
-	for i, s := range segs {
-		reset, err := s.resets(path.Join(dir, s.name))
+	slices.SortFunc(segments, func(a, b *segment) int { return cmp.Compare(a.id.number, b.id.number) })
+	first := 0
+	for i, s := range segments {
+		header, err := s.readHeader()
 		if err != nil {
-			return segs, nil, err
+			return segments, nil, err
 		}
-		if reset {
-			begin = i
+		if header.reset {
+			first = i
 		}
 	}
-	for _, s := range segs[:begin] {
-		old = append(old, s.name)
+	for _, s := range segments[:first] {
+		replaced = append(replaced, path.Base(s.name))
 		if err := s.file.Close(); err != nil {
-			return segs[begin:], nil, err
+			return segments[first:], nil, err
 		}
 	}
-	segs = segs[begin:]
-	for i, s := range segs {
-		s.name = path.Join(dir, s.name)
-		if i > 0 && s.seq != segs[i-1].seq+1 {
-			return segs, nil, corrupt(s.name, 0, "the segment with number %08x, before this one, is missing", segs[i-1].seq+1)
+	segments = segments[first:]
+	for i, s := range segments[min(1, len(segments)):] {
+		if want := segments[i].id.number + 1; s.id.number != want {
+			return segments, nil, corrupt(s.name, 0, "the segment with number %08x, before this one, is missing", want)
 		}
 	}
-	return segs, old, nil
+	return segments, replaced, nil
 }
 
-func openSegment(fsys disk.FS, name string, write bool) (disk.File, error) {
-	if write {
-		return fsys.Open(name)
+func (s *segment) readHeader() (segmentHeader, error) {
+	r := &segmentReader{id: s.id, name: s.name, file: s.file, size: headSize + headerSize}
+	first, err := r.readRecord()
+	if err != nil {
+		return segmentHeader{}, err
 	}
-	return fsys.OpenRead(name)
+	return first.header, nil
 }
 
-// resets reads only the header, and tells whether the log begins anew with this segment.
-func (s *segment) resets(name string) (bool, error) {
-	w := &window{f: s.file, size: headSize + headerSize}
-	var reset bool
-	_, err := s.walk(name, w, func(off int64, _ head, payload []byte) error {
-		h, err := readHeader(payload)
-		if err != nil {
-			return corrupt(name, off, "%v", err)
-		}
-		reset = h.reset
-		return nil
-	})
-	return reset, err
+// segmentContent is the content of one segment.
+type segmentContent struct {
+	headerNumber uint64 // number of the header
+	chain        uint32 // checksum of the previous segment, according to the header
+	end          position
+	offsets      []uint32 // of the valid entries
+	last         uint64   // index of the last entry; one less than the first index if there is none
+	terms        termRuns
+	state        hardState // the last one; the commit index is the maximum of all
+	mark         mark
 }
 
-// scanAll reads segments, several at a time.
-func scanAll(segs []*segment) ([]*scanned, error) {
-	found := make([]*scanned, len(segs))
-	errs := make([]error, len(segs))
-	next := make(chan int, len(segs))
-	for i := range segs {
+// readContents reads all segments, several of them concurrently.
+func readContents(segments []*segment) ([]*segmentContent, error) {
+	contents := make([]*segmentContent, len(segments))
+	errs := make([]error, len(segments))
+	next := make(chan int, len(segments))
+	for i := range segments {
 		next <- i
 	}
 	close(next)
 	var workers sync.WaitGroup
-	for range min(len(segs), runtime.GOMAXPROCS(0), 8) {
+	for range min(len(segments), runtime.GOMAXPROCS(0), 8) {
 		workers.Go(func() {
 			for i := range next {
-				found[i], errs[i] = segs[i].scan(segs[i].name, segs[i].file)
+				contents[i], errs[i] = segments[i].readContent()
 			}
 		})
 	}
@@ -208,91 +195,159 @@ func scanAll(segs []*segment) ([]*scanned, error) {
 			return nil, err
 		}
 	}
-	return found, nil
+	return contents, nil
 }
 
-// follows tells whether b's segment was begun where a ends.
-func follows(a, b *scanned) bool {
-	return b.number == a.walked.number+1 && b.header.chain == a.chain
-}
-
-// merge puts together what the segments have.
-func (l *Log) merge(found []*scanned) error {
-	l.last = l.segs[0].first - 1
-	for i, f := range found {
-		s := l.segs[i]
-		s.end = f.end
-		if i > 0 && !follows(found[i-1], f) {
-			before := l.segs[i-1]
-			return corrupt(before.name, before.end, "record %d is not readable, or the segment is not the one that %s goes on from",
-				found[i-1].walked.number+1, s.name)
+func (s *segment) readContent() (*segmentContent, error) {
+	r, err := s.newReader()
+	if err != nil {
+		return nil, err
+	}
+	c := &segmentContent{last: s.id.first - 1}
+	for {
+		next, err := r.readRecord()
+		if err != nil {
+			return nil, err
 		}
-		if len(f.offs) > 0 {
-			if s.first > l.last+1 {
-				return corrupt(s.name, 0, "entries %d to %d are missing", l.last+1, s.first-1)
+		if next == nil {
+			c.end = r.at
+			return c, nil
+		}
+		switch next.head.kind {
+		case typeHeader:
+			c.headerNumber, c.chain = next.head.number, next.header.chain
+			c.state, c.mark = next.header.state, next.header.mark
+		case typeBatch:
+			if err := c.addBatch(s.id.first, next); err != nil {
+				return nil, corrupt(s.name, next.offset, "%v", err)
 			}
-			l.cut(s.first)
-			s.offs, s.n = slices.Clip(f.offs), len(f.offs)
+		case typeMark:
+			if next.mark.index > c.mark.index {
+				c.mark = next.mark
+			}
+			c.state.raiseCommit(c.mark.index)
+		}
+	}
+}
+
+// addBatch adds a batch of the segment that begins at index first.
+func (c *segmentContent) addBatch(first uint64, r *record) error {
+	b := &r.batch
+	if b.count > 0 {
+		if b.first < first || b.first > c.last+1 {
+			return fmt.Errorf("entries from index %d on, after %d to %d", b.first, first, c.last)
+		}
+		c.offsets = c.offsets[:b.first-first]
+		c.terms = c.terms.truncate(b.first)
+		c.last = b.first + uint64(b.count) - 1
+	}
+	if b.state.exists {
+		b.state.raiseCommit(c.state.commit)
+		c.state = b.state
+	}
+	start := r.entriesOffset()
+	if start+int64(len(b.entries)) > math.MaxUint32 {
+		return errors.New("batch exceeds the maximum size of a segment")
+	}
+	return b.visitEntries(func(index uint64, offset int, raw []byte) {
+		c.offsets = append(c.offsets, uint32(start)+uint32(offset))
+		c.terms = c.terms.add(index, entryTerm(raw))
+	})
+}
+
+// continuesWith reports whether a segment with that number and chain in its header was created
+// when the previous segment ended at p.
+func (p position) continuesWith(number uint64, chain uint32) bool {
+	return number == p.number+1 && chain == p.chain
+}
+
+// merge sets the state of the log to the contents of its segments.
+func (l *Log) merge(contents []*segmentContent) error {
+	l.last = l.segments[0].id.first - 1
+	for i, c := range contents {
+		s := l.segments[i]
+		s.end = c.end.end
+		if i > 0 && !contents[i-1].end.continuesWith(c.headerNumber, c.chain) {
+			before := l.segments[i-1]
+			return corrupt(before.name, before.end, "record %d is not readable, or %s does not continue this segment",
+				contents[i-1].end.number+1, s.name)
+		}
+		if len(c.offsets) > 0 {
+			if s.id.first > l.last+1 {
+				return corrupt(s.name, 0, "entries %d to %d are missing", l.last+1, s.id.first-1)
+			}
+			l.truncateIndex(s.id.first)
+			s.offsets, s.count = slices.Clip(c.offsets), len(c.offsets)
 			l.live = append(l.live, s)
-			l.last = f.last
-			for _, r := range f.runs {
-				l.runs = l.runs.add(r.first, r.term)
+			l.last = c.last
+			for _, r := range c.terms {
+				l.terms = l.terms.add(r.first, r.term)
 			}
 		}
-		if f.mark.index > l.mark.index {
-			l.mark = f.mark
+		if c.mark.index > l.mark.index {
+			l.mark = c.mark
 		}
-		if f.state.ok {
-			f.state.raise(l.state.commit)
-			l.state = f.state
+		if c.state.exists {
+			c.state.raiseCommit(l.state.commit)
+			l.state = c.state
 		}
 	}
-	end := found[len(found)-1]
-	at := end.end
-	l.active, l.at = l.segs[len(l.segs)-1], end.walked
-	first := l.last + 1
-	if len(l.live) > 0 {
-		first = l.live[0].first
+	l.active, l.end = l.segments[len(l.segments)-1], contents[len(contents)-1].end
+	if err := l.checkConsistency(); err != nil {
+		return err
 	}
-	switch {
-	case first > l.mark.index+1:
-		return corrupt(l.segs[0].name, 0, "entries %d to %d, before it, are missing: compacted are those through %d only",
-			l.mark.index+1, first-1, l.mark.index)
-	case l.last < l.mark.index:
-		return corrupt(l.active.name, at, "the log ends at %d and is compacted through %d", l.last, l.mark.index)
-	case l.state.commit > l.last:
-		return corrupt(l.active.name, at, "the log ends at %d and is committed through %d", l.last, l.state.commit)
-	case l.mark.index >= first && l.runs.term(l.mark.index) != l.mark.term:
-		return corrupt(l.active.name, at, "the compaction mark has term %d, the entry %d has term %d",
-			l.mark.term, l.mark.index, l.runs.term(l.mark.index))
-	}
-	l.compacted()
+	l.dropCompacted()
 	return nil
 }
 
-// recover makes the log such that it can be appended to, and durable as it was read.
-func (l *Log) recover(old []string) error {
+// checkConsistency returns an error that wraps ErrCorrupt if entries are missing, or do not match
+// the compaction mark.
+func (l *Log) checkConsistency() error {
+	first := l.last + 1
+	if len(l.live) > 0 {
+		first = l.live[0].id.first
+	}
+	name, end := l.active.name, l.end.end
+	switch {
+	case first > l.mark.index+1:
+		return corrupt(l.segments[0].name, 0, "entries %d to %d, before this segment, are missing: the log is compacted through %d",
+			l.mark.index+1, first-1, l.mark.index)
+	case l.last < l.mark.index:
+		return corrupt(name, end, "the log ends at %d and is compacted through %d", l.last, l.mark.index)
+	case l.state.commit > l.last:
+		return corrupt(name, end, "the log ends at %d and is committed through %d", l.last, l.state.commit)
+	case l.mark.index >= first && l.terms.term(l.mark.index) != l.mark.term:
+		return corrupt(name, end, "the compaction mark has term %d, the entry %d has term %d",
+			l.mark.term, l.mark.index, l.terms.term(l.mark.index))
+	}
+	return nil
+}
+
+// repair prepares the log for appending, and makes the records durable. An earlier process that
+// was killed may have written it without a sync.
+func (l *Log) repair(replaced []string) error {
 	s := l.active
-	size, err := s.file.Size()
+	r, err := s.newReader()
 	if err != nil {
 		return err
 	}
-	dirty, err := s.tail(s.name, &window{f: s.file, size: size}, l.at)
+	r.at = l.end
+	dirty, err := r.findTail()
 	if err != nil {
 		return err
 	}
-	zeros := make([]byte, min(dirty-s.end, windowSize))
-	for off := s.end; off < dirty; off += int64(len(zeros)) {
-		if _, err := s.file.WriteAt(zeros[:min(int64(len(zeros)), dirty-off)], off); err != nil {
+	zeros := make([]byte, min(dirty-s.end, readSize))
+	for offset := s.end; offset < dirty; offset += int64(len(zeros)) {
+		if _, err := s.file.WriteAt(zeros[:min(int64(len(zeros)), dirty-offset)], offset); err != nil {
 			return err
 		}
 	}
-	s.size = size
-	if size < l.o.SegmentSize {
-		switch err := s.file.Allocate(l.o.SegmentSize); {
+	s.size = r.size
+	if s.size < l.options.SegmentSize {
+		switch err := s.file.Allocate(l.options.SegmentSize); {
 		case err == nil:
-			s.size = l.o.SegmentSize
-		case !full(err): // without space the segment is full
+			s.size = l.options.SegmentSize
+		case !isDiskFull(err): // if the disk is full, the segment stays as it is
 			return err
 		}
 	}
@@ -302,45 +357,6 @@ func (l *Log) recover(old []string) error {
 	if err := l.fs.SyncDir(l.dir); err != nil {
 		return err
 	}
-	l.synced = l.at.number
-	return l.moveAside(l.segs[0].place, old)
+	l.durable = l.end.number
+	return l.moveAside(l.segments[0].id, replaced)
 }
-
-// cut forgets the entries from index on; l.mu is held.
-func (l *Log) cut(index uint64) {
-	if index > l.last {
-		return
-	}
-	l.gen++
-	l.runs = l.runs.cut(index)
-	l.cache.cut(index)
-	for len(l.live) > 0 {
-		s := l.live[len(l.live)-1]
-		if s.first < index {
-			s.offs = s.offs[:min(uint64(len(s.offs)), index-s.first)]
-			s.n = len(s.offs)
-			break
-		}
-		s.offs, s.n = nil, 0
-		l.live = l.live[:len(l.live)-1]
-	}
-	l.last = index - 1
-}
-
-// compacted forgets what the mark says is gone; l.mu is held.
-func (l *Log) compacted() {
-	l.state.raise(l.mark.index)
-	for len(l.live) > 0 && l.live[0] != l.active && l.live[0].last() <= l.mark.index {
-		l.live[0].offs = nil
-		l.live = l.live[1:]
-	}
-	if len(l.live) == 0 {
-		l.runs = nil
-	} else {
-		l.runs = l.runs.drop(l.mark.index + 1)
-	}
-	l.cache.drop(l.mark.index)
-}
-
-// limit is how far a segment may be written: as far as its space is allocated.
-func (l *Log) limit(s *segment) int64 { return min(s.size, math.MaxUint32) }

@@ -1,54 +1,56 @@
 package filelog
 
-// Listing a log as it lies on the disk, for tools.
-
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// RecordKind is what a Record tells of.
+// RecordKind is the kind of a Record.
 type RecordKind byte
 
 // The kinds of records.
 const (
-	KindSegment RecordKind = iota // a segment begins; with the hard state and the mark of then
+	// KindSegment is the beginning of a segment, with the hard state and the compaction mark
+	// at that time.
+	KindSegment RecordKind = iota
 	KindEntry
 	KindHardState
-	KindMark // the log is compacted through Index, which has Term
+	// KindMark is a compaction: the log is compacted through Index, which has Term.
+	KindMark
 )
 
-// Record is one piece of a log on the disk.
+// Record is one element of a log on disk.
 type Record struct {
 	Kind   RecordKind
 	File   string
 	Offset int64
-	// Number counts what was written at once: a batch's hard state and entries have the same.
+	// Number is the same for all elements that were written together: the hard state and the
+	// entries of a batch.
 	Number    uint64
-	Index     uint64 // of the entry, or the mark's
-	Term      uint64
+	Index     uint64            // of an entry or a compaction mark
+	Term      uint64            // of an entry or a compaction mark
 	Type      raftpb.EntryType  // of an entry
-	Size      int               // of an entry's data, in bytes
+	Size      int               // of the data of an entry, in bytes
 	Data      []byte            // of an entry; valid during the call
 	HardState *raftpb.HardState // of a hard state, or of a segment if it has one
-	Reset     bool              // of a segment: the log begins anew with it
+	Reset     bool              // of a segment: it begins a new log
 }
 
-// Scan calls do with everything that is in a log, in the order in which it was written:
-// entries that later ones have replaced too. It changes nothing and takes no lock; the log may
-// be in use by another process, and then ends, as after a crash, where nothing more is
-// readable. ErrCorrupt, after all that is before it, if the log is damaged, also in the last
-// segment; do's error ends it.
-func Scan(fsys disk.FS, dir string, do func(Record) error) (err error) {
-	segs, _, err := list(fsys, dir, false)
+// Scan calls visit with all elements of a log, in the order in which they were written, including
+// entries that were replaced by later ones. It changes nothing and takes no lock. If another
+// process is writing the log, the last readable record is the end, as after a crash. If the log is
+// damaged, Scan visits everything before the damage and returns an error that wraps ErrCorrupt. If
+// visit returns an error, Scan returns it.
+func Scan(fsys disk.FS, dir string, visit func(Record) error) (err error) {
+	segments, _, err := openSegments(fsys, dir, false)
 	defer func() {
-		for _, s := range segs {
+		for _, s := range segments {
 			if e := s.file.Close(); err == nil {
 				err = e
 			}
@@ -57,104 +59,187 @@ func Scan(fsys disk.FS, dir string, do func(Record) error) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(segs) == 0 {
+	if len(segments) == 0 {
 		return fmt.Errorf("filelog: no log in %s: %w", dir, fs.ErrNotExist)
 	}
-	var before walked
-	for i, s := range segs {
-		at, err := s.tell(i > 0, before, do)
+	var last *segmentReader
+	for _, s := range segments {
+		r, err := s.newReader()
 		if err != nil {
 			return err
 		}
-		before = at
-	}
-	return segs[len(segs)-1].whole(before)
-}
-
-// whole tells whether what follows the records of the last segment is only what a crash may
-// leave there. Beside a process that writes, records may be there by now that were not when
-// the segment was read; so it is read again. What was durable when a later record was written
-// is readable then, unless it is damaged.
-func (s *segment) whole(at walked) error {
-	for { // while it grows
-		size, err := s.file.Size()
-		if err != nil {
+		if err := scanSegment(r, last, visit); err != nil {
 			return err
 		}
-		_, damage := s.tail(s.name, &window{f: s.file, size: size}, at)
-		if damage == nil {
-			return nil
-		}
-		again, err := s.walk(s.name, &window{f: s.file, size: size}, func(int64, head, []byte) error { return nil })
-		if err != nil || again.end == at.end {
-			return errors.Join(damage, err)
-		}
-		at = again
+		last = r
 	}
+	return last.verifyTail()
 }
 
-// tell calls do with what is in a segment, which must go on from before if it is chained.
-func (s *segment) tell(chained bool, before walked, do func(Record) error) (walked, error) {
-	size, err := s.file.Size()
-	if err != nil {
-		return walked{}, err
-	}
-	return s.walk(s.name, &window{f: s.file, size: size}, func(off int64, h head, payload []byte) error {
-		r := Record{File: path.Base(s.name), Offset: off, Number: h.number}
-		switch h.kind {
-		case typeHeader:
-			head, err := readHeader(payload)
-			if err != nil {
-				return corrupt(s.name, off, "%v", err)
-			}
-			if chained && (h.number != before.number+1 || head.chain != before.chain) {
-				return corrupt(s.name, off, "the segment does not go on from where record %d, the last readable one before it, is", before.number)
-			}
-			r.Kind, r.Index, r.Term = KindSegment, head.mark.index, head.mark.term
-			r.HardState, r.Reset = head.state.message(), head.reset
-			return do(r)
-		case typeMark:
-			if len(payload) != markSize {
-				return corrupt(s.name, off, "compaction mark of %d bytes", len(payload))
-			}
-			m := readMark(payload)
-			r.Kind, r.Index, r.Term = KindMark, m.index, m.term
-			return do(r)
-		case typeBatch:
-			return s.tellBatch(r, payload, do)
+// scanSegment visits the elements of a segment, which must continue the previous one if there is
+// one.
+func scanSegment(r, previous *segmentReader, visit func(Record) error) error {
+	for {
+		next, err := r.readRecord()
+		if err != nil || next == nil {
+			return err
 		}
-		return corrupt(s.name, off, "record of type %d, which this program does not know", h.kind)
-	})
-}
-
-func (s *segment) tellBatch(r Record, payload []byte, do func(Record) error) error {
-	b, err := readBatch(payload)
-	if err != nil {
-		return corrupt(s.name, r.Offset, "%v", err)
-	}
-	if b.state.ok {
-		hs := r
-		hs.Kind, hs.HardState = KindHardState, b.state.message()
-		if err := do(hs); err != nil {
+		if next.head.kind == typeHeader && previous != nil && !previous.at.continuesWith(next.head.number, next.header.chain) {
+			return corrupt(r.name, next.offset, "the segment does not continue the previous one, whose last readable record is %d", previous.at.number)
+		}
+		if err := visitElements(r.name, next, visit); err != nil {
 			return err
 		}
 	}
-	begin := r.Offset + headSize + int64(len(payload)-len(b.rest))
+}
+
+// visitElements visits the elements of a record.
+func visitElements(name string, r *record, visit func(Record) error) error {
+	element := Record{File: path.Base(name), Offset: r.offset, Number: r.head.number}
+	switch r.head.kind {
+	case typeHeader:
+		element.Kind, element.Index, element.Term = KindSegment, r.header.mark.index, r.header.mark.term
+		element.HardState, element.Reset = r.header.state.message(), r.header.reset
+		return visit(element)
+	case typeMark:
+		element.Kind, element.Index, element.Term = KindMark, r.mark.index, r.mark.term
+		return visit(element)
+	}
+	if r.batch.state.exists {
+		state := element
+		state.Kind, state.HardState = KindHardState, r.batch.state.message()
+		if err := visit(state); err != nil {
+			return err
+		}
+	}
 	var stop error
-	index := b.first
-	err = b.visit(func(at int, raw []byte) {
+	element.Kind = KindEntry
+	start := r.entriesOffset()
+	err := r.batch.visitEntries(func(index uint64, offset int, raw []byte) {
 		if stop != nil {
 			return
 		}
-		r.Kind, r.Offset, r.Index = KindEntry, begin+int64(at), index
-		r.Term, r.Type = rawTerm(raw), raftpb.EntryType(raw[16])
-		r.Data = raw[entrySize:]
-		r.Size = len(r.Data)
-		stop = do(r)
-		index++
+		element.Offset, element.Index = start+int64(offset), index
+		element.Term, element.Type = entryTerm(raw), entryType(raw)
+		element.Data = raw[entrySize:]
+		element.Size = len(element.Data)
+		stop = visit(element)
 	})
 	if err != nil {
-		return corrupt(s.name, begin, "%v", err)
+		return corrupt(name, start, "%v", err)
 	}
 	return stop
+}
+
+// Extent describes the range of a log on disk.
+type Extent struct {
+	First  uint64 // index of the first entry on disk; 0 if there are no entries
+	Last   uint64 // index of the last entry
+	Commit uint64 // index through which entries are known to be committed
+	Mark   uint64 // index through which the log is compacted
+}
+
+// History calls visit with every valid entry, in the order of the indexes: not with entries that
+// were replaced by later ones, but with compacted entries whose files still exist. An entry that
+// is not known to be committed may be replaced later. As [Scan], it changes nothing, takes no lock,
+// and may be called while a peer is running. If the log is damaged, History visits the entries
+// before the damage and returns an error that wraps ErrCorrupt. If visit returns an error, History
+// returns it. After visit has returned, only Data of the records remains valid.
+func History(fsys disk.FS, dir string, visit func(r Record, committed bool) error) (Extent, error) {
+	h := history{visit: visit}
+	err := Scan(fsys, dir, h.addRecord)
+	if h.stopped {
+		return h.extent, err
+	}
+	if rest := h.reportAll(); err == nil { // also the entries before a damage
+		err = rest
+	}
+	return h.extent, err
+}
+
+// history selects the valid entries of a log.
+type history struct {
+	visit   func(Record, bool) error
+	stopped bool // visit has returned an error
+	extent  Extent
+	newest  Record   // the last reported entry
+	pending []Record // entries that follow newest, which may still be replaced
+	batch   uint64   // number of the current batch
+}
+
+func (h *history) addRecord(r Record) error {
+	if r.Number != h.batch {
+		// The commit index of a batch can refer to its entries, so that they are reported
+		// after the batch.
+		if err := h.reportCommitted(); err != nil {
+			return err
+		}
+		h.batch = r.Number
+	}
+	if r.HardState != nil {
+		h.extent.Commit = max(h.extent.Commit, r.HardState.GetCommit())
+	}
+	switch r.Kind {
+	case KindSegment, KindMark:
+		h.extent.Mark = max(h.extent.Mark, r.Index)
+		h.extent.Commit = max(h.extent.Commit, r.Index)
+	case KindEntry:
+		return h.addEntry(r)
+	}
+	return nil
+}
+
+func (h *history) addEntry(r Record) error {
+	if r.Index <= h.newest.Index {
+		if r.Index == h.newest.Index && r.Term != h.newest.Term {
+			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed one of term %d", r.Index, r.Term, h.newest.Term)
+		}
+		return nil // the same entry again
+	}
+	if h.extent.First == 0 {
+		h.extent.First = r.Index
+	}
+	if len(h.pending) > 0 && r.Index <= h.extent.Last {
+		first := h.pending[0].Index
+		if r.Index < first {
+			return corrupt(r.File, r.Offset, "entry %d comes before the log's first one, %d", r.Index, first)
+		}
+		h.pending = h.pending[:r.Index-first]
+	} else if h.extent.Last != 0 && r.Index != h.extent.Last+1 {
+		return corrupt(r.File, r.Offset, "entry %d follows %d", r.Index, h.extent.Last)
+	}
+	r.Data = slices.Clone(r.Data)
+	h.pending = append(h.pending, r)
+	h.extent.Last = r.Index
+	return nil
+}
+
+// reportCommitted reports the entries that are committed.
+func (h *history) reportCommitted() error {
+	for len(h.pending) > 0 && h.pending[0].Index <= h.extent.Commit {
+		h.newest, h.pending = h.pending[0], h.pending[1:]
+		if err := h.report(h.newest, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportAll reports the remaining entries, after the last record.
+func (h *history) reportAll() error {
+	if err := h.reportCommitted(); err != nil {
+		return err
+	}
+	for _, r := range h.pending {
+		if err := h.report(r, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *history) report(r Record, committed bool) error {
+	err := h.visit(r, committed)
+	h.stopped = err != nil
+	return err
 }

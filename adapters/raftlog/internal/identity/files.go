@@ -17,28 +17,31 @@ import (
 
 // The names of the files in a peer's directory.
 const (
-	OwnerFile  = "peer.json"  // an Owner
-	peersFile  = "peers.json" // a Registry's Peers
-	markFile   = "instance"   // in the log's directory: the instance that the log belongs to
-	Format     = 2            // of the directory
-	lastFormat = 1            // which had no identities
+	OwnerFile    = "peer.json"  // contains an Owner
+	peersFile    = "peers.json" // contains the peers of a Registry
+	instanceFile = "instance"   // is in the directory of the log, and contains the instance of the Owner
 )
 
-// Owner is what a directory says of itself.
+// Format is the format of the directory. Formats 1 and 2 are those of versions before the first
+// release: 1 had no identities, and the records of 2 were JSON.
+const Format = 3
+
+// Owner describes the peer to which a directory belongs.
 type Owner struct {
 	Format  int    `json:"format"`
 	Cluster string `json:"cluster"`
 	Peer    string `json:"peer"`
-	// Founding is the identity of the cluster; empty while the peer has not joined.
+	// Founding is the identity of the cluster. It is empty until the peer has joined.
 	Founding string `json:"founding,omitempty"`
-	// Former are the identities that the cluster had before it was recovered.
-	Former   []string `json:"former,omitempty"`
-	Instance string   `json:"instance"`
-	Starts   uint64   `json:"starts"`
-	// Complete says that the directory has a snapshot and a log. If one of them is missing
-	// then, it was lost.
+	// Former contains the identities of the cluster before it was recovered.
+	Former []string `json:"former,omitempty"`
+	// Instance is the identity of the directory, and Starts is the number of processes that have used it.
+	Instance string `json:"instance"`
+	Starts   uint64 `json:"starts"`
+	// Complete is set when the directory has a snapshot and a log. If one of them is missing later, it
+	// was lost.
 	Complete bool `json:"complete"`
-	// Sum is the CRC32C of the file without it.
+	// Sum is the CRC32C of the file with a Sum of zero.
 	Sum uint32 `json:"sum"`
 }
 
@@ -51,15 +54,15 @@ func (o Owner) checksum() uint32 {
 	return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
 }
 
-// Errors of ReadOwner, for errors.Is, besides io/fs.ErrNotExist.
+// Errors of ReadOwner, in addition to io/fs.ErrNotExist.
 var (
-	// ErrFormat: the directory is of a format that this program does not know.
+	// ErrFormat is returned if the directory has a format that this version does not support.
 	ErrFormat = errors.New("unknown format of the directory")
-	// ErrDamaged: the file cannot be read as what it should be.
+	// ErrDamaged is returned if the file cannot be decoded, or has a wrong checksum.
 	ErrDamaged = errors.New("damaged")
 )
 
-// ReadOwner reads whose directory it is.
+// ReadOwner reads the owner of a directory.
 func ReadOwner(fsys disk.FS) (o Owner, err error) {
 	text, err := disk.ReadSmall(fsys, OwnerFile)
 	if err != nil {
@@ -69,7 +72,7 @@ func ReadOwner(fsys disk.FS) (o Owner, err error) {
 		return o, fmt.Errorf("%s: %w: %w", OwnerFile, ErrDamaged, err)
 	}
 	switch {
-	case o.Format == lastFormat:
+	case o.Format == 1 || o.Format == 2:
 		return o, fmt.Errorf("%w: format %d of a version before the first release is not supported: start a new cluster, or use the program that has written it", ErrFormat, o.Format)
 	case o.Format != Format:
 		return o, fmt.Errorf("%w: format %d; this version supports format %d", ErrFormat, o.Format, Format)
@@ -79,18 +82,18 @@ func ReadOwner(fsys disk.FS) (o Owner, err error) {
 	return o, nil
 }
 
-// Write makes the owner's file, durably.
+// Write replaces the owner of a directory. The file is durable when it returns.
 func (o Owner) Write(fsys disk.FS) error {
 	o.Sum = o.checksum()
-	return write(fsys, OwnerFile, o)
+	return writeJSON(fsys, OwnerFile, o)
 }
 
-// Claim is what the owner's process says in handshakes.
+// Claim returns the claim that a process of the owner sends in handshakes.
 func (o Owner) Claim(process string) link.Claim {
 	return link.Claim{Founding: o.Founding, Instance: o.Instance, Start: o.Starts, Process: process}
 }
 
-// ReadPeers reads what the directory's peer knows of others; nothing if it has met none.
+// ReadPeers reads the known peers, by their IDs. The map is empty if the file does not exist.
 func ReadPeers(fsys disk.FS) (peers map[string]Known, err error) {
 	text, err := disk.ReadSmall(fsys, peersFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,10 +108,10 @@ func ReadPeers(fsys disk.FS) (peers map[string]Known, err error) {
 	return peers, nil
 }
 
-// WritePeers makes the file that ReadPeers reads, durably.
-func WritePeers(fsys disk.FS, peers map[string]Known) error { return write(fsys, peersFile, peers) }
+// WritePeers replaces the file that ReadPeers reads. The file is durable when it returns.
+func WritePeers(fsys disk.FS, peers map[string]Known) error { return writeJSON(fsys, peersFile, peers) }
 
-func write(fsys disk.FS, name string, v any) error {
+func writeJSON(fsys disk.FS, name string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -116,19 +119,19 @@ func write(fsys disk.FS, name string, v any) error {
 	return disk.Replace(fsys, name, append(text, '\n'))
 }
 
-// MarkLog notes in the log's directory to which instance the log belongs.
+// MarkLog writes to the directory of the log to which instance the log belongs.
 func MarkLog(fsys disk.FS, dir, instance string) error {
-	return disk.Replace(fsys, path.Join(dir, markFile), []byte(instance))
+	return disk.Replace(fsys, path.Join(dir, instanceFile), []byte(instance))
 }
 
-// CheckLog finds out whether the log of a directory is there, and belongs to it: if not, it
-// returns a text that says what is wrong. It is called before the log is opened, which would make
-// an empty one.
-func (o Owner) CheckLog(fsys disk.FS, dir string) (wrong string, err error) {
+// CheckLog checks that the log of a directory exists and belongs to the directory. If not, it returns a
+// description of the defect. The caller must call it before it opens the log, because that creates an
+// empty log.
+func (o Owner) CheckLog(fsys disk.FS, dir string) (defect string, err error) {
 	if !o.Complete {
 		return "", nil
 	}
-	mark, err := disk.ReadSmall(fsys, path.Join(dir, markFile))
+	mark, err := disk.ReadSmall(fsys, path.Join(dir, instanceFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "the log was lost", nil

@@ -8,28 +8,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// Known is what a peer knows of another one.
+// Known describes a known peer.
 type Known struct {
-	// Instance is the data directory that belongs to the ID, for ever.
+	// Instance identifies the directory of the peer. It never changes for an ID.
 	Instance string `json:"instance"`
-	// Start and Process are the newest that have connected; zero if the instance is known from
-	// a third peer only.
+	// Start and Process describe the newest process that has connected. They are zero if the instance
+	// is only known from a third peer.
 	Start   uint64 `json:"start,omitempty"`
 	Process string `json:"process,omitempty"`
 }
 
-// Registry is what a peer knows of the others. It belongs to one goroutine at a time. Peers is
-// to be kept on disk.
+// Registry contains the peers that a peer knows. It is not safe for concurrent use. The caller stores
+// Peers on disk when it has changed.
 type Registry struct {
-	// Founding is the cluster's identity; empty while the peer has not joined.
+	// Founding is the identity of the cluster. It is empty until the peer has joined.
 	Founding string
-	// Former are the identities that the cluster had before it was recovered.
+	// Former contains the identities of the cluster before it was recovered.
 	Former []string
-	Peers  map[string]Known
+	// Peers contains the known peers by their IDs.
+	Peers map[string]Known
 }
 
-// Check decides whether a process may connect as the peer with that ID. A nil error says yes.
-// It changes nothing.
+// Check returns nil if a process with the claim may connect as the peer with the ID. It does not change
+// the registry.
 func (r *Registry) Check(id string, c link.Claim) *link.RefusedError {
 	refuse := func(reason link.Reason, format string, args ...any) *link.RefusedError {
 		return &link.RefusedError{Reason: reason, Text: fmt.Sprintf(format, args...)}
@@ -50,14 +51,13 @@ func (r *Registry) Check(id string, c link.Claim) *link.RefusedError {
 	return nil
 }
 
-// Meet is Check of a peer that connects in order to take part. If it may, Meet remembers the
-// claim, and tells whether that has changed anything, and whether the instance was not known
-// before.
+// Meet checks a peer that connects to take part in the cluster, and stores its claim if it may.
+// It reports whether the registry has changed, and whether the peer was not known before.
 func (r *Registry) Meet(id string, c link.Claim) (changed, first bool, refused *link.RefusedError) {
 	if refused := r.Check(id, c); refused != nil {
 		return false, false, refused
 	}
-	if c.Founding == "" { // it joins only later
+	if c.Founding == "" { // the peer has not joined yet
 		return false, false, nil
 	}
 	now := Known{Instance: c.Instance, Start: c.Start, Process: c.Process}
@@ -69,7 +69,7 @@ func (r *Registry) Meet(id string, c link.Claim) (changed, first bool, refused *
 	return true, !met, nil
 }
 
-// Instances are the instances of all known peers, by their IDs, to be told to others.
+// Instances returns the instances of all known peers by their IDs, which other peers pass to Learn.
 func (r *Registry) Instances() map[string]string {
 	all := make(map[string]string, len(r.Peers))
 	for id, k := range r.Peers {
@@ -78,9 +78,9 @@ func (r *Registry) Instances() map[string]string {
 	return all
 }
 
-// Learn takes over the instances of peers that this one has not met, from another peer of the
-// cluster. It tells whether anything has changed, and returns the IDs of which this peer knows
-// another instance, which it keeps.
+// Learn adds the instances of unknown peers, which another peer of the cluster has sent. It reports
+// whether the registry has changed, and returns the IDs for which another instance is known. These
+// are not changed.
 func (r *Registry) Learn(instances map[string]string) (changed bool, contradicted []string) {
 	for _, id := range slices.Sorted(maps.Keys(instances)) {
 		known, met := r.Peers[id]

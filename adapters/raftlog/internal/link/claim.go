@@ -5,28 +5,29 @@ import (
 	"strconv"
 )
 
-// Claim tells apart the clusters, the data directories and the processes that use the same
-// names. A peer sends it with every handshake, and the other peers compare it with what they
-// know (package identity).
+// Claim distinguishes clusters, data directories and processes with the same names. A peer sends it
+// in every handshake, and the other peers compare it with the claims that they have stored (package
+// identity).
 type Claim struct {
-	// Founding is the identity of the cluster, a hash of the configuration with which it was
-	// founded. It is empty while a peer has not joined a cluster yet.
+	// Founding is the identity of the cluster, a hash of its initial configuration. It is empty
+	// if the peer has not joined a cluster yet.
 	Founding string
-	// Instance is a random text that is made together with the peer's data directory.
+	// Instance is a random string that was created with the data directory.
 	Instance string
-	// Start is how many processes have used the directory, this one included.
+	// Start is the number of processes that have used the directory, including this one.
 	Start uint64
-	// Process is a random text of this process.
+	// Process is a random string of this process.
 	Process string
 }
 
-// maxClaim limits every text of a Claim, in bytes.
-const maxClaim = 64
+// maxClaimField is the maximum length of each string of a Claim in bytes.
+const maxClaimField = 64
 
-// claimTexts is how many texts a Claim has in a handshake.
-const claimTexts = 4
+// claimFields is the number of the fields of a Claim in a handshake.
+const claimFields = 4
 
-func (c Claim) texts() []string {
+// fields returns the claim as it is encoded in a handshake.
+func (c Claim) fields() []string {
 	start := ""
 	if c.Start != 0 {
 		start = strconv.FormatUint(c.Start, 10)
@@ -34,15 +35,15 @@ func (c Claim) texts() []string {
 	return []string{c.Founding, c.Instance, start, c.Process}
 }
 
-// claimOf is the inverse of texts.
-func claimOf(t [claimTexts]string) (Claim, error) {
-	c := Claim{Founding: t[0], Instance: t[1], Process: t[3]}
-	if t[2] == "" {
+// decodeClaim is the inverse of fields.
+func decodeClaim(fields [claimFields]string) (Claim, error) {
+	c := Claim{Founding: fields[0], Instance: fields[1], Process: fields[3]}
+	if fields[2] == "" {
 		return c, nil
 	}
-	n, err := strconv.ParseUint(t[2], 10, 64)
-	if err != nil || n == 0 || strconv.FormatUint(n, 10) != t[2] {
-		return Claim{}, fmt.Errorf("%w: the number of starts is %q", errNotHello, t[2])
+	n, err := strconv.ParseUint(fields[2], 10, 64)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != fields[2] {
+		return Claim{}, fmt.Errorf("%w: the number of starts is %q", errNotHandshake, fields[2])
 	}
 	c.Start = n
 	return c, nil

@@ -14,58 +14,59 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// MaxFrame is how many bytes a frame may have.
+// MaxFrame is the maximum size of a frame in bytes.
 const MaxFrame = 64 << 20
 
 const (
-	// maxHandshake is how many bytes a frame may have before the other side is known.
-	maxHandshake = 4 << 10
-	readBuffer   = 16 << 10
-	writeBuffer  = 64 << 10
-	// piece is how much is written under one deadline: a slow connection that gets on is
-	// not a dead one.
-	piece = 256 << 10
-	// trust is how much memory a frame gets before its bytes have come.
-	trust = 1 << 20
+	// maxHandshakeFrame is the maximum size of a frame of the handshake in bytes.
+	maxHandshakeFrame = 4 << 10
+	readBufferSize    = 16 << 10
+	writeBufferSize   = 64 << 10
+	// maxWrite is the number of bytes that must be written before the write timeout, so that a
+	// slow connection that makes progress does not fail.
+	maxWrite = 256 << 10
+	// firstAllocation is the memory that is allocated for a frame before any of its bytes have
+	// been received.
+	firstAllocation = 1 << 20
 )
 
-// Conn is a connection whose other end is known. It carries frames in both directions.
-// One goroutine may read while others write; Close may be called from any.
+// Conn is a connection whose other side is authenticated. It carries frames in both directions. One
+// goroutine may read while others write. Close may be called by any goroutine.
 type Conn struct {
-	raw    net.Conn // what Close closes: a farewell by TLS could block
-	stream net.Conn // raw, or TLS on it
+	raw    net.Conn // closed by Close, because tls.Conn.Close can block
+	stream net.Conn // raw, or a *tls.Conn on raw
 	remote Hello
 
-	in      *bufio.Reader
-	inHead  [4]byte
-	limit   int
-	silence atomic.Int64
+	reader      *bufio.Reader
+	readHead    [4]byte
+	maxFrame    int
+	readTimeout atomic.Int64
 
-	mu      sync.Mutex // serialises writers
-	out     *bufio.Writer
-	outHead [4]byte
-	stall   atomic.Int64
+	writeMu      sync.Mutex
+	writer       *bufio.Writer
+	writeHead    [4]byte
+	writeTimeout atomic.Int64
 }
 
 func newConn(raw, stream net.Conn) *Conn {
-	c := &Conn{raw: raw, stream: stream, limit: maxHandshake}
-	c.in = bufio.NewReaderSize(timedReader{c}, readBuffer)
-	c.out = bufio.NewWriterSize(timedWriter{c}, writeBuffer)
+	c := &Conn{raw: raw, stream: stream, maxFrame: maxHandshakeFrame}
+	c.reader = bufio.NewReaderSize(timedReader{c}, readBufferSize)
+	c.writer = bufio.NewWriterSize(timedWriter{c}, writeBufferSize)
 	return c
 }
 
-// Remote is who is at the other end, as proven by the handshake.
+// Remote returns the identity of the other side, which the handshake has verified.
 func (c *Conn) Remote() Hello { return c.remote }
 
-// RemoteAddr is the other end's address on the network.
+// RemoteAddr returns the network address of the other side.
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 
-// SetTimeouts has ReadFrame fail after nothing has come for as long as read, and writes
-// after nothing could be written for as long as write. Zero, the default, is for ever. After
-// such an error the connection is of no use.
+// SetTimeouts sets the time after which ReadFrame fails if no data has arrived, and the time after
+// which writes fail if the connection has not accepted data. Zero, the default, disables a timeout.
+// After a timeout the connection cannot be used any more.
 func (c *Conn) SetTimeouts(read, write time.Duration) {
-	c.silence.Store(int64(read))
-	c.stall.Store(int64(write))
+	c.readTimeout.Store(int64(read))
+	c.writeTimeout.Store(int64(write))
 	if read == 0 {
 		c.stream.SetReadDeadline(time.Time{})
 	}
@@ -74,24 +75,24 @@ func (c *Conn) SetTimeouts(read, write time.Duration) {
 	}
 }
 
-// Close ends the connection; whoever reads or writes gets an error. It does not block, and
-// does not write what is buffered. It may be called more than once.
+// Close closes the connection. Pending reads and writes return an error. Close does not block and
+// does not flush the buffer. It may be called repeatedly.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// ReadFrame waits for the next frame, which belongs to the caller. A frame that is larger
-// than MaxFrame is api.ErrTooLarge; after any error the connection is of no use.
+// ReadFrame returns the next frame, which the caller may keep. If the frame is larger than MaxFrame,
+// the error wraps api.ErrTooLarge. After an error the connection cannot be used any more.
 func (c *Conn) ReadFrame() ([]byte, error) {
-	if _, err := io.ReadFull(c.in, c.inHead[:]); err != nil {
+	if _, err := io.ReadFull(c.reader, c.readHead[:]); err != nil {
 		return nil, err
 	}
-	size := binary.BigEndian.Uint32(c.inHead[:])
-	if uint64(size) > uint64(c.limit) {
-		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.limit)
+	size := binary.BigEndian.Uint32(c.readHead[:])
+	if uint64(size) > uint64(c.maxFrame) {
+		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.maxFrame)
 	}
 	n := int(size)
-	frame := make([]byte, min(n, trust))
+	frame := make([]byte, min(n, firstAllocation))
 	for got := 0; ; {
-		m, err := io.ReadFull(c.in, frame[got:])
+		m, err := io.ReadFull(c.reader, frame[got:])
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
@@ -106,65 +107,67 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	}
 }
 
-// WriteFrame writes a frame, and all that is buffered. It blocks until the network has taken
-// it. Data are not kept.
+// WriteFrame writes the buffer and a frame. It blocks until the network has accepted them. It does
+// not keep the frame.
 func (c *Conn) WriteFrame(data []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.buffer(data); err != nil {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	if err := c.bufferFrame(data); err != nil {
 		return err
 	}
-	return c.out.Flush()
+	return c.writer.Flush()
 }
 
-// Buffer puts a frame into the buffer, and writes only when that is full. Data are not kept.
+// Buffer adds a frame to the buffer, which is written only if it is full. It does not keep the frame.
 func (c *Conn) Buffer(data []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.buffer(data)
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	return c.bufferFrame(data)
 }
 
-// Flush writes what is buffered.
+// Flush writes the buffer.
 func (c *Conn) Flush() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.out.Flush()
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	return c.writer.Flush()
 }
 
-func (c *Conn) buffer(data []byte) error {
+func (c *Conn) bufferFrame(data []byte) error {
 	if len(data) > MaxFrame {
 		return fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, len(data), MaxFrame)
 	}
-	binary.BigEndian.PutUint32(c.outHead[:], uint32(len(data)))
-	if _, err := c.out.Write(c.outHead[:]); err != nil {
+	binary.BigEndian.PutUint32(c.writeHead[:], uint32(len(data)))
+	if _, err := c.writer.Write(c.writeHead[:]); err != nil {
 		return err
 	}
-	_, err := c.out.Write(data)
+	_, err := c.writer.Write(data)
 	return err
 }
 
-type timedReader struct{ c *Conn }
+// timedReader sets a deadline before every read.
+type timedReader struct{ conn *Conn }
 
 func (r timedReader) Read(p []byte) (int, error) {
-	if d := r.c.silence.Load(); d > 0 {
-		if err := r.c.stream.SetReadDeadline(time.Now().Add(time.Duration(d))); err != nil {
+	if d := r.conn.readTimeout.Load(); d > 0 {
+		if err := r.conn.stream.SetReadDeadline(time.Now().Add(time.Duration(d))); err != nil {
 			return 0, err
 		}
 	}
-	return r.c.stream.Read(p)
+	return r.conn.stream.Read(p)
 }
 
-type timedWriter struct{ c *Conn }
+// timedWriter sets a deadline before every part of a write.
+type timedWriter struct{ conn *Conn }
 
 func (w timedWriter) Write(p []byte) (written int, err error) {
 	for err == nil && written < len(p) {
-		if d := w.c.stall.Load(); d > 0 {
-			if err := w.c.stream.SetWriteDeadline(time.Now().Add(time.Duration(d))); err != nil {
+		if d := w.conn.writeTimeout.Load(); d > 0 {
+			if err := w.conn.stream.SetWriteDeadline(time.Now().Add(time.Duration(d))); err != nil {
 				return written, err
 			}
 		}
 		var n int
-		n, err = w.c.stream.Write(p[written:min(written+piece, len(p))])
+		n, err = w.conn.stream.Write(p[written:min(written+maxWrite, len(p))])
 		written += n
 	}
 	return written, err

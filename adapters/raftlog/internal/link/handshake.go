@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// handshakeTime is how long a handshake may take, whatever the context allows.
-	handshakeTime = 5 * time.Second
-	// lingerTime is for how long a connection that was refused stays open, so that the
-	// other side can read why.
-	lingerTime = time.Second
+	// handshakeTimeout is the maximum duration of a handshake.
+	handshakeTimeout = 5 * time.Second
+	// lingerTimeout is the time for which a rejected connection remains open, so that the other
+	// side can read the reason.
+	lingerTimeout = time.Second
 )
 
-var errSlow = fmt.Errorf("the handshake did not complete within %v", handshakeTime)
+var errHandshakeTimeout = fmt.Errorf("the handshake did not complete within %v", handshakeTimeout)
 
-// Dial makes conn, which the caller has dialed, a connection to the peer wantID, or to any
-// if that is empty. It waits for the other side until ctx ends, and for five seconds at the
-// most. Errors wrap api.ErrRefused if one side does not accept the other, with a RefusedError
-// that says why, and api.ErrInvalid if self cannot work. With an error conn is closed.
+// Dial executes the handshake on conn, which the caller has dialed, with the peer wantID, or with any
+// peer if wantID is empty. It returns an error when ctx is done, and after five seconds at the
+// latest. If one side rejects the other, the error wraps api.ErrRefused and is a RefusedError with
+// the reason. If self is invalid, the error wraps api.ErrInvalid. After an error, conn is closed.
 func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purpose Purpose) (*Conn, error) {
 	err := self.validateDial()
 	switch {
 	case err != nil:
-	case len(wantID) > maxText:
-		err = invalid("the requested ID has %d bytes, the limit is %d", len(wantID), maxText)
+	case len(wantID) > maxField:
+		err = invalid("the requested ID has %d bytes, the limit is %d", len(wantID), maxField)
 	case !purpose.isKnown():
 		err = invalid("unknown purpose %v", purpose)
 	case !purpose.ForClients() && !self.Peer:
@@ -39,8 +39,8 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purp
 	}
 	var c *Conn
 	if err == nil {
-		err = within(ctx, conn, func() (err error) {
-			c, err = dial(conn, self, wantID, purpose)
+		err = withTimeout(ctx, conn, func() (err error) {
+			c, err = dialHandshake(conn, self, wantID, purpose)
 			return err
 		})
 	}
@@ -51,16 +51,16 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purp
 	return c, nil
 }
 
-// Accept finds out who is at the other end of conn, which the caller has accepted, as Dial
-// does. The other side, if it is one of the cluster, then has to please every one of
-// accepts: their errors refuse it, for the reason of a RefusedError among them, and their
-// text is told to it. They are called on this goroutine, within the five seconds.
+// Accept executes the handshake on conn, which the caller has accepted. It behaves as Dial. After the
+// other side is authenticated, Accept calls each of the functions accepts. If one returns an error,
+// the connection is rejected with the text of the error, and with its reason if it is a
+// RefusedError. The functions must return within the time limit of the handshake.
 func Accept(ctx context.Context, conn net.Conn, self Identity, accepts ...func(Hello) error) (*Conn, error) {
 	err := self.validateAccept()
 	var c *Conn
 	if err == nil {
-		err = within(ctx, conn, func() (err error) {
-			c, err = accept(conn, self, accepts)
+		err = withTimeout(ctx, conn, func() (err error) {
+			c, err = acceptHandshake(conn, self, accepts)
 			return err
 		})
 	}
@@ -71,75 +71,88 @@ func Accept(ctx context.Context, conn net.Conn, self Identity, accepts ...func(H
 	return c, nil
 }
 
-// within calls f, and has its reads and writes on conn fail when it is too late.
-func within(ctx context.Context, conn net.Conn, f func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTime, errSlow)
+// withTimeout calls handshake. It closes conn when ctx is done, or after handshakeTimeout.
+func withTimeout(ctx context.Context, conn net.Conn, handshake func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errHandshakeTimeout)
 	defer cancel()
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		conn.Close()
-	})
-	err := f()
-	if !stop() {
-		<-interrupted
-		if !errors.Is(err, api.ErrRefused) {
-			err = fmt.Errorf("no handshake: %w", context.Cause(ctx))
-		}
+	stop := CloseWhenDone(ctx, conn)
+	err := handshake()
+	if closed := stop(); closed && !errors.Is(err, api.ErrRefused) {
+		err = fmt.Errorf("no handshake: %w", context.Cause(ctx))
 	}
 	return err
 }
 
-func dial(raw net.Conn, self Identity, wantID string, purpose Purpose) (*Conn, error) {
-	g := &greeting{Hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, to: wantID}
+// CloseWhenDone closes conn when ctx is done, unless stop is called before. The function stop reports
+// whether conn was closed, and waits until it is closed. It must be called once.
+func CloseWhenDone(ctx context.Context, conn io.Closer) (stop func() (closed bool)) {
+	done := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(done)
+		conn.Close()
+	})
+	return func() bool {
+		if cancel() {
+			return false
+		}
+		<-done
+		return true
+	}
+}
+
+// dialHandshake executes the handshake as the dialing side.
+func dialHandshake(raw net.Conn, self Identity, wantID string, purpose Purpose) (*Conn, error) {
+	g := &greeting{hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: wantID}
 	stream := raw
 	var binding []byte
 	if !self.Insecure {
 		conn := tls.Client(raw, self.clientTLS(raw))
 		err := conn.Handshake()
 		if err != nil {
-			return nil, explain(err)
+			return nil, classifyError(err)
 		}
-		if binding, err = channel(conn); err != nil {
+		if binding, err = channelBinding(conn); err != nil {
 			return nil, err
 		}
 		stream = conn
 	}
 	secret := self.Secret
 	if len(secret) > 0 {
-		g.proof = proveGreeting(secret, g, binding)
+		g.proof = greetingProof(secret, g, binding)
 	}
 	c := newConn(raw, stream)
 	if err := c.WriteFrame(g.encode()); err != nil {
-		return nil, explain(err)
+		return nil, classifyError(err)
 	}
 	frame, err := c.ReadFrame()
 	if err != nil {
-		return nil, explain(err)
+		return nil, classifyError(err)
 	}
-	a, err := decodeAnswer(frame)
+	r, err := decodeReply(frame)
 	switch {
 	case errors.Is(err, errVersion):
 		return nil, &RefusedError{Reason: ReasonVersion, Err: err}
 	case err != nil:
 		return nil, &RefusedError{Reason: ReasonProtocol, Err: err}
-	case a.reason == ReasonSecret || a.reason == ReasonNoSecret || a.reason == ReasonVersion:
-		// Who gives these cannot prove anything, and they change nothing here.
-	case len(secret) > 0 && !proven(proveAnswer(secret, g, &a, binding), a.proof):
+	case r.reason == ReasonSecret || r.reason == ReasonNoSecret || r.reason == ReasonVersion:
+		// The sender of these reasons cannot prove that it knows the secret. They are not trusted:
+		// they only make the connection fail.
+	case len(secret) > 0 && !equalProofs(replyProof(secret, g, &r, binding), r.proof):
 		return nil, &RefusedError{Reason: ReasonUnproven}
 	}
-	if a.reason != accepted {
-		return nil, &RefusedError{Reason: a.reason, Text: a.text}
+	if r.reason != accepted {
+		return nil, &RefusedError{Reason: r.reason, Text: r.text}
 	}
-	if wantID != "" && a.id != wantID {
-		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", a.id)}
+	if wantID != "" && r.id != wantID {
+		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", r.id)}
 	}
-	c.remote = Hello{Cluster: self.Cluster, ID: a.id, Addr: a.addr, Peer: a.peer, Purpose: purpose, Claim: a.claim}
-	c.limit = MaxFrame
+	c.remote = Hello{Cluster: self.Cluster, ID: r.id, Addr: r.addr, Peer: r.peer, Purpose: purpose, Claim: r.claim}
+	c.maxFrame = MaxFrame
 	return c, nil
 }
 
-func accept(raw net.Conn, self Identity, accepts []func(Hello) error) (*Conn, error) {
+// acceptHandshake executes the handshake as the accepting side.
+func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (*Conn, error) {
 	stream := raw
 	var binding []byte
 	if !self.Insecure {
@@ -150,12 +163,12 @@ func accept(raw net.Conn, self Identity, accepts []func(Hello) error) (*Conn, er
 		conn := tls.Server(raw, config)
 		if err := conn.Handshake(); err != nil {
 			if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
-				newConn(raw, raw).WriteFrame((&answer{reason: ReasonPlain}).encode())
+				newConn(raw, raw).WriteFrame((&reply{reason: ReasonPlain}).encode())
 			}
-			linger(raw)
-			return nil, explainServer(err)
+			awaitClose(raw)
+			return nil, classifyServerError(err)
 		}
-		if binding, err = channel(conn); err != nil {
+		if binding, err = channelBinding(conn); err != nil {
 			return nil, err
 		}
 		stream = conn
@@ -164,76 +177,77 @@ func accept(raw net.Conn, self Identity, accepts []func(Hello) error) (*Conn, er
 	frame, err := c.ReadFrame()
 	if err != nil {
 		if errors.Is(err, api.ErrTooLarge) {
-			linger(raw)
+			awaitClose(raw)
 		}
-		return nil, explain(err)
+		return nil, classifyError(err)
 	}
 	g, err := decodeGreeting(frame)
 	if err != nil {
 		refused := &RefusedError{Reason: ReasonProtocol, Err: err}
 		if errors.Is(err, errVersion) {
 			refused.Reason = ReasonVersion
-			c.refuse(&answer{reason: ReasonVersion})
+			c.sendRefusal(&reply{reason: ReasonVersion})
 		}
 		return nil, refused
 	}
-	if reason := authenticate(self, &g, binding); reason != accepted {
-		c.refuse(&answer{reason: reason})
-		return nil, &RefusedError{Reason: reason, Text: fmt.Sprintf("it says to be %q of cluster %q", g.ID, g.Cluster)}
+	if reason := checkProof(self, &g, binding); reason != accepted {
+		c.sendRefusal(&reply{reason: reason})
+		return nil, &RefusedError{Reason: reason, Text: fmt.Sprintf("it claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
 	}
-	a := &answer{id: self.ID, addr: self.Addr, peer: self.Peer, claim: self.Claim}
-	refused := judge(self, &g, accepts)
+	r := &reply{id: self.ID, addr: self.Addr, peer: self.Peer, claim: self.Claim}
+	refused := checkGreeting(self, &g, accepts)
 	if refused != nil {
-		a.reason, a.text = refused.Reason, refused.Text
+		r.reason, r.text = refused.Reason, refused.Text
 	}
 	if len(self.Secret) > 0 {
-		a.proof = proveAnswer(self.Secret, &g, a, binding)
+		r.proof = replyProof(self.Secret, &g, r, binding)
 	}
 	if refused != nil {
-		c.refuse(a)
-		return nil, fmt.Errorf("%q: %w", g.ID, refused)
+		c.sendRefusal(r)
+		return nil, fmt.Errorf("%q: %w", g.hello.ID, refused)
 	}
-	if err := c.WriteFrame(a.encode()); err != nil {
+	if err := c.WriteFrame(r.encode()); err != nil {
 		return nil, err
 	}
-	c.remote = g.Hello
-	c.limit = MaxFrame
+	c.remote = g.hello
+	c.maxFrame = MaxFrame
 	return c, nil
 }
 
-// authenticate is before all else: whoever does not know the secret learns nothing.
-func authenticate(self Identity, g *greeting, binding []byte) Reason {
+// checkProof checks that the other side knows the secret. It is called first, so that a process that
+// does not know the secret learns nothing.
+func checkProof(self Identity, g *greeting, binding []byte) Reason {
 	switch {
 	case len(self.Secret) == 0 && len(g.proof) > 0:
 		return ReasonNoSecret
-	case len(self.Secret) > 0 && !proven(proveGreeting(self.Secret, g, binding), g.proof):
+	case len(self.Secret) > 0 && !equalProofs(greetingProof(self.Secret, g, binding), g.proof):
 		return ReasonSecret
 	}
 	return accepted
 }
 
-// judge looks at what a process of the cluster wants.
-func judge(self Identity, g *greeting, accepts []func(Hello) error) *RefusedError {
+// checkGreeting checks the request of a process that has proven to know the secret.
+func checkGreeting(self Identity, g *greeting, accepts []func(Hello) error) *RefusedError {
 	refuse := func(reason Reason, format string, args ...any) *RefusedError {
 		text := fmt.Sprintf(format, args...)
-		return &RefusedError{Reason: reason, Text: text[:min(len(text), maxText)]}
+		return &RefusedError{Reason: reason, Text: text[:min(len(text), maxField)]}
 	}
 	switch {
-	case g.Cluster != self.Cluster:
-		return refuse(ReasonCluster, "the listening side belongs to %q, the connecting side to %q", self.Cluster, g.Cluster)
-	case g.to != "" && g.to != self.ID:
-		return refuse(ReasonID, "it is peer %q, not %q", self.ID, g.to)
-	case g.ID == "":
-		return refuse(ReasonNotAccepted, "it has no ID")
-	case g.Peer && g.ID == self.ID:
-		return refuse(ReasonSameID, "it is %q", g.ID)
-	case !g.Purpose.isKnown():
-		return refuse(ReasonPurpose, "unknown purpose %v", g.Purpose)
-	case !g.Purpose.ForClients() && !g.Peer:
-		return refuse(ReasonPurpose, "connections for %v are reserved for peers", g.Purpose)
+	case g.hello.Cluster != self.Cluster:
+		return refuse(ReasonCluster, "the listening side belongs to %q, the connecting side to %q", self.Cluster, g.hello.Cluster)
+	case g.wantedID != "" && g.wantedID != self.ID:
+		return refuse(ReasonID, "it is peer %q, not %q", self.ID, g.wantedID)
+	case g.hello.ID == "":
+		return refuse(ReasonNotAccepted, "the ID is empty")
+	case g.hello.Peer && g.hello.ID == self.ID:
+		return refuse(ReasonSameID, "it is %q", g.hello.ID)
+	case !g.hello.Purpose.isKnown():
+		return refuse(ReasonPurpose, "unknown purpose %v", g.hello.Purpose)
+	case !g.hello.Purpose.ForClients() && !g.hello.Peer:
+		return refuse(ReasonPurpose, "connections for %v are reserved for peers", g.hello.Purpose)
 	}
-	for _, f := range accepts {
-		err := f(g.Hello)
+	for _, accept := range accepts {
+		err := accept(g.hello)
 		if err == nil {
 			continue
 		}
@@ -245,37 +259,38 @@ func judge(self Identity, g *greeting, accepts []func(Hello) error) *RefusedErro
 	return nil
 }
 
-// refuse tells the other side why, if it will listen.
-func (c *Conn) refuse(a *answer) {
-	if c.WriteFrame(a.encode()) == nil {
-		linger(c.raw)
+// sendRefusal sends the reason of a rejection to the other side.
+func (c *Conn) sendRefusal(r *reply) {
+	if c.WriteFrame(r.encode()) == nil {
+		awaitClose(c.raw)
 	}
 }
 
-// linger waits until the other side has closed the connection, for a while. If this side
-// closed it while there is something to read, what was written last would be lost.
-func linger(raw net.Conn) {
+// awaitClose waits until the other side has closed the connection, at most for lingerTimeout. If this
+// side closed the connection while received data is unread, the data that it has written last could
+// be lost.
+func awaitClose(raw net.Conn) {
 	if half, ok := raw.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
-	raw.SetReadDeadline(time.Now().Add(lingerTime))
+	raw.SetReadDeadline(time.Now().Add(lingerTimeout))
 	io.CopyN(io.Discard, raw, 64<<10)
 }
 
-// explainServer is explain for the side that accepts, whose TLS says most of what displeases
-// it by errors without a type.
-func explainServer(err error) error {
-	explained := explain(err)
+// classifyServerError is the same as classifyError for the accepting side, where crypto/tls returns
+// most errors about certificates without a type.
+func classifyServerError(err error) error {
+	classified := classifyError(err)
 	var network net.Error
-	if errors.Is(explained, api.ErrRefused) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	if errors.Is(classified, api.ErrRefused) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.As(err, &network) {
-		return explained
+		return classified
 	}
 	return &RefusedError{Reason: ReasonCertificate, Err: err}
 }
 
-// explain says what an error of a handshake means.
-func explain(err error) error {
+// classifyError returns a RefusedError if an error of a handshake has a known reason.
+func classifyError(err error) error {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	var remote *net.OpError

@@ -2,10 +2,8 @@ package link
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,32 +14,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// modes are the ways in which two processes may trust each other.
-func modes(t testing.TB) map[string]func(id string) Identity {
-	ours := newAuthority(t)
-	return map[string]func(string) Identity{
-		"secret":   withSecret,
-		"insecure": insecure,
-		"TLS":      ours.identity,
-		"both": func(id string) Identity {
-			i := ours.identity(id)
-			i.Secret = secret
-			return i
-		},
-	}
-}
-
-func TestBothSidesKnowEachOther(t *testing.T) {
+func TestHandshake_IdentifiesBothSides(t *testing.T) {
 	for name, identity := range modes(t) {
 		for _, want := range []string{"b", ""} {
 			for purpose := PurposeRaft; purpose <= PurposeStream; purpose++ {
 				t.Run(fmt.Sprintf("%s/%q/%v", name, want, purpose), func(t *testing.T) {
-					near, far := pair(t)
+					near, far := memoryPair(t)
 					d, a := connect(t, near, far, identity("a"), identity("b"), want, purpose)
 					require.NoError(t, d.err)
 					require.NoError(t, a.err)
-					require.Equal(t, Hello{"c1", "b", "b:7", true, purpose, claimed("b")}, d.conn.Remote())
-					require.Equal(t, Hello{"c1", "a", "a:7", true, purpose, claimed("a")}, a.conn.Remote())
+					require.Equal(t, Hello{"c1", "b", "b:7", true, purpose, testClaim("b")}, d.conn.Remote())
+					require.Equal(t, Hello{"c1", "a", "a:7", true, purpose, testClaim("a")}, a.conn.Remote())
 					require.NoError(t, d.conn.WriteFrame([]byte("there")))
 					require.NoError(t, a.conn.WriteFrame([]byte("back")))
 					frame, err := a.conn.ReadFrame()
@@ -56,18 +39,18 @@ func TestBothSidesKnowEachOther(t *testing.T) {
 	}
 }
 
-func TestClientsAreNotPeers(t *testing.T) {
+func TestHandshake_Client(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
 			client := identity("a")
 			client.Peer, client.Addr, client.Claim = false, "", Claim{}
-			near, far := pair(t)
+			near, far := memoryPair(t)
 			d, a := connect(t, near, far, client, identity("b"), "", PurposeClient)
 			require.NoError(t, d.err)
 			require.NoError(t, a.err)
 			require.Equal(t, Hello{"c1", "a", "", false, PurposeClient, Claim{}}, a.conn.Remote())
 
-			near, far = pair(t)
+			near, far = memoryPair(t)
 			_, err := Dial(t.Context(), near, client, "b", PurposeRaft)
 			require.ErrorIs(t, err, api.ErrInvalid)
 			far.Close()
@@ -75,25 +58,25 @@ func TestClientsAreNotPeers(t *testing.T) {
 	}
 }
 
-// TestRefusals has everything wrong that can be, in every mode, and both sides say what.
-func TestRefusals(t *testing.T) {
+// Both sides return the reason of a rejection, in every mode.
+func TestHandshake_Rejections(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		change  func(dials, accepts *Identity)
 		want    string
 		purpose Purpose
-		secret  bool // only where there is one
+		secret  bool // only in modes with a secret
 		reason  Reason
-		says    string
+		text    string
 	}{
 		{name: "secret", change: func(d, _ *Identity) { d.Secret = []byte("another") }, secret: true, reason: ReasonSecret},
-		{name: "secret and all else", secret: true, want: "z", reason: ReasonSecret, change: func(d, a *Identity) {
+		{name: "secret and everything else", secret: true, want: "z", reason: ReasonSecret, change: func(d, a *Identity) {
 			d.Secret, d.Cluster, d.ID = []byte("another"), "c2", a.ID
 		}},
 		{name: "a shorter secret", change: func(d, _ *Identity) { d.Secret = secret[:len(secret)-1] }, secret: true, reason: ReasonSecret},
-		{name: "cluster", change: func(d, _ *Identity) { d.Cluster = "c2" }, reason: ReasonCluster, says: `"c1"`},
-		{name: "a longer cluster", change: func(d, _ *Identity) { d.Cluster = "c11" }, reason: ReasonCluster, says: `"c1"`},
-		{name: "ID", want: "z", reason: ReasonID, says: `"b"`},
+		{name: "cluster", change: func(d, _ *Identity) { d.Cluster = "c2" }, reason: ReasonCluster, text: `"c1"`},
+		{name: "a longer cluster", change: func(d, _ *Identity) { d.Cluster = "c11" }, reason: ReasonCluster, text: `"c1"`},
+		{name: "ID", want: "z", reason: ReasonID, text: `"b"`},
 		{name: "same ID", change: func(d, a *Identity) { d.ID = a.ID }, reason: ReasonSameID},
 	} {
 		for name, identity := range modes(t) {
@@ -109,7 +92,7 @@ func TestRefusals(t *testing.T) {
 				want = c.want
 			}
 			t.Run(c.name+"/"+name, func(t *testing.T) {
-				near, far := tcp(t)
+				near, far := tcpPair(t)
 				if dials.TLS != nil {
 					dials.ServerName = "b"
 				}
@@ -117,9 +100,9 @@ func TestRefusals(t *testing.T) {
 				requireReason(t, d.err, c.reason)
 				requireReason(t, a.err, c.reason)
 				require.ErrorIs(t, d.err, api.ErrRefused)
-				require.Contains(t, d.err.Error(), c.says)
+				require.Contains(t, d.err.Error(), c.text)
 				if c.reason == ReasonSecret {
-					require.NotContains(t, d.err.Error(), "c1", "who does not know the secret learns nothing")
+					require.NotContains(t, d.err.Error(), "c1", "a process without the secret has learned the name of the cluster")
 					require.NotContains(t, d.err.Error(), `"b"@`)
 				}
 			})
@@ -127,8 +110,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestPurposes asks in ways that Dial would not: it is the other side that must refuse.
-func TestPurposes(t *testing.T) {
+// The accepting side rejects purposes that Dial does not send.
+func TestAccept_ChecksPurpose(t *testing.T) {
 	for name, c := range map[string]struct {
 		purpose Purpose
 		peer    bool
@@ -136,15 +119,15 @@ func TestPurposes(t *testing.T) {
 	}{
 		"a client for raft":     {PurposeRaft, false, ReasonPurpose},
 		"a client for snapshot": {PurposeSnapshot, false, ReasonPurpose},
-		"a client for a stream": {PurposeStream, false, accepted},
+		"a client for stream":   {PurposeStream, false, accepted},
 		"none":                  {0, true, ReasonPurpose},
 		"unknown":               {5, true, ReasonPurpose},
 		"a peer for raft":       {PurposeRaft, true, accepted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, far := pair(t)
-			accepted := accepting(t, far, withSecret("b"))
-			a := forge(t, near, func(g *greeting) { g.Purpose, g.Peer = c.purpose, c.peer }, nil)
+			near, far := memoryPair(t)
+			accepted := startAccept(t, far, secretIdentity("b"))
+			a := forge(t, near, func(g *greeting) { g.hello.Purpose, g.hello.Peer = c.purpose, c.peer }, nil)
 			require.Equal(t, c.reason, a.reason)
 			near.Close()
 			if err := accepted().err; c.reason != 0 {
@@ -154,66 +137,11 @@ func TestPurposes(t *testing.T) {
 	}
 }
 
-// forge dials as somebody who knows the secret but says what he likes: before makes it part
-// of the proof, after does not.
-func forge(t *testing.T, raw net.Conn, before, after func(*greeting)) answer {
-	t.Helper()
-	conn := tls.Client(raw, withSecret("a").clientTLS(raw))
-	require.NoError(t, conn.Handshake())
-	binding, err := channel(conn)
-	require.NoError(t, err)
-	g := &greeting{Hello: Hello{Cluster: "c1", ID: "a", Addr: "a:7", Peer: true, Purpose: PurposeRaft}, to: "b"}
-	if before != nil {
-		before(g)
-	}
-	g.proof = proveGreeting(secret, g, binding)
-	if after != nil {
-		after(g)
-	}
-	c := newConn(raw, conn)
-	require.NoError(t, c.WriteFrame(g.encode()))
-	frame, err := c.ReadFrame()
-	require.NoError(t, err)
-	a, err := decodeAnswer(frame)
-	require.NoError(t, err)
-	return a
-}
-
-func TestProofIsOfAllThatIsSaid(t *testing.T) {
-	for name, change := range map[string]func(*greeting){
-		"nothing":      func(*greeting) {},
-		"cluster":      func(g *greeting) { g.Cluster = "c2" },
-		"from":         func(g *greeting) { g.ID = "z" },
-		"to":           func(g *greeting) { g.to = "" },
-		"address":      func(g *greeting) { g.Addr = "z:7" },
-		"peer":         func(g *greeting) { g.Peer, g.Purpose = false, PurposeClient },
-		"purpose":      func(g *greeting) { g.Purpose = PurposeSnapshot },
-		"moved bytes":  func(g *greeting) { g.Cluster, g.ID = "c", "1a" },
-		"no proof":     func(g *greeting) { g.proof = nil },
-		"proof":        func(g *greeting) { g.proof[31] ^= 1 },
-		"proof begins": func(g *greeting) { g.proof[0] ^= 1 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			near, far := pair(t)
-			done := accepting(t, far, withSecret("b"))
-			a := forge(t, near, nil, change)
-			near.Close()
-			if name == "nothing" {
-				require.Equal(t, accepted, a.reason)
-				require.NoError(t, done().err)
-				return
-			}
-			require.Equal(t, answer{reason: ReasonSecret}, a, "nothing may be said to a stranger")
-			requireReason(t, done().err, ReasonSecret)
-		})
-	}
-}
-
-func TestAcceptsMayRefuse(t *testing.T) {
+func TestAccept_FunctionsCanReject(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		reason Reason
-		says   string
+		text   string
 	}{
 		"a reason": {&RefusedError{Reason: ReasonRemoved, Text: "by entry 7"}, ReasonRemoved, "by entry 7"},
 		"wrapped":  {fmt.Errorf("x: %w", &RefusedError{Reason: ReasonPurpose}), ReasonPurpose, ""},
@@ -223,21 +151,21 @@ func TestAcceptsMayRefuse(t *testing.T) {
 		"not sent": {&RefusedError{Reason: ReasonUnproven}, ReasonNotAccepted, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, far := pair(t)
-			done := accepting(t, far, withSecret("b"), func(Hello) error { return nil }, func(h Hello) error {
+			near, far := memoryPair(t)
+			done := startAccept(t, far, secretIdentity("b"), func(Hello) error { return nil }, func(h Hello) error {
 				require.Equal(t, "a", h.ID)
 				return c.err
 			})
-			_, err := Dial(t.Context(), near, withSecret("a"), "b", PurposeRaft)
+			_, err := Dial(t.Context(), near, secretIdentity("a"), "b", PurposeRaft)
 			requireReason(t, err, c.reason)
-			require.Contains(t, err.Error(), c.says)
+			require.Contains(t, err.Error(), c.text)
 			requireReason(t, done().err, c.reason)
 		})
 	}
 }
 
-// TestModesDoNotMix: whatever meets whatever, both sides know it in time.
-func TestModesDoNotMix(t *testing.T) {
+// If the modes of two processes differ, both sides return an error within the time limit.
+func TestHandshake_DifferentModes(t *testing.T) {
 	all := modes(t)
 	for dials, x := range all {
 		for accepts, y := range all {
@@ -246,12 +174,12 @@ func TestModesDoNotMix(t *testing.T) {
 			}
 			t.Run(dials+" to "+accepts, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					began := time.Now()
-					near, far := pair(t)
+					start := time.Now()
+					near, far := memoryPair(t)
 					d, a := connect(t, near, far, x("a"), y("b"), "b", PurposeRaft)
 					require.Error(t, d.err)
 					require.Error(t, a.err)
-					require.Less(t, time.Since(began), 5*time.Second)
+					require.Less(t, time.Since(start), 5*time.Second)
 					t.Log(d.err)
 					t.Log(a.err)
 					if dials == "insecure" {
@@ -265,37 +193,37 @@ func TestModesDoNotMix(t *testing.T) {
 	}
 }
 
-func TestOtherVersion(t *testing.T) {
-	near, far := pair(t)
-	done := accepting(t, far, insecure("b"))
+func TestHandshake_OtherVersion(t *testing.T) {
+	near, far := memoryPair(t)
+	done := startAccept(t, far, insecureIdentity("b"))
 	c := newConn(near, near)
-	require.NoError(t, c.WriteFrame([]byte(magic+"\x04what comes in version 4")))
+	require.NoError(t, c.WriteFrame([]byte(magic+"\x04the content of version 4")))
 	frame, err := c.ReadFrame()
 	require.NoError(t, err)
-	a, err := decodeAnswer(frame)
+	a, err := decodeReply(frame)
 	require.NoError(t, err)
-	require.Equal(t, answer{reason: ReasonVersion}, a)
+	require.Equal(t, reply{reason: ReasonVersion}, a)
 	near.Close()
 	requireReason(t, done().err, ReasonVersion)
 
-	near, far = pair(t)
+	near, far = memoryPair(t)
 	go func() {
 		c := newConn(far, far)
 		c.ReadFrame()
-		c.WriteFrame([]byte(magic + "\x04what comes in version 4"))
+		c.WriteFrame([]byte(magic + "\x04the content of version 4"))
 	}()
-	_, err = Dial(t.Context(), near, insecure("a"), "b", PurposeRaft)
+	_, err = Dial(t.Context(), near, insecureIdentity("a"), "b", PurposeRaft)
 	requireReason(t, err, ReasonVersion)
 }
 
-// TestSlowLoris: a byte now and then does not keep a handshake alive.
-func TestSlowLoris(t *testing.T) {
-	for name, identity := range map[string]func(string) Identity{"secret": withSecret, "insecure": insecure} {
+// The time limit of a handshake applies although the other side sends a byte every second.
+func TestHandshake_SlowSender(t *testing.T) {
+	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		for _, dials := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/dials %v", name, dials), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					near, far := pair(t)
-					// The beginning of what TLS, or a frame, is.
+					near, far := memoryPair(t)
+					// the beginning of a TLS record, or of a frame
 					bytes := []byte{0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3}
 					if identity("a").Insecure {
 						bytes = []byte{0, 0, 1, 0, 'L', 'E', 'R', 'L', version, 1, 1}
@@ -311,7 +239,7 @@ func TestSlowLoris(t *testing.T) {
 							time.Sleep(time.Second)
 						}
 					}()
-					began := time.Now()
+					start := time.Now()
 					var err error
 					if dials {
 						_, err = Dial(t.Context(), near, identity("a"), "b", PurposeRaft)
@@ -319,53 +247,53 @@ func TestSlowLoris(t *testing.T) {
 						_, err = Accept(t.Context(), near, identity("a"))
 					}
 					require.Error(t, err)
-					require.LessOrEqual(t, time.Since(began), 5*time.Second)
+					require.LessOrEqual(t, time.Since(start), 5*time.Second)
 					_, err = near.Write([]byte{1})
-					require.Error(t, err, "it is closed")
+					require.Error(t, err, "the connection is open")
 				})
 			})
 		}
 	}
 }
 
-func TestHandshakeEndsWithContext(t *testing.T) {
+func TestHandshake_EndsWhenContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := errors.New("enough")
-		for _, identity := range []func(string) Identity{withSecret, insecure} {
-			near, _ := pair(t)
+		for _, identity := range []func(string) Identity{secretIdentity, insecureIdentity} {
+			near, _ := memoryPair(t)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
-			began := time.Now()
+			start := time.Now()
 			_, err := Dial(ctx, near, identity("a"), "b", PurposeRaft)
 			require.ErrorIs(t, err, cause)
-			require.Equal(t, time.Second, time.Since(began))
+			require.Equal(t, time.Second, time.Since(start))
 			cancel()
-			near, _ = pair(t)
+			near, _ = memoryPair(t)
 			ctx, cancel = context.WithTimeoutCause(t.Context(), time.Minute, cause)
-			began = time.Now()
+			start = time.Now()
 			_, err = Accept(ctx, near, identity("a"))
-			require.ErrorIs(t, err, errSlow)
-			require.Equal(t, 5*time.Second, time.Since(began))
+			require.ErrorIs(t, err, errHandshakeTimeout)
+			require.Equal(t, 5*time.Second, time.Since(start))
 			cancel()
 		}
 	})
 }
 
-// TestLimitBeforeTheOtherSideIsKnown: nobody can have us wait for, or keep, a large frame.
-func TestLimitBeforeTheOtherSideIsKnown(t *testing.T) {
+// A process that is not authenticated cannot send large frames.
+func TestHandshake_RejectsLargeFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, dials := range []bool{true, false} {
-			near, far := pair(t)
-			_, err := far.Write([]byte{0, 0, 0x10, 1}) // 4097 bytes are to come
+			near, far := memoryPair(t)
+			_, err := far.Write([]byte{0, 0, 0x10, 1}) // a length of 4097 bytes
 			require.NoError(t, err)
-			began := time.Now()
+			start := time.Now()
 			if dials {
-				_, err = Dial(t.Context(), near, insecure("a"), "b", PurposeRaft)
+				_, err = Dial(t.Context(), near, insecureIdentity("a"), "b", PurposeRaft)
 			} else {
-				_, err = Accept(t.Context(), near, insecure("a"))
+				_, err = Accept(t.Context(), near, insecureIdentity("a"))
 			}
 			require.ErrorIs(t, err, api.ErrTooLarge)
 			require.ErrorIs(t, err, api.ErrRefused)
-			require.LessOrEqual(t, time.Since(began), lingerTime)
+			require.LessOrEqual(t, time.Since(start), lingerTimeout)
 		}
 	})
 }

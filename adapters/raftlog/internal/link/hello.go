@@ -7,42 +7,44 @@ import (
 	"fmt"
 )
 
-// Hello is what one side of a connection says of itself.
+// Hello describes one side of a connection.
 type Hello struct {
 	Cluster string
 	ID      string
 	Addr    string
 	Peer    bool
 	Purpose Purpose
-	// Claim says which of the peers with that ID this is. Clients have none.
+	// Claim distinguishes processes that use the same ID. It is empty if Peer is false.
 	Claim Claim
 }
 
-// version is the version of the handshake and of all messages after it.
+// version is the version of the handshake and of all later messages.
 const version = 3
 
-// magic begins both messages of the handshake, so that strangers are told from versions.
+// magic is the prefix of both messages of the handshake. It distinguishes another version of the
+// protocol from another protocol.
 const magic = "LERL"
 
-// proofSize is that of an HMAC-SHA256.
+// proofSize is the size of an HMAC-SHA256 in bytes.
 const proofSize = 32
 
 const flagPeer = 1
 
 var (
-	errNotHello = errors.New("not a hello of this protocol")
-	errVersion  = errors.New("unsupported version of the protocol")
+	errNotHandshake = errors.New("not a handshake of this protocol")
+	errVersion      = errors.New("unsupported version of the protocol")
 )
 
-// greeting is the first message, by the side that dials.
+// greeting is the first message of the handshake, which the dialing side sends.
 type greeting struct {
-	Hello
-	to    string // the ID that is wanted; empty for any
-	proof []byte // empty without a secret
+	hello    Hello
+	wantedID string // of the other side; empty if any peer is accepted
+	proof    []byte // empty if there is no secret
 }
 
-// answer is the second message, by the side that accepts. With a reason it is a refusal.
-type answer struct {
+// reply is the second message of the handshake, which the accepting side sends. If reason is not
+// accepted, the connection is rejected.
+type reply struct {
 	reason Reason
 	id     string
 	addr   string
@@ -56,17 +58,17 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
 }
 
-func flags(peer bool) byte {
+func peerFlag(peer bool) byte {
 	if peer {
 		return flagPeer
 	}
 	return 0
 }
 
-// encode writes a message of either kind: code is the purpose or the reason, texts come in
-// the order of the fields, and the proof is the last.
-func encode(code byte, peer bool, texts ...string) []byte {
-	b := append([]byte(magic), version, code, flags(peer))
+// encodeMessage encodes a message of the handshake. code is the purpose or the reason. The last text
+// is the proof.
+func encodeMessage(code byte, peer bool, texts ...string) []byte {
+	b := append([]byte(magic), version, code, peerFlag(peer))
 	for _, s := range texts {
 		b = appendText(b, s)
 	}
@@ -74,27 +76,27 @@ func encode(code byte, peer bool, texts ...string) []byte {
 }
 
 func (g *greeting) encode() []byte {
-	return encode(byte(g.Purpose), g.Peer, append(g.Claim.texts(), g.Cluster, g.ID, g.to, g.Addr, string(g.proof))...)
+	return encodeMessage(byte(g.hello.Purpose), g.hello.Peer, append(g.hello.Claim.fields(), g.hello.Cluster, g.hello.ID, g.wantedID, g.hello.Addr, string(g.proof))...)
 }
 
-func (a *answer) encode() []byte {
-	return encode(byte(a.reason), a.peer, append(a.claim.texts(), a.id, a.addr, a.text, string(a.proof))...)
+func (r *reply) encode() []byte {
+	return encodeMessage(byte(r.reason), r.peer, append(r.claim.fields(), r.id, r.addr, r.text, string(r.proof))...)
 }
 
-// decode reads what encode has written, with texts besides the proof. With an error, what it
-// has read is of no use.
-func decode(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err error) {
+// decodeMessage is the inverse of encodeMessage. It sets the texts and returns the proof. After an
+// error the texts are undefined.
+func decodeMessage(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err error) {
 	fail := func(format string, args ...any) (byte, bool, []byte, error) {
-		return 0, false, nil, fmt.Errorf("%w: %s", errNotHello, fmt.Sprintf(format, args...))
+		return 0, false, nil, fmt.Errorf("%w: %s", errNotHandshake, fmt.Sprintf(format, args...))
 	}
 	rest, ok := bytes.CutPrefix(b, []byte(magic))
 	switch {
 	case !ok:
-		return 0, false, nil, errNotHello
-	case len(rest) > 0 && rest[0] != version: // whatever follows then
+		return 0, false, nil, errNotHandshake
+	case len(rest) > 0 && rest[0] != version: // the rest depends on the version
 		return 0, false, nil, fmt.Errorf("%w: %d, this side has %d", errVersion, rest[0], version)
 	case len(rest) < 3:
-		return fail("it ends too early")
+		return fail("it is truncated")
 	case rest[2] > flagPeer:
 		return fail("unknown flags")
 	}
@@ -102,15 +104,15 @@ func decode(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err
 	var last string
 	for _, s := range append(texts, &last) {
 		if len(rest) < 2 {
-			return fail("it ends too early")
+			return fail("it is truncated")
 		}
 		n := int(binary.BigEndian.Uint16(rest))
 		rest = rest[2:]
 		switch {
-		case n > maxText:
+		case n > maxField:
 			return fail("a text of %d bytes", n)
 		case n > len(rest):
-			return fail("it ends too early")
+			return fail("it is truncated")
 		}
 		*s, rest = string(rest[:n]), rest[n:]
 	}
@@ -126,21 +128,21 @@ func decode(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err
 }
 
 func decodeGreeting(b []byte) (g greeting, err error) {
-	var c [claimTexts]string
-	code, peer, proof, err := decode(b, &c[0], &c[1], &c[2], &c[3], &g.Cluster, &g.ID, &g.to, &g.Addr)
-	g.Purpose, g.Peer, g.proof = Purpose(code), peer, proof
+	var c [claimFields]string
+	code, peer, proof, err := decodeMessage(b, &c[0], &c[1], &c[2], &c[3], &g.hello.Cluster, &g.hello.ID, &g.wantedID, &g.hello.Addr)
+	g.hello.Purpose, g.hello.Peer, g.proof = Purpose(code), peer, proof
 	if err == nil {
-		g.Claim, err = claimOf(c)
+		g.hello.Claim, err = decodeClaim(c)
 	}
 	return g, err
 }
 
-func decodeAnswer(b []byte) (a answer, err error) {
-	var c [claimTexts]string
-	code, peer, proof, err := decode(b, &c[0], &c[1], &c[2], &c[3], &a.id, &a.addr, &a.text)
-	a.reason, a.peer, a.proof = Reason(code), peer, proof
+func decodeReply(b []byte) (r reply, err error) {
+	var c [claimFields]string
+	code, peer, proof, err := decodeMessage(b, &c[0], &c[1], &c[2], &c[3], &r.id, &r.addr, &r.text)
+	r.reason, r.peer, r.proof = Reason(code), peer, proof
 	if err == nil {
-		a.claim, err = claimOf(c)
+		r.claim, err = decodeClaim(c)
 	}
-	return a, err
+	return r, err
 }

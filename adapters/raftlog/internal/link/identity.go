@@ -1,7 +1,7 @@
-// Package link makes a connection between two processes of a cluster one that both can
-// trust: it says who is at the other end, and carries frames. Which of three ways proves it
-// is the users' choice, and there is no way around it: a secret of the cluster, their own
-// certificates, or nothing at all where they have said so.
+// Package link implements authenticated connections between the processes of a cluster. A connection
+// identifies the other side and carries frames. The user chooses one of three ways to authenticate
+// the processes: a secret of the cluster, certificates, or explicitly no authentication. The choice
+// applies to all connections of a process.
 package link
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// MinSecret is the minimum length of a cluster's secret in bytes: shorter secrets can be
-// guessed. Peers and clients check it.
+// MinSecret is the minimum length of the secret of a cluster in bytes, which peers and clients check.
+// Shorter secrets can be guessed.
 const MinSecret = 16
 
-// Purpose is what a connection is for.
+// Purpose is the purpose of a connection.
 type Purpose byte
 
 // The purposes of connections.
 const (
-	PurposeRaft     Purpose = 1 // peers' messages to each other
-	PurposeSnapshot Purpose = 2 // one snapshot, from peer to peer
-	PurposeClient   Purpose = 3 // the calls of a client
-	PurposeStream   Purpose = 4 // one stream for a client
+	PurposeRaft     Purpose = 1 // messages between peers
+	PurposeSnapshot Purpose = 2 // one snapshot that a peer sends to another peer
+	PurposeClient   Purpose = 3 // calls of a client
+	PurposeStream   Purpose = 4 // one stream of a client
 )
 
 // ForClients reports whether clients may dial connections for the purpose.
@@ -45,43 +45,44 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("Purpose(%d)", byte(p))
 }
 
-// maxText limits every text of a handshake, in bytes.
-const maxText = 512
+// maxField is the maximum length of each text of a handshake in bytes.
+const maxField = 512
 
-// Identity is who this process is, and how it proves that it is of the cluster. Exactly one
-// of three has to be chosen: Secret, TLS (with or without Secret), or Insecure.
+// Identity describes this process and how it is authenticated. Exactly one of the following must be
+// chosen: Secret, TLS (with or without Secret), or Insecure.
 type Identity struct {
-	// Cluster is the cluster's name. Connections between clusters are refused.
+	// Cluster is the name of the cluster. Connections between clusters are rejected.
 	Cluster string
-	// ID is the peer's or the client's. Secrets and certificates prove that a process is of
-	// the cluster; that it does not take another's ID is left to the cluster's own.
+	// ID is the ID of the peer or of the client. Secrets and certificates prove that a process
+	// belongs to the cluster, but not that it uses its own ID.
 	ID string
-	// Peer is whether it is a peer; clients are not.
+	// Peer is true for peers and false for clients.
 	Peer bool
-	// Addr is where others reach a peer, host:port. Clients have none.
+	// Addr is the address of a peer, host:port. It is empty for clients.
 	Addr string
-	// Claim is what a peer says of its data and of its process. Clients have none.
+	// Claim identifies the data and the process of a peer. It is empty for clients.
 	Claim Claim
-	// Secret is known to all processes of the cluster and to nobody else. Connections are
-	// encrypted by TLS 1.3 with certificates of no meaning, and both sides prove by the
-	// connection's keys that they know the secret, so that nobody can stand in between.
-	// Whoever answers in a peer's place can try guesses at the secret at leisure: it should
-	// be random, of 16 bytes at least. Shorter ones are not refused.
+	// Secret is known only to the processes of the cluster. Connections are encrypted by TLS 1.3
+	// with certificates that are not verified. Both sides prove that they know the secret, and
+	// the proofs depend on the keys of the connection, which prevents man-in-the-middle attacks.
+	// A process that impersonates a peer receives a proof, from which it can guess a weak secret
+	// offline. So the secret should be random and have at least MinSecret bytes. This package
+	// does not check that.
 	Secret []byte
-	// TLS is for users with certificates of their own. It is not modified. TLS is 1.3 and
-	// both sides show certificates, those who dial by Certificates or GetClientCertificate,
-	// those who accept by ClientCAs; unless ClientAuth is RequireAnyClientCert with an own
-	// VerifyConnection or VerifyPeerCertificate.
+	// TLS contains the certificates of the user. It is not modified. The version is TLS 1.3, and
+	// both sides must have certificates. The dialing side needs Certificates or
+	// GetClientCertificate, the accepting side needs ClientCAs, unless ClientAuth is
+	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set.
 	TLS *tls.Config
-	// ServerName is the name that the certificate of the side that accepts has to be for, if
-	// TLS has none; by default the host of the connection's remote address. It has no meaning
+	// ServerName is the name that the certificate of the accepting side must contain, if TLS
+	// does not contain one. The default is the host of the remote address. It has no effect
 	// without TLS.
 	ServerName string
-	// Insecure has everybody believed who reaches the port, and nothing encrypted.
+	// Insecure disables authentication and encryption.
 	Insecure bool
 }
 
-// Validate tells what is wrong with an Identity, by an error that wraps api.ErrInvalid.
+// Validate returns an error that wraps api.ErrInvalid if an Identity is invalid.
 func (i Identity) Validate() error {
 	if err := i.validateDial(); err != nil || !i.Peer {
 		return err
@@ -93,16 +94,17 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", api.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-func (i Identity) validate() error {
+// validateCommon validates the fields that both sides use.
+func (i Identity) validateCommon() error {
 	switch {
-	case i.Cluster == "" || len(i.Cluster) > maxText:
-		return invalid("the name of the cluster has %d bytes: must be from 1 to %d", len(i.Cluster), maxText)
-	case i.ID == "" || len(i.ID) > maxText:
-		return invalid("the ID has %d bytes: must be from 1 to %d", len(i.ID), maxText)
-	case len(i.Claim.Founding) > maxClaim || len(i.Claim.Instance) > maxClaim || len(i.Claim.Process) > maxClaim:
-		return invalid("a text of the claim has more than %d bytes", maxClaim)
-	case len(i.Addr) > maxText:
-		return invalid("the address has %d bytes, the limit is %d", len(i.Addr), maxText)
+	case i.Cluster == "" || len(i.Cluster) > maxField:
+		return invalid("the name of the cluster has %d bytes: must be from 1 to %d", len(i.Cluster), maxField)
+	case i.ID == "" || len(i.ID) > maxField:
+		return invalid("the ID has %d bytes: must be from 1 to %d", len(i.ID), maxField)
+	case len(i.Claim.Founding) > maxClaimField || len(i.Claim.Instance) > maxClaimField || len(i.Claim.Process) > maxClaimField:
+		return invalid("a string of the claim has more than %d bytes", maxClaimField)
+	case len(i.Addr) > maxField:
+		return invalid("the address has %d bytes, the limit is %d", len(i.Addr), maxField)
 	case i.Insecure && (len(i.Secret) > 0 || i.TLS != nil):
 		return invalid("Insecure cannot be combined with Secret or TLS")
 	case !i.Insecure && len(i.Secret) == 0 && i.TLS == nil:
@@ -113,26 +115,26 @@ func (i Identity) validate() error {
 	return nil
 }
 
-// verifies is whether a configuration has a verification of its own.
-func verifies(c *tls.Config) bool {
+// hasVerification reports whether a configuration contains a function that verifies certificates.
+func hasVerification(c *tls.Config) bool {
 	return c.VerifyConnection != nil || c.VerifyPeerCertificate != nil
 }
 
 func (i Identity) validateDial() error {
-	if err := i.validate(); err != nil || i.TLS == nil {
+	if err := i.validateCommon(); err != nil || i.TLS == nil {
 		return err
 	}
 	switch c := i.TLS; {
 	case len(c.Certificates) == 0 && c.GetClientCertificate == nil:
 		return invalid("TLS has no certificate: set Certificates or GetClientCertificate")
-	case c.InsecureSkipVerify && !verifies(c) && len(i.Secret) == 0:
+	case c.InsecureSkipVerify && !hasVerification(c) && len(i.Secret) == 0:
 		return invalid("TLS.InsecureSkipVerify requires VerifyConnection or a Secret")
 	}
 	return nil
 }
 
 func (i Identity) validateAccept() error {
-	if err := i.validate(); err != nil || i.TLS == nil {
+	if err := i.validateCommon(); err != nil || i.TLS == nil {
 		return err
 	}
 	return validateServer(i.TLS, len(i.Secret) > 0)
@@ -141,11 +143,11 @@ func (i Identity) validateAccept() error {
 func validateServer(c *tls.Config, secret bool) error {
 	switch {
 	case c.GetConfigForClient != nil:
-		return nil // what it returns is looked at when it does
+		return nil // serverTLS validates the returned configurations
 	case len(c.Certificates) == 0 && c.GetCertificate == nil:
 		return invalid("TLS has no certificate: set Certificates or GetCertificate")
-	case c.ClientCAs == nil && !verifies(c) && !secret:
-		// Without them crypto/tls takes the system's, and with them half the world.
+	case c.ClientCAs == nil && !hasVerification(c) && !secret:
+		// crypto/tls would use the authorities of the system, which issue certificates to anyone.
 		return invalid("TLS does not specify the authorities of client certificates: set ClientCAs")
 	}
 	return nil

@@ -1,31 +1,34 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var secret = []byte("the secret of this cluster's own")
+var secret = []byte("the secret of this cluster")
 
-func withSecret(id string) Identity {
-	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: claimed(id), Secret: secret}
+func secretIdentity(id string) Identity {
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), Secret: secret}
 }
 
-func insecure(id string) Identity {
-	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: claimed(id), Insecure: true}
+func insecureIdentity(id string) Identity {
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), Insecure: true}
 }
 
-// pair is a connection in memory: the dialing end, and the accepting one.
-func pair(t testing.TB) (net.Conn, net.Conn) {
+// memoryPair returns the dialing and the accepting side of a connection in memory.
+func memoryPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	network := memnet.New()
 	l, err := network.Listen("b:7")
@@ -39,8 +42,8 @@ func pair(t testing.TB) (net.Conn, net.Conn) {
 	return near, far
 }
 
-// tcp is a connection over loopback.
-func tcp(t testing.TB) (net.Conn, net.Conn) {
+// tcpPair returns both sides of a TCP connection over loopback.
+func tcpPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -53,20 +56,21 @@ func tcp(t testing.TB) (net.Conn, net.Conn) {
 	return near, far
 }
 
-type result struct {
+// endResult is the result of a handshake on one side.
+type endResult struct {
 	conn *Conn
 	err  error
 }
 
-// accepting runs Accept, whose result is waited for.
-func accepting(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hello) error) func() result {
+// startAccept calls Accept in a goroutine. The returned function waits for the result.
+func startAccept(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hello) error) func() endResult {
 	t.Helper()
-	results := make(chan result, 1)
+	results := make(chan endResult, 1)
 	go func() {
 		c, err := Accept(context.Background(), conn, self, accepts...)
-		results <- result{c, err}
+		results <- endResult{c, err}
 	}()
-	return func() result {
+	return func() endResult {
 		r := <-results
 		if r.conn != nil {
 			t.Cleanup(func() { r.conn.Close() })
@@ -75,19 +79,19 @@ func accepting(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hello
 	}
 }
 
-// connect has two sides meet, and says how both find it.
-func connect(t testing.TB, near, far net.Conn, dials, accepts Identity, want string, purpose Purpose) (result, result) {
+// connect executes a handshake and returns the results of both sides.
+func connect(t testing.TB, near, far net.Conn, dials, accepts Identity, want string, purpose Purpose) (endResult, endResult) {
 	t.Helper()
-	accepted := accepting(t, far, accepts)
+	accepted := startAccept(t, far, accepts)
 	c, err := Dial(t.Context(), near, dials, want, purpose)
 	if c != nil {
 		t.Cleanup(func() { c.Close() })
 	}
-	return result{c, err}, accepted()
+	return endResult{c, err}, accepted()
 }
 
-// linked is a connection that is made.
-func linked(t testing.TB, near, far net.Conn, dials, accepts Identity) (*Conn, *Conn) {
+// connectPair executes a handshake that must succeed.
+func connectPair(t testing.TB, near, far net.Conn, dials, accepts Identity) (*Conn, *Conn) {
 	t.Helper()
 	d, a := connect(t, near, far, dials, accepts, accepts.ID, PurposeRaft)
 	require.NoError(t, d.err)
@@ -102,18 +106,67 @@ func requireReason(t testing.TB, err error, reason Reason) {
 	require.Equal(t, reason, refused.Reason, "%v", err)
 }
 
-// soon waits for what must not take long, on a real clock.
-func soon[T any](t testing.TB, c <-chan T) T {
+// receiveSoon receives from a channel, with a generous limit in real time.
+func receiveSoon[T any](t testing.TB, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(30 * time.Second):
-		require.Fail(t, "nothing has come")
+		require.Fail(t, "no value was received")
 		panic("not reached")
 	}
 }
 
-func claimed(id string) Claim {
+func testClaim(id string) Claim {
 	return Claim{Founding: "founding", Instance: "data of " + id, Start: 3, Process: "process of " + id}
+}
+
+// modes returns the ways to authenticate processes.
+func modes(t testing.TB) map[string]func(id string) Identity {
+	ours := newAuthority(t)
+	return map[string]func(string) Identity{
+		"secret":   secretIdentity,
+		"insecure": insecureIdentity,
+		"TLS":      ours.identity,
+		"both": func(id string) Identity {
+			i := ours.identity(id)
+			i.Secret = secret
+			return i
+		},
+	}
+}
+
+// recordingConn records all bytes that are read and written.
+type recordingConn struct {
+	net.Conn
+	mu      sync.Mutex
+	written bytes.Buffer
+	read    bytes.Buffer
+}
+
+func (r *recordingConn) Write(p []byte) (int, error) {
+	n, err := r.Conn.Write(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written.Write(p[:n])
+	return n, err
+}
+
+func (r *recordingConn) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read.Write(p[:n])
+	return n, err
+}
+
+// authority is the certificate authority of a user.
+type authority struct{ ca *certtest.Authority }
+
+func newAuthority(t testing.TB) authority { return authority{certtest.New(t)} }
+
+// identity returns the identity of a peer with a certificate for its host.
+func (a authority) identity(id string) Identity {
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), TLS: a.ca.Config(id)}
 }

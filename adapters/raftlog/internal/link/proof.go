@@ -6,59 +6,60 @@ import (
 	"crypto/tls"
 )
 
-// exporter is the label under which TLS gives keying material for the proofs.
-const exporter = "leaderelection raftlog v1"
+// exporterLabel is the label of the keying material that TLS exports for the proofs.
+const exporterLabel = "leaderelection raftlog v1"
 
-// The roles keep one side's proof from being the other's.
+// The roles distinguish the proofs of the two sides.
 const (
 	roleDials   = "dials"
 	roleAccepts = "accepts"
 )
 
-// channel returns what only the two ends of a TLS connection have. Somebody who stands in
-// between has two connections, with two of these: a proof that he passes on is of the wrong
-// one.
-func channel(conn *tls.Conn) ([]byte, error) {
+// channelBinding returns a value that only the two sides of a TLS connection know. A man in the middle
+// has two connections with different values, so that a proof of one is not valid on the other.
+func channelBinding(conn *tls.Conn) ([]byte, error) {
 	state := conn.ConnectionState()
-	return state.ExportKeyingMaterial(exporter, nil, 32)
+	return state.ExportKeyingMaterial(exporterLabel, nil, 32)
 }
 
-// proveGreeting is the proof of the side that dials: of the secret, for all that it says.
-func proveGreeting(secret []byte, g *greeting, channel []byte) []byte {
+// greetingProof returns the proof of the dialing side. It proves that the sender of the greeting knows
+// the secret, and covers the whole greeting.
+func greetingProof(secret []byte, g *greeting, binding []byte) []byte {
 	b := appendText(nil, roleDials)
-	b = append(b, version, byte(g.Purpose), flags(g.Peer))
-	b = appendText(b, g.Cluster)
-	b = appendText(b, g.ID)
-	b = appendText(b, g.to)
-	b = appendText(b, g.Addr)
-	for _, s := range g.Claim.texts() {
+	b = append(b, version, byte(g.hello.Purpose), peerFlag(g.hello.Peer))
+	b = appendText(b, g.hello.Cluster)
+	b = appendText(b, g.hello.ID)
+	b = appendText(b, g.wantedID)
+	b = appendText(b, g.hello.Addr)
+	for _, s := range g.hello.Claim.fields() {
 		b = appendText(b, s)
 	}
-	return sum(secret, b, channel)
+	return computeMAC(secret, b, binding)
 }
 
-// proveAnswer is the proof of the side that accepts, made after it has seen the other's: it
-// answers the questions of nobody who does not know the secret.
-func proveAnswer(secret []byte, g *greeting, a *answer, channel []byte) []byte {
+// replyProof returns the proof of the accepting side, which covers the whole reply. It must be called
+// only after the proof of the greeting was verified: a process that does not know the secret must not
+// receive a proof.
+func replyProof(secret []byte, g *greeting, r *reply, binding []byte) []byte {
 	b := appendText(nil, roleAccepts)
-	b = append(b, version, byte(g.Purpose), flags(a.peer), byte(a.reason))
-	b = appendText(b, g.Cluster)
-	b = appendText(b, a.id)
-	b = appendText(b, g.ID)
-	b = appendText(b, a.addr)
-	b = appendText(b, a.text)
-	for _, s := range a.claim.texts() {
+	b = append(b, version, byte(g.hello.Purpose), peerFlag(r.peer), byte(r.reason))
+	b = appendText(b, g.hello.Cluster)
+	b = appendText(b, r.id)
+	b = appendText(b, g.hello.ID)
+	b = appendText(b, r.addr)
+	b = appendText(b, r.text)
+	for _, s := range r.claim.fields() {
 		b = appendText(b, s)
 	}
-	return sum(secret, b, channel)
+	return computeMAC(secret, b, binding)
 }
 
-func sum(secret, said, channel []byte) []byte {
+func computeMAC(secret, message, binding []byte) []byte {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write(said)
-	mac.Write(channel)
+	mac.Write(message)
+	mac.Write(binding)
 	return mac.Sum(nil)
 }
 
-// proven compares in constant time.
-func proven(want, got []byte) bool { return hmac.Equal(want, got) }
+// equalProofs compares proofs in constant time.
+func equalProofs(want, got []byte) bool { return hmac.Equal(want, got) }

@@ -6,35 +6,36 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// Reason is why a connection was refused. Who has not proven the secret learns of the
-// reasons only that, or that the versions differ.
+// Reason is the reason why a connection was rejected. A process that does not know the secret learns
+// only that, or that the versions differ.
 type Reason byte
 
-// The reasons. They are numbers of the protocol: they are never given another meaning.
+// The reasons. Their numbers are a part of the protocol and must not change.
 const (
 	accepted          Reason = 0
-	ReasonSecret      Reason = 1  // the sides have different secrets, or somebody stands between them
-	ReasonNoSecret    Reason = 2  // the side that accepts has no secret
-	ReasonCluster     Reason = 3  // the sides are of different clusters
-	ReasonID          Reason = 4  // another peer is at that address
-	ReasonSameID      Reason = 5  // the side that dials uses the ID of the one that accepts
-	ReasonPurpose     Reason = 6  // it is nothing that clients may ask for, or that is served
+	ReasonSecret      Reason = 1  // the secrets differ, or there is a man in the middle
+	ReasonNoSecret    Reason = 2  // the accepting side has no secret
+	ReasonCluster     Reason = 3  // the clusters differ
+	ReasonID          Reason = 4  // another peer has the address
+	ReasonSameID      Reason = 5  // both sides have the same ID
+	ReasonPurpose     Reason = 6  // the purpose is not available, or not available to clients
 	ReasonRemoved     Reason = 7  // the peer was removed from the cluster
-	ReasonNotAccepted Reason = 8  // Accept's caller does not want it
-	ReasonVersion     Reason = 9  // the sides have different versions of the protocol
-	ReasonPlain       Reason = 10 // the side that accepts uses TLS, and the other does not
-	ReasonFounding    Reason = 11 // the sides are of clusters with one name that were founded separately
-	ReasonRecovered   Reason = 12 // the cluster was recovered from other data than those of the peer
-	ReasonInstance    Reason = 13 // the peer has not the data that the ID belongs to
-	ReasonEarlier     Reason = 14 // the peer's data are a copy, or were put back to an earlier state
-	ReasonRunning     Reason = 15 // another process that uses the ID is connected
-	// These are not sent.
-	ReasonUnproven    Reason = 128 // the side that accepts has not proven the secret
-	ReasonCertificate Reason = 129 // one side's certificate is not to the other's liking
-	ReasonProtocol    Reason = 130 // the other side talks something else
+	ReasonNotAccepted Reason = 8  // another reason of the accepting side
+	ReasonVersion     Reason = 9  // the versions of the protocol differ
+	ReasonPlain       Reason = 10 // only the accepting side uses TLS
+	ReasonFounding    Reason = 11 // two clusters with the same name were created separately
+	ReasonRecovered   Reason = 12 // the cluster was recovered from the data of another peer
+	ReasonInstance    Reason = 13 // the peer does not have the data of its ID
+	ReasonEarlier     Reason = 14 // the data of the peer is a copy, or was restored to an earlier state
+	ReasonRunning     Reason = 15 // another process with the same ID is connected
+	// The following reasons are not sent.
+	ReasonUnproven    Reason = 128 // the accepting side has not proven that it knows the secret
+	ReasonCertificate Reason = 129 // one side has rejected the certificate of the other
+	ReasonProtocol    Reason = 130 // the other side uses another protocol
 )
 
-var advice = map[Reason]string{
+// reasonTexts describes the reasons and their remedies.
+var reasonTexts = map[Reason]string{
 	ReasonSecret:      "the secret differs, or the connection is intercepted",
 	ReasonNoSecret:    "the other side has no secret: configure it on both sides or on none",
 	ReasonCluster:     "it belongs to another cluster: check the name of the cluster and the address",
@@ -61,18 +62,18 @@ var advice = map[Reason]string{
 }
 
 func (r Reason) String() string {
-	if s, ok := advice[r]; ok {
+	if s, ok := reasonTexts[r]; ok {
 		return s
 	}
 	return fmt.Sprintf("reason %d, which this version does not know", byte(r))
 }
 
-// RefusedError says that one side has not accepted the other. It is api.ErrRefused.
+// RefusedError is returned if one side has rejected the other. It wraps api.ErrRefused.
 type RefusedError struct {
 	Reason Reason
-	// Text is what the other side says besides, or what was found; it may be empty.
+	// Text contains details, for example those that the other side has sent. It may be empty.
 	Text string
-	// Err is what made it so on this side, if anything did.
+	// Err is the error on this side that has caused the rejection, or nil.
 	Err error
 }
 
@@ -87,7 +88,7 @@ func (e *RefusedError) Error() string {
 	return s
 }
 
-// Unwrap returns api.ErrRefused, and Err if there is one.
+// Unwrap returns api.ErrRefused, and Err unless it is nil.
 func (e *RefusedError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{api.ErrRefused}

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// throwAway makes the certificate that TLS demands of whoever accepts connections, where a
-// secret is what proves something. Nobody looks at it, so one does for the process.
-var throwAway = sync.OnceValues(func() (tls.Certificate, error) {
+// placeholderCertificate returns the certificate of the accepting side if it is authenticated by a
+// secret. TLS requires one, but it is not verified. It is the same for all connections of the process.
+var placeholderCertificate = sync.OnceValues(func() (tls.Certificate, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
@@ -27,12 +27,12 @@ var throwAway = sync.OnceValues(func() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, err
 })
 
-// clientTLS is the configuration of the side that dials.
+// clientTLS returns the configuration of the dialing side.
 func (i Identity) clientTLS(conn net.Conn) *tls.Config {
 	if i.TLS == nil {
-		return harden(&tls.Config{InsecureSkipVerify: true})
+		return hardenTLS(&tls.Config{InsecureSkipVerify: true})
 	}
-	c := harden(i.TLS.Clone())
+	c := hardenTLS(i.TLS.Clone())
 	if c.ServerName == "" {
 		c.ServerName = i.ServerName
 	}
@@ -42,23 +42,23 @@ func (i Identity) clientTLS(conn net.Conn) *tls.Config {
 	return c
 }
 
-// serverTLS is the configuration of the side that accepts.
+// serverTLS returns the configuration of the accepting side.
 func (i Identity) serverTLS() (*tls.Config, error) {
 	if i.TLS == nil {
-		cert, err := throwAway()
-		return harden(&tls.Config{Certificates: []tls.Certificate{cert}}), err
+		cert, err := placeholderCertificate()
+		return hardenTLS(&tls.Config{Certificates: []tls.Certificate{cert}}), err
 	}
-	c := mutual(i.TLS.Clone())
+	c := requireClientCertificate(i.TLS.Clone())
 	if choose := c.GetConfigForClient; choose != nil {
 		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			chosen, err := choose(hello)
 			if err != nil {
 				return nil, err
 			}
-			if chosen == nil { // this one is to do
+			if chosen == nil { // the function has chosen the outer configuration
 				chosen = i.TLS
 			}
-			chosen = mutual(chosen.Clone())
+			chosen = requireClientCertificate(chosen.Clone())
 			chosen.GetConfigForClient = nil
 			return chosen, validateServer(chosen, len(i.Secret) > 0)
 		}
@@ -66,20 +66,21 @@ func (i Identity) serverTLS() (*tls.Config, error) {
 	return c, nil
 }
 
-func mutual(c *tls.Config) *tls.Config {
-	if c.ClientAuth != tls.RequireAnyClientCert || !verifies(c) {
+// requireClientCertificate makes the accepting side verify the certificates of clients.
+func requireClientCertificate(c *tls.Config) *tls.Config {
+	if c.ClientAuth != tls.RequireAnyClientCert || !hasVerification(c) {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	return harden(c)
+	return hardenTLS(c)
 }
 
-// harden has every connection begin anew: a session that is resumed would not look at
-// certificates again, and its first bytes could be replayed.
-func harden(c *tls.Config) *tls.Config {
+// hardenTLS requires TLS 1.3 and disables the resumption of sessions: resumption would skip the
+// verification of certificates, and early data could be replayed.
+func hardenTLS(c *tls.Config) *tls.Config {
 	c.MinVersion = tls.VersionTLS13
 	c.SessionTicketsDisabled = true
 	c.ClientSessionCache = nil
-	// Frames are large or flushed: records that begin small would only cost.
+	// Frames are large or flushed, so smaller records at the beginning have no advantage.
 	c.DynamicRecordSizingDisabled = true
 	return c
 }

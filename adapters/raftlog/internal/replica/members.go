@@ -16,116 +16,115 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// Members is who the peers are.
+// Members are the peers of the cluster. Slices of a Members are not modified, but replaced.
 type Members struct {
-	Index    uint64       `json:"index"` // of the entry that made it so
-	Voters   []entry.Peer `json:"voters"`
-	Outgoing []entry.Peer `json:"outgoing,omitempty"` // while a change is under way
-	Clients  []entry.Peer `json:"clients,omitempty"`
-	Removed  []string     `json:"removed,omitempty"`
-	// Change is the newest change that somebody has asked for, Changed where it was complete,
-	// and Settled where that was known to most of the new voters; 0 until then.
-	Change  requestid.ID `json:"change"`
-	Changed uint64       `json:"changed,omitempty"`
-	Settled uint64       `json:"settled,omitempty"`
+	Index    uint64 // of the entry that made this membership effective
+	Voters   []entry.Peer
+	Outgoing []entry.Peer // the previous voters, while a change is in progress
+	Learners []entry.Peer
+	Removed  []string // the IDs of removed peers
+	// Change is the ID of the newest change of the voters. Changed is the index of the entry that
+	// completed it, and Settled that of the entry by which most of the new voters know that. They
+	// are 0 before.
+	Change           requestid.ID
+	Changed, Settled uint64
 }
 
-// RaftID is the number by which the engine knows a peer of a cluster. Two peers that would
-// have the same number are refused when the second one is to join.
+// RaftID returns the number by which the engine identifies a peer of a cluster. If two peers have
+// the same number, the second one cannot join.
 func RaftID(cluster, peer string) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(cluster), cluster, peer))
 	id := binary.BigEndian.Uint64(sum[:])
-	if id == 0 || id >= math.MaxUint64-1 { // the engine's own
+	if id == 0 || id >= math.MaxUint64-1 { // reserved by the engine
 		id = 1
 	}
 	return id
 }
 
-// With returns a peer with its number.
-func With(cluster string, p api.Peer) entry.Peer {
+// Numbered returns a peer with its number.
+func Numbered(cluster string, p api.Peer) entry.Peer {
 	return entry.Peer{ID: p.ID, Addr: p.Addr, Raft: RaftID(cluster, p.ID)}
 }
 
 func newMembers(voters []entry.Peer) Members { return Members{Index: 1, Voters: voters} }
 
-// All returns every peer of the configuration once.
+// All returns every member once, sorted by ID.
 func (m Members) All() []entry.Peer {
-	all := slices.Concat(m.Voters, m.Outgoing, m.Clients)
+	all := slices.Concat(m.Voters, m.Outgoing, m.Learners)
 	slices.SortStableFunc(all, func(a, b entry.Peer) int { return strings.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(all, func(a, b entry.Peer) bool { return a.ID == b.ID })
 }
 
-// Find returns the peer with that number.
+// Find returns the member with the given number.
 func (m Members) Find(raft uint64) (entry.Peer, bool) {
-	for _, ps := range [][]entry.Peer{m.Voters, m.Outgoing, m.Clients} {
-		for _, p := range ps {
-			if p.Raft == raft {
-				return p, true
-			}
+	return m.findMember(func(p entry.Peer) bool { return p.Raft == raft })
+}
+
+// FindID returns the member with the given ID.
+func (m Members) FindID(id string) (entry.Peer, bool) {
+	return m.findMember(func(p entry.Peer) bool { return p.ID == id })
+}
+
+// FindAddr returns the member with the given address.
+func (m Members) FindAddr(addr string) (entry.Peer, bool) {
+	return m.findMember(func(p entry.Peer) bool { return p.Addr == addr })
+}
+
+func (m Members) findMember(matches func(entry.Peer) bool) (entry.Peer, bool) {
+	for _, peers := range [...][]entry.Peer{m.Voters, m.Outgoing, m.Learners} {
+		if i := slices.IndexFunc(peers, matches); i >= 0 {
+			return peers[i], true
 		}
 	}
 	return entry.Peer{}, false
 }
 
-// Named returns the peer with that ID.
-func (m Members) Named(id string) (entry.Peer, bool) { return named(m.All(), id) }
-
-func named(ps []entry.Peer, id string) (entry.Peer, bool) {
-	i := slices.IndexFunc(ps, func(p entry.Peer) bool { return p.ID == id })
-	if i < 0 {
-		return entry.Peer{}, false
-	}
-	return ps[i], true
-}
-
-// IsVoter tells whether the peer votes, in a change in the old or the new configuration.
+// IsVoter reports whether the peer votes. During a change the voters of both configurations do.
 func (m Members) IsVoter(raft uint64) bool {
 	is := func(p entry.Peer) bool { return p.Raft == raft }
 	return slices.ContainsFunc(m.Voters, is) || slices.ContainsFunc(m.Outgoing, is)
 }
 
-// Joint tells whether a change is under way.
+// Joint reports whether a change of the voters is in progress.
 func (m Members) Joint() bool { return len(m.Outgoing) > 0 }
 
-// Unsettled tells whether a change is complete, and perhaps few of the new voters know: without
-// those of before, who know, the others would ask for their votes for ever.
+// Unsettled reports whether a change of the voters is complete and most of the new voters may not
+// know that. They still need the previous voters, and would request their votes indefinitely.
 func (m Members) Unsettled() bool { return m.Changed != 0 && m.Settled == 0 }
 
-// Gone tells whether the ID was used by a peer that was removed.
-func (m Members) Gone(id string) bool { return slices.Contains(m.Removed, id) }
+// IsRemoved reports whether the ID belongs to a removed peer.
+func (m Members) IsRemoved(id string) bool { return slices.Contains(m.Removed, id) }
 
-// Public is m as users see it.
-func (m Members) Public() api.Membership {
-	peers := func(ps []entry.Peer) []api.Peer {
-		var all []api.Peer
-		for _, p := range ps {
-			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
+// Membership returns the members for users.
+func (m Members) Membership() api.Membership {
+	peers := func(members []entry.Peer) (peers []api.Peer) {
+		for _, p := range members {
+			peers = append(peers, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
-		return all
+		return peers
 	}
 	return api.Membership{
-		Index: m.Index, Voters: peers(m.Voters), Outgoing: peers(m.Outgoing), Learners: peers(m.Clients),
+		Index: m.Index, Voters: peers(m.Voters), Outgoing: peers(m.Outgoing), Learners: peers(m.Learners),
 		Removed: slices.Clone(m.Removed),
 	}
 }
 
-// ConfState is m as the engine wants it.
+// ConfState returns the members for the engine.
 func (m Members) ConfState() *raftpb.ConfState {
-	numbers := func(ps []entry.Peer) []uint64 {
-		var all []uint64
-		for _, p := range ps {
-			all = append(all, p.Raft)
+	numbers := func(members []entry.Peer) (numbers []uint64) {
+		for _, p := range members {
+			numbers = append(numbers, p.Raft)
 		}
-		slices.Sort(all)
-		return all
+		slices.Sort(numbers)
+		return numbers
 	}
 	return &raftpb.ConfState{
-		Voters: numbers(m.Voters), VotersOutgoing: numbers(m.Outgoing), Learners: numbers(m.Clients), AutoLeave: new(bool),
+		Voters: numbers(m.Voters), VotersOutgoing: numbers(m.Outgoing), Learners: numbers(m.Learners), AutoLeave: new(bool),
 	}
 }
 
-// Check says what is wrong with voters that are to be, or returns nil.
-func (m Members) Check(voters []entry.Peer) error {
+// CheckVoters returns an error that describes why the peers cannot be the next voters, or nil.
+func (m Members) CheckVoters(voters []entry.Peer) error {
 	if len(voters) == 0 {
 		return fmt.Errorf("%w: no voters", api.ErrInvalid)
 	}
@@ -134,9 +133,9 @@ func (m Members) Check(voters []entry.Peer) error {
 		switch {
 		case p.ID == "" || p.Addr == "":
 			return fmt.Errorf("%w: peer %d has no ID or no address", api.ErrInvalid, i)
-		case !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr): // they stand in the log as text
+		case !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr): // commands show them as text
 			return fmt.Errorf("%w: the ID or the address of peer %d is not UTF-8: %q at %q", api.ErrInvalid, i, p.ID, p.Addr)
-		case m.Gone(p.ID):
+		case m.IsRemoved(p.ID):
 			return fmt.Errorf("%w: peer %s was removed, and its ID cannot be used again", api.ErrInvalid, p.ID)
 		}
 		for _, q := range slices.Concat(voters[:i], all) {
@@ -154,65 +153,61 @@ func (m Members) Check(voters []entry.Peer) error {
 			}
 		}
 	}
-	same := len(voters) == len(m.Voters)
-	for _, p := range voters {
-		_, was := named(m.Voters, p.ID)
-		same = same && was
-	}
-	if same {
+	isVoter := func(p entry.Peer) bool { return slices.ContainsFunc(m.Voters, p.Is) }
+	if len(voters) == len(m.Voters) && !slices.ContainsFunc(voters, func(p entry.Peer) bool { return !isVoter(p) }) {
 		return fmt.Errorf("%w: the voters do not change", api.ErrInvalid)
 	}
 	return nil
 }
 
-// reconfigure applies a Config entry, if it is still in place: a leader that has just begun
-// may have proposed what its predecessor's entry has done.
-func (s *State) reconfigure(o *Outcome) error {
+// applyConfig applies a Config entry. It rejects an entry that does not fit the present members: a
+// new leader may have proposed again what an entry of its predecessor has done.
+func (s *State) applyConfig(o *Outcome) error {
 	c, err := entry.DecodeConfig(o.Data)
 	if err != nil {
 		return err
 	}
 	m := &s.Members
-	out := func(why string) error {
-		o.Err = fmt.Errorf("%w: %s", api.ErrInvalid, why)
+	reject := func(reason string) error {
+		o.Err = fmt.Errorf("%w: %s", api.ErrInvalid, reason)
 		return nil
 	}
 	switch c.Phase {
 	case entry.Admit:
-		if len(c.Peers) != 1 || m.Joint() || m.Gone(c.Peers[0].ID) {
-			return out("a client cannot be admitted")
+		if len(c.Peers) != 1 || m.Joint() || m.IsRemoved(c.Peers[0].ID) {
+			return reject("a learner cannot be admitted")
 		}
 		if _, found := m.Find(c.Peers[0].Raft); found {
-			return out("it is a member already")
+			return reject("the peer is a member already")
 		}
-		m.Clients = append(slices.Clip(m.Clients), c.Peers[0])
+		m.Learners = append(slices.Clip(m.Learners), c.Peers[0])
 	case entry.Dismiss:
 		i := -1
 		if len(c.Peers) == 1 && !m.Joint() {
-			i = slices.IndexFunc(m.Clients, c.Peers[0].Is)
+			i = slices.IndexFunc(m.Learners, c.Peers[0].Is)
 		}
 		if i < 0 {
-			return out("it is not a client")
+			return reject("the peer is not a learner")
 		}
-		m.Clients = slices.Delete(slices.Clone(m.Clients), i, i+1)
+		m.Learners = slices.Delete(slices.Clone(m.Learners), i, i+1)
 	case entry.Joint:
 		if m.Joint() {
 			o.Err = fmt.Errorf("%w: it was requested first", api.ErrChanging)
-			if index, known, err := s.Known(o.ID, o.Sum, o.Time); known {
+			if index, known, err := s.CheckID(o.ID, o.Sum, o.Time); known {
 				o.First, o.Err = index, err
 			}
 			return nil
 		}
-		s.remember(o)
+		s.deduplicate(o)
 		if o.Skipped() {
 			return nil
 		}
-		m.Outgoing, m.Voters = m.Voters, m.located(c.Peers)
-		m.Clients = slices.DeleteFunc(slices.Clone(m.Clients), func(p entry.Peer) bool { return slices.ContainsFunc(c.Peers, p.Is) })
+		m.Outgoing, m.Voters = m.Voters, m.withCurrentAddrs(c.Peers)
+		m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), func(p entry.Peer) bool { return slices.ContainsFunc(c.Peers, p.Is) })
 		m.Change, m.Changed, m.Settled = o.ID, 0, 0
 	case entry.Final:
 		if !m.Joint() {
-			return out("no change is under way")
+			return reject("no change is in progress")
 		}
 		for _, p := range m.Outgoing {
 			if !slices.ContainsFunc(m.Voters, p.Is) {
@@ -222,15 +217,77 @@ func (s *State) reconfigure(o *Outcome) error {
 		m.Outgoing, m.Changed = nil, o.Index
 	case entry.Recover:
 		if len(c.Peers) != 1 {
-			return out("a cluster is recovered by one peer")
+			return reject("a cluster is recovered by one peer")
 		}
-		o.Steps = m.recover(c.Peers[0])
+		o.Steps = m.recoverAs(c.Peers[0])
 		m.Index = o.Index
 		return nil
-	default:
-		return out("unknown phase " + string(c.Phase))
 	}
 	m.Index = o.Index
 	o.Change = o.Decoded.Change
 	return nil
+}
+
+// moveMember changes the address of a member. Two members never have the same address.
+func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
+	if _, member := m.Find(raft); !member {
+		return fmt.Errorf("%w: it is not a member", api.ErrInvalid)
+	}
+	if other, taken := m.FindAddr(addr); taken && other.Raft != raft {
+		return fmt.Errorf("%w: peer %s has the address %s", api.ErrInvalid, other.ID, addr)
+	}
+	for _, peers := range []*[]entry.Peer{&m.Voters, &m.Outgoing, &m.Learners} {
+		*peers = slices.Clone(*peers)
+		for i := range *peers {
+			if (*peers)[i].Raft == raft {
+				(*peers)[i].Addr = addr
+			}
+		}
+	}
+	m.Index = index
+	return nil
+}
+
+// withCurrentAddrs returns the peers with the addresses that they have as members. The address of a
+// peer may have changed since the entry that lists it was written.
+func (m *Members) withCurrentAddrs(peers []entry.Peer) []entry.Peer {
+	peers = slices.Clone(peers)
+	for i, p := range peers {
+		if member, known := m.Find(p.Raft); known {
+			peers[i].Addr = member.Addr
+		}
+	}
+	return peers
+}
+
+// recoverAs makes a peer the only voter, whatever the configuration is, and removes all others. It
+// returns the configuration changes to apply to the engine.
+func (m *Members) recoverAs(self entry.Peer) (steps []*raftpb.ConfChangeV2) {
+	if m.Joint() {
+		steps = append(steps, &raftpb.ConfChangeV2{}) // leaves the joint configuration
+	}
+	change := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
+	addStep := func(t raftpb.ConfChangeType, raft uint64) {
+		change.Changes = append(change.Changes, &raftpb.ConfChangeSingle{Type: t.Enum(), NodeId: &raft})
+	}
+	if !slices.ContainsFunc(m.Voters, self.Is) {
+		addStep(raftpb.ConfChangeAddNode, self.Raft)
+	}
+	for _, p := range slices.Concat(m.Voters, m.Learners) {
+		if p.Raft != self.Raft {
+			addStep(raftpb.ConfChangeRemoveNode, p.Raft)
+		}
+	}
+	if len(change.Changes) > 0 {
+		steps = append(steps, change, &raftpb.ConfChangeV2{})
+	}
+	for _, p := range m.All() {
+		if p.ID != self.ID && !m.IsRemoved(p.ID) {
+			m.Removed = append(slices.Clip(m.Removed), p.ID)
+		}
+	}
+	m.Removed = slices.DeleteFunc(slices.Clone(m.Removed), func(id string) bool { return id == self.ID })
+	m.Voters, m.Outgoing, m.Learners = []entry.Peer{self}, nil, nil
+	m.Change, m.Changed, m.Settled = requestid.ID{}, 0, 0
+	return steps
 }

@@ -1,98 +1,91 @@
-// Package replica is the state that every peer reckons from the log alone, and that is
-// therefore the same at all of them at the same index: which request IDs are known, who
-// stands in which election, who the peers are. Nothing here looks at a clock: time is what
-// leaders have written into entries.
+// Package replica implements the state that every peer derives from the log alone: the request IDs
+// within the deduplication window, the candidates of elections, and the members of the cluster. It
+// is the same on all peers at the same index. It reads no clock: time is what leaders have written
+// into entries.
 package replica
 
 import (
-	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
-	"maps"
 	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/ids"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 const (
-	// Ahead is how far in the future an ID's time may be.
-	Ahead = 15 * time.Minute
-	// slack is for how long an ID is remembered after it would be refused as stale.
-	slack = time.Minute
+	// MaxAhead is how far the time of an ID may be ahead of the log's clock.
+	MaxAhead = 15 * time.Minute
+	// retentionSlack is the time for which an ID is stored after the window has passed.
+	retentionSlack = time.Minute
 )
 
-// State is what the log says. It belongs to one goroutine.
+// State is the state at one index of the log. It must not be used concurrently.
 type State struct {
-	Index, Term uint64 // of the last entry applied
-	Clock       time.Time
-	Window      time.Duration // for how long IDs are fresh
-	Horizon     time.Time     // IDs of before are forgotten
-	Election    time.Duration // the election timeout that the cluster was made with
-	Transferred uint64        // the newest term whose leader has begun to hand over
-	Members     Members
-	Lines       Lines
-	IDs         *ids.Table
-	// Skips are the indexes of State entries that were not applied, in ascending order: they
-	// repeat an ID, or it was not fresh, or their leadership had ended. There are few: a leader
-	// writes none that it knows of. Peers whose logs begin at different entries have different
-	// Skips, see DropSkips.
+	Index, Term uint64        // of the last entry that was applied
+	Clock       time.Time     // the newest time of an entry
+	Window      time.Duration // the deduplication window
+	Horizon     time.Time     // IDs with earlier times were removed
+	Election    time.Duration // the election timeout of the cluster
+	// TransferTerm is the newest term whose leader has started to hand over.
+	TransferTerm uint64
+	Members      Members
+	Elections    Elections
+	IDs          *dedup.Table
+	// Skips are the indexes of State entries that were not applied, in ascending order: their IDs
+	// were known or outside of the window, or their leaderships had ended. There are few, because
+	// a leader writes no entry that it knows to be skipped. Peers whose logs start at different
+	// entries have different Skips; see DropSkips.
 	Skips    []uint64
-	skipsSum uint64 // of all skips, dropped or not
-	// History is a checksum of all entries that were applied, and of what became of them. It is
-	// the same at all peers at the same index, unless the peers have different entries there.
+	skipsSum uint64 // a checksum of all skips, including dropped ones
+	// History is a checksum of all entries that were applied, and of their outcomes. It is the
+	// same on all peers at the same index, unless they have different entries.
 	History uint64
 
-	Off protection.Set // empty, except in the controls of the simulation
+	Disabled Disabled // empty, except in controls of the simulation
 }
 
-// New returns the state of a cluster that begins with these voters.
+// New returns the state of a new cluster with the given voters.
 func New(voters []entry.Peer, window, election time.Duration) *State {
 	return &State{
 		Index: 1, Term: 1, Window: window, Election: election,
-		Members: newMembers(voters), Lines: newLines(), IDs: ids.New(),
+		Members: newMembers(voters), Elections: newElections(), IDs: dedup.New(),
 	}
 }
 
-// Outcome is what an entry has done.
+// Outcome is the result of an applied entry.
 type Outcome struct {
 	entry.Decoded
-	// Err is why the entry changes nothing: api.ErrStale, ErrFuture, ErrRequestIDReused, or
-	// ErrInvalid.
+	// Err is the reason why the entry changes nothing: api.ErrStale, ErrFuture,
+	// ErrRequestIDReused, ErrFenced, ErrChanging or ErrInvalid.
 	Err error
-	// First is the index of the entry that was applied with the same ID: this one's, or an
-	// earlier one's.
+	// First is the index of the entry that was applied with the same ID: Index, or less.
 	First uint64
-	// Election is the one whose line has changed; of Expire it is empty, see Expired.
+	// Election is the election that a Control entry concerns, except for Expire and Forget.
 	Election string
-	// Expired are the elections that an Expire has changed, or a Forget has removed.
+	// Expired are the elections that an Expire has changed or a Forget has removed.
 	Expired []string
-	// Ended are the candidates that stood in the line of an election that was ended.
+	// Ended are the candidates of an election that was ended.
 	Ended []Candidate
-	// Change is to be given to the engine, of a Config entry that is in force.
+	// Change is the change that a Config entry makes in the engine, or nil.
 	Change *raftpb.ConfChangeV2
-	// Moved says that a member has another address now.
-	Moved bool
-	// Steps are applied to the engine in order; Change is nil then.
+	// Steps are the changes to make in the engine, in order, instead of Change.
 	Steps []*raftpb.ConfChangeV2
+	// Moved reports whether the address of a member has changed.
+	Moved bool
 }
 
-// Skipped tells whether the state machine is not to have it.
+// Skipped reports whether the entry changes nothing, so that the state machine must not apply it.
 func (o Outcome) Skipped() bool { return o.Err != nil || o.First != o.Index }
 
-// Known answers for an ID as the log does: if the ID is known, the index of its entry, or
-// [api.ErrRequestIDReused]; if not, why an update with this ID would not be applied at that
-// time.
-func (s *State) Known(id requestid.ID, sum uint32, now time.Time) (index uint64, known bool, err error) {
+// CheckID returns the index of the entry that was applied with an ID, and whether there is one. The
+// error is [api.ErrRequestIDReused] if the entry has other data. If there is none, the error is the
+// reason why an update with this ID would not be applied at the given time, or nil.
+func (s *State) CheckID(id requestid.ID, sum uint32, now time.Time) (index uint64, known bool, err error) {
 	if index, was, ok := s.IDs.Lookup(id); ok {
 		if was != sum {
 			return index, true, fmt.Errorf("%w (entry %d)", api.ErrRequestIDReused, index)
@@ -105,36 +98,36 @@ func (s *State) Known(id requestid.ID, sum uint32, now time.Time) (index uint64,
 	switch made := id.Time(); {
 	case made.Before(now.Add(-s.Window)), made.Before(s.Horizon):
 		return 0, false, fmt.Errorf("%w: its time is %v, and the window is %v", api.ErrStale, made.UTC(), s.Window)
-	case made.After(now.Add(Ahead)):
+	case made.After(now.Add(MaxAhead)):
 		return 0, false, fmt.Errorf("%w: its time is %v, and the time of the leader is %v", api.ErrFuture, made.UTC(), now.UTC())
 	}
 	return 0, false, nil
 }
 
-// Apply applies the next entry. An error says that the entry cannot be read, which is the
-// end of this replica.
+// Apply applies the next entry. If it returns an error, the entry cannot be decoded or is not the
+// next one, and the state must not be used any more.
 func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
-	o, err := s.apply(e)
+	o, err := s.applyEntry(e)
 	if err == nil {
-		s.chain(e, o)
+		s.extendHistory(e, o)
 	}
 	return o, err
 }
 
-// chain adds an entry to the history.
-func (s *State) chain(e *raftpb.Entry, o Outcome) {
-	became := o.First << 1
+// extendHistory adds an entry and its outcome to History.
+func (s *State) extendHistory(e *raftpb.Entry, o Outcome) {
+	result := o.First << 1
 	if o.Err != nil {
-		became |= 1
+		result |= 1
 	}
 	data := e.GetData()
-	for _, v := range [...]uint64{e.GetIndex(), e.GetTerm(), uint64(len(data))<<32 | uint64(entry.Sum(data)), became} {
+	for _, v := range [...]uint64{e.GetIndex(), e.GetTerm(), uint64(len(data))<<32 | uint64(entry.Sum(data)), result} {
 		s.History = (s.History ^ v) * 0x9e3779b97f4a7c15
 		s.History ^= s.History >> 32
 	}
 }
 
-func (s *State) apply(e *raftpb.Entry) (Outcome, error) {
+func (s *State) applyEntry(e *raftpb.Entry) (Outcome, error) {
 	if e.GetIndex() != s.Index+1 {
 		return Outcome{}, fmt.Errorf("%w: entry %d follows %d", entry.ErrMalformed, e.GetIndex(), s.Index)
 	}
@@ -152,32 +145,32 @@ func (s *State) apply(e *raftpb.Entry) (Outcome, error) {
 	}
 	switch d.Kind {
 	case api.KindState:
-		s.remember(&o)
+		s.deduplicate(&o)
 		if o.Skipped() {
 			s.Skips = append(s.Skips, o.Index)
 			s.skipsSum = s.skipsSum*31 + o.Index
 		}
 	case api.KindConfig:
-		err = s.reconfigure(&o)
+		err = s.applyConfig(&o)
 	case api.KindControl:
-		err = s.control(&o)
+		err = s.applyControl(&o)
 	}
-	if before := s.Clock.Add(-s.Window - slack); before.After(s.Horizon) {
-		s.Horizon = before // it does not go back when the window is lengthened
+	if before := s.Clock.Add(-s.Window - retentionSlack); before.After(s.Horizon) {
+		s.Horizon = before // it does not decrease if the window is lengthened
 		s.IDs.Expire(before)
 	}
 	return o, err
 }
 
-// remember decides whether an update, or a change of the peers that somebody has asked for,
-// is the first of its ID.
-func (s *State) remember(o *Outcome) {
-	index, known, err := s.Known(o.ID, o.Sum, o.Time)
+// deduplicate decides whether an update, or a requested change of the members, is the first entry
+// with its ID.
+func (s *State) deduplicate(o *Outcome) {
+	index, known, err := s.CheckID(o.ID, o.Sum, o.Time)
 	switch {
-	case s.Off.Has(protection.Deduplication):
+	case s.Disabled.Has(CheckDeduplication):
 	case known:
 		o.First, o.Err = index, err
-	case !s.Holds(o.Guard):
+	case !s.GuardHolds(o.Guard):
 		o.Err = api.ErrFenced
 	case err != nil:
 		o.Err = err
@@ -186,8 +179,8 @@ func (s *State) remember(o *Outcome) {
 	}
 }
 
-// DropSkips forgets the skips through an index: this peer's log does not have their entries any
-// more, so that they need not be marked. Slices that were taken from Skips before keep them.
+// DropSkips removes the skips up to the given index. The log of this peer does not contain their
+// entries any more. Slices that were read from Skips before do not change.
 func (s *State) DropSkips(through uint64) {
 	if i, found := slices.BinarySearch(s.Skips, through); found || i > 0 {
 		if found {
@@ -197,48 +190,47 @@ func (s *State) DropSkips(through uint64) {
 	}
 }
 
-// Holds tells whether the first of the guard's election has its token; true for no guard.
-func (s *State) Holds(g entry.Guard) bool {
-	first, found := s.Lines.Line(g.Election).First()
-	return g == (entry.Guard{}) || found && first.Token == g.Token
+// GuardHolds reports whether the head of the guard's election has the guard's token. It returns
+// true for the zero guard.
+func (s *State) GuardHolds(g entry.Guard) bool {
+	head, found := s.Elections.Get(g.Election).Head()
+	return g == (entry.Guard{}) || found && head.Token == g.Token
 }
 
-func (s *State) control(o *Outcome) error {
+func (s *State) applyControl(o *Outcome) error {
 	op, err := entry.DecodeOp(o.Data)
 	if err != nil {
 		return err
 	}
 	switch op.Do {
 	case entry.Expire:
-		o.Expired = s.Lines.expire(op, o.Index)
+		o.Expired = s.Elections.expirePeer(op, o.Index)
 	case entry.Forget:
-		o.Expired, o.Err = s.Lines.forget(op, o.Index)
+		o.Expired, o.Err = s.Elections.forgetThrough(op, o.Index)
 	case entry.Transfer:
-		s.Transferred = o.Term
+		s.TransferTerm = o.Term
 	case entry.Settled:
 		if m := &s.Members; m.Unsettled() && op.Through == m.Changed {
 			m.Settled = o.Index
 		}
 	case entry.Move:
-		o.Err = s.Members.move(op.Peer, op.Addr, o.Index)
+		o.Err = s.Members.moveMember(op.Peer, op.Addr, o.Index)
 		o.Moved = o.Err == nil
 	case entry.Window:
-		if op.Window > s.Window { // it may be lengthened: what was forgotten stays forgotten
-			s.Window = op.Window
-		}
-	default:
-		before := s.Lines.Line(op.Election)
+		s.Window = max(s.Window, op.Window) // removed IDs stay removed
+	case entry.Join, entry.Leave, entry.End, entry.Restart:
+		before := s.Elections.Get(op.Election)
 		o.Election = op.Election
-		o.Err = s.Lines.apply(op, o.Index, s.Clock)
-		if s.Lines.Line(op.Election).Ended {
+		o.Err = s.Elections.applyOp(op, o.Index, s.Clock)
+		if s.Elections.Get(op.Election).Ended {
 			o.Ended = before.Candidates
 		}
 	}
 	return nil
 }
 
-// PruneIndex is the index before the first entry whose ID is remembered: whoever keeps the
-// entries behind it has kept all IDs.
+// PruneIndex returns the index before the first entry whose ID is stored. A log that starts after
+// it contains the entries of all stored IDs.
 func (s *State) PruneIndex() uint64 {
 	if oldest, ok := s.IDs.OldestIndex(); ok {
 		return oldest - 1
@@ -246,133 +238,11 @@ func (s *State) PruneIndex() uint64 {
 	return s.Index
 }
 
-// Sum is equal for equal states, whatever way they came about.
-func (s *State) Sum() uint64 {
-	h := fnv.New64a()
-	r := s.rest()
-	r.Skips = nil
-	h.Write(r.encode())
-	h.Write(binary.BigEndian.AppendUint64(nil, s.IDs.Sum()))
-	return h.Sum64()
-}
-
-// saved is what stands before the IDs in a snapshot.
-type saved struct {
-	Index       uint64        `json:"index"`
-	Term        uint64        `json:"term"`
-	Clock       int64         `json:"clock"`
-	Horizon     int64         `json:"horizon"`
-	Window      time.Duration `json:"window"`
-	Election    time.Duration `json:"election"`
-	Transferred uint64        `json:"transferred,omitempty"`
-	Members     Members       `json:"members"`
-	Lines       []savedLine   `json:"lines,omitempty"`
-	Forgotten   uint64        `json:"forgotten,omitempty"`
-	Skips       []uint64      `json:"skips,omitempty"`
-	SkipsSum    uint64        `json:"skipsSum,omitempty"`
-	History     uint64        `json:"history,omitempty"`
-}
-
-// rest returns the state without the IDs. It shares nothing that Apply changes.
-func (s *State) rest() rest {
-	return rest{saved{
-		s.Index, s.Term, nanoseconds(s.Clock), nanoseconds(s.Horizon), s.Window, s.Election, s.Transferred, s.Members, nil, s.Lines.forgotten, s.Skips, s.skipsSum, s.History,
-	}, maps.Clone(s.Lines.byName)}
-}
-
-type rest struct {
-	saved
-	lines map[string]Line
-}
-
-func (r rest) encode() []byte {
-	r.saved.Lines = save(r.lines)
-	b, err := json.Marshal(r.saved)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
-
-// View is the state at one index.
-type View struct {
-	Index, Term uint64
-	rest        rest
-	ids         *ids.View
-}
-
-// View returns the present state, for another goroutine to write while the state changes. It
-// encodes nothing, so that it takes little time.
-func (s *State) View() *View {
-	return &View{s.Index, s.Term, s.rest(), s.IDs.Snapshot()}
-}
-
-// WriteTo writes the view, for [Read].
-func (v *View) WriteTo(w io.Writer) (int64, error) {
-	b := v.rest.encode()
-	head := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
-	n, err := w.Write(append(head, b...))
-	if err != nil {
-		return int64(n), err
-	}
-	m, err := v.ids.WriteTo(w)
-	return int64(n) + m, err
-}
-
-// maxRest bounds what a damaged snapshot can ask for.
-const maxRest = 256 << 20
-
-// Read reads what [View.WriteTo] has written.
-func Read(r io.Reader) (*State, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", err)
-	}
-	size := binary.BigEndian.Uint32(head[:])
-	if size > maxRest {
-		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: they claim %d bytes: %w", size, entry.ErrMalformed)
-	}
-	rest, err := io.ReadAll(io.LimitReader(r, int64(size)))
-	if err == nil && len(rest) != int(size) {
-		err = io.ErrUnexpectedEOF
-	}
-	var v saved
-	if err == nil {
-		err = json.Unmarshal(rest, &v)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", err)
-	}
-	if v.Index == 0 || v.Window <= 0 || v.Election <= 0 {
-		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", errors.Join(entry.ErrMalformed, errors.New("index, window or election timeout is missing")))
-	}
-	lines, err := load(v.Lines, v.Forgotten, v.Index, fromNanoseconds(v.Clock))
-	if err != nil {
-		return nil, fmt.Errorf("raftlog: read the tables of a snapshot: %w", err)
-	}
-	table, err := ids.Read(r)
-	if err != nil {
-		return nil, fmt.Errorf("raftlog: read the request IDs of a snapshot: %w", err)
-	}
-	s := &State{
-		Index: v.Index, Term: v.Term, Window: v.Window, Election: v.Election, Transferred: v.Transferred,
-		Members: v.Members, Lines: lines, IDs: table, Skips: v.Skips, skipsSum: v.SkipsSum, History: v.History,
-	}
-	s.Clock, s.Horizon = fromNanoseconds(v.Clock), fromNanoseconds(v.Horizon)
-	return s, nil
-}
-
-// nanoseconds is 0 for the zero time.
-func nanoseconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
-
-func fromNanoseconds(n int64) time.Time {
-	if n == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, n)
+// RestartCluster turns the state into that of a new cluster with the given voters. The next index
+// is gap+1 above the present one. IDs of removed peers can be used again.
+func (s *State) RestartCluster(voters []entry.Peer, gap uint64) {
+	s.Index += gap
+	s.Term++
+	s.Members = newMembers(voters)
+	s.Members.Index = s.Index
 }

@@ -18,12 +18,12 @@ import (
 // changes something and its request may have been sent, the error also wraps
 // [api.ErrUnknownOutcome]. The same holds if the context of Propose or ChangePeers ends.
 type Caller struct {
-	conn       Conn
-	out        *outbox
-	heard      chan struct{} // has capacity 1; receives a value with each frame
-	done       chan struct{} // closed when the connection has ended
-	slots      chan struct{} // limits the number of pending calls
-	goroutines sync.WaitGroup
+	conn          Conn
+	out           *outbox
+	frameReceived chan struct{} // has capacity 1; receives a value with each frame
+	done          chan struct{} // closed when the connection has ended
+	slots         chan struct{} // limits the number of pending calls
+	goroutines    sync.WaitGroup
 
 	mu    sync.Mutex
 	err   error // why the connection has ended
@@ -33,9 +33,9 @@ type Caller struct {
 
 // call is a pending call.
 type call struct {
-	outgoing
-	number uint64
-	reply  chan reply // has capacity 1
+	request outgoing
+	number  uint64
+	reply   chan reply // has capacity 1
 }
 
 // reply is the result of a call. The body is not decoded yet.
@@ -44,19 +44,19 @@ type reply struct {
 	err  error
 }
 
-func (k *call) kind() byte { return k.frame[0] }
+func (k *call) kind() byte { return k.request.frame[0] }
 
-// writes reports whether the call changes something.
-func (k *call) writes() bool { return k.kind() == msgPropose || k.kind() == msgChangePeers }
+// changesState reports whether the call changes something.
+func (k *call) changesState() bool { return k.kind() == msgPropose || k.kind() == msgChangePeers }
 
 // NewCaller returns a Caller that owns conn, until Close.
 func NewCaller(conn Conn) *Caller {
 	c := &Caller{
-		conn: conn, out: newOutbox(), heard: make(chan struct{}, 1), done: make(chan struct{}),
+		conn: conn, out: newOutbox(), frameReceived: make(chan struct{}, 1), done: make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), calls: map[uint64]*call{},
 	}
-	c.goroutines.Go(func() { c.fail(c.out.write(conn, c.done, func() {})) })
-	c.goroutines.Go(func() { c.fail(c.read()) })
+	c.goroutines.Go(func() { c.disconnect(c.out.writeMessages(conn, c.done, func() {})) })
+	c.goroutines.Go(func() { c.disconnect(c.receiveReplies()) })
 	return c
 }
 
@@ -73,13 +73,13 @@ func (c *Caller) Err() error {
 // Close closes the connection and waits for the goroutines. Pending and later calls return
 // errors that wrap [api.ErrClosed].
 func (c *Caller) Close() error {
-	c.fail(api.ErrClosed)
+	c.disconnect(api.ErrClosed)
 	c.goroutines.Wait()
 	return nil
 }
 
-// fail ends the connection. Only the first call has an effect.
-func (c *Caller) fail(reason error) {
+// disconnect ends the connection. Only the first call has an effect.
+func (c *Caller) disconnect(reason error) {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -89,8 +89,8 @@ func (c *Caller) fail(reason error) {
 	close(c.done)
 	for _, k := range c.calls {
 		err := c.err
-		if k.writes() && c.out.isTaken(&k.outgoing) {
-			err = unknown(err)
+		if k.changesState() && c.out.isTaken(&k.request) {
+			err = withUnknownOutcome(err)
 		}
 		k.reply <- reply{err: err}
 	}
@@ -99,24 +99,24 @@ func (c *Caller) fail(reason error) {
 	c.conn.Close() // without the lock: it can block
 }
 
-func (c *Caller) read() error {
+func (c *Caller) receiveReplies() error {
 	for {
 		frame, err := c.conn.ReadFrame()
 		if err != nil {
 			return err
 		}
-		signal(c.heard)
+		signal(c.frameReceived)
 		if len(frame) == 0 {
 			continue // the answer to a ping
 		}
-		if err := c.receive(frame); err != nil {
+		if err := c.dispatchReply(frame); err != nil {
 			return err
 		}
 	}
 }
 
-// receive passes a reply to its call. It does not block.
-func (c *Caller) receive(frame []byte) error {
+// dispatchReply passes a reply to its call. It does not block.
+func (c *Caller) dispatchReply(frame []byte) error {
 	kind, number, body, err := decodeMessage(frame)
 	if err != nil {
 		return err
@@ -141,13 +141,13 @@ func (c *Caller) receive(frame []byte) error {
 			r.err = err
 		}
 		// Errors of package api determine the outcome. After other errors it is unknown.
-		if k.writes() && !wire.IsKnown(r.err) {
-			r.err = unknown(r.err)
+		if k.changesState() && !wire.IsKnown(r.err) {
+			r.err = withUnknownOutcome(r.err)
 		}
 	default:
 		err = wire.Violation("a message of kind %d as a reply", kind)
-		if r.err = err; k.writes() {
-			r.err = unknown(err)
+		if r.err = err; k.changesState() {
+			r.err = withUnknownOutcome(err)
 		}
 	}
 	k.reply <- r
@@ -163,7 +163,7 @@ func (c *Caller) Alive(ctx context.Context) error {
 	idle := len(c.calls) == 0
 	c.mu.Unlock()
 	select {
-	case <-c.heard:
+	case <-c.frameReceived:
 		return c.Err()
 	default:
 	}
@@ -172,18 +172,18 @@ func (c *Caller) Alive(ctx context.Context) error {
 	}
 	c.out.addPing()
 	select {
-	case <-c.heard:
+	case <-c.frameReceived:
 	case <-c.done:
 	case <-ctx.Done():
 		if !c.out.isWriting() {
-			c.fail(fmt.Errorf("no answer to a ping: %w", context.Cause(ctx)))
+			c.disconnect(fmt.Errorf("no answer to a ping: %w", context.Cause(ctx)))
 		}
 	}
 	return c.Err()
 }
 
-// begin sends the request of a call.
-func (c *Caller) begin(ctx context.Context, k *call) error {
+// sendRequest sends the request of a call.
+func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 	select {
 	case c.slots <- struct{}{}:
 	default:
@@ -203,9 +203,9 @@ func (c *Caller) begin(ctx context.Context, k *call) error {
 	}
 	c.last++
 	k.number = c.last
-	setNumber(k.frame, k.number)
+	setNumber(k.request.frame, k.number)
 	c.calls[k.number] = k
-	c.out.add(&k.outgoing) // with the lock held, so that numbers increase
+	c.out.addMessage(&k.request) // with the lock held, so that numbers increase
 	return nil
 }
 
@@ -218,7 +218,7 @@ func (c *Caller) abandon(k *call) (inTime, sent bool) {
 		return false, true
 	}
 	delete(c.calls, k.number)
-	if c.out.remove(&k.outgoing) {
+	if c.out.remove(&k.request) {
 		return true, false
 	}
 	c.out.addUrgent(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
@@ -234,41 +234,41 @@ const withdrawBefore = time.Second
 // to resign.
 const withdrawalLimit = 1500 * time.Millisecond
 
-// withdraw requests that the server cancels the call if it can. The call still receives a
+// requestCancel requests that the server cancels the call if it can. The call still receives a
 // reply.
-func (c *Caller) withdraw(k *call) {
+func (c *Caller) requestCancel(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.calls[k.number] == k && c.out.isTaken(&k.outgoing) {
+	if c.calls[k.number] == k && c.out.isTaken(&k.request) {
 		c.out.addUrgent(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
 	}
 }
 
-// do makes a call and decodes the result. The frame of the request has no number yet.
-func do[T any](ctx context.Context, c *Caller, frame []byte, decode func([]byte) (T, error)) (result T, err error) {
+// makeCall makes a call and decodes the result. The frame of the request has no number yet.
+func makeCall[T any](ctx context.Context, c *Caller, frame []byte, decode func([]byte) (T, error)) (result T, err error) {
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}
-	k := &call{outgoing: outgoing{frame: frame}, reply: make(chan reply, 1)}
-	if err := c.begin(ctx, k); err != nil {
+	k := &call{request: outgoing{frame: frame}, reply: make(chan reply, 1)}
+	if err := c.sendRequest(ctx, k); err != nil {
 		return result, err
 	}
 	defer func() { <-c.slots }()
-	r := c.wait(ctx, k)
+	r := c.awaitReply(ctx, k)
 	if r.err != nil {
 		return result, r.err
 	}
 	if result, err = decode(r.body); err != nil {
-		c.fail(err)
-		if k.writes() {
-			err = unknown(err)
+		c.disconnect(err)
+		if k.changesState() {
+			err = withUnknownOutcome(err)
 		}
 	}
 	return result, err
 }
 
-// wait waits for the reply to a call. When ctx is done, it cancels the call.
-func (c *Caller) wait(ctx context.Context, k *call) reply {
+// awaitReply waits for the reply to a call. When ctx is done, it cancels the call.
+func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 	var withdraw <-chan time.Time
 	if end, ok := ctx.Deadline(); ok && k.kind() == msgChangePeers {
 		left := time.Until(end)
@@ -281,13 +281,13 @@ func (c *Caller) wait(ctx context.Context, k *call) reply {
 		case r := <-k.reply:
 			return r
 		case <-withdraw:
-			c.withdraw(k)
+			c.requestCancel(k)
 		case <-ctx.Done():
 			done = true
 		}
 	}
 	if k.kind() == msgAskToResign {
-		c.withdraw(k)
+		c.requestCancel(k)
 		limit := time.NewTimer(withdrawalLimit)
 		defer limit.Stop()
 		select {
@@ -301,8 +301,8 @@ func (c *Caller) wait(ctx context.Context, k *call) reply {
 		return <-k.reply
 	}
 	err := context.Cause(ctx)
-	if sent && (k.writes() || k.kind() == msgAskToResign) {
-		err = unknown(err)
+	if sent && (k.changesState() || k.kind() == msgAskToResign) {
+		err = withUnknownOutcome(err)
 	}
 	return reply{err: err}
 }
@@ -313,7 +313,7 @@ func (c *Caller) Propose(ctx context.Context, id requestid.ID, data []byte) (uin
 		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), wire.MaxData)
 	}
 	frame := newMessage(msgPropose, 0, len(id)+len(data))
-	return do(ctx, c, append(append(frame, id[:]...), data...), decodeIndex)
+	return makeCall(ctx, c, append(append(frame, id[:]...), data...), decodeIndex)
 }
 
 // ChangePeers implements [Service]. If ctx has a deadline, the server is requested before it to
@@ -323,17 +323,17 @@ func (c *Caller) ChangePeers(ctx context.Context, id requestid.ID, voters []api.
 		return 0, err
 	}
 	frame := append(newMessage(msgChangePeers, 0, 0), id[:]...)
-	return do(ctx, c, wire.AppendPeers(frame, voters), decodeIndex)
+	return makeCall(ctx, c, wire.AppendPeers(frame, voters), decodeIndex)
 }
 
 // Membership implements [Service].
 func (c *Caller) Membership(ctx context.Context) (api.Membership, error) {
-	return do(ctx, c, newMessage(msgMembership, 0, 0), decodeMembership)
+	return makeCall(ctx, c, newMessage(msgMembership, 0, 0), decodeMembership)
 }
 
 // Info implements [Service].
 func (c *Caller) Info(ctx context.Context) (api.Info, error) {
-	return do(ctx, c, newMessage(msgInfo, 0, 0), decodeInfo)
+	return makeCall(ctx, c, newMessage(msgInfo, 0, 0), decodeInfo)
 }
 
 // Election implements [Service].
@@ -342,7 +342,7 @@ func (c *Caller) Election(ctx context.Context, name string) (api.Election, error
 	if err != nil {
 		return api.Election{}, err
 	}
-	return do(ctx, c, frame, decodeElection)
+	return makeCall(ctx, c, frame, decodeElection)
 }
 
 // AskToResign implements [Service]. When ctx is done, it requests that the server withdraws the
@@ -351,7 +351,7 @@ func (c *Caller) Election(ctx context.Context, name string) (api.Election, error
 func (c *Caller) AskToResign(ctx context.Context, name, candidate string) error {
 	frame, err := newRequest(msgAskToResign, name, candidate)
 	if err == nil {
-		_, err = do(ctx, c, frame, decodeEmpty)
+		_, err = makeCall(ctx, c, frame, decodeEmpty)
 	}
 	return err
 }

@@ -32,8 +32,8 @@ type Conn interface {
 // also wrap [api.ErrUnknownOutcome], the request was not sent or does not change anything.
 var ErrLost = errors.New("connection lost")
 
-// unknown adds api.ErrUnknownOutcome to an error.
-func unknown(err error) error {
+// withUnknownOutcome returns an error that wraps err and api.ErrUnknownOutcome.
+func withUnknownOutcome(err error) error {
 	if errors.Is(err, api.ErrUnknownOutcome) {
 		return err
 	}
@@ -43,14 +43,14 @@ func unknown(err error) error {
 // batchBytes is the size of the messages that are written together.
 const batchBytes = 128 << 10
 
-// outbox is a queue of the messages that are to be written to a connection.
+// outbox is a queue of messages that will be written to a connection.
 type outbox struct {
 	wake chan struct{} // has capacity 1; receives a value after an addition
 
 	mu      sync.Mutex
 	urgent  []*outgoing // written before the queue
 	queue   []*outgoing
-	ping    bool // an empty frame is to be written
+	ping    bool // an empty frame must be written
 	writing bool // a batch is being written
 }
 
@@ -62,14 +62,14 @@ type outgoing struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-func (o *outbox) add(m *outgoing) {
+func (o *outbox) addMessage(m *outgoing) {
 	o.mu.Lock()
 	o.queue = append(o.queue, m)
 	o.mu.Unlock()
 	signal(o.wake)
 }
 
-// addUrgent adds a message that is written before those of add, such as a cancellation. The call
+// addUrgent adds a message that is written before those of addMessage, such as a cancellation. The call
 // that it cancels was taken before.
 func (o *outbox) addUrgent(m *outgoing) {
 	o.mu.Lock()
@@ -107,8 +107,8 @@ func (o *outbox) isWriting() bool {
 	return o.writing
 }
 
-// take appends the messages to be written next. From then on they may have been written.
-func (o *outbox) take(batch []*outgoing) []*outgoing {
+// nextBatch appends the messages to be written next to batch. From then on they may have been written.
+func (o *outbox) nextBatch(batch []*outgoing) []*outgoing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ping {
@@ -128,13 +128,13 @@ func (o *outbox) take(batch []*outgoing) []*outgoing {
 	return batch
 }
 
-// write writes messages until done is closed or the connection fails. It calls taken for each
+// writeMessages writes messages until done is closed or the connection fails. It calls taken for each
 // message that is not a ping before it is written.
-func (o *outbox) write(conn Conn, done <-chan struct{}, taken func()) error {
+func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, taken func()) error {
 	var batch []*outgoing
 	for {
 		runtime.Gosched() // let other goroutines add messages to the batch
-		batch = o.take(batch[:0])
+		batch = o.nextBatch(batch[:0])
 		if len(batch) == 0 {
 			select {
 			case <-o.wake:

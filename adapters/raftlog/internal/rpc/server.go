@@ -37,10 +37,10 @@ func NewServer(service Service) *Server {
 	return &Server{service: service, streams: map[string]int{}}
 }
 
-// serving closes conn when ctx is done, and calls serve with a context that serve can cancel. It
+// serveConn closes conn when ctx is done, and calls serve with a context that serve can cancel. It
 // returns the cause, or nil if the client has closed the connection. All goroutines of
 // goroutines have ended when it returns.
-func serving(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve func(context.Context, context.CancelCauseFunc) error) error {
+func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve func(context.Context, context.CancelCauseFunc) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	goroutines.Go(func() {
 		<-ctx.Done()
@@ -63,13 +63,13 @@ func (s *Server) Calls(ctx context.Context, conn Conn) error {
 		conn: conn, service: s.service, out: newOutbox(),
 		slots: make(chan struct{}, maxCalls), calls: map[uint64]context.CancelFunc{},
 	}
-	return serving(ctx, conn, &v.goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
+	return serveConn(ctx, conn, &v.goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
 		v.goroutines.Go(func() {
-			if err := v.out.write(conn, ctx.Done(), func() { <-v.slots }); err != nil {
+			if err := v.out.writeMessages(conn, ctx.Done(), func() { <-v.slots }); err != nil {
 				cancel(err)
 			}
 		})
-		return v.read(ctx)
+		return v.readRequests(ctx)
 	})
 }
 
@@ -87,7 +87,7 @@ type callServer struct {
 	calls map[uint64]context.CancelFunc
 }
 
-func (v *callServer) read(ctx context.Context) error {
+func (v *callServer) readRequests(ctx context.Context) error {
 	var last uint64
 	for {
 		frame, err := v.conn.ReadFrame()
@@ -104,24 +104,24 @@ func (v *callServer) read(ctx context.Context) error {
 			return err
 		}
 		if kind == msgCancel {
-			v.cancel(number)
+			v.cancelCall(number)
 			continue
 		}
 		if number <= last {
 			return wire.Violation("call %d follows call %d", number, last)
 		}
 		last = number
-		call, err := v.decode(kind, body)
+		call, err := v.decodeCall(kind, body)
 		if err != nil {
 			return err
 		}
-		if err := v.begin(ctx, number, call); err != nil {
+		if err := v.startCall(ctx, number, call); err != nil {
 			return err
 		}
 	}
 }
 
-func (v *callServer) cancel(number uint64) {
+func (v *callServer) cancelCall(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if cancel := v.calls[number]; cancel != nil {
@@ -129,15 +129,15 @@ func (v *callServer) cancel(number uint64) {
 	}
 }
 
-// decode returns a function that executes a request and returns the body of its result.
-func (v *callServer) decode(kind byte, body []byte) (func(context.Context) ([]byte, error), error) {
+// decodeCall returns a function that executes a request and returns the body of its result.
+func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) ([]byte, error), error) {
 	switch kind {
 	case msgPropose:
 		id, data, err := decodePropose(body)
 		if err != nil {
 			return nil, err
 		}
-		return v.proposal(id, data), nil
+		return v.newProposal(id, data), nil
 	case msgChangePeers:
 		id, voters, err := decodeChangePeers(body)
 		return func(ctx context.Context) ([]byte, error) {
@@ -184,9 +184,9 @@ func (v *callServer) decode(kind byte, body []byte) (func(context.Context) ([]by
 	return nil, wire.Violation("a call of kind %d", kind)
 }
 
-// proposal returns a function that proposes an update. Until the function has returned, the
+// newProposal returns a function that proposes an update. Until the function has returned, the
 // update is a part of pending.
-func (v *callServer) proposal(id requestid.ID, data []byte) func(context.Context) ([]byte, error) {
+func (v *callServer) newProposal(id requestid.ID, data []byte) func(context.Context) ([]byte, error) {
 	size := int64(len(data))
 	if v.pending.Add(size) > maxPending {
 		v.pending.Add(-size)
@@ -205,7 +205,7 @@ func (v *callServer) proposal(id requestid.ID, data []byte) func(context.Context
 // candidate to resign has sent a frame. Such a client sends pings much more often.
 const silenceLimit = 20 * time.Second
 
-var errSilent = errors.New("the client is silent")
+var errClientSilent = errors.New("the client is silent")
 
 // awaitSilence cancels a call if no frame is received between two checks. It returns when ctx
 // is done.
@@ -220,14 +220,14 @@ func (v *callServer) awaitSilence(ctx context.Context, cancel context.CancelCaus
 			return
 		}
 		if v.frames.Load() == before {
-			cancel(errSilent)
+			cancel(errClientSilent)
 			return
 		}
 	}
 }
 
-// begin executes a call in a new goroutine. It waits while too many calls are pending.
-func (v *callServer) begin(ctx context.Context, number uint64, call func(context.Context) ([]byte, error)) error {
+// startCall executes a call in a new goroutine. It waits while too many calls are pending.
+func (v *callServer) startCall(ctx context.Context, number uint64, call func(context.Context) ([]byte, error)) error {
 	select {
 	case v.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -249,7 +249,7 @@ func (v *callServer) begin(ctx context.Context, number uint64, call func(context
 		} else {
 			frame = append(newMessage(msgResult, number, len(body)), body...)
 		}
-		v.out.add(&outgoing{frame: frame})
+		v.out.addMessage(&outgoing{frame: frame})
 	})
 	return nil
 }

@@ -18,18 +18,18 @@ func (s *Server) Stream(ctx context.Context, conn Conn, client string) error {
 	// is detected because it sends nothing.
 	conn.SetTimeouts(streamSilence, 0)
 	var goroutines sync.WaitGroup
-	return serving(ctx, conn, &goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
+	return serveConn(ctx, conn, &goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
 		request, err := conn.ReadFrame()
 		if err != nil {
 			return err
 		}
 		goroutines.Go(func() { cancel(readPings(conn)) })
 		w := &streamWriter{conn: conn}
-		if err := s.stream(ctx, w, client, request); err != nil {
+		if err := s.serveStream(ctx, w, client, request); err != nil {
 			if errors.Is(err, wire.ErrProtocol) {
 				return err
 			}
-			w.write(msgError, func(b []byte) []byte { return wire.AppendError(b, err) })
+			w.writeMessage(msgError, func(b []byte) []byte { return wire.AppendError(b, err) })
 			if err := w.flush(); err != nil {
 				return err
 			}
@@ -53,11 +53,11 @@ func readPings(conn Conn) error {
 	}
 }
 
-func (s *Server) stream(ctx context.Context, w *streamWriter, client string, request []byte) error {
-	if !s.admit(client) {
+func (s *Server) serveStream(ctx context.Context, w *streamWriter, client string, request []byte) error {
+	if !s.acquireStream(client) {
 		return fmt.Errorf("%w: one client has at most %d streams", api.ErrBusy, maxStreams)
 	}
-	defer s.release(client)
+	defer s.releaseStream(client)
 	d := wire.Decoder{B: request}
 	switch kind := d.Byte("kind of a request"); kind {
 	case msgEntries:
@@ -65,7 +65,7 @@ func (s *Server) stream(ctx context.Context, w *streamWriter, client string, req
 		if err != nil {
 			return err
 		}
-		return s.service.Entries(ctx, from, w.events)
+		return s.service.Entries(ctx, from, w.writeEvents)
 	case msgSnapshot:
 		if err := d.End(); err != nil {
 			return err
@@ -74,13 +74,13 @@ func (s *Server) stream(ctx context.Context, w *streamWriter, client string, req
 		if err != nil {
 			return err
 		}
-		return w.snapshot(&snapshot)
+		return w.writeSnapshot(&snapshot)
 	default:
 		return wire.Violation("a stream of kind %d", kind)
 	}
 }
 
-func (s *Server) admit(client string) bool {
+func (s *Server) acquireStream(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streams[client] == maxStreams {
@@ -90,7 +90,7 @@ func (s *Server) admit(client string) bool {
 	return true
 }
 
-func (s *Server) release(client string) {
+func (s *Server) releaseStream(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.streams[client]--; s.streams[client] == 0 {
@@ -105,7 +105,7 @@ type streamWriter struct {
 	err    error
 }
 
-func (w *streamWriter) write(kind byte, body func([]byte) []byte) {
+func (w *streamWriter) writeMessage(kind byte, body func([]byte) []byte) {
 	if w.err == nil {
 		w.buffer = body(append(w.buffer[:0], kind))
 		w.err = w.conn.Buffer(w.buffer)
@@ -122,24 +122,24 @@ func (w *streamWriter) flush() error {
 	return w.err
 }
 
-// events writes events.
-func (w *streamWriter) events(events []api.Event) error {
+// writeEvents writes events.
+func (w *streamWriter) writeEvents(events []api.Event) error {
 	for _, event := range events {
 		switch {
 		case event.Entry != nil:
 			if len(event.Entry.Data) > wire.MaxData {
 				return fmt.Errorf("%w: entry %d has %d bytes, the limit is %d", api.ErrTooLarge, event.Entry.Index, len(event.Entry.Data), wire.MaxData)
 			}
-			w.write(msgEntry, func(b []byte) []byte { return appendEntry(b, event.Entry) })
+			w.writeMessage(msgEntry, func(b []byte) []byte { return appendEntry(b, event.Entry) })
 		case event.Snapshot != nil:
-			if err := w.snapshot(event.Snapshot); err != nil {
+			if err := w.writeSnapshot(event.Snapshot); err != nil {
 				return err
 			}
 		case event.Progress != nil:
 			if err := wire.CheckPeers(event.Progress.Leader); err != nil {
 				return err
 			}
-			w.write(msgProgress, func(b []byte) []byte { return appendProgress(b, event.Progress) })
+			w.writeMessage(msgProgress, func(b []byte) []byte { return appendProgress(b, event.Progress) })
 		}
 	}
 	return w.flush()
@@ -148,20 +148,20 @@ func (w *streamWriter) events(events []api.Event) error {
 // chunkSize is the size of the parts in which a snapshot is sent.
 const chunkSize = 64 << 10
 
-// snapshot writes a snapshot and closes its data.
-func (w *streamWriter) snapshot(s *api.SnapshotStream) error {
+// writeSnapshot writes a snapshot and closes its data.
+func (w *streamWriter) writeSnapshot(s *api.SnapshotStream) error {
 	defer s.Data.Close()
 	if s.Size < 0 {
 		return fmt.Errorf("snapshot at index %d has the size %d", s.Index, s.Size)
 	}
-	w.write(msgSnapshotHeader, func(b []byte) []byte {
+	w.writeMessage(msgSnapshotHeader, func(b []byte) []byte {
 		return appendSnapshotHeader(b, snapshotHeader{s.Index, s.Term, s.Size})
 	})
 	chunk := make([]byte, min(s.Size, chunkSize))
 	for left := s.Size; left > 0 && w.err == nil; {
 		n, err := s.Data.Read(chunk[:min(left, int64(len(chunk)))])
 		if n > 0 {
-			w.write(msgChunk, func(b []byte) []byte { return append(b, chunk[:n]...) })
+			w.writeMessage(msgChunk, func(b []byte) []byte { return append(b, chunk[:n]...) })
 			left -= int64(n)
 		}
 		if err != nil && left > 0 {

@@ -79,12 +79,12 @@ func newStream(ctx context.Context, conn Conn, request []byte, patience time.Dur
 		<-s.ctx.Done()
 		conn.Close()
 	})
-	s.goroutines.Go(func() { s.ping(request) })
+	s.goroutines.Go(func() { s.sendPings(request) })
 	return s
 }
 
-// ping sends the request, and empty frames until the stream ends.
-func (s *Stream) ping(request []byte) {
+// sendPings sends the request, and empty frames until the stream ends.
+func (s *Stream) sendPings(request []byte) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
 	for frame := request; ; frame = nil {
@@ -121,12 +121,12 @@ func (s *Stream) Next() (api.Event, error) {
 			return api.Event{}, fmt.Errorf("%w: the previous snapshot is neither read completely nor closed", api.ErrInvalid)
 		}
 		for d.left > 0 {
-			if err := d.fill(); err != nil {
+			if err := d.receiveChunk(); err != nil {
 				return api.Event{}, err
 			}
 		}
 	}
-	kind, body, err := s.read()
+	kind, body, err := s.readMessage()
 	if err != nil {
 		return api.Event{}, err
 	}
@@ -145,40 +145,40 @@ func (s *Stream) Next() (api.Event, error) {
 		err = wire.Violation("a message of kind %d in a stream", kind)
 	}
 	if err != nil {
-		return api.Event{}, s.fail(err)
+		return api.Event{}, s.endWith(err)
 	}
 	return event, nil
 }
 
-// fail ends the stream, unless it has ended.
-func (s *Stream) fail(err error) error {
+// endWith ends the stream, unless it has ended, and returns the reason.
+func (s *Stream) endWith(err error) error {
 	s.cancel(err)
 	return context.Cause(s.ctx)
 }
 
-// read returns the next message.
-func (s *Stream) read() (kind byte, body []byte, err error) {
+// readMessage returns the next message.
+func (s *Stream) readMessage() (kind byte, body []byte, err error) {
 	frame, err := s.conn.ReadFrame()
 	if s.ctx.Err() != nil {
 		return 0, nil, context.Cause(s.ctx)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return 0, nil, s.fail(fmt.Errorf("%w for %v", ErrQuiet, s.patience))
+		return 0, nil, s.endWith(fmt.Errorf("%w for %v", ErrQuiet, s.patience))
 	}
 	if err != nil {
-		return 0, nil, s.fail(fmt.Errorf("%w: %w", ErrLost, err))
+		return 0, nil, s.endWith(fmt.Errorf("%w: %w", ErrLost, err))
 	}
 	d := wire.Decoder{B: frame}
 	kind = d.Byte("kind of a message")
 	if d.Err == nil && kind == msgError {
 		remote := d.Error()
 		if err := d.End(); err != nil {
-			return 0, nil, s.fail(err)
+			return 0, nil, s.endWith(err)
 		}
-		return 0, nil, s.fail(remote)
+		return 0, nil, s.endWith(remote)
 	}
 	if d.Err != nil {
-		return 0, nil, s.fail(d.Err)
+		return 0, nil, s.endWith(d.Err)
 	}
 	return kind, d.B, nil
 }
@@ -192,9 +192,9 @@ type snapshotData struct {
 	closed bool
 }
 
-// fill receives the next chunk.
-func (d *snapshotData) fill() error {
-	kind, body, err := d.stream.read()
+// receiveChunk receives the next chunk.
+func (d *snapshotData) receiveChunk() error {
+	kind, body, err := d.stream.readMessage()
 	switch {
 	case errors.Is(err, io.EOF):
 		// The error does not wrap io.EOF: readers would accept a part of the data.
@@ -202,7 +202,7 @@ func (d *snapshotData) fill() error {
 	case err != nil:
 		return fmt.Errorf("data of the snapshot at index %d, %d bytes before the end: %w", d.index, d.left, err)
 	case kind != msgChunk || len(body) == 0 || len(body) > maxChunk || int64(len(body)) > d.left:
-		return d.stream.fail(wire.Violation("invalid data of the snapshot at index %d", d.index))
+		return d.stream.endWith(wire.Violation("invalid data of the snapshot at index %d", d.index))
 	}
 	d.chunk = body
 	d.left -= int64(len(body))
@@ -217,7 +217,7 @@ func (d *snapshotData) Read(p []byte) (int, error) {
 		if d.left == 0 {
 			return 0, io.EOF
 		}
-		if err := d.fill(); err != nil {
+		if err := d.receiveChunk(); err != nil {
 			return 0, err
 		}
 	}

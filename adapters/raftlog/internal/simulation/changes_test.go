@@ -1,6 +1,6 @@
 package simulation
 
-// Changes of the peers.
+// Changes of the voters.
 
 import (
 	"errors"
@@ -12,54 +12,54 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// changer replaces peers, one change after the other.
-func (u *users) changer() {
-	w := u.w
-	if w.calm {
+// runChanges replaces voters, one change after another.
+func (c *clients) runChanges() {
+	h := c.h
+	if h.recovering {
 		return
 	}
-	later := func() { w.after(w.span(500*time.Millisecond, 5*time.Second), u.changer) }
-	from := w.leader()
-	if u.changing || from == nil || from.paused || !from.said.ready {
+	later := func() { h.schedule(h.duration(500*time.Millisecond, 5*time.Second), c.runChanges) }
+	from := h.leader()
+	if c.changing || from == nil || from.paused || !from.observed.ready {
 		later()
 		return
 	}
 	var voters []*peer
-	for _, v := range from.core.Tables().Members.Voters {
-		voters = append(voters, w.peer(v.ID))
+	for _, v := range from.core.Replica().Members.Voters {
+		voters = append(voters, h.peer(v.ID))
 	}
-	if from.core.Tables().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.gone }) {
-		later() // it does not know yet
+	if from.core.Replica().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.stopped }) {
+		later() // the leader does not know the last change yet
 		return
 	}
-	size := 3 + w.IntN(3)
+	size := 3 + h.rand.IntN(3)
 	var next []*peer
-	for _, i := range w.Perm(len(voters)) {
+	for _, i := range h.rand.Perm(len(voters)) {
 		next = append(next, voters[i])
 	}
-	added := w.IntN(3)
+	added := h.rand.IntN(3)
 	next = next[:min(len(next), max(size-added, 1))]
 	for len(next) < size {
-		p := w.newPeer()
-		p.join(from, from.core.Tables().Members.Public().Voters)
-		w.after(w.span(0, 200*time.Millisecond), p.start)
+		p := h.newPeer()
+		p.createFromSnapshot(from, from.core.Replica().Members.Membership().Voters)
+		h.schedule(h.duration(0, 200*time.Millisecond), p.start)
 		next = append(next, p)
 	}
 	var to []api.Peer
 	for _, p := range next {
 		to = append(to, p.Peer)
 	}
-	w.tracef("users: change to %v", to)
-	u.busy++
-	u.changing = true
-	w.after(w.span(0, time.Second), func() {
-		u.change(w.newID(), to, func() {
-			u.busy--
-			u.changing = false
-			w.truth.changes++
+	h.tracef("clients: change to %v", to)
+	c.pending++
+	c.changing = true
+	h.schedule(h.duration(0, time.Second), func() {
+		c.changeVoters(h.newID(), to, func() {
+			c.pending--
+			c.changing = false
+			h.checker.changes++
 			for _, p := range voters {
 				if !slices.Contains(to, p.Peer) {
-					w.after(w.span(0, 3*time.Second), func() { u.retire(p) })
+					h.schedule(h.duration(0, 3*time.Second), func() { c.retirePeer(p) })
 				}
 			}
 			later()
@@ -67,65 +67,67 @@ func (u *users) changer() {
 	})
 }
 
-func (w *world) newID() requestid.ID { return requestid.From(w.date(), w.Uint64(), w.Uint64()) }
-
-// retire stops a peer for ever.
-func (u *users) retire(p *peer) {
-	if p.gone {
-		return
-	}
-	u.w.tracef("%s: is taken away", p.ID)
-	p.crash()
-	p.gone = true
+func (h *harness) newID() requestid.ID {
+	return requestid.From(h.wallTime(), h.rand.Uint64(), h.rand.Uint64())
 }
 
-// change asks for a change until it is complete.
-func (u *users) change(id requestid.ID, to []api.Peer, end func()) {
-	w := u.w
-	again := func(id requestid.ID) {
-		w.after(w.span(10*time.Millisecond, 200*time.Millisecond), func() { u.change(id, to, end) })
+// retirePeer stops a peer permanently.
+func (c *clients) retirePeer(p *peer) {
+	if p.stopped {
+		return
 	}
-	p := w.someone()
+	c.h.tracef("%s: is stopped permanently", p.ID)
+	p.crash()
+	p.stopped = true
+}
+
+// changeVoters requests a change until it is complete.
+func (c *clients) changeVoters(id requestid.ID, to []api.Peer, end func()) {
+	h := c.h
+	again := func(id requestid.ID) {
+		h.schedule(h.duration(10*time.Millisecond, 200*time.Millisecond), func() { c.changeVoters(id, to, end) })
+	}
+	p := h.likelyLeader()
 	if p == nil {
 		again(id)
 		return
 	}
-	r := core.Request{Kind: api.KindConfig, ID: id, To: to, Forward: w.chance(0.5)}
-	r.Token = u.call(p, "change", func(r core.Reply) {
-		w.tracef("users: change %v: %s: %d %v", id, p.ID, r.Index, r.Err)
+	r := core.Request{Kind: api.KindConfig, ID: id, Voters: to, Forward: h.chance(0.5)}
+	r.Token = c.addCall(p, "change", func(r core.Reply) {
+		h.tracef("clients: change %v: %s: %d %v", id, p.ID, r.Index, r.Err)
 		switch {
 		case r.Err == nil:
-			if f := w.truth.at(r.Index); f.kind != api.KindConfig {
-				w.failf("%s: the change is said to be complete with entry %d, which is %+v", p.ID, r.Index, f)
+			if f := h.checker.entryAt(r.Index); f.kind != api.KindConfig {
+				h.failf("%s: the change is reported as completed by entry %d, which is %+v", p.ID, r.Index, f)
 			}
 			end()
 		case errors.Is(r.Err, api.ErrStale), errors.Is(r.Err, api.ErrChanging):
-			again(w.newID())
+			again(h.newID())
 		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			again(id)
-		case errors.Is(r.Err, api.ErrInvalid) && (u.isDone(to) || u.outdated(to)): // under an ID of before, or another change came first
+		case errors.Is(r.Err, api.ErrInvalid) && (c.isCurrent(to) || c.containsRemoved(to)): // an attempt with another ID was applied, or another change was first
 			end()
 		default:
-			w.failf("%s: change to %v: %v", p.ID, to, r.Err)
+			h.failf("%s: change to %v: %v", p.ID, to, r.Err)
 		}
 	})
 	p.input(func() { p.core.Propose(r) })
 }
 
-// outdated tells whether one of them was removed.
-func (u *users) outdated(to []api.Peer) bool {
-	return slices.ContainsFunc(u.w.peers, func(p *peer) bool {
-		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Tables().Members.Gone(v.ID) })
+// containsRemoved reports whether one of the peers was removed.
+func (c *clients) containsRemoved(to []api.Peer) bool {
+	return slices.ContainsFunc(c.h.peers, func(p *peer) bool {
+		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Replica().Members.IsRemoved(v.ID) })
 	})
 }
 
-// isDone tells whether some peer knows these to be the voters.
-func (u *users) isDone(to []api.Peer) bool {
-	for _, p := range u.w.peers {
+// isCurrent reports whether these are the voters according to a peer.
+func (c *clients) isCurrent(to []api.Peer) bool {
+	for _, p := range c.h.peers {
 		if !p.up {
 			continue
 		}
-		m := p.core.Tables().Members
+		m := p.core.Replica().Members
 		same := len(m.Voters) == len(to) && !m.Joint()
 		for _, v := range m.Voters {
 			same = same && slices.Contains(to, api.Peer{ID: v.ID, Addr: v.Addr})

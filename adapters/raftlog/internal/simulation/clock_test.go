@@ -1,30 +1,30 @@
 package simulation
 
-// The clocks of a peer.
+// The clocks of peers.
 
 import "time"
 
-// clock is a peer's: its rate is not quite right, and its calendar may be quite wrong.
+// clock is the clock of a peer. Its rate is slightly wrong, and its wall clock may be wrong by minutes.
 type clock struct {
-	w      *world
+	h      *harness
 	rate   float64
 	origin time.Duration
-	wrong  time.Duration
+	offset time.Duration // of the wall clock
 }
 
-func newClock(w *world) clock {
-	return clock{w: w, rate: 0.9975 + 0.005*w.Float64(), origin: w.span(0, time.Hour)}
+func newClock(h *harness) clock {
+	return clock{h: h, rate: 0.9975 + 0.005*h.rand.Float64(), origin: h.duration(0, time.Hour)}
 }
 
-// Now is monotonic.
-func (c *clock) Now() time.Duration { return c.origin + time.Duration(float64(c.w.now)*c.rate) }
+// Now implements core.Clock.
+func (c *clock) Now() time.Duration { return c.origin + time.Duration(float64(c.h.now)*c.rate) }
 
-// Wall is what the calendar says.
+// Wall implements core.Clock.
 func (c *clock) Wall() time.Time {
-	return c.w.date().Add(time.Duration(float64(c.w.now)*(c.rate-1)) + c.wrong)
+	return c.h.wallTime().Add(time.Duration(float64(c.h.now)*(c.rate-1)) + c.offset)
 }
 
-// date is what calendars should say.
-func (w *world) date() time.Time {
-	return time.Unix(1_700_000_000, 0).Add(w.now + w.users.lapsed)
+// wallTime returns the correct wall clock time.
+func (h *harness) wallTime() time.Time {
+	return time.Unix(1_700_000_000, 0).Add(h.now + h.clients.clockOffset)
 }

@@ -7,66 +7,66 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/protection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestControls: with each protection switched off, the simulation finds that it is.
+// TestControls fails if the simulation does not detect that a safety check is disabled.
 func TestControls(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		seeds uint64 // within which it is found
+		seeds uint64 // the maximum number of runs
 		plan  func(seed uint64) plan
-		found string // by what
+		found string // a part of the error
 	}{
 		{"vote hold", 50, func(seed uint64) plan {
-			p := calmPlan(seed, restartOfVoter)
-			p.off = protection.Of(protection.VoteHold)
+			p := scenarioPlan(seed, voterRestarts)
+			p.disabled = replica.Disable(replica.CheckVoteHold)
 			return p
 		}, "at the same time"},
 		{"lease", 20, func(seed uint64) plan {
-			p := planOf(seed)
-			p.off = protection.Of(protection.Lease)
+			p := randomPlan(seed)
+			p.disabled = replica.Disable(replica.CheckLease)
 			return p
 		}, "at the same time"},
 		{"deduplication", 20, func(seed uint64) plan {
-			p := planOf(seed)
-			p.off = protection.Of(protection.Deduplication)
+			p := randomPlan(seed)
+			p.disabled = replica.Disable(replica.CheckDeduplication)
 			return p
 		}, "is applied by entry"},
 		{"forget", 50, func(seed uint64) plan {
-			p := calmPlan(seed, forgottenUnaware)
-			p.off = protection.Of(protection.Forget)
+			p := scenarioPlan(seed, forgottenWhilePaused)
+			p.disabled = replica.Disable(replica.CheckForget)
 			return p
 		}, "at the same time"},
 		{"directory lost", 5, func(seed uint64) plan {
-			p := calmPlan(seed, directoryLost)
-			p.believes = true
+			p := scenarioPlan(seed, directoryLost)
+			p.trustAll = true
 			return p
 		}, "without entry"},
 		{"log lost", 5, func(seed uint64) plan {
-			p := calmPlan(seed, logLost)
-			p.believes = true
+			p := scenarioPlan(seed, logLost)
+			p.trustAll = true
 			return p
 		}, "without entry"},
 		{"second configuration", 5, func(seed uint64) plan {
-			p := calmPlan(seed, secondConfiguration)
-			p.believes = true
+			p := scenarioPlan(seed, secondConfiguration)
+			p.trustAll = true
 			return p
 		}, "another peer has applied"},
 		{"history differs", 5, func(seed uint64) plan {
-			p := calmPlan(seed, historyDiffers)
-			p.off = protection.Of(protection.Agreement)
+			p := scenarioPlan(seed, historyDiffers)
+			p.disabled = replica.Disable(replica.CheckAgreement)
 			return p
-		}, "goes on with another history"},
+		}, "continues with another history"},
 		{"fsync", 20, func(seed uint64) plan {
-			p := planOf(seed)
-			p.fsync = false
+			p := randomPlan(seed)
+			p.syncs = false
 			return p
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := uint64(1); seed <= c.seeds; seed++ {
-				if _, err := play(t, c.plan(seed), nil); err != nil {
+				if _, err := runPlan(t, c.plan(seed), nil); err != nil {
 					t.Logf("found with seed %d: %v", seed, err)
 					require.ErrorContains(t, err, c.found)
 					return

@@ -1,10 +1,12 @@
-// Package simulation plays clusters of whole peers in virtual time: the core, the log on a
-// disk that loses power, snapshot files, the tables and a state machine are those of the
-// product; the network, the clocks, the disk's speed and the users are the simulation's.
-// Everything that happens follows from one seed, so that whatever goes wrong can be played
-// again.
+// Package simulation tests clusters of complete peers in virtual time. The core, the log on a disk
+// that loses power, snapshot files, the replica and a state machine are those of the product. The
+// network, the clocks, the speed of disks and the clients are simulated. Everything follows from one
+// seed, so that every failure can be repeated.
 //
-// All of it is test code: see world_test.go for how time passes, weather_test.go for what
-// goes wrong, truth_test.go for what must be true at every moment, and calm_test.go for what
-// must become true once nothing goes wrong any more.
+// The package consists of tests:
+//
+//   - harness_test.go: virtual time
+//   - faults_test.go, scenarios_test.go: random faults, and constructed sequences of faults
+//   - checker_test.go: what must be true at every moment
+//   - recovery_test.go: what must become true after the faults
 package simulation

@@ -1,6 +1,6 @@
 package simulation
 
-// What a disk must have after a crash.
+// The data that a disk must contain after a crash.
 
 import (
 	"slices"
@@ -10,38 +10,37 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// durable is what is known of a log on disk: the works that were done, and from unsynced on
-// those that a crash may undo.
-type durable struct {
-	before, term uint64   // the last compacted entry
-	terms        []uint64 // of the entries behind it
-	hard         hard
-	unsynced     []*core.Work
+// durableLog is the durable state of a log, and the later Writes that a crash may undo.
+type durableLog struct {
+	before, term uint64   // of the last compacted entry
+	terms        []uint64 // of the entries after it
+	vote         termVote
+	unsynced     []*core.Write
 }
 
-type hard struct{ term, vote uint64 }
+type termVote struct{ term, vote uint64 }
 
-// do does a work.
-func (d *durable) do(w *core.Work) {
+// addWrite adds a completed Write.
+func (d *durableLog) addWrite(w *core.Write) {
 	d.unsynced = append(d.unsynced, w)
 	if w.Sync || w.Snapshot != nil {
 		for _, w := range d.unsynced {
-			d.change(w)
+			d.applyWrite(w)
 		}
 		d.unsynced = nil
 	}
 }
 
-func (d *durable) reset(s *raftpb.Snapshot) {
+func (d *durableLog) restartAt(s *raftpb.Snapshot) {
 	d.before, d.term, d.terms = s.GetMetadata().GetIndex(), s.GetMetadata().GetTerm(), nil
 }
 
-func (d *durable) change(w *core.Work) {
+func (d *durableLog) applyWrite(w *core.Write) {
 	if w.Snapshot != nil {
-		d.reset(w.Snapshot)
+		d.restartAt(w.Snapshot)
 	}
 	if w.HardState != nil {
-		d.hard = hard{w.HardState.GetTerm(), w.HardState.GetVote()}
+		d.vote = termVote{w.HardState.GetTerm(), w.HardState.GetVote()}
 	}
 	for i, e := range w.Entries {
 		if e.GetIndex() <= d.before {
@@ -59,53 +58,53 @@ func (d *durable) change(w *core.Work) {
 	}
 }
 
-func (d *durable) equal(e *durable) bool {
-	return d.before == e.before && d.term == e.term && d.hard == e.hard && slices.Equal(d.terms, e.terms)
+func (d *durableLog) equal(e *durableLog) bool {
+	return d.before == e.before && d.term == e.term && d.vote == e.vote && slices.Equal(d.terms, e.terms)
 }
 
-// recovered checks what the log is after a crash: what was acknowledged, and of what was
-// under way the first so many works.
-func (p *peer) recovered() {
-	var is durable
+// checkDurable checks the log after a crash: it must contain all acknowledged Writes, and a prefix of
+// the Writes in flight.
+func (p *peer) checkDurable() {
+	var actual durableLog
 	first, err := p.log.FirstIndex()
 	p.must(err)
 	last, err := p.log.LastIndex()
 	p.must(err)
-	is.before = first - 1
-	is.term, err = p.log.Term(is.before)
+	actual.before = first - 1
+	actual.term, err = p.log.Term(actual.before)
 	p.must(err)
 	for i := first; i <= last; i++ {
 		term, err := p.log.Term(i)
 		p.must(err)
-		is.terms = append(is.terms, term)
+		actual.terms = append(actual.terms, term)
 	}
 	if hs := p.log.HardState(); hs != nil {
-		is.hard = hard{hs.GetTerm(), hs.GetVote()}
+		actual.vote = termVote{hs.GetTerm(), hs.GetVote()}
 	}
-	may := p.stored
-	may.terms, may.unsynced = slices.Clone(may.terms), nil
-	found := may.equal(&is)
-	for _, w := range append(p.stored.unsynced, p.begun...) {
+	possible := p.durable
+	possible.terms, possible.unsynced = slices.Clone(possible.terms), nil
+	found := possible.equal(&actual)
+	for _, w := range append(p.durable.unsynced, p.interrupted...) {
 		if found {
 			break
 		}
 		if w.Snapshot != nil {
-			may.reset(w.Snapshot)
-			found = found || may.equal(&is)
+			possible.restartAt(w.Snapshot)
+			found = found || possible.equal(&actual)
 		}
-		if w.Compact != 0 && !found { // the entries, and then the mark
+		if w.Compact != 0 && !found { // first the entries, then the compaction
 			part := *w
 			part.Compact = 0
-			may.change(&part)
-			found = found || may.equal(&is)
+			possible.applyWrite(&part)
+			found = found || possible.equal(&actual)
 		}
-		may.change(w)
-		found = found || may.equal(&is)
+		possible.applyWrite(w)
+		found = found || possible.equal(&actual)
 	}
 	if !found {
-		p.w.failf("%s: the log was %v when the power failed, with %d works not acknowledged, and is %v now",
-			p.ID, p.stored, len(p.stored.unsynced)+len(p.begun), is)
+		p.h.failf("%s: the log was %v when the power failed, with %d unacknowledged Writes, and is %v now",
+			p.ID, p.durable, len(p.durable.unsynced)+len(p.interrupted), actual)
 	}
-	is.unsynced = nil
-	p.stored, p.begun = is, nil
+	actual.unsynced = nil
+	p.durable, p.interrupted = actual, nil
 }

@@ -1,6 +1,6 @@
 package simulation
 
-// Candidates: one of each process in each election.
+// Elections: each process has a candidate in each election.
 
 import (
 	"errors"
@@ -15,85 +15,85 @@ import (
 
 func electionName(i int) string { return fmt.Sprint("e", i) }
 
-// stand has a new candidate of this process stand.
-func (p *peer) stand(name string) {
-	id := fmt.Sprintf("%s-%d-%x", p.ID, p.process, p.w.Uint32())
-	p.stands[name] = id
-	p.core.Stand(name, id, "candidate of "+p.ID)
-	p.claim()
+// joinElection adds a new candidate of this process.
+func (p *peer) joinElection(name string) {
+	id := fmt.Sprintf("%s-%d-%x", p.ID, p.process, p.h.rand.Uint32())
+	p.candidates[name] = id
+	p.core.AddCandidate(name, id, "candidate of "+p.ID)
+	p.updateHeads()
 }
 
-// resign takes the candidate back, and has another one stand soon.
-func (p *peer) resign(name string) {
-	id := p.stands[name]
+// resignElection removes the candidate, and adds another candidate soon.
+func (p *peer) resignElection(name string) {
+	id := p.candidates[name]
 	if id == "" {
 		return
 	}
-	p.w.tracef("%s: resigns as %s in %s", p.ID, id, name)
-	delete(p.stands, name)
-	p.core.Withdraw(name, id)
-	p.claim()
-	p.later(p.w.span(0, 300*time.Millisecond), func() { p.stand(name) })
+	p.h.tracef("%s: resigns as %s in %s", p.ID, id, name)
+	delete(p.candidates, name)
+	p.core.RemoveCandidate(name, id)
+	p.updateHeads()
+	p.scheduleInput(p.h.duration(0, 300*time.Millisecond), func() { p.joinElection(name) })
 }
 
-// control asks for an op until it is in the log.
-func (u *users) control(op entry.Op, end func()) {
-	w := u.w
-	p := w.someone()
+// requestOp requests an operation until it is in the log.
+func (c *clients) requestOp(op entry.Op, end func()) {
+	h := c.h
+	p := h.likelyLeader()
 	if p == nil {
-		w.after(50*time.Millisecond, func() { u.control(op, end) })
+		h.schedule(50*time.Millisecond, func() { c.requestOp(op, end) })
 		return
 	}
-	r := core.Request{Kind: api.KindControl, ID: requestid.From(w.date(), w.Uint64(), w.Uint64()), Op: op, Forward: true}
-	r.Token = u.call(p, op.Do+" "+op.Election, func(r core.Reply) {
+	r := core.Request{Kind: api.KindControl, ID: requestid.From(h.wallTime(), h.rand.Uint64(), h.rand.Uint64()), Op: op, Forward: true}
+	r.Token = c.addCall(p, op.Do.String()+" "+op.Election, func(r core.Reply) {
 		switch {
 		case r.Err == nil || errors.Is(r.Err, api.ErrInvalid) || errors.Is(r.Err, api.ErrStale):
 			end()
 		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
-			w.after(w.span(10*time.Millisecond, 100*time.Millisecond), func() { u.control(op, end) })
+			h.schedule(h.duration(10*time.Millisecond, 100*time.Millisecond), func() { c.requestOp(op, end) })
 		default:
-			w.failf("%s: %s %s: %v", p.ID, op.Do, op.Election, r.Err)
+			h.failf("%s: %s %s: %v", p.ID, op.Do, op.Election, r.Err)
 		}
 	})
 	p.input(func() { p.core.Propose(r) })
 }
 
-// op is a request to end an election, or to restart it, that is made now.
-func (w *world) op(do, name string) entry.Op {
-	return entry.Op{Do: do, Election: name, Through: uint64(len(w.truth.facts)) + 1}
+// opNow returns a request to end or restart an election, with the present index of the log.
+func (h *harness) opNow(do entry.Operation, name string) entry.Op {
+	return entry.Op{Do: do, Election: name, Through: uint64(len(h.checker.committed)) + 1}
 }
 
-// end ends an election for all, unless it is ended already, and calls then after at most d.
-func (u *users) end(name string, d time.Duration, then func()) {
-	w := u.w
-	w.tracef("users: end %s", name)
-	wait := func() { w.after(w.span(0, d), then) }
-	if u.busy++; w.truth.over[name] {
+// endElection ends an election, unless it is ended already, and calls then after at most d.
+func (c *clients) endElection(name string, d time.Duration, then func()) {
+	h := c.h
+	h.tracef("clients: end %s", name)
+	wait := func() { h.schedule(h.duration(0, d), then) }
+	if c.pending++; h.checker.ended[name] {
 		wait()
 		return
 	}
-	u.control(w.op(entry.End, name), wait)
+	c.requestOp(h.opNow(entry.End, name), wait)
 }
 
-// endAndRestart ends an election for all, and begins it again.
-func (u *users) endAndRestart(name string) {
-	u.end(name, 500*time.Millisecond, func() {
-		u.control(u.w.op(entry.Restart, name), func() { u.busy-- })
+// endAndRestart ends an election and restarts it.
+func (c *clients) endAndRestart(name string) {
+	c.endElection(name, 500*time.Millisecond, func() {
+		c.requestOp(c.h.opNow(entry.Restart, name), func() { c.pending-- })
 	})
 }
 
-// endAndForget ends an election for all, and advances the wall clocks until it is forgotten.
-func (u *users) endAndForget(name string) {
-	w := u.w
+// endAndForget ends an election, and advances the wall clocks until it is forgotten.
+func (c *clients) endAndForget(name string) {
+	h := c.h
 	var wait func()
 	wait = func() {
-		if !w.truth.over[name] {
-			u.busy--
+		if !h.checker.ended[name] {
+			c.pending--
 			return
 		}
-		u.lapsed += w.window + 2*time.Minute
-		w.tracef("wall clocks jump to %v", w.date())
-		w.after(w.span(0, time.Second), wait)
+		c.clockOffset += h.window + 2*time.Minute
+		h.tracef("wall clocks jump to %v", h.wallTime())
+		h.schedule(h.duration(0, time.Second), wait)
 	}
-	u.end(name, 100*time.Millisecond, wait)
+	c.endElection(name, 100*time.Millisecond, wait)
 }

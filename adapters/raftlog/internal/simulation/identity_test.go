@@ -1,6 +1,6 @@
 package simulation
 
-// Peers that must not take part with the data that they have.
+// Peers that must not take part with their data.
 
 import (
 	"fmt"
@@ -10,105 +10,105 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
-// life is which directory and which process a peer has, and which the others have.
-type life struct {
-	instance string
-	starts   uint64
-	known    identity.Registry // it is on the disk
-	met      map[string]bool   // processes with which this one is connected
-	unfit    bool              // the scenario wants it to end
-	corrupt  bool              // its history is another one
-	forgot   bool              // it has lost its directory in bad weather
+// identityState is the identity of a peer, and the identities that it knows.
+type identityState struct {
+	instance      string
+	starts        uint64
+	known         identity.Registry // on the disk
+	connected     map[string]bool   // the processes to which this process is connected
+	mustStop      bool              // the peer must stop, because of the fault
+	corrupt       bool              // its history differs from those of the others
+	directoryLost bool              // it has lost its directory by a random fault
 }
 
-// begins is a new process.
-func (p *peer) begins() {
+// startIdentity starts a new process.
+func (p *peer) startIdentity() {
 	p.starts++
-	p.met = map[string]bool{}
+	p.connected = map[string]bool{}
 }
 
-// claims is what the process says of itself.
-func (p *peer) claims() link.Claim {
+// claim returns what the process sends in handshakes.
+func (p *peer) claim() link.Claim {
 	return link.Claim{Founding: p.known.Founding, Instance: p.instance, Start: p.starts, Process: fmt.Sprint(p.instance, p.process)}
 }
 
-// accepts is the handshake of two processes, before the first message from one to the other. What
-// an earlier process has sent arrives only on a connection that there was.
-func (p *peer) accepts(from *peer, claim link.Claim) bool {
-	if p.w.believes || p.met[claim.Process] {
+// connect makes the handshake of two processes before the first frame from one to the other. Frames of
+// an earlier process arrive only on a connection that existed.
+func (p *peer) connect(from *peer, claim link.Claim) bool {
+	if p.h.trustAll || p.connected[claim.Process] {
 		return true
 	}
-	if !from.up || from.claims() != claim {
+	if !from.up || from.claim() != claim {
 		return false
 	}
-	if !p.meets(from) || !from.meets(p) {
+	if !p.checkClaim(from) || !from.checkClaim(p) {
 		return false
 	}
-	p.met[claim.Process], from.met[p.claims().Process] = true, true
+	p.connected[claim.Process], from.connected[p.claim().Process] = true, true
 	return true
 }
 
-// meets is one side's part in a handshake.
-func (p *peer) meets(other *peer) bool {
-	claim := other.claims()
+// checkClaim is one side of a handshake.
+func (p *peer) checkClaim(other *peer) bool {
+	claim := other.claim()
 	_, _, refused := p.known.Meet(other.ID, claim)
 	if refused == nil {
 		return true
 	}
-	p.w.after(p.w.net.delay, func() {
-		if other.up && other.claims() == claim {
-			other.mistaken(refused)
+	p.h.schedule(p.h.net.delay, func() {
+		if other.up && other.claim() == claim {
+			other.handleRefusal(refused)
 		}
 	})
 	return false
 }
 
-// mistaken is when another peer refuses this one.
-func (p *peer) mistaken(why *link.RefusedError) {
-	if why.Reason == link.ReasonFounding && p.core.Status().Commit > 1 {
+// handleRefusal handles the refusal of a connection by another peer.
+func (p *peer) handleRefusal(reason *link.RefusedError) {
+	if reason.Reason == link.ReasonFounding && p.core.Status().Commit > 1 {
 		return
 	}
-	p.ends(why.Error())
+	p.stopForGood(reason.Error())
 }
 
-// ends is the end of a peer that must not take part.
-func (p *peer) ends(why string) {
-	if !p.unfit {
-		p.w.failf("%s ends, and is fit: %s", p.ID, why)
+// stopForGood stops a peer that must not take part.
+func (p *peer) stopForGood(reason string) {
+	if !p.mustStop {
+		p.h.failf("%s stops without a fault: %s", p.ID, reason)
 	}
-	p.w.tracef("%s: ends: %s", p.ID, why)
-	p.w.truth.mistaken++
+	p.h.tracef("%s: stops: %s", p.ID, reason)
+	p.h.checker.mistaken++
 	if p.up {
-		p.end()
+		p.powerOff()
 	}
-	p.gone = true
-	if p.forgot {
-		p.w.users.replace(p)
+	p.stopped = true
+	if p.directoryLost {
+		p.h.clients.replacePeer(p)
 	}
 }
 
-// hasLog is what a node looks at when it is opened. If it is false the peer has ended.
+// hasLog checks the log like Open of a node. If it returns false, the peer was stopped.
 func (p *peer) hasLog() bool {
 	wrong, err := identity.Owner{Instance: p.instance, Complete: true}.CheckLog(p.fs, logDir)
 	p.must(err)
-	if wrong == "" || p.w.believes {
+	if wrong == "" || p.h.trustAll {
 		return true
 	}
-	p.ends(wrong)
+	p.stopForGood(wrong)
 	return false
 }
 
-// updates has n updates applied, one after the other.
-func (w *world) updates(n int) {
+// proposeUpdates proposes n updates, one after another.
+func (h *harness) proposeUpdates(n int) {
 	for range n {
 		done := false
-		w.users.attempt(w.newUpdate(w.date()), func() { done = true })
-		w.until("an update", patience, func() string {
+		h.clients.proposeUntilKnown(h.newUpdate(h.wallTime()), func() { done = true })
+		h.waitFor("an update", recoveryLimit, func() string {
 			if !done {
 				return "it is not acknowledged"
 			}
@@ -117,64 +117,66 @@ func (w *world) updates(n int) {
 	}
 }
 
-// replaced has another peer vote in the place of one that is gone.
-func (w *world) replaced(p *peer) {
-	w.users.busy++
-	w.users.changing = true
-	w.users.replace(p)
+// replaceVoter replaces a stopped voter by a new peer.
+func (h *harness) replaceVoter(p *peer) {
+	h.clients.pending++
+	h.clients.changing = true
+	h.clients.replacePeer(p)
 }
 
-// loseDirectory gives a machine an empty disk. The identities are of the next process.
+// loseDirectory gives a machine an empty disk and the identity of a new directory.
 func (p *peer) loseDirectory() {
-	p.unfit, p.begun, p.isFull = true, nil, false
-	p.disk = crashdisk.New(rand.New(rand.NewPCG(p.w.Uint64(), 1)))
+	p.mustStop, p.interrupted, p.diskFull = true, nil, false
+	p.disk = crashdisk.New(rand.New(rand.NewPCG(p.h.rand.Uint64(), 1)))
 	p.fs = p.mount()
-	p.known, p.instance, p.starts = identity.Registry{}, fmt.Sprintf("%x", p.w.Uint64()), 0
+	p.known, p.instance, p.starts = identity.Registry{}, fmt.Sprintf("%x", p.h.rand.Uint64()), 0
 }
 
-func directoryLost(w *world) {
-	w.lostWhileAllAreDown(func(p *peer) {
+// directoryLost loses the directory of a peer.
+func directoryLost(h *harness) {
+	h.loseDataWhileAllDown(func(p *peer) {
 		p.loseDirectory()
-		p.found(p.seeds)
+		p.createFounder(p.seeds)
 	})
 }
 
-// forget has a voter lose its directory, at any time. Whoever is left recognizes it.
-func (w *world) forget() {
-	l := w.leader()
-	if w.wiped != nil || w.users.changing || l == nil || !l.said.ready {
+// loseVoterDirectory loses the directory of a voter at any time. The other peers recognize that.
+func (h *harness) loseVoterDirectory() {
+	l := h.leader()
+	if h.lostDisk != nil || h.clients.changing || l == nil || !l.observed.ready {
 		return
 	}
-	m := l.core.Tables().Members
-	p := w.peer(m.Voters[w.IntN(len(m.Voters))].ID)
+	m := l.core.Replica().Members
+	p := h.peer(m.Voters[h.rand.IntN(len(m.Voters))].ID)
 	if len(m.Voters) < 3 || m.Joint() || p == l {
 		return
 	}
-	for _, q := range w.peers { // one that has met nobody yet does not recognize anybody
-		if _, known := q.known.Peers[p.ID]; !known && q != p && !q.gone || q.gone && m.IsVoter(q.raft) {
+	for _, q := range h.peers { // a peer that does not know the voter would not recognize it
+		if _, known := q.known.Peers[p.ID]; !known && q != p && !q.stopped || q.stopped && m.IsVoter(q.raft) {
 			return
 		}
 	}
-	w.tracef("%s: loses its directory", p.ID)
-	w.truth.forgot++
-	w.users.busy++
-	w.users.changing = true
+	h.tracef("%s: loses its directory", p.ID)
+	h.checker.forgot++
+	h.clients.pending++
+	h.clients.changing = true
 	p.crash()
-	p.forgot = true
+	p.directoryLost = true
 	p.loseDirectory()
 	if p.founds() {
-		p.found(p.seeds)
+		p.createFounder(p.seeds)
 	} else {
-		p.join(l, p.seeds)
+		p.createFromSnapshot(l, p.seeds)
 	}
-	w.after(w.span(time.Millisecond, 50*time.Millisecond), p.start)
+	h.schedule(h.duration(time.Millisecond, 50*time.Millisecond), p.start)
 }
 
-func logLost(w *world) {
-	w.lostWhileAllAreDown(func(p *peer) {
+// logLost loses the log of a peer.
+func logLost(h *harness) {
+	h.loseDataWhileAllDown(func(p *peer) {
 		p.removeAll(logDir)
 		_, newest := p.newestFile()
-		p.stored = durable{before: newest.Index, term: newest.Term}
+		p.durable = durableLog{before: newest.Index, term: newest.Term}
 	})
 }
 
@@ -192,81 +194,80 @@ func (p *peer) removeAll(dir string) {
 	}
 }
 
-// lostWhileAllAreDown: one is down while the others acknowledge updates, and of these one then
-// loses its data. It is started together with the one that was down, and nobody is left who
-// remembers what it has acknowledged.
-func (w *world) lostWhileAllAreDown(lose func(*peer)) {
-	l, v, x := w.three()
-	w.run(w.now + election)
+// loseDataWhileAllDown stops x, lets the other peers acknowledge updates, stops them, and loses the data
+// of v. Then v and x are started: no running peer remembers what v has acknowledged.
+func (h *harness) loseDataWhileAllDown(lose func(*peer)) {
+	l, v, x := h.leaderAndOthers()
+	h.advance(h.now + election)
 	x.crash()
-	w.updates(5)
+	h.proposeUpdates(5)
 	l.crash()
 	v.crash()
-	w.tracef("%s: loses its data", v.ID)
-	v.unfit = true
+	h.tracef("%s: loses its data", v.ID)
+	v.mustStop = true
 	lose(v)
 	v.start()
 	x.start()
-	w.run(w.now + 20*election)
+	h.advance(h.now + 20*election)
 	l.start()
-	w.run(w.now + 5*election)
-	if !v.gone {
-		w.failf("%s goes on without its data", v.ID)
+	h.advance(h.now + 5*election)
+	if !v.stopped {
+		h.failf("%s continues without its data", v.ID)
 	}
-	w.until("a leader", patience, func() string {
-		if w.leader() == nil {
-			return "nobody leads"
+	h.waitFor("a leader", recoveryLimit, func() string {
+		if h.leader() == nil {
+			return "there is no leader"
 		}
 		return ""
 	})
-	w.replaced(v)
+	h.replaceVoter(v)
 }
 
-// secondConfiguration: a peer founds the cluster with itself among the first voters.
-func secondConfiguration(w *world) {
-	l, v, x := w.three()
-	d := w.newPeer()
-	d.unfit = true
-	d.found([]api.Peer{l.Peer, v.Peer, d.Peer})
+// secondConfiguration starts a peer that founds the cluster with itself as one of the first voters.
+func secondConfiguration(h *harness) {
+	l, v, x := h.leaderAndOthers()
+	d := h.newPeer()
+	d.mustStop = true
+	d.createFounder([]api.Peer{l.Peer, v.Peer, d.Peer})
 	d.start()
-	w.run(w.now + 5*election)
-	if d.gone {
+	h.advance(h.now + 5*election)
+	if d.stopped {
 		return
 	}
-	// The majorities of the two configurations, one after the other.
+	// Run the majorities of the two configurations, one after the other.
 	v.crash()
 	x.crash()
-	w.run(w.now + 20*election)
+	h.advance(h.now + 20*election)
 	l.crash()
 	d.crash()
 	v.start()
 	x.start()
-	w.run(w.now + 20*election)
+	h.advance(h.now + 20*election)
 }
 
-// historyDiffers: what one peer has applied is not what the others have, whatever the cause.
-func historyDiffers(w *world) {
-	l, v, x := w.three()
-	p := []*peer{l, v, x}[w.IntN(3)]
-	w.tracef("%s: its history is another one from here on", p.ID)
-	p.corrupt, p.unfit = true, true
-	p.core.Tables().History ^= 1 << w.IntN(64)
-	w.updates(1)
-	w.run(w.now + 6*election)
-	if !p.gone {
-		w.failf("%s goes on with another history", p.ID)
+// historyDiffers changes the history of one peer, as if it had applied other entries.
+func historyDiffers(h *harness) {
+	l, v, x := h.leaderAndOthers()
+	p := []*peer{l, v, x}[h.rand.IntN(3)]
+	h.tracef("%s: its history differs from now on", p.ID)
+	p.corrupt, p.mustStop = true, true
+	p.core.Replica().History ^= 1 << h.rand.IntN(64)
+	h.proposeUpdates(1)
+	h.advance(h.now + 6*election)
+	if !p.stopped {
+		h.failf("%s continues with another history", p.ID)
 	}
-	w.until("a leader", patience, func() string {
-		if w.leader() == nil {
-			return "nobody leads"
+	h.waitFor("a leader", recoveryLimit, func() string {
+		if h.leader() == nil {
+			return "there is no leader"
 		}
 		return ""
 	})
-	w.replaced(p)
+	h.replaceVoter(p)
 }
 
-// faults, deferred, takes the end of a process by a fault that is expected.
-func (p *peer) faults() {
+// recoverFault, deferred, handles the expected Fault of a process.
+func (p *peer) recoverFault() {
 	r := recover()
 	if r == nil {
 		return
@@ -275,7 +276,7 @@ func (p *peer) faults() {
 	if !ok {
 		panic(r)
 	}
-	p.w.truth.diverged++
-	p.w.after(time.Microsecond, func() { p.ends(fault.Error()) })
-	p.paused = true // nothing is asked of it any more
+	p.h.checker.diverged++
+	p.h.schedule(time.Microsecond, func() { p.stopForGood(fault.Error()) })
+	p.paused = true // it receives no more inputs
 }

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // most of what a run allocates is soon forgotten
+	debug.SetGCPercent(400) // most allocations of a run are short-lived
 	goleak.VerifyTestMain(m)
 }

@@ -1,40 +1,40 @@
 package simulation
 
-// The network among peers.
+// The network between peers.
 
 import (
 	"bytes"
 	"time"
 )
 
-// blocked is the cause by which not even what is under way arrives.
+// blocked is a count of cuts with which even frames in flight do not arrive.
 const blocked = 1 << 20
 
 type pair struct{ from, to string }
 
-// network loses, doubles, delays and reorders what is sent.
+// network drops, duplicates, delays and reorders frames.
 type network struct {
-	cut           map[pair]int // by how many causes
-	held          map[pair][]func()
-	drop, double  float64
-	delay, jitter time.Duration
-	straggle      float64 // messages that come very late
-	lateness      time.Duration
+	cuts            map[pair]int // the number of cuts of each direction
+	held            map[pair][]func()
+	drop, duplicate float64
+	delay, jitter   time.Duration
+	late            float64 // the probability that a frame is very late
+	lateness        time.Duration
 }
 
-func (n *network) init(w *world) {
-	n.cut, n.held = map[pair]int{}, map[pair][]func(){}
-	n.fair()
+func (n *network) init(h *harness) {
+	n.cuts, n.held = map[pair]int{}, map[pair][]func(){}
+	n.reset()
 }
 
-// fair is the network that works.
-func (n *network) fair() {
-	n.drop, n.double, n.straggle = 0, 0, 0
+// reset makes the network reliable.
+func (n *network) reset() {
+	n.drop, n.duplicate, n.late = 0, 0, 0
 	n.delay, n.jitter, n.lateness = 200*time.Microsecond, 500*time.Microsecond, time.Second
 }
 
-func (w *world) peer(id string) *peer {
-	for _, p := range w.peers {
+func (h *harness) peer(id string) *peer {
+	for _, p := range h.peers {
 		if p.ID == id {
 			return p
 		}
@@ -42,40 +42,40 @@ func (w *world) peer(id string) *peer {
 	return nil
 }
 
-// send brings a frame to a peer, perhaps.
-func (w *world) send(from *peer, to string, frame []byte) {
-	w.mix(frame, uint64(from.num))
-	n := &w.net
-	p := w.peer(to)
-	if p == nil || p.gone {
+// send delivers a frame to a peer, unless the network loses it.
+func (h *harness) send(from *peer, to string, frame []byte) {
+	h.addToHash(frame, uint64(from.number))
+	n := &h.net
+	p := h.peer(to)
+	if p == nil || p.stopped {
 		return
 	}
-	if n.cut[pair{from.ID, to}] > 0 || w.chance(n.drop) {
-		if w.chance(0.3) {
-			from.later(w.span(0, 5*time.Millisecond), func() { from.core.Unreachable(to) })
+	if n.cuts[pair{from.ID, to}] > 0 || h.chance(n.drop) {
+		if h.chance(0.3) {
+			from.scheduleInput(h.duration(0, 5*time.Millisecond), func() { from.core.ReportUnreachable(to) })
 		}
 		return
 	}
 	copies := 1
-	if w.chance(n.double) {
+	if h.chance(n.duplicate) {
 		copies = 2
 	}
 	for range copies {
-		d := n.delay + w.span(0, n.jitter)
-		if w.chance(n.straggle) {
-			d += w.span(0, n.lateness)
+		d := n.delay + h.duration(0, n.jitter)
+		if h.chance(n.late) {
+			d += h.duration(0, n.lateness)
 		}
-		process, claim := p.process, from.claims()
-		w.after(d, func() {
-			if p.isWiped() && p.process != process { // it was on a connection with the process before
+		process, claim := p.process, from.claim()
+		h.schedule(d, func() {
+			if p.hasLostDisk() && p.process != process { // the connection was with the previous process
 				return
 			}
-			if c := n.cut[pair{from.ID, to}]; c >= blocked || c > 0 && w.chance(0.8) { // else it was under way already
+			if c := n.cuts[pair{from.ID, to}]; c >= blocked || c > 0 && h.chance(0.8) { // otherwise the frame was in flight when the connection was cut
 				return
 			}
 			deliver := func() {
 				p.input(func() {
-					if p.accepts(from, claim) {
+					if p.connect(from, claim) {
 						p.receive(from.ID, frame)
 					}
 				})
@@ -89,46 +89,47 @@ func (w *world) send(from *peer, to string, frame []byte) {
 	}
 }
 
-// sendSnapshot brings a snapshot file to a peer, perhaps, and tells the sender.
-func (w *world) sendSnapshot(from *peer, to string, index uint64, frame []byte) {
-	d := w.span(time.Millisecond, 100*time.Millisecond)
+// sendSnapshot delivers a snapshot to a peer, unless the network loses it, and reports the result to
+// the sender.
+func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte) {
+	d := h.duration(time.Millisecond, 100*time.Millisecond)
 	raw, have := from.newestFile()
-	p := w.peer(to)
-	if have.Index != index || p == nil || p.gone || w.net.cut[pair{from.ID, to}] > 0 || w.chance(5*w.net.drop) {
-		from.later(d, func() { from.core.SnapshotSent(to, false) })
+	p := h.peer(to)
+	if have.Index != index || p == nil || p.stopped || h.net.cuts[pair{from.ID, to}] > 0 || h.chance(5*h.net.drop) {
+		from.scheduleInput(d, func() { from.core.ReportSnapshotSent(to, false) })
 		return
 	}
-	process, tells, claim := from.process, from.process, from.claims()
-	w.after(d, func() {
-		if from.process != process || !p.up || p.isFull || w.net.cut[pair{from.ID, to}] > 0 {
-			if from.process == tells {
-				from.input(func() { from.core.SnapshotSent(to, false) })
+	process, claim := from.process, from.claim()
+	h.schedule(d, func() {
+		if from.process != process || !p.up || p.diskFull || h.net.cuts[pair{from.ID, to}] > 0 {
+			if from.process == process {
+				from.input(func() { from.core.ReportSnapshotSent(to, false) })
 			}
 			return
 		}
 		p.input(func() {
-			if !p.accepts(from, claim) {
+			if !p.connect(from, claim) {
 				return
 			}
-			w.tracef("%s: receives snapshot %d from %s", p.ID, index, from.ID)
+			h.tracef("%s: receives snapshot %d from %s", p.ID, index, from.ID)
 			p.received[index] = bytes.Clone(raw)
 			if err := p.core.ReceiveSnapshot(from.ID, frame, have.Index, have.Term); err != nil {
-				w.failf("%s: snapshot from %s: %v", p.ID, from.ID, err)
+				h.failf("%s: snapshot from %s: %v", p.ID, from.ID, err)
 			}
 		})
-		if from.process == tells {
-			from.input(func() { from.core.SnapshotSent(to, true) })
+		if from.process == process {
+			from.input(func() { from.core.ReportSnapshotSent(to, true) })
 		}
 	})
 }
 
-// sever cuts a way for some time, in one direction.
-func (w *world) sever(from, to *peer, d time.Duration) {
+// cutFor cuts one direction between two peers for some time.
+func (h *harness) cutFor(from, to *peer, d time.Duration) {
 	way := pair{from.ID, to.ID}
-	w.net.cut[way]++
-	w.after(d, func() {
-		if w.net.cut[way] > 0 {
-			w.net.cut[way]--
+	h.net.cuts[way]++
+	h.schedule(d, func() {
+		if h.net.cuts[way] > 0 {
+			h.net.cuts[way]--
 		}
 	})
 }

@@ -1,6 +1,6 @@
 package simulation
 
-// One peer: its machine, and the process on it that the core is.
+// A peer: its machine, and the process with the core.
 
 import (
 	"fmt"
@@ -12,167 +12,167 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
-// peer is a machine. What is below process is that of the process that runs on it.
+// peer is a machine. The fields after process belong to the process that runs on it.
 type peer struct {
 	api.Peer
 	clock
-	w      *world
-	num    int
-	raft   uint64
-	seeds  []api.Peer
-	disk   *crashdisk.Disk
-	fs     disk.FS
-	stored durable      // what the log must be after a crash
-	begun  []*core.Work // what was given to the disk besides, when the power failed
-	slow   time.Duration
-	maxIDs int
-	isFull bool // the disk
-	stalls bool // the disk
-	waits  bool // work waits for space on the disk
-	gone   bool // for ever
-	life        // which directory and which process it has
-	guest  bool // it is to have no vote
+	h               *harness
+	number          int
+	raft            uint64
+	seeds           []api.Peer
+	disk            *crashdisk.Disk
+	fs              disk.FS
+	durable         durableLog    // the state that the log must have after a crash
+	interrupted     []*core.Write // the Writes in flight when the power failed
+	diskDelay       time.Duration
+	maxIDs          int
+	diskFull        bool // no write completes
+	diskStalled     bool // no write completes
+	waitingForSpace bool // Writes wait for space on the disk
+	stopped         bool // permanently
+	identityState        // its identity, and the identities that it knows
+	learner         bool // it does not become a voter
 
 	up      bool
 	process int
 	paused  bool
 	inbox   []func()
 
-	core     *core.Core
-	log      *filelog.Log
-	appender *filelog.Appender
-	work     []*core.Work // for the disk
-	writing  []*core.Work // of work, the first ones
-	apply    []core.Apply
-	applying bool
-	machine  machine
-	newest   uint64            // the newest snapshot
-	received map[uint64][]byte // snapshots, not installed yet
-	restores map[uint64][]byte // the state machine's data of those installed
-	stands   map[string]string // candidates of this process, by election
-	told     map[string]time.Duration
-	said     published
+	core         *core.Core
+	log          *filelog.Log
+	appender     *filelog.Appender
+	writes       []*core.Write // in flight, in order
+	writing      []*core.Write // the first of writes, which the disk is writing
+	apply        []core.Apply
+	applying     bool
+	stateMachine stateMachine
+	newest       uint64            // the index of the newest snapshot
+	received     map[uint64][]byte // snapshots that are not installed yet, by index
+	restores     map[uint64][]byte // the data of installed snapshots, by index
+	candidates   map[string]string // the candidates of this process, by election
+	toldPeers    map[string]time.Duration
+	observed     observation
 }
 
-// newPeer makes a machine with an empty disk.
-func (w *world) newPeer() *peer {
-	id := fmt.Sprint("p", w.next)
+// newPeer adds a machine with an empty disk.
+func (h *harness) newPeer() *peer {
+	id := fmt.Sprint("p", h.nextPeer)
 	p := &peer{
-		Peer: api.Peer{ID: id, Addr: id + ":1"}, clock: newClock(w), w: w, num: w.next, raft: replica.RaftID(cluster, id),
-		disk: crashdisk.New(rand.New(rand.NewPCG(w.Uint64(), 1))),
+		Peer: api.Peer{ID: id, Addr: id + ":1"}, clock: newClock(h), h: h, number: h.nextPeer, raft: replica.RaftID(cluster, id),
+		disk: crashdisk.New(rand.New(rand.NewPCG(h.rand.Uint64(), 1))),
 	}
-	p.instance = fmt.Sprintf("%x", w.Uint64())
-	if w.maxIDs > 0 {
-		p.maxIDs = w.maxIDs + w.IntN(w.maxIDs) // each has its own, for only the leader looks at it
+	p.instance = fmt.Sprintf("%x", h.rand.Uint64())
+	if h.maxIDs > 0 {
+		p.maxIDs = h.maxIDs + h.rand.IntN(h.maxIDs) // peers have different limits, because only the leader checks its limit
 	}
-	w.next++
-	w.peers = append(w.peers, p)
+	h.nextPeer++
+	h.peers = append(h.peers, p)
 	p.fs = p.mount()
 	return p
 }
 
 func (p *peer) mount() disk.FS {
-	if !p.w.fsync {
-		return liar{p.disk}
+	if !p.h.syncs {
+		return unsyncedDisk{p.disk}
 	}
 	return p.disk
 }
 
-// start starts a process from what the disk has.
+// start starts a process with the data on the disk.
 func (p *peer) start() {
-	if p.up || p.gone {
+	if p.up || p.stopped {
 		return
 	}
-	w := p.w
+	h := p.h
 	p.process++
-	p.begins()
+	p.startIdentity()
 	if !p.hasLog() {
 		return
 	}
 	p.up, p.paused, p.inbox = true, false, nil
-	p.work, p.writing, p.apply, p.applying, p.waits = nil, nil, nil, false, false
+	p.writes, p.writing, p.apply, p.applying, p.waitingForSpace = nil, nil, nil, false, false
 	p.received, p.restores = map[uint64][]byte{}, map[uint64][]byte{}
-	p.stands, p.told, p.said = map[string]string{}, map[string]time.Duration{}, published{}
-	tables, snap, err := p.open()
+	p.candidates, p.toldPeers, p.observed = map[string]string{}, map[string]time.Duration{}, observation{}
+	tables, snap, err := p.openDisk()
 	if err != nil {
-		w.tracef("%s: does not start: %v", p.ID, err)
-		w.truth.noStart++
+		h.tracef("%s: cannot start: %v", p.ID, err)
+		h.checker.noStart++
 		p.up, p.log = false, nil
-		w.after(w.span(10*time.Millisecond, 500*time.Millisecond), p.start)
+		h.schedule(h.duration(10*time.Millisecond, 500*time.Millisecond), p.start)
 		return
 	}
-	tables.Off = w.off
-	if l := w.leader(); p.guest && l != nil { // whoever starts it knows the peers of now
-		p.seeds = l.core.Tables().Members.Public().Voters
+	tables.Disabled = h.disabled
+	if l := h.leader(); p.learner && l != nil { // the operator knows the current voters
+		p.seeds = l.core.Replica().Members.Membership().Voters
 	}
 	c, err := core.New(core.Config{
 		Cluster: cluster, Self: p.Peer, Seeds: p.seeds, Tick: tick, Heartbeat: heartbeat, Election: election,
-		Window: w.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Instances: p.known.Instances, Random: w.Uint64, Logger: slog.New(p.handler()),
-		Log: p.log, Tables: tables, Snapshot: snap, Off: w.off,
+		Window: h.window, MaxIDs: p.maxIDs, MaxData: maxData, Clock: &p.clock, Instances: p.known.Instances, Random: h.rand.Uint64, Logger: slog.New(p.logHandler()),
+		Log: p.log, Replica: tables, Snapshot: snap, Disabled: h.disabled,
 	})
 	if err != nil {
-		w.failf("%s: start: %v", p.ID, err)
+		h.failf("%s: start: %v", p.ID, err)
 	}
 	p.core = c
-	w.tracef("%s: starts as process %d, snapshot %d", p.ID, p.process, snap.Index)
-	for i := range w.elected {
-		p.stand(fmt.Sprint("e", i))
+	h.tracef("%s: starts as process %d, snapshot %d", p.ID, p.process, snap.Index)
+	for i := range h.elections {
+		p.joinElection(fmt.Sprint("e", i))
 	}
-	p.later(w.span(0, tick), p.tick)
-	p.drain()
+	p.scheduleInput(h.duration(0, tick), p.advanceCore)
+	p.handleOutput()
 }
 
-// tick is called every Tick.
-func (p *peer) tick() {
-	if p.lookForSpace(); !p.up {
+// advanceCore is called about every tick.
+func (p *peer) advanceCore() {
+	if p.reserveSpace(); !p.up {
 		return
 	}
 	p.core.Advance()
-	p.later(tick+p.w.span(0, tick/10), p.tick)
+	p.scheduleInput(tick+p.h.duration(0, tick/10), p.advanceCore)
 }
 
-// input gives the process something, now or when it goes on.
+// input calls f for the process: now, or when a paused process continues.
 func (p *peer) input(f func()) {
 	if p.corrupt {
-		defer p.faults()
+		defer p.recoverFault()
 	}
 	switch {
 	case !p.up:
 	case p.paused:
 		p.inbox = append(p.inbox, f)
 	default:
-		p.core.SetRoom(p.appender.Room(), p.waits)
+		p.core.SetFreeSpace(p.appender.Room(), p.waitingForSpace)
 		f()
-		if p.up && !p.w.chance(0.05) { // else with the next input
-			p.drain()
+		if p.up && !p.h.chance(0.05) { // otherwise with the next input
+			p.handleOutput()
 		}
 	}
 }
 
-// later gives the process of now something later, if it is still there.
-func (p *peer) later(d time.Duration, f func()) {
+// scheduleInput calls f later, if the same process still runs.
+func (p *peer) scheduleInput(d time.Duration, f func()) {
 	process := p.process
-	p.w.after(d, func() {
+	p.h.schedule(d, func() {
 		if p.process == process {
 			p.input(f)
 		}
 	})
 }
 
-// pause stops the process for a while, of which it knows nothing.
+// pause stops the process for a while, without its knowledge.
 func (p *peer) pause(d time.Duration) {
 	if !p.up || p.paused {
 		return
 	}
-	p.w.tracef("%s: pauses for %v", p.ID, d)
+	p.h.tracef("%s: pauses for %v", p.ID, d)
 	p.paused = true
 	process := p.process
-	p.w.after(d, func() {
+	p.h.schedule(d, func() {
 		if p.process == process {
 			p.resume()
 		}
@@ -183,60 +183,60 @@ func (p *peer) resume() {
 	if !p.up || !p.paused {
 		return
 	}
-	p.w.tracef("%s: goes on, with %d inputs", p.ID, len(p.inbox))
+	p.h.tracef("%s: continues, with %d inputs", p.ID, len(p.inbox))
 	p.paused = false
 	inbox := p.inbox
 	p.inbox = nil
-	each := p.w.chance(0.5)
+	each := p.h.chance(0.5)
 	for _, f := range inbox {
 		f()
 		if each && p.up {
-			p.drain()
+			p.handleOutput()
 		}
-		if !p.up { // it is at an end
+		if !p.up { // an input has stopped it
 			return
 		}
 	}
-	p.drain()
+	p.handleOutput()
 }
 
 func (p *peer) receive(from string, frame []byte) {
 	if err := p.core.Receive(from, frame); err != nil {
-		p.w.failf("%s: from %s: %v", p.ID, from, err)
+		p.h.failf("%s: from %s: %v", p.ID, from, err)
 	}
 }
 
-// drain carries out what the core says.
-func (p *peer) drain() {
-	w := p.w
+// handleOutput sends, writes and applies what the core requests.
+func (p *peer) handleOutput() {
+	h := p.h
 	for {
-		out := p.core.Take()
+		out := p.core.TakeOutput()
 		if out.LostLog != nil {
-			if !p.isWiped() {
-				w.failf("%s: %v", p.ID, out.LostLog)
+			if !p.hasLostDisk() {
+				h.failf("%s: %v", p.ID, out.LostLog)
 			}
-			w.refused(p, out.LostLog)
+			h.stopLostDisk(p, out.LostLog)
 			return
 		}
 		for _, instances := range out.Instances {
 			delete(instances, p.ID)
 			p.known.Learn(instances)
 		}
-		p.work = append(p.work, out.Disk...)
-		p.publish(out)
-		for _, s := range out.Send {
-			w.send(p, s.To, s.Frame)
+		p.writes = append(p.writes, out.Writes...)
+		p.observe(out)
+		for _, s := range out.Frames {
+			h.send(p, s.To, s.Data)
 		}
 		for _, s := range out.Snapshots {
-			w.sendSnapshot(p, s.To, s.Index, s.Frame)
+			h.sendSnapshot(p, s.To, s.Index, s.Frame)
 		}
 		for _, a := range out.Apply {
-			w.truth.committed(p, a.Outcomes)
+			h.checker.checkCommitted(p, a.Outcomes)
 		}
 		p.apply = append(p.apply, out.Apply...)
-		p.flush()
+		p.startWrite()
 		for _, r := range out.Replies {
-			w.users.reply(p, r)
+			h.clients.handleReply(p, r)
 		}
 		if !p.applyNow() {
 			return
@@ -244,9 +244,9 @@ func (p *peer) drain() {
 	}
 }
 
-// handler writes the engine's and the core's log into the trace.
-func (p *peer) handler() slog.Handler {
-	if p.w.say == nil {
+// logHandler returns a handler that writes the messages of the core and the engine to the trace.
+func (p *peer) logHandler() slog.Handler {
+	if p.h.trace == nil {
 		return slog.DiscardHandler
 	}
 	return slog.NewTextHandler(traceWriter{p}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -261,9 +261,9 @@ type traceWriter struct{ p *peer }
 
 func (t traceWriter) Write(b []byte) (int, error) {
 	line := strings.TrimSpace(string(b))
-	for _, q := range t.p.w.peers {
+	for _, q := range t.p.h.peers {
 		line = strings.ReplaceAll(line, fmt.Sprintf("%x", q.raft), q.ID)
 	}
-	t.p.w.tracef("%s:     %s", t.p.ID, line)
+	t.p.h.tracef("%s:     %s", t.p.ID, line)
 	return len(b), nil
 }

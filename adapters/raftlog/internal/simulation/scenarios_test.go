@@ -1,245 +1,263 @@
 package simulation
 
-// Weather that is made to measure: for faults that chance alone takes long to find.
+// Constructed sequences of faults, which random faults produce rarely.
 
 import (
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 )
 
-// calmPlan is three voters in good weather, and then a scenario.
-func calmPlan(seed uint64, scenario func(*world)) plan {
+// scenarioPlan returns a plan with three voters, a scenario and no other faults.
+func scenarioPlan(seed uint64, scenario func(*harness)) plan {
 	return plan{
-		seed: seed, voters: 3, window: 7 * time.Hour, fsync: true, elected: 1, scenario: scenario,
+		seed: seed, voters: 3, window: 7 * time.Hour, syncs: true, elections: 1, scenario: scenario,
 	}
 }
 
-// await lets time pass until ok, looking very often; false if it takes longer than limit.
-func (w *world) await(limit time.Duration, ok func() bool) bool {
-	for end := w.now + limit; w.now < end; {
+// waitUntil lets time pass until ok returns true, and calls it very often. It returns false after limit.
+func (h *harness) waitUntil(limit time.Duration, ok func() bool) bool {
+	for end := h.now + limit; h.now < end; {
 		if ok() {
 			return true
 		}
-		w.run(w.now + 50*time.Microsecond)
+		h.advance(h.now + 50*time.Microsecond)
 	}
 	return ok()
 }
 
-// three returns the leader, whose candidate leads e0, and the two others.
-func (w *world) three() (leader, a, b *peer) {
-	w.until("a quiet beginning", patience, w.well)
+// leaderAndOthers returns the leader, which also leads election e0, and the two other peers.
+func (h *harness) leaderAndOthers() (leader, a, b *peer) {
+	h.waitFor("health at the start", recoveryLimit, h.problem)
 	for {
-		leader = w.leader()
-		if _, ok := leader.holds("e0"); ok {
+		leader = h.leader()
+		if _, ok := leader.holdsElection("e0"); ok {
 			break
 		}
-		for _, p := range w.peers {
-			if _, ok := p.holds("e0"); ok {
-				p.resign("e0")
-				p.drain()
+		for _, p := range h.peers {
+			if _, ok := p.holdsElection("e0"); ok {
+				p.resignElection("e0")
+				p.handleOutput()
 			}
 		}
-		w.run(w.now + 500*time.Millisecond)
-		w.until("another first", patience, w.well)
+		h.advance(h.now + 500*time.Millisecond)
+		h.waitFor("another leader of e0", recoveryLimit, h.problem)
 	}
 	var others []*peer
-	for _, p := range w.peers {
+	for _, p := range h.peers {
 		if p != leader {
 			others = append(others, p)
 		}
 	}
-	if w.chance(0.5) {
+	if h.chance(0.5) {
 		return leader, others[1], others[0]
 	}
 	return leader, others[0], others[1]
 }
 
-func (w *world) block(from, to *peer)   { w.net.cut[pair{from.ID, to.ID}] = blocked }
-func (w *world) unblock(from, to *peer) { w.net.cut[pair{from.ID, to.ID}] = 0 }
+func (h *harness) block(from, to *peer)   { h.net.cuts[pair{from.ID, to.ID}] = blocked }
+func (h *harness) unblock(from, to *peer) { h.net.cuts[pair{from.ID, to.ID}] = 0 }
 
-// hold keeps what one peer sends another until release.
-func (w *world) hold(from, to *peer) {
-	w.unblock(from, to)
-	w.net.held[pair{from.ID, to.ID}] = []func(){}
+// holdFrames delays the frames from one peer to another until releaseFrames.
+func (h *harness) holdFrames(from, to *peer) {
+	h.unblock(from, to)
+	h.net.held[pair{from.ID, to.ID}] = []func(){}
 }
 
-func (w *world) release(from, to *peer) {
-	way := pair{from.ID, to.ID}
-	for _, deliver := range w.net.held[way] {
+func (h *harness) releaseFrames(from, to *peer) {
+	direction := pair{from.ID, to.ID}
+	for _, deliver := range h.net.held[direction] {
 		deliver()
 	}
-	delete(w.net.held, way)
+	delete(h.net.held, direction)
 }
 
-// confirmed waits until a leader has just renewed its lease.
-func (w *world) confirmed(l *peer) bool {
-	return w.await(election, func() bool { return l.said.leads && l.said.lease > l.Now()+election*9/10 })
+// waitForLease waits until the leader has just renewed its lease.
+func (h *harness) waitForLease(l *peer) bool {
+	return h.waitUntil(election, func() bool { return l.observed.isLeader && l.observed.lease > l.Now()+election*9/10 })
 }
 
-// restartOfVoter: a follower confirms the leader, and starts anew; the leader is cut off; and
-// the third one, which has not heard the leader for long, is elected.
-func restartOfVoter(w *world) {
-	l, v, x := w.three()
-	w.block(l, x)
-	w.run(w.now + w.span(0, 2*election))
-	if !w.confirmed(l) {
+// voterRestarts lets a follower confirm the leader and restart. Then the leader is partitioned, and the
+// third peer, which has received nothing from the leader for long, requests votes.
+func voterRestarts(h *harness) {
+	l, v, x := h.leaderAndOthers()
+	h.block(l, x)
+	h.advance(h.now + h.duration(0, 2*election))
+	if !h.waitForLease(l) {
 		return
 	}
 	for _, q := range []*peer{v, x} {
-		w.block(l, q)
-		w.block(q, l)
+		h.block(l, q)
+		h.block(q, l)
 	}
 	v.crash()
 	v.start()
-	w.run(w.now + 2*election)
+	h.advance(h.now + 2*election)
 }
 
-// leaderForgets: one gets to a newer term and is not elected, and the leader goes on with the
-// other one. It hears of the newer term just after it has renewed its lease, steps down, and
-// votes for the one of the newer term.
-func leaderForgets(w *world) {
-	l, v, x := w.three()
-	if !w.newerTerm(l, v, x) {
+// leaderForgetsPromise lets a peer start a newer term without being elected, while the leader continues
+// with the third peer. Just after the leader has renewed its lease it receives the newer term, steps
+// down, and receives a vote request.
+func leaderForgetsPromise(h *harness) {
+	l, v, x := h.leaderAndOthers()
+	if !h.raiseTerm(l, v, x) {
 		return
 	}
-	w.unblock(l, v)
-	w.run(w.now + w.span(0, 2*election))
-	if !w.confirmed(l) {
+	h.unblock(l, v)
+	h.advance(h.now + h.duration(0, 2*election))
+	if !h.waitForLease(l) {
 		return
 	}
-	w.unblock(x, v)
-	w.unblock(l, x)
-	w.unblock(x, l)
-	w.await(election, func() bool { return x.said.leads })
-	w.block(x, l)
-	w.block(v, l)
-	w.run(w.now + election)
+	h.unblock(x, v)
+	h.unblock(l, x)
+	h.unblock(x, l)
+	h.waitUntil(election, func() bool { return x.observed.isLeader })
+	h.block(x, l)
+	h.block(v, l)
+	h.advance(h.now + election)
 }
 
-// followerForgets: one gets to a newer term and is not elected. A follower has asked it for a
-// vote for the next term, and then hears the leader again, and confirms it. Then it gets the
-// answer: no, and that there is a newer term.
-func followerForgets(w *world) {
-	l, v, x := w.three()
-	if !w.newerTerm(l, v, x) {
+// followerForgetsPromise lets a peer start a newer term without being elected. A follower requests its
+// vote, then receives messages of the leader again and confirms it. Then it receives the rejection,
+// with the newer term.
+func followerForgetsPromise(h *harness) {
+	l, v, x := h.leaderAndOthers()
+	if !h.raiseTerm(l, v, x) {
 		return
 	}
-	w.hold(x, v)
-	if !w.await(election, func() bool { return v.core.Status().Role == core.Candidate }) {
+	h.holdFrames(x, v)
+	if !h.waitUntil(election, func() bool { return v.core.Status().Role == core.Candidate }) {
 		return
 	}
-	w.run(w.now + 2*time.Millisecond)
-	w.unblock(l, v)
-	w.run(w.now + w.span(0, election))
-	if !w.confirmed(l) {
+	h.advance(h.now + 2*time.Millisecond)
+	h.unblock(l, v)
+	h.advance(h.now + h.duration(0, election))
+	if !h.waitForLease(l) {
 		return
 	}
-	w.block(l, v)
-	w.block(v, l)
-	w.release(x, v)
-	w.run(w.now + 2*election)
+	h.block(l, v)
+	h.block(v, l)
+	h.releaseFrames(x, v)
+	h.advance(h.now + 2*election)
 }
 
-// newerTerm cuts the leader off until x is a candidate, for whom nobody can vote.
-func (w *world) newerTerm(l, v, x *peer) bool {
-	w.block(l, x)
-	w.block(l, v)
-	if !w.await(4*election, func() bool { return x.said.term > l.said.term }) || x.core.Status().Role != core.Candidate {
+// raiseTerm partitions the leader until x is a candidate, and then x, so that no peer votes for it.
+func (h *harness) raiseTerm(l, v, x *peer) bool {
+	h.block(l, x)
+	h.block(l, v)
+	if !h.waitUntil(4*election, func() bool { return x.observed.term > l.observed.term }) || x.core.Status().Role != core.Candidate {
 		return false
 	}
-	w.block(x, v)
-	w.block(x, l)
-	return l.said.leads
+	h.block(x, v)
+	h.block(x, l)
+	return l.observed.isLeader
 }
 
-// endedUnaware: an election is ended and begun again while the one that leads it is cut off,
-// and does not know.
-func endedUnaware(w *world) {
-	w.until("a quiet beginning", patience, w.well)
-	for _, p := range w.peers {
-		if _, ok := p.holds("e0"); ok && !p.said.leads {
-			w.await(election, func() bool { return p.said.lease > p.Now()+election*9/10 })
-			for _, q := range w.peers {
-				w.block(q, p)
-				w.block(p, q)
+// endedWhilePartitioned ends and restarts an election while its leader is partitioned.
+func endedWhilePartitioned(h *harness) {
+	h.waitFor("health at the start", recoveryLimit, h.problem)
+	for _, p := range h.peers {
+		if _, ok := p.holdsElection("e0"); ok && !p.observed.isLeader {
+			h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
+			for _, q := range h.peers {
+				h.block(q, p)
+				h.block(p, q)
 			}
 		}
 	}
-	w.users.busy++
-	w.users.control(w.op(entry.End, "e0"), func() {
-		w.users.control(w.op(entry.Restart, "e0"), func() { w.users.busy-- })
+	h.clients.pending++
+	h.clients.requestOp(h.opNow(entry.End, "e0"), func() {
+		h.clients.requestOp(h.opNow(entry.Restart, "e0"), func() { h.clients.pending-- })
 	})
-	w.run(w.now + 2*election)
+	h.advance(h.now + 2*election)
 }
 
-// forgottenUnaware: an election is ended while the process of its leader is paused. Then all wall
-// clocks jump by more than the window.
-func forgottenUnaware(w *world) {
-	w.until("a quiet beginning", patience, w.well)
-	for _, p := range w.peers {
-		if _, ok := p.holds("e0"); ok && !p.said.leads {
-			w.await(election, func() bool { return p.said.lease > p.Now()+election*9/10 })
+// forgottenWhilePaused ends an election while the process of its leader is paused. Then all wall clocks
+// jump by more than the window.
+func forgottenWhilePaused(h *harness) {
+	h.waitFor("health at the start", recoveryLimit, h.problem)
+	for _, p := range h.peers {
+		if _, ok := p.holdsElection("e0"); ok && !p.observed.isLeader {
+			h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
 			p.pause(2 * election)
 		}
 	}
-	w.users.busy++
-	w.users.control(w.op(entry.End, "e0"), func() {
-		w.users.lapsed += w.window + 2*time.Minute
-		w.users.busy--
+	h.clients.pending++
+	h.clients.requestOp(h.opNow(entry.End, "e0"), func() {
+		h.clients.clockOffset += h.window + 2*time.Minute
+		h.clients.pending--
 	})
-	w.run(w.now + 2*election)
+	h.advance(h.now + 2*election)
 }
 
-// diskStands: the disk of who leads an election, and of half of those who lead the log too, takes
-// no write to its end. The others have other leaders soon, and their updates are applied.
-func diskStands(w *world) {
-	p, a, b := w.three()
-	if w.chance(0.5) {
-		if p = a; w.chance(0.5) {
+// diskStalls stalls the disk of the leader of an election, which in half of the runs is also the leader
+// of the log. The other peers must elect other leaders, and apply updates.
+func diskStalls(h *harness) {
+	p, a, b := h.leaderAndOthers()
+	if h.chance(0.5) {
+		if p = a; h.chance(0.5) {
 			p = b
 		}
 		for {
-			if _, ok := p.holds("e0"); ok {
+			if _, ok := p.holdsElection("e0"); ok {
 				break
 			}
-			for _, q := range w.peers {
-				if _, ok := q.holds("e0"); ok {
-					q.resign("e0")
-					q.drain()
+			for _, q := range h.peers {
+				if _, ok := q.holdsElection("e0"); ok {
+					q.resignElection("e0")
+					q.handleOutput()
 				}
 			}
-			w.run(w.now + 500*time.Millisecond)
-			w.until("another first", patience, w.well)
+			h.advance(h.now + 500*time.Millisecond)
+			h.waitFor("another leader of e0", recoveryLimit, h.problem)
 		}
 	}
-	p.stalls = true
-	until, applied := w.now+20*election, 0
+	p.diskStalled = true
+	until, applied := h.now+20*election, 0
 	var more func()
 	more = func() {
-		if applied++; w.now < until {
-			w.users.attempt(w.newUpdate(w.date()), more)
+		if applied++; h.now < until {
+			h.clients.proposeUntilKnown(h.newUpdate(h.wallTime()), more)
 		}
 	}
 	more()
-	w.until("another one leads", 12*election, func() string {
-		for _, q := range w.peers {
-			if _, ok := q.holds("e0"); ok && q != p {
+	h.waitFor("another leader", 12*election, func() string {
+		for _, q := range h.peers {
+			if _, ok := q.holdsElection("e0"); ok && q != p {
 				return ""
 			}
 		}
-		return "nobody leads e0"
+		return "e0 has no leader"
 	})
 	applied = 0
-	w.run(until)
+	h.advance(until)
 	if applied < 20 {
-		w.failf("%d updates are applied while a disk stands", applied)
+		h.failf("%d updates are applied while a disk is stalled", applied)
 	}
-	if p.stalls = false; w.chance(0.5) { // or it goes on
+	if p.diskStalled = false; h.chance(0.5) { // otherwise the disk continues
 		p.crash()
 		p.start()
 		return
 	}
-	p.flush()
+	p.startWrite()
+}
+
+// TestScenarios fails if a run of a scenario violates a condition.
+func TestScenarios(t *testing.T) {
+	for name, scenario := range map[string]func(*harness){
+		"restart of a voter": voterRestarts, "a leader forgets": leaderForgetsPromise, "a follower forgets": followerForgetsPromise, "ended unaware": endedWhilePartitioned, "forgotten unaware": forgottenWhilePaused, "disk lost": diskLost,
+		"disk stands": diskStalls, "directory lost": directoryLost, "log lost": logLost, "second configuration": secondConfiguration,
+		"history differs": historyDiffers,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := *first; seed < *first+uint64(defaults.scenario); seed++ {
+				_, err := runPlan(t, scenarioPlan(seed, scenario), tracer(t))
+				require.NoError(t, err)
+			}
+		})
+	}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// amount is how much is played unless told.
-type amount struct {
-	seeds    int
-	storm    time.Duration
-	scenario int // seeds for each scenario
-	replay   int // seeds that are played twice
+// runCounts contains the default numbers of runs.
+type runCounts struct {
+	seeds     int
+	faultTime time.Duration
+	scenario  int // runs of each scenario
+	replay    int // seeds that run twice
 }
 
 var (
-	seeds = flag.Int("seeds", usual.seeds, "how many runs TestSeeds plays; TestLeases plays half as many")
-	first = flag.Uint64("first", 1, "the seed of the first one")
-	storm = flag.Duration("storm", usual.storm, "for how long the weather is bad in each run")
-	trace = flag.Bool("trace", false, "print what happens")
+	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestSeeds; TestLeases has half of it")
+	first     = flag.Uint64("first", 1, "seed of the first run")
+	faultTime = flag.Duration("faults", defaults.faultTime, "time for which faults are injected in each run")
+	trace     = flag.Bool("trace", false, "print all events")
 )
 
 func tracer(t *testing.T) func(string, ...any) {
@@ -31,35 +31,35 @@ func tracer(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 }
 
-// TestSeeds plays all that there is.
-func TestSeeds(t *testing.T) { many(t, planOf, *seeds) }
+// TestSeeds fails if a run with random faults violates a condition.
+func TestSeeds(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
 
-// TestLeases plays what is hard for leases.
-func TestLeases(t *testing.T) { many(t, leasePlan, *seeds/2) }
+// TestLeases fails if a run with the faults that are most likely to violate leases violates a condition.
+func TestLeases(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
 
-func many(t *testing.T, planned func(uint64) plan, n int) {
+func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	if testing.Short() {
 		n = min(n, 10)
 	}
-	var sum counts
+	var sum counters
 	steps, failed := 0, 0
 	for seed := *first; seed < *first+uint64(n); seed++ {
 		p := planned(seed)
-		p.storm = min(p.storm, *storm)
-		r, err := play(t, p, tracer(t))
+		p.faultTime = min(p.faultTime, *faultTime)
+		r, err := runPlan(t, p, tracer(t))
 		steps += r.steps
 		sum.add(r.counts)
 		if err != nil {
 			t.Errorf("%v\n\tgo test ./adapters/raftlog/internal/simulation -run %s -args -first %d -seeds 2 -trace", err, t.Name(), seed)
 			if failed++; failed == 10 {
-				t.Fatal("and so on")
+				t.Fatal("too many failures")
 			}
 		}
 	}
 	t.Logf("%d runs, %d steps: %+v", n, steps, sum)
 }
 
-func (c *counts) add(d counts) {
+func (c *counters) add(d counters) {
 	c.entries += d.entries
 	c.skipped += d.skipped
 	c.terms += d.terms
@@ -89,14 +89,14 @@ func (c *counts) add(d counts) {
 	c.removed += d.removed
 }
 
-// TestReplay: one seed is one history.
+// TestReplay fails if two runs with one seed differ, so that a failure could not be repeated.
 func TestReplay(t *testing.T) {
-	for seed := uint64(1); seed <= uint64(usual.replay); seed++ {
-		p := planOf(seed)
-		p.storm = min(p.storm, *storm)
-		once, err := play(t, p, nil)
+	for seed := uint64(1); seed <= uint64(defaults.replay); seed++ {
+		p := randomPlan(seed)
+		p.faultTime = min(p.faultTime, *faultTime)
+		once, err := runPlan(t, p, nil)
 		require.NoError(t, err)
-		again, err := play(t, p, nil)
+		again, err := runPlan(t, p, nil)
 		require.NoError(t, err)
 		require.Equal(t, once, again)
 	}

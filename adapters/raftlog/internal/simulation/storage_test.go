@@ -1,6 +1,6 @@
 package simulation
 
-// A peer's disk: the log and the snapshots, crashes, and what must be there after them.
+// The disk of a peer: the log, the snapshots, crashes and errors.
 
 import (
 	"bytes"
@@ -17,12 +17,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk/crashdisk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
 const (
@@ -30,80 +30,80 @@ const (
 	logDir  = "log"
 )
 
-// liar is a disk that says that it has synced.
-type liar struct{ disk.FS }
+// unsyncedDisk is a disk that reports syncs without making them.
+type unsyncedDisk struct{ disk.FS }
 
-func (l liar) SyncDir(string) error { return nil }
-func (l liar) Create(name string) (disk.File, error) {
+func (l unsyncedDisk) SyncDir(string) error { return nil }
+func (l unsyncedDisk) Create(name string) (disk.File, error) {
 	f, err := l.FS.Create(name)
-	return liarFile{f}, err
+	return unsyncedFile{f}, err
 }
 
-func (l liar) Open(name string) (disk.File, error) {
+func (l unsyncedDisk) Open(name string) (disk.File, error) {
 	f, err := l.FS.Open(name)
-	return liarFile{f}, err
+	return unsyncedFile{f}, err
 }
 
-type liarFile struct{ disk.File }
+type unsyncedFile struct{ disk.File }
 
-func (liarFile) Sync() error { return nil }
+func (unsyncedFile) Sync() error { return nil }
 
-// found makes the disk of one of the first voters.
-func (p *peer) found(voters []api.Peer) {
+// createFounder creates the data of one of the first voters.
+func (p *peer) createFounder(voters []api.Peer) {
 	p.seeds = voters
-	var who []entry.Peer
+	var numbered []entry.Peer
 	for _, v := range voters {
-		who = append(who, replica.With(cluster, v))
+		numbered = append(numbered, replica.Numbered(cluster, v))
 	}
-	tables := replica.New(who, p.w.window, election)
+	state := replica.New(numbered, p.h.window, election)
 	p.must(p.disk.MkdirAll(snapDir))
 	writer, err := snapshot.Create(p.disk, snapDir, snapshot.Meta{
-		Cluster: cluster, Index: 1, Term: 1, Conf: tables.Members.ConfState(), Created: p.Wall(),
+		Cluster: cluster, Index: 1, Term: 1, Conf: state.Members.ConfState(), Created: p.Wall(),
 	})
 	p.must(err)
-	_, err = tables.View().WriteTo(writer.Tables())
+	_, err = state.View().WriteTo(writer.Tables())
 	p.must(err)
-	_, err = writer.Data().Write(machine{index: 1}.save())
+	_, err = writer.Data().Write(stateMachine{index: 1}.encode())
 	p.must(err)
 	p.must(writer.Commit())
-	p.known.Founding = identity.Founding(cluster, voters, p.w.window, election)
-	p.prepare(1, 1)
+	p.known.Founding = identity.Founding(cluster, voters, p.h.window, election)
+	p.createLog(1, 1)
 }
 
-// join makes the disk of a peer that is to join: with the newest snapshot of another one.
-func (p *peer) join(from *peer, seeds []api.Peer) {
+// createFromSnapshot creates the data of a peer that joins, from the newest snapshot of another peer.
+func (p *peer) createFromSnapshot(from *peer, seeds []api.Peer) {
 	p.seeds = seeds
 	raw, _ := from.newestFile()
 	p.must(p.disk.MkdirAll(snapDir))
 	r, err := snapshot.Install(p.disk, snapDir, bytes.NewReader(raw))
 	p.must(err)
 	p.known.Founding = from.known.Founding
-	p.prepare(r.Meta().Index, r.Meta().Term)
+	p.createLog(r.Meta().Index, r.Meta().Term)
 	p.must(r.Close())
 }
 
-func (p *peer) prepare(index, term uint64) {
+func (p *peer) createLog(index, term uint64) {
 	p.must(p.disk.SyncDir("."))
-	log, err := filelog.Open(p.disk, logDir, p.options())
+	log, err := filelog.Open(p.disk, logDir, p.logOptions())
 	p.must(err)
 	p.must(log.Reset(index, term))
 	p.must(log.Close())
 	p.must(identity.MarkLog(p.disk, logDir, p.instance))
 	p.must(p.disk.SyncDir("."))
-	p.stored = durable{before: index, term: term}
+	p.durable = durableLog{before: index, term: term}
 }
 
 func (p *peer) must(err error) {
 	if err != nil {
-		p.w.failf("%s: %v", p.ID, err)
+		p.h.failf("%s: %v", p.ID, err)
 	}
 }
 
-func (p *peer) options() filelog.Options {
+func (p *peer) logOptions() filelog.Options {
 	return filelog.Options{SegmentSize: 32 << 10, CacheSize: 8 << 10}
 }
 
-// newestFile is the newest snapshot as it is on disk.
+// newestFile returns the newest snapshot file and its description.
 func (p *peer) newestFile() ([]byte, snapshot.Meta) {
 	r, err := snapshot.OpenFile(p.fs, snapDir+"/"+snapshot.Name)
 	p.must(err)
@@ -113,15 +113,15 @@ func (p *peer) newestFile() ([]byte, snapshot.Meta) {
 	return raw, r.Meta()
 }
 
-// open reads the disk. The error is that of one without room, as a node's Open returns it.
-func (p *peer) open() (*replica.State, core.Snapshot, error) {
+// openDisk reads the disk. Like Open of a node, it returns an error if the disk has no space.
+func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	r, err := snapshot.Open(p.fs, snapDir)
 	p.must(err)
 	defer r.Close()
-	tables, data := p.contents(r)
-	p.machine = load(data)
+	state, data := p.readSnapshot(r)
+	p.stateMachine = decodeStateMachine(data)
 	m := r.Meta()
-	p.log, err = filelog.Open(p.fs, logDir, p.options())
+	p.log, err = filelog.Open(p.fs, logDir, p.logOptions())
 	if errors.Is(err, syscall.ENOSPC) {
 		return nil, core.Snapshot{}, err
 	}
@@ -129,58 +129,58 @@ func (p *peer) open() (*replica.State, core.Snapshot, error) {
 	last, err := p.log.LastIndex()
 	p.must(err)
 	if term, err := p.log.Term(m.Index); last < m.Index || err != nil || term != m.Term {
-		// The power failed after a snapshot was installed and before the log began anew.
+		// The power failed after a snapshot was installed and before the log was reset.
 		if err := p.log.Reset(m.Index, m.Term); err != nil {
-			p.must(unlessBad(err))
+			p.must(unexpectedError(err))
 			p.log.Close()
 			return nil, core.Snapshot{}, err
 		}
 	}
 	p.appender = filelog.NewAppender(p.log)
-	p.recovered()
+	p.checkDurable()
 	p.newest = m.Index
-	p.w.truth.applied(p)
-	p.w.truth.tables(p, tables)
-	return tables, core.Snapshot{Index: m.Index, Term: m.Term, Size: r.Size(), Members: tables.Members.Index}, nil
+	p.h.checker.checkStateMachine(p)
+	p.h.checker.checkReplica(p, state)
+	return state, core.Snapshot{Index: m.Index, Term: m.Term, Size: r.Size(), Members: state.Members.Index}, nil
 }
 
-func (p *peer) contents(r *snapshot.Reader) (*replica.State, []byte) {
-	tables, err := replica.Read(r.Tables())
+func (p *peer) readSnapshot(r *snapshot.Reader) (*replica.State, []byte) {
+	state, err := replica.Read(r.Tables())
 	p.must(err)
 	d := r.Data()
 	data, err := io.ReadAll(d)
 	p.must(err)
 	p.must(d.Close())
-	return tables, data
+	return state, data
 }
 
-// flush has the disk begin with what waits, unless it is at work.
-func (p *peer) flush() {
-	if len(p.writing) > 0 || len(p.work) == 0 || p.stalls || p.waits {
+// startWrite starts to write some of the waiting Writes, unless the disk is busy.
+func (p *peer) startWrite() {
+	if len(p.writing) > 0 || len(p.writes) == 0 || p.diskStalled || p.waitingForSpace {
 		return
 	}
-	n := 1 + p.w.IntN(len(p.work))
-	if p.w.calm {
-		n = len(p.work)
+	n := 1 + p.h.rand.IntN(len(p.writes))
+	if p.h.recovering {
+		n = len(p.writes)
 	}
-	p.writing = p.work[:n]
-	d := p.w.span(50*time.Microsecond, 800*time.Microsecond)
-	if p.slow > 0 {
-		d = p.w.span(0, p.slow)
+	p.writing = p.writes[:n]
+	d := p.h.duration(50*time.Microsecond, 800*time.Microsecond)
+	if p.diskDelay > 0 {
+		d = p.h.duration(0, p.diskDelay)
 	}
-	p.later(d, p.written)
+	p.scheduleInput(d, p.finishWrite)
 }
 
-// written is when the disk has done what it had begun.
-func (p *peer) written() {
+// finishWrite completes the Writes that the disk has started.
+func (p *peer) finishWrite() {
 	done := p.writing
-	p.writing, p.work = nil, p.work[len(done):]
+	p.writing, p.writes = nil, p.writes[len(done):]
 	var installed []*core.Installed
 	for n, work := range done {
-		p.w.truth.writes(p, work)
+		p.h.checker.checkWrite(p, work)
 		i, err := p.write(work)
 		if err != nil {
-			p.work = append(slices.Clone(done[n:]), p.work...)
+			p.writes = append(slices.Clone(done[n:]), p.writes...)
 			done = done[:n]
 			if errors.Is(err, filelog.ErrNoSpace) {
 				if p.waitForSpace(); !p.up {
@@ -188,61 +188,61 @@ func (p *peer) written() {
 				}
 				break
 			}
-			p.fault(err)
+			p.handleDiskError(err)
 			return
 		}
 		installed = append(installed, i)
-		p.stored.do(work)
+		p.durable.addWrite(work)
 	}
 	for i, work := range done {
-		p.core.Stored(work, installed[i])
+		p.core.ReportStored(work, installed[i])
 	}
-	p.flush()
+	p.startWrite()
 }
 
-// waitForSpace has the work that is left wait, as a node does, and votes written ahead of it.
+// waitForSpace lets the remaining Writes wait, and writes their votes first, like a node.
 func (p *peer) waitForSpace() {
-	p.waits = true
-	p.w.truth.waited++
-	for _, work := range p.work {
-		votes, err := work.Vote(func(hs *raftpb.HardState) error {
+	p.waitingForSpace = true
+	p.h.checker.waited++
+	for _, work := range p.writes {
+		votes, err := work.TakeVotes(func(hs *raftpb.HardState) error {
 			err := p.appender.Append(filelog.Batch{HardState: hs, Sync: true})
 			if err == nil {
-				p.stored.do(&core.Work{HardState: hs, Sync: true})
+				p.durable.addWrite(&core.Write{HardState: hs, Sync: true})
 			}
 			return err
 		})
 		if err != nil {
 			if !errors.Is(err, filelog.ErrNoSpace) {
-				p.fault(err)
+				p.handleDiskError(err)
 			}
 			break
 		}
 		for _, s := range votes {
-			p.w.truth.votesAhead++
-			p.w.send(p, s.To, s.Frame)
+			p.h.checker.votesAhead++
+			p.h.send(p, s.To, s.Data)
 		}
 	}
-	p.later(p.w.span(time.Millisecond, 500*time.Millisecond), func() { p.waits = false })
+	p.scheduleInput(p.h.duration(time.Millisecond, 500*time.Millisecond), func() { p.waitingForSpace = false })
 }
 
-// lookForSpace tries now and then to allocate space that was not there, as a node does.
-func (p *peer) lookForSpace() {
-	if p.appender.Room() == math.MaxInt64 || len(p.writing) > 0 || p.stalls || !p.w.chance(0.05) {
+// reserveSpace sometimes tries to allocate the space that the disk did not have, like a node.
+func (p *peer) reserveSpace() {
+	if p.appender.Room() == math.MaxInt64 || len(p.writing) > 0 || p.diskStalled || !p.h.chance(0.05) {
 		return
 	}
 	if err := p.appender.Reserve(); err != nil && !errors.Is(err, filelog.ErrNoSpace) {
-		p.fault(err)
+		p.handleDiskError(err)
 	}
 }
 
-// write does one work.
-func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
+// write completes one Write.
+func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	if s := work.Snapshot; s != nil {
 		index := s.GetMetadata().GetIndex()
 		raw := p.received[index]
 		if raw == nil {
-			return nil, fmt.Errorf("snapshot %d is to be installed, and was not received", index)
+			return nil, fmt.Errorf("snapshot %d was not received", index)
 		}
 		if err := p.appender.Reserve(); err != nil {
 			return nil, err
@@ -254,25 +254,25 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 		}
 		defer r.Close()
 		m := r.Meta()
-		tables, data := p.contents(r)
-		tables.Off = p.w.off
+		state, data := p.readSnapshot(r)
+		state.Disabled = p.h.disabled
 		p.restores[m.Index] = data
 		p.newest = m.Index
 		if err := p.appender.Reset(m.Index, m.Term); err != nil {
 			return nil, err
 		}
-		p.w.truth.tables(p, tables)
-		p.w.truth.installs++
-		installed = &core.Installed{Tables: tables, Snapshot: core.Snapshot{
-			Index: m.Index, Term: m.Term, Size: r.Size(), Members: tables.Members.Index,
+		p.h.checker.checkReplica(p, state)
+		p.h.checker.installs++
+		installed = &core.Installed{Replica: state, Snapshot: core.Snapshot{
+			Index: m.Index, Term: m.Term, Size: r.Size(), Members: state.Members.Index,
 		}}
 	}
 	if err := p.appender.Append(filelog.Batch{HardState: work.HardState, Entries: work.Entries, Sync: work.Sync || work.Snapshot != nil}); err != nil {
 		return nil, err
 	}
 	if work.Compact != 0 {
-		p.w.tracef("%s: compacts through %d", p.ID, work.Compact)
-		p.w.truth.compactions++
+		p.h.tracef("%s: compacts through %d", p.ID, work.Compact)
+		p.h.checker.compactions++
 		if err := p.appender.Compact(work.Compact); err != nil {
 			return nil, err
 		}
@@ -280,63 +280,63 @@ func (p *peer) write(work *core.Work) (installed *core.Installed, err error) {
 	return installed, nil
 }
 
-// crash is the end of the process and of all that was not synced.
+// crash stops the process, and loses the data that was not synced.
 func (p *peer) crash() {
 	if !p.up {
 		return
 	}
-	p.w.tracef("%s: crashes", p.ID)
-	p.w.truth.crashes++
-	if p.w.chance(0.7) { // in the middle of what it was about
-		p.disk.CrashAt(p.disk.Ops() + 1 + p.w.IntN(6))
-		for _, work := range p.work {
+	p.h.tracef("%s: crashes", p.ID)
+	p.h.checker.crashes++
+	if p.h.chance(0.7) { // in the middle of a Write
+		p.disk.CrashAt(p.disk.Ops() + 1 + p.h.rand.IntN(6))
+		for _, work := range p.writes {
 			if _, err := p.write(work); err != nil {
 				break
 			}
-			p.w.truth.writes(p, work)
+			p.h.checker.checkWrite(p, work)
 		}
 	}
-	p.end()
+	p.powerOff()
 }
 
-// end is that of a process, and of all that its disk does not have for certain.
-func (p *peer) end() {
-	p.begun = p.work
+// powerOff stops the process, and loses the data that is not durable.
+func (p *peer) powerOff() {
+	p.interrupted = p.writes
 	p.up = false
 	p.process++
 	p.disk.CrashAt(p.disk.Ops() + 1)
-	p.log.Close() // which would sync, if the disk had power
+	p.log.Close() // which would sync if the disk had power
 	p.log = nil
 	p.disk = p.disk.Crash()
 	p.fs = p.mount()
-	p.w.users.crashed(p)
-	if x := p.w.wiped; x != nil && x.leader == p {
-		p.w.lose(x.p)
+	p.h.clients.failCalls(p)
+	if x := p.h.lostDisk; x != nil && x.leader == p {
+		p.h.replaceLostDisk(x.p)
 	}
 }
 
-// fault is the end of the process by an error of its disk, as it is that of a node. Nobody
-// knows what the disk has after that, so it goes on, later, with what is durable.
-func (p *peer) fault(err error) {
-	p.must(unlessBad(err))
-	p.w.tracef("%s: ends by a fault: %v", p.ID, err)
-	p.w.truth.faults++
+// handleDiskError stops the process because of an error of its disk, like a node. The contents of the
+// disk are unknown then, so the process starts again, later, with the durable data.
+func (p *peer) handleDiskError(err error) {
+	p.must(unexpectedError(err))
+	p.h.tracef("%s: stops after a fault: %v", p.ID, err)
+	p.h.checker.faults++
 	if errors.Is(err, syscall.ENOSPC) {
-		p.w.truth.noRoom++
+		p.h.checker.noRoom++
 	}
-	p.end()
-	p.w.after(p.w.span(time.Millisecond, time.Second), p.start)
+	p.powerOff()
+	p.h.schedule(p.h.duration(time.Millisecond, time.Second), p.start)
 }
 
-// full has the disk have no room for a while: files do not grow any more.
-func (p *peer) full(d time.Duration) {
-	p.w.tracef("%s: disk is full for %v", p.ID, d)
-	p.setFull(true)
-	p.w.after(d, func() { p.setFull(false) })
+// fillDisk makes the disk full for a while: files cannot grow.
+func (p *peer) fillDisk(d time.Duration) {
+	p.h.tracef("%s: disk is full for %v", p.ID, d)
+	p.setDiskFull(true)
+	p.h.schedule(d, func() { p.setDiskFull(false) })
 }
 
-func (p *peer) setFull(full bool) {
-	p.isFull = full
+func (p *peer) setDiskFull(full bool) {
+	p.diskFull = full
 	if full {
 		p.disk.SetSpace(0)
 	} else {
@@ -344,8 +344,8 @@ func (p *peer) setFull(full bool) {
 	}
 }
 
-// unlessBad is an error that the weather has not made, or nil.
-func unlessBad(err error) error {
+// unexpectedError returns err, or nil if it is an injected fault.
+func unexpectedError(err error) error {
 	if errors.Is(err, crashdisk.ErrIO) || errors.Is(err, syscall.ENOSPC) {
 		return nil
 	}

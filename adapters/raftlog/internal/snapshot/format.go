@@ -1,13 +1,13 @@
-// This file has the format:
+package snapshot
+
+// The format of snapshots:
 //
 //	"raftsnap", version u32, crc u32, then frames: kind u8, length u32, payload, crc u32
-//	Meta once, chunks of tables, chunks of data, the end once; and nothing after it
+//	The frames are: one with the metadata, chunks of tables, chunks of data, one end frame
 //
-// Numbers are little-endian. A crc is the CRC32C of all that is before it but for other crcs,
-// so frames cannot be missing or change places. The end has the bytes of tables, those of
-// data and those of the file, u64 each.
-
-package snapshot
+// Numbers are little-endian. A crc is the CRC32C of all bytes before it except other crcs, so that
+// missing and reordered frames are detected. The end frame contains the sizes of the tables, of
+// the data and of the file, u64 each.
 
 import (
 	"encoding/binary"
@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	magic    = "raftsnap"
-	version  = 1
-	maxChunk = 64 << 10
-	maxMeta  = 1 << 20
-	headSize = len(magic) + 8
-	overhead = 1 + 4 + 4 // of a frame
-	endSize  = 24
+	magic         = "raftsnap"
+	version       = 1
+	maxChunk      = 64 << 10
+	maxMeta       = 1 << 20
+	fileHeadSize  = len(magic) + 8
+	frameOverhead = 1 + 4 + 4 // size of a frame without its payload
+	endSize       = 24
 )
 
-// The kinds of frames, in their order.
+// The kinds of frames, in the order in which they occur.
 const (
 	kindMeta = iota + 1
 	kindTables
@@ -41,24 +41,24 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func checksum(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
+func updateCRC(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
 
-// appendHead appends what a file begins with and returns the crc of it.
-func appendHead(b []byte) ([]byte, uint32) {
+// appendFileHead appends the bytes before the first frame, and returns their CRC.
+func appendFileHead(b []byte) ([]byte, uint32) {
 	b = binary.LittleEndian.AppendUint32(append(b, magic...), version)
-	crc := checksum(0, b)
+	crc := updateCRC(0, b)
 	return binary.LittleEndian.AppendUint32(b, crc), crc
 }
 
-// appendFrame appends a frame to b, which is empty, and returns the crc with it.
+// appendFrame appends a frame to b, which must be empty, and returns the CRC through it.
 func appendFrame(b []byte, crc uint32, kind byte, payload []byte) ([]byte, uint32) {
 	b = binary.LittleEndian.AppendUint32(append(b, kind), uint32(len(payload)))
 	b = append(b, payload...)
-	crc = checksum(crc, b)
+	crc = updateCRC(crc, b)
 	return binary.LittleEndian.AppendUint32(b, crc), crc
 }
 
-func (m Meta) marshal() ([]byte, error) {
+func (m Meta) encode() ([]byte, error) {
 	b := binary.AppendUvarint(nil, uint64(len(m.Cluster)))
 	b = append(b, m.Cluster...)
 	b = binary.LittleEndian.AppendUint64(b, m.Index)
@@ -68,8 +68,8 @@ func (m Meta) marshal() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, m.Conf)
 }
 
-// unmarshalMeta returns what marshal has written; ok is false if b is not that.
-func unmarshalMeta(b []byte) (m Meta, ok bool) {
+// decodeMeta is the inverse of encode. ok is false if b is invalid.
+func decodeMeta(b []byte) (m Meta, ok bool) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size > uint64(len(b)-n) {
 		return m, false
@@ -86,62 +86,62 @@ func unmarshalMeta(b []byte) (m Meta, ok bool) {
 	return m, proto.Unmarshal(b[28:], m.Conf) == nil && m.Index > 0 && nanos < 1e9
 }
 
-// section is where the frames of one kind are.
+// section is the position of the frames of one kind.
 type section struct {
-	at   int64  // in the file
-	crc  uint32 // of what is before
-	size int64  // of the payloads together
+	offset int64  // in the file
+	crc    uint32 // of the bytes before the section
+	size   int64  // of all payloads
 }
 
-// layout is what is known of a snapshot when all of it was read.
+// layout describes a snapshot that was read completely.
 type layout struct {
 	meta         Meta
 	tables, data section
 	size         int64 // of the file
 }
 
-// scanner reads a snapshot from its beginning, or the frames of a section. It reads no byte
-// more than it returns the meaning of.
+// scanner reads a snapshot from the beginning, or the frames of a section. It does not read beyond
+// the frame that it returns.
 type scanner struct {
-	r   io.Reader
-	at  int64
-	crc uint32
-	buf []byte
+	r      io.Reader
+	offset int64
+	crc    uint32
+	buf    []byte
 }
 
-func (s *scanner) damaged(format string, args ...any) error {
-	return fmt.Errorf("%w: before byte %d: %s", ErrCorrupt, s.at, fmt.Sprintf(format, args...))
+func (s *scanner) corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: before byte %d: %s", ErrCorrupt, s.offset, fmt.Sprintf(format, args...))
 }
 
-// read returns the next n bytes, valid until the next call.
-func (s *scanner) read(n int) ([]byte, error) {
+// readBytes returns the next n bytes, which are valid until the next call.
+func (s *scanner) readBytes(n int) ([]byte, error) {
 	if cap(s.buf) < n {
 		s.buf = make([]byte, n)
 	}
 	got, err := io.ReadFull(s.r, s.buf[:n])
-	s.at += int64(got)
+	s.offset += int64(got)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, s.damaged("it ends too early")
+		return nil, s.corrupt("it is truncated")
 	}
 	return s.buf[:n], err
 }
 
-// check reads a crc.
-func (s *scanner) check() error {
-	crc, err := s.read(4)
+// checkCRC reads a CRC and compares it.
+func (s *scanner) checkCRC() error {
+	crc, err := s.readBytes(4)
 	if err == nil && binary.LittleEndian.Uint32(crc) != s.crc {
-		err = s.damaged("wrong CRC")
+		err = s.corrupt("wrong CRC")
 	}
 	return err
 }
 
-// frame returns the next frame; the payload is valid until the next call.
-func (s *scanner) frame() (kind byte, payload []byte, err error) {
-	head, err := s.read(5)
+// readFrame returns the next frame. The payload is valid until the next call.
+func (s *scanner) readFrame() (kind byte, payload []byte, err error) {
+	head, err := s.readBytes(5)
 	if err != nil {
 		return 0, nil, err
 	}
-	s.crc = checksum(s.crc, head)
+	s.crc = updateCRC(s.crc, head)
 	kind, size := head[0], binary.LittleEndian.Uint32(head[1:])
 	least, most := uint32(1), uint32(maxChunk)
 	switch kind {
@@ -151,73 +151,73 @@ func (s *scanner) frame() (kind byte, payload []byte, err error) {
 	case kindEnd:
 		least, most = endSize, endSize
 	default:
-		return 0, nil, s.damaged("a frame of the unknown kind %d", kind)
+		return 0, nil, s.corrupt("a frame of the unknown kind %d", kind)
 	}
 	if size < least || size > most {
-		return 0, nil, s.damaged("a frame of kind %d has %d bytes", kind, size)
+		return 0, nil, s.corrupt("a frame of kind %d has %d bytes", kind, size)
 	}
-	whole, err := s.read(int(size) + 4)
+	whole, err := s.readBytes(int(size) + 4)
 	if err != nil {
 		return 0, nil, err
 	}
 	payload = whole[:size]
-	s.crc = checksum(s.crc, payload)
+	s.crc = updateCRC(s.crc, payload)
 	if binary.LittleEndian.Uint32(whole[size:]) != s.crc {
-		return 0, nil, s.damaged("wrong CRC")
+		return 0, nil, s.corrupt("wrong CRC")
 	}
 	return kind, payload, nil
 }
 
-// meta reads what a file begins with.
-func (s *scanner) meta() (Meta, error) {
-	head, err := s.read(len(magic) + 4)
+// readMeta reads the head of the file and the metadata.
+func (s *scanner) readMeta() (Meta, error) {
+	head, err := s.readBytes(len(magic) + 4)
 	if err != nil {
 		return Meta{}, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return Meta{}, s.damaged("it begins with %q, which no snapshot does", head[:len(magic)])
+		return Meta{}, s.corrupt("it is not a snapshot: it begins with %q", head[:len(magic)])
 	}
-	s.crc = checksum(0, head)
+	s.crc = updateCRC(0, head)
 	v := binary.LittleEndian.Uint32(head[len(magic):])
-	if err := s.check(); err != nil {
+	if err := s.checkCRC(); err != nil {
 		return Meta{}, err
 	}
 	if v != version {
 		return Meta{}, fmt.Errorf("%w: version %d, this program supports %d: use the program that has written it, or a newer one", ErrVersion, v, version)
 	}
-	kind, payload, err := s.frame()
+	kind, payload, err := s.readFrame()
 	if err != nil {
 		return Meta{}, err
 	}
-	m, ok := unmarshalMeta(payload)
+	m, ok := decodeMeta(payload)
 	if kind != kindMeta || !ok {
-		return Meta{}, s.damaged("it does not say what it is of")
+		return Meta{}, s.corrupt("invalid metadata")
 	}
 	return m, nil
 }
 
-// rest reads all that follows the meta.
-func (s *scanner) rest(m Meta) (layout, error) {
+// readSections reads everything after the metadata, through the end frame.
+func (s *scanner) readSections(m Meta) (layout, error) {
 	l := layout{meta: m}
-	l.tables = section{at: s.at, crc: s.crc}
+	l.tables = section{offset: s.offset, crc: s.crc}
 	l.data = l.tables
 	last := byte(kindMeta)
 	for {
-		kind, payload, err := s.frame()
+		kind, payload, err := s.readFrame()
 		switch {
 		case err != nil:
 			return layout{}, err
 		case kind < last || kind == kindMeta:
-			return layout{}, s.damaged("a frame of kind %d after one of kind %d", kind, last)
+			return layout{}, s.corrupt("a frame of kind %d after one of kind %d", kind, last)
 		case kind == kindTables:
 			l.tables.size += int64(len(payload))
-			l.data.at, l.data.crc = s.at, s.crc
+			l.data.offset, l.data.crc = s.offset, s.crc
 		case kind == kindData:
 			l.data.size += int64(len(payload))
 		default:
-			l.size = s.at
+			l.size = s.offset
 			if want := appendEnd(nil, l.tables.size, l.data.size, l.size); string(want) != string(payload) {
-				return layout{}, s.damaged("it has not the bytes that its end tells")
+				return layout{}, s.corrupt("the sizes in the end frame are wrong")
 			}
 			return l, nil
 		}

@@ -1,5 +1,3 @@
-// This file reads snapshots.
-
 package snapshot
 
 import (
@@ -14,20 +12,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// Reader is an open snapshot, which was found whole and undamaged. Any goroutines may use it.
-// It stays readable when another snapshot takes its place.
+// Reader is an open snapshot whose content was verified. It may be used by several goroutines, and
+// remains readable when another snapshot replaces it.
 type Reader struct {
-	layout
-	f    disk.File
-	name string
-	over atomic.Bool
+	layout layout
+	file   disk.File
+	name   string
+	closed atomic.Bool
 }
 
-// Open opens the newest snapshot of dir. Before that it removes what a crash has left of
-// snapshots that were not complete; so there must not be any Writer or Install under way:
-// meanwhile use OpenFile with [Name] in dir. It reads the whole file. Errors wrap
-// [io/fs.ErrNotExist] if there is none, and ErrCorrupt, for which the remedy is a backup or
-// the snapshot of another peer.
+// Open opens the newest snapshot in dir. It reads and verifies the whole file. Before, it removes
+// incomplete snapshots that a crash has left; therefore no Writer or Install may be in progress.
+// OpenFile with [Name] in dir does not have this restriction. Errors wrap [io/fs.ErrNotExist] if
+// there is no snapshot, and ErrCorrupt if it is damaged. Then a backup or the snapshot of another
+// peer can be used.
 func Open(fs disk.FS, dir string) (*Reader, error) {
 	if err := removeTemps(fs, dir); err != nil {
 		return nil, err
@@ -35,14 +33,13 @@ func Open(fs disk.FS, dir string) (*Reader, error) {
 	return OpenFile(fs, path.Join(dir, Name))
 }
 
-// OpenFile opens any snapshot, such as a backup, and changes nothing. Errors are as with
-// Open.
+// OpenFile opens any snapshot, such as a backup, and changes nothing. The errors are those of Open.
 func OpenFile(fs disk.FS, name string) (*Reader, error) {
 	f, err := fs.OpenRead(name)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: open %s: %w", name, err)
 	}
-	l, err := verify(f)
+	l, err := verifyFile(f)
 	if err != nil {
 		f.Close()
 		if errors.Is(err, ErrCorrupt) {
@@ -50,80 +47,81 @@ func OpenFile(fs disk.FS, name string) (*Reader, error) {
 		}
 		return nil, fmt.Errorf("snapshot: read %s: %w", name, err)
 	}
-	return &Reader{layout: l, f: f, name: name}, nil
+	return &Reader{layout: l, file: f, name: name}, nil
 }
 
-// verify reads all of a file.
-func verify(f disk.File) (layout, error) {
+// verifyFile reads a whole file.
+func verifyFile(f disk.File) (layout, error) {
 	size, err := f.Size()
 	if err != nil {
 		return layout{}, err
 	}
-	s := fileScanner(f, size, section{})
-	m, err := s.meta()
+	s := newScanner(f, size, section{})
+	m, err := s.readMeta()
 	if err != nil {
 		return layout{}, err
 	}
-	l, err := s.rest(m)
+	l, err := s.readSections(m)
 	if err == nil && l.size != size {
-		err = s.damaged("%d bytes follow its end", size-l.size)
+		err = s.corrupt("%d bytes follow the end frame", size-l.size)
 	}
 	return l, err
 }
 
-// fileScanner scans a file from a section's beginning on.
-func fileScanner(f disk.File, size int64, from section) *scanner {
-	r := bufio.NewReaderSize(io.NewSectionReader(f, from.at, size-from.at), 2*maxChunk)
-	return &scanner{r: r, at: from.at, crc: from.crc}
+// newScanner returns a scanner that begins at a section.
+func newScanner(f disk.File, size int64, from section) *scanner {
+	r := bufio.NewReaderSize(io.NewSectionReader(f, from.offset, size-from.offset), 2*maxChunk)
+	return &scanner{r: r, offset: from.offset, crc: from.crc}
 }
 
-// Meta says what the snapshot is of. Conf is not nil and must not be changed.
-func (r *Reader) Meta() Meta { return r.meta }
+// Meta returns the metadata. Conf is not nil and must not be changed.
+func (r *Reader) Meta() Meta { return r.layout.meta }
 
-// Size is the file's, in bytes.
-func (r *Reader) Size() int64 { return r.size }
+// Size returns the size of the file in bytes.
+func (r *Reader) Size() int64 { return r.layout.size }
 
-// DataSize is that of the state machine's data, in bytes.
-func (r *Reader) DataSize() int64 { return r.data.size }
+// DataSize returns the size of the data of the state machine in bytes.
+func (r *Reader) DataSize() int64 { return r.layout.data.size }
 
-// Raw is the file as it is, to be sent and installed elsewhere.
-func (r *Reader) Raw() io.ReaderAt { return io.NewSectionReader(r.f, 0, r.size) }
+// Raw returns the content of the file, which Install accepts.
+func (r *Reader) Raw() io.ReaderAt { return io.NewSectionReader(r.file, 0, r.layout.size) }
 
-// Tables reads the tables, from their beginning with each call. If the file was damaged
-// since it was opened, the reader fails with ErrCorrupt and does not end.
-func (r *Reader) Tables() io.Reader { return r.section(kindTables, r.tables) }
+// Tables returns a new reader of the tables. If the file was damaged after it was opened, the
+// reader fails with ErrCorrupt instead of returning io.EOF.
+func (r *Reader) Tables() io.Reader { return r.newSection(kindTables, r.layout.tables) }
 
-// Data reads the state machine's data as Tables does the tables. Reading fails after Close
-// of what it returns, or of r.
-func (r *Reader) Data() io.ReadCloser { return r.section(kindData, r.data) }
+// Data returns a new reader of the data of the state machine, which behaves as that of Tables.
+// Reading fails after it or r is closed.
+func (r *Reader) Data() io.ReadCloser { return r.newSection(kindData, r.layout.data) }
 
-// Close closes the file. To close again does nothing.
+// Close closes the file. Further calls do nothing.
 func (r *Reader) Close() error {
-	if r.over.Swap(true) {
+	if r.closed.Swap(true) {
 		return nil
 	}
-	if err := r.f.Close(); err != nil {
+	if err := r.file.Close(); err != nil {
 		return fmt.Errorf("snapshot: close %s: %w", r.name, err)
 	}
 	return nil
 }
 
-func (r *Reader) section(kind byte, s section) *sectionReader {
-	return &sectionReader{s: fileScanner(r.f, r.size, s), kind: kind, left: s.size, name: r.name}
+func (r *Reader) newSection(kind byte, s section) *sectionReader {
+	return &sectionReader{scanner: newScanner(r.file, r.layout.size, s), kind: kind, left: s.size, name: r.name}
 }
 
+// sectionReader reads the payloads of a section.
 type sectionReader struct {
-	s     *scanner
-	kind  byte
-	left  int64 // bytes of chunks to come
-	chunk []byte
-	name  string
-	err   error
+	scanner *scanner
+	kind    byte
+	left    int64 // bytes of the chunks that were not read
+	chunk   []byte
+	name    string
+	err     error
 }
 
 func (s *sectionReader) Read(p []byte) (int, error) {
 	if s.err == nil && len(s.chunk) == 0 && len(p) > 0 {
-		s.next()
+		s.readChunk()
 	}
 	if s.err != nil {
 		return 0, s.err
@@ -133,14 +131,14 @@ func (s *sectionReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *sectionReader) next() {
+func (s *sectionReader) readChunk() {
 	if s.left == 0 {
 		s.err = io.EOF
 		return
 	}
-	kind, chunk, err := s.s.frame()
+	kind, chunk, err := s.scanner.readFrame()
 	if err == nil && (kind != s.kind || int64(len(chunk)) > s.left) {
-		err = s.s.damaged("not the chunk that was there before")
+		err = s.scanner.corrupt("the chunk has changed")
 	}
 	if err != nil {
 		s.err = fmt.Errorf("snapshot: read %s: %w", s.name, err)

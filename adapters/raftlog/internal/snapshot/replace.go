@@ -1,5 +1,3 @@
-// This file puts a new snapshot in the place of the present one.
-
 package snapshot
 
 import (
@@ -13,41 +11,41 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// Install receives a snapshot, as Raw of a Reader elsewhere gives it, and makes it the
-// newest one of dir as Commit does. It reads up to the snapshot's end and not a byte more.
-// The present one is not touched before all of the new one was found undamaged and is
-// durable. Errors wrap ErrCorrupt, ErrVersion, ErrOlder, ErrOtherCluster, or what from has
-// failed with; then nothing has changed, but for errors of making the change durable.
+// Install reads a snapshot, the content of Reader.Raw, and makes it the newest one in dir, in the
+// same way as Commit. It does not read beyond the snapshot. The current snapshot is not changed
+// before the new one is verified and durable. Errors wrap ErrCorrupt, ErrVersion, ErrOlder,
+// ErrOtherCluster or the error of from. After an error nothing has changed, unless the error
+// concerns the durability of the change.
 func Install(fs disk.FS, dir string, from io.Reader) (*Reader, error) {
 	name, f, err := createTemp(fs, dir)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: create a file in %s: %w", dir, err)
 	}
-	l, err := receive(fs, dir, f, from)
+	l, err := receiveFile(fs, dir, f, from)
 	if err == nil {
-		err = replace(fs, dir, name, l.meta)
+		err = replaceCurrent(fs, dir, name, l.meta)
 	}
 	if err != nil {
 		f.Close()
-		fs.Remove(name) // Open removes it otherwise
+		fs.Remove(name) // if this fails, Open removes it
 		return nil, fmt.Errorf("snapshot: install in %s: %w", dir, err)
 	}
-	return &Reader{layout: l, f: f, name: path.Join(dir, Name)}, nil
+	return &Reader{layout: l, file: f, name: path.Join(dir, Name)}, nil
 }
 
-// receive writes a stream to a file, durably, as far as it is a snapshot that dir may have.
-func receive(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, error) {
+// receiveFile writes a snapshot that may replace the current one to a file, and makes it durable.
+func receiveFile(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, error) {
 	out := bufio.NewWriterSize(io.NewOffsetWriter(f, 0), 2*maxChunk)
 	s := &scanner{r: io.TeeReader(from, out)}
-	m, err := s.meta()
+	m, err := s.readMeta()
 	if err != nil {
 		return layout{}, err
 	}
-	// Before much is received in vain.
-	if _, err := mayReplace(fs, dir, m); err != nil {
+	// Reject it before the data is received.
+	if _, err := checkReplaceable(fs, dir, m); err != nil {
 		return layout{}, err
 	}
-	l, err := s.rest(m)
+	l, err := s.readSections(m)
 	if err != nil {
 		return layout{}, err
 	}
@@ -57,23 +55,23 @@ func receive(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, error
 	return l, f.Sync()
 }
 
-// InstallFile is Install of a file that some other program has put there, on the same disk:
-// it is renamed, and so consumed. After an error it is still there, unless the error is of
-// making the change durable.
+// InstallFile is the same as Install for a file on the same disk, which another program has
+// written. The file is renamed. After an error the file still exists, unless the error concerns the
+// durability of the change.
 func InstallFile(fs disk.FS, dir, name string) (*Reader, error) {
-	f, err := fs.Open(name) // to write, for a sync is one
+	f, err := fs.Open(name) // for writing, which Sync requires
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: install %s: %w", name, err)
 	}
-	l, err := verify(f)
+	l, err := verifyFile(f)
 	if err == nil {
-		_, err = mayReplace(fs, dir, l.meta)
+		_, err = checkReplaceable(fs, dir, l.meta)
 	}
 	if err == nil {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = replace(fs, dir, name, l.meta)
+		err = replaceCurrent(fs, dir, name, l.meta)
 	}
 	if err == nil && path.Dir(name) != path.Clean(dir) {
 		err = fs.SyncDir(path.Dir(name))
@@ -82,54 +80,53 @@ func InstallFile(fs disk.FS, dir, name string) (*Reader, error) {
 		f.Close()
 		return nil, fmt.Errorf("snapshot: install %s in %s: %w", name, dir, err)
 	}
-	return &Reader{layout: l, f: f, name: path.Join(dir, Name)}, nil
+	return &Reader{layout: l, file: f, name: path.Join(dir, Name)}, nil
 }
 
-// present is the snapshot that is to be replaced.
-type present struct {
+// currentSnapshot describes the snapshot that will be replaced.
+type currentSnapshot struct {
 	exists bool
-	meta   Meta // zero if it cannot be read
+	meta   Meta // zero if it is not readable
 }
 
-// mayReplace finds out whether a snapshot may take the place of dir's present one.
-func mayReplace(fsys disk.FS, dir string, m Meta) (present, error) {
+// checkReplaceable returns an error if a snapshot must not replace the current one in dir.
+func checkReplaceable(fsys disk.FS, dir string, m Meta) (currentSnapshot, error) {
 	name := path.Join(dir, Name)
 	f, err := fsys.OpenRead(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return present{}, nil
+		return currentSnapshot{}, nil
 	}
 	if err != nil {
-		return present{}, fmt.Errorf("read the current snapshot: %w", err)
+		return currentSnapshot{}, fmt.Errorf("read the current snapshot: %w", err)
 	}
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil {
-		return present{}, fmt.Errorf("read the current snapshot: %w", err)
+		return currentSnapshot{}, fmt.Errorf("read the current snapshot: %w", err)
 	}
-	old, err := fileScanner(f, size, section{}).meta()
+	old, err := newScanner(f, size, section{}).readMeta()
 	switch {
 	case errors.Is(err, ErrCorrupt):
-		// A good one is the remedy; the damaged one stays as a backup.
-		return present{exists: true}, nil
+		// The damaged one is kept as a backup.
+		return currentSnapshot{exists: true}, nil
 	case err != nil:
-		return present{}, fmt.Errorf("read the current snapshot %s: %w", name, err)
+		return currentSnapshot{}, fmt.Errorf("read the current snapshot %s: %w", name, err)
 	case old.Cluster != m.Cluster:
-		return present{}, fmt.Errorf("%w: %q, not %q", ErrOtherCluster, m.Cluster, old.Cluster)
+		return currentSnapshot{}, fmt.Errorf("%w: %q, not %q", ErrOtherCluster, m.Cluster, old.Cluster)
 	case old.Index > m.Index:
-		return present{}, fmt.Errorf("%w: index %d, not %d", ErrOlder, m.Index, old.Index)
+		return currentSnapshot{}, fmt.Errorf("%w: index %d, not %d", ErrOlder, m.Index, old.Index)
 	}
-	return present{exists: true, meta: old}, nil
+	return currentSnapshot{exists: true, meta: old}, nil
 }
 
-// replace makes the file of that name, which is durable, the newest snapshot. At no instant
-// is there none.
-func replace(fs disk.FS, dir, name string, m Meta) error {
-	old, err := mayReplace(fs, dir, m)
+// replaceCurrent makes a durable file the newest snapshot. There is a snapshot at any time.
+func replaceCurrent(fs disk.FS, dir, name string, m Meta) error {
+	old, err := checkReplaceable(fs, dir, m)
 	if err != nil {
 		return err
 	}
 	if old.exists {
-		if err := backup(fs, dir, old.meta, m); err != nil {
+		if err := backUp(fs, dir, old.meta, m); err != nil {
 			return fmt.Errorf("snapshot: keep the current snapshot of %s: %w", dir, err)
 		}
 	}
@@ -142,9 +139,9 @@ func replace(fs disk.FS, dir, name string, m Meta) error {
 	return nil
 }
 
-// backup gives the present snapshot a second name, of when it was created, or of when the
-// new one was if that cannot be told.
-func backup(fsys disk.FS, dir string, old, m Meta) error {
+// backUp gives the current snapshot a second name, which contains the time when it was created. If
+// that is unknown, it is the time when the new snapshot was created.
+func backUp(fsys disk.FS, dir string, old, m Meta) error {
 	created := old.Created
 	if old.Index == 0 {
 		created = m.Created
@@ -158,7 +155,7 @@ func backup(fsys disk.FS, dir string, old, m Meta) error {
 		if err != nil {
 			return err
 		}
-		// Or a power loss might keep the rename and not the link.
+		// Otherwise a power failure could undo the link and not the rename that follows.
 		return fsys.SyncDir(dir)
 	}
 }

@@ -1,12 +1,11 @@
-// Package snapshot keeps the newest snapshot of a log in a file, and replaces it so that
-// whatever fails, and whenever the power does, there is a whole one: the old or the new.
+// Package snapshot stores the newest snapshot of a log in a file, and replaces it atomically: after
+// any error or crash there is a complete snapshot, the old one or the new one.
 //
-// The file is called snap. A new one is written beside it, as snap.tmp-N, made durable, and
-// then renamed. The one that it replaces stays as a backup, snap-<time>-N.bak; nothing ever
-// deletes backups.
+// The file is named snap. A new snapshot is written to snap.tmp-N, made durable, and renamed. The
+// replaced one is kept as a backup, snap-<time>-N.bak. The package does not delete backups.
 //
-// One goroutine at a time may change the snapshots of a directory: by a [Writer], [Install],
-// [InstallFile] or [Open]. Readers do not mind.
+// Only one goroutine at a time may change the snapshots of a directory, by a [Writer], [Install],
+// [InstallFile] or [Open]. Readers can be used concurrently.
 package snapshot
 
 import (
@@ -16,30 +15,33 @@ import (
 	raftpb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Name is the file of the newest snapshot, in its directory.
+// Name is the name of the file of the newest snapshot.
 const Name = "snap"
 
-// Meta says what a snapshot is of.
+// Meta is the metadata of a snapshot.
 type Meta struct {
 	// Cluster is the ID of the cluster.
 	Cluster string
-	// Index and Term are those of the last entry that is in the snapshot. Index is not 0.
+	// Index and Term are the index and the term of the last entry that the snapshot contains.
+	// Index is not 0.
 	Index, Term uint64
-	// Conf is who the members are at that index; nil is the same as an empty one.
+	// Conf is the configuration at that index. nil is the same as an empty one.
 	Conf *raftpb.ConfState
-	// Created is when it was made, by the leader's clock or the peer's own. The backup of
-	// the snapshot has it in its name. Locations and monotonic readings are not kept.
+	// Created is the time when the snapshot was created, by the clock of the leader or of this
+	// peer. It is a part of the name of the backup. Its location and its monotonic reading are
+	// not stored.
 	Created time.Time
 }
 
-// The errors, for errors.Is.
+// Errors of this package.
 var (
-	// ErrCorrupt: a file, or a stream, is not a whole and undamaged snapshot.
+	// ErrCorrupt is returned if a file or a stream is not a complete and undamaged snapshot.
 	ErrCorrupt = errors.New("snapshot: damaged")
-	// ErrVersion: a snapshot is of a format that this program does not know.
+	// ErrVersion is returned if the format of a snapshot is unknown to this program.
 	ErrVersion = errors.New("snapshot: unknown format")
-	// ErrOlder: there is a snapshot of a higher index; nothing was changed.
+	// ErrOlder is returned if the current snapshot has a higher index. Nothing was changed.
 	ErrOlder = errors.New("snapshot: older than the current snapshot")
-	// ErrOtherCluster: the present snapshot is of another cluster; nothing was changed.
+	// ErrOtherCluster is returned if the current snapshot belongs to another cluster. Nothing
+	// was changed.
 	ErrOtherCluster = errors.New("snapshot: belongs to another cluster")
 )

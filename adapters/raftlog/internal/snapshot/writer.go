@@ -1,5 +1,3 @@
-// This file writes a new snapshot.
-
 package snapshot
 
 import (
@@ -16,30 +14,30 @@ import (
 
 const tempPrefix = Name + ".tmp-"
 
-// errOver is what a Writer's methods return after Commit or Abort.
-var errOver = fmt.Errorf("snapshot: already written or abandoned: %w", fs.ErrClosed)
+// errFinished is returned by the methods of a Writer after Commit or Abort.
+var errFinished = fmt.Errorf("snapshot: already written or abandoned: %w", fs.ErrClosed)
 
-// Writer writes a snapshot: first all of Tables, then all of Data, then Commit; any of the
-// two may be left out. One goroutine uses it. After an error nothing but Abort makes sense.
+// Writer writes a snapshot: first Tables, then Data, then Commit. Tables and Data may be omitted. It
+// must be used by one goroutine. After an error, the caller must call Abort.
 type Writer struct {
-	fs        disk.FS
-	dir, name string
-	meta      Meta
-	f         disk.File
-	at        int64
-	crc       uint32
-	kind      byte   // of chunk
-	chunk     []byte // not written yet
-	frame     []byte // room for one
-	tables    int64
-	data      int64
-	err       error
+	fs         disk.FS
+	dir, name  string
+	meta       Meta
+	file       disk.File
+	offset     int64
+	crc        uint32
+	kind       byte
+	chunk      []byte // not written yet, of that kind
+	buffer     []byte // of the frame that is being written
+	tablesSize int64
+	dataSize   int64
+	err        error
 }
 
-// Create begins a snapshot in dir, which has to exist. The present one stays until Commit.
-// api.ErrInvalid is for an index of 0, and for more of Meta than 1 MiB.
+// Create begins a snapshot in dir, which must exist. The current snapshot is not changed before
+// Commit. The error wraps api.ErrInvalid if the index is 0 or the metadata is larger than 1 MiB.
 func Create(fs disk.FS, dir string, m Meta) (*Writer, error) {
-	meta, err := m.marshal()
+	meta, err := m.encode()
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: snapshot of index %d: members: %w", api.ErrInvalid, m.Index, err)
@@ -51,9 +49,9 @@ func Create(fs disk.FS, dir string, m Meta) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: create a file in %s: %w", dir, err)
 	}
-	w := &Writer{fs: fs, dir: dir, name: name, meta: m, f: f}
-	w.frame, w.crc = appendHead(nil)
-	w.write(w.frame)
+	w := &Writer{fs: fs, dir: dir, name: name, meta: m, file: f}
+	w.buffer, w.crc = appendFileHead(nil)
+	w.writeBytes(w.buffer)
 	w.writeFrame(kindMeta, meta)
 	if w.err != nil {
 		err := w.err
@@ -63,7 +61,7 @@ func Create(fs disk.FS, dir string, m Meta) (*Writer, error) {
 	return w, nil
 }
 
-// createTemp makes a temporary file of a name that no other has.
+// createTemp creates a temporary file with a new name.
 func createTemp(fsys disk.FS, dir string) (string, disk.File, error) {
 	for n := 1; ; n++ {
 		name := path.Join(dir, fmt.Sprint(tempPrefix, n))
@@ -74,13 +72,13 @@ func createTemp(fsys disk.FS, dir string) (string, disk.File, error) {
 	}
 }
 
-// isTemp tells whether a file of that name in the directory is one of createTemp's.
+// isTemp reports whether createTemp creates files with that name.
 func isTemp(name string) bool {
 	n, ok := strings.CutPrefix(name, tempPrefix)
 	return ok && n != "" && strings.Trim(n, "0123456789") == ""
 }
 
-// removeTemps removes what a crash has left of snapshots that were not complete.
+// removeTemps removes incomplete snapshots that a crash has left.
 func removeTemps(fs disk.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -96,24 +94,24 @@ func removeTemps(fs disk.FS, dir string) error {
 	return nil
 }
 
-// Tables takes the tables that go with the state machine. It fails once Data was written to.
+// Tables returns a writer of the tables. It fails after Data was written to.
 func (w *Writer) Tables() io.Writer { return sectionWriter{w, kindTables} }
 
-// Data takes the state machine's data.
+// Data returns a writer of the data of the state machine.
 func (w *Writer) Data() io.Writer { return sectionWriter{w, kindData} }
 
 type sectionWriter struct {
-	w    *Writer
-	kind byte
+	writer *Writer
+	kind   byte
 }
 
 func (s sectionWriter) Write(p []byte) (int, error) {
-	w := s.w
+	w := s.writer
 	if s.kind < w.kind && w.err == nil {
 		w.err = errors.New("snapshot: write to tables after data: tables come first")
 	}
 	if s.kind != w.kind {
-		w.flush()
+		w.flushChunk()
 		w.kind = s.kind
 	}
 	written := 0
@@ -121,7 +119,7 @@ func (s sectionWriter) Write(p []byte) (int, error) {
 		n := min(len(p), maxChunk-len(w.chunk))
 		w.chunk = append(w.chunk, p[:n]...)
 		if p = p[n:]; len(w.chunk) == maxChunk {
-			w.flush()
+			w.flushChunk()
 		}
 		if w.err == nil {
 			written += n
@@ -130,72 +128,71 @@ func (s sectionWriter) Write(p []byte) (int, error) {
 	return written, w.err
 }
 
-// flush writes the chunk, if there is one.
-func (w *Writer) flush() {
+// flushChunk writes the chunk, unless it is empty.
+func (w *Writer) flushChunk() {
 	if len(w.chunk) == 0 {
 		return
 	}
 	if w.kind == kindTables {
-		w.tables += int64(len(w.chunk))
+		w.tablesSize += int64(len(w.chunk))
 	} else {
-		w.data += int64(len(w.chunk))
+		w.dataSize += int64(len(w.chunk))
 	}
 	w.writeFrame(w.kind, w.chunk)
 	w.chunk = w.chunk[:0]
 }
 
 func (w *Writer) writeFrame(kind byte, payload []byte) {
-	w.frame, w.crc = appendFrame(w.frame[:0], w.crc, kind, payload)
-	w.write(w.frame)
+	w.buffer, w.crc = appendFrame(w.buffer[:0], w.crc, kind, payload)
+	w.writeBytes(w.buffer)
 }
 
-func (w *Writer) write(p []byte) {
+func (w *Writer) writeBytes(p []byte) {
 	if w.err != nil {
 		return
 	}
-	n, err := w.f.WriteAt(p, w.at)
-	w.at += int64(n)
+	n, err := w.file.WriteAt(p, w.offset)
+	w.offset += int64(n)
 	if err != nil {
 		w.err = fmt.Errorf("snapshot: write %s: %w", w.name, err)
 	}
 }
 
-// Commit makes this the newest snapshot, durably, and what was that a backup. Nothing has
-// changed after ErrOlder, ErrOtherCluster and after errors of writing. After an error of
-// making the change durable, the old or the new one will be found by Open. In any case
-// the Writer is at its end.
+// Commit makes this the newest snapshot, durably, and the current one a backup. Nothing has changed
+// after ErrOlder, ErrOtherCluster and errors of writing. After an error that concerns the durability
+// of the change, Open finds the old or the new snapshot. The Writer cannot be used any more.
 func (w *Writer) Commit() error {
-	w.flush()
-	w.writeFrame(kindEnd, appendEnd(nil, w.tables, w.data, w.at+endSize+overhead))
+	w.flushChunk()
+	w.writeFrame(kindEnd, appendEnd(nil, w.tablesSize, w.dataSize, w.offset+endSize+frameOverhead))
 	if w.err != nil {
 		err := w.err
 		w.Abort()
 		return err
 	}
-	w.err = errOver
-	err := w.f.Sync()
+	w.err = errFinished
+	err := w.file.Sync()
 	if err != nil {
 		err = fmt.Errorf("snapshot: sync %s: %w", w.name, err)
 	}
-	if closed := w.f.Close(); err == nil && closed != nil {
+	if closed := w.file.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("snapshot: close %s: %w", w.name, closed)
 	}
 	if err == nil {
-		err = replace(w.fs, w.dir, w.name, w.meta)
+		err = replaceCurrent(w.fs, w.dir, w.name, w.meta)
 	}
 	if err != nil {
-		w.fs.Remove(w.name) // it is gone if it was renamed; Open removes it otherwise
+		w.fs.Remove(w.name) // has no effect if it was renamed; if this fails, Open removes it
 	}
 	return err
 }
 
-// Abort gives the snapshot up and removes its file. After Commit it does nothing. Open
-// removes what Abort cannot.
+// Abort discards the snapshot and removes its file. If that fails, Open removes it. After Commit,
+// Abort does nothing.
 func (w *Writer) Abort() {
-	if errors.Is(w.err, errOver) {
+	if errors.Is(w.err, errFinished) {
 		return
 	}
-	w.err = errOver
-	w.f.Close()
+	w.err = errFinished
+	w.file.Close()
 	w.fs.Remove(w.name)
 }

@@ -10,38 +10,40 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// maxPending is how many connections may be in their handshakes. Of more the oldest have to
-// go: those who mean well are done soon, and those who do not must not keep others out.
+// maxPending is the maximum number of concurrent handshakes. If there are more, the oldest one is
+// cancelled: a handshake takes a short time, and processes that do not complete it must not prevent
+// other connections.
 const maxPending = 256
 
-// errRunning refuses a second process with the ID of a connected one. A peer cannot determine which
+// errOtherProcess rejects a second process with the ID of a connected one. A peer cannot determine which
 // of the two has the newer data, and the first one may have voted.
-var errRunning = &link.RefusedError{Reason: link.ReasonRunning}
+var errOtherProcess = &link.RefusedError{Reason: link.ReasonRunning}
 
-// otherProcess tells whether a process other than that of h is connected under its ID.
-func (t *Transport) otherProcess(h link.Hello) bool {
+// hasOtherProcess reports whether another process with the ID of h is connected.
+func (t *Transport) hasOtherProcess(h link.Hello) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.peers[h.ID]
-	return p != nil && p.otherProcess(h.Claim)
+	return p != nil && p.isOtherProcess(h.Claim)
 }
 
-var errCrowded = errors.New("too many connections without a handshake")
+var errTooManyHandshakes = errors.New("too many connections without a handshake")
 
-// pendingConn is a connection in its handshake.
+// pendingConn is a connection whose handshake has not completed.
 type pendingConn struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-func (t *Transport) listen() {
+// acceptConns accepts connections until the transport or the listener is closed.
+func (t *Transport) acceptConns() {
 	const first, last = 5 * time.Millisecond, time.Second
 	pause := first
 	for {
 		conn, err := t.cfg.Listener.Accept()
 		if err == nil {
 			pause = first
-			t.admit(conn)
+			t.startHandshake(conn)
 			continue
 		}
 		if t.ctx.Err() != nil {
@@ -51,7 +53,7 @@ func (t *Transport) listen() {
 			t.cfg.Log.Error("listener was closed: no peer can connect", "err", err)
 			return
 		}
-		t.warn("accepting connections failed", err)
+		t.warnThrottled("accepting connections failed", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -62,19 +64,20 @@ func (t *Transport) listen() {
 	}
 }
 
-func (t *Transport) admit(conn net.Conn) {
+// startHandshake executes the handshake of a connection, and serves it, in a new goroutine.
+func (t *Transport) startHandshake(conn net.Conn) {
 	pending := &pendingConn{}
 	pending.ctx, pending.cancel = context.WithCancelCause(t.ctx)
 	t.mu.Lock()
 	t.pending = append(t.pending, pending)
 	if len(t.pending) > maxPending {
-		t.pending[0].cancel(errCrowded)
+		t.pending[0].cancel(errTooManyHandshakes)
 		t.pending = slices.Delete(t.pending, 0, 1)
 	}
 	t.mu.Unlock()
-	t.group.Go(func() {
-		keepUnsentSmall(conn)
-		c, err := link.Accept(pending.ctx, conn, t.cfg.Self, t.accepts)
+	t.goroutines.Go(func() {
+		limitUnsent(conn)
+		c, err := link.Accept(pending.ctx, conn, t.cfg.Self, t.checkAccepted)
 		t.mu.Lock()
 		t.pending = slices.DeleteFunc(t.pending, func(p *pendingConn) bool { return p == pending })
 		t.mu.Unlock()
@@ -83,24 +86,24 @@ func (t *Transport) admit(conn net.Conn) {
 		case err == nil:
 			t.serveAccepted(c)
 		case t.ctx.Err() == nil:
-			t.warn("connection not accepted", err)
+			t.warnThrottled("connection not accepted", err)
 		}
 	})
 }
 
-// accepts is link.Accept's question whether somebody of the cluster is welcome.
-func (t *Transport) accepts(h link.Hello) error {
+// checkAccepted decides about a process of the cluster that has connected.
+func (t *Transport) checkAccepted(h link.Hello) error {
 	if h.Purpose.ForClients() && t.cfg.OnClient == nil ||
 		h.Purpose == link.PurposeSnapshot && t.cfg.OnSnapshot == nil {
 		return &link.RefusedError{Reason: link.ReasonPurpose, Text: h.Purpose.String()}
 	}
-	return t.mayTakePart(h)
+	return t.checkRemote(h)
 }
 
-// mayTakePart decides about a process that has connected, or that this peer has connected to.
-func (t *Transport) mayTakePart(h link.Hello) error {
-	if h.Purpose == link.PurposeRaft && t.otherProcess(h) {
-		return errRunning
+// checkRemote decides about a process that has connected, or to which this peer has connected.
+func (t *Transport) checkRemote(h link.Hello) error {
+	if h.Purpose == link.PurposeRaft && t.hasOtherProcess(h) {
+		return errOtherProcess
 	}
 	if t.cfg.Accepts != nil {
 		return t.cfg.Accepts(h)
@@ -118,42 +121,39 @@ func (t *Transport) serveAccepted(c *link.Conn) {
 	case purpose == link.PurposeSnapshot:
 		t.cfg.OnSnapshot(c)
 	default:
-		t.receive(c)
+		t.servePeer(c)
 		return
 	}
-	t.release(c)
+	t.closeTracked(c)
 }
 
-// receive serves a peer that has connected. Its newest connection is the one that counts: it
-// would not have made it if the one before were of any use.
-func (t *Transport) receive(c *link.Conn) {
+// servePeer exchanges frames with a peer that has connected. The connection replaces an earlier one of
+// the same peer, which would not have connected again if the earlier one were usable.
+func (t *Transport) servePeer(c *link.Conn) {
 	from := c.Remote()
 	t.mu.Lock()
-	p := t.peer(from.ID)
-	if p.otherProcess(from.Claim) { // both handshakes took place at the same time
+	p := t.ensurePeer(from.ID)
+	if p.isOtherProcess(from.Claim) { // both handshakes took place at the same time
 		t.mu.Unlock()
-		t.release(c)
+		t.closeTracked(c)
 		return
 	}
 	s := t.newSession(p, c)
-	old := p.in
-	p.in = s
+	old := p.accepted
+	p.accepted = s
 	replaced := old != nil && p.sender == old
 	if replaced || p.sender == nil {
 		p.sender = s
 	}
-	if p.keeper != nil && p.out == nil {
-		select {
-		case p.keeper.kick <- struct{}{}: // it is there: our attempts need not wait
-		default:
-		}
+	if p.dialer != nil && p.dialed == nil {
+		signal(p.dialer.retryNow) // the peer is reachable
 	}
 	t.mu.Unlock()
 	if old != nil {
-		old.end()
+		old.close()
 	}
 	if replaced {
-		t.unreachable.put(p.id) // what the old one had to send may be lost
+		t.unreachable.put(p.id) // frames of the replaced session may be lost
 	}
 	t.cfg.Log.Info("peer connected", "peer", from.ID, "from", c.RemoteAddr().String())
 	err := s.serve()

@@ -2,14 +2,15 @@ package transport
 
 import "time"
 
-// reporter lets an error through if it is another one than the last, or after a while.
+// reporter suppresses repeated errors.
 type reporter struct {
 	every time.Duration
 	text  string
 	last  time.Time
 }
 
-func (r *reporter) due(err error) bool {
+// shouldReport reports whether err differs from the last error, or that was too long ago.
+func (r *reporter) shouldReport(err error) bool {
 	now := time.Now()
 	if err.Error() == r.text && now.Sub(r.last) < r.every {
 		return false
@@ -18,13 +19,14 @@ func (r *reporter) due(err error) bool {
 	return true
 }
 
-// throttle lets something through once a second, and counts what it does not.
+// throttle limits messages to one per second.
 type throttle struct {
 	last    time.Time
 	skipped int
 }
 
-func (t *throttle) due() (skipped int, ok bool) {
+// allow reports whether a message may be logged, and how many messages were skipped before.
+func (t *throttle) allow() (skipped int, ok bool) {
 	now := time.Now()
 	if now.Sub(t.last) < time.Second {
 		t.skipped++
@@ -35,12 +37,12 @@ func (t *throttle) due() (skipped int, ok bool) {
 	return skipped, true
 }
 
-// warn logs what strangers can cause as often as they like.
-func (t *Transport) warn(what string, err error) {
+// warnThrottled logs a warning that other processes can cause at any rate.
+func (t *Transport) warnThrottled(message string, err error) {
 	t.mu.Lock()
-	skipped, ok := t.quiet.due()
+	skipped, ok := t.warnings.allow()
 	t.mu.Unlock()
 	if ok {
-		t.cfg.Log.Warn(what, "err", err, "notLogged", skipped)
+		t.cfg.Log.Warn(message, "err", err, "notLogged", skipped)
 	}
 }

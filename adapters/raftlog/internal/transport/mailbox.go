@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// mailboxSize is how many IDs wait; of more the oldest are forgotten.
+// mailboxSize is the maximum number of IDs in a mailbox. If it is full, the oldest ID is removed.
 const mailboxSize = 1024
 
-// mailbox tells IDs to a reader who may be slow, without making those who put them wait. An
-// ID that waits already is not put again.
+// mailbox delivers IDs to a reader that may be slow. Adding an ID does not block, and has no effect if
+// the mailbox already contains it.
 type mailbox struct {
 	out  chan string
 	wake chan struct{}
@@ -23,6 +23,7 @@ func newMailbox() *mailbox {
 	return &mailbox{out: make(chan string), wake: make(chan struct{}, 1), known: map[string]struct{}{}}
 }
 
+// put adds an ID.
 func (m *mailbox) put(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -35,14 +36,11 @@ func (m *mailbox) put(id string) {
 	}
 	m.known[id] = struct{}{}
 	m.waiting = append(m.waiting, id)
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	signal(m.wake)
 }
 
-// next takes an ID before it is told, not after: what is put while it is being told has to
-// be told again.
+// next removes and returns an ID. The ID is removed before it is delivered, so that it is delivered
+// again if it is added during the delivery.
 func (m *mailbox) next() (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,6 +53,7 @@ func (m *mailbox) next() (string, bool) {
 	return id, true
 }
 
+// deliver sends the IDs to m.out until ctx is done.
 func (m *mailbox) deliver(ctx context.Context) {
 	for {
 		id, ok := m.next()

@@ -16,128 +16,166 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// record keeps what is logged.
-type record struct {
+// logRecord contains the output of a logger.
+type logRecord struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (r *record) Write(p []byte) (int, error) {
+func (r *logRecord) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.Write(p)
 }
 
-func (r *record) count(what string) int {
+// count returns how often the log contains a text.
+func (r *logRecord) count(text string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return bytes.Count(r.text.Bytes(), []byte(what))
+	return bytes.Count(r.text.Bytes(), []byte(text))
 }
 
-// world is a network with peers, in fake time. Peer x listens at x:7.
-type world struct {
-	*memnet.Network
-	t     *testing.T
-	nodes []*node
+// harness is a network in memory with peers, in fake time. The peer x listens at x:7.
+type harness struct {
+	t       *testing.T
+	network *memnet.Network
+	peers   []*Transport
+	logs    map[string]*logRecord // by the IDs of the peers
 }
 
-type node struct {
-	*Transport
-	log *record
-}
-
-func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
+// runInBubble calls test in fake time, and closes all peers afterwards.
+func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{Network: memnet.New(), t: t}
+		h := &harness{t: t, network: memnet.New(), logs: map[string]*logRecord{}}
 		defer func() {
-			for _, n := range w.nodes {
-				n.Close()
+			for _, p := range h.peers {
+				p.Close()
 			}
 		}()
-		f(t, w)
+		test(t, h)
 	})
 }
 
-func addr(id string) string { return id + ":7" }
+func addressOf(id string) string { return id + ":7" }
 
-func identity(id string) link.Identity {
-	return link.Identity{Cluster: "c1", ID: id, Peer: true, Addr: addr(id), Insecure: true}
+func identityOf(id string) link.Identity {
+	return link.Identity{Cluster: "c1", ID: id, Peer: true, Addr: addressOf(id), Insecure: true}
 }
 
-func peers(ids ...string) (list []api.Peer) {
+func peersOf(ids ...string) (list []api.Peer) {
 	for _, id := range ids {
-		list = append(list, api.Peer{ID: id, Addr: addr(id)})
+		list = append(list, api.Peer{ID: id, Addr: addressOf(id)})
 	}
 	return list
 }
 
-// node makes and runs a peer that keeps connections to others.
-func (w *world) node(id string, others []api.Peer, changes ...func(*Config)) *node {
-	w.t.Helper()
-	l, err := w.Listen(addr(id))
-	require.NoError(w.t, err)
-	log := &record{}
+// startPeer runs a peer that connects to others. changes modify its configuration.
+func (h *harness) startPeer(id string, others []api.Peer, changes ...func(*Config)) *Transport {
+	h.t.Helper()
+	l, err := h.network.Listen(addressOf(id))
+	require.NoError(h.t, err)
+	log := &logRecord{}
+	h.logs[id] = log
 	cfg := Config{
-		Self: identity(id), Listener: l, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Dial: func(ctx context.Context, to string) (net.Conn, error) { return w.Network.Dial(ctx, addr(id), to) },
+		Self: identityOf(id), Listener: l, Log: slog.New(slog.NewTextHandler(log, nil)),
+		Dial: func(ctx context.Context, to string) (net.Conn, error) { return h.network.Dial(ctx, addressOf(id), to) },
 		Rand: func() float64 { return 0.5 },
 	}
 	for _, change := range changes {
 		change(&cfg)
 	}
-	n := &node{New(cfg), log}
-	n.SetPeers(others)
-	require.NoError(w.t, n.Run())
-	w.nodes = append(w.nodes, n)
-	return n
+	p := New(cfg)
+	p.SetPeers(others)
+	require.NoError(h.t, p.Run())
+	h.peers = append(h.peers, p)
+	return p
 }
 
-// stranger is a connection to a peer by somebody who is not a Transport.
-func (w *world) stranger(id, to string, purpose link.Purpose) (*link.Conn, error) {
-	raw, err := w.Network.Dial(w.t.Context(), addr(id), addr(to))
-	require.NoError(w.t, err)
-	return link.Dial(w.t.Context(), raw, identity(id), to, purpose)
+// dialAs connects to a peer without a Transport.
+func (h *harness) dialAs(id, to string, purpose link.Purpose) (*link.Conn, error) {
+	raw, err := h.network.Dial(h.t.Context(), addressOf(id), addressOf(to))
+	require.NoError(h.t, err)
+	return link.Dial(h.t.Context(), raw, identityOf(id), to, purpose)
 }
 
-// settle waits until all that can happen without time has happened.
-func settle() { synctest.Wait() }
+// waitIdle waits until all goroutines wait for time to pass.
+func waitIdle() { synctest.Wait() }
 
-func (n *node) receive(t *testing.T) Frame {
+func receiveFrame(t *testing.T, p *Transport) Frame {
 	t.Helper()
 	select {
-	case f, ok := <-n.Received():
-		require.True(t, ok, "closed")
+	case f, ok := <-p.Received():
+		require.True(t, ok, "the transport is closed")
 		return f
 	case <-time.After(time.Minute):
-		require.Fail(t, "nothing was received")
+		require.Fail(t, "no frame was received")
 		return Frame{}
 	}
 }
 
-func (n *node) requireUnreachable(t *testing.T, id string) {
+// requireUnreachable requires that p reports the peer with that ID next.
+func requireUnreachable(t *testing.T, p *Transport, id string) {
 	t.Helper()
 	select {
-	case got := <-n.Unreachable():
+	case got := <-p.Unreachable():
 		require.Equal(t, id, got)
 	case <-time.After(time.Minute):
-		require.Fail(t, "nobody is unreachable")
+		require.Fail(t, "no peer was reported as unreachable")
 	}
 }
 
-func (n *node) requireNoneUnreachable(t *testing.T) {
+func requireNoneUnreachable(t *testing.T, p *Transport) {
 	t.Helper()
-	settle()
+	waitIdle()
 	select {
-	case id := <-n.Unreachable():
-		require.Fail(t, "unreachable", id)
+	case id := <-p.Unreachable():
+		require.Fail(t, "a peer was reported as unreachable", id)
 	default:
 	}
 }
 
-func numbered(i int) []byte { return fmt.Appendf(nil, "frame %d", i) }
+func numberedFrame(i int) []byte { return fmt.Appendf(nil, "frame %d", i) }
+
+// connectOverTCP returns two peers that are connected over loopback. change modifies their identities.
+func connectOverTCP(tb testing.TB, change func(*link.Identity)) (*Transport, *Transport) {
+	tb.Helper()
+	var both []*Transport
+	var list []api.Peer
+	for _, id := range []string{"a", "b"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(tb, err)
+		self := link.Identity{Cluster: "c1", ID: id, Peer: true, Addr: l.Addr().String()}
+		change(&self)
+		list = append(list, api.Peer{ID: id, Addr: self.Addr})
+		t := New(Config{Self: self, Listener: l, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		}})
+		tb.Cleanup(t.Close)
+		both = append(both, t)
+	}
+	for _, t := range both {
+		t.SetPeers(list)
+		require.NoError(tb, t.Run())
+	}
+	for i, t := range both {
+		require.Eventually(tb, func() bool {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			p := t.peers[list[1-i].ID]
+			return p != nil && p.sender != nil
+		}, 30*time.Second, time.Millisecond)
+	}
+	return both[0], both[1]
+}
+
+// modes are ways to authenticate peers.
+var modes = map[string]func(*link.Identity){
+	"plain": func(i *link.Identity) { i.Insecure = true },
+	"TLS":   func(i *link.Identity) { i.Secret = []byte("a secret of more than 16 bytes") },
+}

@@ -3,22 +3,22 @@ package transport
 import "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 
 const (
-	// queueFrames and queueBytes limit each of a peer's lanes.
+	// queueFrames and queueBytes are the limits of each queue of a peer.
 	queueFrames = 4096
 	queueBytes  = 64 << 20
-	// batchBytes is after how many bytes that are not urgent a writer looks for urgent ones.
+	// batchBytes is the size of other frames after which urgent frames are sent.
 	batchBytes = 64 << 10
 )
 
-// lane is a queue of frames, a ring that grows.
-type lane struct {
+// frameQueue is a queue of frames, implemented as a ring that grows.
+type frameQueue struct {
 	frames [][]byte
 	first  int
 	count  int
 	bytes  int
 }
 
-func (l *lane) push(frame []byte) bool {
+func (l *frameQueue) push(frame []byte) bool {
 	if l.count == queueFrames || l.bytes+len(frame) > queueBytes {
 		return false
 	}
@@ -35,7 +35,7 @@ func (l *lane) push(frame []byte) bool {
 	return true
 }
 
-func (l *lane) pop() []byte {
+func (l *frameQueue) pop() []byte {
 	frame := l.frames[l.first]
 	l.frames[l.first] = nil
 	l.first = (l.first + 1) % len(l.frames)
@@ -44,25 +44,24 @@ func (l *lane) pop() []byte {
 	return frame
 }
 
-// peer is another peer as this one sees it. Transport.mu guards it.
+// peer is the state of another peer. Transport.mu guards it.
 type peer struct {
-	id     string
-	addr   string  // empty if SetPeers does not name it
-	keeper *keeper // of that address, once the transport runs
-	out    *session
-	in     *session
-	sender *session // one of the two
-	urgent lane
-	normal lane
+	id       string
+	addr     string   // empty if SetPeers does not contain the peer
+	dialer   *dialer  // nil if addr is empty or the transport does not run
+	dialed   *session // the connection to addr, or nil
+	accepted *session // the connection that the peer has established, or nil
+	// sender is the session that sends frames: the older one of dialed and accepted. It does
+	// not change while it exists, so that frames remain in order.
+	sender *session
+	urgent frameQueue
+	normal frameQueue
 }
 
-// active is the session that sends: the first there was, as long as it lasts, so that frames
-// stay in order.
-func (p *peer) active() *session { return p.sender }
-
-func (p *peer) push(urgent bool, frame []byte) bool {
-	s := p.active()
-	if s == nil || s.leaving || len(frame) == 0 || len(frame) > link.MaxFrame {
+// enqueue adds a frame to a queue, unless it cannot be sent.
+func (p *peer) enqueue(urgent bool, frame []byte) bool {
+	s := p.sender
+	if s == nil || s.draining || len(frame) == 0 || len(frame) > link.MaxFrame {
 		return false
 	}
 	l := &p.normal
@@ -76,10 +75,9 @@ func (p *peer) push(urgent bool, frame []byte) bool {
 	return true
 }
 
-// otherProcess tells whether there is a session with a process other than the one that claims
-// this.
-func (p *peer) otherProcess(c link.Claim) bool {
-	for _, s := range []*session{p.in, p.out} {
+// isOtherProcess reports whether there is a session with another process than that of the claim.
+func (p *peer) isOtherProcess(c link.Claim) bool {
+	for _, s := range []*session{p.accepted, p.dialed} {
 		if s != nil && s.conn.Remote().Claim.Process != c.Process {
 			return true
 		}
@@ -87,9 +85,9 @@ func (p *peer) otherProcess(c link.Claim) bool {
 	return false
 }
 
-// clear drops what waits, and tells whether anything did.
-func (p *peer) clear() bool {
+// dropFrames empties the queues. It returns false if they were empty.
+func (p *peer) dropFrames() bool {
 	waited := p.urgent.count+p.normal.count > 0
-	p.urgent, p.normal = lane{}, lane{}
+	p.urgent, p.normal = frameQueue{}, frameQueue{}
 	return waited
 }

@@ -6,23 +6,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// refusalFrame is the first byte of a frame by which the side that has dialed refuses the other
-// side, before it closes the connection. The reason and the text follow. Frames of the
-// transport's users never begin with this byte.
+// refusalFrame is the first byte of a frame by which the dialing side rejects the other side before it
+// closes the connection. The reason and the text follow. Frames of the users of a Transport do not
+// begin with this byte.
 const refusalFrame = 0xff
 
-// notAccepted sends the reason of a refusal to the other side and closes the connection.
-func notAccepted(conn *link.Conn, purpose link.Purpose, err error) {
+// sendRefusal sends the reason of a rejection to the other side and closes the connection.
+func sendRefusal(conn *link.Conn, purpose link.Purpose, err error) {
 	defer conn.Close()
 	var refused *link.RefusedError
 	if purpose != link.PurposeRaft || !errors.As(err, &refused) {
 		return
 	}
-	conn.SetTimeouts(0, stall)
+	conn.SetTimeouts(0, writeTimeout)
 	_ = conn.WriteFrame(append([]byte{refusalFrame, byte(refused.Reason)}, refused.Text...))
 }
 
-// decodeRefusal returns nil if the frame is not one of notAccepted.
+// decodeRefusal returns nil if the frame is not one of sendRefusal.
 func decodeRefusal(frame []byte) *link.RefusedError {
 	if len(frame) < 2 || frame[0] != refusalFrame {
 		return nil

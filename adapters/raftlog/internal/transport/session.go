@@ -7,60 +7,66 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// session is one connection for messages.
+// session is a connection that exchanges frames with a peer.
 type session struct {
-	t       *Transport
-	p       *peer
-	conn    *link.Conn
-	wake    chan struct{}
-	ended   chan struct{}
-	once    sync.Once
-	leaving bool // to be closed when all is sent; Transport.mu guards it
+	transport *Transport
+	peer      *peer
+	conn      *link.Conn
+	wake      chan struct{}
+	done      chan struct{}
+	once      sync.Once
+	draining  bool // it ends when the queues are empty; guarded by Transport.mu
 }
 
 func (t *Transport) newSession(p *peer, conn *link.Conn) *session {
-	return &session{t: t, p: p, conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	return &session{transport: t, peer: p, conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-func (s *session) wakeUp() {
+// wakeUp makes sendFrames look for frames.
+func (s *session) wakeUp() { signal(s.wake) }
+
+// signal sends to a channel of capacity 1, unless a value is pending.
+func signal(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-func (s *session) end() {
+// close ends the session. It may be called repeatedly.
+func (s *session) close() {
 	s.once.Do(func() {
-		close(s.ended)
+		close(s.done)
 		s.conn.Close()
 	})
 }
 
-// serve reads and writes until the session ends.
+// serve receives and sends frames until the session ends. It returns the reason.
 func (s *session) serve() error {
-	s.conn.SetTimeouts(silence, stall)
+	s.conn.SetTimeouts(readTimeout, writeTimeout)
 	var writer sync.WaitGroup
 	var writeErr error
 	writer.Go(func() {
-		defer s.end()
-		writeErr = s.write()
+		defer s.close()
+		writeErr = s.sendFrames()
 	})
-	err := s.read()
+	err := s.receiveFrames()
 	select {
-	case <-s.ended: // the writer was first
+	case <-s.done: // the writer has ended the session
 		writer.Wait()
 		if writeErr != nil {
 			err = writeErr
 		}
 	default:
-		s.end()
+		s.close()
 		writer.Wait()
 	}
-	s.t.leave(s)
+	s.transport.removeSession(s)
 	return err
 }
 
-func (s *session) read() error {
+// receiveFrames passes received frames to the user until the session ends.
+func (s *session) receiveFrames() error {
 	from := s.conn.Remote()
 	for {
 		data, err := s.conn.ReadFrame()
@@ -68,40 +74,40 @@ func (s *session) read() error {
 			return err
 		}
 		if len(data) == 0 {
-			continue // a pulse
+			continue // a keepalive
 		}
 		if refused := decodeRefusal(data); refused != nil {
-			if s.t.cfg.OnRefused != nil {
-				s.t.cfg.OnRefused(from.ID, refused)
+			if s.transport.cfg.OnRefused != nil {
+				s.transport.cfg.OnRefused(from.ID, refused)
 			}
 			return refused
 		}
 		select {
-		case s.t.received <- Frame{From: from, Data: data}:
-		case <-s.ended:
+		case s.transport.frames <- Frame{From: from, Data: data}:
+		case <-s.done:
 			return nil
-		case <-s.t.ctx.Done():
+		case <-s.transport.ctx.Done():
 			return nil
 		}
 	}
 }
 
-// write sends what comes, in batches: all that is urgent, and some of the rest.
-func (s *session) write() error {
-	ticker := time.NewTicker(pulse)
+// sendFrames sends the queued frames in batches: all urgent frames and some of the others.
+func (s *session) sendFrames() error {
+	ticker := time.NewTicker(keepaliveInterval)
 	defer ticker.Stop()
 	var batch [][]byte
 	idle := true
 	for {
 		var done bool
-		batch, done = s.take(batch[:0])
+		batch, done = s.nextBatch(batch[:0])
 		if len(batch) == 0 {
 			if done {
 				return nil
 			}
 			select {
 			case <-s.wake:
-			case <-s.ended:
+			case <-s.done:
 				return nil
 			case <-ticker.C:
 				if idle {
@@ -126,49 +132,49 @@ func (s *session) write() error {
 	}
 }
 
-// take adds to a batch; done is whether nothing comes any more.
-func (s *session) take(batch [][]byte) (_ [][]byte, done bool) {
-	s.t.mu.Lock()
-	defer s.t.mu.Unlock()
-	if s.p.active() != s {
-		return batch, s.leaving
+// nextBatch appends the frames to be sent next to batch. If done is true, the session ends after them.
+func (s *session) nextBatch(batch [][]byte) (_ [][]byte, done bool) {
+	s.transport.mu.Lock()
+	defer s.transport.mu.Unlock()
+	if s.peer.sender != s {
+		return batch, s.draining
 	}
-	for s.p.urgent.count > 0 {
-		batch = append(batch, s.p.urgent.pop())
+	for s.peer.urgent.count > 0 {
+		batch = append(batch, s.peer.urgent.pop())
 	}
-	for n := 0; n < batchBytes && s.p.normal.count > 0; {
-		frame := s.p.normal.pop()
+	for n := 0; n < batchBytes && s.peer.normal.count > 0; {
+		frame := s.peer.normal.pop()
 		n += len(frame)
 		batch = append(batch, frame)
 	}
-	return batch, s.leaving
+	return batch, s.draining
 }
 
-// leave takes a session that has ended from its peer.
-func (t *Transport) leave(s *session) {
+// removeSession removes a session that has ended from its peer.
+func (t *Transport) removeSession(s *session) {
 	t.mu.Lock()
-	p := s.p
-	lost := p.active() == s
-	if p.out == s {
-		p.out = nil
+	p := s.peer
+	lost := p.sender == s
+	if p.dialed == s {
+		p.dialed = nil
 	}
-	if p.in == s {
-		p.in = nil
+	if p.accepted == s {
+		p.accepted = nil
 	}
 	if lost {
-		if p.sender = p.out; p.sender == nil {
-			p.sender = p.in
+		if p.sender = p.dialed; p.sender == nil {
+			p.sender = p.accepted
 		}
 	}
-	if other := p.active(); other != nil {
-		other.wakeUp()
+	if p.sender != nil {
+		p.sender.wakeUp()
 	} else {
-		lost = p.clear() || lost
+		lost = p.dropFrames() || lost
 	}
-	t.forget(p)
+	t.removeIfUnused(p)
 	t.mu.Unlock()
 	if lost {
 		t.unreachable.put(p.id)
 	}
-	t.release(s.conn)
+	t.closeTracked(s.conn)
 }

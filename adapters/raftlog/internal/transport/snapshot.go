@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// snapshotChunk is how large the frames of a snapshot are.
+	// snapshotChunk is the size of the frames of a snapshot.
 	snapshotChunk = 256 << 10
-	// snapshotSilence is for how long the sender may send nothing.
-	snapshotSilence = 30 * time.Second
-	// maxRefusal limits the text by which a snapshot is not taken.
+	// snapshotTimeout is the time after which the receiver fails if no data has arrived.
+	snapshotTimeout = 30 * time.Second
+	// maxRefusal is the maximum length of the reason for which a snapshot is rejected.
 	maxRefusal = 1 << 10
 )
 
-// Snapshot sends a snapshot to a peer that SetPeers has named, by a connection of its own,
-// and waits until the other side has taken it: nil means that it has called Finish(nil). The
-// header and exactly size bytes of the body are sent. It ends with ctx and by Close, unless
-// the body's Read blocks. Errors wrap api.ErrInvalid if there is no such peer, api.ErrClosed
-// and the cause of ctx.
+// Snapshot sends a snapshot to a peer of SetPeers on a separate connection, and waits until the other
+// side has installed it: it returns nil if the other side has called Finish(nil). It sends the header
+// and exactly size bytes of the body. It returns when ctx is done or the Transport is closed, unless
+// Read of the body blocks. Errors wrap api.ErrInvalid if the peer is unknown, api.ErrClosed, or the
+// cause of ctx.
 func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size int64, body io.Reader) error {
 	t.mu.Lock()
 	p := t.peers[to]
@@ -39,9 +39,9 @@ func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size
 			api.ErrInvalid, size, to)
 	}
 	addr := p.addr
-	t.group.Add(1)
+	t.goroutines.Add(1)
 	t.mu.Unlock()
-	defer t.group.Done()
+	defer t.goroutines.Done()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -52,32 +52,24 @@ func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size
 		return nil
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case t.ctx.Err() != nil: // ctx is about to end, and the connection was faster
+	case t.ctx.Err() != nil: // the connection was closed before ctx was cancelled
 		err = api.ErrClosed
 	}
 	return fmt.Errorf("raftlog: sending a snapshot to peer %q: %w", to, err)
 }
 
+// sendSnapshot sends a snapshot until ctx is done.
 func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []byte, size int64, body io.Reader) error {
-	conn, err := t.dial(ctx, addr, to, link.PurposeSnapshot)
+	conn, err := t.dialPeer(ctx, addr, to, link.PurposeSnapshot)
 	if err != nil {
 		return err
 	}
 	if !t.track(conn) {
 		return api.ErrClosed
 	}
-	defer t.release(conn)
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(interrupted)
-		conn.Close()
-	})
-	defer func() {
-		if !stop() {
-			<-interrupted
-		}
-	}()
-	conn.SetTimeouts(0, stall)
+	defer t.closeTracked(conn)
+	defer link.CloseWhenDone(ctx, conn)()
+	conn.SetTimeouts(0, writeTimeout)
 	first := binary.BigEndian.AppendUint64(nil, uint64(size))
 	if err := conn.WriteFrame(append(first, header...)); err != nil {
 		return err
@@ -89,8 +81,8 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 			return fmt.Errorf("reading it, %d bytes before its end: %w", left, err)
 		}
 		if err := conn.WriteFrame(chunk); err != nil {
-			// The other side may have said why it does not want more.
-			conn.SetTimeouts(time.Second, stall)
+			// The other side may have sent the reason why it rejects the snapshot.
+			conn.SetTimeouts(time.Second, writeTimeout)
 			if answer, readErr := conn.ReadFrame(); readErr == nil && len(answer) > 0 {
 				return fmt.Errorf("it was rejected: %s", answer)
 			}
@@ -108,56 +100,55 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 	return nil
 }
 
-// Incoming is a snapshot that a peer sends. One goroutine may use it.
+// Incoming is a snapshot that a peer sends. It must be used by one goroutine.
 type Incoming struct {
-	Header []byte
-	Size   int64
-	conn   *link.Conn
-	left   int64
-	rest   []byte
+	Header    []byte
+	Size      int64
+	conn      *link.Conn
+	remaining int64
+	unread    []byte
 }
 
-// ReceiveSnapshot begins to receive what the other side's Snapshot sends, on a connection
-// that OnSnapshot has got.
+// ReceiveSnapshot receives the header of a snapshot on a connection that was passed to OnSnapshot.
 func ReceiveSnapshot(conn *link.Conn) (*Incoming, error) {
-	conn.SetTimeouts(snapshotSilence, stall)
+	conn.SetTimeouts(snapshotTimeout, writeTimeout)
 	first, err := conn.ReadFrame()
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: receiving a snapshot: %w", err)
 	}
 	if len(first) < 8 || first[0] > 127 {
-		return nil, errors.New("raftlog: receiving a snapshot: it does not begin as one")
+		return nil, errors.New("raftlog: receiving a snapshot: the first frame is invalid")
 	}
 	size := int64(binary.BigEndian.Uint64(first))
-	return &Incoming{Header: first[8:], Size: size, left: size, conn: conn}, nil
+	return &Incoming{Header: first[8:], Size: size, remaining: size, conn: conn}, nil
 }
 
-// Read reads the snapshot's body. After Size bytes it returns io.EOF; if the connection ends
-// before, io.ErrUnexpectedEOF or another error.
+// Read reads the body of the snapshot. After Size bytes it returns io.EOF. If the connection ends
+// before, it returns io.ErrUnexpectedEOF or another error.
 func (i *Incoming) Read(p []byte) (int, error) {
-	if i.left == 0 {
+	if i.remaining == 0 {
 		return 0, io.EOF
 	}
-	if len(i.rest) == 0 {
+	if len(i.unread) == 0 {
 		frame, err := i.conn.ReadFrame()
 		switch {
 		case err == io.EOF:
 			return 0, io.ErrUnexpectedEOF
 		case err != nil:
 			return 0, err
-		case len(frame) == 0 || int64(len(frame)) > i.left:
-			return 0, fmt.Errorf("raftlog: receiving a snapshot: %d bytes, where %d are left", len(frame), i.left)
+		case len(frame) == 0 || int64(len(frame)) > i.remaining:
+			return 0, fmt.Errorf("raftlog: receiving a snapshot: a frame of %d bytes, but %d bytes remain", len(frame), i.remaining)
 		}
-		i.rest = frame
+		i.unread = frame
 	}
-	n := copy(p, i.rest)
-	i.rest = i.rest[n:]
-	i.left -= int64(n)
+	n := copy(p, i.unread)
+	i.unread = i.unread[n:]
+	i.remaining -= int64(n)
 	return n, nil
 }
 
-// Finish tells the sender that the snapshot was taken, or why not, and closes the
-// connection. Its error says that the sender may not know.
+// Finish notifies the sender that the snapshot was installed, or rejected because of err, and closes
+// the connection. If it returns an error, the sender may not have been notified.
 func (i *Incoming) Finish(err error) error {
 	defer i.conn.Close()
 	text := ""
@@ -165,8 +156,8 @@ func (i *Incoming) Finish(err error) error {
 	case err != nil:
 		text = err.Error()
 		text = "refused: " + text[:min(len(text), maxRefusal)]
-	case i.left > 0:
-		return fmt.Errorf("raftlog: receiving a snapshot: finished %d bytes before its end", i.left)
+	case i.remaining > 0:
+		return fmt.Errorf("raftlog: receiving a snapshot: finished %d bytes before its end", i.remaining)
 	}
 	return i.conn.WriteFrame([]byte(text))
 }

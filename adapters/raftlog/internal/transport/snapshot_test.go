@@ -14,29 +14,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestSnapshot(t *testing.T) {
+func TestSnapshot_IsReceived(t *testing.T) {
 	for _, size := range []int{0, 1, snapshotChunk, 3*snapshotChunk + 17} {
-		inBubble(t, func(t *testing.T, w *world) {
-			type got struct {
+		runInBubble(t, func(t *testing.T, h *harness) {
+			type result struct {
 				header, body []byte
 				size         int64
 				err          error
 			}
-			results := make(chan got, 1)
-			a := w.node("a", peers("b"))
-			w.node("b", nil, func(c *Config) {
+			results := make(chan result, 1)
+			a := h.startPeer("a", peersOf("b"))
+			h.startPeer("b", nil, func(c *Config) {
 				c.OnSnapshot = func(conn *link.Conn) {
 					in, err := ReceiveSnapshot(conn)
 					if err != nil {
-						results <- got{err: err}
+						results <- result{err: err}
 						return
 					}
 					body, err := io.ReadAll(in)
-					results <- got{in.Header, body, in.Size, errors.Join(err, in.Finish(nil))}
+					results <- result{in.Header, body, in.Size, errors.Join(err, in.Finish(nil))}
 				}
 			})
 			data := bytes.Repeat([]byte("snapshot"), size/8+1)
-			// There is more in the reader than belongs to it.
+			// The reader contains more than size bytes.
 			require.NoError(t, a.Snapshot(t.Context(), "b", []byte("header"), int64(size), bytes.NewReader(data)))
 			r := <-results
 			require.NoError(t, r.err)
@@ -47,21 +47,21 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-func TestSnapshotFails(t *testing.T) {
+func TestSnapshot_ReturnsErrors(t *testing.T) {
 	disk := errors.New("the disk is full")
 	for name, c := range map[string]struct {
 		header  int
 		size    int64
 		body    io.Reader
 		receive func(*link.Conn)
-		change  func(w *world, a *node, cancel context.CancelCauseFunc)
+		change  func(h *harness, a *Transport, cancel context.CancelCauseFunc)
 		to      string
 		is      error
-		says    string
+		text    string
 	}{
 		"too short": {size: 100, body: bytes.NewReader(make([]byte, 99)), is: io.ErrUnexpectedEOF},
-		"body":      {size: 100, body: io.MultiReader(bytes.NewReader(make([]byte, 50)), broken{disk}), is: disk},
-		"not taken": {says: disk.Error(), receive: func(conn *link.Conn) {
+		"body":      {size: 100, body: io.MultiReader(bytes.NewReader(make([]byte, 50)), failingReader{disk}), is: disk},
+		"rejected": {text: disk.Error(), receive: func(conn *link.Conn) {
 			if in, err := ReceiveSnapshot(conn); err == nil {
 				in.Finish(disk)
 			}
@@ -69,16 +69,16 @@ func TestSnapshotFails(t *testing.T) {
 		"not finished": {is: io.EOF, receive: func(conn *link.Conn) { ReceiveSnapshot(conn) }},
 		"finished too early": {size: 10, body: bytes.NewReader(make([]byte, 10)), is: io.EOF, receive: func(conn *link.Conn) {
 			if in, err := ReceiveSnapshot(conn); err == nil && in.Finish(nil) == nil {
-				panic("it says it is fine")
+				panic("an incomplete snapshot was accepted")
 			}
 		}},
-		"unknown":  {to: "z", is: api.ErrInvalid},
-		"negative": {size: -1, is: api.ErrInvalid},
-		"header":   {header: link.MaxFrame, is: api.ErrTooLarge},
-		"given up": {is: disk, change: func(_ *world, _ *node, cancel context.CancelCauseFunc) { cancel(disk) }},
-		"closed":   {is: api.ErrClosed, change: func(_ *world, a *node, _ context.CancelCauseFunc) { a.Close() }},
-		"cut": {size: 1 << 20, body: bytes.NewReader(make([]byte, 1<<20)), says: "timeout", change: func(w *world, _ *node, _ context.CancelCauseFunc) {
-			w.CutBoth("a:7", "b:7")
+		"unknown":   {to: "z", is: api.ErrInvalid},
+		"negative":  {size: -1, is: api.ErrInvalid},
+		"header":    {header: link.MaxFrame, is: api.ErrTooLarge},
+		"cancelled": {is: disk, change: func(_ *harness, _ *Transport, cancel context.CancelCauseFunc) { cancel(disk) }},
+		"closed":    {is: api.ErrClosed, change: func(_ *harness, a *Transport, _ context.CancelCauseFunc) { a.Close() }},
+		"cut": {size: 1 << 20, body: bytes.NewReader(make([]byte, 1<<20)), text: "timeout", change: func(h *harness, _ *Transport, _ context.CancelCauseFunc) {
+			h.network.CutBoth("a:7", "b:7")
 		}, receive: func(conn *link.Conn) {
 			time.Sleep(time.Minute)
 			in, err := ReceiveSnapshot(conn)
@@ -86,19 +86,19 @@ func TestSnapshotFails(t *testing.T) {
 				_, err = io.Copy(io.Discard, in)
 			}
 			if err == nil {
-				panic("it has come in spite of all")
+				panic("a snapshot was received during a partition")
 			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
-				a := w.node("a", peers("b"))
-				w.node("b", nil, func(cfg *Config) {
+			runInBubble(t, func(t *testing.T, h *harness) {
+				a := h.startPeer("a", peersOf("b"))
+				h.startPeer("b", nil, func(cfg *Config) {
 					if cfg.OnSnapshot = c.receive; c.receive == nil {
 						cfg.OnSnapshot = func(conn *link.Conn) {
 							if in, err := ReceiveSnapshot(conn); err == nil {
 								io.Copy(io.Discard, in)
-								conn.ReadFrame() // for ever
+								conn.ReadFrame() // blocks until the connection is closed
 							}
 						}
 					}
@@ -112,25 +112,25 @@ func TestSnapshotFails(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- a.Snapshot(ctx, to, make([]byte, c.header), c.size, c.body) }()
 				if c.change != nil {
-					settle()
-					c.change(w, a, cancel)
+					waitIdle()
+					c.change(h, a, cancel)
 				}
 				err := <-done
 				require.Error(t, err)
 				if c.is != nil {
 					require.ErrorIs(t, err, c.is)
 				}
-				require.Contains(t, err.Error(), c.says)
+				require.Contains(t, err.Error(), c.text)
 			})
 		})
 	}
 }
 
-type broken struct{ err error }
+type failingReader struct{ err error }
 
-func (b broken) Read([]byte) (int, error) { return 0, b.err }
+func (b failingReader) Read([]byte) (int, error) { return 0, b.err }
 
-func TestSnapshotOfNonsense(t *testing.T) {
+func TestReceiveSnapshot_RejectsInvalidFrames(t *testing.T) {
 	for name, frames := range map[string][][]byte{
 		"short":    {[]byte("1234567")},
 		"negative": {{255, 0, 0, 0, 0, 0, 0, 0}},
@@ -139,9 +139,9 @@ func TestSnapshotOfNonsense(t *testing.T) {
 		"cut off":  {{0, 0, 0, 0, 0, 0, 0, 2}, {1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			runInBubble(t, func(t *testing.T, h *harness) {
 				result := make(chan error, 1)
-				w.node("b", nil, func(c *Config) {
+				h.startPeer("b", nil, func(c *Config) {
 					c.OnSnapshot = func(conn *link.Conn) {
 						in, err := ReceiveSnapshot(conn)
 						if err == nil {
@@ -150,7 +150,7 @@ func TestSnapshotOfNonsense(t *testing.T) {
 						result <- err
 					}
 				})
-				c, err := w.stranger("a", "b", link.PurposeSnapshot)
+				c, err := h.dialAs("a", "b", link.PurposeSnapshot)
 				require.NoError(t, err)
 				for _, f := range frames {
 					require.NoError(t, c.WriteFrame(f))

@@ -1,5 +1,6 @@
-// Package transport carries the peers' messages to each other: frames, by connections that
-// it makes and makes again. It never makes its user wait, and says what it had to drop.
+// Package transport exchanges messages between peers as frames. It connects to the peers and
+// reconnects when a connection is lost. Sending does not block: frames are dropped if they cannot be
+// sent, and the peer is reported as unreachable.
 package transport
 
 import (
@@ -20,84 +21,84 @@ import (
 )
 
 const (
-	// received is how many frames wait for the user. Then connections are not read any
-	// more, and the other sides' queues fill.
-	received = 256
-	// dialTime is how long one attempt to connect may take.
-	dialTime = 5 * time.Second
-	// Pauses between attempts double from the first to the last.
+	// receiveBuffer is the number of received frames that are buffered for the user. If the
+	// buffer is full, connections are not read, and the queues of the other peers fill.
+	receiveBuffer = 256
+	// dialTimeout is the maximum duration of an attempt to connect.
+	dialTimeout = 5 * time.Second
+	// The pause between attempts doubles from minPause to maxPause.
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
-	// pulse is how often a connection carries something, so that one that has died, without
-	// anybody telling, is known by its silence. TCP by itself takes minutes for that, and
-	// seconds to find out that a network is back.
-	pulse   = 500 * time.Millisecond
-	silence = 3 * time.Second
-	// stall is how long a write may not get on.
-	stall = 10 * time.Second
+	// keepaliveInterval is the interval at which an idle connection carries an empty frame, so
+	// that a lost connection is detected after readTimeout. TCP alone needs minutes to detect
+	// it, and seconds to detect that a network has recovered.
+	keepaliveInterval = 500 * time.Millisecond
+	readTimeout       = 3 * time.Second
+	// writeTimeout is the time after which a write that makes no progress fails.
+	writeTimeout = 10 * time.Second
 )
 
-// Frame is what a peer has sent.
+// Frame is a frame that a peer has sent. The receiver may keep Data.
 type Frame struct {
 	From link.Hello
-	Data []byte // the receiver's
+	Data []byte
 }
 
-// Config is what a Transport needs. Self, Listener and Dial have to be set.
+// Config configures a Transport. Self, Listener and Dial are required.
 type Config struct {
-	// Self is this process; a peer.
+	// Self is the identity of this process, which must be a peer.
 	Self link.Identity
-	// Listener is where others connect to. The Transport closes it.
+	// Listener accepts the connections of others. The Transport closes it.
 	Listener net.Listener
-	// Dial connects to a peer's address. It has to return when ctx ends.
+	// Dial connects to the address of a peer. It must return when ctx is done.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Log gets what happens to connections; by default nobody does.
+	// Log receives the events of connections. By default they are discarded.
 	Log *slog.Logger
 	// OnClient is called with each connection of a client, in a separate goroutine. It owns the
 	// connection until it returns. Close closes the connection and waits for OnClient. If
 	// OnClient is nil, such connections are rejected.
 	OnClient func(*link.Conn)
-	// OnSnapshot is the same for connections on which a peer sends a snapshot; it begins by
-	// ReceiveSnapshot.
+	// OnSnapshot is the same for connections on which a peer sends a snapshot. It should call
+	// ReceiveSnapshot first.
 	OnSnapshot func(*link.Conn)
-	// Accepts may refuse who has connected, by an error that is told to it; a
-	// link.RefusedError chooses the reason. It is called on the connection's goroutine and
-	// must not wait for anything.
+	// Accepts decides whether a connection is accepted. It is called for processes that have
+	// connected to this one, and for peers to which this one has connected. If it returns an
+	// error, the connection is rejected, and the other side receives the text of the error, and
+	// its reason if it is a link.RefusedError. It is called by the goroutine of the connection
+	// and must not block.
 	Accepts func(link.Hello) error
-	// Accepts is also asked about the peer that has answered where this one has connected to.
-	//
-	// OnRefused is told that a peer has refused this one's connection. It is called on the
-	// connection's goroutine and must not wait for anything.
+	// OnRefused is called if a peer has rejected a connection of this one. It is called by the
+	// goroutine of the connection and must not block.
 	OnRefused func(id string, refused *link.RefusedError)
-	// Rand returns numbers in [0, 1), for pauses that differ; from any goroutine. By default
-	// it is rand.Float64.
+	// Rand returns random numbers in [0, 1), which vary the pauses between attempts. It may be
+	// called by any goroutine. The default is rand.Float64.
 	Rand func() float64
 }
 
-// Transport connects a peer with others. Its methods may be called from any goroutine.
+// Transport connects a peer with other peers. Its methods may be called by any goroutine.
 //
-// Between two peers there are two connections, one dialed by each. Both are read; what is
-// sent goes by the one that was there first, as long as it lasts. Hence a peer that has
-// connected gets answers, even if this one does not know its address.
+// Between two peers there are two connections, one dialed by each of them. Frames are received on
+// both, and sent on the connection that was established first, until it is lost. So a peer that has
+// connected receives replies, even if this one does not know its address.
 type Transport struct {
 	cfg         Config
 	ctx         context.Context
 	cancel      context.CancelFunc
-	received    chan Frame
+	frames      chan Frame
 	unreachable *mailbox
-	group       sync.WaitGroup
-	closed      chan struct{} // when Close is complete
+	goroutines  sync.WaitGroup
+	closed      chan struct{} // closed when Close has completed
 
-	mu      sync.Mutex
-	running bool
-	closing bool
-	peers   map[string]*peer
-	open    map[io.Closer]struct{}
-	pending []*pendingConn // oldest first
-	quiet   throttle
+	mu       sync.Mutex
+	running  bool
+	closing  bool
+	peers    map[string]*peer
+	tracked  map[io.Closer]struct{}
+	pending  []*pendingConn // oldest first
+	warnings throttle
 }
 
-// New makes a Transport that does nothing before Run.
+// New returns a Transport. It does nothing before Run is called.
 func New(cfg Config) *Transport {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -106,15 +107,15 @@ func New(cfg Config) *Transport {
 		cfg.Rand = rand.Float64
 	}
 	t := &Transport{
-		cfg: cfg, received: make(chan Frame, received), unreachable: newMailbox(), closed: make(chan struct{}),
-		peers: map[string]*peer{}, open: map[io.Closer]struct{}{},
+		cfg: cfg, frames: make(chan Frame, receiveBuffer), unreachable: newMailbox(), closed: make(chan struct{}),
+		peers: map[string]*peer{}, tracked: map[io.Closer]struct{}{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	return t
 }
 
-// Run begins to accept connections and to make those of SetPeers. It does not wait. Errors
-// wrap api.ErrInvalid for a Config that cannot work, and api.ErrClosed after Close.
+// Run starts to accept connections and to connect to the peers of SetPeers. It does not block. The
+// error wraps api.ErrInvalid if the Config is invalid, and api.ErrClosed after Close.
 func (t *Transport) Run() error {
 	switch err := t.cfg.Self.Validate(); {
 	case err != nil:
@@ -133,33 +134,33 @@ func (t *Transport) Run() error {
 		return fmt.Errorf("%w: the transport is already running", api.ErrInvalid)
 	}
 	t.running = true
-	t.group.Go(t.listen)
-	t.group.Go(func() { t.unreachable.deliver(t.ctx) })
+	t.goroutines.Go(t.acceptConns)
+	t.goroutines.Go(func() { t.unreachable.deliver(t.ctx) })
 	for _, p := range t.peers {
 		if p.addr != "" {
-			t.startKeeper(p)
+			t.startDialer(p)
 		}
 	}
 	return nil
 }
 
-// Received has the frames of all peers, those of a connection in the order in which they
-// came. It is closed by Close. If it is not read, connections are not read either.
-func (t *Transport) Received() <-chan Frame { return t.received }
+// Received returns the channel of the frames of all peers. The frames of one connection are in order.
+// Close closes the channel. If the channel is not read, connections are not read either.
+func (t *Transport) Received() <-chan Frame { return t.frames }
 
-// Unreachable has the IDs of peers for whom something was dropped or may have been lost,
-// each once until it is read. It is closed by Close.
+// Unreachable returns the channel of the IDs of peers for which a frame was dropped or may have been
+// lost. An ID that was not received yet is not sent again. Close closes the channel.
 func (t *Transport) Unreachable() <-chan string { return t.unreachable.out }
 
-// Send has a frame sent to a peer; it never blocks, and takes no copy: the frame must not be
-// modified any more. Urgent frames overtake those that are not. False means that the frame
-// was dropped, because there is no connection or its queue is full (4096 frames or 64 MiB,
-// of either sort), because it is empty or larger than link.MaxFrame, or by Close; the peer
-// is then reported by Unreachable. True does not mean that the frame arrives.
+// Send enqueues a frame for a peer. It does not block and does not copy the frame, which must not be
+// modified any more. Urgent frames are sent before other frames. Send returns false if the frame was
+// dropped: there is no connection, the queue is full (4096 frames or 64 MiB of urgent or other
+// frames), the frame is empty or larger than link.MaxFrame, or the Transport is closed. Then
+// Unreachable reports the peer. True does not mean that the frame will be received.
 func (t *Transport) Send(to string, urgent bool, frame []byte) bool {
 	t.mu.Lock()
 	p := t.peers[to]
-	ok := p != nil && !t.closing && p.push(urgent, frame)
+	ok := p != nil && !t.closing && p.enqueue(urgent, frame)
 	t.mu.Unlock()
 	if !ok {
 		t.unreachable.put(to)
@@ -167,10 +168,10 @@ func (t *Transport) Send(to string, urgent bool, frame []byte) bool {
 	return ok
 }
 
-// SetPeers says whom to keep connections to. This peer itself is left out, and so is who has
-// no ID or address. Connections that others have made stay, and those to peers that are not
-// wanted any more are closed when what waits for them is sent. A changed address is dialed
-// at once.
+// SetPeers sets the peers to which the Transport connects. It ignores this peer, and peers without an
+// ID or an address. Connections to peers that are not in the list any more are closed after their
+// queues are sent. Connections that other peers have established remain. If an address has changed,
+// the Transport connects to the new one immediately.
 func (t *Transport) SetPeers(peers []api.Peer) {
 	want := map[string]string{}
 	for _, p := range peers {
@@ -181,7 +182,7 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 	var moved []*session
 	defer func() {
 		for _, s := range moved {
-			s.end()
+			s.close()
 		}
 	}()
 	t.mu.Lock()
@@ -191,27 +192,27 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 	}
 	for id, p := range t.peers {
 		if want[id] != p.addr {
-			if s := t.stopKeeper(p, want[id] == ""); s != nil {
+			if s := t.stopDialer(p, want[id] == ""); s != nil {
 				moved = append(moved, s)
 			}
 			p.addr = ""
-			t.forget(p)
+			t.removeIfUnused(p)
 		}
 	}
 	for id, addr := range want {
-		p := t.peer(id)
+		p := t.ensurePeer(id)
 		if p.addr == addr {
 			continue
 		}
 		p.addr = addr
 		if t.running {
-			t.startKeeper(p)
+			t.startDialer(p)
 		}
 	}
 }
 
-// peer returns the peer of that ID, which is made if need be. With t.mu held.
-func (t *Transport) peer(id string) *peer {
+// ensurePeer returns the peer with that ID, and adds it if it does not exist. t.mu is held.
+func (t *Transport) ensurePeer(id string) *peer {
 	p := t.peers[id]
 	if p == nil {
 		p = &peer{id: id}
@@ -220,19 +221,19 @@ func (t *Transport) peer(id string) *peer {
 	return p
 }
 
-// forget drops a peer that is nothing to us any more. With t.mu held.
-func (t *Transport) forget(p *peer) {
-	if p.addr == "" && p.out == nil && p.in == nil {
+// removeIfUnused removes a peer that has no address and no connection. t.mu is held.
+func (t *Transport) removeIfUnused(p *peer) {
+	if p.addr == "" && p.dialed == nil && p.accepted == nil {
 		delete(t.peers, p.id)
 	}
 }
 
-// track has Close close c, unless it has begun: then c is closed here, and false returned.
+// track makes Close close c. If Close was already called, it closes c and returns false.
 func (t *Transport) track(c io.Closer) bool {
 	t.mu.Lock()
 	closing := t.closing
 	if !closing {
-		t.open[c] = struct{}{}
+		t.tracked[c] = struct{}{}
 	}
 	t.mu.Unlock()
 	if closing {
@@ -241,17 +242,16 @@ func (t *Transport) track(c io.Closer) bool {
 	return !closing
 }
 
-// release closes what was tracked.
-func (t *Transport) release(c io.Closer) {
+// closeTracked closes c and makes Close ignore it.
+func (t *Transport) closeTracked(c io.Closer) {
 	t.mu.Lock()
-	delete(t.open, c)
+	delete(t.tracked, c)
 	t.mu.Unlock()
 	c.Close()
 }
 
-// Close closes the listener and all connections, and waits until everything has ended, the
-// handlers of Config and calls of Snapshot included. Frames that wait to be sent are lost.
-// It may be called more than once.
+// Close closes the listener and all connections, and waits for all goroutines, for the functions of
+// Config and for calls of Snapshot. Frames that were not sent are lost. It may be called repeatedly.
 func (t *Transport) Close() {
 	t.mu.Lock()
 	if t.closing {
@@ -261,7 +261,7 @@ func (t *Transport) Close() {
 	}
 	t.closing = true
 	t.cancel()
-	open := slices.Collect(maps.Keys(t.open)) // nothing is added any more
+	open := slices.Collect(maps.Keys(t.tracked)) // complete: track adds nothing any more
 	t.mu.Unlock()
 	for _, c := range open {
 		c.Close()
@@ -271,8 +271,8 @@ func (t *Transport) Close() {
 			t.cfg.Log.Warn("closing the listener failed", "err", err)
 		}
 	}
-	t.group.Wait()
-	close(t.received)
+	t.goroutines.Wait()
+	close(t.frames)
 	close(t.unreachable.out)
 	close(t.closed)
 }

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsent is how much the kernel takes before it is on the wire.
+// unsent is the number of bytes that the kernel buffers before they are sent.
 const unsent = 128 << 10
 
-// keepUnsentSmall has a backlog wait in our queues, where what is urgent can overtake it, and
-// not in the kernel's. What is on the wire is not limited.
-func keepUnsentSmall(conn net.Conn) {
+// limitUnsent limits the unsent data in the kernel, so that frames wait in the queues of this package,
+// where urgent frames overtake others. Data that was sent and not acknowledged is not limited.
+func limitUnsent(conn net.Conn) {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
 		return
@@ -21,7 +21,7 @@ func keepUnsentSmall(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// Without it, or on a connection of another sort, everything works, only not as fast.
+	// Errors are ignored: without the limit, urgent frames only arrive later.
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)
 	})

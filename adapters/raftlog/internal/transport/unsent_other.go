@@ -4,5 +4,5 @@ package transport
 
 import "net"
 
-// keepUnsentSmall is for Linux.
-func keepUnsentSmall(net.Conn) {}
+// limitUnsent has no effect on this system.
+func limitUnsent(net.Conn) {}

@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-func TestErrors(t *testing.T) {
-	cross := func(err error) error {
+// A received error wraps the same errors of package api as the error that was sent.
+func TestError_KeepsWrappedErrors(t *testing.T) {
+	transfer := func(err error) error {
 		d := Decoder{B: AppendError(nil, err)}
 		remote := d.Error()
 		require.NoError(t, d.End())
@@ -24,11 +25,11 @@ func TestErrors(t *testing.T) {
 		return remote
 	}
 	for _, sent := range sentinels {
-		cross(fmt.Errorf("doing this: %w", sent))
+		transfer(fmt.Errorf("operation: %w", sent))
 	}
-	require.False(t, IsKnown(cross(errors.New("none of them"))))
-	cross(errors.New(strings.Repeat("x", 2*MaxText)))
-	remote := cross(fmt.Errorf("%w: %w", api.ErrClosed, &api.NotLeaderError{Leader: api.Peer{ID: "b"}}))
+	require.False(t, IsKnown(transfer(errors.New("another error"))))
+	transfer(errors.New(strings.Repeat("x", 2*MaxText)))
+	remote := transfer(fmt.Errorf("%w: %w", api.ErrClosed, &api.NotLeaderError{Leader: api.Peer{ID: "b"}}))
 	not, ok := errors.AsType[*api.NotLeaderError](remote)
 	require.True(t, ok)
 	require.Equal(t, "b", not.Leader.ID)

@@ -1,0 +1,54 @@
+// Package argument checks the arguments with which stores are created. All errors wrap
+// [leaderelection.ErrInvalidOption].
+package argument
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// ApplyOptions applies options to a store.
+func ApplyOptions[S any, O ~func(S) error](store S, options []O) error {
+	for i, o := range options {
+		if o == nil {
+			return fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
+		}
+		if err := o(store); err != nil {
+			if !errors.Is(err, leaderelection.ErrInvalidOption) {
+				err = fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// SetQuietTime sets the quiet time of a store to d, for the option WithQuiet.
+func SetQuietTime(quiet *time.Duration, d time.Duration) error {
+	if d < 10*time.Millisecond {
+		return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
+	}
+	*quiet = d
+	return nil
+}
+
+// Unlimited is the maximum size of a text without a limit.
+const Unlimited = math.MaxInt
+
+// CheckText checks a text argument with the given name, such as the key of a record. maxSize is its
+// maximum size in bytes.
+func CheckText(name, text string, maxSize int) error {
+	switch {
+	case text != "" && len(text) <= maxSize && utf8.ValidString(text) && !strings.ContainsRune(text, 0):
+		return nil
+	case maxSize == Unlimited:
+		return fmt.Errorf("%w: %s %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, name, text)
+	}
+	return fmt.Errorf("%w: %s %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, name, text, maxSize)
+}

@@ -1,0 +1,233 @@
+package raftlog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+)
+
+// campaign is a candidacy in progress. It belongs to the goroutine of ElectLeader, which evaluates
+// the queue that the loop publishes, and the lease. The goroutine uses a separate timer, so that it
+// detects the end of its leadership without the loop.
+type campaign struct {
+	election  *Election
+	id        string
+	token     int64 // of the last leadership, while the candidate is the head; 0 before
+	suspended bool
+	isHead    bool   // the candidate is the head of the queue
+	requested bool   // the peer was requested to queue the candidate
+	joined    uint64 // the index of the entry by which the candidate has joined; 0 before
+	following string
+	published bool // a status of the present position was published
+}
+
+// runCampaign takes part until the candidacy is over, and returns the reason.
+func (c *campaign) runCampaign(ctx context.Context) error {
+	e, n := c.election, c.election.node
+	n.mu.Lock()
+	n.elections[e] = struct{}{}
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.elections, e)
+	}()
+	c.requestJoin(ctx)
+	expiry := time.NewTimer(0)
+	defer expiry.Stop()
+	for {
+		select {
+		case <-e.changed:
+		case <-expiry.C:
+		case <-ctx.Done():
+			return c.leaveElection(context.Cause(ctx))
+		case <-n.ctx.Done():
+			return c.leaveElection(connClosedError(context.Cause(n.ctx)))
+		case <-n.removed:
+			return c.leaveElection(removedError(n))
+		}
+		if c.evaluateQueue() {
+			return c.leaveElection(leaderelection.ErrElectionOver)
+		}
+		expiry.Stop()
+		switch l := e.candidacy.Leadership(); {
+		case l != nil:
+			expiry.Reset(time.Until(l.Deadline()))
+		case c.isHead && e.opts.guard > 0:
+			// The loop signals when the node has a lease again. It does not if only the part of the
+			// lease before the stop guard has expired and was renewed.
+			expiry.Reset(n.cfg.Heartbeat)
+		}
+	}
+}
+
+// requestJoin requests the peer to queue the candidate. If the election is over according to this
+// peer, it may have been restarted by an entry that the peer has not applied yet, so requestJoin first
+// reads the present state.
+func (c *campaign) requestJoin(ctx context.Context) {
+	e := c.election
+	over := false
+	_ = e.node.callLoop(ctx, func(p *core.Core) { over = p.Replica().Elections.Get(e.name).Ended })
+	if over {
+		_ = e.node.readLinearizable(ctx, (*core.Core).ReadReplica)
+	}
+	_ = e.node.callLoop(ctx, func(p *core.Core) {
+		p.AddCandidate(e.name, c.id, string(candidatedata.Encode(e.opts.clientName, e.opts.value)))
+		e.setQueue(p.Replica().Elections.Get(e.name))
+		c.requested = true // remains false after a fault, when nothing is sent
+	})
+}
+
+// evaluateQueue determines the role of the candidate and publishes changes. It reports whether the
+// election is over.
+func (c *campaign) evaluateQueue() (over bool) {
+	e := c.election
+	if e.ended.Load() {
+		return true
+	}
+	hadLease := c.hasLease() // before the queue is read: see leadershipDeadline
+	queue := e.queue.Load()
+	if queue == nil {
+		return false
+	}
+	position := queue.Position(c.id)
+	c.isHead = position == 0
+	switch {
+	case queue.Ended:
+		return true
+	case position == 0:
+		token := int64(queue.Candidates[0].Token)
+		if c.token != token {
+			c.loseLeadership()
+			c.token = token
+		}
+		c.reportJoined(queue.Candidates[0].Joined)
+		if l := e.candidacy.Leadership(); l != nil && l.Err() != nil {
+			c.suspendLeadership(leaderelection.ErrLeaseExpired)
+		}
+		switch leading := e.candidacy.Leadership() != nil; {
+		case leading:
+		case hadLease && c.hasLease():
+			c.becomeLeader()
+		case !c.suspended:
+			c.followCandidate("")
+		}
+	case position > 0:
+		c.loseLeadership()
+		c.reportJoined(queue.Candidates[position].Joined)
+		c.followCandidate(queue.Candidates[position-1].ID)
+	case c.joined != 0: // it was removed, and will rejoin at the back of the queue
+		c.loseLeadership()
+		c.followCandidate("")
+	}
+	return false
+}
+
+// reportJoined reports that the candidate has joined by the entry with the given index, unless that
+// was reported before.
+func (c *campaign) reportJoined(index uint64) {
+	if c.joined != index {
+		c.joined = index
+		c.election.candidacy.Join(c.id)
+	}
+}
+
+// hasLease reports whether the node has a lease for longer than the stop guard.
+func (c *campaign) hasLease() bool {
+	return time.Until(c.election.leaseEnd(c.election.node.lease.Load())) > 0
+}
+
+// leaseEnd returns the time at which a lease ends for this candidate.
+func (e *Election) leaseEnd(lease int64) time.Time {
+	return e.node.startedAt.Add(time.Duration(lease) - e.opts.guard)
+}
+
+// leadershipDeadline returns the time until which the candidate leads with the given token: the end of
+// the lease, if the candidate is the head of the queue for which the lease was granted. A lease that
+// has expired and was renewed does not confirm an earlier leadership, even if this goroutine has not
+// noticed that. The loop publishes queues before leases, so this method reads the lease first.
+func (e *Election) leadershipDeadline(id string, token int64) time.Time {
+	lease := e.node.lease.Load()
+	queue := e.queue.Load()
+	switch {
+	case queue.Ended: // no other candidate leads before the lease ends
+	case e.ended.Load() || queue.Position(id) != 0 || int64(queue.Candidates[0].Token) != token:
+		lease = 0
+	}
+	return e.leaseEnd(lease)
+}
+
+func (c *campaign) becomeLeader() {
+	token := c.token
+	c.suspended, c.following, c.published = false, "", true
+	c.election.candidacy.Lead(token, func() time.Time { return c.election.leadershipDeadline(c.id, token) })
+}
+
+// suspendLeadership ends a leadership that cannot be confirmed at the moment.
+func (c *campaign) suspendLeadership(reason error) {
+	c.suspended, c.following, c.published = true, "", true
+	c.election.candidacy.Suspend(reason)
+}
+
+// loseLeadership ends a leadership, or the suspension of one, when the candidate is not the head any
+// more, or has another token.
+func (c *campaign) loseLeadership() {
+	c.election.candidacy.Revoke(leaderelection.ErrSessionExpired)
+	if c.suspended || c.token != 0 {
+		c.suspended, c.token, c.published = false, 0, false
+	}
+}
+
+// followCandidate publishes that the candidate follows another candidate, unless that was published before.
+func (c *campaign) followCandidate(id string) {
+	if c.published && c.following == id {
+		return
+	}
+	c.following, c.published = id, true
+	c.election.candidacy.Publish(leaderelection.Status{Role: leaderelection.Follower, NowFollowing: id})
+}
+
+// leaveElection ends the leadership, and then removes the candidate from the queue, even if the
+// election is over: it may be restarted, but not with this candidate. If the candidate resigns,
+// leaveElection waits until the removal is confirmed.
+func (c *campaign) leaveElection(reason error) error {
+	e := c.election
+	e.candidacy.Revoke(reason)
+	resigned := errors.Is(reason, leaderelection.ErrResigned)
+	if resigned {
+		e.candidacy.Retract(leaderelection.Status{})
+	}
+	_ = e.node.callLoop(context.Background(), func(p *core.Core) { p.RemoveCandidate(e.name, c.id) })
+	if !resigned {
+		return reason
+	}
+	ctx, cancel := context.WithTimeout(e.node.ctx, limit.Confirm)
+	defer cancel()
+	for c.requested {
+		if e.queue.Load().Position(c.id) < 0 && c.confirmRemoval(ctx) {
+			break
+		}
+		select {
+		case <-e.changed:
+		case <-ctx.Done():
+			e.mayBeQueued = true
+			return reason
+		}
+	}
+	return reason
+}
+
+// confirmRemoval reports whether a candidate that is not queued according to this peer will certainly
+// not be queued. If it was never queued, the request to join may still be in flight, so the present
+// state is read. A request that is overtaken by that read can still be applied. Then the peer, which
+// does not want the candidate any more, removes it with the next heartbeat, and the candidate does
+// not lead before.
+func (c *campaign) confirmRemoval(ctx context.Context) bool {
+	return c.joined != 0 ||
+		c.election.node.readLinearizable(ctx, (*core.Core).ReadReplica) == nil && c.election.hasLeftQueue()
+}

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestConnect_Secret fails if a client cannot call a peer with the secret of the cluster over TCP,
+// or if a client with another secret can.
+func TestConnect_Secret(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := api.Peer{ID: "a", Addr: l.Addr().String()}
+	self := link.Identity{Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Secret: []byte("the secret of the cluster")}
+	clients := rpc.NewServer(rpctest.New(p).Peer(p))
+	ctx, cancel := context.WithCancel(t.Context())
+	var server sync.WaitGroup
+	server.Go(func() {
+		for {
+			raw, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server.Go(func() {
+				conn, err := link.Accept(ctx, raw, self)
+				switch {
+				case err != nil:
+				case conn.Remote().Purpose == link.PurposeStream:
+					_ = clients.Stream(ctx, conn, conn.Remote().ID)
+				default:
+					_ = clients.Calls(ctx, conn)
+				}
+			})
+		}
+	})
+	defer func() {
+		l.Close()
+		cancel()
+		server.Wait()
+	}()
+	limited, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	// The client does not know the ID of the peer.
+	client, err := New(Config{Cluster: "test", Peers: []api.Peer{{Addr: p.Addr}}, Secret: []byte("the secret of the cluster"), CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer client.Close()
+	index, err := client.Propose(limited, requestid.New(), []byte("x"))
+	require.NoError(t, err)
+	s := client.Subscribe(limited, 1)
+	require.Equal(t, index, (<-s.Events()).Entry.Index)
+	require.NoError(t, s.Close())
+
+	stranger, err := New(Config{Cluster: "test", Peers: []api.Peer{p}, Secret: []byte("another secret 16"), CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer stranger.Close()
+	_, err = stranger.Propose(limited, requestid.New(), []byte("x"))
+	require.ErrorIs(t, err, api.ErrRefused)
+	require.NotErrorIs(t, err, api.ErrUnknownOutcome)
+}
+
+// TestConnect_ConcurrentCalls fails if concurrent calls dial an unreachable peer more often than
+// one call does.
+func TestConnect_ConcurrentCalls(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		for _, p := range all {
+			h.network.Down(p.ID, errors.New("no route"))
+		}
+		ctx := contextWithin(t, 10*time.Second)
+		var calls sync.WaitGroup
+		for range 100 {
+			calls.Go(func() {
+				_, err := h.client.Propose(ctx, requestid.New(), nil)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+		}
+		calls.Wait()
+		for _, p := range all {
+			require.LessOrEqual(t, h.network.Dials(p.ID), 68, "more than one attempt in half a pause")
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The peers of the cluster.
+var (
+	a   = api.Peer{ID: "a", Addr: "a:1"}
+	b   = api.Peer{ID: "b", Addr: "b:1"}
+	c   = api.Peer{ID: "c", Addr: "c:1"}
+	all = []api.Peer{a, b, c}
+)
+
+// harness is a simulated cluster with a client.
+type harness struct {
+	cluster *rpctest.Cluster
+	network *rpctest.Network
+	client  *Client
+}
+
+// runCluster runs a test with a cluster of a, b and c, whose leader is a. The client is configured with
+// the seeds, and does not refresh the membership.
+func runCluster(t *testing.T, seeds []api.Peer, f func(t *testing.T, h *harness)) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := rpctest.New(a, b, c)
+		h := &harness{cluster: cluster, network: rpctest.NewNetwork(cluster)}
+		h.client = h.newClient(t, Config{Peers: seeds, Refresh: -1})
+		defer h.network.Close()
+		defer h.client.Close()
+		f(t, h)
+	})
+}
+
+// newClient returns a client whose random pauses are reproducible.
+func (h *harness) newClient(t *testing.T, cfg Config) *Client {
+	cfg.Cluster = "test"
+	cfg, err := cfg.withDefaults()
+	require.NoError(t, err)
+	jitter := uint32(1)
+	var lock sync.Mutex
+	return newClient(cfg, h.network.Connect, func() float64 {
+		lock.Lock()
+		defer lock.Unlock()
+		jitter = jitter*1664525 + 1013904223
+		return float64(jitter>>8) / (1 << 24)
+	})
+}
+
+// peer returns the simulated peer p.
+func (h *harness) peer(p api.Peer) *rpctest.Peer { return h.cluster.Peer(p) }
+
+// countCalls returns the number of calls with the name that all peers have received.
+func (h *harness) countCalls(call string) (n int) {
+	for _, p := range all {
+		n += h.peer(p).Calls(call)
+	}
+	return n
+}
+
+// contextWithin returns a context with a timeout.
+func contextWithin(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

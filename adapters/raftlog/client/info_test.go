@@ -1,0 +1,36 @@
+package client
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// TestInfos fails if Infos does not return within CallTimeout, or omits a status or an error.
+func TestInfos(t *testing.T) {
+	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
+		info, err := h.client.Info(t.Context(), "b")
+		require.NoError(t, err)
+		require.Equal(t, b, info.Peer)
+		_, err = h.client.Info(t.Context(), "z")
+		require.ErrorIs(t, err, api.ErrInvalid)
+		h.network.Down("b", errors.New("no route"))
+		h.network.Deaf("c", true)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		start := time.Now()
+		infos := h.client.Infos(t.Context())
+		require.Len(t, infos, 3)
+		require.NoError(t, infos[0].Err)
+		require.Equal(t, a, infos[0].Info.Peer)
+		require.Equal(t, b, infos[1].Peer)
+		require.ErrorContains(t, infos[1].Err, "no route")
+		require.ErrorContains(t, infos[2].Err, "no reply in time")
+		require.Equal(t, DefaultCallTimeout, time.Since(start))
+	})
+}

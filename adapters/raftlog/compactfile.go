@@ -1,0 +1,100 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+)
+
+// watchInterval is the interval at which the node looks for Config.CompactFile.
+const watchInterval = time.Second
+
+// watchCompactFile installs snapshots that another program has created.
+func (n *Node) watchCompactFile() {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		}
+		switch err := n.installCompactFile(n.cfg.CompactFile); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			n.log.Error("the snapshot of another program was rejected and renamed", "file", n.cfg.CompactFile, "err", err)
+		}
+	}
+}
+
+// installCompactFile installs a snapshot of this peer's log. A snapshot that is rejected is renamed, so
+// that it is examined once.
+func (n *Node) installCompactFile(file string) error {
+	outside := disk.OS(filepath.Dir(file))
+	f, err := outside.OpenRead(filepath.Base(file))
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	var name string
+	var meta snapshot.Meta
+	if err == nil {
+		name, meta, err = n.stageSnapshot(io.NewSectionReader(f, 0, size))
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		if err = n.adoptSnapshot(name, meta.Index); err != nil {
+			_ = n.fs.Remove(name) // fails if it was installed
+		}
+	}
+	if err != nil {
+		return errors.Join(err, outside.Rename(filepath.Base(file), filepath.Base(file)+".refused"))
+	}
+	n.log.Info("installed the snapshot of another program", "index", meta.Index)
+	return outside.Remove(filepath.Base(file))
+}
+
+// adoptSnapshot replaces the newest snapshot by a staged snapshot, if it is newer and belongs to the
+// history of this peer.
+func (n *Node) adoptSnapshot(name string, index uint64) error {
+	r, err := snapshot.OpenFile(n.fs, name)
+	if err != nil {
+		return err
+	}
+	state, err := replica.Read(r.Tables())
+	meta, empty := r.Meta(), r.DataSize() == 0
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	status := n.status.Load()
+	switch term, err := n.files.Term(index); {
+	case empty && n.cfg.StateMachine != nil:
+		return fmt.Errorf("%w: it has no data of the state machine", api.ErrInvalid)
+	case index <= status.Snapshot.Index:
+		return fmt.Errorf("%w: it is of entry %d, and there is one of entry %d", api.ErrInvalid, index, status.Snapshot.Index)
+	case index > status.Applied:
+		return fmt.Errorf("%w: it is of entry %d, and this peer has applied %d", api.ErrInvalid, index, status.Applied)
+	case err != nil:
+		return err
+	case term != meta.Term || state.Index != index:
+		return fmt.Errorf("%w: it is of entry %d in term %d, and the log has it in term %d", api.ErrInvalid, index, meta.Term, term)
+	}
+	installed, err := n.replaceSnapshot(name)
+	if err != nil {
+		return err
+	}
+	s := core.Snapshot{Index: index, Term: meta.Term, Size: installed.Size(), Members: state.Members.Index}
+	closed := installed.Close() // the snapshot is installed even if this fails
+	return errors.Join(n.callLoop(n.ctx, func(c *core.Core) {
+		n.loop.reportSnapshot(s.Index, c.ReportSnapshotCreated(s), nil)
+	}), closed)
+}

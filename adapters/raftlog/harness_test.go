@@ -1,0 +1,413 @@
+package raftlog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testingT is the part of testing.TB that a harness needs.
+type testingT interface {
+	Helper()
+	Cleanup(func())
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// harness is a cluster in this process, with a network and disks in memory, for a bubble of
+// testing/synctest.
+type harness struct {
+	t        testingT
+	net      *memnet.Network
+	peers    []api.Peer
+	disks    map[string]*crashdisk.Disk
+	nodes    map[string]*raftlog.Node
+	machines map[string]*recorder
+	mu       sync.Mutex
+}
+
+func newHarness(t testingT, n int) *harness {
+	h := &harness{
+		t: t, net: memnet.New(), disks: map[string]*crashdisk.Disk{}, nodes: map[string]*raftlog.Node{}, machines: map[string]*recorder{},
+	}
+	for i := range n {
+		h.peers = append(h.peers, peerInfo(i))
+	}
+	t.Cleanup(func() {
+		for _, node := range h.runningNodes() {
+			node.Close()
+		}
+	})
+	return h
+}
+
+func peerInfo(i int) api.Peer {
+	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprintf("host%d:1", i)}
+}
+
+func (h *harness) runningNodes() []*raftlog.Node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*raftlog.Node
+	for _, n := range h.nodes {
+		all = append(all, n)
+	}
+	return all
+}
+
+// startAll starts the founding peers.
+func (h *harness) startAll(opts ...func(*raftlog.Config)) []*raftlog.Node {
+	var all []*raftlog.Node
+	for _, p := range h.peers {
+		all = append(all, h.startPeer(p, opts...))
+	}
+	return all
+}
+
+// startPeer starts a peer with the data on its disk.
+func (h *harness) startPeer(p api.Peer, opts ...func(*raftlog.Config)) *raftlog.Node {
+	h.t.Helper()
+	n, err := h.openPeer(p, opts...)
+	if err != nil {
+		h.t.Fatalf("open %s: %v", p.ID, err)
+	}
+	return n
+}
+
+func (h *harness) openPeer(p api.Peer, opts ...func(*raftlog.Config)) (*raftlog.Node, error) {
+	listener, err := h.net.Listen(p.Addr)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	if h.disks[p.ID] == nil {
+		h.disks[p.ID] = crashdisk.New(rand.New(rand.NewPCG(uint64(len(h.disks)), 1)))
+	}
+	h.machines[p.ID] = &recorder{}
+	cfg := raftlog.Config{
+		Cluster: "test", ID: p.ID, Addr: p.Addr, Peers: h.peers, Insecure: true, StateMachine: h.machines[p.ID],
+		ElectionTimeout: 200 * time.Millisecond, Heartbeat: 50 * time.Millisecond,
+		Listener: listener,
+		Dial:     func(ctx context.Context, addr string) (net.Conn, error) { return h.net.Dial(ctx, p.Addr, addr) },
+	}
+	d := h.disks[p.ID]
+	h.mu.Unlock()
+	cfg = cfg.OnDisk(d).InFiles(64 << 10)
+	for _, o := range opts {
+		o(&cfg)
+	}
+	n, err := raftlog.Open(cfg)
+	if err == nil {
+		h.mu.Lock()
+		h.nodes[p.ID] = n
+		h.mu.Unlock()
+	}
+	return n, err
+}
+
+// isolate disconnects a peer from all others until heal is called.
+func (h *harness) isolate(p api.Peer) (heal func()) {
+	var others []string
+	for i := range 10 {
+		if q := peerInfo(i); q != p {
+			others = append(others, q.Addr)
+		}
+	}
+	for _, a := range others {
+		h.net.CutBoth(p.Addr, a)
+	}
+	return func() {
+		for _, a := range others {
+			h.net.HealBoth(p.Addr, a)
+		}
+	}
+}
+
+// recorder is a state machine in memory that records the updates in the order in which they are
+// applied.
+type recorder struct {
+	mu      sync.Mutex
+	applied uint64
+	updates []string
+	before  func(io.Writer) error // is called before a snapshot writes its data
+	err     error                 // is returned by Apply
+}
+
+func (r *recorder) LastApplied() (uint64, error) { return 0, nil }
+
+func (r *recorder) Apply(entries []api.Entry, through uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	for _, e := range entries {
+		if e.Index <= r.applied {
+			return fmt.Errorf("entry %d after %d", e.Index, r.applied)
+		}
+		r.updates = append(r.updates, string(e.Data))
+	}
+	r.applied = through
+	return nil
+}
+
+func (r *recorder) recorded() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.updates...)
+}
+
+func (r *recorder) Snapshot() (io.WriterTo, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &recorderSnapshot{before: r.before}
+	return s, gob.NewEncoder(&s.data).Encode(r.updates)
+}
+
+// recorderSnapshot is a snapshot of a recorder.
+type recorderSnapshot struct {
+	data   bytes.Buffer
+	before func(io.Writer) error
+}
+
+func (s *recorderSnapshot) WriteTo(to io.Writer) (int64, error) {
+	if s.before != nil {
+		if err := s.before(to); err != nil {
+			return 0, err
+		}
+	}
+	return s.data.WriteTo(to)
+}
+
+// beforeWrite sets a function that is called before a snapshot is written.
+func (r *recorder) beforeWrite(f func(io.Writer) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.before = f
+}
+
+// failApply makes Apply return err.
+func (r *recorder) failApply(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+}
+
+func (r *recorder) Restore(index uint64, from io.Reader) error {
+	var updates []string
+	if err := gob.NewDecoder(from).Decode(&updates); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.updates, r.applied = updates, index
+	return nil
+}
+
+// candidate is a candidate that records the statuses it has published.
+type candidate struct {
+	*raftlog.Election
+	mu     sync.Mutex
+	roles  []leaderelection.Role
+	tokens []int64
+	ended  chan struct{}
+	err    error // the result of ElectLeader; set when ended is closed
+}
+
+// startCandidate starts a candidate at a node.
+func startCandidate(t testing.TB, n *raftlog.Node, name string, opts ...raftlog.Option) *candidate {
+	t.Helper()
+	e, err := raftlog.NewElection(n, name, opts...)
+	require.NoError(t, err)
+	c := &candidate{Election: e, ended: make(chan struct{})}
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for s := range e.Status() {
+			c.mu.Lock()
+			c.roles = append(c.roles, s.Role)
+			if s.Leadership != nil {
+				c.tokens = append(c.tokens, s.Leadership.Token())
+			}
+			c.mu.Unlock()
+		}
+	}()
+	go func() {
+		c.err = e.ElectLeader()
+		<-watched
+		close(c.ended)
+	}()
+	return c
+}
+
+func (c *candidate) isLeader() bool {
+	l := c.Current().Leadership
+	return l != nil && l.Err() == nil
+}
+
+// waitForLeadership waits until the candidate leads, and returns its token.
+func (c *candidate) waitForLeadership(t testing.TB) int64 {
+	t.Helper()
+	waitFor(t, "the candidate leads", c.isLeader)
+	return c.Current().Leadership.Token()
+}
+
+func (c *candidate) publishedRoles() []leaderelection.Role {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]leaderelection.Role(nil), c.roles...)
+}
+
+// runCluster runs a test in a bubble, with a cluster of n founding peers that are started.
+func runCluster(t *testing.T, n int, f func(t *testing.T, h *harness), opts ...func(*raftlog.Config)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, n)
+		h.startAll(opts...)
+		f(t, h)
+	})
+}
+
+func contextWithin(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// waitFor waits, in fake time, until the condition is met.
+func waitFor(t testing.TB, condition string, met func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !met(); {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute", condition)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (h *harness) node(p api.Peer) *raftlog.Node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nodes[p.ID]
+}
+
+func (h *harness) machine(p api.Peer) *recorder {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.machines[p.ID]
+}
+
+// isLeader reports whether the peer leads the log and its lease is valid.
+func isLeader(n *raftlog.Node) bool {
+	i := n.Info()
+	return i.Role == "leader" && i.Lease > 0
+}
+
+// waitForLeader waits until a peer leads the log, and returns it.
+func (h *harness) waitForLeader(t testing.TB) api.Peer {
+	t.Helper()
+	var leader api.Peer
+	waitFor(t, "a leader", func() bool {
+		for _, n := range h.runningNodes() {
+			if isLeader(n) {
+				leader = n.Info().Peer
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// others returns the peers except for the given ones.
+func (h *harness) others(but ...api.Peer) []api.Peer {
+	return slices.DeleteFunc(slices.Clone(h.peers), func(p api.Peer) bool { return slices.Contains(but, p) })
+}
+
+// stopPeer closes a peer.
+func (h *harness) stopPeer(p api.Peer) error {
+	h.mu.Lock()
+	n := h.nodes[p.ID]
+	delete(h.nodes, p.ID)
+	h.mu.Unlock()
+	return n.Close()
+}
+
+// crashPeer simulates a power failure of a peer: it sends nothing more, and an arbitrary part of the
+// data that it has not synced is on its disk.
+func (h *harness) crashPeer(p api.Peer) {
+	heal := h.isolate(p)
+	h.mu.Lock()
+	h.disks[p.ID] = h.disks[p.ID].Crash()
+	h.mu.Unlock()
+	for _, q := range h.others(p) {
+		h.net.Reset(p.Addr, q.Addr)
+	}
+	_ = h.stopPeer(p)
+	heal()
+}
+
+// proposeAll proposes the updates at a peer one after another.
+func (h *harness) proposeAll(t testing.TB, p api.Peer, updates ...string) {
+	t.Helper()
+	for _, u := range updates {
+		_, err := h.node(p).Propose(contextWithin(t, time.Minute), requestid.New(), []byte(u))
+		require.NoError(t, err)
+	}
+}
+
+// proposeUntilKnown proposes an update until its outcome is known.
+func proposeUntilKnown(t testing.TB, n *raftlog.Node, id requestid.ID, update string) uint64 {
+	t.Helper()
+	for {
+		index, err := n.Propose(contextWithin(t, time.Minute), id, []byte(update))
+		if err == nil {
+			return index
+		}
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
+	}
+}
+
+// requireUpdates requires that the state machine of each peer has exactly these updates.
+func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...string) {
+	t.Helper()
+	for _, p := range peers {
+		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
+		require.Equal(t, updates, h.machine(p).recorded(), "at %s", p.ID)
+	}
+}
+
+// numbered returns n updates with the given prefix.
+func numbered(name string, n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprint(name, i))
+	}
+	return all
+}
+
+// slowElections sets an election timeout of four seconds, for tests that take minutes of fake time.
+func slowElections(c *raftlog.Config) {
+	c.ElectionTimeout, c.Heartbeat = 4*time.Second, 800*time.Millisecond
+}

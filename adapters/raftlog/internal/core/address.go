@@ -1,0 +1,36 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+)
+
+// proposeMove proposes an entry with the new address of a member, at most once in an election timeout. The
+// member repeats its announcement until it has applied the entry.
+func (c *Core) proposeMove(p entry.Peer, addr string) error {
+	if p.Addr == addr {
+		return nil
+	}
+	now := c.now()
+	if at, proposed := c.moves[p.Raft]; proposed && now < at+c.cfg.Election {
+		return nil
+	}
+	if other, taken := c.replica.Members.FindAddr(addr); taken {
+		c.moves[p.Raft] = now
+		return fmt.Errorf("raftlog: peer %s reports the address %s, which belongs to peer %s: its address remains %s", p.ID, addr, other.ID, p.Addr)
+	}
+	if _, ok := c.proposeControl(entry.Op{Do: entry.Move, Peer: p.Raft, Addr: addr}); ok {
+		c.moves[p.Raft] = now
+	}
+	return nil
+}
+
+// proposeOwnMove proposes the new address of this peer if it is the leader, which sends no announcements.
+func (c *Core) proposeOwnMove() {
+	if self, member := c.replica.Members.Find(c.self); member && c.proposals.ready {
+		if err := c.proposeMove(self, c.cfg.Self.Addr); err != nil {
+			c.cfg.Logger.Warn("address of this peer was not changed", "err", err)
+		}
+	}
+}

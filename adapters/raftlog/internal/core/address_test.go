@@ -1,0 +1,94 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// addressOf returns the address of a member according to this peer.
+func (p *peer) addressOf(id string) string {
+	m, _ := p.core.Replica().Members.FindID(id)
+	return m.Addr
+}
+
+// TestMove fails if the address with which a peer was started does not replace its previous address,
+// whether it is the leader or not, or if entries are written when all peers know it.
+func TestMove(t *testing.T) {
+	h := newHarness(t, 3)
+	for _, p := range h.peers {
+		h.waitForLeader()
+		p.self.Addr = "moved" + p.self.Addr
+		for _, q := range h.peers {
+			q.peersChanged = 0
+		}
+		p.replica = p.core.Replica()
+		p.start(founders())
+		h.waitFor("all peers know the address", func() bool {
+			for _, q := range h.peers {
+				if q.addressOf(p.self.ID) != p.self.Addr {
+					return false
+				}
+			}
+			return true
+		})
+		for _, q := range h.peers {
+			require.Equal(t, 1, q.peersChanged)
+			require.Len(t, q.core.Replica().Members.Voters, 3)
+		}
+	}
+	h.advance(time.Second)
+	last := h.peers[0].core.Status().Last
+	h.advance(5 * time.Second)
+	require.Equal(t, last, h.peers[0].core.Status().Last)
+}
+
+// TestMove_Taken fails if a peer gets the address of another member, or if that is proposed again and
+// again.
+func TestMove_Taken(t *testing.T) {
+	h := newHarness(t, 3)
+	h.waitForLeader()
+	p, other := h.peers[0], h.peers[1]
+	before := p.self.Addr
+	p.self.Addr = other.self.Addr
+	p.replica = p.core.Replica()
+	p.start(founders())
+	h.waitForLeader()
+	h.advance(time.Second)
+	last := h.leader().core.Status().Last
+	h.advance(5 * time.Second)
+	require.Equal(t, last, h.leader().core.Status().Last)
+	for _, q := range h.peers {
+		require.Equal(t, before, q.addressOf(p.self.ID))
+	}
+}
+
+// TestMove_DuringChange fails if a change of the voters that contains the previous address of a peer
+// restores that address, when both are in flight at the same time.
+func TestMove_DuringChange(t *testing.T) {
+	h := newHarness(t, 3)
+	learner := h.addLearner(3)
+	h.advance(time.Second)
+	l := h.leader()
+	other := h.others(l, learner)[0]
+	var voters []api.Peer
+	for _, p := range h.peers {
+		voters = append(voters, p.self)
+	}
+	other.core.cfg.Self.Addr = "moved:1"
+	member, _ := l.core.Replica().Members.FindID(other.self.ID)
+	require.NoError(t, l.core.proposeMove(member, "moved:1"))
+	token := h.propose(l, Request{Kind: api.KindConfig, Voters: voters})
+	h.advance(2 * time.Second)
+	require.NoError(t, l.replies[token].Err)
+	for _, p := range h.peers {
+		m := p.core.Replica().Members
+		require.Empty(t, m.Removed)
+		require.Len(t, m.Voters, 4)
+		require.Equal(t, "moved:1", p.addressOf(other.self.ID))
+	}
+	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
+}

@@ -1,0 +1,263 @@
+package core
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// admission introduces this peer to the leader. As the leader, it admits peers that are not members
+// as learners, and removes absent learners.
+type admission struct {
+	nonce    uint64 // identifies this process in announcements
+	welcomed bool   // a leader has replied to this process
+
+	learnerEntry     requestid.ID // the Admit or Dismiss entry of this leader, until it is applied
+	learnerEntryAt   time.Duration
+	active           map[uint64]time.Duration // when each learner was last active
+	absenceCheckedAt time.Duration
+}
+
+func newAdmission(cfg Config) admission {
+	return admission{nonce: cfg.Random(), active: map[uint64]time.Duration{}}
+}
+
+// announcement is the message by which a peer introduces itself to the leader.
+type announcement struct {
+	nonce    uint64
+	addr     string
+	election time.Duration
+	// instances are the data directories that the sender knows. A peer that has not met
+	// another peer, which may lose its directory before the two meet, learns of it in this
+	// way.
+	instances map[string]string
+}
+
+func (a announcement) encode() []byte {
+	b := wire.AppendString(binary.AppendUvarint(nil, a.nonce), a.addr)
+	return appendInstances(binary.AppendVarint(b, int64(a.election)), a.instances)
+}
+
+func decodeAnnouncement(body []byte) (announcement, error) {
+	d := wire.Decoder{B: body}
+	a := announcement{nonce: d.Uint64("nonce"), addr: d.String("address", wire.MaxString), election: time.Duration(d.Int("election timeout"))}
+	a.instances = decodeInstances(&d)
+	return a, d.End()
+}
+
+// welcome is the leader's reply to an announcement.
+type welcome struct {
+	nonce     uint64
+	term      uint64
+	match     uint64 // the newest entry that the peer has acknowledged
+	instances map[string]string
+}
+
+func (w welcome) encode() []byte {
+	b := binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(nil, w.nonce), w.term), w.match)
+	return appendInstances(b, w.instances)
+}
+
+func decodeWelcome(body []byte) (welcome, error) {
+	d := wire.Decoder{B: body}
+	w := welcome{nonce: d.Uint64("nonce"), term: d.Uint64("term"), match: d.Uint64("index")}
+	w.instances = decodeInstances(&d)
+	return w, d.End()
+}
+
+// appendInstances appends instances in the order of the IDs, so that equal maps have equal
+// encodings.
+func appendInstances(b []byte, instances map[string]string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(instances)))
+	for _, id := range slices.Sorted(maps.Keys(instances)) {
+		b = wire.AppendString(wire.AppendString(b, id), instances[id])
+	}
+	return b
+}
+
+func decodeInstances(d *wire.Decoder) map[string]string {
+	n := d.Count("number of instances", wire.MaxRemoved, 2)
+	if n == 0 {
+		return nil
+	}
+	instances := make(map[string]string, n)
+	for range n {
+		id := d.String("ID of a peer", wire.MaxString)
+		instances[id] = d.String("instance", wire.MaxString)
+	}
+	return instances
+}
+
+func (c *Core) knownInstances() map[string]string {
+	if c.cfg.Instances == nil {
+		return nil
+	}
+	return c.cfg.Instances()
+}
+
+// learnInstances passes on the instances that another peer knows.
+func (c *Core) learnInstances(instances map[string]string) {
+	if len(instances) > 0 {
+		c.output.Instances = append(c.output.Instances, instances)
+	}
+}
+
+// sendAnnouncement sends an announcement to the leader, or to all peers if the leader is not known.
+// It does so until a leader has replied, while this peer is not a member or has another address than
+// configured, and while it receives nothing from a leader: the other peers may have removed it, and
+// report this only as a reply.
+func (a *admission) sendAnnouncement(c *Core) {
+	self, member := c.replica.Members.Find(c.self)
+	led := c.followedAt != 0 && c.now()-c.followedAt < 2*c.cfg.Election
+	if a.welcomed && member && led && self.Addr == c.cfg.Self.Addr || c.state == raft.StateLeader || c.removed != nil {
+		return
+	}
+	body := announcement{a.nonce, c.cfg.Self.Addr, c.cfg.Election, c.knownInstances()}.encode()
+	if leader, known := c.peerOf(c.lead); known && c.lead != raft.None && led {
+		c.sendFrame(leader, frameAnnounce, body)
+		return
+	}
+	for _, p := range c.Peers() {
+		c.sendFrame(p.ID, frameAnnounce, body)
+	}
+}
+
+// receiveAnnouncement handles an announcement. A leader replies to members, and admits other peers
+// as learners.
+func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error {
+	m, err := decodeAnnouncement(body)
+	if err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
+	}
+	c.learnInstances(m.instances)
+	if c.state != raft.StateLeader || !c.proposals.ready {
+		return nil
+	}
+	if m.election != c.cfg.Election {
+		return fmt.Errorf("raftlog: peer %s is configured with an election timeout of %v, the cluster with %v: it is not admitted",
+			from, m.election, c.cfg.Election)
+	}
+	p := replica.Numbered(c.cfg.Cluster, api.Peer{ID: from, Addr: m.addr})
+	if q, member := c.replica.Members.Find(p.Raft); member {
+		moved := c.proposeMove(q, m.addr)
+		c.sendFrame(from, frameWelcome, welcome{m.nonce, c.term, c.Acknowledged(from), c.knownInstances()}.encode())
+		return moved
+	}
+	return a.admitLearner(c, p)
+}
+
+// Acknowledged returns the index of the newest entry that a peer has acknowledged to this peer in
+// its term as the leader, or 0.
+func (c *Core) Acknowledged(id string) (index uint64) {
+	raftID := replica.RaftID(c.cfg.Cluster, id)
+	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if id == raftID && c.state == raft.StateLeader {
+			index = pr.Match
+		}
+	})
+	return index
+}
+
+// admitLearner proposes to admit a peer as a learner, one peer at a time: the engine silently drops
+// a change of the configuration that is proposed before the previous one is applied.
+func (a *admission) admitLearner(c *Core, p entry.Peer) error {
+	if a.isChanging(c) || c.change.isWritten() {
+		return nil
+	}
+	for _, q := range c.replica.Members.All() {
+		if q.Addr == p.Addr || q.Raft == p.Raft {
+			return fmt.Errorf("raftlog: peer %s at %s is not admitted: %s has that address or number", p.ID, p.Addr, q.ID)
+		}
+	}
+	return a.proposeLearner(c, entry.Admit, p, raftpb.ConfChangeAddLearnerNode)
+}
+
+// isChanging reports whether an entry about a learner is in flight, or a change of the voters is in
+// progress.
+func (a *admission) isChanging(c *Core) bool {
+	return !a.learnerEntry.IsZero() && c.now() < a.learnerEntryAt+c.cfg.Election || c.replica.Members.Joint()
+}
+
+// proposeLearner proposes an entry about a learner.
+func (a *admission) proposeLearner(c *Core, phase entry.Phase, p entry.Peer, change raftpb.ConfChangeType) error {
+	id := c.newRequestID()
+	e, err := c.configEntry(id, entry.Config{Phase: phase, Peers: []entry.Peer{p}}, &raftpb.ConfChangeV2{
+		Changes: []*raftpb.ConfChangeSingle{{Type: change.Enum(), NodeId: new(p.Raft)}},
+	})
+	if err == nil && c.proposeEntries(e) {
+		a.learnerEntry, a.learnerEntryAt = id, c.now()
+	}
+	return err
+}
+
+// configApplied handles an applied Config entry.
+func (a *admission) configApplied(o replica.Outcome) {
+	if o.ID == a.learnerEntry {
+		a.learnerEntry = requestid.ID{}
+	}
+}
+
+// absenceTimeouts is the number of election timeouts after which a silent learner is removed from
+// the configuration. It is admitted again when it returns.
+const absenceTimeouts = 600
+
+// dismissAbsent proposes to remove an absent learner.
+func (a *admission) dismissAbsent(c *Core, now time.Duration) {
+	if !c.proposals.ready || now < a.absenceCheckedAt+c.cfg.Election {
+		return
+	}
+	a.absenceCheckedAt = now
+	c.rn.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if typ == raft.ProgressTypeLearner && pr.RecentActive {
+			a.active[id] = now
+		}
+	})
+	for _, p := range c.replica.Members.Learners {
+		if now-max(a.active[p.Raft], c.expiry.since) < absenceTimeouts*c.cfg.Election {
+			continue
+		}
+		if !a.isChanging(c) && c.change.pending == nil {
+			_ = a.proposeLearner(c, entry.Dismiss, p, raftpb.ConfChangeRemoveNode) // is retried after an election timeout
+		}
+		return // one at a time, as in admitLearner
+	}
+}
+
+// receiveWelcome handles a leader's reply. A peer that has acknowledged entries which its log does
+// not contain has lost its disk, and its votes. It must not take part under this ID again.
+func (a *admission) receiveWelcome(c *Core, body []byte) error {
+	w, err := decodeWelcome(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if w.nonce != a.nonce || w.term != c.term { // entries that were acknowledged in another term may have been replaced
+		return nil
+	}
+	a.welcomed = true
+	c.learnInstances(w.instances)
+	c.lacksAcknowledged(w.match)
+	return nil
+}
+
+// lacksAcknowledged reports whether the log lacks an entry that this peer has acknowledged,
+// according to a leader. Then this peer must stop.
+func (c *Core) lacksAcknowledged(index uint64) bool {
+	if index <= c.last.index {
+		return false
+	}
+	c.output.LostLog = fmt.Errorf("%w: this peer has acknowledged entry %d, and its log ends at %d: it was wiped or put back to an older state; remove %s from the cluster, and let it join under a new ID",
+		api.ErrIdentity, index, c.last.index, c.cfg.Self.ID)
+	return true
+}

@@ -1,0 +1,60 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+)
+
+// TestLearner_Absent fails if a learner that was stopped remains in the configuration, with its
+// address, or if it is not admitted when it returns.
+func TestLearner_Absent(t *testing.T) {
+	h := newHarness(t, 3)
+	p := h.addLearner(3)
+	learners := func() int {
+		if l := h.leader(); l != nil {
+			return len(l.core.Membership().Learners)
+		}
+		return -1
+	}
+	h.advance(10 * election)
+	require.Equal(t, 1, learners(), "it is active")
+	p.down = true
+	h.advance(absenceTimeouts * election / 2)
+	require.Equal(t, 1, learners(), "it may return")
+	h.waitFor("it is removed", func() bool { return learners() == 0 })
+	require.Empty(t, h.leader().core.Membership().Removed)
+	p.down = false
+	h.waitFor("it is admitted again", func() bool { return learners() == 1 })
+}
+
+// TestAnnouncement_Instances fails if the instances that another peer knows are not passed on.
+func TestAnnouncement_Instances(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	other := h.others(l)[0]
+	body := announcement{election: election, addr: other.self.Addr, instances: map[string]string{"z": "i"}}.encode()
+	require.NoError(t, l.core.admission.receiveAnnouncement(l.core, other.self.ID, body))
+	require.Equal(t, []map[string]string{{"z": "i"}}, l.core.output.Instances)
+}
+
+// TestAnnouncement_RoundTrip fails if announcements and their replies are not decoded as they were
+// encoded.
+func TestAnnouncement_RoundTrip(t *testing.T) {
+	instances := map[string]string{"a": "1", "b": ""}
+	for _, want := range []announcement{{nonce: 7, addr: "h:1", election: time.Second, instances: instances}, {}} {
+		got, err := decodeAnnouncement(want.encode())
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, want := range []welcome{{nonce: 7, term: 2, match: 9, instances: instances}, {}} {
+		got, err := decodeWelcome(want.encode())
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := decodeWelcome([]byte{1, 2, 3, 200})
+	require.ErrorIs(t, err, wire.ErrProtocol)
+}

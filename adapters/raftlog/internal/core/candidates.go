@@ -1,0 +1,101 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+)
+
+// candidates are the candidates of this process. Requests to the leader are repeated until the log
+// agrees with them. A queued candidate of this peer that is not one of them belongs to an earlier
+// process, or has resigned, and is removed. Only elections that have changed are examined.
+type candidates struct {
+	wanted       map[string]map[string]string // the names of the candidates, by election and candidate
+	unconfirmed  map[candidateKey]struct{}    // candidates for which the log may differ from wanted
+	reconciledAt time.Duration
+	due          bool // reconcileCandidates must not wait for the next heartbeat
+}
+
+type candidateKey struct{ election, candidate string }
+
+func newCandidates() candidates {
+	return candidates{wanted: map[string]map[string]string{}, unconfirmed: map[candidateKey]struct{}{}}
+}
+
+// AddCandidate keeps a candidate in the queue of an election until RemoveCandidate is called. If it
+// is removed from the queue, it joins again. IDs of candidates must not be reused.
+func (c *Core) AddCandidate(election, candidate, name string) {
+	s := &c.candidates
+	if s.wanted[election] == nil {
+		s.wanted[election] = map[string]string{}
+	}
+	s.wanted[election][candidate] = name
+	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
+}
+
+// RemoveCandidate removes a candidate from the queue. [Core.Replica] shows when it has left.
+func (c *Core) RemoveCandidate(election, candidate string) {
+	s := &c.candidates
+	if delete(s.wanted[election], candidate); len(s.wanted[election]) == 0 {
+		delete(s.wanted, election)
+	}
+	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
+}
+
+// markElection marks the candidates of an election that has changed.
+func (s *candidates) markElection(c *Core, election string) {
+	for candidate := range s.wanted[election] {
+		s.unconfirmed[candidateKey{election, candidate}] = struct{}{}
+	}
+	for _, candidate := range c.replica.Elections.Get(election).Candidates {
+		if candidate.Peer == c.self {
+			s.unconfirmed[candidateKey{election, candidate.ID}] = struct{}{}
+		}
+	}
+}
+
+// markAll marks all candidates.
+func (s *candidates) markAll(c *Core) {
+	for election := range s.wanted {
+		s.markElection(c, election)
+	}
+	for _, election := range c.replica.Elections.OfPeer(c.self) {
+		s.markElection(c, election)
+	}
+}
+
+// reconcileCandidates requests the missing changes from the leader: immediately after AddCandidate
+// and RemoveCandidate, and with every heartbeat.
+func (s *candidates) reconcileCandidates(c *Core, now time.Duration) {
+	if !s.due && now-s.reconciledAt < c.cfg.Heartbeat || c.lead == raft.None || c.state == raft.StateLeader && !c.proposals.ready {
+		return
+	}
+	s.due, s.reconciledAt = false, now
+	for _, k := range slices.SortedFunc(maps.Keys(s.unconfirmed), compareKeys) {
+		e := c.replica.Elections.Get(k.election)
+		name, wanted := s.wanted[k.election][k.candidate]
+		switch i := e.Position(k.candidate); {
+		case wanted && i < 0 && !e.Ended:
+			s.requestOp(c, entry.Op{Do: entry.Join, Election: k.election, Candidate: k.candidate, Name: name, Peer: c.self})
+		case !wanted && i >= 0 && e.Candidates[i].Peer == c.self:
+			s.requestOp(c, entry.Op{Do: entry.Leave, Election: k.election, Candidate: k.candidate})
+		default:
+			delete(s.unconfirmed, k)
+		}
+	}
+}
+
+func (s *candidates) requestOp(c *Core, op entry.Op) {
+	c.Propose(Request{Kind: api.KindControl, ID: c.newRequestID(), Op: op, Forward: true})
+}
+
+func compareKeys(a, b candidateKey) int {
+	return cmp.Or(strings.Compare(a.election, b.election), strings.Compare(a.candidate, b.candidate))
+}

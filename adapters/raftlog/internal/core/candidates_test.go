@@ -1,0 +1,108 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestEndedElections_CostNothing fails if a tick of the leader, or a view of the replica, takes longer
+// when elections were ended. Both run on the goroutine that sends heartbeats.
+func TestEndedElections_CostNothing(t *testing.T) {
+	const ended = 20_000
+	h := newHarness(t, 1)
+	l := h.waitForLeader()
+	fastest := func(n int, f func()) time.Duration { // other processes may use the machine
+		best := time.Hour
+		for range n {
+			start := time.Now()
+			f()
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	heartbeat := func() {
+		for range 7 {
+			h.now += tick
+			l.core.Advance()
+		}
+	}
+	before := fastest(50, heartbeat)
+	for i := range ended {
+		h.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), uint64(i), 1), Op: entry.Op{Do: entry.End, Election: fmt.Sprint("job-", i)}})
+	}
+	h.waitFor("the elections are ended", func() bool { return len(l.core.replica.Elections.Names()) == ended })
+	require.Less(t, fastest(50, heartbeat), max(10*before, time.Millisecond/2), "examining each ended election takes several ms")
+	var view *replica.View
+	taken := fastest(5, func() { view = l.core.replica.View() })
+	written := fastest(3, func() { _, _ = view.WriteTo(io.Discard) })
+	require.Less(t, taken, written/3, "the goroutine that writes the view must encode it")
+}
+
+// TestCandidates_EarlierProcess fails if a process does not remove the candidates of the previous
+// process of its peer, or removes those of other peers; or if a candidate that was expired does not
+// join again.
+func TestCandidates_EarlierProcess(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	p := h.others(l)[0]
+	elections := &l.core.replica.Elections
+	count := func(e, f int) func() bool {
+		return func() bool { return len(elections.Get("e").Candidates) == e && len(elections.Get("f").Candidates) == f }
+	}
+	l.core.AddCandidate("e", "of l", "")
+	p.core.AddCandidate("e", "earlier", "")
+	p.core.AddCandidate("f", "earlier too", "")
+	h.waitFor("the candidates have joined", count(2, 1))
+	h.advance(100 * time.Millisecond)
+	require.Empty(t, p.core.candidates.unconfirmed)
+	p.start(founders()) // with the replica of the previous process
+	p.core.AddCandidate("f", "current", "")
+	h.waitFor("the earlier candidates have left", func() bool { return count(1, 1)() && elections.Get("f").Position("current") == 0 })
+	require.Equal(t, 0, elections.Get("e").Position("of l"))
+	h.advance(100 * time.Millisecond)
+	require.Empty(t, p.core.candidates.unconfirmed)
+
+	expire := entry.Op{Do: entry.Expire, Peer: p.core.self, Through: 1 << 40}
+	h.propose(l, Request{Kind: api.KindControl, ID: requestid.From(l.Wall(), 1, 1), Op: expire})
+	h.waitFor("the candidate is expired", func() bool { return elections.Get("f").Position("current") < 0 })
+	h.waitFor("the candidate has joined again", func() bool { return elections.Get("f").Position("current") == 0 })
+	p.core.RemoveCandidate("f", "current")
+	h.waitFor("the candidate has left", count(1, 0))
+	h.advance(100 * time.Millisecond)
+	require.Empty(t, p.core.candidates.unconfirmed)
+	require.Empty(t, p.core.candidates.wanted)
+}
+
+// TestCandidates_Snapshot fails if a candidate that an installed snapshot lacks does not join again, or
+// a candidate that has resigned and is in the snapshot does not leave.
+func TestCandidates_Snapshot(t *testing.T) {
+	h := newHarness(t, 1)
+	l := h.waitForLeader()
+	l.core.AddCandidate("e", "resigns", "")
+	h.waitFor("the candidate has joined", func() bool { return len(l.core.replica.Elections.Get("e").Candidates) == 1 })
+	var saved bytes.Buffer
+	_, err := l.core.replica.View().WriteTo(&saved)
+	require.NoError(t, err)
+	l.core.RemoveCandidate("e", "resigns")
+	l.core.AddCandidate("f", "is missing", "")
+	h.waitFor("the log agrees", func() bool {
+		return len(l.core.candidates.unconfirmed) == 0 && len(l.core.replica.Elections.Get("f").Candidates) == 1
+	})
+	state, err := replica.Read(&saved)
+	require.NoError(t, err)
+	state.Skips = []uint64{state.Index}
+	l.core.ReportStored(&Write{Snapshot: &raftpb.Snapshot{}}, &Installed{Replica: state, Snapshot: Snapshot{Index: state.Index}})
+	require.Empty(t, l.core.replica.Skips, "the log does not contain their entries")
+	require.Equal(t, map[candidateKey]struct{}{{"e", "resigns"}: {}, {"f", "is missing"}: {}}, l.core.candidates.unconfirmed)
+}

@@ -1,0 +1,45 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestClockSkew_WrongLeader fails if a leader whose wall clock is years ahead writes its time into
+// entries before it has handed over, or into the entry of the hand-over: the clock of the log never
+// goes back, so that all later request IDs would be stale.
+func TestClockSkew_WrongLeader(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	before := h.propose(l, update("before"))
+	h.advance(50 * time.Millisecond)
+	require.NoError(t, l.replies[before].Err)
+	l.skew = 10 * 365 * 24 * time.Hour
+	l = h.waitForOtherLeader(l)
+	after := h.propose(l, update("after"))
+	h.advance(50 * time.Millisecond)
+	require.NoError(t, l.replies[after].Err)
+	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
+}
+
+// TestClockSkew_Target fails if a leader with a wrong wall clock hands over to another peer with a
+// wrong wall clock, which would hand over again.
+func TestClockSkew_Target(t *testing.T) {
+	h := newHarness(t, 5)
+	h.waitForLeader()
+	h.advance(3 * election)
+	l := h.leader()
+	next := h.others(l)[0] // the first peer that replies has the longest log for a moment
+	l.skew, next.skew = time.Hour, time.Hour
+	handOvers, last := 0, l
+	for range 100 {
+		h.advance(election / 10)
+		if l := h.leader(); l != nil && l != last {
+			handOvers, last = handOvers+1, l
+		}
+	}
+	require.Equal(t, 1, handOvers)
+	require.Zero(t, last.skew)
+}

@@ -1,0 +1,332 @@
+package core
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+const (
+	tick     = 10 * time.Millisecond
+	election = 200 * time.Millisecond
+)
+
+// harness runs a cluster of cores in virtual time, in steps of a millisecond. Networks and disks do
+// not fail unless a test makes them. Package simulation injects random faults.
+type harness struct {
+	t        *testing.T
+	now      time.Duration
+	rand     *rand.Rand
+	peers    []*peer
+	inFlight []transmission
+	cut      func(from, to string) bool // reports whether a connection is cut
+	drops    func(m transmission) bool  // reports whether a frame is lost
+	token    uint64                     // the token of the last request
+}
+
+// transmission is a frame on the network.
+type transmission struct {
+	at       time.Duration
+	from, to string
+	frame    []byte
+}
+
+// peer is one core with its environment.
+type peer struct {
+	h       *harness
+	self    api.Peer
+	core    *Core
+	log     *memoryLog
+	replica *replica.State // at the start
+	skew    time.Duration  // of the wall clock
+
+	down        bool
+	blocked     bool // the state machine applies nothing
+	diskStalled bool // the disk writes nothing
+	apply       []Apply
+	writes      []*Write
+
+	applied          []api.Entry
+	replies          map[uint64]Reply
+	snapshotRequests int
+	peersChanged     int // how often Output.PeersChanged was set
+}
+
+// newHarness starts a cluster of n voters.
+func newHarness(t *testing.T, n int) *harness {
+	h := &harness{
+		t: t, rand: rand.New(rand.NewPCG(1, 2)),
+		cut: func(string, string) bool { return false }, drops: func(transmission) bool { return false },
+	}
+	var voters []entry.Peer
+	for i := range n {
+		voters = append(voters, replica.Numbered("test", peerInfo(i)))
+	}
+	for i := range n {
+		h.addPeer(peerInfo(i), voters)
+	}
+	return h
+}
+
+func peerInfo(i int) api.Peer {
+	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprint("host", i, ":1")}
+}
+
+// founders returns the voters of a cluster of three.
+func founders() (voters []entry.Peer) {
+	for i := range 3 {
+		voters = append(voters, replica.Numbered("test", peerInfo(i)))
+	}
+	return voters
+}
+
+// addPeer starts another peer with an empty log.
+func (h *harness) addPeer(self api.Peer, voters []entry.Peer) *peer {
+	p := &peer{h: h, self: self, replies: map[uint64]Reply{}, log: &memoryLog{raft.NewMemoryStorage()}}
+	require.NoError(h.t, p.log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{},
+	}}))
+	p.replica = replica.New(voters, 7*time.Hour, election)
+	p.start(voters)
+	h.peers = append(h.peers, p)
+	return p
+}
+
+// addLearner starts peer i of a cluster of three founders, and waits until it is a learner.
+func (h *harness) addLearner(i int) *peer {
+	h.t.Helper()
+	p := h.addPeer(peerInfo(i), founders())
+	h.waitFor("the learner is admitted", func() bool {
+		l := h.leader()
+		return l != nil && slices.Contains(l.core.Membership().Learners, p.self)
+	})
+	return p
+}
+
+// start starts a process with p.replica and p.log.
+func (p *peer) start(seeds []entry.Peer) {
+	var addrs []api.Peer
+	for _, s := range seeds {
+		addrs = append(addrs, api.Peer{ID: s.ID, Addr: s.Addr})
+	}
+	c, err := New(Config{
+		Cluster: "test", Self: p.self, Seeds: addrs, Tick: tick, Heartbeat: 7 * tick, Election: election, Window: 7 * time.Hour,
+		MaxData: 1 << 20, Clock: p, Random: p.h.rand.Uint64, Logger: slog.New(slog.DiscardHandler), Log: p.log, Replica: p.replica,
+		Snapshot: Snapshot{Index: 1, Term: 1, Members: 1},
+	})
+	require.NoError(p.h.t, err)
+	p.core, p.down = c, false
+}
+
+// Now implements Clock.
+func (p *peer) Now() time.Duration { return p.h.now }
+
+// Wall implements Clock.
+func (p *peer) Wall() time.Time { return time.Unix(1_700_000_000, 0).Add(p.h.now + p.skew) }
+
+// memoryLog implements Log.
+type memoryLog struct{ *raft.MemoryStorage }
+
+func (l *memoryLog) HardState() *raftpb.HardState {
+	hs, _, _ := l.InitialState()
+	return hs
+}
+
+// advance lets time pass.
+func (h *harness) advance(d time.Duration) {
+	for end := h.now + d; h.now < end; h.now += time.Millisecond {
+		h.deliverAndAdvance()
+	}
+}
+
+// waitFor lets time pass until ok returns true, at most a minute, and returns the time that has
+// passed.
+func (h *harness) waitFor(what string, ok func() bool) time.Duration {
+	h.t.Helper()
+	start := h.now
+	for !ok() {
+		h.deliverAndAdvance()
+		h.now += time.Millisecond
+		if h.now > start+time.Minute {
+			h.t.Fatal("not within a minute: ", what)
+		}
+	}
+	return h.now - start
+}
+
+// deliverAndAdvance delivers the frames that are due, and advances all cores.
+func (h *harness) deliverAndAdvance() {
+	var later []transmission
+	due := h.inFlight
+	h.inFlight = nil
+	for _, m := range due {
+		i := slices.IndexFunc(h.peers, func(p *peer) bool { return p.self.ID == m.to })
+		switch {
+		case m.at > h.now:
+			later = append(later, m)
+		case i >= 0 && !h.peers[i].down && !h.cut(m.from, m.to) && !h.drops(m):
+			if err := h.peers[i].core.Receive(m.from, m.frame); err != nil {
+				h.t.Logf("%v: %s: %v", h.now, m.to, err)
+			}
+		}
+	}
+	h.inFlight = append(later, h.inFlight...)
+	for _, p := range h.peers {
+		if !p.down {
+			p.core.Advance()
+			p.handleOutput()
+		}
+	}
+	h.checkHolders()
+}
+
+// handleOutput sends, applies and writes what the core requests.
+func (p *peer) handleOutput() {
+	for {
+		out := p.core.TakeOutput()
+		for _, f := range out.Frames {
+			p.h.inFlight = append(p.h.inFlight, transmission{p.h.now + time.Millisecond, p.self.ID, f.To, f.Data})
+		}
+		for _, r := range out.Replies {
+			_, twice := p.replies[r.Token]
+			require.False(p.h.t, twice)
+			p.replies[r.Token] = r
+		}
+		require.NoError(p.h.t, out.LostLog)
+		if out.PeersChanged {
+			p.peersChanged++
+		}
+		p.apply = append(p.apply, out.Apply...)
+		for len(p.apply) > 0 && !p.blocked {
+			a := p.apply[0]
+			p.apply = p.apply[1:]
+			for _, o := range a.Outcomes {
+				e := o.Entry()
+				e.Skipped = o.Skipped()
+				p.applied = append(p.applied, e)
+			}
+			if a.Create != nil {
+				require.Equal(p.h.t, p.applied[len(p.applied)-1].Index, a.Create.Index, "the state machine is not at the index of the snapshot")
+				p.snapshotRequests++
+			}
+			if k := len(a.Outcomes); k > 0 {
+				p.core.ReportApplied(a.Outcomes[k-1].Index, a.Outcomes)
+			}
+		}
+		p.writes = append(p.writes, out.Writes...)
+		for len(p.writes) > 0 && !p.diskStalled {
+			w := p.writes[0]
+			p.writes = p.writes[1:]
+			if w.HardState != nil {
+				require.NoError(p.h.t, p.log.SetHardState(w.HardState))
+			}
+			require.NoError(p.h.t, p.log.Append(w.Entries))
+			if w.Compact != 0 {
+				require.NoError(p.h.t, p.log.Compact(w.Compact))
+			}
+			p.core.ReportStored(w, nil)
+		}
+		if len(out.Writes) == 0 && len(out.Apply) == 0 && len(out.Replies) == 0 {
+			return
+		}
+	}
+}
+
+// holders returns the candidates that lead an election according to their own peers.
+func (h *harness) holders(election string) (holders []string) {
+	for _, p := range h.peers {
+		if p.down || p.core.Status().Lease <= h.now {
+			continue
+		}
+		if head, ok := p.core.Replica().Elections.Get(election).Head(); ok && head.Peer == p.core.self {
+			holders = append(holders, head.ID)
+		}
+	}
+	return holders
+}
+
+// checkHolders fails the test if two candidates lead election e.
+func (h *harness) checkHolders() {
+	require.LessOrEqual(h.t, len(h.holders("e")), 1, "%v: %v", h.now, h.holders("e"))
+}
+
+// waitForHolder waits until only the given candidate leads election e.
+func (h *harness) waitForHolder(candidate string) {
+	h.t.Helper()
+	h.waitFor(candidate+" leads", func() bool { return slices.Equal(h.holders("e"), []string{candidate}) })
+}
+
+// leader returns the leader if it is ready and has a lease, and nil otherwise.
+func (h *harness) leader() *peer {
+	for _, p := range h.peers {
+		if s := p.core.Status(); !p.down && s.Role == Leader && s.Ready && s.Lease > h.now {
+			return p
+		}
+	}
+	return nil
+}
+
+// waitForLeader waits for a leader.
+func (h *harness) waitForLeader() *peer {
+	h.t.Helper()
+	return h.waitForOtherLeader(nil)
+}
+
+// waitForOtherLeader waits for a leader that is not the given peer.
+func (h *harness) waitForOtherLeader(former *peer) *peer {
+	h.t.Helper()
+	h.waitFor("a leader", func() bool { return h.leader() != nil && h.leader() != former })
+	return h.leader()
+}
+
+// others returns the peers except for the given ones.
+func (h *harness) others(except ...*peer) []*peer {
+	return slices.DeleteFunc(slices.Clone(h.peers), func(p *peer) bool { return slices.Contains(except, p) })
+}
+
+// setDisksStalled stalls, or releases, the disks of all peers except for the given ones.
+func (h *harness) setDisksStalled(stalled bool, except ...*peer) {
+	for _, p := range h.others(except...) {
+		p.diskStalled = stalled
+	}
+}
+
+// propose makes a request at a peer and returns its token.
+func (h *harness) propose(p *peer, r Request) uint64 {
+	h.token++
+	r.Token = h.token
+	if r.ID.IsZero() {
+		r.ID = requestid.From(p.Wall(), h.rand.Uint64(), h.rand.Uint64())
+	}
+	p.core.Propose(r)
+	p.handleOutput()
+	return r.Token
+}
+
+// waitForReply waits for the reply to a request.
+func (h *harness) waitForReply(p *peer, token uint64) Reply {
+	h.t.Helper()
+	h.waitFor("a reply", func() bool { _, ok := p.replies[token]; return ok })
+	return p.replies[token]
+}
+
+// request makes a request at a peer and waits for the reply.
+func (h *harness) request(p *peer, r Request) Reply {
+	h.t.Helper()
+	return h.waitForReply(p, h.propose(p, r))
+}
+
+// update returns a request for an update.
+func update(data string) Request { return Request{Kind: api.KindState, Data: []byte(data)} }

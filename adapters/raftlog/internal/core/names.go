@@ -1,0 +1,38 @@
+package core
+
+import "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+
+// names maps the IDs of peers to the numbers that the engine uses, and back. It contains the seeds
+// and all peers that have sent a frame, which need not be members.
+type names struct {
+	cluster string
+	ids     map[uint64]string
+	numbers map[string]uint64
+}
+
+func newNames(cfg Config) names {
+	n := names{cfg.Cluster, map[uint64]string{}, map[string]uint64{}}
+	for _, p := range cfg.Seeds {
+		n.numberOf(p.ID)
+	}
+	return n
+}
+
+// numberOf returns the number of a peer, and adds the peer.
+func (n *names) numberOf(id string) uint64 {
+	number, known := n.numbers[id]
+	if !known {
+		number = replica.RaftID(n.cluster, id)
+		n.numbers[id], n.ids[number] = number, id
+	}
+	return number
+}
+
+// peerOf returns the ID of the peer with the given number.
+func (c *Core) peerOf(raft uint64) (string, bool) {
+	if p, found := c.replica.Members.Find(raft); found {
+		return p.ID, true
+	}
+	id, found := c.names.ids[raft]
+	return id, found
+}

@@ -1,0 +1,139 @@
+package core
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestPropose fails if requests with one ID, at the same time or later and at any peer, do not have
+// the outcome of the first one, or if a request with a stale ID is accepted.
+func TestPropose(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	id := requestid.From(l.Wall(), 1, 2)
+	x := Request{Kind: api.KindState, ID: id, Data: []byte("x")}
+	y := Request{Kind: api.KindState, ID: id, Data: []byte("y")}
+	first, second, other := h.propose(l, x), h.propose(l, x), h.propose(l, y)
+	h.advance(50 * time.Millisecond)
+	require.NoError(t, l.replies[first].Err)
+	index := l.replies[first].Index
+	require.Equal(t, index, l.replies[second].Index)
+	require.ErrorIs(t, l.replies[other].Err, api.ErrRequestIDReused)
+	forwarded := x
+	forwarded.Forward = true
+	for _, p := range h.others(l) {
+		again, rejected := h.propose(p, forwarded), h.propose(p, x)
+		h.advance(50 * time.Millisecond)
+		require.Equal(t, Reply{again, index, nil}, p.replies[again])
+		var notLeader *api.NotLeaderError
+		require.ErrorAs(t, p.replies[rejected].Err, &notLeader)
+		require.Equal(t, l.self, notLeader.Leader)
+	}
+	old := h.propose(l, Request{Kind: api.KindState, ID: requestid.From(l.Wall().Add(-8*time.Hour), 1, 2)})
+	h.advance(10 * time.Millisecond)
+	require.ErrorIs(t, l.replies[old].Err, api.ErrStale)
+	h.token++
+	l.core.Read(h.token, 0, h.now+time.Second)
+	l.handleOutput()
+	h.advance(20 * time.Millisecond)
+	require.Equal(t, index, l.replies[h.token].Index)
+}
+
+// guardedCandidate makes a candidate of p the head of election e, and returns the guard of its
+// leadership.
+func (h *harness) guardedCandidate(p *peer) entry.Guard {
+	elections := &p.core.replica.Elections
+	p.core.AddCandidate("e", "c", "")
+	h.waitFor("the candidate has joined", func() bool { return len(elections.Get("e").Candidates) == 1 })
+	return entry.Guard{Election: "e", Token: elections.Get("e").Candidates[0].Token}
+}
+
+// TestGuard_CheckedByLog fails if an update is applied although its leadership ends by an entry that
+// the leader of the log has written but not applied when it accepts the update.
+func TestGuard_CheckedByLog(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	guard := h.guardedCandidate(l)
+	h.setDisksStalled(true)
+	l.core.RemoveCandidate("e", "c")
+	h.advance(tick)
+	token := h.propose(l, Request{Kind: api.KindState, Data: []byte("x"), Guard: guard})
+	require.Empty(t, l.replies)
+	h.setDisksStalled(false)
+	require.ErrorIs(t, h.waitForReply(l, token).Err, api.ErrFenced)
+	require.Equal(t, []uint64{l.core.last.index}, l.core.replica.Skips)
+}
+
+// TestGuard_CheckedBeforeWrite fails if an update of a leadership that has certainly ended is written
+// to the log, and so to the indexes of skipped updates.
+func TestGuard_CheckedBeforeWrite(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	guard := h.guardedCandidate(l)
+	guarded := Request{Kind: api.KindState, ID: requestid.From(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
+	applied := h.request(l, guarded)
+	require.NoError(t, applied.Err)
+
+	l.core.RemoveCandidate("e", "c")
+	h.waitFor("the candidate has left", func() bool { return len(l.core.replica.Elections.Names()) == 0 })
+	last := l.core.last.index
+	require.ErrorIs(t, h.request(l, Request{Kind: api.KindState, Guard: guard}).Err, api.ErrFenced)
+	again := h.request(l, guarded)
+	require.NoError(t, again.Err)
+	require.Equal(t, applied.Index, again.Index, "an update that was applied is known")
+	require.Equal(t, last, l.core.last.index)
+	require.Empty(t, l.core.replica.Skips)
+
+	// If this peer has not applied the entry that started the leadership, the log decides.
+	guard.Token = last + 100
+	require.ErrorIs(t, h.request(l, Request{Kind: api.KindState, Guard: guard}).Err, api.ErrFenced)
+	require.Equal(t, last+1, l.core.last.index)
+	require.Equal(t, []uint64{last + 1}, l.core.replica.Skips)
+}
+
+// TestSkips_Dropped fails if the indexes of skipped entries are stored after the entries were removed
+// from the log, or if states differ after that.
+func TestSkips_Dropped(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	skip := func() uint64 {
+		h.request(l, Request{Kind: api.KindState, Guard: entry.Guard{Election: "e", Token: 1 << 40}})
+		h.waitFor("all peers have applied it", func() bool {
+			return !slices.ContainsFunc(h.peers, func(p *peer) bool { return p.core.replica.Index != l.core.last.index })
+		})
+		return l.core.last.index
+	}
+	first, second := skip(), skip()
+	require.Equal(t, []uint64{first, second}, l.core.replica.Skips)
+	before := l.core.replica.Skips
+	require.Equal(t, first, l.core.ReportSnapshotCreated(Snapshot{Index: first, Term: l.core.term, Members: 1}))
+	h.advance(tick)
+	require.Equal(t, []uint64{second}, l.core.replica.Skips)
+	require.Equal(t, []uint64{first, second}, before)
+	for _, p := range h.peers {
+		require.Equal(t, l.core.replica.Sum(), p.core.replica.Sum())
+	}
+	var saved bytes.Buffer
+	_, err := h.peers[0].core.replica.View().WriteTo(&saved)
+	require.NoError(t, err)
+	state, err := replica.Read(&saved)
+	require.NoError(t, err)
+	require.Equal(t, l.core.replica.Sum(), state.Sum())
+	third := skip()
+	require.NotEqual(t, state.Sum(), l.core.replica.Sum())
+	require.Equal(t, []uint64{second, third}, l.core.replica.Skips)
+
+	l.replica = state // the snapshot of another peer can contain all skips
+	state.Skips = []uint64{first, second}
+	l.start(founders())
+	require.Equal(t, []uint64{second}, l.core.replica.Skips)
+}

@@ -1,0 +1,178 @@
+package core
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// A frame between peers consists of a type, the sender's wall clock in milliseconds, and a body.
+const (
+	frameRaft     = 1 // a message of the engine
+	frameRequest  = 2 // a request to the leader
+	frameReply    = 3 // the reply to a request
+	frameAnnounce = 4 // an announcement
+	frameWelcome  = 5 // the leader's reply to an announcement
+	frameRemoved  = 6 // the reply to a removed peer: the members
+	frameHistory  = 7 // checksums of the entries that the sender has applied
+	frameFull     = 8 // the disk of the sender has no space for entries
+	frameHeader   = 1 + 8
+)
+
+var errFrame = errors.New("malformed frame")
+
+func (c *Core) encodeFrame(kind byte, body []byte) []byte {
+	b := make([]byte, 0, frameHeader+len(body))
+	b = append(b, kind)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.cfg.Clock.Wall().UnixMilli()))
+	return append(b, body...)
+}
+
+func (c *Core) sendFrame(to string, kind byte, body []byte) {
+	c.output.Frames = append(c.output.Frames, Frame{To: to, Urgent: kind != frameRequest, Data: c.encodeFrame(kind, body)})
+}
+
+// sendMessage sends a message of the engine.
+func (c *Core) sendMessage(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgSnap {
+		to, found := c.peerOf(m.GetTo())
+		if !found {
+			return
+		}
+		body, err := marshal(m)
+		if err == nil {
+			c.output.Snapshots = append(c.output.Snapshots, SendSnapshot{
+				To: to, Frame: c.encodeFrame(frameRaft, body), Index: m.GetSnapshot().GetMetadata().GetIndex(),
+			})
+		}
+		return
+	}
+	if c.stall.suppressesMessages(c) {
+		return
+	}
+	if f, ok := c.encodeMessage(m); ok {
+		c.output.Frames = append(c.output.Frames, f)
+	}
+}
+
+// encodeMessage returns the frame of a message of the engine, and false if the receiver is unknown.
+func (c *Core) encodeMessage(m *raftpb.Message) (Frame, bool) {
+	to, found := c.peerOf(m.GetTo())
+	if !found {
+		return Frame{}, false
+	}
+	b := make([]byte, frameHeader, frameHeader+proto.Size(m))
+	b[0] = frameRaft
+	binary.BigEndian.PutUint64(b[1:], uint64(c.cfg.Clock.Wall().UnixMilli()))
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+	if err != nil {
+		panic(Fault{fmt.Errorf("encode a message: %w", err)})
+	}
+	urgent := m.GetType() != raftpb.MsgApp && m.GetType() != raftpb.MsgAppResp
+	return Frame{To: to, Urgent: urgent, Data: b}, true
+}
+
+// Receive handles a frame of a peer whose ID was authenticated. The error, which is for the logger,
+// describes why the frame is malformed or the sender must not send it.
+//
+// Frames are accepted from every peer that belongs to the cluster, even if it is not a member in the
+// configuration of this peer, which may be old; except for removed peers, whose IDs are never used
+// again.
+func (c *Core) Receive(from string, frame []byte) error { return c.receiveFrame(from, frame, nil) }
+
+// ReceiveSnapshot handles the frame that was received with a snapshot. The snapshot is on disk and
+// ends with the given entry. If the engine needs it, the next output contains a [Write] that installs
+// it. Otherwise, and after an error, the caller may delete it.
+func (c *Core) ReceiveSnapshot(from string, frame []byte, index, term uint64) error {
+	return c.receiveFrame(from, frame, &position{index, term})
+}
+
+// receiveFrame handles a frame. snapshot is the last entry of the snapshot that was received with
+// it, or nil.
+func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error {
+	defer containPanic()
+	if len(frame) < frameHeader {
+		return fmt.Errorf("%w of %d bytes from %s", errFrame, len(frame), from)
+	}
+	if c.replica.Members.IsRemoved(from) {
+		if frame[0] == frameAnnounce {
+			c.sendRemoved(from)
+		}
+		return nil
+	}
+	sender := c.names.numberOf(from)
+	c.peerClocks.recordPeerTime(c, sender, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
+	body := frame[frameHeader:]
+	switch frame[0] {
+	case frameRaft:
+		return c.receiveMessage(from, sender, body, snapshot)
+	case frameRequest:
+		return c.proposals.receiveRequest(c, from, body)
+	case frameReply:
+		return c.proposals.receiveReply(c, body)
+	case frameAnnounce:
+		return c.admission.receiveAnnouncement(c, from, body)
+	case frameWelcome:
+		return c.admission.receiveWelcome(c, body)
+	case frameRemoved:
+		return c.receiveRemoved(body)
+	case frameFull:
+		c.space.reported[sender] = c.now()
+		return nil
+	case frameHistory:
+		return c.agreement.receiveSums(c, sender, body)
+	}
+	return fmt.Errorf("%w of type %d from %s", errFrame, frame[0], from)
+}
+
+// receiveMessage handles a message of the engine.
+func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot *position) error {
+	m := &raftpb.Message{}
+	if err := proto.Unmarshal(body, m); err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
+	}
+	if m.GetFrom() != sender || m.GetTo() != c.self {
+		return fmt.Errorf("%w from %s: a message of %x for %x", errFrame, from, m.GetFrom(), m.GetTo())
+	}
+	if (snapshot != nil) != (m.GetType() == raftpb.MsgSnap) {
+		return fmt.Errorf("%w from %s: %v comes with a snapshot: %t", errFrame, from, m.GetType(), snapshot != nil)
+	}
+	if meta := m.GetSnapshot().GetMetadata(); snapshot != nil && *snapshot != (position{meta.GetIndex(), meta.GetTerm()}) {
+		return fmt.Errorf("%w from %s: it announces a snapshot of entry %d in term %d, and the file is of entry %d in term %d",
+			errFrame, from, meta.GetIndex(), meta.GetTerm(), snapshot.index, snapshot.term)
+	}
+	switch m.GetType() {
+	case raftpb.MsgProp, raftpb.MsgHup, raftpb.MsgTransferLeader, raftpb.MsgForgetLeader:
+		return fmt.Errorf("%w from %s: %v", errFrame, from, m.GetType())
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		if c.holdsVote() && string(m.GetContext()) != transferReason {
+			return nil
+		}
+	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
+		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && (c.backlog.dropsAppends(c) || c.space.full) {
+			return nil
+		}
+		// The commit index of a heartbeat is never greater than the index that this peer has
+		// acknowledged. Otherwise the engine would panic with a message that names no remedy.
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.lacksAcknowledged(m.GetCommit()) {
+			return nil
+		}
+		c.stepEngine(m)
+		if c.rn.BasicStatus().Lead == sender {
+			c.followedAt = c.now()
+		}
+		return nil
+	case raftpb.MsgReadIndex:
+		// The engine of a former leader would forward the request in the name of the sender.
+		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.recordRequest(c, sender) {
+			return nil
+		}
+	}
+	c.stepEngine(m)
+	return nil
+}

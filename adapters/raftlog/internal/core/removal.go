@@ -1,0 +1,78 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+)
+
+// Membership returns the members of the cluster.
+func (c *Core) Membership() api.Membership {
+	if c.removed != nil {
+		return *c.removed
+	}
+	return c.replica.Members.Membership()
+}
+
+// sendRemoved sends the members to a removed peer, unless the change is unsettled, so that the
+// removed peer is still needed. The removed peer then reports the members to its clients.
+func (c *Core) sendRemoved(to string) {
+	if c.replica.Members.Unsettled() {
+		return
+	}
+	m := c.Membership()
+	if wire.CheckMembership(m) != nil {
+		m.Removed = []string{to} // the receiver needs only its own ID
+	}
+	c.sendFrame(to, frameRemoved, wire.AppendMembership(nil, m))
+}
+
+// receiveRemoved handles the reply to a removed peer. If this peer was removed, it stops taking part,
+// and continues to report the members to its clients.
+func (c *Core) receiveRemoved(body []byte) error {
+	d := wire.Decoder{B: body}
+	m := d.Membership()
+	if err := d.End(); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if slices.Contains(m.Removed, c.cfg.Self.ID) {
+		c.removed = &m
+		c.proposals.failRemoved(c)
+	}
+	return nil
+}
+
+// removedError returns the error of requests to a removed peer.
+func (c *Core) removedError() error {
+	return fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, c.cfg.Self.ID)
+}
+
+// failRemoved fails the requests of this peer when it was removed: it will neither receive the
+// replies nor apply the entries.
+func (p *proposals) failRemoved(c *Core) {
+	err := fmt.Errorf("%w: this peer was removed from the cluster", api.ErrUnknownOutcome)
+	for _, r := range p.results {
+		p.replyAll(c, r.waiters, 0, err)
+	}
+	p.results = nil
+	for _, seq := range sortedKeys(p.forwarded) {
+		p.replyTo(c, origin{token: p.forwarded[seq].token}, 0, err)
+	}
+	clear(p.forwarded)
+}
+
+// rejectRemoved replies to a request at a removed peer. The peer knows one outcome: that of the
+// change that has removed it.
+func (p *proposals) rejectRemoved(c *Core, r Request) {
+	m, voters := c.removed, slices.Clone(r.Voters)
+	byID := func(a, b api.Peer) int { return strings.Compare(a.ID, b.ID) }
+	slices.SortFunc(voters, byID)
+	if r.Kind == api.KindConfig && slices.Equal(voters, slices.SortedFunc(slices.Values(m.Voters), byID)) {
+		p.replyTo(c, origin{token: r.Token}, m.Index, nil)
+		return
+	}
+	p.replyTo(c, origin{token: r.Token}, 0, c.removedError())
+}

@@ -1,0 +1,33 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// TestRemoved_WhilePartitioned fails if a peer that was removed while it was partitioned does not
+// learn that it was removed, or accepts reads afterwards, to which no leader replies.
+func TestRemoved_WhilePartitioned(t *testing.T) {
+	h := newHarness(t, 3)
+	learner := h.addLearner(3)
+	h.advance(time.Second)
+	l := h.leader()
+	removed := h.others(l, learner)[0]
+	var voters []api.Peer
+	for _, p := range h.others(removed) {
+		voters = append(voters, p.self)
+	}
+	h.cut = func(from, to string) bool { return from == removed.self.ID || to == removed.self.ID }
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: voters}).Err)
+	h.cut = func(string, string) bool { return false }
+	h.waitFor("the peer knows that it was removed", func() bool { return removed.core.Status().Role == Removed })
+	require.Equal(t, []string{removed.self.ID}, removed.core.Membership().Removed)
+	h.token++
+	removed.core.Read(h.token, 0, h.now+time.Second)
+	removed.handleOutput()
+	require.ErrorIs(t, removed.replies[h.token].Err, api.ErrRefused)
+}

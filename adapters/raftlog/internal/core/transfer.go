@@ -1,0 +1,97 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// transfer is a hand-over of leadership by this leader.
+type transfer struct {
+	until   time.Duration // when the leader stops looking for a target
+	entryID requestid.ID  // of the Transfer entry, until it is applied
+}
+
+// HandOver transfers leadership to another voter without an election timeout; see transferTarget.
+// Nothing happens if this peer is not the leader, or if it has contact with no other voter within
+// an election timeout. The leader first writes into the log that its successor must wait for
+// leases; see expireFormerLeader.
+func (c *Core) HandOver() {
+	defer containPanic()
+	c.transfer.until = c.now() + c.cfg.Election
+	c.transfer.proposeTransfer(c, c.now())
+}
+
+// proposeTransfer proposes a Transfer entry if one is requested and there is a target.
+func (t *transfer) proposeTransfer(c *Core, now time.Duration) {
+	if now >= t.until || !c.proposals.ready || !t.entryID.IsZero() || c.transferTarget() == raft.None {
+		return
+	}
+	if id, ok := c.proposeControl(entry.Op{Do: entry.Transfer}); ok {
+		t.entryID, t.until = id, 0
+	}
+}
+
+// transferApplied starts the transfer in the engine when the Transfer entry is applied.
+func (t *transfer) transferApplied(c *Core, o replica.Outcome) {
+	if t.entryID.IsZero() || o.ID != t.entryID {
+		return
+	}
+	t.entryID = requestid.ID{}
+	if target := c.transferTarget(); target != raft.None {
+		c.rn.TransferLeader(target)
+	}
+}
+
+// maxTargetLag is the maximum number of entries that a preferred target lacks. It receives them
+// before it is elected.
+const maxTargetLag = 64
+
+// transferTarget returns the voter to transfer leadership to, or raft.None. It considers the voters
+// that have been active since the engine's last check, which is once in an election timeout, so that
+// there may be none for a moment. It prefers, in this order, a voter
+//
+//   - whose wall clock is not wrong. Otherwise it would hand over immediately, possibly to another
+//     voter with a wrong clock, and so on.
+//   - that leads no election and lacks few entries. A new leader of the log gives up its lease
+//     (updateRole), which interrupts leaderships of elections.
+//   - with the longest log.
+func (c *Core) transferTarget() uint64 {
+	type voter struct {
+		id, match          uint64
+		rightClock, noHead bool
+	}
+	var voters []voter
+	skew, longest := c.ClockSkew(), uint64(0)
+	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		votes := slices.ContainsFunc(c.replica.Members.Voters, func(p entry.Peer) bool { return p.Raft == id })
+		if id == c.self || !votes || !pr.RecentActive || pr.Match == 0 {
+			return
+		}
+		ahead, known := c.peerClocks.peerAhead(c, id)
+		voters = append(voters, voter{id, pr.Match, !known || (ahead-skew).Abs() <= maxSkew, !c.replica.Elections.HasHead(id)})
+		longest = max(longest, pr.Match)
+	})
+	if len(voters) == 0 {
+		return raft.None
+	}
+	rank := func(v voter) (r uint64) {
+		if v.rightClock {
+			r += 2
+		}
+		if v.noHead && v.match+maxTargetLag >= longest {
+			r++
+		}
+		return r
+	}
+	return slices.MaxFunc(voters, func(a, b voter) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.match, b.match), cmp.Compare(a.id, b.id))
+	}).id
+}

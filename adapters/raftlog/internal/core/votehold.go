@@ -1,0 +1,26 @@
+package core
+
+import (
+	"go.etcd.io/raft/v3"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+)
+
+// transferReason is the context of vote requests in a hand-over, which the engine sets.
+const transferReason = "CampaignTransfer"
+
+// holdsVote reports whether this peer must not vote, because it may have confirmed a leader recently
+// and so has promised to vote for no other peer for an election timeout. The engine forgets that
+// promise in a restart. It also forgets it when it receives a newer term, even from a peer that was
+// not elected in that term. A peer that was the leader until now, and has not handled the change of
+// its role yet (updateRole), does not vote either.
+func (c *Core) holdsVote() bool {
+	if c.state == raft.StateLeader && c.rn.BasicStatus().RaftState != raft.StateLeader {
+		return true
+	}
+	now := c.now()
+	if now-c.started < c.cfg.Election*101/100 {
+		return !c.cfg.Disabled.Has(replica.CheckVoteHold)
+	}
+	return c.followedAt != 0 && now-c.followedAt < c.cfg.Election-c.cfg.Tick
+}

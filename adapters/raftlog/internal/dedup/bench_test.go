@@ -1,0 +1,84 @@
+package dedup
+
+import (
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+const million = 1_000_000
+
+func BenchmarkInsert(b *testing.B) {
+	for i, s := range distributions {
+		b.Run(s.name, func(b *testing.B) {
+			table, rng := newTable(million, i), rand.New(rand.NewPCG(4, 4))
+			more := make([]requestid.ID, 200_000)
+			for k := range more {
+				more[k] = s.id(rng, million+k, million)
+			}
+			b.ReportAllocs()
+			for k := 0; b.Loop(); k++ {
+				table.Insert(more[k%len(more)], uint64(2_000_000_000+k), 1)
+			}
+		})
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	for i, s := range distributions {
+		b.Run(s.name, func(b *testing.B) {
+			table, rng := newTable(million, i), rand.New(rand.NewPCG(1, uint64(i)))
+			known := make([]requestid.ID, 100_000) // the IDs that newTable has inserted
+			for k := range known {
+				known[k] = s.id(rng, k, million)
+				rng.Uint32()
+			}
+			for k := 0; b.Loop(); k++ {
+				if _, _, ok := table.Lookup(known[k%len(known)]); !ok {
+					b.Fatal("unknown ID")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkExpireMinute measures Expire of the 2,381 IDs of a minute, in a table that has a million
+// IDs of 7 hours.
+func BenchmarkExpireMinute(b *testing.B) {
+	table, minute := New(), 0
+	for b.Loop() {
+		if table.Len() == 0 {
+			b.StopTimer()
+			table, minute = newTable(million, 2), 0
+			b.StartTimer()
+		}
+		minute++
+		table.Expire(noon.Add(time.Duration(minute) * time.Minute))
+	}
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	table := newTable(million, 2)
+	for b.Loop() {
+		table.Snapshot()
+	}
+}
+
+func BenchmarkWriteTo(b *testing.B) {
+	view := newTable(million, 2).Snapshot()
+	n := int64(0)
+	for b.Loop() {
+		n, _ = view.WriteTo(io.Discard)
+	}
+	b.ReportMetric(float64(n)/million, "bytes/ID")
+}
+
+func BenchmarkSum(b *testing.B) {
+	table := newTable(million, 2)
+	for b.Loop() {
+		table.Sum()
+	}
+}

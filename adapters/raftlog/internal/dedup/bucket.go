@@ -1,0 +1,169 @@
+package dedup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"sort"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// maxEntries is the maximum number of entries in a bucket. Larger buckets take a little less
+// memory, but inserting takes more time.
+const maxEntries = 512
+
+const (
+	timeBytes = 6 // the first bytes of an ID, which are its time in milliseconds
+	sumBytes  = 4
+)
+
+// bucket contains entries in the order of their IDs, at least one. It is immutable.
+//
+// All entries have the same size. They contain differences instead of times and indexes, with as few
+// bytes as possible. An entry is the time of its ID less the time of First (big-endian,
+// TimeWidth bytes), the other 10 bytes of the ID, the index less Base (big-endian, IndexWidth
+// bytes), and the sum (big-endian).
+type bucket struct {
+	header
+	oldest uint64 // is the smallest index
+	data   []byte
+}
+
+// header contains the parameters of a bucket. Its fields are exported for encoding/binary.
+type header struct {
+	First                 requestid.ID // is not after the first entry
+	Base                  uint64       // is not greater than the smallest index
+	TimeWidth, IndexWidth uint8
+}
+
+func (h *header) keySize() int { return int(h.TimeWidth) + len(h.First) - timeBytes }
+func (h *header) stride() int  { return h.keySize() + int(h.IndexWidth) + sumBytes }
+
+func millis(id requestid.ID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
+
+// addMillis returns id with its time changed by ms, modulo 2^48.
+func addMillis(id requestid.ID, ms uint64) requestid.ID {
+	binary.BigEndian.PutUint64(id[:8], binary.BigEndian.Uint64(id[:8])+ms<<16)
+	return id
+}
+
+// width returns the number of bytes that n needs.
+func width(n uint64) uint8 { return uint8((bits.Len64(n) + 7) / 8) }
+
+// pack returns a bucket of sorted entries, which depends on the entries only.
+func pack(entries []entry) *bucket {
+	first, last := entries[0], entries[len(entries)-1]
+	oldest, newest := first.index, first.index
+	for _, e := range entries {
+		oldest, newest = min(oldest, e.index), max(newest, e.index)
+	}
+	b := &bucket{
+		header{first.id, oldest, width(millis(last.id) - millis(first.id)), width(newest - oldest)},
+		oldest, nil,
+	}
+	b.data = make([]byte, 0, len(entries)*b.stride())
+	for _, e := range entries {
+		b.add(e)
+	}
+	return b
+}
+
+// add appends e to the data of a bucket that is being created.
+func (b *bucket) add(e entry) {
+	relative := addMillis(e.id, -millis(b.First))
+	b.data = append(b.data, relative[timeBytes-b.TimeWidth:]...)
+	var index [8]byte
+	binary.BigEndian.PutUint64(index[:], e.index-b.Base)
+	b.data = append(b.data, index[8-b.IndexWidth:]...)
+	b.data = binary.BigEndian.AppendUint32(b.data, e.sum)
+}
+
+// fits reports whether a bucket with the header h can contain e.
+func (h *header) fits(e entry) bool {
+	return bytes.Compare(h.First[:], e.id[:]) <= 0 && width(millis(e.id)-millis(h.First)) <= h.TimeWidth &&
+		h.Base <= e.index && width(e.index-h.Base) <= h.IndexWidth
+}
+
+// with returns a bucket with the same header that also contains more, which is sorted, or
+// false if that is impossible. It copies the entries without decoding them.
+func (b *bucket) with(more []entry) (*bucket, bool) {
+	if b.len()+len(more) > maxEntries {
+		return nil, false
+	}
+	stride, copied := b.stride(), 0
+	c := &bucket{b.header, b.oldest, make([]byte, 0, len(b.data)+len(more)*stride)}
+	for _, e := range more {
+		if !b.fits(e) {
+			return nil, false
+		}
+		at, _ := b.search(e.id)
+		c.data = append(c.data, b.data[copied:at*stride]...)
+		c.add(e)
+		c.oldest = min(c.oldest, e.index)
+		copied = at * stride
+	}
+	c.data = append(c.data, b.data[copied:]...)
+	return c, true
+}
+
+func (b *bucket) len() int { return len(b.data) / b.stride() }
+
+func (b *bucket) key(i int) []byte { return b.data[i*b.stride():][:b.keySize()] }
+
+func (b *bucket) id(i int) requestid.ID {
+	var relative requestid.ID
+	copy(relative[timeBytes-b.TimeWidth:], b.key(i))
+	return addMillis(relative, millis(b.First))
+}
+
+func (b *bucket) index(i int) uint64 {
+	index := uint64(0)
+	for _, v := range b.data[i*b.stride()+b.keySize():][:b.IndexWidth] {
+		index = index<<8 | uint64(v)
+	}
+	return b.Base + index
+}
+
+func (b *bucket) entry(i int) entry {
+	return entry{b.id(i), b.index(i), binary.BigEndian.Uint32(b.data[(i+1)*b.stride()-sumBytes:])}
+}
+
+func (b *bucket) last() entry { return b.entry(b.len() - 1) }
+
+// search returns the position of id, or the position where it would be, and false.
+func (b *bucket) search(id requestid.ID) (at int, found bool) {
+	if bytes.Compare(id[:], b.First[:]) < 0 {
+		return 0, false
+	}
+	relative := addMillis(id, -millis(b.First))
+	if width(millis(relative)) > b.TimeWidth {
+		return b.len(), false
+	}
+	key, stride := relative[timeBytes-b.TimeWidth:], b.stride()
+	low, high := 0, b.len() // entries before low are less than id, and entries from high are not
+	for low < high {
+		middle := (low + high) / 2
+		if bytes.Compare(b.data[middle*stride:][:len(key)], key) < 0 {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, low < b.len() && bytes.Equal(b.key(low), key)
+}
+
+// expired returns the number of IDs with an earlier time.
+func (b *bucket) expired(before time.Time) int {
+	return sort.Search(b.len(), func(i int) bool { return !b.id(i).Time().Before(before) })
+}
+
+// from returns a bucket of the entries from position i. It shares the memory of b.
+func (b *bucket) from(i int) *bucket {
+	c := &bucket{b.header, b.index(i), b.data[i*b.stride():]}
+	for k := range c.len() {
+		c.oldest = min(c.oldest, c.index(k))
+	}
+	return c
+}

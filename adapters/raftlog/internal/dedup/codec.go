@@ -1,0 +1,146 @@
+// The format of a View in a snapshot is
+//
+//	"raftids" version=2, count u64, buckets, crc u32
+//
+// Each bucket has 512 entries, except for the last one, and consists of its header and its
+// data; see the types. Numbers are big-endian. crc is the CRC32C of everything before it.
+// Views with the same IDs, indexes and sums have the same bytes.
+
+package dedup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// ErrCorrupt is returned if bytes are not an undamaged table.
+var ErrCorrupt = errors.New("dedup: table of request IDs is damaged")
+
+const magic = "raftids\x02"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// append appends the encoded bucket to p.
+func (b *bucket) append(p []byte) []byte {
+	p, _ = binary.Append(p, binary.BigEndian, b.header) // cannot fail: its size is fixed
+	return append(p, b.data...)
+}
+
+// WriteTo writes the view for [Read] and returns the number of bytes written. It buffers less
+// than 64 KiB.
+func (v *View) WriteTo(w io.Writer) (int64, error) {
+	written, crc := int64(0), uint32(0)
+	buf := binary.BigEndian.AppendUint64([]byte(magic), uint64(v.len))
+	flush := func() error {
+		n, err := w.Write(buf)
+		written += int64(n)
+		if err != nil {
+			return fmt.Errorf("dedup: write table: %w", err)
+		}
+		crc = crc32.Update(crc, castagnoli, buf)
+		buf = buf[:0]
+		return nil
+	}
+	entries := make([]entry, 0, maxEntries)
+	left := v.len
+	for _, b := range v.buckets {
+		for i := range b.len() {
+			entries = append(entries, b.entry(i))
+			if left--; left > 0 && len(entries) < maxEntries {
+				continue
+			}
+			buf = pack(entries).append(buf)
+			if err := flush(); err != nil {
+				return written, err
+			}
+			entries = entries[:0]
+		}
+	}
+	if err := flush(); err != nil { // writes the header of an empty table
+		return written, err
+	}
+	buf = binary.BigEndian.AppendUint32(buf, crc)
+	return written, flush()
+}
+
+// Read returns the table that a View has written. It reads the table and no more bytes.
+// Errors wrap ErrCorrupt if the bytes are damaged, or the error of r. The memory that Read
+// allocates is proportional to the bytes of r.
+func Read(r io.Reader) (*Table, error) {
+	t, err := read(r)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: unexpected end", ErrCorrupt)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dedup: read table: %w", err)
+	}
+	return t, nil
+}
+
+func read(r io.Reader) (*Table, error) {
+	crc := crc32.New(castagnoli)
+	body := io.TeeReader(r, crc)
+	var head struct {
+		Magic [len(magic)]byte
+		Count uint64
+	}
+	if err := binary.Read(body, binary.BigEndian, &head); err != nil {
+		return nil, err
+	}
+	if string(head.Magic[:]) != magic {
+		return nil, fmt.Errorf("%w: starts with %q instead of %q", ErrCorrupt, head.Magic, magic)
+	}
+	t := New()
+	for left := head.Count; left > 0; left = head.Count - uint64(t.len) {
+		b, err := readBucket(body, int(min(left, maxEntries)))
+		if err != nil {
+			return nil, err
+		}
+		if last := len(t.buckets) - 1; last >= 0 && compareID(t.buckets[last].last(), b.First) >= 0 {
+			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorrupt)
+		}
+		t.buckets = append(t.buckets, b)
+		t.len += b.len()
+	}
+	want := crc.Sum32()
+	var sum uint32
+	if err := binary.Read(r, binary.BigEndian, &sum); err != nil {
+		return nil, err
+	}
+	if sum != want {
+		return nil, fmt.Errorf("%w: wrong CRC", ErrCorrupt)
+	}
+	return t, nil
+}
+
+// readBucket reads a bucket of n entries.
+func readBucket(r io.Reader, n int) (*bucket, error) {
+	b := new(bucket)
+	if err := binary.Read(r, binary.BigEndian, &b.header); err != nil {
+		return nil, err
+	}
+	if b.TimeWidth > timeBytes || b.IndexWidth > 8 {
+		return nil, fmt.Errorf("%w: entries with times of %d bytes and indexes of %d bytes", ErrCorrupt, b.TimeWidth, b.IndexWidth)
+	}
+	b.data = make([]byte, n*b.stride())
+	if _, err := io.ReadFull(r, b.data); err != nil {
+		return nil, err
+	}
+	entries := make([]entry, n)
+	for i := range entries {
+		entries[i] = b.entry(i)
+		if i > 0 && compareID(entries[i-1], entries[i].id) >= 0 {
+			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorrupt)
+		}
+	}
+	// Only the result of pack is accepted, which excludes overflows.
+	packed := pack(entries)
+	if packed.header != b.header || !bytes.Equal(packed.data, b.data) {
+		return nil, fmt.Errorf("%w: a bucket is not in its shortest form", ErrCorrupt)
+	}
+	return packed, nil
+}

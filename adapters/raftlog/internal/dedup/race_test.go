@@ -1,0 +1,5 @@
+//go:build race
+
+package dedup
+
+func init() { race = true }

@@ -1,0 +1,212 @@
+// Package dedup implements the set of request IDs that a log has applied, which is used to recognize
+// retried updates.
+//
+// Each peer stores all IDs of the deduplication window, which is hours long, in memory: 19 to
+// 24 bytes per ID. A Go map takes more than 45. Each snapshot contains the set, and is written
+// while updates are applied. Therefore the IDs are in immutable, sorted buckets, except for a
+// few recent ones. A [View] shares the buckets with the table.
+//
+// The results of all methods depend only on the calls of Insert and Expire, not on the
+// arrangement of the buckets.
+package dedup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// maxRecent is the number of recent entries that are sorted into buckets together. Larger
+// numbers reduce the cost per entry if IDs are not inserted in the order of their times, but make
+// these pauses longer.
+const maxRecent = 256
+
+// entry is an ID with the index and the CRC32C of its update.
+type entry struct {
+	id    requestid.ID
+	index uint64
+	sum   uint32
+}
+
+func compareID(e entry, id requestid.ID) int { return bytes.Compare(e.id[:], id[:]) }
+
+// Table is a set of request IDs, each with the index of its entry and the CRC32C of its data.
+// It must not be used concurrently. Its Views may be.
+type Table struct {
+	buckets []*bucket // are not empty, and in the order of their IDs
+	recent  []entry   // are sorted, and not in a bucket
+	len     int
+
+	oldest      uint64 // is the smallest index if oldestKnown is set
+	oldestKnown bool   // is reset when entries are removed
+}
+
+// New returns an empty table.
+func New() *Table { return &Table{} }
+
+// bucketOf returns the number of the bucket to which id belongs: the last bucket that does not
+// start after id, or the first bucket.
+func (t *Table) bucketOf(id requestid.ID) int {
+	startsBefore := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
+	if last := len(t.buckets) - 1; last < 0 || startsBefore(t.buckets[last]) {
+		return max(last, 0) // most IDs are new
+	}
+	return max(sort.Search(len(t.buckets), func(i int) bool { return !startsBefore(t.buckets[i]) })-1, 0)
+}
+
+// Lookup returns the index and the sum with which id was inserted, and false if the table
+// does not contain id.
+func (t *Table) Lookup(id requestid.ID) (index uint64, sum uint32, ok bool) {
+	if at, found := slices.BinarySearchFunc(t.recent, id, compareID); found {
+		return t.recent[at].index, t.recent[at].sum, true
+	}
+	if len(t.buckets) > 0 {
+		b := t.buckets[t.bucketOf(id)]
+		if at, found := b.search(id); found {
+			e := b.entry(at)
+			return e.index, e.sum, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Insert adds id. If the table contains id already, it keeps the previous index and sum. The
+// time of the ID and the index may have any value. The table uses least memory if indexes increase
+// with the times.
+func (t *Table) Insert(id requestid.ID, index uint64, sum uint32) {
+	if _, _, known := t.Lookup(id); known {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(t.recent, id, compareID)
+	t.recent = slices.Insert(t.recent, at, entry{id, index, sum})
+	t.len++
+	switch {
+	case t.len == 1:
+		t.oldest, t.oldestKnown = index, true
+	case t.oldestKnown:
+		t.oldest = min(t.oldest, index)
+	}
+	if len(t.recent) >= maxRecent {
+		t.seal()
+	}
+}
+
+// seal moves the recent entries into buckets.
+func (t *Table) seal() {
+	for rest := t.recent; len(rest) > 0; {
+		i, n := t.bucketOf(rest[0].id), len(rest)
+		last := i+1 >= len(t.buckets)
+		if !last {
+			n, _ = slices.BinarySearchFunc(rest, t.buckets[i+1].First, compareID)
+		}
+		old := t.buckets[i:min(i+1, len(t.buckets))] // empty if the table has no buckets
+		t.buckets = slices.Replace(t.buckets, i, i+len(old), merge(old, rest[:n], last)...)
+		rest = rest[n:]
+	}
+	t.recent = t.recent[:0]
+}
+
+// merge returns buckets of the entries of old, which is at most one bucket, and of more. last
+// reports whether later entries are likely to follow them.
+func merge(old []*bucket, more []entry, last bool) []*bucket {
+	var all []entry
+	for _, b := range old {
+		if with, ok := b.with(more); ok {
+			return []*bucket{with}
+		}
+		for i := range b.len() {
+			e := b.entry(i)
+			for len(more) > 0 && compareID(more[0], e.id) < 0 {
+				all, more = append(all, more[0]), more[1:]
+			}
+			all = append(all, e)
+		}
+	}
+	all = append(all, more...)
+	size := maxEntries
+	if !last {
+		parts := (len(all) + maxEntries - 1) / maxEntries
+		size = (len(all) + parts - 1) / parts
+	}
+	var packed []*bucket
+	for part := range slices.Chunk(all, size) {
+		packed = append(packed, pack(part))
+	}
+	return packed
+}
+
+// Expire removes the IDs with an earlier time.
+func (t *Table) Expire(before time.Time) {
+	expired, was := 0, t.len
+	for _, b := range t.buckets {
+		n := b.expired(before)
+		t.len -= n
+		if n < b.len() {
+			if n > 0 {
+				t.buckets[expired] = b.from(n)
+			}
+			break
+		}
+		expired++
+	}
+	t.buckets = slices.Delete(t.buckets, 0, expired)
+	n := 0
+	for n < len(t.recent) && t.recent[n].id.Time().Before(before) {
+		n++
+	}
+	t.len -= n
+	t.recent = slices.Delete(t.recent, 0, n)
+	if t.len != was {
+		t.oldestKnown = false
+	}
+}
+
+// Len returns the number of IDs.
+func (t *Table) Len() int { return t.len }
+
+// OldestIndex returns the smallest index of all IDs, and false if there are none.
+func (t *Table) OldestIndex() (uint64, bool) {
+	if !t.oldestKnown {
+		t.oldest, t.oldestKnown = math.MaxUint64, true
+		for _, b := range t.buckets {
+			t.oldest = min(t.oldest, b.oldest)
+		}
+		for _, e := range t.recent {
+			t.oldest = min(t.oldest, e.index)
+		}
+	}
+	return t.oldest, t.len > 0
+}
+
+// Sum returns a checksum of all IDs, indexes and sums. It reads the whole table.
+func (t *Table) Sum() uint64 { return t.Snapshot().Sum() }
+
+// Snapshot returns the present content of the table. It copies one pointer per bucket, and
+// no IDs. While the View is in use, buckets that the table replaces stay in memory.
+func (t *Table) Snapshot() *View {
+	t.seal()
+	return &View{slices.Clone(t.buckets), t.len}
+}
+
+// View is the content of a table at one time. It may be used concurrently, also with changes
+// of the table.
+type View struct {
+	buckets []*bucket
+	len     int
+}
+
+// Len returns the number of IDs.
+func (v *View) Len() int { return v.len }
+
+// Sum returns the Sum of the table at that time.
+func (v *View) Sum() uint64 {
+	h := sha256.New()
+	v.WriteTo(h)
+	return binary.BigEndian.Uint64(h.Sum(nil))
+}

@@ -1,0 +1,204 @@
+package filelog
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"syscall"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// The next segment is allocated when the active one is filled to three quarters. If the disk is
+// full, entries are written until the reserved part of the active segment is reached. The rest is
+// for compaction marks and for hard states, which contain the votes of this peer. Callers should
+// stop earlier to write entries that can be rejected, see [Log.Room].
+const (
+	reservedShare = 64 // divisor: the part of a segment for hard states and marks
+	reservedMin   = 1 << 10
+	requiredShare = 8 // divisor: the part of a segment for entries that should not be rejected
+	retryShare    = 64
+)
+
+// reservedSize returns the number of bytes of a segment that are reserved for hard states and
+// compaction marks.
+func reservedSize(limit int64) int64 { return min(max(limit/reservedShare, reservedMin), limit/8) }
+
+// writeLimit returns the offset up to which a segment may be written: its space is allocated.
+func (s *segment) writeLimit() int64 { return min(s.size, math.MaxUint32) }
+
+// ensureRoom starts the next segment if a payload of that size does not fit into the active one,
+// and allocates the next segment in time.
+func (l *Log) ensureRoom(size int64, entries []*raftpb.Entry) error {
+	limit, end := l.active.writeLimit(), l.end.end+headSize+size
+	first := l.last + 1
+	full := end > limit
+	if len(entries) > 0 {
+		first = entries[0].GetIndex()
+		full = full || first < l.active.id.first || len(l.active.offsets) == 0 && first != l.active.id.first
+		refused := end > limit-reservedSize(limit)
+		if end > limit/4*3 && l.spare == nil && (refused || l.noSpace == nil || l.end.end >= l.retryAt) {
+			l.retryAt = l.end.end + limit/retryShare
+			if err := l.allocateSpare(0); l.failure != nil {
+				return err
+			} else if err != nil && refused {
+				return err
+			}
+		}
+	}
+	if !full {
+		return nil
+	}
+	id := segmentID{first, l.active.id.number + 1}
+	return l.startSegment(segmentHeader{id: id, state: l.state, mark: l.mark}, size)
+}
+
+// Room returns the number of bytes of entries that the log can accept without the next segment,
+// not including an eighth of a segment, which is for entries that should not be rejected. It is
+// math.MaxInt64 unless the last attempt to allocate the next segment has failed because the disk
+// is full. If it is not positive, the caller should reject entries.
+func (l *Log) Room() int64 {
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	if l.noSpace == nil || l.active == nil {
+		return math.MaxInt64
+	}
+	limit := l.active.writeLimit()
+	return limit - limit/requiredShare - l.end.end
+}
+
+// Reserve allocates the next segment, unless it is already allocated, so that a subsequent Reset
+// does not need space. The errors are those of Append.
+func (l *Log) Reserve() error {
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
+	if err := l.checkWritable(); err != nil || l.spare != nil {
+		return err
+	}
+	return l.allocateSpare(0)
+}
+
+// allocateSpare allocates the next segment, with room for a payload of that size. If the disk is
+// full, the error wraps ErrNoSpace and nothing has changed.
+func (l *Log) allocateSpare(size int64) error {
+	l.noSpace = l.tryAllocateSpare(size)
+	return l.noSpace
+}
+
+func (l *Log) tryAllocateSpare(size int64) error {
+	name := path.Join(l.dir, spareName)
+	want := max(l.options.SegmentSize, alignUp(headSize+headerSize)+headSize+size)
+	if l.spare == nil {
+		f, err := l.fs.Create(name)
+		if err != nil {
+			return l.failUnlessFull("making", name, err)
+		}
+		l.spare, l.spareSize = f, 0
+	}
+	if want <= l.spareSize {
+		return nil
+	}
+	err := l.spare.Allocate(want)
+	if err == nil {
+		l.spareSize = want
+		return nil
+	}
+	if err = l.failUnlessFull("allocating", name, err); l.failure != nil {
+		return err
+	}
+	// Free the part that was allocated.
+	f := l.spare
+	l.spare = nil
+	if e := errors.Join(f.Close(), l.fs.Remove(name)); e != nil {
+		// The error must not wrap ErrNoSpace, after which the log accepts writes.
+		return l.fail("removing", name, fmt.Errorf("%w; before that: %v", e, err))
+	}
+	return err
+}
+
+// failUnlessFull returns an error that wraps ErrNoSpace if the disk is full. All other errors make
+// the log fail.
+func (l *Log) failUnlessFull(operation, name string, err error) error {
+	if isDiskFull(err) {
+		return fmt.Errorf("%w: %s %s: %w", ErrNoSpace, operation, name, err)
+	}
+	return l.fail(operation, name, err)
+}
+
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// startSegment seals the active segment and makes the spare the active one, with room for a
+// payload of that size. Both are durable when it returns.
+func (l *Log) startSegment(h segmentHeader, size int64) error {
+	if err := l.allocateSpare(size); err != nil {
+		return err
+	}
+	if err := l.sealActive(); err != nil {
+		return err
+	}
+	h.chain = l.end.chain
+	next, end, err := l.nameSpare(h)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active, l.end, l.durable = next, end, end.number
+	l.segments = append(l.segments, next)
+	return nil
+}
+
+// sealActive makes the active segment durable and frees the space that it does not use.
+func (l *Log) sealActive() error {
+	s := l.active
+	if s == nil {
+		return nil
+	}
+	if s.size > l.end.end {
+		if err := s.file.Truncate(l.end.end); err != nil {
+			return l.fail("sealing", s.name, err)
+		}
+		s.size = l.end.end
+	}
+	if err := s.file.Sync(); err != nil {
+		return l.fail("syncing", s.name, err)
+	}
+	l.durable = l.end.number
+	return nil
+}
+
+// nameSpare makes the spare the segment with that header, and returns it with its position. It renames
+// the file after the header is durable, so that no segment is ever without a header.
+func (l *Log) nameSpare(h segmentHeader) (*segment, position, error) {
+	temporary, name := path.Join(l.dir, spareName), path.Join(l.dir, h.id.fileName())
+	number := l.end.number + 1
+	l.startRecord(headerSize)
+	l.buffer = h.appendTo(l.buffer)
+	crc := h.id.sealRecord(l.buffer, 0, recordHead{kind: typeHeader, number: number, durable: number - 1}, 0)
+	end := position{}.advance(len(l.buffer), number, crc)
+	f := l.spare
+	l.spare = nil
+	if _, err := f.WriteAt(l.buffer, 0); err != nil {
+		return nil, end, l.fail("writing to", temporary, errors.Join(err, f.Close()))
+	}
+	if err := f.Sync(); err != nil {
+		return nil, end, l.fail("syncing", temporary, errors.Join(err, f.Close()))
+	}
+	if err := f.Close(); err != nil { // some systems cannot rename open files
+		return nil, end, l.fail("closing", temporary, err)
+	}
+	if err := l.fs.Rename(temporary, name); err != nil {
+		return nil, end, l.fail("naming", name, err)
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return nil, end, l.fail("syncing", l.dir, err)
+	}
+	file, err := l.fs.Open(name)
+	if err != nil {
+		return nil, end, l.fail("opening", name, err)
+	}
+	return &segment{id: h.id, name: name, file: file, size: l.spareSize, end: end.end}, end, nil
+}

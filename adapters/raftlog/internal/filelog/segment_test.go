@@ -1,0 +1,200 @@
+package filelog
+
+import (
+	"math"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+)
+
+// fullDisk returns a disk with space for one and a half segments, a log that has accepted entries
+// of one KiB until it has rejected one, and its content.
+func fullDisk(t *testing.T) (*crashdisk.Disk, *Log, model) {
+	d := newDisk()
+	d.SetSpace(smallSegment / 2 * 3)
+	l := openLog(t, d, Options{SegmentSize: smallSegment})
+	m := model{}
+	for {
+		o := appendKiB(m, 1)
+		if err := o.apply(l); err != nil {
+			require.ErrorIs(t, err, ErrNoSpace)
+			return d, l, m
+		}
+		m = m.after(o)
+	}
+}
+
+// appendKiB returns an operation that appends an entry of about one KiB.
+func appendKiB(m model, term uint64) operation {
+	return operation{batch: Batch{Entries: entries(m.last()+1, 1, term, 1000), Sync: true}}
+}
+
+func TestFullDisk_AcceptsWritesWhenThereIsSpace(t *testing.T) {
+	d := newDisk()
+	l := openLog(t, d, Options{SegmentSize: 4096})
+	d.SetSpace(6000)
+	var err error
+	next := uint64(1)
+	for ; err == nil; next++ {
+		err = l.Append(Batch{Entries: entries(next, 1, 1, 400), Sync: true})
+	}
+	next--
+	require.ErrorIs(t, err, ErrNoSpace)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.Greater(t, next, uint64(5))
+	require.NoError(t, l.Append(Batch{HardState: stateMessage(5, 3, 2), Sync: true}), "hard states do not use the reserved space")
+	require.ErrorIs(t, l.Append(Batch{Entries: entries(next, 1, 5, 400), Sync: true}), ErrNoSpace)
+	d.SetSpace(-1)
+	for range 20 {
+		require.NoError(t, l.Append(Batch{Entries: entries(next, 1, 5, 400), Sync: true}))
+		next++
+	}
+	require.NoError(t, l.Close())
+	l = openLog(t, d, Options{SegmentSize: 4096})
+	require.Len(t, readModel(t, l).entries, int(next)-1)
+}
+
+// If there is no space for the next segment, the active one is filled, except for the part that is
+// reserved for hard states and compaction marks.
+func TestFullDisk_SegmentIsFilled(t *testing.T) {
+	d, l, m := fullDisk(t)
+	require.Greater(t, l.end.end, int64(smallSegment-reservedSize(smallSegment)-2000), "a part of the segment is not used")
+	require.Less(t, l.Room(), int64(0))
+	require.ErrorIs(t, l.Reserve(), ErrNoSpace)
+
+	appendVotes := func(term uint64) (written uint64) {
+		for ; ; written++ {
+			if err := l.Append(Batch{HardState: stateMessage(term+written, 1, 3), Sync: true}); err != nil {
+				require.ErrorIs(t, err, ErrNoSpace)
+				return written
+			}
+		}
+	}
+	require.NoError(t, l.Compact(2))
+	m = m.after(operation{compact: 2})
+	n := appendVotes(2)
+	require.Greater(t, n, uint64(10))
+	m = m.after(operation{batch: Batch{HardState: stateMessage(1+n, 1, 3)}})
+	require.True(t, m.equal(readModel(t, l)))
+	require.NoError(t, l.Close())
+
+	// A new process can open the log while the disk is full.
+	l = openLog(t, d, Options{SegmentSize: smallSegment})
+	require.True(t, m.equal(readModel(t, l)))
+	more := appendKiB(m, 2+n)
+	require.ErrorIs(t, more.apply(l), ErrNoSpace)
+	require.Zero(t, appendVotes(2+n))
+	// The same process accepts writes when there is space.
+	d.SetSpace(-1)
+	require.NoError(t, more.apply(l))
+	m = m.after(more)
+	require.Equal(t, int64(math.MaxInt64), l.Room())
+	require.True(t, m.equal(readModel(t, l)))
+	require.NoError(t, l.Close())
+}
+
+// When Room reports that no room is left, an eighth of a segment is left for entries that should
+// not be rejected.
+func TestFullDisk_RoomExcludesRequiredSpace(t *testing.T) {
+	d := newDisk()
+	d.SetSpace(smallSegment / 2 * 3)
+	l := openLog(t, d, Options{SegmentSize: smallSegment})
+	next := uint64(1)
+	for ; l.Room() > 0; next++ {
+		require.NoError(t, l.Append(Batch{Entries: entries(next, 1, 1, 1000), Sync: true}))
+	}
+	free := smallSegment - reservedSize(smallSegment) - l.end.end
+	require.Greater(t, free, int64(smallSegment/requiredShare-reservedSize(smallSegment)-2000))
+	require.NoError(t, l.Append(Batch{Entries: entries(next, 1, 1, int(free)-200), Sync: true}))
+	require.NoError(t, l.Close())
+}
+
+func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
+	d := newDisk()
+	l := openLog(t, d, Options{SegmentSize: smallSegment})
+	require.NoError(t, l.Append(Batch{Entries: entries(1, 3, 1, 100), Sync: true}))
+	require.NoError(t, l.Reserve())
+	require.NoError(t, l.Reserve())
+	d.SetSpace(0)
+	require.NoError(t, l.Reset(10, 2))
+	require.NoError(t, l.Append(Batch{Entries: entries(11, 1, 2, 100), Sync: true}))
+	require.NoError(t, l.Close())
+}
+
+// A crash can leave the active segment sealed. Open succeeds if there is no space to allocate it
+// again.
+func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
+	d := newDisk()
+	l := openLog(t, d, Options{SegmentSize: smallSegment})
+	o := operation{batch: Batch{Entries: entries(1, 10, 1, 1000), Sync: true}}
+	m := model{}.after(o)
+	require.NoError(t, o.apply(l))
+	require.NoError(t, l.active.file.Truncate(l.end.end))
+	require.NoError(t, l.Close())
+	d.SetSpace(0)
+	l = openLog(t, d, Options{SegmentSize: smallSegment})
+	more := appendKiB(m, 1)
+	require.ErrorIs(t, more.apply(l), ErrNoSpace)
+	require.ErrorIs(t, l.Append(Batch{HardState: stateMessage(1, 1, 0), Sync: true}), ErrNoSpace)
+	d.SetSpace(-1)
+	require.NoError(t, more.apply(l))
+	require.True(t, m.after(more).equal(readModel(t, l)))
+	require.NoError(t, l.Close())
+}
+
+// The test fails if a crash at any operation on a full disk loses something that was acknowledged.
+func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
+	for at := 1; ; at++ {
+		d, l, m := fullDisk(t)
+		acked, last := m, m
+		d.CrashAt(d.Ops() + at)
+		crashed := false
+		for i, o := range []operation{
+			appendKiB(m, 1), // rejected
+			{batch: Batch{HardState: stateMessage(2, 2, 3), Sync: true}},
+			{compact: 3},
+			appendKiB(m, 2), // there is space again
+			{batch: Batch{Entries: entries(m.last()+2, 3, 2, 1000), Sync: true}},
+		} {
+			if i == 3 {
+				d.SetSpace(-1)
+			}
+			err := o.apply(l)
+			if i == 0 && err != nil && l.failure == nil {
+				continue
+			}
+			last = acked.after(o)
+			if err != nil {
+				crashed = true
+				break
+			}
+			acked = last
+		}
+		_ = l.Close()
+		found := d.Crash()
+		found.SetSpace(smallSegment * 3)
+		l = openLog(t, found, Options{SegmentSize: smallSegment})
+		got := readModel(t, l)
+		require.True(t, acked.equal(got) || last.equal(got), "crash at operation %d", at)
+		require.NoError(t, l.Close())
+		if !crashed {
+			return
+		}
+	}
+}
+
+// An error of the disk makes the log fail, also while the disk is full.
+func TestFullDisk_ErrorMakesTheLogFail(t *testing.T) {
+	d, l, m := fullDisk(t)
+	o := appendKiB(m, 1)
+	d.FailAt(d.Ops() + 3) // after create and allocate: remove
+	require.ErrorIs(t, o.apply(l), crashdisk.ErrIO)
+	d.SetSpace(-1)
+	err := o.apply(l)
+	require.ErrorIs(t, err, crashdisk.ErrIO)
+	require.NotErrorIs(t, err, ErrNoSpace)
+	require.NoError(t, l.Close())
+}

@@ -1,0 +1,40 @@
+package filelog
+
+import "sort"
+
+// termRun is a sequence of entries with the same term, from the index first on.
+type termRun struct{ first, term uint64 }
+
+// termRuns contains the terms of all entries of a log, ordered by index. Terms do not decrease
+// and seldom change, so a log has few runs.
+type termRuns []termRun
+
+// truncate removes the entries from index on.
+func (r termRuns) truncate(index uint64) termRuns {
+	for len(r) > 0 && r[len(r)-1].first >= index {
+		r = r[:len(r)-1]
+	}
+	return r
+}
+
+// add adds the entry at index, which follows the last one.
+func (r termRuns) add(index, term uint64) termRuns {
+	if len(r) > 0 && r[len(r)-1].term == term {
+		return r
+	}
+	return append(r, termRun{index, term})
+}
+
+// term returns the term of the entry at index, which must not be less than the first index.
+func (r termRuns) term(index uint64) uint64 {
+	return r[sort.Search(len(r), func(i int) bool { return r[i].first > index })-1].term
+}
+
+// dropBefore removes the entries before index.
+func (r termRuns) dropBefore(index uint64) termRuns {
+	n := 0
+	for n+1 < len(r) && r[n+1].first <= index {
+		n++
+	}
+	return append(termRuns(nil), r[n:]...)
+}

@@ -1,5 +1,0 @@
-//go:build race
-
-package ids
-
-func init() { race = true }

@@ -1,0 +1,26 @@
+package link
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+func TestRefusedError_ContainsReasonTextAndCause(t *testing.T) {
+	cause := errors.New("the cause")
+	err := &RefusedError{Reason: ReasonRemoved, Text: "by entry 7", Err: cause}
+	require.ErrorIs(t, err, api.ErrRefused)
+	require.ErrorIs(t, err, cause)
+	require.Contains(t, err.Error(), "new ID")
+	require.Contains(t, err.Error(), "(by entry 7)")
+	require.Contains(t, Reason(99).String(), "99")
+	for r := range ReasonRunning {
+		require.NotContains(t, (r + 1).String(), "does not know")
+	}
+	require.Equal(t, "raft snapshot client stream Purpose(9)",
+		strings.Join([]string{PurposeRaft.String(), PurposeSnapshot.String(), PurposeClient.String(), PurposeStream.String(), Purpose(9).String()}, " "))
+}

@@ -1,0 +1,158 @@
+package link
+
+import (
+	"crypto/tls"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+func TestTLS_Certificates(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+
+	t.Run("another authority's client", func(t *testing.T) {
+		near, far := tcpPair(t)
+		stranger := theirs.identity("a")
+		stranger.TLS.RootCAs = ours.ca.Pool // the client trusts the server
+		stranger.ServerName = "b"
+		d, a := connect(t, near, far, stranger, ours.identity("b"), "b", PurposeRaft)
+		requireReason(t, a.err, ReasonCertificate)
+		requireReason(t, d.err, ReasonCertificate)
+	})
+	t.Run("another authority's server", func(t *testing.T) {
+		near, far := memoryPair(t)
+		d, a := connect(t, near, far, ours.identity("a"), theirs.identity("b"), "b", PurposeRaft)
+		requireReason(t, d.err, ReasonCertificate)
+		require.ErrorIs(t, a.err, api.ErrRefused)
+	})
+	t.Run("another host", func(t *testing.T) {
+		near, far := memoryPair(t)
+		self := ours.identity("a")
+		self.ServerName = "z"
+		d, _ := connect(t, near, far, self, ours.identity("b"), "b", PurposeRaft)
+		requireReason(t, d.err, ReasonCertificate)
+	})
+	t.Run("no certificate", func(t *testing.T) {
+		near, far := tcpPair(t)
+		self := ours.identity("a")
+		self.ServerName = "b"
+		self.TLS.Certificates = nil
+		self.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &tls.Certificate{}, nil
+		}
+		d, a := connect(t, near, far, self, ours.identity("b"), "b", PurposeRaft)
+		requireReason(t, a.err, ReasonCertificate)
+		requireReason(t, d.err, ReasonCertificate)
+	})
+	t.Run("a chosen configuration that requires none", func(t *testing.T) {
+		near, far := tcpPair(t)
+		self := ours.identity("a")
+		self.ServerName = "b"
+		self.TLS.Certificates = nil
+		self.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &tls.Certificate{}, nil
+		}
+		lax := ours.identity("b")
+		chosen := lax.TLS.Clone()
+		lax.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }
+		_, a := connect(t, near, far, self, lax, "b", PurposeRaft)
+		requireReason(t, a.err, ReasonCertificate)
+		require.Equal(t, tls.NoClientCert, chosen.ClientAuth, "the configuration of the user was changed")
+	})
+	t.Run("a verification of the user", func(t *testing.T) {
+		for _, want := range []error{nil, errors.New("rejected")} {
+			near, far := memoryPair(t)
+			self := ours.identity("b")
+			self.TLS.ClientAuth = tls.RequireAnyClientCert
+			self.TLS.VerifyConnection = func(tls.ConnectionState) error { return want }
+			dials := theirs.identity("a")
+			dials.TLS.RootCAs = ours.ca.Pool
+			d, a := connect(t, near, far, dials, self, "b", PurposeRaft)
+			if want == nil {
+				require.NoError(t, d.err)
+				require.NoError(t, a.err)
+				continue
+			}
+			require.ErrorIs(t, a.err, want)
+			require.ErrorIs(t, a.err, api.ErrRefused)
+			require.Error(t, d.err)
+		}
+	})
+	t.Run("the secrets differ", func(t *testing.T) {
+		near, far := memoryPair(t)
+		x, y := ours.identity("a"), ours.identity("b")
+		x.Secret, y.Secret = secret, []byte("another")
+		d, a := connect(t, near, far, x, y, "b", PurposeRaft)
+		requireReason(t, d.err, ReasonSecret)
+		requireReason(t, a.err, ReasonSecret)
+	})
+	t.Run("only one side has a secret", func(t *testing.T) {
+		with := ours.identity("a")
+		with.Secret = secret
+		near, far := memoryPair(t)
+		d, _ := connect(t, near, far, with, ours.identity("b"), "b", PurposeRaft)
+		requireReason(t, d.err, ReasonNoSecret)
+		with.ID = "b"
+		with.TLS = ours.identity("b").TLS
+		near, far = memoryPair(t)
+		d, _ = connect(t, near, far, ours.identity("a"), with, "b", PurposeRaft)
+		requireReason(t, d.err, ReasonSecret)
+	})
+}
+
+func TestTLSConfig_IsHardened(t *testing.T) {
+	ours := newAuthority(t)
+	self := ours.identity("b")
+	self.TLS.MinVersion = tls.VersionTLS10
+	self.TLS.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	near, _ := memoryPair(t)
+	server, err := self.serverTLS()
+	require.NoError(t, err)
+	for _, c := range []*tls.Config{server, self.clientTLS(near), secretIdentity("a").clientTLS(near)} {
+		require.EqualValues(t, tls.VersionTLS13, c.MinVersion)
+		require.True(t, c.SessionTicketsDisabled)
+		require.Nil(t, c.ClientSessionCache)
+	}
+	require.Equal(t, tls.RequireAndVerifyClientCert, server.ClientAuth)
+	require.EqualValues(t, tls.VersionTLS10, self.TLS.MinVersion, "the configuration of the user was changed")
+	require.Equal(t, tls.NoClientCert, self.TLS.ClientAuth, "the configuration of the user was changed")
+
+	// A weaker ClientAuth is replaced.
+	self.TLS.ClientAuth = tls.RequireAnyClientCert
+	server, err = self.serverTLS()
+	require.NoError(t, err)
+	require.Equal(t, tls.RequireAndVerifyClientCert, server.ClientAuth)
+
+	first, err := secretIdentity("a").serverTLS()
+	require.NoError(t, err)
+	second, err := secretIdentity("b").serverTLS()
+	require.NoError(t, err)
+	require.Equal(t, first.Certificates, second.Certificates, "two certificates were created")
+}
+
+func TestTLS_OldVersionIsRejected(t *testing.T) {
+	near, far := memoryPair(t)
+	accepted := startAccept(t, far, secretIdentity("b"))
+	err := tls.Client(near, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}).Handshake()
+	require.Error(t, err)
+	near.Close()
+	require.ErrorIs(t, accepted().err, api.ErrRefused)
+}
+
+// A configuration that GetConfigForClient returns must specify the authorities of client certificates.
+// Otherwise any certificate would be accepted.
+func TestTLSConfig_ChosenConfigMustHaveAuthorities(t *testing.T) {
+	self := newAuthority(t).identity("b")
+	self.TLS.ClientCAs = nil
+	lax := self.TLS.Clone()
+	for what, chosen := range map[string]*tls.Config{"chosen": lax, "as it is": nil} {
+		self.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }
+		c, err := self.serverTLS()
+		require.NoError(t, err)
+		_, err = c.GetConfigForClient(&tls.ClientHelloInfo{})
+		require.ErrorIs(t, err, api.ErrInvalid, what)
+	}
+}

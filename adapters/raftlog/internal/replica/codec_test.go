@@ -1,0 +1,125 @@
+package replica
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// fullState returns a state in which no field is zero.
+func fullState(t *testing.T) fixture {
+	f := newFixture(t, entry.Peer{ID: "a", Addr: "a:1", Raft: math.MaxUint64}, entry.Peer{ID: strings.Repeat("b", 3000), Raft: 2})
+	f.state.Index, f.state.Term, f.state.TransferTerm, f.state.skipsSum, f.state.History = 100, 7, 5, 1<<63, 1<<62
+	f.state.Clock, f.state.Horizon = now.Add(time.Hour), now.Add(time.Nanosecond)
+	m := &f.state.Members
+	m.Index, m.Outgoing, m.Learners, m.Removed = 50, m.Voters[:1], []entry.Peer{{ID: "c", Addr: "c:1", Raft: 3}}, []string{"d", ""}
+	m.Change, m.Changed, m.Settled = requestid.From(now, 1, 2), 60, 61
+	f.state.Skips = []uint64{3, 99}
+	f.state.IDs.Insert(requestid.From(now, 3, 4), 80, 5)
+	for i := range uint64(3) {
+		require.NoError(t, f.state.Elections.applyOp(entry.Op{Do: entry.Join, Election: "e", Candidate: fmt.Sprint(i), Name: "n", Peer: i}, 10+i, now))
+	}
+	require.NoError(t, endElection(&f.state.Elections, "forgotten", 1, 10))
+	require.NoError(t, endElection(&f.state.Elections, "first", 1, 20))
+	require.NoError(t, endElection(&f.state.Elections, "second", 1, 30))
+	_, err := f.state.Elections.forgetThrough(entry.Op{Through: 12}, 90)
+	require.NoError(t, err)
+	return f
+}
+
+// TestSnapshot_RoundTrip fails if a snapshot does not contain a part of the state.
+func TestSnapshot_RoundTrip(t *testing.T) {
+	f := fullState(t)
+	again := f.reread()
+	require.Equal(t, f.state.IDs.Sum(), again.IDs.Sum())
+	again.IDs = f.state.IDs
+	require.Equal(t, uint64(12), again.Elections.forgotten)
+	require.Equal(t, []transition{{20, now, "first"}, {30, now, "second"}}, again.Elections.transitions)
+	require.Equal(t, f.state, again)
+	newFixture(t).reread()
+}
+
+// TestSnapshot_ViewDoesNotChange fails if a view shares data that Apply changes.
+func TestSnapshot_ViewDoesNotChange(t *testing.T) {
+	f := fullState(t)
+	f.state.Members.Outgoing = nil
+	var before, after bytes.Buffer
+	view := f.state.View()
+	_, err := view.WriteTo(&before)
+	require.NoError(t, err)
+	for _, op := range []entry.Op{
+		{Do: entry.End, Election: "e", Through: 100},
+		{Do: entry.Join, Election: "f", Candidate: "x", Peer: 9},
+		{Do: entry.Move, Peer: 2, Addr: "b:2"},
+		{Do: entry.Forget, Through: 30},
+	} {
+		require.NoError(t, f.applyControlOp(op).Err)
+	}
+	f.state.DropSkips(3)
+	_, err = view.WriteTo(&after)
+	require.NoError(t, err)
+	require.Equal(t, before.Bytes(), after.Bytes())
+}
+
+// TestSnapshot_Inconsistent fails if a snapshot with inconsistent elections is accepted.
+func TestSnapshot_Inconsistent(t *testing.T) {
+	for what, change := range map[string]func(es *Elections, e *Election){
+		"forgotten in the future": func(es *Elections, _ *Election) { es.forgotten = 101 },
+		"ended in the future":     func(_ *Elections, e *Election) { e.EndedAt = 101 },
+		"restarted in the future": func(_ *Elections, e *Election) { *e = Election{RestartedAt: 101} },
+		"not ended":               func(_ *Elections, e *Election) { e.Ended = false },
+		"ended and restarted":     func(_ *Elections, e *Election) { e.RestartedAt = 30 },
+		"ended with a candidate":  func(_ *Elections, e *Election) { e.Candidates = []Candidate{{ID: "c"}} },
+	} {
+		f := fullState(t)
+		e := f.state.Elections.Get("first")
+		change(&f.state.Elections, &e)
+		f.state.Elections.byName["first"] = e
+		var b bytes.Buffer
+		_, err := f.state.View().WriteTo(&b)
+		require.NoError(t, err)
+		_, err = Read(&b)
+		require.ErrorIs(t, err, entry.ErrMalformed, what)
+	}
+}
+
+// TestSnapshot_Damaged fails if Read accepts a part of a state, or panics for damaged bytes, or if
+// the error for a state of another version does not name the cause.
+func TestSnapshot_Damaged(t *testing.T) {
+	f := fullState(t)
+	var b bytes.Buffer
+	_, err := f.state.View().WriteTo(&b)
+	require.NoError(t, err)
+	whole := b.Bytes()
+	for n := range whole {
+		_, err := Read(bytes.NewReader(whole[:n]))
+		require.Error(t, err, n)
+	}
+	for i := range whole {
+		for bit := range 8 {
+			damaged := bytes.Clone(whole)
+			damaged[i] ^= 1 << bit
+			_, _ = Read(bytes.NewReader(damaged)) // the checksums are those of the snapshot file
+		}
+	}
+	for _, other := range []string{"\x00\x00\x01\x00{\"index\":1,\"term\":1}", "raftstate\x02" + string(whole[len(magic):])} {
+		_, err = Read(strings.NewReader(other))
+		require.ErrorIs(t, err, entry.ErrMalformed)
+		require.ErrorContains(t, err, "another version of this program has written it")
+	}
+	huge := append([]byte(magic), 0xff, 0xff, 0xff, 0xff)
+	_, err = Read(bytes.NewReader(huge))
+	require.ErrorIs(t, err, entry.ErrMalformed)
+	_, err = Read(io.MultiReader(bytes.NewReader(whole[:len(whole)-1]), strings.NewReader("x")))
+	require.ErrorIs(t, err, dedup.ErrCorrupt)
+}

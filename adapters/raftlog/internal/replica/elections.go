@@ -1,0 +1,246 @@
+package replica
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+)
+
+// Candidate is a candidate in the queue of an election.
+type Candidate struct {
+	ID   string
+	Name string
+	Peer uint64 // the number of the peer that the candidate belongs to
+	// Joined is the index of the entry by which the candidate has joined the queue.
+	Joined uint64
+	// Token is the index of the entry by which the candidate has become the head of the queue, or
+	// 0 before. It is the fencing token: later heads have greater tokens.
+	Token uint64
+}
+
+// Election is the state of an election. The head of its queue of candidates may lead while its peer
+// has a lease. An Election that was returned does not change.
+type Election struct {
+	Ended       bool
+	EndedAt     uint64      // the index of the entry that ended the election; 0 unless Ended
+	RestartedAt uint64      // the index of the entry that restarted it; 0 if it was never ended
+	Date        time.Time   // the log's time at EndedAt or RestartedAt
+	Candidates  []Candidate // in the order of arrival
+}
+
+// Elections are all elections, and the peers that have candidates in them. The cost of the methods
+// for one peer does not depend on the number of other elections.
+type Elections struct {
+	byName map[string]Election
+	peers  map[uint64]*peerCandidates // only peers that have candidates
+	// transitions are the entries that ended or restarted elections, in ascending order. If an
+	// election was ended or restarted again after an entry, that entry has no effect.
+	transitions []transition
+	forgotten   uint64 // the index up to which transitions were forgotten
+}
+
+// transition is an entry that ended or restarted an election.
+type transition struct {
+	index    uint64
+	date     time.Time
+	election string
+}
+
+func compareTransitions(a, b transition) int { return cmp.Compare(a.index, b.index) }
+
+// peerCandidates counts the candidates of a peer.
+type peerCandidates struct {
+	candidates map[string]int // by election
+	heads      int            // the number of elections of which one is the head
+}
+
+func newElections() Elections {
+	return Elections{byName: map[string]Election{}, peers: map[uint64]*peerCandidates{}}
+}
+
+// Get returns the election with the given name, or the zero Election if it does not exist.
+func (es *Elections) Get(name string) Election { return es.byName[name] }
+
+// Names returns the names of all elections in ascending order.
+func (es *Elections) Names() []string { return slices.Sorted(maps.Keys(es.byName)) }
+
+// Peers returns the peers that have candidates, in ascending order.
+func (es *Elections) Peers() []uint64 { return slices.Sorted(maps.Keys(es.peers)) }
+
+// OfPeer returns the elections in which a peer has candidates, in ascending order.
+func (es *Elections) OfPeer(peer uint64) []string {
+	if p := es.peers[peer]; p != nil {
+		return slices.Sorted(maps.Keys(p.candidates))
+	}
+	return nil
+}
+
+// HasHead reports whether a candidate of the peer is the head of a queue.
+func (es *Elections) HasHead(peer uint64) bool {
+	p := es.peers[peer]
+	return p != nil && p.heads > 0
+}
+
+// Head returns the candidate that may lead.
+func (e Election) Head() (Candidate, bool) {
+	if len(e.Candidates) == 0 {
+		return Candidate{}, false
+	}
+	return e.Candidates[0], true
+}
+
+// Position returns the position of a candidate in the queue: 0 for the head, -1 if it is not queued.
+func (e Election) Position(id string) int {
+	return slices.IndexFunc(e.Candidates, func(c Candidate) bool { return c.ID == id })
+}
+
+// applyOp applies an operation on one election at the given time of the log. The error is the reason
+// why it changes nothing.
+func (es *Elections) applyOp(op entry.Op, index uint64, clock time.Time) error {
+	e := es.Get(op.Election)
+	switch op.Do {
+	case entry.Join:
+		switch {
+		case e.Ended:
+			return errEnded
+		case e.Position(op.Candidate) >= 0:
+			return nil
+		}
+		c := Candidate{ID: op.Candidate, Name: op.Name, Peer: op.Peer, Joined: index}
+		es.store(op.Election, Election{RestartedAt: e.RestartedAt, Date: e.Date, Candidates: append(slices.Clip(e.Candidates), c)}, index)
+	case entry.Leave:
+		if e.Position(op.Candidate) >= 0 {
+			es.store(op.Election, e.withoutCandidates(func(c Candidate) bool { return c.ID == op.Candidate }), index)
+		}
+	case entry.End:
+		switch late := op.Through < e.RestartedAt; {
+		case op.Through < es.forgotten:
+			return errOld
+		case !e.Ended && !late:
+			es.transitions = append(es.transitions, transition{index, clock, op.Election})
+			es.store(op.Election, Election{Ended: true, EndedAt: index, Date: clock}, index)
+		}
+	case entry.Restart:
+		if e.Ended && op.Through >= e.EndedAt {
+			es.transitions = append(es.transitions, transition{index, clock, op.Election})
+			es.store(op.Election, Election{RestartedAt: index, Date: clock}, index)
+		}
+	}
+	return nil
+}
+
+var (
+	errEnded = fmt.Errorf("%w: the election was ended", api.ErrInvalid)
+	errOld   = fmt.Errorf("%w: later ends of elections are no longer stored", api.ErrStale)
+)
+
+const (
+	// maxTransitions is the maximum number of ended and restarted elections that are stored.
+	maxTransitions = 1 << 17
+	// maxForget is the maximum number of elections that one Forget removes, to limit its duration.
+	maxForget = 1000
+)
+
+// Forgettable returns the Through of the next Forget, or 0 if there is nothing to forget. It
+// includes entries before the given time of the log and the oldest entries beyond maxTransitions,
+// up to the first ended election for which over returns false, because a candidate may still have
+// its lease.
+func (es *Elections) Forgettable(before time.Time, over func(election string) bool) (through uint64) {
+	for i, t := range es.transitions[:min(len(es.transitions), maxForget)] {
+		if !t.date.Before(before) && len(es.transitions)-i <= maxTransitions || es.byName[t.election].EndedAt == t.index && !over(t.election) {
+			break
+		}
+		through = t.index
+	}
+	return through
+}
+
+// Oldest returns the log's time at the oldest entry that a Forget would include, and whether
+// there are more than maxTransitions entries.
+func (es *Elections) Oldest() (date time.Time, found, tooMany bool) {
+	if len(es.transitions) == 0 {
+		return time.Time{}, false, false
+	}
+	return es.transitions[0].date, true, len(es.transitions) > maxTransitions
+}
+
+// forgetThrough applies a Forget and returns the ended elections that it removes.
+func (es *Elections) forgetThrough(op entry.Op, index uint64) (removed []string, err error) {
+	if op.Through >= index {
+		return nil, fmt.Errorf("%w: entry %d cannot forget elections through %d", api.ErrInvalid, index, op.Through)
+	}
+	es.forgotten = max(es.forgotten, op.Through)
+	for len(es.transitions) > 0 && es.transitions[0].index <= op.Through {
+		t := es.transitions[0]
+		es.transitions = es.transitions[1:]
+		switch e, found := es.byName[t.election]; {
+		case e.EndedAt == t.index:
+			delete(es.byName, t.election)
+			removed = append(removed, t.election)
+		case found && !e.Ended && len(e.Candidates) == 0 && e.RestartedAt == t.index:
+			delete(es.byName, t.election)
+		}
+	}
+	return removed, nil
+}
+
+// expirePeer applies an Expire and returns the elections that it changes.
+func (es *Elections) expirePeer(op entry.Op, index uint64) []string {
+	var changed []string
+	for _, name := range es.OfPeer(op.Peer) {
+		e := es.Get(name)
+		left := e.withoutCandidates(func(c Candidate) bool { return c.Peer == op.Peer && c.Joined <= op.Through })
+		if len(left.Candidates) < len(e.Candidates) {
+			es.store(name, left, index)
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+func (e Election) withoutCandidates(removed func(Candidate) bool) Election {
+	e.Candidates = slices.DeleteFunc(slices.Clone(e.Candidates), removed)
+	return e
+}
+
+// store replaces an election by the result of the entry with the given index. It gives the head of
+// the queue its token. It removes an election without candidates, unless the election was ended
+// before and that is not forgotten.
+func (es *Elections) store(name string, e Election, index uint64) {
+	if len(e.Candidates) > 0 && e.Candidates[0].Token == 0 {
+		e.Candidates = slices.Clone(e.Candidates)
+		e.Candidates[0].Token = index
+	}
+	es.countCandidates(name, es.byName[name], -1)
+	es.countCandidates(name, e, 1)
+	if len(e.Candidates) == 0 && !e.Ended && e.RestartedAt <= es.forgotten {
+		delete(es.byName, name)
+		return
+	}
+	es.byName[name] = e
+}
+
+// countCandidates adds n, which is 1 or -1, to the counts of the election's candidates.
+func (es *Elections) countCandidates(name string, e Election, n int) {
+	for i, c := range e.Candidates {
+		p := es.peers[c.Peer]
+		if p == nil {
+			p = &peerCandidates{candidates: map[string]int{}}
+			es.peers[c.Peer] = p
+		}
+		if i == 0 {
+			p.heads += n
+		}
+		if p.candidates[name] += n; p.candidates[name] == 0 {
+			delete(p.candidates, name)
+		}
+		if len(p.candidates) == 0 {
+			delete(es.peers, c.Peer)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package replica
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// now is the time of entries.
+var now = time.Unix(1_700_000_000, 0).UTC()
+
+// fixture is a state and the entries that are applied to it.
+type fixture struct {
+	t     *testing.T
+	state *State
+}
+
+func newFixture(t *testing.T, voters ...entry.Peer) fixture {
+	return fixture{t, New(voters, time.Hour, time.Second)}
+}
+
+// applyRaw applies the next entry.
+func (f fixture) applyRaw(term uint64, kind raftpb.EntryType, data []byte) Outcome {
+	f.t.Helper()
+	o, err := f.state.Apply(&raftpb.Entry{Index: new(f.state.Index + 1), Term: &term, Type: kind.Enum(), Data: data})
+	require.NoError(f.t, err)
+	return o
+}
+
+// applyVoters applies a Config entry.
+func (f fixture) applyVoters(id requestid.ID, phase entry.Phase, voters ...entry.Peer) Outcome {
+	f.t.Helper()
+	data := entry.Config{Phase: phase, Peers: voters}.Encode()
+	raw, err := proto.Marshal(&raftpb.ConfChangeV2{
+		Context: entry.Encode(entry.Header{Kind: api.KindConfig, ID: id, Time: now, Sum: entry.Sum(data)}, data),
+	})
+	require.NoError(f.t, err)
+	return f.applyRaw(1, raftpb.EntryConfChangeV2, raw)
+}
+
+// applyControlOp applies a Control entry.
+func (f fixture) applyControlOp(op entry.Op) Outcome {
+	f.t.Helper()
+	data := op.Encode()
+	header := entry.Header{Kind: api.KindControl, ID: requestid.From(now, f.state.Index, 2), Time: now, Sum: entry.Sum(data)}
+	return f.applyRaw(1, raftpb.EntryNormal, entry.Encode(header, data))
+}
+
+// reread returns the state after it was written and read.
+func (f fixture) reread() *State {
+	f.t.Helper()
+	var b bytes.Buffer
+	n, err := f.state.View().WriteTo(&b)
+	require.NoError(f.t, err)
+	require.EqualValues(f.t, b.Len(), n)
+	s, err := Read(&b)
+	require.NoError(f.t, err)
+	require.Equal(f.t, f.state.Sum(), s.Sum())
+	return s
+}
+
+// TestHistory fails if History does not depend on an entry, its term, its data or its outcome, or
+// if a snapshot does not contain it.
+func TestHistory(t *testing.T) {
+	update := func(id uint64, data string) []byte {
+		h := entry.Header{Kind: api.KindState, ID: requestid.From(now, id, 0), Time: now, Sum: entry.Sum([]byte(data))}
+		return entry.Encode(h, []byte(data))
+	}
+	type logEntry struct {
+		term uint64
+		data []byte
+	}
+	window := time.Hour
+	history := func(entries ...logEntry) uint64 {
+		f := newFixture(t, entry.Peer{ID: "a", Raft: 1})
+		f.state.Window = window
+		for _, e := range entries {
+			f.applyRaw(e.term, raftpb.EntryNormal, e.data)
+		}
+		require.Equal(t, f.state.History, f.reread().History)
+		return f.state.History
+	}
+	seen := map[uint64]bool{}
+	for i, h := range []uint64{
+		history(),
+		history(logEntry{1, nil}),
+		history(logEntry{2, nil}),
+		history(logEntry{1, nil}, logEntry{1, nil}),
+		history(logEntry{1, update(1, "x")}),
+		history(logEntry{1, update(1, "y")}),
+		history(logEntry{1, update(2, "x")}),
+		history(logEntry{2, update(1, "x")}),
+		history(logEntry{1, update(1, "x")}, logEntry{1, update(1, "x")}),
+		history(logEntry{1, update(1, "x")}, logEntry{1, update(2, "x")}),
+		history(logEntry{1, update(2, "x")}, logEntry{1, update(1, "x")}),
+	} {
+		require.False(t, seen[h], i)
+		seen[h] = true
+	}
+	// With a shorter window the same entry is rejected.
+	stale := requestid.From(now.Add(-time.Minute), 1, 0)
+	e := logEntry{1, entry.Encode(entry.Header{Kind: api.KindState, ID: stale, Time: now, Sum: entry.Sum(nil)}, nil)}
+	applied := history(e)
+	window = time.Second
+	require.NotEqual(t, applied, history(e))
+}

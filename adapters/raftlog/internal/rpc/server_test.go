@@ -1,0 +1,202 @@
+package rpc_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// The server of calls ends with an error if the caller violates the protocol.
+func TestServer_CallerViolatesProtocol(t *testing.T) {
+	for name, frames := range map[string][][]byte{
+		"other service": {[]byte("GET / HTTP/1.1\r\n")},
+		"no message":    {{1}},
+		"unknown kind":  {callFrame(31, 1)},
+		"no number":     {callFrame(4, 0)},
+		"call twice":    {callFrame(4, 7), callFrame(4, 7)},
+		"name too long": {callFrame(5, 1, append([]byte{0x81, 0x10}, make([]byte, 2049)...)...)},
+		"one name":      {callFrame(6, 1, 1, 'x')},
+		"short propose": {callFrame(1, 1, 0, 0, 0)},
+		"stream":        {callFrame(32, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := rpctest.Pipe()
+				go func() {
+					_, _ = near.ReadFrame()
+				}()
+				served := make(chan error, 1)
+				go func() { served <- rpc.NewServer(rpctest.New(peerA).Peer(peerA)).Calls(t.Context(), far) }()
+				for _, frame := range frames {
+					require.NoError(t, near.WriteFrame(frame))
+				}
+				require.ErrorIs(t, <-served, wire.ErrProtocol)
+			})
+		})
+	}
+}
+
+// The server of a stream ends with an error if the client violates the protocol.
+func TestServer_StreamClientViolatesProtocol(t *testing.T) {
+	for name, frames := range map[string][][]byte{
+		"call":            {callFrame(1, 1)},
+		"nothing":         {{}},
+		"no index":        {{32}},
+		"index and more":  {{32, 1, 1}},
+		"snapshot of":     {{33, 1}},
+		"second request":  {{32, 1}, {32, 1}},
+		"large index":     {append([]byte{32}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
+		"reply":           {{17, 0, 0, 0, 0}},
+		"other protocol":  {[]byte("GET / HTTP/1.1\r\n")},
+		"request of call": {callFrame(3, 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := rpctest.Pipe()
+				served := make(chan error, 1)
+				go func() { served <- rpc.NewServer(rpctest.New(peerA).Peer(peerA)).Stream(t.Context(), far, "client") }()
+				for _, frame := range frames {
+					require.NoError(t, near.WriteFrame(frame))
+				}
+				require.ErrorIs(t, <-served, wire.ErrProtocol)
+			})
+		})
+	}
+}
+
+// fuzzServer sends arbitrary frames to a server, which ends with the connection or a protocol error.
+func fuzzServer(f *testing.F, serve func(s *rpc.Server, t *testing.T, far *rpctest.End) error) {
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		near, far := rpctest.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- serve(rpc.NewServer(rpctest.New(peerA).Peer(peerA)), t, far) }()
+		_ = near.WriteFrame(frame)
+		near.Close()
+		if err := <-served; err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			require.ErrorIs(t, err, wire.ErrProtocol)
+		}
+	})
+}
+
+func FuzzCalls(f *testing.F) {
+	for kind := range byte(9) {
+		f.Add(callFrame(kind, 1, 1, 100))
+	}
+	fuzzServer(f, func(s *rpc.Server, t *testing.T, far *rpctest.End) error { return s.Calls(t.Context(), far) })
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add([]byte{32, 1})
+	f.Add([]byte{33})
+	fuzzServer(f, func(s *rpc.Server, t *testing.T, far *rpctest.End) error { return s.Stream(t.Context(), far, "client") })
+}
+
+// The server ends a stream whose client sends nothing.
+func TestServer_LostClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := rpctest.New(peerA)
+		near, far := rpctest.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- rpc.NewServer(cluster.Peer(peerA)).Stream(t.Context(), far, "client") }()
+		require.NoError(t, near.WriteFrame([]byte{32, 1})) // the request of a stream of entries
+		require.ErrorIs(t, <-served, os.ErrDeadlineExceeded)
+	})
+}
+
+// The limit of streams does not affect calls and other clients.
+func TestServer_LimitsStreams(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		for i := range 65 {
+			events := h.requestEntries(t.Context(), 1)
+			defer events.Close()
+			_, err := events.Next()
+			if i < 64 {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, api.ErrBusy)
+			}
+		}
+		_, err := h.caller.Info(t.Context())
+		require.NoError(t, err)
+		near, far := rpctest.Pipe()
+		h.streams.Go(func() { _ = h.server.Stream(h.ctx, far, "other") })
+		other := rpc.Entries(t.Context(), near, 1, 0)
+		defer other.Close()
+		_, err = other.Next()
+		require.NoError(t, err)
+	})
+}
+
+// If a stream is not read, the server stops reading the log. It continues when the stream is read
+// after a time that exceeds all timeouts.
+func TestServer_BackPressure(t *testing.T) {
+	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // by count, by bytes
+		runInBubble(t, func(t *testing.T, h *harness) {
+			h.cluster.Append(all, size)
+			events := h.requestEntries(t.Context(), 1)
+			synctest.Wait()
+			stopped := h.peer.Read()
+			require.Less(t, stopped, uint64(all/2))
+			require.Greater(t, stopped, uint64(100))
+			_, err := h.caller.Propose(t.Context(), requestid.New(), nil)
+			require.NoError(t, err)
+			require.Equal(t, stopped, h.peer.Read())
+			time.Sleep(time.Hour)
+			require.Equal(t, stopped, h.peer.Read())
+			for i := range uint64(all) {
+				event, err := events.Next()
+				require.NoError(t, err)
+				require.Equal(t, i+1, event.Entry.Index)
+			}
+			require.NoError(t, events.Close())
+		})
+	}
+}
+
+// The size of the pending updates is limited.
+func TestServer_LimitsPendingUpdates(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		h.cluster.Hold()
+		data := make([]byte, wire.MaxData)
+		var calls sync.WaitGroup
+		for range 2 {
+			calls.Go(func() {
+				_, err := h.caller.Propose(t.Context(), requestid.New(), data)
+				require.NoError(t, err)
+			})
+			synctest.Wait()
+		}
+		_, err := h.caller.Propose(t.Context(), requestid.New(), []byte("x"))
+		require.ErrorIs(t, err, api.ErrBusy)
+		h.cluster.Release()
+		calls.Wait()
+		_, err = h.caller.Propose(t.Context(), requestid.New(), []byte("x"))
+		require.NoError(t, err)
+	})
+}
+
+// When its context is done, the server cancels calls and closes the connection.
+func TestServer_EndsWhenContextIsDone(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		h.cluster.Hold()
+		result := startPropose(t.Context(), h.caller)
+		synctest.Wait()
+		cause := errors.New("node is closed")
+		h.stop(cause)
+		require.ErrorIs(t, <-h.served, cause)
+		require.ErrorIs(t, <-result, api.ErrUnknownOutcome)
+		h.served <- nil
+	})
+}

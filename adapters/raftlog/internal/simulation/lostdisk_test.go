@@ -1,0 +1,133 @@
+package simulation
+
+// Lost disks.
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+)
+
+// lostDisk is a peer that has lost its disk and returns with the same ID. The leader remembers what it
+// has acknowledged, so that it stops. If that leader is lost as well, no peer remembers, which is a
+// limit of the log; then the harness stops the peer before it violates a condition.
+type lostDisk struct {
+	p, leader *peer
+	term      uint64
+}
+
+// loseDisk loses the disk of a voter, if it is certain that it can receive messages only from the
+// leader.
+func (h *harness) loseDisk() {
+	l := h.leader()
+	if h.lostDisk != nil || h.clients.changing || l == nil || !l.observed.ready || len(l.core.Replica().Members.Voters) < 3 {
+		return
+	}
+	m := l.core.Replica().Members
+	p := h.peer(m.Voters[h.rand.IntN(len(m.Voters))].ID)
+	first := uint64(1)
+	if !p.founds() {
+		_, newest := l.newestFile()
+		first = newest.Index
+	}
+	if p == l || m.Joint() || l.core.Acknowledged(p.ID) <= first {
+		return
+	}
+	for _, q := range h.peers {
+		switch {
+		case q.observed.term > l.observed.term || q.durable.vote.term > l.observed.term,
+			q.up && (q.paused || q != l && q.observed.isLeader || q.core.Status().Role == core.Candidate),
+			q.stopped && m.IsVoter(q.raft):
+			return
+		}
+	}
+	h.tracef("%s: loses its disk; %s remembers its acknowledgement of entry %d", p.ID, l.ID, l.core.Acknowledged(p.ID))
+	h.checker.wiped++
+	h.lostDisk = &lostDisk{p, l, l.observed.term}
+	h.clients.pending++
+	h.clients.changing = true
+	p.crash()
+	p.disk = crashdisk.New(rand.New(rand.NewPCG(h.rand.Uint64(), 1)))
+	p.fs = p.mount()
+	p.interrupted, p.diskFull = nil, false
+	if p.founds() {
+		p.createFounder(p.seeds)
+	} else {
+		p.createFromSnapshot(l, p.seeds)
+	}
+	h.schedule(h.duration(time.Millisecond, 50*time.Millisecond), p.start)
+	h.schedule(election, func() { h.replaceLostDisk(p) }) // after that it could vote
+}
+
+func (p *peer) founds() bool { return slices.Contains(p.seeds, p.Peer) }
+
+// hasLostDisk reports whether the peer has lost its disk and has not stopped yet.
+func (p *peer) hasLostDisk() bool { return p.h.lostDisk != nil && p.h.lostDisk.p == p }
+
+// watchLostDisk checks at each step whether the leader that remembers is lost.
+func (h *harness) watchLostDisk(q *peer) {
+	if x := h.lostDisk; x != nil && (q.observed.term > x.term || q == x.leader && !q.observed.isLeader) {
+		h.schedule(0, func() { h.replaceLostDisk(x.p) })
+	}
+}
+
+// stopLostDisk handles the stop of the peer because of what the leader remembers.
+func (h *harness) stopLostDisk(p *peer, reason error) {
+	h.tracef("%s: must stop: %v", p.ID, reason)
+	h.checker.lost++
+	h.replaceLostDisk(p)
+}
+
+// replaceLostDisk stops the peer, and replaces it by a peer with a new ID.
+func (h *harness) replaceLostDisk(p *peer) {
+	if !p.hasLostDisk() {
+		return
+	}
+	h.lostDisk = nil
+	if p.up {
+		p.powerOff()
+	}
+	h.tracef("%s: is stopped permanently", p.ID)
+	p.stopped = true
+	h.clients.replacePeer(p)
+}
+
+// diskLost loses the disk of a voter while there are no other faults: the voter must stop.
+func diskLost(h *harness) {
+	h.waitFor("health at the start", recoveryLimit, h.problem)
+	for h.lostDisk == nil {
+		h.loseDisk()
+		h.advance(h.now + time.Millisecond)
+	}
+	h.waitFor("it has stopped", election, func() string {
+		if h.checker.lost == 0 {
+			return h.lostDisk.p.ID + " continues without its disk"
+		}
+		return ""
+	})
+}
+
+// replacePeer replaces a voter by a new peer.
+func (c *clients) replacePeer(old *peer) {
+	h := c.h
+	from := h.leader()
+	if from == nil || from.paused || !from.observed.ready || from.core.Replica().Members.Joint() {
+		h.schedule(h.duration(10*time.Millisecond, 100*time.Millisecond), func() { c.replacePeer(old) })
+		return
+	}
+	voters := from.core.Replica().Members.Membership().Voters
+	to := slices.DeleteFunc(slices.Clone(voters), func(v api.Peer) bool { return v == old.Peer })
+	p := h.newPeer()
+	p.createFromSnapshot(from, to)
+	p.start()
+	h.tracef("clients: %s replaces %s", p.ID, old.ID)
+	c.changeVoters(h.newID(), append(to, p.Peer), func() {
+		h.checker.changes++
+		c.pending--
+		c.changing = false
+	})
+}

@@ -1,0 +1,216 @@
+package snapshot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+)
+
+const (
+	contentSize = 66_000 // more than one chunk
+	oldIndex    = 5
+	newIndex    = 6
+)
+
+// replacements are the functions that replace a snapshot. file is the new snapshot.
+var replacements = map[string]func(t *testing.T, d *crashdisk.Disk, file []byte) error{
+	"commit": func(_ *testing.T, d *crashdisk.Disk, _ []byte) error { return writeSnapshot(d, newIndex, contentSize) },
+	"install": func(_ *testing.T, d *crashdisk.Disk, file []byte) error {
+		r, err := Install(d, testDir, bytes.NewReader(file))
+		if err == nil {
+			err = r.Close()
+		}
+		return err
+	},
+	"installFile": func(_ *testing.T, d *crashdisk.Disk, file []byte) error {
+		// The other program does not sync the file.
+		f, err := d.Create("data/outside")
+		if err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(file, 0); err != nil {
+			return err
+		}
+		r, err := InstallFile(d, testDir, "data/outside")
+		if err == nil {
+			err = r.Close()
+		}
+		return err
+	},
+}
+
+// requireOldInBackup requires that a backup contains the old snapshot.
+func requireOldInBackup(t *testing.T, d *crashdisk.Disk) {
+	t.Helper()
+	for _, name := range listNames(t, d) {
+		if !strings.HasSuffix(name, ".bak") {
+			continue
+		}
+		r, err := OpenFile(d, path.Join(testDir, name))
+		require.NoError(t, err)
+		requireComplete(t, r, contentSize)
+		index := r.Meta().Index
+		require.NoError(t, r.Close())
+		if index == oldIndex {
+			return
+		}
+	}
+	require.Fail(t, "no backup contains the old snapshot")
+}
+
+// requireOldOrNew requires that the old or the new snapshot exists after a failure, and returns its
+// index.
+func requireOldOrNew(t *testing.T, d *crashdisk.Disk, hadOld bool) uint64 {
+	t.Helper()
+	index := requireIndex(t, d, contentSize)
+	switch index {
+	case newIndex:
+		if hadOld {
+			requireOldInBackup(t, d)
+		}
+	case oldIndex:
+		require.True(t, hadOld)
+	default:
+		require.False(t, hadOld, "the snapshot is lost")
+	}
+	for _, name := range listNames(t, d) {
+		require.False(t, isTemp(name), "%s was not removed", name)
+	}
+	return index
+}
+
+// failEveryOperation executes each replacement repeatedly. Each time, arm configures the failure of
+// the next operation of the disk, and check is called with the error of the replacement.
+func failEveryOperation(t *testing.T, arm func(*crashdisk.Disk, int), check func(t *testing.T, d *crashdisk.Disk, hadOld bool, err error)) {
+	file := encodedSnapshot(t, newIndex, contentSize)
+	for name, replacement := range replacements {
+		for _, hadOld := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/old=%v", name, hadOld), func(t *testing.T) {
+				for n := 1; ; n++ {
+					require.Less(t, n, 100)
+					d := newDisk(t, uint64(n))
+					if hadOld {
+						require.NoError(t, writeSnapshot(d, oldIndex, contentSize))
+					}
+					before := d.Ops()
+					arm(d, before+n)
+					err := replacement(t, d, file)
+					last := d.Ops() < before+n // the replacement has fewer operations
+					if last {
+						require.NoError(t, err)
+					} else {
+						require.Error(t, err)
+					}
+					check(t, d, hadOld, err)
+					if last {
+						break
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestReplace_CrashAtEveryOperation(t *testing.T) {
+	failEveryOperation(t, (*crashdisk.Disk).CrashAt, func(t *testing.T, d *crashdisk.Disk, hadOld bool, err error) {
+		for outcome := range 10 {
+			found := d.Crash()
+			index := requireOldOrNew(t, found, hadOld)
+			if err == nil {
+				require.EqualValues(t, newIndex, index, "a crash has undone a replacement that was reported as durable")
+			}
+			if outcome%5 > 0 {
+				continue
+			}
+			// The next snapshot can be written.
+			require.NoError(t, writeSnapshot(found, newIndex+1, contentSize))
+			require.EqualValues(t, newIndex+1, requireIndex(t, found, contentSize))
+			if hadOld {
+				requireOldInBackup(t, found)
+			}
+		}
+	})
+}
+
+func TestReplace_ErrorOfEveryOperation(t *testing.T) {
+	failEveryOperation(t, (*crashdisk.Disk).FailAt, func(t *testing.T, d *crashdisk.Disk, hadOld bool, err error) {
+		if err != nil {
+			require.ErrorIs(t, err, crashdisk.ErrIO)
+		}
+		requireOldOrNew(t, d, hadOld)
+		for range 4 {
+			requireOldOrNew(t, d.Crash(), hadOld)
+		}
+	})
+}
+
+func TestReplace_RejectsOlderAndForeignSnapshots(t *testing.T) {
+	d := newDisk(t, 0)
+	late, err := Create(d, testDir, metaOf(3))
+	require.NoError(t, err)
+	require.NoError(t, writeSnapshot(d, 5, 10))
+	before := listNames(t, d)[:1]
+	require.ErrorIs(t, late.Commit(), ErrOlder)
+	_, err = Install(d, testDir, bytes.NewReader(encodedSnapshot(t, 4, 10)))
+	require.ErrorIs(t, err, ErrOlder)
+	other := newDisk(t, 1)
+	w, err := Create(other, testDir, Meta{Cluster: "other", Index: 6})
+	require.NoError(t, err)
+	require.NoError(t, w.Commit())
+	r, err := Open(other, testDir)
+	require.NoError(t, err)
+	_, err = Install(d, testDir, bytes.NewReader(readRaw(t, r)))
+	require.ErrorIs(t, err, ErrOtherCluster)
+	require.NoError(t, r.Close())
+	require.Equal(t, before, listNames(t, d))
+	createFile(t, d, "data/outside", encodedSnapshot(t, 4, 10))
+	_, err = InstallFile(d, testDir, "data/outside")
+	require.ErrorIs(t, err, ErrOlder)
+	require.Equal(t, []string{"outside", "snap"}, listNames(t, d))
+	require.EqualValues(t, 5, requireIndex(t, d, 10))
+	// A snapshot with the same index is accepted.
+	r, err = Install(d, testDir, bytes.NewReader(encodedSnapshot(t, 5, 10)))
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+}
+
+// An older snapshot is rejected before its data is read.
+func TestInstall_RejectsOlderSnapshotEarly(t *testing.T) {
+	d := newDisk(t, 0)
+	require.NoError(t, writeSnapshot(d, 5, 10))
+	whole := encodedSnapshot(t, 4, 300_000)
+	r := bytes.NewReader(whole)
+	_, err := Install(d, testDir, r)
+	require.ErrorIs(t, err, ErrOlder)
+	require.Greater(t, r.Len(), 300_000)
+}
+
+func TestInstall_DoesNotReadBeyondTheSnapshot(t *testing.T) {
+	d := newDisk(t, 0)
+	r := io.MultiReader(bytes.NewReader(encodedSnapshot(t, 4, 300_000)), strings.NewReader("next"))
+	s, err := Install(d, testDir, r)
+	require.NoError(t, err)
+	requireComplete(t, s, 300_000)
+	require.NoError(t, s.Close())
+	rest, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Equal(t, "next", string(rest))
+}
+
+// A damaged snapshot can be replaced. It is kept as a backup.
+func TestInstall_ReplacesDamagedSnapshot(t *testing.T) {
+	d := newDisk(t, 0)
+	createFile(t, d, "data/snap", []byte("damaged"))
+	r, err := Install(d, testDir, bytes.NewReader(encodedSnapshot(t, 3, 10)))
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	require.EqualValues(t, 3, requireIndex(t, d, 10))
+	require.Equal(t, []string{"snap", "snap-20260203T040506Z-1.bak"}, listNames(t, d))
+}

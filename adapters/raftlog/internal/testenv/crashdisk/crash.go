@@ -1,0 +1,101 @@
+package crashdisk
+
+import (
+	"maps"
+	"math/rand/v2"
+)
+
+// sector is the size in bytes of the parts of a write that survive a crash separately.
+const sector = 512
+
+// Crash returns the disk as it is after a crash: the random source decides which changes that were
+// not durable have survived. No lock is held, and no failure is configured. d must not be used any
+// more, except that another call of Crash returns another possible outcome.
+func (d *Disk) Crash() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.crashed = true
+	o := &outcome{random: d.random, survives: newChoice(d.random), entries: map[*node]map[string]*node{}, copies: map[*node]*node{}}
+	for _, c := range d.pending {
+		if o.survives() {
+			c.applyTo(o.entriesOf)
+		}
+	}
+	found := New(d.random)
+	found.space = d.space
+	found.root = o.copyOf(d.root)
+	return found
+}
+
+// outcome is one possible outcome of a crash.
+type outcome struct {
+	random   *rand.Rand
+	survives func() bool                // decides whether a change survives
+	entries  map[*node]map[string]*node // the surviving entries of directories
+	copies   map[*node]*node            // the nodes of the disk after the crash
+}
+
+// newChoice returns a function that decides whether an unsynced change survives. It chooses between
+// all, none, and each at random, because all and none would be improbable otherwise.
+func newChoice(random *rand.Rand) func() bool {
+	switch random.IntN(6) {
+	case 0:
+		return func() bool { return false }
+	case 1:
+		return func() bool { return true }
+	}
+	return func() bool { return random.IntN(2) == 0 }
+}
+
+func (o *outcome) entriesOf(dir *node) map[string]*node {
+	if o.entries[dir] == nil {
+		o.entries[dir] = maps.Clone(dir.durable)
+	}
+	return o.entries[dir]
+}
+
+// copyOf returns a copy of n with the content that survives.
+func (o *outcome) copyOf(n *node) *node {
+	if c := o.copies[n]; c != nil {
+		return c
+	}
+	if n.live != nil {
+		c := newDir()
+		o.copies[n] = c
+		entries := o.entriesOf(n)
+		for _, name := range sortedNames(entries) { // sorted, so that the outcome is reproducible
+			child := o.copyOf(entries[name])
+			c.live[name], c.durable[name] = child, child
+		}
+		return c
+	}
+	c := &node{synced: n.synced.clone()}
+	o.copies[n] = c
+	for _, w := range n.writes {
+		o.applyTorn(w, &c.synced)
+	}
+	c.current = c.synced.clone()
+	return c
+}
+
+// applyTorn applies the part of a write that survives.
+func (o *outcome) applyTorn(w fileWrite, b *content) {
+	if !o.survives() {
+		return
+	}
+	size := b.size
+	if w.data == nil || o.random.IntN(2) == 0 {
+		w.applyTo(b)
+	} else {
+		for at := w.offset; at < w.offset+int64(len(w.data)); {
+			end := min(at-at%sector+sector, w.offset+int64(len(w.data)))
+			if o.survives() {
+				b.writeAt(w.data[at-w.offset:end-w.offset], at)
+			}
+			at = end
+		}
+	}
+	if w.data != nil && b.size > size && o.random.IntN(4) == 0 {
+		b.resize(size) // the data was written, but not the new length of the file
+	}
+}

@@ -1,0 +1,128 @@
+// Package rpctest provides peers that share a log in memory and whose calls fail as configured, and
+// connections to them, for tests of clients.
+package rpctest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// Pipe returns both ends of a connection in memory. Flush blocks until the other end reads, and
+// then transfers all buffered frames. It works in bubbles of testing/synctest.
+func Pipe() (a, b *End) {
+	ab, ba := make(chan [][]byte), make(chan [][]byte)
+	closed := &closeSignal{done: make(chan struct{})}
+	return &End{in: ba, out: ab, closed: closed}, &End{in: ab, out: ba, closed: closed}
+}
+
+// closeSignal is closed when one end of a connection is closed.
+type closeSignal struct {
+	once sync.Once
+	done chan struct{}
+}
+
+// End is one end of a connection. It implements rpc.Conn.
+type End struct {
+	in       <-chan [][]byte
+	out      chan<- [][]byte
+	closed   *closeSignal
+	received [][]byte // frames that were transferred and not read yet
+
+	mu          sync.Mutex
+	buffered    [][]byte
+	size        int // of buffered
+	written     int
+	readTimeout time.Duration
+}
+
+// Written returns the number of transfers that this end has made.
+func (e *End) Written() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.written
+}
+
+// SetTimeouts sets the read timeout. There is no write timeout.
+func (e *End) SetTimeouts(read, _ time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.readTimeout = read
+}
+
+// ReadFrame waits for a frame. It returns io.EOF if either end is closed.
+func (e *End) ReadFrame() ([]byte, error) {
+	e.mu.Lock()
+	silence := e.readTimeout
+	e.mu.Unlock()
+	if len(e.received) == 0 {
+		var timeout <-chan time.Time
+		if silence > 0 {
+			timer := time.NewTimer(silence)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case e.received = <-e.in:
+		case <-timeout:
+			return nil, os.ErrDeadlineExceeded
+		case <-e.closed.done:
+			return nil, io.EOF
+		}
+	}
+	frame := e.received[0]
+	e.received = e.received[1:]
+	return frame, nil
+}
+
+// bufferSize is the size of the frames that are buffered without a Flush.
+const bufferSize = 64 << 10
+
+// Buffer stores a copy of the frame until Flush, or until the buffer is full.
+func (e *End) Buffer(frame []byte) error {
+	e.mu.Lock()
+	e.buffered = append(e.buffered, append([]byte(nil), frame...))
+	e.size += len(frame)
+	full := e.size >= bufferSize
+	e.mu.Unlock()
+	if full {
+		return e.Flush()
+	}
+	return nil
+}
+
+// Flush waits until the other end reads the buffered frames.
+func (e *End) Flush() error {
+	e.mu.Lock()
+	frames := e.buffered
+	e.buffered, e.size = nil, 0
+	e.mu.Unlock()
+	if len(frames) == 0 {
+		return nil
+	}
+	select {
+	case e.out <- frames:
+		e.mu.Lock()
+		e.written++
+		e.mu.Unlock()
+		return nil
+	case <-e.closed.done:
+		return fmt.Errorf("writing a frame: %w", io.ErrClosedPipe)
+	}
+}
+
+// WriteFrame calls Buffer and Flush.
+func (e *End) WriteFrame(frame []byte) error {
+	if err := e.Buffer(frame); err != nil {
+		return err
+	}
+	return e.Flush()
+}
+
+// Close closes both ends.
+func (e *End) Close() error {
+	e.closed.once.Do(func() { close(e.closed.done) })
+	return nil
+}

@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+// dialer maintains a connection to one address of a peer.
+type dialer struct {
+	peer     *peer
+	addr     string
+	cancel   context.CancelFunc
+	retryNow chan struct{} // ends a pause
+}
+
+// startDialer starts the dialer of a peer. t.mu is held.
+func (t *Transport) startDialer(p *peer) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	d := &dialer{peer: p, addr: p.addr, cancel: cancel, retryNow: make(chan struct{}, 1)}
+	p.dialer = d
+	t.goroutines.Go(func() {
+		defer cancel()
+		t.runDialer(ctx, d)
+	})
+}
+
+// stopDialer stops the dialer of a peer. If drain is true, its session ends after the queues are sent.
+// Otherwise it returns the session, which the caller must close. t.mu is held.
+func (t *Transport) stopDialer(p *peer, drain bool) *session {
+	if p.dialer == nil {
+		return nil
+	}
+	p.dialer.cancel()
+	p.dialer = nil
+	switch s := p.dialed; {
+	case s == nil:
+	case drain:
+		s.draining = true
+		s.wakeUp()
+	default:
+		return s
+	}
+	return nil
+}
+
+// runDialer connects to the peer again and again until ctx is done.
+func (t *Transport) runDialer(ctx context.Context, d *dialer) {
+	pause := minPause
+	report := reporter{every: time.Minute}
+	for ctx.Err() == nil {
+		conn, err := t.dialPeer(ctx, d.addr, d.peer.id, link.PurposeRaft)
+		if err == nil {
+			pause = minPause
+			report = reporter{every: time.Minute}
+			t.serveDialed(d, conn)
+			select {
+			case <-d.retryNow: // was sent before this connection was established
+			default:
+			}
+		} else if ctx.Err() == nil && report.shouldReport(err) {
+			t.cfg.Log.Warn("cannot connect to peer", "peer", d.peer.id, "addr", d.addr, "err", err)
+		}
+		timer := time.NewTimer(pause/2 + time.Duration(t.cfg.Rand()*float64(pause/2)))
+		select {
+		case <-timer.C:
+		case <-d.retryNow:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if err != nil {
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+// serveDialed exchanges frames on a new connection until it ends.
+func (t *Transport) serveDialed(d *dialer, conn *link.Conn) {
+	if !t.track(conn) {
+		return
+	}
+	t.mu.Lock()
+	if d.peer.dialer != d || d.peer.dialed != nil || d.peer.isOtherProcess(conn.Remote().Claim) {
+		// The peer was removed or has moved, or an earlier connection exists.
+		t.mu.Unlock()
+		t.closeTracked(conn)
+		return
+	}
+	s := t.newSession(d.peer, conn)
+	d.peer.dialed = s
+	if d.peer.sender == nil {
+		d.peer.sender = s
+	}
+	t.mu.Unlock()
+	t.cfg.Log.Info("connected to peer", "peer", d.peer.id, "addr", d.addr)
+	err := s.serve()
+	if t.ctx.Err() == nil {
+		t.cfg.Log.Info("connection to peer ended", "peer", d.peer.id, "addr", d.addr, "err", err)
+	}
+}
+
+// dialPeer connects to a peer and verifies its identity.
+func (t *Transport) dialPeer(ctx context.Context, addr, id string, purpose link.Purpose) (*link.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	raw, err := t.cfg.Dial(ctx, addr)
+	if err != nil {
+		return nil, fmt.Errorf("raftlog: connect to peer %q: %w", id, err)
+	}
+	limitUnsent(raw)
+	self := t.cfg.Self
+	if host, _, err := net.SplitHostPort(addr); err == nil && self.ServerName == "" {
+		self.ServerName = host
+	}
+	conn, err := link.Dial(ctx, raw, self, id, purpose)
+	if refused := (*link.RefusedError)(nil); errors.As(err, &refused) && t.cfg.OnRefused != nil {
+		t.cfg.OnRefused(id, refused)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := t.checkRemote(conn.Remote()); err != nil {
+		sendRefusal(conn, purpose, err)
+		return nil, fmt.Errorf("raftlog: the process at %s was rejected as peer %q: %w", addr, id, err)
+	}
+	return conn, nil
+}

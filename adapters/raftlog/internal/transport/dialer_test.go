@@ -1,0 +1,138 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+// A partition is detected although no error is returned, and the connection is restored afterwards.
+func TestDialer_ReconnectsAfterPartition(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", peersOf("a"))
+		time.Sleep(maxPause)
+		h.network.CutBoth("a:7", "b:7")
+		require.True(t, a.Send("b", false, []byte("may be lost")))
+		time.Sleep(readTimeout + keepaliveInterval)
+		requireUnreachable(t, a, "b")
+		requireUnreachable(t, b, "a")
+		require.False(t, a.Send("b", false, []byte("dropped")))
+		requireUnreachable(t, a, "b")
+		time.Sleep(time.Minute)
+
+		h.network.HealBoth("a:7", "b:7")
+		time.Sleep(maxPause)
+		require.True(t, a.Send("b", false, []byte("again")))
+		require.Equal(t, "again", string(receiveFrame(t, b).Data))
+		require.True(t, b.Send("a", false, []byte("back")))
+		require.Equal(t, "back", string(receiveFrame(t, a).Data))
+	})
+}
+
+func TestDialer_ReconnectsAfterReset(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
+		waitIdle()
+		h.network.Reset("a:7", "b:7")
+		requireUnreachable(t, a, "b")
+		time.Sleep(minPause)
+		waitIdle()
+		require.True(t, a.Send("b", false, []byte("again")))
+		require.Equal(t, "again", string(receiveFrame(t, b).Data))
+	})
+}
+
+func TestDialer_Pauses(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		var mu sync.Mutex
+		var times []time.Time
+		var refuse bool
+		last := time.Now()
+		a := h.startPeer("a", nil, func(c *Config) {
+			dial := c.Dial
+			c.Dial = func(ctx context.Context, to string) (net.Conn, error) {
+				mu.Lock()
+				times = append(times, time.Now())
+				refused := refuse
+				mu.Unlock()
+				if refused {
+					return nil, errors.New("no")
+				}
+				return dial(ctx, to)
+			}
+		})
+		gaps := func() (list []time.Duration) {
+			waitIdle()
+			mu.Lock()
+			defer mu.Unlock()
+			for _, t := range times {
+				list = append(list, t.Sub(last))
+				last = t
+			}
+			times = nil
+			return list
+		}
+		a.SetPeers(peersOf("b"))
+		time.Sleep(4 * time.Second)
+		const ms = time.Millisecond
+		want := []time.Duration{0, 37_500 * time.Microsecond, 75 * ms, 150 * ms, 300 * ms, 600 * ms, 750 * ms, 750 * ms, 750 * ms}
+		require.Equal(t, want, gaps())
+		require.Equal(t, 1, h.logs["a"].count("cannot connect to peer"), "the same error was logged repeatedly")
+
+		// The pauses restart after a success.
+		h.startPeer("b", nil)
+		time.Sleep(time.Second)
+		require.Len(t, gaps(), 1)
+		mu.Lock()
+		refuse = true
+		mu.Unlock()
+		last = time.Now()
+		h.network.Reset("a:7", "b:7")
+		time.Sleep(400 * ms)
+		require.Equal(t, []time.Duration{37_500 * time.Microsecond, 37_500 * time.Microsecond, 75 * ms, 150 * ms}, gaps())
+
+		// A new address, or a connection of the peer, ends a pause.
+		time.Sleep(time.Minute)
+		gaps()
+		last = time.Now()
+		a.SetPeers([]api.Peer{{ID: "b", Addr: "elsewhere:7"}})
+		require.Equal(t, []time.Duration{0}, gaps())
+		time.Sleep(10 * time.Second)
+		gaps()
+		time.Sleep(100 * ms)
+		gaps()
+		last = time.Now()
+		c, err := h.dialAs("b", "a", link.PurposeRaft)
+		require.NoError(t, err)
+		defer c.Close()
+		require.Equal(t, []time.Duration{0}, gaps())
+		// The same peers have no effect.
+		a.SetPeers([]api.Peer{{ID: "b", Addr: "elsewhere:7"}})
+		require.Empty(t, gaps())
+	})
+}
+
+func TestDialer_AddressChanges(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
+		waitIdle()
+		b.Close()
+		l, err := h.network.Listen("elsewhere:7")
+		require.NoError(t, err)
+		b2 := h.startPeer("b", nil, func(c *Config) { c.Listener.Close(); c.Listener = l })
+		a.SetPeers([]api.Peer{{ID: "b", Addr: "elsewhere:7"}, {ID: "c"}, {Addr: "absent:7"}})
+		time.Sleep(minPause)
+		waitIdle()
+		require.True(t, a.Send("b", false, []byte("found")))
+		require.Equal(t, "found", string(receiveFrame(t, b2).Data))
+		require.Len(t, a.peers, 1)
+	})
+}

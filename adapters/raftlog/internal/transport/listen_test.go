@@ -1,0 +1,149 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+func TestListen_NewConnectionReplacesOlderOne(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		b := h.startPeer("b", nil)
+		older, err := h.dialAs("a", "b", link.PurposeRaft)
+		require.NoError(t, err)
+		waitIdle()
+		newer, err := h.dialAs("a", "b", link.PurposeRaft)
+		require.NoError(t, err)
+		defer newer.Close()
+		defer older.Close()
+		for err == nil {
+			_, err = older.ReadFrame()
+		}
+		require.ErrorIs(t, err, io.EOF)
+		require.NoError(t, newer.WriteFrame([]byte("here")))
+		require.Equal(t, "here", string(receiveFrame(t, b).Data))
+		require.True(t, b.Send("a", true, []byte("there")))
+		frame, err := newer.ReadFrame()
+		require.NoError(t, err)
+		require.Equal(t, "there", string(frame))
+	})
+}
+
+func TestListen_RejectedPeer(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		h.startPeer("a", peersOf("b"))
+		h.startPeer("b", nil, func(c *Config) {
+			c.Accepts = func(h link.Hello) error {
+				return &link.RefusedError{Reason: link.ReasonRemoved, Text: "by entry 7"}
+			}
+		})
+		time.Sleep(time.Minute)
+		require.Contains(t, h.logs["a"].text.String(), "by entry 7")
+		require.LessOrEqual(t, h.logs["a"].count("cannot connect to peer"), 4)
+		require.LessOrEqual(t, h.logs["b"].count("not accepted"), 60)
+		require.Contains(t, h.logs["b"].text.String(), "by entry 7")
+	})
+}
+
+func TestListen_ClientsAndSnapshots(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		started, ended := make(chan link.Purpose, 3), make(chan link.Purpose, 3)
+		handle := func(c *link.Conn) {
+			started <- c.Remote().Purpose
+			for {
+				frame, err := c.ReadFrame()
+				if err != nil {
+					break
+				}
+				c.WriteFrame(frame)
+			}
+			time.Sleep(time.Second)
+			ended <- c.Remote().Purpose
+		}
+		b := h.startPeer("b", nil, func(c *Config) { c.OnClient, c.OnSnapshot = handle, handle })
+		for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream, link.PurposeSnapshot} {
+			c, err := h.dialAs("a", "b", purpose)
+			require.NoError(t, err)
+			defer c.Close()
+			require.Equal(t, purpose, <-started)
+			require.NoError(t, c.WriteFrame([]byte("echo")))
+			frame, err := c.ReadFrame()
+			require.NoError(t, err)
+			require.Equal(t, "echo", string(frame))
+		}
+		b.Close()
+		require.Len(t, ended, 3, "Close has not waited for the functions")
+
+		h.startPeer("d", nil)
+		for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream, link.PurposeSnapshot} {
+			_, err := h.dialAs("a", "d", purpose)
+			var refused *link.RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, link.ReasonPurpose, refused.Reason)
+		}
+	})
+}
+
+// Many connections that send nothing do not prevent other connections.
+func TestListen_LimitsPendingHandshakes(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		b := h.startPeer("b", nil)
+		start := time.Now()
+		var silent []net.Conn
+		for range 266 {
+			c, err := h.network.Dial(t.Context(), "x", "b:7")
+			require.NoError(t, err)
+			silent = append(silent, c)
+			waitIdle()
+		}
+		c, err := h.dialAs("a", "b", link.PurposeRaft)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = silent[0].Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF, "the oldest handshake was not cancelled")
+		require.Zero(t, time.Since(start))
+		waitIdle()
+		b.mu.Lock()
+		require.LessOrEqual(t, len(b.pending), 256)
+		b.mu.Unlock()
+		time.Sleep(6 * time.Second)
+		waitIdle()
+		b.mu.Lock()
+		require.Empty(t, b.pending, "a handshake has not timed out")
+		b.mu.Unlock()
+		require.LessOrEqual(t, h.logs["b"].count("not accepted"), 3)
+		for _, c := range silent {
+			c.Close()
+		}
+	})
+}
+
+// brokenListener fails a few times, as a listener without free file descriptors does.
+type brokenListener struct {
+	net.Listener
+	failures int
+}
+
+func (l *brokenListener) Accept() (net.Conn, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	return l.Listener.Accept()
+}
+
+func TestListen_RetriesAfterErrors(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		h.startPeer("b", nil, func(c *Config) { c.Listener = &brokenListener{c.Listener, 5} })
+		c, err := h.dialAs("a", "b", link.PurposeClient)
+		require.ErrorIs(t, err, api.ErrRefused) // after it was accepted
+		require.Nil(t, c)
+		require.Equal(t, 1, h.logs["b"].count("too many open files"))
+	})
+}

@@ -1,0 +1,146 @@
+package transport
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+func TestSession_FramesAreInOrder(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("a", "b")), h.startPeer("b", peersOf("a", "b"))
+		waitIdle()
+		for i := range 1000 {
+			require.True(t, a.Send("b", i%2 == 0, numberedFrame(i)))
+			require.True(t, b.Send("a", i%2 == 0, numberedFrame(i)))
+		}
+		for _, n := range []*Transport{a, b} {
+			next := []int{0, 1} // the next urgent frame, the next other frame
+			for range 1000 {
+				f := receiveFrame(t, n)
+				lane := int(f.Data[len(f.Data)-1]-'0') % 2
+				require.Equal(t, string(numberedFrame(next[lane])), string(f.Data))
+				next[lane] += 2
+			}
+		}
+		require.Equal(t, link.Hello{Cluster: "c1", ID: "a", Addr: "a:7", Peer: true, Purpose: link.PurposeRaft},
+			func() link.Hello { a.Send("b", true, []byte("x")); return receiveFrame(t, b).From }())
+		requireNoneUnreachable(t, a)
+		requireNoneUnreachable(t, b)
+	})
+}
+
+// A heartbeat does not wait for 10 MB of queued entries, but only for the data that was written to
+// the connection before.
+func TestSession_UrgentFrameOvertakes(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
+		waitIdle()
+		h.network.Cut("a:7", "b:7")
+		const size = 4 << 10
+		for range 10 << 20 / size {
+			require.True(t, a.Send("b", false, make([]byte, size)))
+		}
+		waitIdle()
+		require.True(t, a.Send("b", true, []byte("heartbeat")))
+		h.network.Heal("a:7", "b:7")
+		before, total := -1, 0
+		for total < 10<<20 {
+			f := receiveFrame(t, b)
+			if string(f.Data) == "heartbeat" {
+				before = total
+				continue
+			}
+			total += len(f.Data)
+		}
+		require.NotEqual(t, -1, before, "the urgent frame was received last")
+		require.Less(t, before, 512<<10)
+		t.Logf("%d bytes were received before", before)
+	})
+}
+
+// A peer that is not in SetPeers can connect, and receives replies on its connection.
+func TestSession_UnknownPeer(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
+		waitIdle()
+		require.True(t, a.Send("b", false, []byte("request")))
+		require.Equal(t, "request", string(receiveFrame(t, b).Data))
+		require.True(t, b.Send("a", false, []byte("reply")))
+		require.Equal(t, "reply", string(receiveFrame(t, a).Data))
+
+		a.Close()
+		requireUnreachable(t, b, "a")
+		require.False(t, b.Send("a", false, []byte("dropped")))
+		requireUnreachable(t, b, "a")
+		waitIdle()
+		require.Empty(t, b.peers, "the peer was not removed")
+	})
+}
+
+// If a peer does not read, frames for it are dropped. Send does not block, and frames to and from other
+// peers are not affected.
+func TestSession_PeerThatDoesNotRead(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b", "c")), h.startPeer("b", peersOf("a"))
+		c := h.startPeer("c", nil)
+		time.Sleep(maxPause)
+		frame := make([]byte, 64<<10)
+		dropped := 0
+		start := time.Now()
+		for i := range 2 * queueBytes / len(frame) {
+			if i%64 == 0 {
+				waitIdle()
+			}
+			if !a.Send("b", false, frame) {
+				dropped++
+			}
+		}
+		require.Positive(t, dropped)
+		require.Zero(t, time.Since(start), "Send has blocked")
+		requireUnreachable(t, a, "b")
+		require.True(t, a.Send("c", false, []byte("hello")))
+		require.Equal(t, "hello", string(receiveFrame(t, c).Data))
+		require.True(t, b.Send("a", false, []byte("the other direction works")))
+		require.Equal(t, "the other direction works", string(receiveFrame(t, a).Data))
+
+		// A write that makes no progress ends the connection.
+		require.Zero(t, h.logs["a"].count("peer ended"))
+		time.Sleep(writeTimeout + time.Second)
+		require.NotZero(t, h.logs["a"].count("peer ended"))
+		requireUnreachable(t, a, "b")
+		// When b reads again, frames are sent again.
+		go func() {
+			for range b.Received() {
+			}
+		}()
+		time.Sleep(2 * time.Second)
+		require.True(t, a.Send("b", false, frame))
+	})
+}
+
+func TestSession_RemovedPeerReceivesQueuedFrames(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
+		waitIdle()
+		h.network.Cut("a:7", "b:7")
+		for i := range 100 {
+			require.True(t, a.Send("b", false, append(numberedFrame(i), make([]byte, 4<<10)...)))
+		}
+		waitIdle()
+		a.SetPeers(nil)
+		require.False(t, a.Send("b", false, []byte("too late")))
+		h.network.Heal("a:7", "b:7")
+		for i := range 100 {
+			require.Contains(t, string(receiveFrame(t, b).Data), string(numberedFrame(i)))
+		}
+		waitIdle()
+		require.Empty(t, a.peers)
+		require.Empty(t, b.peers)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, h.logs["a"].count("connected to peer"))
+	})
+}

@@ -1,0 +1,124 @@
+package transport
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+)
+
+// Peers with the same secret exchange frames. A peer with another secret is rejected.
+func TestTransport_Secret(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		withSecret := func(secret string) func(*Config) {
+			return func(c *Config) { c.Self.Insecure, c.Self.Secret = false, []byte(secret) }
+		}
+		a, b := h.startPeer("a", peersOf("b", "c"), withSecret("s1")), h.startPeer("b", peersOf("a"), withSecret("s1"))
+		c := h.startPeer("c", peersOf("a"), withSecret("s2"))
+		time.Sleep(2 * maxPause)
+		waitIdle()
+		require.True(t, a.Send("b", false, []byte("there")))
+		require.Equal(t, "there", string(receiveFrame(t, b).Data))
+		require.False(t, a.Send("c", false, []byte("x")))
+		require.False(t, c.Send("a", false, []byte("x")))
+		require.Equal(t, 1, h.logs["c"].count("cannot connect to peer"))
+		require.NotZero(t, h.logs["c"].count("the secret differs"))
+	})
+}
+
+func TestTransport_IdleConnectionsRemain(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a := h.startPeer("a", peersOf("b"))
+		h.startPeer("b", peersOf("a"))
+		time.Sleep(10 * time.Minute)
+		require.LessOrEqual(t, h.logs["a"].count("connected to peer"), 1)
+		require.LessOrEqual(t, h.logs["b"].count("connected to peer"), 1)
+		requireNoneUnreachable(t, a)
+	})
+}
+
+func TestTransport_Close(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a, b := h.startPeer("a", peersOf("b", "absent")), h.startPeer("b", peersOf("a"))
+		time.Sleep(maxPause)
+		for range 2 * receiveBuffer { // more than b buffers
+			a.Send("b", false, []byte("x"))
+		}
+		silent, err := h.network.Dial(t.Context(), "x", "b:7")
+		require.NoError(t, err)
+		defer silent.Close()
+		waitIdle()
+		start := time.Now()
+		b.Close()
+		a.Close()
+		a.Close()
+		require.Zero(t, time.Since(start))
+		n := 0
+		for range b.Received() {
+			n++
+		}
+		require.Equal(t, receiveBuffer, n)
+		for range a.Unreachable() {
+		}
+		require.False(t, a.Send("b", true, []byte("x")))
+		a.SetPeers(peersOf("c"))
+		require.ErrorIs(t, a.Run(), api.ErrClosed)
+		require.ErrorIs(t, a.Snapshot(t.Context(), "b", nil, 0, nil), api.ErrClosed)
+		_, err = h.network.Dial(t.Context(), "x", "b:7")
+		require.Error(t, err)
+	})
+}
+
+func TestTransport_RunRejectsInvalidConfig(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		good := func() Config {
+			l, err := h.network.Listen("q:7")
+			require.NoError(t, err)
+			return Config{Self: identityOf("q"), Listener: l, Dial: func(context.Context, string) (net.Conn, error) { return nil, io.EOF }}
+		}
+		for name, change := range map[string]func(*Config){
+			"listener": func(c *Config) { c.Listener.Close(); c.Listener = nil },
+			"dial":     func(c *Config) { c.Dial = nil },
+			"identity": func(c *Config) { c.Self.Insecure = false },
+			"client":   func(c *Config) { c.Self.Peer = false },
+			"":         func(*Config) {},
+		} {
+			cfg := good()
+			change(&cfg)
+			tr := New(cfg)
+			err := tr.Run()
+			if name == "" {
+				require.NoError(t, err)
+				err = tr.Run()
+			}
+			require.ErrorIs(t, err, api.ErrInvalid, name)
+			tr.Close()
+		}
+	})
+}
+
+// The test uses sockets and real time: small and large frames, and a snapshot.
+func TestTransport_OverTCP(t *testing.T) {
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			a, b := connectOverTCP(t, mode)
+			for i := range 200 {
+				require.True(t, a.Send("b", false, append(numberedFrame(i), make([]byte, i<<8)...)))
+			}
+			for i := range 200 {
+				f := <-b.Received()
+				require.Equal(t, string(numberedFrame(i)), string(f.Data[:len(f.Data)-i<<8]))
+				require.Equal(t, "a", f.From.ID)
+			}
+			var refused *link.RefusedError
+			require.ErrorAs(t, a.Snapshot(t.Context(), "b", nil, 0, nil), &refused)
+			require.Equal(t, link.ReasonPurpose, refused.Reason)
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package raftlog
+
+import "sync"
+
+// mailbox passes elements to one goroutine, which receives all elements that were added since it
+// last received. Adding does not block.
+type mailbox[T any] struct {
+	mu    sync.Mutex
+	items []T
+	added chan struct{} // contains a token if there may be items
+}
+
+func newMailbox[T any]() *mailbox[T] { return &mailbox[T]{added: make(chan struct{}, 1)} }
+
+func (m *mailbox[T]) add(items ...T) {
+	if len(items) == 0 {
+		return
+	}
+	m.mu.Lock()
+	m.items = append(m.items, items...)
+	m.mu.Unlock()
+	signal(m.added)
+}
+
+// takeAll returns the elements, possibly none, after added has contained a token.
+func (m *mailbox[T]) takeAll() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	items := m.items
+	m.items = nil
+	return items
+}
+
+// signal adds a token to a channel with a capacity of one, unless it contains one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

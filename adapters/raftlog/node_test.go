@@ -1,0 +1,205 @@
+package raftlog_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestDisk_WriteFails fails if a peer does not stop when a write or sync fails, if its candidate has
+// no final status, or if a confirmed update is lost.
+func TestDisk_WriteFails(t *testing.T) {
+	for _, atLeader := range []bool{true, false} {
+		for op := range 6 { // writes and syncs alternate
+			t.Run(fmt.Sprintf("leader=%t/%d", atLeader, op), func(t *testing.T) {
+				runCluster(t, 3, func(t *testing.T, h *harness) {
+					leader := h.waitForLeader(t)
+					p := leader
+					if !atLeader {
+						p = h.others(leader)[0]
+					}
+					other := h.others(leader, p)[0]
+					c, second := startCandidate(t, h.node(p), "e"), (*candidate)(nil)
+					c.waitForLeadership(t)
+					second = startCandidate(t, h.node(other), "e")
+					h.proposeAll(t, other, numbered("a", 3)...)
+					broken := errors.New("the disk is broken")
+					synctest.Wait()
+					h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1+op, broken)
+					var want []string
+					for _, u := range numbered("b", 10) {
+						proposeUntilKnown(t, h.node(other), requestid.New(), u)
+						want = append(want, u)
+						synctest.Wait() // the peer writes and syncs each entry separately
+					}
+					h.requireStopped(t, p, broken, c)
+					second.waitForLeadership(t)
+					h.requireUpdates(t, h.others(p), append(numbered("a", 3), want...)...)
+				})
+			})
+		}
+	}
+}
+
+// TestDisk_ReadFails fails if a read error crashes the process or stops other peers.
+func TestDisk_ReadFails(t *testing.T) {
+	for op := 12; op < 28; op++ {
+		runCluster(t, 3, func(t *testing.T, h *harness) {
+			p := h.others(h.waitForLeader(t))[0]
+			h.proposeAll(t, p, numbered("a", 10)...)
+			require.NoError(t, h.stopPeer(p))
+			h.disks[p.ID].FailReadAt(h.disks[p.ID].Reads() + 1 + op)
+			n, err := h.openPeer(p)
+			if err != nil {
+				require.ErrorIs(t, err, crashdisk.ErrIO)
+				return
+			}
+			time.Sleep(time.Second)
+			if n.Err() != nil {
+				require.ErrorIs(t, n.Err(), api.ErrFault)
+				require.ErrorIs(t, n.Err(), crashdisk.ErrIO)
+			}
+			h.proposeAll(t, h.others(p)[0], "x")
+		})
+	}
+}
+
+// requireStopped waits until a peer and its candidate have stopped because of a fault.
+func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candidate) {
+	t.Helper()
+	n := h.node(p)
+	waitFor(t, "the peer has stopped", func() bool {
+		select {
+		case <-n.Done():
+			return true
+		default:
+			return false
+		}
+	})
+	require.ErrorIs(t, n.Err(), api.ErrFault)
+	require.ErrorIs(t, n.Err(), cause)
+	require.Contains(t, n.Info().Fault, cause.Error())
+	require.Zero(t, n.Info().Lease)
+	for _, err := range []error{
+		func() error { _, err := n.Propose(t.Context(), requestid.New(), nil); return err }(),
+		n.Sync(t.Context()), n.Close(),
+	} {
+		require.ErrorIs(t, err, api.ErrFault)
+		require.ErrorIs(t, err, cause)
+	}
+	if c == nil {
+		return
+	}
+	<-c.ended
+	require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
+	require.ErrorIs(t, c.err, api.ErrFault)
+	require.ErrorIs(t, c.Current().Err, api.ErrFault)
+	require.False(t, c.isLeader())
+}
+
+// TestStateMachine_Fails fails if a peer does not stop when its state machine returns an error.
+func TestStateMachine_Fails(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		other := h.others(p)[0]
+		c := startCandidate(t, h.node(p), "e")
+		c.waitForLeadership(t)
+		broken := errors.New("cannot add")
+		h.machine(p).failApply(broken)
+		h.proposeAll(t, other, "a")
+		h.requireStopped(t, p, broken, c)
+		h.proposeAll(t, other, "b")
+		h.startPeer(p)
+		h.requireUpdates(t, h.peers, "a", "b")
+	})
+}
+
+// TestEngine_Panics fails if a panic of the engine ends the process. The test sends a message that
+// the engine never sends, and that makes it panic.
+func TestEngine_Panics(t *testing.T) {
+	runCluster(t, 5, func(t *testing.T, h *harness) {
+		p := h.waitForLeader(t)
+		sender := h.others(p)[0]
+		c := startCandidate(t, h.node(p), "e")
+		c.waitForLeadership(t)
+		conn := h.impersonate(t, sender, p)
+		frame := engineFrame(t, sender, p, &raftpb.Message{
+			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(h.node(p).Info().Term), Context: []byte{1},
+		})
+		waitFor(t, "the peer has stopped", func() bool {
+			conn.Send(p.ID, true, frame)
+			return h.node(p).Err() != nil
+		})
+		<-h.node(p).Done()
+		err := h.node(p).Close()
+		require.ErrorIs(t, err, api.ErrFault)
+		require.ErrorContains(t, err, "index out of range")
+		require.ErrorContains(t, err, "(*RawNode).Step", "the error has no stack trace")
+		<-c.ended
+		require.ErrorIs(t, c.err, api.ErrFault)
+		proposeUntilKnown(t, h.node(h.others(p, sender)[0]), requestid.New(), "x")
+	})
+}
+
+// TestStateMachine_Panics fails if a panic of a state machine does not end the process.
+func TestStateMachine_Panics(t *testing.T) {
+	if os.Getenv("RAFTLOG_PANIC") != "" {
+		runCluster(t, 1, func(t *testing.T, h *harness) {
+			require.NoError(t, h.stopPeer(h.peers[0]))
+			h.startPeer(h.peers[0], func(c *raftlog.Config) { c.StateMachine = panickingMachine{} })
+			h.proposeAll(t, h.peers[0], "a")
+		})
+		return
+	}
+	cmd := exec.CommandContext(contextWithin(t, time.Minute), os.Args[0], "-test.run", "^TestStateMachine_Panics$")
+	cmd.Env = append(os.Environ(), "RAFTLOG_PANIC=1")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "panic: of the state machine")
+}
+
+type panickingMachine struct{ failingRestore }
+
+func (panickingMachine) Apply([]api.Entry, uint64) error { panic("of the state machine") }
+
+// TestOpen_StateMachineFails fails if a peer is opened although its snapshot cannot be restored.
+func TestOpen_StateMachineFails(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p := h.peers[0]
+		h.proposeAll(t, p, "a")
+		_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.NoError(t, h.stopPeer(p))
+		broken := errors.New("no")
+		for range 2 {
+			_, err = h.openPeer(p, func(c *raftlog.Config) { c.StateMachine = failingRestore{broken} })
+			require.ErrorIs(t, err, broken)
+		}
+		h.startPeer(p)
+		h.requireUpdates(t, h.peers, "a")
+	})
+}
+
+type failingRestore struct{ err error }
+
+func (b failingRestore) LastApplied() (uint64, error) { return 0, nil }
+
+func (b failingRestore) Apply([]api.Entry, uint64) error { return nil }
+
+func (b failingRestore) Snapshot() (io.WriterTo, error) { return nil, nil }
+
+func (b failingRestore) Restore(uint64, io.Reader) error { return b.err }

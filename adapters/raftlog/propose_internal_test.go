@@ -1,0 +1,107 @@
+package raftlog
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// newRequestNode returns a node without a loop, and a function that replies to its next request.
+func newRequestNode(t *testing.T) (n *Node, answer func(index uint64, err error)) {
+	n = &Node{
+		cfg: Config{ElectionTimeout: time.Second}, startedAt: time.Now(), requests: make(chan loopRequest, 1), ended: make(chan struct{}),
+	}
+	n.ctx, n.stop = context.WithCancelCause(t.Context())
+	return n, func(index uint64, err error) {
+		(<-n.requests).reply <- core.Reply{Index: index, Err: err}
+	}
+}
+
+// manualContext is a context that returns an error after done is set, but never closes its channel.
+type manualContext struct {
+	context.Context
+	done atomic.Bool
+}
+
+func (e *manualContext) Err() error {
+	if e.done.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestPropose_AppliedWhileContextEnds fails if an update that was applied is reported as not applied
+// because the context ended just before.
+func TestPropose_AppliedWhileContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, answer := newRequestNode(t)
+		ctx := &manualContext{Context: context.Background()}
+		go func() {
+			answer(0, &api.NotLeaderError{})
+			r := <-n.requests
+			ctx.done.Store(true)
+			r.reply <- core.Reply{Index: 7}
+		}()
+		index, err := n.Propose(ctx, requestid.New(), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, index)
+	})
+}
+
+// TestChangePeers_UnknownOutcome fails if a change that a former leader may have written is reported
+// as not made when the next attempt is impossible or rejected.
+func TestChangePeers_UnknownOutcome(t *testing.T) {
+	for name, cause := range map[string]struct {
+		by func(n *Node, cancel context.CancelFunc, answer func(uint64, error))
+		is error
+	}{
+		"context cancelled": {func(_ *Node, cancel context.CancelFunc, answer func(uint64, error)) {
+			answer(0, &api.NotLeaderError{})
+			cancel()
+		}, context.Canceled},
+		"node closed": {func(n *Node, _ context.CancelFunc, _ func(uint64, error)) {
+			synctest.Wait()
+			n.stop(api.ErrClosed)
+		}, api.ErrClosed},
+		"request rejected": {func(_ *Node, _ context.CancelFunc, answer func(uint64, error)) { answer(0, api.ErrChanging) }, api.ErrChanging},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, answer := newRequestNode(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					answer(0, api.ErrUnknownOutcome)
+					cause.by(n, cancel, answer)
+				}()
+				_, err := n.ChangePeers(ctx, requestid.New(), []api.Peer{{ID: "a", Addr: "a:1"}})
+				require.ErrorIs(t, err, api.ErrUnknownOutcome)
+				require.ErrorIs(t, err, cause.is)
+			})
+		})
+	}
+}
+
+// TestPropose_NotReceivedByLoop fails if a request that the loop did not receive before it stopped
+// has an unknown outcome.
+func TestPropose_NotReceivedByLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, _ := newRequestNode(t)
+		go func() {
+			synctest.Wait()
+			n.stop(api.ErrClosed)
+			close(n.ended)
+		}()
+		_, err := n.Propose(t.Context(), requestid.New(), nil)
+		require.ErrorIs(t, err, api.ErrClosed)
+		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
+	})
+}

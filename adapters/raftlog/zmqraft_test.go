@@ -1,0 +1,192 @@
+package raftlog_test
+
+// These tests show that the known defects of ØMQ Raft 0.7.1 are absent here. Z1 to Z13 are the numbers
+// in the list of these defects.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestZ1_StreamsAndNewPeersUseSnapshots fails if streams, or peers that join, cannot continue after a
+// compaction.
+func TestZ1_StreamsAndNewPeersUseSnapshots(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
+		time.Sleep(4 * time.Minute)
+		index, err := h.node(h.peers[0]).Compact(contextWithin(t, time.Minute))
+		require.NoError(t, err)
+		require.Equal(t, index+1, h.node(h.peers[0]).Info().FirstIndex)
+		s := h.node(h.peers[0]).Subscribe(t.Context(), 1)
+		defer s.Close()
+		r := &streamReader{next: 1}
+		r.handleEvent(t, nextEvent(t, s))
+		require.Equal(t, numbered("a", 10), r.updates)
+		h.startPeer(peerInfo(1), slowElections, shortWindow)
+		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1))
+		h.proposeAll(t, peerInfo(1), "b")
+		r.readUntil(t, s, "b")
+		h.requireUpdates(t, []api.Peer{peerInfo(0), peerInfo(1)}, append(numbered("a", 10), "b")...)
+	}, slowElections, shortWindow)
+}
+
+// TestZ2_StreamsReportReason fails if a stream does not report whether it was closed by its reader.
+func TestZ2_StreamsReportReason(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		s := h.node(h.peers[0]).Subscribe(t.Context(), 1)
+		require.NoError(t, s.Err())
+		s.Close()
+		require.Error(t, s.Err())
+	})
+}
+
+// Z3: the tool that changes the peers repeated its request without end after it had succeeded. See the
+// tests of command raftlog.
+
+// TestZ4_FailedWritesReturn fails if callers wait forever after a write has failed.
+func TestZ4_FailedWritesReturn(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p, broken := h.peers[0], errors.New("broken")
+		h.proposeAll(t, p, "a")
+		h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1, broken)
+		_, err := h.node(p).Propose(t.Context(), requestid.New(), []byte("b"))
+		require.ErrorIs(t, err, api.ErrUnknownOutcome)
+		require.ErrorIs(t, err, api.ErrFault)
+		require.ErrorIs(t, err, broken)
+	})
+}
+
+// TestZ5_RejectedRequestsChangeNothing fails if a request that was rejected is applied.
+func TestZ5_RejectedRequestsChangeNothing(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		n := h.node(h.waitForLeader(t))
+		before := n.Info()
+		_, err := n.Propose(contextWithin(t, time.Minute), requestid.New(), make([]byte, raftlog.DefaultMaxData+1))
+		require.ErrorIs(t, err, api.ErrTooLarge)
+		_, err = n.ChangePeers(contextWithin(t, time.Minute), requestid.New(), nil)
+		require.ErrorIs(t, err, api.ErrInvalid)
+		require.Equal(t, before.LastIndex, n.Info().LastIndex)
+	})
+}
+
+// TestZ6_LeaderWithoutMajorityStepsDown fails if a leader without a majority remains the leader.
+func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		c := startCandidate(t, h.node(leader), "e")
+		c.waitForLeadership(t)
+		h.isolate(leader)
+		start := time.Now()
+		waitFor(t, "the candidacy is suspended", func() bool { return !c.isLeader() })
+		require.LessOrEqual(t, time.Since(start), 200*time.Millisecond)
+		waitFor(t, "the leader of the log steps down", func() bool { return h.node(leader).Info().Role != "leader" })
+		require.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
+	})
+}
+
+// TestZ7_ReadsAndReturns fails if a partitioned peer completes a linearizable read, or causes an
+// election when it returns. TestClose_HandsOver and TestSubscribe cover the other parts of Z7: there
+// was no hand-over, and followers served no entries.
+func TestZ7_ReadsAndReturns(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		heal := h.isolate(p)
+		h.proposeAll(t, h.others(p)[0], "b")
+		leader := h.waitForLeader(t)
+		term := h.node(leader).Info().Term
+		require.Error(t, h.node(p).Sync(contextWithin(t, time.Second)), "the peer cannot confirm its state")
+		time.Sleep(5 * time.Second)
+		heal()
+		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
+		require.Equal(t, []string{"b"}, h.machine(p).recorded())
+		time.Sleep(time.Second)
+		require.Equal(t, term, h.node(leader).Info().Term)
+	})
+}
+
+// Z8: one of two callers that proposed the same update received no reply. See
+// TestPropose_RetriedConcurrently.
+
+// TestZ9_DifferentLogsConverge fails if the first different entry of two logs is found by comparing
+// entries one by one.
+func TestZ9_DifferentLogsConverge(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		h.proposeAll(t, h.peers[0], "a")
+		leader := h.waitForLeader(t)
+		heal := h.isolate(leader)
+		for i := range 2000 { // only the leader has these entries
+			go func() {
+				_, _ = h.node(leader).Propose(contextWithin(t, time.Minute), requestid.New(), fmt.Append(nil, i))
+			}()
+		}
+		waitFor(t, "the leader has appended the updates", func() bool { return h.node(leader).Info().LastIndex > 2000 })
+		for _, u := range numbered("b", 10) {
+			proposeUntilKnown(t, h.node(h.others(leader)[0]), requestid.New(), u)
+		}
+		for _, p := range h.peers { // each request takes 20 ms
+			for _, q := range h.peers {
+				h.net.Delay(p.Addr, q.Addr, 10*time.Millisecond)
+			}
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		heal()
+		waitFor(t, "the peer has the log of the others", func() bool {
+			all := h.machine(leader).recorded()
+			return len(all) >= 11 && slices.Equal(all[1:11], numbered("b", 10))
+		})
+		require.Less(t, time.Since(start), 3*time.Second)
+	})
+}
+
+// Z10: a new leader completed a change of the peers only with the next update. See
+// TestChangePeers_LeaderCrashes, which proposes no update.
+
+// TestZ11_IDsAreKept fails if request IDs within the window are removed to make room for others.
+func TestZ11_IDsAreKept(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		n, first := h.node(h.peers[0]), requestid.New()
+		index, err := n.Propose(contextWithin(t, time.Minute), first, []byte("a"))
+		require.NoError(t, err)
+		for range 30 {
+			_, err = n.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
+		}
+		require.ErrorIs(t, err, api.ErrTooManyIDs)
+		again, err := n.Propose(contextWithin(t, time.Minute), first, []byte("a"))
+		require.NoError(t, err)
+		require.Equal(t, index, again)
+	}, func(c *raftlog.Config) { c.MaxRequestIDs = 20 })
+}
+
+// Z12: the secret was sent unencrypted as a label. See TestSecret, TestCertificates, and the tests of
+// internal/link.
+
+// TestZ13_ContradictionStopsOnlyTheNode fails if a peer whose log lacks entries that it has
+// acknowledged ends its process, or stops other peers.
+func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		p := h.others(leader)[0]
+		require.NoError(t, h.stopPeer(p))
+		old := h.disks[p.ID].Crash() // a copy from before the updates
+		h.disks[p.ID] = old.Crash()
+		h.startPeer(p)
+		h.proposeAll(t, leader, numbered("a", 20)...)
+		h.requireUpdates(t, h.peers, numbered("a", 20)...)
+		require.NoError(t, h.stopPeer(p))
+		h.disks[p.ID] = old.Crash()
+		n := h.startPeer(p)
+		waitFor(t, "the peer has stopped", func() bool { return errors.Is(n.Err(), api.ErrFault) })
+		h.proposeAll(t, leader, "b")
+		h.requireUpdates(t, h.others(p), append(numbered("a", 20), "b")...)
+	})
+}

@@ -1,0 +1,34 @@
+//go:build unix
+
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// TestParsePeer fails if a valid peer is not parsed, or an invalid one is accepted.
+func TestParsePeer(t *testing.T) {
+	for text, want := range map[string]api.Peer{
+		"tcp://127.0.0.1:8047/foo": {ID: "foo", Addr: "127.0.0.1:8047"},
+		"tcp://1.2.3.4:8047":       {ID: "1.2.3.4:8047", Addr: "1.2.3.4:8047"},
+		"host.example:1/a/b":       {ID: "a/b", Addr: "host.example:1"},
+		"[::1]:65535":              {ID: "[::1]:65535", Addr: "[::1]:65535"},
+	} {
+		p, err := parsePeer(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, p)
+		again, err := parsePeer(peerURL(p))
+		require.NoError(t, err)
+		require.Equal(t, p, again)
+	}
+	for _, text := range []string{
+		"", "a", "http://h:1", "h", "h:", "h:0", "h:65536", "h:x", ":1", "0.0.0.0:1/a", "[::]:1/a", "h:1/", "h:1/a b", "h:1/a,b", "h:1/\x1b", "tcp://",
+	} {
+		_, err := parsePeer(text)
+		require.Equal(t, exitUsage, exitCode(err), "%q", text)
+	}
+}

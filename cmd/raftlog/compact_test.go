@@ -1,0 +1,102 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+)
+
+// TestCompact_TargetExists fails if compact queries a peer before it checks that the target does
+// not exist. No peer is running.
+func TestCompact_TargetExists(t *testing.T) {
+	t.Setenv(secretVariable, "")
+	dir := t.TempDir()
+	createPeer(t, dir)
+	var log strings.Builder
+	args := []string{"compact", "-d", dir, "-t", filepath.Join(dir, "peer.json"), "-p", "127.0.0.1:1", "--insecure"}
+	require.Equal(t, exitUsage, execute(args, nil, io.Discard, &log), log.String())
+	require.Contains(t, log.String(), "peer.json exists")
+}
+
+// TestCompact_EndToEnd fails if a running peer does not install the snapshot of compact, if a new
+// peer does not receive it, or if the commands for files do not work with or without running peers.
+func TestCompact_EndToEnd(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		h.startPeer(id)
+	}
+	acknowledged := map[string]string{}
+	last := ""
+	for i := range 5 {
+		last, _ = h.proposeUpdate(acknowledged, fmt.Sprint("update ", i))
+	}
+	h.waitForApplied(last)
+	// The default index is before the entry of the first request ID within the window.
+	r := h.runCommand("compact", "--peer-id", "a", "-p", "a", "--wait", "15s")
+	require.Zero(t, r.code, r.log)
+	require.Contains(t, r.log, "the peer has installed the snapshot")
+	r = h.runCommand("compact", "--peer-id", "a", "-p", "a")
+	require.Equal(t, exitNothing, r.code, r.log)
+	// A later index.
+	r = h.runCommand("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", filepath.Join(h.dir, "a", "compact", "snap.new"), "--wait", "15s")
+	require.Zero(t, r.code, r.log)
+	r = h.runCommand("compact", "--peer-id", "b", "-i", "1000")
+	require.Equal(t, exitUsage, r.code, r.log)
+	require.Contains(t, r.log, "not known to be committed")
+	for _, p := range h.waitForLeader().Peers {
+		if p.Peer.ID == "a" {
+			require.Equal(t, last, fmt.Sprint(p.Info.SnapshotIndex))
+		}
+	}
+	var s offline.Snapshot
+	require.NoError(t, json.Unmarshal([]byte(h.requireOutput("inspect", "--peer-id", "a", "--json")), &s))
+	require.Equal(t, last, fmt.Sprint(s.Index))
+	require.Equal(t, 5, s.RequestIDs)
+	require.Contains(t, h.requireOutput("inspect", filepath.Join(h.dir, "a")), "request IDs: 5")
+
+	// A peer that joins receives the snapshot, and the log after it.
+	e := h.startPeer("e", "--addr", h.address("e"))
+	require.Contains(t, e.output.text(), "received the snapshot", "from a, which is queried first")
+	require.Contains(t, e.output.text(), "index="+last)
+	r = h.runCommand("config", "--add", h.address("e")+"/e")
+	require.Zero(t, r.code, r.log)
+	fifth, _ := h.proposeUpdate(acknowledged, "with the fifth")
+	h.waitForApplied(fifth)
+	require.Equal(t, []string{"a", "b", "c", "e"}, peerIDs(h.waitForLeader().Peers))
+
+	// The peers are running.
+	h.requireLog(acknowledged, "dump", filepath.Join(h.dir, "b"))
+	require.Equal(t, 2, strings.Count(h.requireOutput("dump", "--peer-id", "b", "-i", "2-3", "--format", "hex"), "\n"))
+	var l listing
+	require.NoError(t, json.Unmarshal([]byte(h.requireOutput("list", "--peer-id", "a", "--json")), &l))
+	require.Equal(t, offline.Owner{Cluster: "test", Peer: "a"}, l.Owner)
+	require.Len(t, l.Log.Segments, 1)
+	require.Len(t, l.Snapshots, 3)
+	require.Contains(t, h.requireOutput("list", filepath.Join(h.dir, "a")), "snapshot snap\n")
+	for _, p := range []string{"a", "b", "c", "e"} {
+		require.Zero(t, h.peers[p].stop(t, syscall.SIGINT))
+	}
+	// No peer is running.
+	require.Contains(t, h.requireOutput("dump", "--peer-id", "e"), "with the fifth")
+	r = h.runCommand("status", "--once", "-t", "300")
+	require.Equal(t, exitNoLeader, r.code)
+	require.Contains(t, r.out, "connection refused")
+	r = h.runCommand("config", "-t", "300")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "are the peers running")
+	r = h.runCommand("tail", "-t", "300")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "no peer has answered within 300ms")
+	require.Contains(t, r.log, "connection refused")
+}

@@ -1,0 +1,126 @@
+//go:build unix
+
+package main
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+)
+
+// TestPlanVoters fails if the planned voters are wrong, or an impossible change is accepted.
+func TestPlanVoters(t *testing.T) {
+	a, b, c := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}, api.Peer{ID: "h:3", Addr: "h:3"}
+	now := []api.Peer{a, b, c}
+	d := api.Peer{ID: "d", Addr: "h:4"}
+	for _, text := range []string{"b", "h:2", "tcp://h:2", "h:2/b"} {
+		got, err := planVoters(now, []api.Peer{d}, []string{text})
+		require.NoError(t, err, text)
+		require.Equal(t, []api.Peer{a, c, d}, got, text)
+	}
+	for _, text := range []string{"x", "h:9", "h:2/x", "h:9/b"} {
+		_, err := planVoters(now, nil, []string{text})
+		require.Equal(t, exitMissing, exitCode(err), text)
+	}
+	for _, p := range []api.Peer{a, {ID: "a", Addr: "h:9"}, {ID: "z", Addr: "h:1"}} {
+		_, err := planVoters(now, []api.Peer{p}, nil)
+		require.Equal(t, exitExists, exitCode(err), p)
+	}
+	_, err := planVoters(now, nil, []string{"a", "b", "h:3"})
+	require.Equal(t, exitUsage, exitCode(err))
+	require.Equal(t, []api.Peer{a, b, c}, now)
+	require.True(t, isInEffect(now, []api.Peer{a}, []string{"x", "h:9"}))
+	require.False(t, isInEffect(now, []api.Peer{a, d}, nil))
+	require.False(t, isInEffect(now, []api.Peer{{ID: "a", Addr: "h:9"}}, nil))
+	require.False(t, isInEffect(now, nil, []string{"x", "b"}))
+}
+
+// TestConfig_EndToEnd fails if peers cannot be added and removed, a repeated change is made twice,
+// or an invalid change is accepted.
+func TestConfig_EndToEnd(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		h.startPeer(id)
+	}
+	acknowledged := map[string]string{}
+	index, id := h.proposeUpdate(acknowledged, "first")
+	require.Equal(t, index+" "+id+"\n", h.requireOutput("propose", "--request-id", id, "first"), "the request ID is known")
+	r := h.runCommand("propose", "--request-id", id, "other data")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "used for other data")
+
+	// The configuration file does not contain the fourth peer.
+	h.startPeer("d", "--addr", h.address("d"))
+	r = h.runCommand("config", "--dry-run", "--add", "tcp://"+h.address("d")+"/d")
+	require.Zero(t, r.code, r.log)
+	require.Contains(t, r.out, "nothing was changed")
+	change := requestid.New().String()
+	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change)
+	require.Zero(t, r.code, r.log)
+	require.Less(t, r.duration, 10*time.Second)
+	_, complete, ok := strings.Cut(strings.TrimSpace(r.out), "complete at entry ")
+	require.True(t, ok, r.out)
+	h.waitForApplied(complete)
+	require.Equal(t, []string{"a", "b", "c", "d"}, peerIDs(h.waitForLeader().Peers))
+	// A repeated change returns the first result.
+	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", change)
+	require.Zero(t, r.code, r.log)
+	require.Contains(t, r.out, "complete at entry "+complete)
+	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", requestid.New().String())
+	require.Equal(t, exitExists, r.code, "another request ID is another change: %s", r.log)
+
+	// The command exits when the cluster is idle. The tool of ØMQ Raft did not (Z3).
+	r = h.runCommand("config")
+	require.Zero(t, r.code, r.log)
+	require.Less(t, r.duration, 10*time.Second)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		require.Contains(t, r.out, "tcp://"+h.address(id)+"/"+id)
+	}
+	require.Contains(t, r.out, "(leader)")
+
+	r = h.runCommand("config", "--add", h.address("d")+"/d")
+	require.Equal(t, exitExists, r.code, r.log)
+	r = h.runCommand("config", "--delete", "127.0.0.1:1/x")
+	require.Equal(t, exitMissing, r.code, r.log)
+	r = h.runCommand("config", "--replace", h.address("a")+"/a", "--delete", "b")
+	require.Equal(t, exitUsage, r.code, r.log)
+
+	// The leader is removed.
+	leader := h.waitForLeader().Leader.ID
+	change = requestid.New().String()
+	r = h.runCommand("config", "--delete", leader, "--request-id", change)
+	require.Zero(t, r.code, r.log)
+	require.Less(t, r.duration, 10*time.Second)
+	h.peers[leader].waitForLine(t, "role=removed") // the removed peer learns it after the others
+	h.peers[leader].waitForLine(t, "needs another ID")
+	require.Contains(t, h.requireOutput("config", "--delete", leader, "--request-id", change), "complete at entry")
+	require.Equal(t, exitMissing, h.runCommand("config", "--delete", leader).code)
+	s := h.waitForLeader()
+	require.NotEqual(t, leader, s.Leader.ID)
+	require.NotContains(t, peerIDs(slices.DeleteFunc(s.Peers, func(p peerReport) bool { return p.Info == nil || p.Info.Role == "removed" })), leader)
+	require.Zero(t, h.peers[leader].stop(t, syscall.SIGTERM))
+	h.proposeUpdate(acknowledged, "without the first leader")
+	h.requireLog(acknowledged, "tail", "--once")
+	r = h.runCommand("config", "--add", h.address(leader)+"/"+leader)
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.log, "removed")
+
+	// A new peer that does not answer changes nothing, and does not prevent the next change.
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	r = h.runCommand("config", "--add", silent.Addr().String()+"/x", "--wait", "5s")
+	require.Equal(t, exitFailed, r.code, r.log)
+	require.Contains(t, r.log, "nothing was changed")
+	r = h.runCommand("config", "--delete", "d")
+	require.Zero(t, r.code, r.log)
+}

@@ -1,0 +1,23 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestList_EarlierFormat fails if a command reads a directory of an earlier format, whose records
+// it cannot decode, or if the error does not name the cause.
+func TestList_EarlierFormat(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"format":2,"cluster":"c","peer":"a"}`), 0o600))
+	var log strings.Builder
+	require.Equal(t, exitDamaged, execute([]string{"list", dir}, nil, io.Discard, &log))
+	require.Contains(t, log.String(), "format 2 of a version before the first release is not supported")
+}

@@ -1,0 +1,69 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRecover_EndToEnd fails if a peer cannot be recovered after the loss of a majority, if a lost
+// peer participates again, or if new peers cannot join.
+func TestRecover_EndToEnd(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		h.startPeer(id)
+	}
+	acknowledged := map[string]string{}
+	last, _ := h.proposeUpdate(acknowledged, "one")
+	h.waitForApplied(last)
+	require.Equal(t, exitUsage, h.runCommand("recover", "--peer-id", "a", "--accept-data-loss").code, "the peer is running")
+	h.killPeers("b", "c", "a")
+	require.NoError(t, os.RemoveAll(h.dataDir("c"))) // b is on a machine that is down
+
+	r := h.runCommand("recover", "--peer-id", "a")
+	require.Equal(t, exitUsage, r.code, r.log)
+	require.Contains(t, r.log, "nothing was changed")
+	require.Contains(t, r.out, "lost: every update after entry "+last)
+	require.Contains(t, r.out, "removed permanently: b, c")
+	require.Contains(t, h.requireOutput("recover", "--peer-id", "a", "--accept-data-loss"), "start peer a")
+	a := h.startPeer("a")
+	h.proposeUpdate(acknowledged, "two, by a alone")
+	h.requireIdentityError("b", "recovered without this peer")
+	h.startPeer("d", "--addr", h.address("d"))
+	h.startPeer("e", "--addr", h.address("e"))
+	h.requireOutput("config", "--add", h.address("d")+"/d", "--add", h.address("e")+"/e")
+	a.stop(t, syscall.SIGKILL)
+	h.file = h.writeConfig("d", "e")
+	h.proposeUpdate(acknowledged, "three, by d and e")
+	h.requireLog(acknowledged, "tail", "--once")
+}
+
+// TestExportAndRestore fails if an exported snapshot does not start a new cluster with the request
+// IDs and larger indexes.
+func TestExportAndRestore(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, "a")
+	h.startPeer("a")
+	acknowledged := map[string]string{}
+	last, id := h.proposeUpdate(acknowledged, "one")
+	h.requireOutput("compact", "--peer-id", "a", "-i", last, "-p", "a", "--wait", "15s")
+	file := filepath.Join(h.dir, "exported")
+	require.Contains(t, h.requireOutput("export", "--peer-id", "a", file), "through entry "+last)
+	require.Equal(t, exitUsage, h.runCommand("export", "--peer-id", "a", file).code, "the file exists")
+	h.killPeers("a")
+	require.NoError(t, os.RemoveAll(h.dataDir("a")))
+	require.Equal(t, exitUsage, h.runCommand("restore", "--peer-id", "b", file).code, "no address")
+	require.Contains(t, h.requireOutput("restore", "--peer-id", "b", "--addr", h.address("b"), "--index-gap", "1000", file), "peer b of cluster test")
+	h.file = h.writeConfig("b")
+	h.startPeer("b")
+	require.Equal(t, last+" "+id+"\n", h.requireOutput("propose", "--request-id", id, "one"), "the request ID is known")
+	next := h.requireOutput("propose", "two")
+	require.Len(t, strings.Fields(next)[0], 4, "the index is above 1000")
+}

@@ -1,0 +1,256 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+)
+
+// TestServe_KilledPeers fails if an acknowledged update is lost when peers are killed, if a
+// repeated one is applied twice, or if a client with another secret is accepted.
+func TestServe_KilledPeers(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, "a", "b", "c")
+	all := []string{"a", "b", "c"}
+	for _, id := range all {
+		h.startPeer(id)
+	}
+	acknowledged := map[string]string{}
+	h.proposeUpdate(acknowledged, "before")
+	leader := h.waitForLeader().Leader.ID
+	id := requestid.New().String()
+	done := make(chan result, 1)
+	go func() {
+		defer close(done)
+		done <- h.runCommand("propose", "--request-id", id, "while the leader is killed")
+	}()
+	h.peers[leader].stop(t, syscall.SIGKILL)
+	r := <-done
+	require.Zero(t, r.code, r.log)
+	require.Equal(t, r.out, h.requireOutput("propose", "--request-id", id, "while the leader is killed"), "the same result as the first time")
+	acknowledged[strings.Fields(r.out)[0]] = "while the leader is killed"
+	require.NotEqual(t, leader, h.waitForLeader().Leader.ID)
+	h.proposeUpdate(acknowledged, "by two")
+
+	left := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return id == leader })
+	h.peers[left[0]].stop(t, syscall.SIGKILL)
+	// A single peer of three does not know the last committed entry, once its lease has ended.
+	for limit := time.Now().Add(timeLimit); ; {
+		if alone := h.runCommand("tail", "--once", "-t", "500ms"); alone.code != 0 {
+			require.Equal(t, exitFailed, alone.code, alone.log)
+			break
+		}
+		require.True(t, time.Now().Before(limit), "tail --once succeeds without a majority")
+	}
+	h.peers[left[1]].stop(t, syscall.SIGKILL)
+	for _, id := range all {
+		h.startPeer(id)
+	}
+	h.waitForLeader()
+	h.requireLog(acknowledged, "tail", "--once")
+	require.Equal(t, r.out, h.requireOutput("propose", "--request-id", id, "while the leader is killed"), "request IDs are known")
+	h.proposeUpdate(acknowledged, "after all")
+	h.requireLog(acknowledged, "tail", "--once")
+
+	// A client with another secret is rejected.
+	r = runProgram(t, []string{secretVariable + "=another-secret-of-no-use"}, "propose", "-c", h.file, "no")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "refused")
+	require.NotContains(t, r.log, "another-secret")
+}
+
+// TestServe_LostData fails if a peer that has lost its directory, its log, or recent data
+// participates after a restart of all peers, or if an acknowledged update is lost.
+func TestServe_LostData(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose    func(t *testing.T, h *harness, dir string)
+		message string
+	}{
+		"directory": {func(t *testing.T, _ *harness, dir string) {
+			require.NoError(t, os.RemoveAll(dir))
+		}, "does not have the data of its ID"},
+		"log": {func(t *testing.T, _ *harness, dir string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "log")))
+		}, "was lost"},
+		"last state": {func(t *testing.T, h *harness, dir string) {
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(h.dir, "earlier"))))
+		}, "restored to an earlier state"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t, "a", "b", "c")
+			for _, id := range []string{"a", "b", "c"} {
+				h.startPeer(id)
+			}
+			acknowledged := map[string]string{}
+			one, _ := h.proposeUpdate(acknowledged, "one, at all three")
+			h.waitForApplied(one)
+			h.killPeers("b")
+			require.NoError(t, os.CopyFS(filepath.Join(h.dir, "earlier"), os.DirFS(h.dataDir("b"))))
+			// The connection to c may be logged before or after the line for which start waits.
+			b := h.startPeer("b")
+			require.Eventually(t, func() bool {
+				return strings.Contains(b.output.text(), `connected to peer" cluster=test peer=b peer=c`)
+			}, timeLimit, 10*time.Millisecond)
+			h.killPeers("c")
+			h.proposeUpdate(acknowledged, "two, acknowledged by a and b")
+			h.proposeUpdate(acknowledged, "three, acknowledged by a and b")
+			h.killPeers("a", "b")
+			test.lose(t, h, h.dataDir("b"))
+			h.startPeer("c")
+			h.requireIdentityError("b", test.message)
+			r := h.runCommand("propose", "-t", "1s", "four")
+			require.NotZero(t, r.code, "c has acknowledged an update without a majority")
+			h.startPeer("a")
+			h.proposeUpdate(acknowledged, "five, acknowledged by a and c")
+			// c may have appended "four", which is not acknowledged.
+			h.requireAcknowledged(acknowledged)
+		})
+	}
+}
+
+// TestServe_ReplacedInSharedFile fails if a new peer, which replaces a dead peer in the
+// configuration file of all peers, starts a second cluster.
+func TestServe_ReplacedInSharedFile(t *testing.T) {
+	t.Parallel() // the test mostly waits
+	h := newHarness(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		h.startPeer(id)
+	}
+	acknowledged := map[string]string{}
+	one, _ := h.proposeUpdate(acknowledged, "one")
+	h.waitForApplied(one)
+	h.killPeers("c")
+	text, err := os.ReadFile(h.file)
+	require.NoError(t, err)
+	shared := filepath.Join(h.dir, "shared.yaml")
+	edited := strings.ReplaceAll(string(text), "tcp://"+h.address("c")+"/c", "tcp://"+h.address("d")+"/d")
+	require.NotEqual(t, string(text), edited)
+	require.NoError(t, os.WriteFile(shared, []byte(edited), 0o600))
+	original := h.file
+	h.file = shared
+	h.requireIdentityError("d", "created separately")
+
+	// The other peers are down, so d does not learn that the cluster exists.
+	h.killPeers("a", "b")
+	d := h.startPeer("d")
+	h.startPeer("a")
+	require.Equal(t, exitIdentity, d.stop(t, syscall.Signal(0)))
+	d.waitForLine(t, "created separately")
+	h.startPeer("b")
+	h.file = original
+	h.proposeUpdate(acknowledged, "two")
+	h.startPeer("c")
+	h.proposeUpdate(acknowledged, "three")
+	h.requireLog(acknowledged, "tail", "--once")
+}
+
+// TestServe_CopiedDirectory fails if a second process participates with a copy of the directory of
+// a running peer, or stops this peer.
+func TestServe_CopiedDirectory(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		h.startPeer(id)
+	}
+	acknowledged := map[string]string{}
+	one, _ := h.proposeUpdate(acknowledged, "one")
+	h.waitForApplied(one)
+	dir := filepath.Join(h.dir, "copy")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(h.dataDir("b"))))
+	h.requireIdentityError("b", "another process that uses the same ID", "-d", dir, "--listen", "127.0.0.1:0")
+	h.killPeers("c")
+	h.proposeUpdate(acknowledged, "two, acknowledged by a and b")
+	h.requireLog(acknowledged, "tail", "--once")
+}
+
+// TestServe_NewAddress fails if a peer is not reached at its new address after the configuration
+// file was changed.
+func TestServe_NewAddress(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, "a", "b", "c")
+	for _, id := range []string{"a", "b", "c"} {
+		h.startPeer(id)
+	}
+	acknowledged := map[string]string{}
+	last, _ := h.proposeUpdate(acknowledged, "one")
+	h.waitForApplied(last)
+	h.killPeers("b")
+	was, now := h.address("b"), h.address("b at another address")
+	text, err := os.ReadFile(h.file)
+	require.NoError(t, err)
+	require.Contains(t, string(text), was)
+	require.NoError(t, os.WriteFile(h.file, []byte(strings.ReplaceAll(string(text), was, now)), 0o600))
+	h.startPeer("b")
+	require.Eventually(t, func() bool {
+		r := h.runCommand("config")
+		return strings.Contains(r.out, "tcp://"+now+"/b") && !strings.Contains(r.out, was)
+	}, timeLimit, 100*time.Millisecond)
+	h.killPeers("c")
+	h.proposeUpdate(acknowledged, "two, by a and b")
+	h.requireLog(acknowledged, "tail", "--once")
+}
+
+// certificateFlags returns the flags for a certificate of the authority.
+func certificateFlags(a *certtest.Authority) []string {
+	ca, cert, key := a.Files("127.0.0.1")
+	return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
+}
+
+// TestServe_Certificates fails if a peer or a command with a certificate of the authority is
+// rejected, or one without is accepted.
+func TestServe_Certificates(t *testing.T) {
+	h := newHarness(t, "a", "b")
+	h.t.Setenv(secretVariable, "")
+	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a', '%s/b']\n", h.dir, h.address("a"), h.address("b"))
+	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
+	ours, others := certtest.New(t), certtest.New(t)
+	h.startPeer("a", certificateFlags(ours)...)
+	h.startPeer("b", certificateFlags(ours)...)
+	mine := certificateFlags(ours)
+	h.requireOutput(append([]string{"propose", "by certificate"}, mine...)...)
+	h.waitForLeader(mine...)
+	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, certificateFlags(others)...)...)
+	require.Equal(t, exitFailed, r.code, r.log)
+	r = h.runCommand("propose", "no", "-k", secret, "-t", "5s")
+	require.Equal(t, exitFailed, r.code, r.log)
+	r = h.runCommand(append([]string{"propose", "no"}, mine[:4]...)...)
+	require.Equal(t, exitUsage, r.code, r.log)
+	require.Contains(t, r.log, "belong together")
+}
+
+// TestServe_AllowedNames fails if a certificate of the authority is accepted although its name is
+// not allowed.
+func TestServe_AllowedNames(t *testing.T) {
+	h := newHarness(t, "a")
+	h.t.Setenv(secretVariable, "")
+	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a']\n", h.dir, h.address("a"))
+	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
+	authority := certtest.New(t)
+	flags := func(name string) []string {
+		ca, cert, key := authority.Files(name)
+		return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
+	}
+	h.startPeer("a", append(flags("127.0.0.1"), "--allowed-names", "127.0.0.1,backup.example.org")...)
+	h.requireOutput(append([]string{"propose", "yes"}, flags("backup.example.org")...)...)
+	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, flags("billing.example.org")...)...)
+	require.Equal(t, exitFailed, r.code, r.log)
+	r = h.runCommand(append([]string{"propose", "no", "-t", "5s", "--allowed-names", "other"}, flags("backup.example.org")...)...)
+	require.Equal(t, exitFailed, r.code, r.log)
+	require.Contains(t, r.log, "not one of the allowed names other")
+	r = h.runCommand("propose", "no", "-k", secret, "--allowed-names", "other")
+	require.Equal(t, exitUsage, r.code, r.log)
+}

@@ -1,0 +1,48 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+)
+
+// TestReport_Table fails if the table of a report lacks a value or contains control characters, or
+// if the leader is not that of the newest term.
+func TestReport_Table(t *testing.T) {
+	a, b := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}
+	r := report{Cluster: "c\x1b", Leader: &a, Peers: []peerReport{
+		{Peer: a, Info: &api.Info{Peer: a, Role: "leader", Leader: a, Term: 3, CommitIndex: 12, SnapshotIndex: 5, SnapshotSize: 99, Fault: "x\ny"}},
+		{Peer: b, Error: "asking b: dial: connection refused"},
+	}}
+	text := r.table()
+	require.Equal(t, 4, strings.Count(text, "\n"), text)
+	require.Contains(t, text, "leader a")
+	require.Contains(t, text, "5 (99 B)")
+	require.Contains(t, text, "connection refused")
+	require.NotContains(t, text, "\x1b")
+	var drawn strings.Builder
+	require.NoError(t, r.print(&drawn, false, true))
+	require.True(t, strings.HasPrefix(drawn.String(), cursorHome))
+	require.True(t, strings.HasSuffix(drawn.String(), clearBelow))
+	require.Equal(t, api.Peer{}, findLeader(nil))
+	require.Equal(t, b, findLeader([]client.PeerInfo{
+		{Info: api.Info{Leader: a, Term: 1}},
+		{Info: api.Info{Leader: b, Term: 2}},
+		{Info: api.Info{Term: 3}},
+		{Err: io.EOF, Info: api.Info{Leader: a, Term: 9}},
+	}))
+}
+
+// TestShortCause fails if the short cause of an error lacks its last part, or the remedy of a
+// refusal.
+func TestShortCause(t *testing.T) {
+	require.Equal(t, "connection refused", shortCause("asking a: dial tcp h:1: connection refused"))
+	require.Equal(t, "it belongs to another cluster: check its name", shortCause("status of peer a: refused: it belongs to another cluster: check its name"))
+}
