@@ -48,34 +48,6 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 	return all, nil
 }
 
-// CurrentLeader returns the first candidate of the election at node. found is false if the
-// election has no candidates. Errors are those of [Candidates].
-func CurrentLeader(conn *zk.Conn, node string, opts ...Option) (leader CandidateInfo, found bool, err error) {
-	for {
-		o, names, err := listNames(conn, node, opts)
-		if err != nil {
-			return CandidateInfo{}, false, err
-		}
-		ctx, cancel := o.limit()
-		name, err := firstCandidate(ctx, conn, node, names)
-		cancel()
-		if err != nil {
-			return CandidateInfo{}, false, fmt.Errorf("read leader at %s: %w", node, refine(err))
-		}
-		if name == "" {
-			return CandidateInfo{}, false, nil
-		}
-		first, err := describe(o, conn, path.Join(node, name))
-		if err != nil {
-			return CandidateInfo{}, false, fmt.Errorf("read leader at %s: %w", node, refine(err))
-		}
-		if first != nil {
-			return *first, true, nil
-		}
-		// It left between the two requests.
-	}
-}
-
 // listNames lists the children of the election node that are named like candidates, in the order
 // of succession.
 func listNames(conn *zk.Conn, node string, opts []Option) (*options, []string, error) {

@@ -18,9 +18,6 @@ func TestCandidates_Order(t *testing.T) {
 		all, err := leaderelection.Candidates(h.operator, node)
 		require.NoError(h, err)
 		require.Empty(h, all)
-		_, found, err := leaderelection.CurrentLeader(h.operator, node)
-		require.NoError(h, err)
-		require.False(h, found)
 
 		var line []*candidate
 		for i := range 12 { // with 10 or more, the order of the texts differs
@@ -40,11 +37,7 @@ func TestCandidates_Order(t *testing.T) {
 			}
 			require.Equal(h, candidateInfo(c, name, stat.Czxid), all[i])
 		}
-		first, found, err := leaderelection.CurrentLeader(h.operator, node)
-		require.NoError(h, err)
-		require.True(h, found)
-		require.Equal(h, all[0], first)
-		require.Equal(h, line[0].requireLeads().Token(), first.Token)
+		require.Equal(h, line[0].requireLeads().Token(), all[0].Token)
 
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
 		_, err = leaderelection.Candidates(h.operator, node)
@@ -63,9 +56,7 @@ func TestCandidates_Names(t *testing.T) {
 		}{{one, "host-1:8080"}, {two, "ünïcode"}, {three, "name-not-provided"}} {
 			want.c.requireLeads()
 			h.advance(time.Second)
-			leader, found, err := leaderelection.CurrentLeader(h.operator, node)
-			require.NoError(h, err)
-			require.True(h, found)
+			leader := h.firstCandidate()
 			require.Equal(h, want.name, leader.Name)
 			require.Equal(h, want.c.ID(), leader.ID)
 			require.NoError(h, want.c.Resign())
@@ -86,15 +77,14 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 		}
 		conn := h.connect()
 		gone := vanish()
-		first, found, err := leaderelection.CurrentLeader(conn, node)
+		all, err := leaderelection.Candidates(conn, node)
 		require.NoError(h, err)
-		require.False(h, found)
-		require.Zero(h, first)
+		require.Empty(h, all)
 		h.requireMet(gone)
 
 		gone = vanish()
 		second := h.createContender()
-		all, err := leaderelection.Candidates(conn, node)
+		all, err = leaderelection.Candidates(conn, node)
 		require.NoError(h, err)
 		require.Len(h, all, 1)
 		require.Equal(h, second, all[0].ID)
@@ -112,9 +102,7 @@ func TestTrap20_ZnodeWithoutSession(t *testing.T) {
 		require.Equal(h, left, c.newest().NowFollowing)
 		h.advance(time.Minute)
 		c.requireNeverLed()
-		first, found, err := leaderelection.CurrentLeader(h.operator, node)
-		require.NoError(h, err)
-		require.True(h, found)
+		first := h.firstCandidate()
 		require.Equal(h, leaderelection.CandidateInfo{ID: left, Token: h.stat(left).Czxid}, first)
 		require.Zero(h, h.stat(first.ID).EphemeralOwner)
 		h.remove(first.ID)

@@ -99,6 +99,15 @@ func (c *candidate) start() {
 	}()
 }
 
+// firstCandidate returns the first candidate of the election.
+func (h *harness) firstCandidate() leaderelection.CandidateInfo {
+	h.Helper()
+	all, err := leaderelection.Candidates(h.operator, node)
+	require.NoError(h, err)
+	require.NotEmpty(h, all)
+	return all[0]
+}
+
 // names returns the names of the znodes of candidates.
 func names(candidates ...*candidate) (names []string) {
 	for _, c := range candidates {

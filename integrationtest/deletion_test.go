@@ -122,8 +122,6 @@ func TestDeleteElection_NewCandidate(t *testing.T) {
 	c.requireEnded(t, leaderelection.ErrElectionOver)
 	_, err = leaderelection.Candidates(conn.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrElectionOver)
-	_, _, err = leaderelection.CurrentLeader(conn.Conn, node)
-	require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 	_, err = leaderelection.Observe(t.Context(), conn.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 	require.Equal(t, []string{"DONE"}, listChildren(t, conn, node))

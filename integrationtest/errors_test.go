@@ -32,11 +32,6 @@ func apiFuncs(t *testing.T) map[string]apiFunc {
 			_, err := leaderelection.Candidates(conn, node, opts...)
 			return err
 		},
-		"CurrentLeader": func(conn *zk.Conn, node string, opts ...leaderelection.Option) error {
-			_, found, err := leaderelection.CurrentLeader(conn, node, opts...)
-			assert.False(t, found)
-			return err
-		},
 		"Observe": func(conn *zk.Conn, node string, opts ...leaderelection.Option) error {
 			c, err := leaderelection.Observe(t.Context(), conn, node, opts...)
 			assert.Equal(t, err != nil, c == nil)

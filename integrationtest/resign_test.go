@@ -345,9 +345,9 @@ func TestResign_LastCandidate(t *testing.T) {
 	follower := startFollower(t, conn, node, leader)
 	follower.resign(t)
 	leader.resign(t)
-	_, found, err := leaderelection.CurrentLeader(conn.Conn, node)
+	all, err := leaderelection.Candidates(conn.Conn, node)
 	require.NoError(t, err)
-	require.False(t, found)
+	require.Empty(t, all)
 	require.Empty(t, listChildren(t, conn, node))
 }
 
