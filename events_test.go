@@ -287,7 +287,7 @@ func TestEvents_LostWhileSuspended(t *testing.T) {
 func TestEvents_SecondZnodeAtThePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newCostFixture(t)
-		h := f.newRecorder(f.connect(), leaderelection.WithRejoin(), leaderelection.WithNaming(leaderelection.Prefix("n_")))
+		h := f.newRecorder(f.connect(), leaderelection.WithRejoin(), leaderelection.WithNamePrefix("n_"))
 		f.join(h.costCandidate)
 		first := h.ID()
 		f.srv.Restart(zktest.LoseTree)

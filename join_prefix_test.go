@@ -14,7 +14,7 @@ import (
 // use.
 func withPrefix(f func(h *harness)) func(h *harness) {
 	return func(h *harness) {
-		h.options = append(h.options, leaderelection.WithNaming(leaderelection.Prefix("n_")))
+		h.options = append(h.options, leaderelection.WithNamePrefix("n_"))
 		f(h)
 	}
 }

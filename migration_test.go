@@ -23,22 +23,29 @@ import (
 type scheme struct {
 	prefix    string
 	protected bool // created with CreateProtectedEphemeralSequential
-	naming    leaderelection.Naming
 }
 
 // schemes are the schemes of public programs.
 var schemes = []scheme{
-	{prefix: "", naming: leaderelection.Prefix("")}, // Vitess
-	{prefix: "0", naming: leaderelection.Prefix("0")},
-	{prefix: "n_", naming: leaderelection.Prefix("n_")},
-	{prefix: "node_", naming: leaderelection.Prefix("node_")},
-	{prefix: "c_", naming: leaderelection.Prefix("c_")},
-	{prefix: "zkonce-", naming: leaderelection.Prefix("zkonce-")},
-	{prefix: "lock-", naming: leaderelection.Prefix("lock-")},
-	{prefix: "le_", naming: leaderelection.Prefix("le_")},
-	{prefix: "guid-n_", naming: leaderelection.Prefix("guid-n_")},
-	{prefix: "guid-n_", protected: true, naming: leaderelection.ProtectedPrefix("guid-n_")},
-	{prefix: "n_", protected: true, naming: leaderelection.ProtectedPrefix("n_")},
+	{prefix: ""}, // Vitess
+	{prefix: "0"},
+	{prefix: "n_"},
+	{prefix: "node_"},
+	{prefix: "c_"},
+	{prefix: "zkonce-"},
+	{prefix: "lock-"},
+	{prefix: "le_"},
+	{prefix: "guid-n_"},
+	{prefix: "guid-n_", protected: true},
+	{prefix: "n_", protected: true},
+}
+
+// option returns the option for the names of the scheme.
+func (s scheme) option() leaderelection.Option {
+	if s.protected {
+		return leaderelection.WithNamePrefix("_c_*-" + s.prefix)
+	}
+	return leaderelection.WithNamePrefix(s.prefix)
 }
 
 func (s scheme) String() string {
@@ -206,7 +213,7 @@ type migrated struct {
 func (f *fleet) startMigrated(id string) instance {
 	conn, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(f, err)
-	e, err := leaderelection.NewElection(conn, node, leaderelection.WithNaming(f.scheme.naming), leaderelection.WithClientName(id))
+	e, err := leaderelection.NewElection(conn, node, f.scheme.option(), leaderelection.WithClientName(id))
 	require.NoError(f, err)
 	go func() {
 		if err := e.ElectLeader(); err != nil {
@@ -353,7 +360,7 @@ func TestMigration_ZkLock(t *testing.T) {
 		}
 		join := func() *leaderelection.Election {
 			e, err := leaderelection.NewElection(connect(), node, leaderelection.WithCreateNode(),
-				leaderelection.WithNaming(leaderelection.ProtectedPrefix("lock-")))
+				leaderelection.WithNamePrefix("_c_*-lock-"))
 			require.NoError(t, err)
 			go e.ElectLeader()
 			synctest.Wait()

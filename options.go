@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,34 +23,6 @@ type optionFunc func(*options)
 
 func (f optionFunc) apply(o *options) { f(o) }
 
-// Naming is the naming scheme of the candidates' znodes.
-type Naming = contender.Naming
-
-const (
-	// CuratorLatch names znodes as the LeaderLatch of Apache Curator does, so that Go and
-	// Java candidates can share an election. It is the default.
-	CuratorLatch = contender.CuratorLatch
-	// Kazoo names znodes as kazoo's Election and Lock do, so that Go and Python candidates
-	// can share an election. Curator cannot parse these names, so an election cannot be
-	// shared by all three.
-	Kazoo = contender.Kazoo
-)
-
-// Prefix names znodes as many hand-written elections do: prefix followed by the sequence
-// number that ZooKeeper appends, for instance "n_0000000042", or the number alone for
-// Prefix(""). Use it to migrate such an election to this library while both versions of a
-// program run, or to share an election with programs that recognize no other names.
-//
-// A program must not run a hand-written candidate and a candidate of this library with the
-// same data in one election over the same connection: if the reply to a create is lost, the
-// candidate recognizes its znode only by owner and data.
-func Prefix(prefix string) Naming { return contender.Prefix(prefix) }
-
-// ProtectedPrefix is like [Prefix], for programs that create their znodes with
-// CreateProtectedEphemeralSequential of go-zookeeper: "_c_", 32 hexadecimal digits, "-",
-// prefix and the sequence number.
-func ProtectedPrefix(prefix string) Naming { return contender.ProtectedPrefix(prefix) }
-
 // options are the options of one call.
 type options struct {
 	conn       *zk.Conn // the connection of the call; limit depends on its session timeout
@@ -65,7 +38,7 @@ type options struct {
 	acl         []zk.ACL
 	createNode  bool
 	rejoin      bool
-	naming      Naming
+	naming      contender.Naming
 	log         *slog.Logger
 }
 
@@ -112,7 +85,7 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 		err = znode.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of valid characters
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: WithNaming: %w", ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalidOption, err)
 	}
 	if conn != nil {
 		if err := session.Validate(conn, o.timeout); err != nil {
@@ -211,11 +184,36 @@ func WithRejoin() Option {
 	return optionFunc(func(o *options) { o.rejoin = true })
 }
 
-// WithNaming sets the naming scheme of the candidate's znode. Regardless of the naming,
-// every ephemeral child of the election node whose name ends in ten digits is a candidate,
-// and the candidates are ordered by these numbers.
-func WithNaming(n Naming) Option {
-	return optionFunc(func(o *options) { o.naming = n })
+// WithKazooNames names the candidate's znode as kazoo's Election and Lock do, so that Go and
+// Python candidates can share an election. The default are the names of LeaderLatch of Apache
+// Curator, so that Go and Java candidates can share an election. Curator cannot parse kazoo's
+// names, so an election cannot be shared by all three.
+//
+// Regardless of its own name, a candidate recognizes every ephemeral child of the election node
+// whose name ends in ten digits as a candidate. Candidates are ordered by these numbers.
+func WithKazooNames() Option {
+	return optionFunc(func(o *options) { o.naming = contender.Kazoo })
+}
+
+// WithNamePrefix names the candidate's znode as many hand-written elections do: prefix followed
+// by the sequence number that ZooKeeper appends, for instance "n_0000000042", or the number
+// alone for an empty prefix. Use it to migrate such an election to this library while both
+// versions of a program run, or to share an election with programs that recognize no other
+// names.
+//
+// If prefix begins with "_c_*-", 32 random hexadecimal digits replace the asterisk, as in names
+// that CreateProtectedEphemeralSequential of go-zookeeper creates: "_c_*-lock-" is the prefix of
+// its Lock.
+//
+// A program must not run a hand-written candidate and a candidate of this library with the
+// same data in one election over the same connection: if the reply to a create is lost, the
+// candidate recognizes a znode without random digits only by owner and data.
+func WithNamePrefix(prefix string) Option {
+	naming := contender.Prefix(prefix)
+	if protected, ok := strings.CutPrefix(prefix, "_c_*-"); ok {
+		naming = contender.ProtectedPrefix(protected)
+	}
+	return optionFunc(func(o *options) { o.naming = naming })
 }
 
 // WithLogger sets the logger. By default nothing is logged. The handler is called on the

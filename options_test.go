@@ -285,7 +285,8 @@ func TestOptions_Invalid(t *testing.T) {
 		"no timeout":       leaderelection.WithSessionTimeout(0),
 		"negative timeout": leaderelection.WithSessionTimeout(-time.Second),
 		"no interval":      leaderelection.WithCheckInterval(0),
-		"unknown naming":   leaderelection.WithNaming("7"),
+		"slash in prefix":  leaderelection.WithNamePrefix("a/b"),
+		"reserved prefix":  leaderelection.WithNamePrefix("held-w-"),
 		"null in name":     leaderelection.WithClientName("a\x00b"),
 		"large value":      leaderelection.WithValue(strings.Repeat("v", 64<<10+1)),
 	} {

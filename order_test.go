@@ -67,7 +67,7 @@ func TestOrder_NamesOfOtherLibraries(t *testing.T) {
 			ahead = append(ahead, id)
 		}
 		c := h.join(h.connect())
-		kazoo := h.join(h.connect(), leaderelection.WithNaming(leaderelection.Kazoo))
+		kazoo := h.join(h.connect(), leaderelection.WithKazooNames())
 		kazoo.requireFollows(c)
 		for i := len(ahead) - 1; i >= 0; i-- {
 			require.Equal(h, ahead[i], c.newest().NowFollowing)
@@ -243,7 +243,7 @@ func TestTrap35_NumbersRestart(t *testing.T) {
 // TestOrder_PersistentChildren fails if a persistent child is taken for a candidate because of its
 // name, or an ephemeral child whose name ends in ten digits is not.
 func TestOrder_PersistentChildren(t *testing.T) {
-	for _, naming := range []leaderelection.Naming{leaderelection.CuratorLatch, leaderelection.Prefix("n_"), leaderelection.Prefix("")} {
+	for _, names := range [][]leaderelection.Option{nil, {leaderelection.WithNamePrefix("n_")}, {leaderelection.WithNamePrefix("")}} {
 		withServers(t, 1, func(h *harness) {
 			persistent := []string{"n_0000000000", "0000000001", "config-0000000002"}
 			for _, name := range persistent {
@@ -253,8 +253,9 @@ func TestOrder_PersistentChildren(t *testing.T) {
 			ahead, err := h.operator.Create(node+"/worker-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(h, err)
 			var log strings.Builder
-			c := h.join(h.connect(), leaderelection.WithNaming(naming), leaderelection.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-			next := h.join(h.connect(), leaderelection.WithNaming(naming))
+			logger := leaderelection.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+			c := h.join(h.connect(), append(names, logger)...)
+			next := h.join(h.connect(), names...)
 			require.Equal(h, ahead, c.newest().NowFollowing)
 			next.requireFollows(c)
 			all, err := leaderelection.Candidates(h.operator, node)

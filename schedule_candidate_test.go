@@ -125,7 +125,7 @@ func (r *scheduleRun) electionOptions(m *member) []leaderelection.Option {
 		options = append(options, leaderelection.WithCreateNode())
 	}
 	if r.prefix {
-		options = append(options, leaderelection.WithNaming(leaderelection.Prefix("n_")))
+		options = append(options, leaderelection.WithNamePrefix("n_"))
 	}
 	return options
 }

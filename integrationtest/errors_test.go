@@ -66,7 +66,7 @@ func TestErrors_InvalidArguments(t *testing.T) {
 			}
 			for _, opt := range []leaderelection.Option{
 				nil, leaderelection.WithLogger(nil), leaderelection.WithACL(nil),
-				leaderelection.WithSessionTimeout(0), leaderelection.WithNaming("7"),
+				leaderelection.WithSessionTimeout(0), leaderelection.WithNamePrefix("a/b"),
 			} {
 				assert.ErrorIs(t, call(conn.Conn, missing, create, opt), leaderelection.ErrInvalidOption)
 			}
