@@ -106,24 +106,24 @@ func TestDataLoss_Errors(t *testing.T) {
 	}{
 		"all data": {
 			zktest.LoseAll, nil,
-			[]error{leaderelection.ErrSessionExpired, leaderelection.ErrDataLost},
+			[]error{leaderelection.ErrSessionExpired, zkdial.ErrDataLost},
 			[]error{leaderelection.ErrElectionOver},
 		},
 		"all data, rejoins": {
 			zktest.LoseAll,
 			[]leaderelection.Option{leaderelection.WithRejoin()},
-			[]error{leaderelection.ErrElectionGone},
+			[]error{leaderelection.ErrNoElection},
 			[]error{leaderelection.ErrElectionOver},
 		},
 		"the tree": {
 			zktest.LoseTree, nil,
 			[]error{leaderelection.ErrSessionExpired},
-			[]error{leaderelection.ErrElectionOver, leaderelection.ErrDataLost},
+			[]error{leaderelection.ErrElectionOver, zkdial.ErrDataLost},
 		},
 		"the tree, rejoins": {
 			zktest.LoseTree,
 			[]leaderelection.Option{leaderelection.WithRejoin()},
-			[]error{leaderelection.ErrElectionGone},
+			[]error{leaderelection.ErrNoElection},
 			[]error{leaderelection.ErrElectionOver},
 		},
 	} {

@@ -16,8 +16,8 @@
 //     operator that deletes it, a program that closes its connection before the candidate
 //     has resigned, or a client that deletes the election and creates it again while the
 //     old leader is unreachable.
-//   - [Election.Multi] applies a ZooKeeper transaction only while the candidate is the
-//     leader. This guarantee needs no assumption.
+//   - [Leadership.Multi] applies a ZooKeeper transaction only during the leadership. This
+//     guarantee needs no assumption.
 //   - A system outside ZooKeeper is protected from a leader that was stopped and acts too
 //     late, if that system rejects tokens smaller than the greatest it has seen.
 //   - No call blocks indefinitely: each request to ZooKeeper is bounded by a timeout, by a

@@ -18,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Election is a candidate in an election on ZooKeeper. It implements [Candidate]. Create it
@@ -214,35 +215,9 @@ func (e *Election) reason(err error) error {
 		return err
 	}
 	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses {
-		err = fmt.Errorf("%w: %w", err, ErrDataLost)
+		err = fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
 	}
 	return err
-}
-
-// Multi executes ops as one ZooKeeper transaction that commits only while this candidate is
-// the leader: the transaction begins with a check of the candidate's znode. Nothing is
-// applied after another candidate has become leader, even if this process was stopped or
-// requests were delayed. A call without ops verifies at the ensemble that this candidate is
-// the leader.
-//
-// Multi uses the current leadership of the candidate. A goroutine that works for one
-// particular leadership should use [Leadership.Multi] instead.
-//
-// ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
-// *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
-// [ErrNotLeader] if the candidate is not the leader, and nothing was applied. It wraps
-// [ErrUnconfirmed] if leadership or the connection was lost during the call, so that the
-// outcome is unknown. Otherwise it wraps ZooKeeper's error and names the index, kind and
-// path of the operation that failed; nothing was applied.
-//
-// Multi blocks until ZooKeeper answers, but for at most two seconds after the leadership
-// ends.
-func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
-	l := e.candidacy.Leadership()
-	if l == nil {
-		return nil, ErrNotLeader
-	}
-	return l.Multi(ops...)
 }
 
 // multi executes ops while the leadership l lasts, which znode represents.

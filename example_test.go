@@ -47,7 +47,7 @@ func Example() {
 			log.Printf("now %v", status)
 			if status.Role == leaderelection.Leader {
 				patience = nil // a leader receives no status while all is well
-				go doLeaderStuff(candidate, status.Leadership)
+				go doLeaderStuff(status.Leadership)
 			}
 		case <-patience:
 			log.Print("not elected within 100 s")
@@ -57,7 +57,7 @@ func Example() {
 }
 
 // doLeaderStuff acts until the leadership is lost or its lease has expired.
-func doLeaderStuff(candidate *leaderelection.Election, leadership *leaderelection.Leadership) {
+func doLeaderStuff(leadership *leaderelection.Leadership) {
 	work := time.NewTicker(time.Second)
 	defer work.Stop()
 	for {
@@ -66,7 +66,7 @@ func doLeaderStuff(candidate *leaderelection.Election, leadership *leaderelectio
 			// In ZooKeeper: a transaction that commits only during this leadership.
 			// Elsewhere: let the other system compare leadership.Token().
 			state := fmt.Appendf(nil, "written by leader %d", leadership.Token())
-			if _, err := candidate.Multi(&zk.SetDataRequest{Path: "/state", Data: state, Version: -1}); err != nil {
+			if _, err := leadership.Multi(&zk.SetDataRequest{Path: "/state", Data: state, Version: -1}); err != nil {
 				log.Print(err)
 			}
 		case <-leadership.Done():

@@ -64,7 +64,7 @@ func (e *Election) findNode(limit limiter) error {
 			return fmt.Errorf("%w; create it or use WithCreateNode", ErrNoElection)
 		case stat == nil && !e.options.createNode,
 			stat != nil && before.czxid != 0 && stat.Czxid != before.czxid && !(e.options.createNode && e.options.rejoin):
-			return ErrElectionGone
+			return fmt.Errorf("%w in the new session, or was created again", ErrNoElection)
 		case stat == nil:
 			if err := e.createNode(limit); err != nil {
 				return err

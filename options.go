@@ -179,7 +179,7 @@ func WithCreateNode() Option {
 // In the new session the election node may not exist or may have been re-created, because
 // the servers have lost their data or a client has deleted the node. Together with
 // [WithCreateNode] the candidate creates the node if necessary and continues; otherwise the
-// candidacy ends with [ErrElectionGone].
+// candidacy ends with [ErrNoElection].
 func WithRejoin() Option {
 	return optionFunc(func(o *options) { o.rejoin = true })
 }

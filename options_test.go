@@ -58,7 +58,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 			_, err = h.operator.Create(node, nil, 0, openACL)
 		}
 		h.advance(timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionGone, "a node that was created again is another election")
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrNoElection, "a node that was created again is another election")
 	})
 }
 

@@ -290,7 +290,7 @@ func TestOrder_SameSequenceNumber(t *testing.T) {
 		conn := h.connect()
 		c := h.join(conn)
 		err = c.requireOver()
-		require.ErrorIs(h, err, leaderelection.ErrAmbiguous)
+		require.ErrorIs(h, err, leaderelection.ErrForeignChildren)
 		require.ErrorContains(h, err, c.ID())
 		require.ErrorContains(h, err, twin)
 		h.requireIDs(twin)

@@ -219,8 +219,6 @@ func (r *scheduleRun) verifyReason(m *member, err error) {
 		valid = resigned
 	case errors.Is(err, leaderelection.ErrElectionOver):
 		valid = r.ended
-	case errors.Is(err, leaderelection.ErrElectionGone):
-		valid = (r.ended || r.rebuilt && !r.create) && r.rejoin
 	case errors.Is(err, leaderelection.ErrNoElection):
 		valid = r.ended || r.rebuilt && !r.create // after NewElection has returned
 	case errors.Is(err, leaderelection.ErrCandidateDeleted):

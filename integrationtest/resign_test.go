@@ -169,7 +169,7 @@ func TestTrap44_StaleResign(t *testing.T) {
 	for range 3 {
 		electiontest.Confirm(t, old.Resign)
 	}
-	_, err := old.Multi()
+	_, err := old.multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader, "the old candidate leads by the znode of the new one")
 	requireOnlyChild(t, admin, node, c, conn)
 	require.NoError(t, l.Err())
@@ -253,7 +253,7 @@ func TestResign_CandidateIsOver(t *testing.T) {
 	c, _ := startLeader(t, conn, node)
 	c.resign(t)
 	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
-	_, err := c.Multi()
+	_, err := c.multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	_, open := <-c.Status()
 	require.False(t, open)

@@ -20,7 +20,7 @@ func suspendLeader(t *testing.T, conn *client, c *candidate) {
 	conn.Network.Cut()
 	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Suspended }, "the leader is not suspended")
 	require.Nil(t, c.Current().Leadership)
-	_, err := c.Multi()
+	_, err := c.multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	conn.Network.Restore()
 	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead again")
