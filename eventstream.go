@@ -10,7 +10,7 @@ import (
 const (
 	// maxEvents is the number of events that wait for the reader.
 	maxEvents = 64
-	// maxFrequent is the number of waiting events from which on frequent ones are dropped.
+	// maxFrequent is the number of waiting events from which on frequent events are dropped.
 	maxFrequent = maxEvents / 2
 )
 
@@ -20,9 +20,9 @@ type eventStream struct {
 	c chan event.Event
 
 	mu      sync.Mutex
-	missed  int       // dropped, and not reported yet
-	token   int64     // of the newest leadership
-	term    term      // of the newest leadership
+	missed  int       // number of dropped events that were not reported yet
+	token   int64     // token of the newest leadership
+	term    term      // progress of the newest leadership
 	vacated time.Time // when the last predecessor left; zero if that is unknown
 	closed  bool
 }
@@ -36,8 +36,7 @@ const (
 	suspendedTerm
 )
 
-// newEventStream returns a stream of the events from now on. current is the current leadership,
-// or nil.
+// newEventStream returns a stream of later events. current is the current leadership, or nil.
 func newEventStream(current *Leadership) *eventStream {
 	s := &eventStream{c: make(chan event.Event, maxEvents)}
 	if current != nil {
@@ -67,7 +66,7 @@ func (s *eventStream) Add(e event.Event) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || !s.follows(&e) {
+	if s.closed || !s.updateTerm(&e) {
 		return
 	}
 	e.Time = time.Now()
@@ -101,9 +100,9 @@ func (s *eventStream) send(e event.Event) {
 	}
 }
 
-// follows records the progress of leaderships, and adds to e what follows from that. It returns
-// false if e does not change it.
-func (s *eventStream) follows(e *event.Event) bool {
+// updateTerm records the progress of the leadership, and completes e. It returns false if e contradicts
+// the progress.
+func (s *eventStream) updateTerm(e *event.Event) bool {
 	switch e.Kind {
 	case event.Joined:
 		s.vacated = time.Time{}

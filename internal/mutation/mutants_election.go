@@ -66,7 +66,7 @@ var electionMutants = []mutant{
 		name: "election/statuses-order", breaks: "a loss is forgotten whose reader has not received the next leadership yet",
 		file: "statusfeed.go",
 		edits: []edit{
-			{"if <-f.next.sent { // so", "if <-f.next.sent || true { // so"},
+			{"if <-f.next.sent { // then", "if <-f.next.sent || true { // then"},
 		},
 		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
 	},
