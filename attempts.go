@@ -33,7 +33,7 @@ func (a *attempts) run(limit time.Duration, end func() error) (done bool, err er
 	}
 }
 
-// start starts an attempt, or returns one that is in progress or has succeeded.
+// start starts an attempt, or returns an attempt that is in progress or has succeeded.
 func (a *attempts) start(end func() error) *attempt {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -209,9 +209,9 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 		acl  []zk.ACL // of the election node
 		own  []zk.ACL // of the znodes that the candidate creates
 	}{
-		{"create", without(zk.PermCreate), zk.WorldACL(zk.PermAll)},
-		{"list", without(zk.PermRead), zk.WorldACL(zk.PermAll)},
-		{"read its own znode", zk.WorldACL(zk.PermAll), without(zk.PermRead)},
+		{"create", without(zk.PermCreate), openACL},
+		{"list", without(zk.PermRead), openACL},
+		{"read its own znode", openACL, without(zk.PermRead)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {

@@ -72,7 +72,7 @@ func TestDataLoss_PermanentCandidate(t *testing.T) {
 }
 
 // TestDataLoss_TwoCandidates fails if two such candidates do not continue in the same election: one
-// of them creates the node, and the other one joins it.
+// of them creates the node, and the other candidate joins it.
 func TestDataLoss_TwoCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.terms.overlap = true // tokens restart

@@ -313,7 +313,7 @@ func TestDeleteElection_OtherElectionAtThePath(t *testing.T) {
 					if err := leaderelection.DeleteElection(h.operator, node); err != nil {
 						h.Error(err)
 					}
-					if _, err := h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+					if _, err := h.operator.Create(node, nil, 0, openACL); err != nil {
 						h.Error(err)
 					}
 					c = h.joinAsync(next)
@@ -336,7 +336,7 @@ func TestDeleteElection_OtherElectionAtThePath(t *testing.T) {
 func TestDeleteElection_HandWrittenCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		for _, prefix := range []string{"n_", "", "node_"} {
-			_, err := h.operator.Create(node+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			_, err := h.operator.Create(node+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
 			require.NoError(h, err)
 		}
 		c := h.join(h.connect())

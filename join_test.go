@@ -1,6 +1,7 @@
 package leaderelection_test
 
 import (
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -137,12 +138,12 @@ func TestJoin_ZnodeOfOtherSession(t *testing.T) {
 // CURATOR-45, CURATOR-79: a create is applied and its reply is lost. No client knows the znode,
 // which blocks the queue.
 func TestTrap01_CreateReplyLost(t *testing.T) {
-	forEachLoss(t, connectionLosses, 1, testCreateReplyLost)
+	forEachNamingAndLoss(t, connectionLosses, 1, testCreateReplyLost)
 }
 
 // ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
-	forEachLoss(t, movedSessions, 1, testCreateReplyLost)
+	forEachNamingAndLoss(t, movedSessions, 1, testCreateReplyLost)
 }
 
 func testCreateReplyLost(h *harness, l loss) {
@@ -167,61 +168,59 @@ func testCreateReplyLost(h *harness, l loss) {
 
 // CURATOR-498: the search for the znode of an unanswered create finds a znode of another session,
 // which may be about to expire, and uses it.
-func TestTrap02_OtherOwner(t *testing.T) { withServers(t, 1, testOtherOwner) }
-
-func testOtherOwner(h *harness) {
-	lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-		h.srv.Refuse(true)
-		return zktest.Cut(q)
+func TestTrap02_OtherOwner(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		c := h.join(h.connect())
+		h.requireMet(lost)
+		created := h.createdIDs()
+		require.Len(h, created, 1)
+		prefix := created[0][:len(created[0])-10]
+		h.remove(created[0])
+		other, err := h.operator.Create(prefix, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
+		h.reconnect()
+		require.NotEqual(h, other, c.ID())
+		require.Equal(h, h.stat(c.ID()).Czxid, c.requireLeads().Token())
+		c.requireOnlyCandidate()
 	})
-	c := h.join(h.connect())
-	h.requireMet(lost)
-	created := h.createdIDs()
-	require.Len(h, created, 1)
-	prefix := created[0][:len(created[0])-10]
-	h.remove(created[0])
-	other, err := h.operator.Create(prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	require.NoError(h, err)
-	h.reconnect()
-	require.NotEqual(h, other, c.ID())
-	require.Equal(h, h.stat(c.ID()).Czxid, c.requireLeads().Token())
-	c.requireOnlyCandidate()
 }
 
 // CURATOR-498: the session expires between create and search.
 func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
-	withServers(t, 1, testSessionExpiresBeforeSearch)
-}
-
-func testSessionExpiresBeforeSearch(h *harness) {
-	conn := h.connect()
-	old := conn.SessionID()
-	lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-		h.srv.Refuse(true)
-		return zktest.Cut(q)
+	forEachNaming(t, 1, func(h *harness) {
+		conn := h.connect()
+		old := conn.SessionID()
+		lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		c := h.join(conn)
+		h.requireMet(lost)
+		require.NoError(h, h.srv.ExpireSession(old))
+		h.reconnect()
+		h.advance(timeout)
+		require.NotEqual(h, old, conn.SessionID())
+		c.requireLeads()
+		c.requireOnlyCandidate()
+		require.Len(h, h.createdIDs(), 2)
 	})
-	c := h.join(conn)
-	h.requireMet(lost)
-	require.NoError(h, h.srv.ExpireSession(old))
-	h.reconnect()
-	h.advance(timeout)
-	require.NotEqual(h, old, conn.SessionID())
-	c.requireLeads()
-	c.requireOnlyCandidate()
-	require.Len(h, h.createdIDs(), 2)
 }
 
 // ZOOKEEPER-1675: a server that lags behind answers the search and does not show the znode that
 // was created.
 func TestTrap03_SearchAtLaggingServer(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
+	forEachNaming(t, 3, func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
 		lagging.Lag()
 		lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireMet(lost)
 		require.Equal(h, lagging.Name(), conn.Server())
-		require.NotContains(h, lagging.Tree(), "latch")
+		require.NotContains(h, lagging.Tree(), path.Base(h.createdIDs()[0]))
 		h.advance(timeout / 4)
 		require.Empty(h, c.received(), "the outcome is not known yet")
 		lagging.Heal()
@@ -235,7 +234,7 @@ func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 // ZOOKEEPER-3600: a znode that the search has not found appears later, with a smaller number than
 // the candidate's second znode, so that the candidate would wait for itself.
 func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
+	forEachNaming(t, 1, func(h *harness) {
 		conn := h.connect()
 		ahead := h.createContender()
 		h.remove(h.createContender()) // its number is not used again
@@ -247,7 +246,7 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 
 		first := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
 		late := func(number string) {
-			_, err := conn.Create(first+number, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			_, err := conn.Create(first+number, []byte("name-not-provided"), zk.FlagEphemeral, openACL)
 			require.NoError(h, err)
 		}
 		late("0000000001")
@@ -293,4 +292,74 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 		require.Len(h, names, 5, "two that were lost, and one for each session")
 		c.requireOnlyCandidate()
 	})
+}
+
+// A znode of another session with the same prefix belongs to another candidate and is not deleted.
+func TestTrap02_OtherOwner_NamePrefix(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
+		lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		c := h.join(h.connect())
+		h.requireMet(lost)
+		h.remove(h.createdIDs()[0])
+		other, err := h.operator.Create(node+"/n_", []byte("name-not-provided"), zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
+		h.reconnect()
+		require.Equal(h, other, c.newest().NowFollowing)
+		h.requireIDs(other, c.ID())
+	})
+}
+
+// A znode of the same session with other data does not belong to the candidate.
+func TestTrap02_OtherData_NamePrefix(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
+		conn := h.connect()
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 2}, zktest.Cut)
+		other, err := conn.Create(node+"/n_", []byte("another purpose of the program"), zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
+		c := h.join(conn)
+		h.requireMet(lost)
+		h.reconnect()
+		require.Equal(h, other, c.newest().NowFollowing)
+		c.resign()
+		h.requireIDs(other)
+	})
+}
+
+// If several candidates use one connection and one create loses its reply, each candidate still
+// uses the znode that it has created.
+func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
+	for nth := 1; nth <= 4; nth++ {
+		forEachLoss(t, connectionLosses, 1, func(h *harness, l loss) {
+			h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
+			conn := h.connect()
+			l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: nth})
+			var all []*candidate
+			for range 4 {
+				all = append(all, h.joinAsync(conn))
+			}
+			h.advance(timeout)
+			h.advance(timeout)
+			ids := map[string]bool{}
+			leaders := 0
+			for _, c := range all {
+				ids[c.ID()] = true
+				if c.newest().Role == leaderelection.Leader {
+					leaders++
+				}
+			}
+			require.Len(h, ids, 4)
+			require.Len(h, h.candidateIDs(), 4)
+			require.Equal(h, 1, leaders)
+			for _, c := range all {
+				require.NoError(h, c.Resign())
+			}
+			h.advance(0)
+			h.requireIDs()
+		})
+	}
 }

@@ -143,9 +143,9 @@ func (o *handWritten) run() {
 	defer close(o.done)
 	var err error
 	if scheme := o.fleet.scheme; scheme.protected {
-		o.znode, err = o.conn.CreateProtectedEphemeralSequential(node+"/"+scheme.prefix, []byte(o.id), zk.WorldACL(zk.PermAll))
+		o.znode, err = o.conn.CreateProtectedEphemeralSequential(node+"/"+scheme.prefix, []byte(o.id), openACL)
 	} else {
-		o.znode, err = o.conn.Create(node+"/"+scheme.prefix, []byte(o.id), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		o.znode, err = o.conn.Create(node+"/"+scheme.prefix, []byte(o.id), zk.FlagEphemeral|zk.FlagSequence, openACL)
 	}
 	if err != nil {
 		return
@@ -266,10 +266,10 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 	f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
 	operator, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(t, err)
-	_, err = operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+	_, err = operator.Create(node, nil, 0, openACL)
 	require.NoError(t, err)
 	// The election has a child that is named like a candidate.
-	_, err = operator.Create(node+"/"+s.prefix, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	_, err = operator.Create(node+"/"+s.prefix, nil, zk.FlagSequence, openACL)
 	require.NoError(t, err)
 	if !s.protected {
 		// A hand-written candidate would take it for a candidate.
@@ -327,7 +327,7 @@ func TestMigration_DefaultNames(t *testing.T) {
 			f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
 			operator, _, err := f.srv.Connect(4 * time.Second)
 			require.NoError(t, err)
-			_, err = operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+			_, err = operator.Create(node, nil, 0, openACL)
 			require.NoError(t, err)
 			first := f.startHandWritten("old")
 			synctest.Wait()
@@ -371,11 +371,11 @@ func TestMigration_ZkLock(t *testing.T) {
 			return (<-e.Status()).Role
 		}
 
-		first := zk.NewLock(connect(), node, zk.WorldACL(zk.PermAll))
+		first := zk.NewLock(connect(), node, openACL)
 		require.NoError(t, first.Lock())
 		second := join()
 		require.Equal(t, leaderelection.Follower, role(second))
-		third := zk.NewLock(connect(), node, zk.WorldACL(zk.PermAll))
+		third := zk.NewLock(connect(), node, openACL)
 		locked := make(chan error, 1)
 		go func() { locked <- third.Lock() }()
 		time.Sleep(time.Minute)

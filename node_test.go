@@ -81,7 +81,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	// makeContainer makes the election node a container without children.
 	makeContainer := func(h *harness) {
 		h.remove(node)
-		_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+		_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, openACL)
 		require.NoError(h, err)
 		h.remove(h.createContender())
 	}
@@ -140,7 +140,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 			makeContainer(h)
 			recreated := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				h.srv.Sweep()
-				_, _ = h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+				_, _ = h.operator.Create(node, nil, 0, openACL)
 				return zktest.Pass(q)
 			})
 			c := h.join(h.connect())

@@ -222,7 +222,7 @@ func TestTrap35_NumbersRestart(t *testing.T) {
 		number := func(c *candidate) string { return c.ID()[len(c.ID())-10:] }
 		var last *leaderelection.Leadership
 		for round := range 3 {
-			_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+			_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, openACL)
 			require.NoError(h, err)
 			for range 3 - round {
 				h.remove(h.createContender())
@@ -250,7 +250,7 @@ func TestOrder_PersistentChildren(t *testing.T) {
 				h.create(node + "/" + name)
 			}
 			require.NoError(h, h.srv.SetSequence(node, 10))
-			ahead, err := h.operator.Create(node+"/worker-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			ahead, err := h.operator.Create(node+"/worker-", nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
 			require.NoError(h, err)
 			var log strings.Builder
 			logger := leaderelection.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
@@ -284,7 +284,7 @@ func TestOrder_PersistentChildren(t *testing.T) {
 func TestOrder_SameSequenceNumber(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		twin := node + "/n_0000000000"
-		_, err := h.operator.Create(twin, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		_, err := h.operator.Create(twin, nil, zk.FlagEphemeral, openACL)
 		require.NoError(h, err)
 		require.NoError(h, h.srv.SetSequence(node, 0))
 		conn := h.connect()

@@ -129,7 +129,7 @@ func TestTrap40_ResignDuringCreate(t *testing.T) {
 			testResignDuringCreate(h, release)
 		})
 	})
-	forEachLoss(t, connectionLosses[2:], 1, func(h *harness, l loss) {
+	forEachNamingAndLoss(t, connectionLosses[2:], 1, func(h *harness, l loss) {
 		l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
 		testResignDuringCreate(h, func() {})
 	})

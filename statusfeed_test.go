@@ -166,7 +166,7 @@ func TestStatusFeed_ConcurrentReader(t *testing.T) {
 		var err error
 		for s := range f.C() {
 			if held != nil && s.Leadership != nil && s.Leadership != held && err == nil {
-				err = errors.New("a leadership directly after another one")
+				err = errors.New("two leaderships without a status between them")
 			}
 			held = s.Leadership
 		}

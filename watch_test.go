@@ -324,7 +324,7 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 				writeRegister(path, fmt.Sprint(i))
 				require.ElementsMatch(h, []string{ahead, ahead, c.ID(), c.ID(), last.ID()}, h.watchedPaths())
 			}
-			_, err := h.operator.SetACL(ahead, zk.WorldACL(zk.PermAll), -1)
+			_, err := h.operator.SetACL(ahead, openACL, -1)
 			require.NoError(h, err)
 		}
 		h.advance(timeout)
@@ -431,7 +431,7 @@ func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 	// recreate deletes a znode and creates it again.
 	recreate := func(h *harness, path string, flags int32) {
 		h.remove(path)
-		_, err := h.operator.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
+		_, err := h.operator.Create(path, nil, flags, openACL)
 		require.NoError(h, err)
 	}
 	t.Run("the election node", func(t *testing.T) {

@@ -163,7 +163,7 @@ func TestRequest_NotReceived(t *testing.T) {
 	})
 }
 
-// TestRequest_Concurrent fails if one of two concurrent requests overwrites the other one.
+// TestRequest_Concurrent fails if one of two concurrent requests overwrites the other request.
 func TestRequest_Concurrent(t *testing.T) {
 	withServer(t, func(h *harness) {
 		a, b := h.join(h.connect()), h.join(h.connect())
