@@ -26,42 +26,45 @@ const (
 // Contender is the state machine of one contender. Create it with New. It must not be used
 // concurrently.
 type Contender struct {
-	cfg   *Config
-	phase phase
-	conn  Conn // as of the current step
-	out   []Output
+	cfg  *Config
+	conn Conn // as of the current step
+	out  []Output
 
+	phase   phase
 	pending requestSet // requests without a reply
 
 	// What the contender has created.
-	prefixes  []string // the beginnings of the names of all znodes that may exist
 	search    bool     // a create was not answered: search for its znode
+	fresh     bool     // the create was answered, so it proves that the session was alive
+	vanished  bool     // the server has reported that the znode was deleted
+	prefixes  []string // the beginnings of the names of all znodes that may exist
 	found     []string // znodes of such creates that were not examined yet
 	orphans   []string // znodes of such creates that a listing has shown
 	name      string   // the contender's znode, "" if there is none
 	session   int64    // that owns it, 0 if that is unknown
 	czxid     int64    // of it, 0 if that is unknown
-	fresh     bool     // the create was answered, so it proves that the session was alive
-	vanished  bool     // the server has reported that the znode was deleted
 	outlived  string   // a znode whose session has expired
 	renamedTo string   // the name to which the contender is being renamed
 
 	// What it knows of the queue.
 	list     bool     // a listing is needed that is sent from now on
 	listAll  bool     // and a watch on the queue
-	ignored  []string // children that have names of contenders and do not count
 	searched bool     // the orphans are known as of the last Search
-	listed   bool     // the following is known
-	blocking int      // the number of earlier contenders that the contender waits for
-	next     bool     // the predecessor is the only one, and is not replaceable
-	nextIn   uint64   // the epoch of the listing that has shown this
-	turn     bool
-	admitted Admission // of Policy.Admit
-	pred     other     // the predecessor
-	before   other     // the contender before it
+	ignored  []string // children that have names of contenders and do not count
 
-	// Watches.
-	epoch      uint64 // in which they were set
+	listed      bool   // the following is known
+	turn        bool   // all earlier contenders have left
+	next        bool   // the predecessor is the only one, and is not replaceable
+	waitsForAny bool   // see Admission.Any
+	nextToTurn  bool   // see Admission.Next
+	followed    bool   // see Admission.Followed
+	blocking    int32  // the number of earlier contenders that the contender waits for
+	nextIn      uint64 // the epoch of the listing that has shown next
+	pred        other  // the predecessor
+	before      other  // the contender before it
+
+	// Watches and timers.
+	epoch      uint64 // in which the watches were set
 	reset      bool   // set them again, because the connection has broken
 	own        bool   // the contender's znode is watched
 	queue      bool   // the queue is watched
@@ -74,14 +77,21 @@ type Contender struct {
 	ownSoon    bool // OwnTimer was set
 
 	proving    bool
-	leaseKnown bool // the state of the lease in conn is that after Prove
-	counted    bool // lapses is known
-	lapses     uint64
-	notified   bool
+	leaseKnown bool   // the state of the lease in conn is that after Prove
+	counted    bool   // lapses is known
+	lapses     uint64 // when the turn was reported last
 
-	reported State
-	reason   error // why it leaves
+	notified bool
 	given    bool  // the reason is the caller's
+	reason   error // why it leaves
+
+	reported reported
+}
+
+// reported is what distinguishes the last reported State from others.
+type reported struct {
+	name, predecessor string
+	first, proven     bool
 }
 
 // other is an earlier contender.
@@ -211,8 +221,8 @@ func (c *Contender) send(r Request) bool {
 
 // report outputs a state unless it is the one that was reported last.
 func (c *Contender) report(s State) {
-	if s.Err != nil || s.Name != c.reported.Name || s.Predecessor != c.reported.Predecessor || s.First != c.reported.First || s.Proven != c.reported.Proven {
-		c.reported = s
+	if r := (reported{s.Name, s.Predecessor, s.First, s.Proven}); s.Err != nil || r != c.reported {
+		c.reported = r
 		c.out = append(c.out, Output{Kind: Report, State: s})
 	}
 }
@@ -329,7 +339,7 @@ func (c *Contender) receiveEvent(in *Input) {
 		}
 	case QueueWatch:
 		c.queue = false
-		if c.admitted.Any {
+		if c.waitsForAny {
 			c.list, c.listAll = true, true
 		}
 	}

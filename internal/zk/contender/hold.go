@@ -20,7 +20,7 @@ func (c *Contender) hold() {
 		s.Proven = c.conn.Proven
 	}
 	c.report(s)
-	if c.admitted.Followed && !c.notified {
+	if c.followed && !c.notified {
 		c.notified = true
 		c.send(Request{Kind: Notify, Name: c.name})
 	}

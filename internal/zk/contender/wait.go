@@ -39,7 +39,7 @@ func (c *Contender) wait() {
 	if c.pred.watched || c.cfg.Admit != nil {
 		c.report(State{Name: c.name, Predecessor: c.pred.name})
 	}
-	if c.admitted.Any {
+	if c.waitsForAny {
 		c.waitForAny()
 	} else {
 		c.waitForPredecessor()
@@ -56,7 +56,7 @@ func (c *Contender) removeOrphan() {
 
 // waitForAny waits until any of the earlier contenders departs.
 func (c *Contender) waitForAny() {
-	c.prove(c.admitted.Next)
+	c.prove(c.nextToTurn)
 	if !c.queue && c.send(Request{Kind: List, Watched: true}) {
 		c.list, c.listAll = false, false
 	}
@@ -117,8 +117,8 @@ func (c *Contender) resetWatches() {
 	c.epoch, c.reset = c.conn.Epoch, true
 	c.own, c.queue = false, false
 	c.pred.watched, c.before.watched = false, false
-	if c.next || c.admitted.Any {
-		c.list, c.listAll = true, c.admitted.Any
+	if c.next || c.waitsForAny {
+		c.list, c.listAll = true, c.waitsForAny
 	}
 }
 
@@ -196,6 +196,7 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 	if c.phase != queued || r.Name != o.name {
 		return
 	}
+	o.name = r.Name // a part of the path that the driver keeps
 	switch {
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		o.gone, o.safe = true, true
@@ -295,18 +296,19 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 	if c.before.gone {
 		c.list = true // the listing was sent before the event
 	}
-	c.listed, c.blocking = true, n.blocking
+	c.listed, c.blocking = true, int32(n.blocking)
 	c.turn = n.blocking == 0
 	c.next = n.blocking == 1 && (c.cfg.Replaceable == nil || !c.cfg.Replaceable(n.predecessor))
 	c.nextIn = r.Epoch
 	if c.cfg.Admit != nil {
-		c.admitted = c.cfg.Admit(Listing{
+		a := c.cfg.Admit(Listing{
 			Own: c.name, Predecessor: c.pred.name, Names: reply.Names,
 			Counts: func(name string) bool { return name == c.name || !HasAnyPrefix(name, v.prefixes) },
 		})
-		c.turn, c.next = c.admitted.Turn, false
-		if c.admitted.Err != nil {
-			c.leave(c.admitted.Err, false)
+		c.turn, c.next = a.Turn, false
+		c.waitsForAny, c.nextToTurn, c.followed = a.Any, a.Next, a.Followed
+		if a.Err != nil {
+			c.leave(a.Err, false)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +24,7 @@ type driver struct {
 	machine *contender.Contender
 	report  func(State)
 	sub     *session.Subscription
-	plain   *plainQueue // nil unless the names contain no GUID
-	user    *plainUser
+	plain   *plainContender // nil unless the names contain no GUID
 
 	started  bool         // Start was passed to the machine
 	proved   bool         // the state of the lease may have changed
@@ -55,8 +55,7 @@ type driver struct {
 
 // watched is a znode with a watch.
 type watched struct {
-	name  string
-	owner int64
+	path  string
 	watch *watch.Watch
 	// departure is set if the znode belongs to another contender of the same session.
 	departure *departure
@@ -72,7 +71,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 	cfg.CanMakeQueue = cfg.MakeDir != nil
 	d := &driver{cfg: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout), machine: contender.New(&cfg.Config)}
 	if _, ok := cfg.Naming.Plain(); ok {
-		d.plain, d.user = joinPlain(cfg)
+		d.plain = joinPlain(cfg)
 	}
 	d.sub.CheckEvery(cfg.CheckInterval)
 	d.sub.LogTo(cfg.Log)
@@ -102,7 +101,7 @@ func (d *driver) close() {
 	}
 	d.cancelReplace()
 	if d.plain != nil {
-		d.plain.leave(d.user)
+		d.plain.leave()
 	}
 }
 
@@ -165,12 +164,15 @@ func input(kind contender.InputKind) *frame {
 func (d *driver) send(q *contender.Request, last bool) {
 	res := results.Get().(*result)
 	res.request = *q
+	if q.Name != "" {
+		res.path = d.pathOf(q.Name)
+	}
 	if q.Kind == contender.Replace {
 		d.cancelReplace()
 		res.ctx, d.stopReplace = context.WithCancel(context.Background())
 	}
 	if d.requests == nil {
-		d.requests = newRequests(d.cfg, d.plain, d.user)
+		d.requests = newRequests(d.cfg, d.plain)
 	}
 	if d.cfg.Alone && last && !d.machine.Holding() {
 		d.requests.perform(res)
@@ -198,14 +200,14 @@ func (d *driver) receive(r *result) *frame {
 	case contender.ReadOwn:
 		if reply.Err == nil {
 			d.session = reply.Owner
-			d.own = watched{name: r.request.Name, watch: r.watch}
+			d.own = d.watchedBy(r)
 			d.observeWatch(r.path)
 		}
 	case contender.ReadPredecessor, contender.ReadBefore:
 		switch {
 		case reply.Err == nil:
-			w := watched{name: r.request.Name, owner: reply.Owner, watch: r.watch}
-			if w.owner == d.session {
+			w := d.watchedBy(r)
+			if reply.Owner == d.session {
 				w.departure = expectDeparture(d.cfg.Conn, r.path)
 			}
 			d.keepWatch(w)
@@ -218,7 +220,7 @@ func (d *driver) receive(r *result) *frame {
 			d.queue = r.watch
 		}
 	case contender.Replace:
-		d.sent, d.own = r.sent, watched{name: r.request.To, watch: r.watch}
+		d.sent, d.own = r.sent, watched{path: r.path, watch: r.watch}
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply
@@ -227,15 +229,25 @@ func (d *driver) receive(r *result) *frame {
 	return f
 }
 
+// watchedBy returns the znode that a request has read, and makes the name in the request a part
+// of its path: the machine and the watch then keep the same string.
+func (d *driver) watchedBy(r *result) watched {
+	r.request.Name = nameOf(r.path)
+	return watched{path: r.path, watch: r.watch}
+}
+
+// nameOf returns the last element of a path, as a part of it.
+func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
 // keepWatch keeps a watch on another contender, in the place of one on the same znode or of
 // one that the state machine does not need any more.
 func (d *driver) keepWatch(w watched) {
 	slot := 0
 	for i := range d.others {
 		switch o := &d.others[i]; {
-		case o.name == w.name:
+		case o.path == w.path:
 			slot = i
-		case o.watch == nil && d.others[slot].name != w.name:
+		case o.watch == nil && d.others[slot].path != w.path:
 			slot = i
 		}
 	}
@@ -253,7 +265,7 @@ func (d *driver) drop(w *watched) {
 // pool of the connection.
 func (d *driver) dropWatches() {
 	for i := range d.others {
-		if o := &d.others[i]; o.watch != nil && !d.machine.Watches(o.name) {
+		if o := &d.others[i]; o.watch != nil && !d.machine.Watches(nameOf(o.path)) {
 			d.drop(o)
 		}
 	}
@@ -320,10 +332,12 @@ func (d *driver) stateOf(s *contender.State) State {
 	return state
 }
 
-// pathOf returns the path of a child of the queue. It keeps that of the contender's znode.
+// pathOf returns the path of a child of the queue: the one that the driver keeps, if it does.
 func (d *driver) pathOf(name string) string {
-	if len(d.path) > len(name) && d.path[len(d.path)-len(name):] == name && d.path[len(d.path)-len(name)-1] == '/' {
-		return d.path
+	for _, known := range [...]string{d.path, d.others[0].path, d.others[1].path} {
+		if nameOf(known) == name {
+			return known
+		}
 	}
 	return path.Join(d.cfg.Dir, name)
 }
@@ -484,7 +498,7 @@ func (d *driver) received(r *result) *frame {
 //go:noinline // see wait
 func (d *driver) ownFired() *frame {
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event = contender.OwnWatch, d.own.name, eventOf(d.own.watch.Take(d.event))
+	f.in.Watch, f.in.Name, f.in.Event = contender.OwnWatch, nameOf(d.own.path), eventOf(d.own.watch.Take(d.event))
 	d.own = watched{}
 	return f
 }
@@ -495,9 +509,9 @@ func (d *driver) otherFired(ctx context.Context, i int) *frame {
 	d.others[i] = watched{}
 	defer ignoreDeparture(d.cfg.Conn, o.departure)
 	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event, f.in.Safe = contender.OtherWatch, o.name, eventOf(o.watch.Take(d.event)), true
+	f.in.Watch, f.in.Name, f.in.Event, f.in.Safe = contender.OtherWatch, nameOf(o.path), eventOf(o.watch.Take(d.event)), true
 	if f.in.Event == contender.Deleted {
-		if d.machine.IsPredecessor(o.name) {
+		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
 		f.in.Safe = o.departure == nil || heardDeparture(ctx, d.cfg.Conn, o.departure)

@@ -24,11 +24,14 @@ type plainQueue struct {
 	of    plainQueueOf
 	users int           // contenders; guarded by plainQueuesMu
 	turn  chan struct{} // of capacity 1; holds an element during a create or a search
-	owner map[string]*plainUser
+	owner map[string]*plainContender
 }
 
-// plainUser is one of the contenders.
-type plainUser struct{ cfg *Config }
+// plainContender is one of the contenders.
+type plainContender struct {
+	cfg   *Config
+	queue *plainQueue
+}
 
 type plainQueueOf struct {
 	conn *zk.Conn
@@ -42,23 +45,24 @@ var (
 
 // joinPlain registers a contender. leave must be called when nothing of it is left, or nothing
 // can be done about that.
-func joinPlain(cfg *Config) (*plainQueue, *plainUser) {
+func joinPlain(cfg *Config) *plainContender {
 	of := plainQueueOf{cfg.Conn, cfg.Dir}
 	plainQueuesMu.Lock()
 	defer plainQueuesMu.Unlock()
 	p := plainQueues[of]
 	if p == nil {
-		p = &plainQueue{of: of, turn: make(chan struct{}, 1), owner: map[string]*plainUser{}}
+		p = &plainQueue{of: of, turn: make(chan struct{}, 1), owner: map[string]*plainContender{}}
 		plainQueues[of] = p
 	}
 	p.users++
-	return p, &plainUser{cfg}
+	return &plainContender{cfg, p}
 }
 
-func (p *plainQueue) leave(u *plainUser) {
+func (c *plainContender) leave() {
+	p := c.queue
 	p.turn <- struct{}{}
 	for name, owner := range p.owner {
-		if owner == u {
+		if owner == c {
 			delete(p.owner, name)
 		}
 	}
@@ -71,47 +75,48 @@ func (p *plainQueue) leave(u *plainUser) {
 }
 
 // create creates a znode and registers it. It returns the path.
-func (p *plainQueue) create(u *plainUser, prefix string) (string, error) {
+func (c *plainContender) create(prefix string) (string, error) {
+	p := c.queue
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
-	created, err := u.cfg.Conn.Create(u.cfg.Dir+"/"+prefix, u.cfg.Data, zk.FlagEphemeral|zk.FlagSequence, u.cfg.ACL)
+	created, err := c.cfg.Conn.Create(c.cfg.Dir+"/"+prefix, c.cfg.Data, zk.FlagEphemeral|zk.FlagSequence, c.cfg.ACL)
 	if err == nil {
-		p.owner[path.Base(created)] = u
+		p.owner[nameOf(created)] = c
 	}
 	return created, err
 }
 
 // search returns the znodes of a contender, the first in the queue first, as of a time after
 // the call, and registers them. It is repeated until it succeeds.
-func (p *plainQueue) search(r *requests) (names []string, err error) {
-	u := r.user
-	prefix, _ := u.cfg.Naming.Plain()
+func (c *plainContender) search(r *requests) (names []string, err error) {
+	p, cfg := c.queue, c.cfg
+	prefix, _ := cfg.Naming.Plain()
 	return repeat(r, func() ([]string, error) {
 		p.turn <- struct{}{}
 		defer func() { <-p.turn }()
-		if _, err := u.cfg.Conn.Sync(u.cfg.Dir); err != nil {
+		if _, err := cfg.Conn.Sync(cfg.Dir); err != nil {
 			return nil, err
 		}
-		children, _, err := request.Children(u.cfg.Conn, u.cfg.Dir)
+		children, _, err := request.Children(cfg.Conn, cfg.Dir)
 		if err != nil {
 			return nil, err
 		}
-		contenders, _, _ := contender.Order(children, u.cfg.Tombstone)
+		contenders, _, _ := contender.Order(children, cfg.Tombstone)
 		var unknown, found []string
 		for _, name := range contenders {
 			switch owner := p.owner[name]; {
-			case owner == u:
+			case owner == c:
 				found = append(found, name)
 			case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
 				unknown = append(unknown, name)
 			}
 		}
-		created, err := filter(unknown, u.cfg.isCreatedHere)
+		created, err := filter(unknown, cfg.isCreatedHere)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range created {
-			p.owner[strings.Clone(name)] = u
+			p.owner[strings.Clone(name)] = c
 		}
 		found, _, _ = contender.Order(append(found, created...), "")
 		return found, nil

@@ -20,8 +20,7 @@ import (
 // requests executes requests of one contender. Its methods may be called from any goroutine.
 type requests struct {
 	cfg   *Config
-	plain *plainQueue // nil unless the names contain no GUID
-	user  *plainUser
+	plain *plainContender // nil unless the names contain no GUID
 	// ctx is done when the contender is over, and results do not matter any more.
 	ctx  context.Context
 	over context.CancelFunc
@@ -31,8 +30,8 @@ type requests struct {
 	backoff request.Backoff
 }
 
-func newRequests(cfg *Config, plain *plainQueue, user *plainUser) *requests {
-	r := &requests{cfg: cfg, plain: plain, user: user, turn: make(chan struct{}, 1)}
+func newRequests(cfg *Config, plain *plainContender) *requests {
+	r := &requests{cfg: cfg, plain: plain, turn: make(chan struct{}, 1)}
 	r.ctx, r.over = context.WithCancel(context.Background())
 	return r
 }
@@ -56,7 +55,7 @@ func (r *requests) hasFailed() bool { return r.backoff != request.Backoff{} }
 type result struct {
 	request contender.Request
 	reply   contender.Reply
-	path    string          // of the znode that was created or read
+	path    string          // of the znode Name of the request, or that was created
 	sent    time.Time       // when the request was sent
 	watch   *watch.Watch    // that was set
 	ctx     context.Context // of a Replace
@@ -81,14 +80,14 @@ func (r *requests) perform(res *result) {
 	case contender.ReadPredecessor, contender.ReadBefore:
 		r.readWatched(res, watch.Data)
 	case contender.Inspect:
-		stat, err := r.stat(q.Name)
+		stat, err := r.stat(res.path)
 		res.setStat(stat, err)
 	case contender.FindReason:
 		r.findReason(res)
 	case contender.Delete:
 		r.delete(res)
 	case contender.Notify:
-		_, res.reply.Err = repeat(r, func() (*zk.Stat, error) { return cfg.Conn.Set(path.Join(cfg.Dir, q.Name), cfg.Data, -1) })
+		_, res.reply.Err = repeat(r, func() (*zk.Stat, error) { return cfg.Conn.Set(res.path, cfg.Data, -1) })
 	case contender.Replace:
 		r.replaceZnode(res)
 	}
@@ -136,7 +135,6 @@ func query(q *contender.Request, path string, what watch.What) watch.Query {
 
 // readWatched reads a child of the queue and sets a watch on it.
 func (r *requests) readWatched(res *result, what watch.What) {
-	res.path = path.Join(r.cfg.Dir, res.request.Name)
 	found, err := repeat(r, func() (watch.Found, error) {
 		return watch.Try(r.cfg.Conn, query(&res.request, res.path, what))
 	})
@@ -151,9 +149,9 @@ func (res *result) setStat(stat *zk.Stat, err error) {
 	}
 }
 
-// stat returns the Stat of a child of the queue, or zk.ErrNoNode.
-func (r *requests) stat(name string) (*zk.Stat, error) {
-	return repeat(r, func() (*zk.Stat, error) { return statOf(r.cfg.Conn, path.Join(r.cfg.Dir, name)) })
+// stat returns the Stat of a znode, or zk.ErrNoNode.
+func (r *requests) stat(path string) (*zk.Stat, error) {
+	return repeat(r, func() (*zk.Stat, error) { return statOf(r.cfg.Conn, path) })
 }
 
 // statOf returns the Stat of a znode, or zk.ErrNoNode. It sends one request.
@@ -174,13 +172,13 @@ func (r *requests) findReason(res *result) {
 	// Close, too, deletes the znode, and must not be disturbed.
 	request.AwaitClosing(r.ctx, cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
-		_, err := r.stat(cfg.Tombstone)
+		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
 		if !isNoNode(err) {
 			res.reply.Ended, res.reply.Err = err == nil, err
 			return
 		}
 	}
-	stat, err := repeat(r, func() (*zk.Stat, error) { return statOf(cfg.Conn, cfg.Dir) })
+	stat, err := r.stat(cfg.Dir)
 	switch {
 	case isNoNode(err):
 	case err != nil:
@@ -207,7 +205,7 @@ func (r *requests) create(res *result) {
 	before := cfg.Conn.SessionID()
 	switch {
 	case r.plain != nil:
-		res.path, res.reply.Err = r.plain.create(r.user, res.reply.Prefix)
+		res.path, res.reply.Err = r.plain.create(res.reply.Prefix)
 	case cfg.Stamp && isStampable(cfg.Conn, cfg.Dir):
 		res.createStamped(cfg)
 	default:
@@ -218,7 +216,7 @@ func (r *requests) create(res *result) {
 		return
 	}
 	// The name is a part of the path, so that both are kept once.
-	res.reply.Name = res.path[len(res.path)-len(path.Base(res.path)):]
+	res.reply.Name = nameOf(res.path)
 	if cfg.Conn.SessionID() == before {
 		// Otherwise only the znode shows in which of two sessions it was created.
 		res.reply.Session = before
@@ -250,17 +248,16 @@ func (r *requests) lost(err error) error {
 // what the recipe adds.
 func (r *requests) delete(res *result) {
 	cfg, q := r.cfg, &res.request
-	znode := path.Join(cfg.Dir, q.Name)
 	if q.Last && cfg.Parting != nil {
 		if ops := cfg.Parting(q.Err); len(ops) > 0 {
-			_, err := cfg.Conn.Multi(append(ops, &zk.DeleteRequest{Path: znode, Version: -1})...)
+			_, err := cfg.Conn.Multi(append(ops, &zk.DeleteRequest{Path: res.path, Version: -1})...)
 			if err == nil || request.Transient(err) {
 				res.reply.Err = r.lost(err)
 				return
 			}
 		}
 	}
-	res.reply.Err = r.lost(cfg.Conn.Delete(znode, -1))
+	res.reply.Err = r.lost(cfg.Conn.Delete(res.path, -1))
 }
 
 // search returns the znodes with one of the prefixes, the first in the queue first, as of a
@@ -293,7 +290,7 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 func (r *requests) replaceZnode(res *result) {
 	// The last transaction may outlast this call, and must not use res.
 	cfg := r.cfg
-	from, to := path.Join(cfg.Dir, res.request.Name), path.Join(cfg.Dir, res.request.To)
+	from, to := res.path, path.Join(cfg.Dir, res.request.To)
 	res.path = to
 	res.sent, res.reply.Err = request.Read(res.ctx, cfg.Conn, func() (time.Time, error) {
 		sent := time.Now()
