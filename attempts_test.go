@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestAttempts fails if two attempts run at the same time, or if an attempt is not repeated after a
+// failure.
 func TestAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
@@ -17,15 +19,15 @@ func TestAttempts(t *testing.T) {
 		run := func() (bool, error) {
 			return a.run(time.Second, func() error { calls++; return <-outcomes })
 		}
-		begun := time.Now()
+		start := time.Now()
 		done, err := run()
 		require.False(t, done)
 		require.NoError(t, err)
-		require.Equal(t, time.Second, time.Since(begun))
+		require.Equal(t, time.Second, time.Since(start))
 
 		failed := errors.New("failed")
 		var waiting sync.WaitGroup
-		for range 3 { // for the call that goes on
+		for range 3 { // they wait for the first attempt
 			waiting.Go(func() {
 				done, err := run()
 				require.True(t, done)
@@ -38,7 +40,7 @@ func TestAttempts(t *testing.T) {
 		waiting.Wait()
 
 		go func() { outcomes <- nil }()
-		for range 2 { // one that begins anew, and one that has what came of it
+		for range 2 { // a new attempt, and its result
 			done, err = run()
 			require.True(t, done)
 			require.NoError(t, err)

@@ -10,57 +10,48 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/constructor"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
-// Candidacy implements what the candidates of all election models have in common: the
-// channels of statuses and events, the current leadership, and the end of the candidacy. It is for
-// implementations of [Candidate], which add only the algorithm:
-//
-//	func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
-//
-//	// run joins the queue, calls Join, Publish, Lead, Suspend and Revoke, and returns the
-//	// reason why the candidacy is over, at the latest when ctx is done.
-//	func (e *Election) run(ctx context.Context) error
-//
-//	func (e *Election) Resign() error {
-//		e.candidacy.Stop(leaderelection.ErrResigned)
-//		<-e.candidacy.Done()
-//		...
-//	}
-//
-// Create it with [NewCandidacy]. Its methods may be called from any goroutine.
-type Candidacy struct {
+func init() {
+	constructor.Candidacy = func(ctx context.Context, log *slog.Logger) any { return newCandidacy(ctx, log) }
+	constructor.Leadership = func(token int64, deadline func() time.Time) (any, context.CancelCauseFunc) {
+		return newLeadership(token, deadline)
+	}
+}
+
+// candidacy implements candidacy.Candidacy, which documents the exported methods. [Election] uses it
+// directly; other implementations of [Candidate] use it by package candidacy.
+type candidacy struct {
 	feed     *statusFeed
-	events   *eventStream // nil before Events; guarded by mu
 	log      *slog.Logger
 	parent   context.Context
-	ctx      context.Context
+	ctx      context.Context         // of the algorithm; its cause is the reason for the end
 	stop     context.CancelCauseFunc // ends ctx
 	release  func() bool             // ends the wait for parent
-	done     chan struct{}
-	children sync.WaitGroup // goroutines that Finish waits for
-	end      attempts       // by EndElection
+	done     chan struct{}           // closed when the candidacy is over
+	children sync.WaitGroup          // goroutines of start, which Finish waits for
+	attempts attempts                // attempts to end the election
 
 	mu      sync.Mutex
+	events  *eventStream // nil before Events
 	id      string
-	started bool
-	skipped bool  // stopped before it was started
-	ending  bool  // start starts nothing any more
-	err     error // returned by Run; set before done is closed
+	called  bool  // Run was called
+	skipped bool  // the candidacy was stopped before Run was called
+	ending  bool  // start starts no goroutine any more
+	err     error // result of Run; set before done is closed
 	current *Leadership
 	revoke  context.CancelCauseFunc // ends current
 }
 
-// NewCandidacy returns a Candidacy that has not started. It ends, as by Resign, when ctx
-// is done. It logs each status and the end at level Info to log, or nothing if log is nil.
-func NewCandidacy(ctx context.Context, log *slog.Logger) *Candidacy {
+func newCandidacy(ctx context.Context, log *slog.Logger) *candidacy {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	c := &Candidacy{feed: newStatusFeed(), log: log, parent: ctx, done: make(chan struct{}), release: func() bool { return true }}
-	// The cause of c.ctx is the reason for the end in terms of this package, which that
-	// of the parent is not.
+	c := &candidacy{feed: newStatusFeed(), log: log, parent: ctx, done: make(chan struct{}), release: func() bool { return true }}
+	// c.ctx is not derived from ctx, because its cause is an error of this package.
 	c.ctx, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	if ctx.Done() != nil {
 		c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })
@@ -68,22 +59,17 @@ func NewCandidacy(ctx context.Context, log *slog.Logger) *Candidacy {
 	return c
 }
 
-// Run implements [Candidate.ElectLeader]. It calls algorithm once and then ends the
-// candidacy for the reason that algorithm has returned. The context of algorithm is done
-// after [Candidacy.Stop]; its cause is the reason.
-//
-// Run returns what [Candidacy.Finish] returns, [ErrAlreadyStarted] if it was called
-// before, and [ErrCandidacyOver] after the end.
-func (c *Candidacy) Run(algorithm func(ctx context.Context) error) error {
+func (c *candidacy) Run(algorithm func(ctx context.Context) error) error {
 	c.mu.Lock()
-	started, over := c.started, c.skipped || closed(c.done)
-	c.started = true
+	repeated, over := c.called, c.skipped || closed(c.done)
+	c.called = true
 	c.mu.Unlock()
 	switch {
-	case over:
-		return ErrCandidacyOver
-	case started:
+	case repeated:
 		return ErrAlreadyStarted
+	case over:
+		<-c.done
+		return c.err
 	}
 	if c.parent.Err() != nil {
 		c.stop(ErrResigned) // AfterFunc may be late
@@ -91,33 +77,25 @@ func (c *Candidacy) Run(algorithm func(ctx context.Context) error) error {
 	return c.Finish(algorithm(c.ctx))
 }
 
-// Context returns the context of the algorithm.
-func (c *Candidacy) Context() context.Context { return c.ctx }
+func (c *candidacy) Context() context.Context { return c.ctx }
 
-// Done returns a channel that is closed when the candidacy is over.
-func (c *Candidacy) Done() <-chan struct{} { return c.done }
+func (c *candidacy) Done() <-chan struct{} { return c.done }
 
-// SetID sets the ID that [Candidacy.ID] returns and that statuses and events contain, if it is
-// known before [Candidacy.Join] is called.
-func (c *Candidacy) SetID(id string) {
+func (c *candidacy) SetID(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.id = id
 }
 
-// ID implements [Candidate.ID].
-func (c *Candidacy) ID() string {
+func (c *candidacy) ID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.id
 }
 
-// Status implements [Candidate.Status].
-func (c *Candidacy) Status() <-chan Status { return c.feed.C() }
+func (c *candidacy) Status() <-chan Status { return c.feed.C() }
 
-// Current implements [Candidate.Current]. A leader whose lease has expired by the clock is
-// reported as Suspended, even if the algorithm has not noticed it yet.
-func (c *Candidacy) Current() Status {
+func (c *candidacy) Current() Status {
 	s := c.feed.Current()
 	if s.Leadership != nil && s.Leadership.Err() != nil {
 		s.Role, s.Leadership = Suspended, nil
@@ -125,8 +103,7 @@ func (c *Candidacy) Current() Status {
 	return s
 }
 
-// Events implements [Candidate.Events].
-func (c *Candidacy) Events() <-chan Event {
+func (c *candidacy) Events() <-chan event.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.events == nil {
@@ -139,41 +116,29 @@ func (c *Candidacy) Events() <-chan Event {
 }
 
 // stream returns nil before Events is called.
-func (c *Candidacy) stream() *eventStream {
+func (c *candidacy) stream() *eventStream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.events
 }
 
-// Observed reports whether Events was called. An algorithm may omit calls of
-// [Candidacy.Report], and what they cost, if it was not.
-func (c *Candidacy) Observed() bool { return c.stream() != nil }
+func (c *candidacy) Observed() bool { return c.stream() != nil }
 
-// Report delivers e to the reader of Events. It sets e.Time, e.ID and e.Missed. It does not
-// block, and does nothing after the end or if Events was not called. It is for kinds of events
-// that the other methods of Candidacy do not report.
-func (c *Candidacy) Report(e Event) {
+func (c *candidacy) Report(e event.Event) {
 	if s := c.stream(); s != nil {
 		e.ID = c.ID()
 		s.Add(e)
 	}
 }
 
-// Join sets the ID and reports [EventJoined]. Call it when the candidate has joined the
-// election, again for each session.
-func (c *Candidacy) Join(id string) {
+func (c *candidacy) Join(id string) {
 	c.SetID(id)
-	c.Report(Event{Kind: EventJoined})
+	c.Report(event.Event{Kind: event.Joined})
 }
 
-// Vacated records that the candidate was notified at this moment that its predecessor has
-// left. If the candidate becomes leader without publishing another predecessor before, [EventHandOver]
-// is reported.
-func (c *Candidacy) Vacated() { c.stream().SetVacated(time.Now()) }
+func (c *candidacy) Vacated() { c.stream().SetVacated(time.Now()) }
 
-// Publish delivers s to the reader of Status. It sets s.CandidateID and s.WasFollowing. It
-// does not block, and does nothing after the end.
-func (c *Candidacy) Publish(s Status) {
+func (c *candidacy) Publish(s Status) {
 	if closed(c.done) {
 		return
 	}
@@ -187,27 +152,21 @@ func (c *Candidacy) Publish(s Status) {
 	c.feed.Publish(s)
 }
 
-// Retract discards unread statuses, and makes s the current status without delivering it.
-// It is for the moment between the loss of a leadership and the next status.
-func (c *Candidacy) Retract(s Status) { c.feed.Retract(c.complete(s)) }
+func (c *candidacy) Retract(s Status) { c.feed.Retract(c.complete(s)) }
 
 // complete sets the fields of s that follow from the candidacy.
-func (c *Candidacy) complete(s Status) Status {
+func (c *candidacy) complete(s Status) Status {
 	s.CandidateID, s.WasFollowing = c.ID(), c.feed.Current().NowFollowing
 	return s
 }
 
-// Lead begins a leadership as [NewLeadership] does, and publishes it. It reports
-// [EventElected], or [EventResumed] if the leadership with the same token was suspended. The
-// candidate must not be the leader already. After the end of the candidacy, Lead returns a
-// leadership that is over.
-func (c *Candidacy) Lead(token int64, deadline func() time.Time) *Leadership {
-	return c.lead(token, deadline, nil)
+func (c *candidacy) Lead(token int64, deadline func() time.Time) *Leadership {
+	return c.leadWithMulti(token, deadline, nil)
 }
 
-// lead is Lead with an implementation of Leadership.Multi.
-func (c *Candidacy) lead(token int64, deadline func() time.Time, multi func(*Leadership, []any) ([]zk.MultiResponse, error)) *Leadership {
-	l, revoke := NewLeadership(token, deadline)
+// leadWithMulti is Lead with an implementation of Leadership.Multi.
+func (c *candidacy) leadWithMulti(token int64, deadline func() time.Time, multi func(*Leadership, []any) ([]zk.MultiResponse, error)) *Leadership {
+	l, revoke := newLeadership(token, deadline)
 	l.multi = multi
 	c.mu.Lock()
 	over := closed(c.done)
@@ -216,43 +175,43 @@ func (c *Candidacy) lead(token int64, deadline func() time.Time, multi func(*Lea
 	}
 	c.mu.Unlock()
 	if over {
-		revoke(ErrCandidacyOver)
+		revoke(c.reason())
 		return l
 	}
 	c.Publish(Status{Role: Leader, Leadership: l})
-	c.Report(Event{Kind: EventElected, Token: token})
+	c.Report(event.Event{Kind: event.Elected, Token: token})
 	return l
 }
 
-// Leadership returns the current leadership, or nil between Revoke and Lead. Its lease may
-// have expired.
-func (c *Candidacy) Leadership() *Leadership {
+// reason returns why the candidacy is over.
+func (c *candidacy) reason() error {
+	if c.err == nil {
+		return ErrResigned
+	}
+	return c.err
+}
+
+func (c *candidacy) Leadership() *Leadership {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current
 }
 
-// Suspend ends the current leadership for reason, if there is one, publishes a status with Role
-// Suspended, and reports [EventSuspended]. Lead with the same token resumes the leadership, and
-// Revoke ends it for good.
-func (c *Candidacy) Suspend(reason error) {
+func (c *candidacy) Suspend(reason error) {
 	if c.endLeadership(reason) {
 		c.Publish(Status{Role: Suspended})
-		c.Report(Event{Kind: EventSuspended, Err: reason})
+		c.Report(event.Event{Kind: event.Suspended, Err: reason})
 	}
 }
 
-// Revoke ends the current or suspended leadership for reason, which closes its Done, and
-// reports [EventLost]. It returns true if the leadership was not suspended. Then the caller
-// publishes or retracts a status.
-func (c *Candidacy) Revoke(reason error) bool {
+func (c *candidacy) Revoke(reason error) bool {
 	ended := c.endLeadership(reason)
-	c.Report(Event{Kind: EventLost, Err: reason})
+	c.Report(event.Event{Kind: event.Lost, Err: reason})
 	return ended
 }
 
-// endLeadership ends the current leadership. It returns false if the candidate does not lead.
-func (c *Candidacy) endLeadership(reason error) bool {
+// endLeadership ends the current leadership. It returns false if the candidate is not the leader.
+func (c *candidacy) endLeadership(reason error) bool {
 	c.mu.Lock()
 	revoke := c.revoke
 	c.current, c.revoke = nil, nil
@@ -264,13 +223,11 @@ func (c *Candidacy) endLeadership(reason error) bool {
 	return true
 }
 
-// Stop ends the context of the algorithm for a reason, unless that was done before. If the
-// candidacy has not started, it is over at once.
-func (c *Candidacy) Stop(reason error) {
+func (c *candidacy) Stop(reason error) {
 	c.stop(reason)
 	c.wait()
 	c.mu.Lock()
-	c.skipped = c.skipped || !c.started
+	c.skipped = c.skipped || !c.called
 	skipped := c.skipped
 	c.mu.Unlock()
 	if skipped {
@@ -278,13 +235,8 @@ func (c *Candidacy) Stop(reason error) {
 	}
 }
 
-// Finish ends the candidacy: it revokes the leadership, delivers the final status with
-// reason, reports [EventEnded] if Run was called, and closes the channels of Status and Events.
-// If reason is [ErrResigned], there is no final status. Only the first call has an effect; an
-// algorithm may call Finish before it returns. Finish returns the reason of the first call, or nil
-// if that is ErrResigned.
-func (c *Candidacy) Finish(reason error) error {
-	c.stop(ErrCandidacyOver) // releases the context
+func (c *candidacy) Finish(reason error) error {
+	c.stop(reason) // releases the context
 	c.release()
 	c.wait()
 	c.Revoke(reason)
@@ -299,30 +251,18 @@ func (c *Candidacy) Finish(reason error) error {
 		}
 		close(c.done)
 	}
-	id, err, started, events := c.id, c.err, c.started, c.events
+	id, err, events := c.id, c.err, c.events
 	c.mu.Unlock()
 	if first {
-		if started {
-			events.End(Event{Kind: EventEnded, ID: id, Err: reason})
-		} else {
-			events.Close()
-		}
+		events.End(event.Event{Kind: event.Ended, ID: id, Err: reason})
 		c.log.Info("candidacy ended", "id", id, "reason", reason)
 	}
 	return err
 }
 
-// wait waits for the goroutines of start, which the end of the context ends.
-func (c *Candidacy) wait() {
-	c.mu.Lock()
-	c.ending = true
-	c.mu.Unlock()
-	c.children.Wait()
-}
-
 // start calls f in a goroutine, which Finish waits for, with the context of the algorithm. It
 // does nothing after Stop.
-func (c *Candidacy) start(f func(context.Context)) {
+func (c *candidacy) start(f func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ending {
@@ -330,13 +270,16 @@ func (c *Candidacy) start(f func(context.Context)) {
 	}
 }
 
-// End implements [Candidate.EndElection]. It calls end in a goroutine, and returns its error
-// if it fails. Otherwise it stops the candidacy for the reason [ErrElectionOver] and waits
-// until it is over. If end has not returned within 1.5 s, End does the same and returns an
-// error that begins with operation and wraps [ErrUnconfirmed]; end continues, and another
-// call of End waits for it.
-func (c *Candidacy) End(operation string, end func() error) error {
-	done, err := c.end.run(limit.Confirm, end)
+// wait waits for the goroutines of start, which return when the context of the algorithm is done.
+func (c *candidacy) wait() {
+	c.mu.Lock()
+	c.ending = true
+	c.mu.Unlock()
+	c.children.Wait()
+}
+
+func (c *candidacy) End(operation string, end func() error) error {
+	done, err := c.attempts.run(limit.Confirm, end)
 	switch {
 	case !done:
 		err = fmt.Errorf("%s: %w", operation, ErrUnconfirmed)

@@ -10,53 +10,56 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
-// until is an algorithm that does nothing until its context is done.
-func until(ctx context.Context) error {
+// untilDone is an algorithm that does nothing until its context is done.
+func untilDone(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-func TestCandidacyRunsOnce(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+// TestCandidacy_RunsOnce fails if the algorithm can be called twice.
+func TestCandidacy_RunsOnce(t *testing.T) {
+	c := newCandidacy(t.Context(), nil)
 	failed := errors.New("failed")
 	require.Equal(t, failed, c.Run(func(context.Context) error {
-		require.Equal(t, ErrAlreadyStarted, c.Run(until))
+		require.Equal(t, ErrAlreadyStarted, c.Run(untilDone))
 		return failed
 	}))
-	require.Equal(t, ErrCandidacyOver, c.Run(until))
+	require.Equal(t, ErrAlreadyStarted, c.Run(untilDone))
 	require.True(t, closed(c.Done()))
 	require.Equal(t, Status{Err: failed}, <-c.Status())
 	_, open := <-c.Status()
 	require.False(t, open)
 }
 
-func TestCandidacyIsStopped(t *testing.T) {
+// TestCandidacy_Stop fails if the candidacy does not end with the right reason.
+func TestCandidacy_Stop(t *testing.T) {
 	reason := errors.New("reason")
 	for name, test := range map[string]struct {
-		stop func(c *Candidacy, cancel context.CancelFunc)
+		stop func(c *candidacy, cancel context.CancelFunc)
 		want error // of Run
 	}{
-		"by Resign":        {func(c *Candidacy, _ context.CancelFunc) { c.Stop(ErrResigned) }, nil},
-		"for a reason":     {func(c *Candidacy, _ context.CancelFunc) { c.Stop(reason); c.Stop(ErrResigned) }, reason},
-		"by the context":   {func(_ *Candidacy, cancel context.CancelFunc) { cancel() }, nil},
-		"by the end":       {func(c *Candidacy, _ context.CancelFunc) { _ = c.End("end", func() error { return nil }) }, ErrElectionOver},
-		"by the algorithm": {func(c *Candidacy, _ context.CancelFunc) { _ = c.Finish(reason) }, reason},
+		"by Resign":        {func(c *candidacy, _ context.CancelFunc) { c.Stop(ErrResigned) }, nil},
+		"for a reason":     {func(c *candidacy, _ context.CancelFunc) { c.Stop(reason); c.Stop(ErrResigned) }, reason},
+		"by the context":   {func(_ *candidacy, cancel context.CancelFunc) { cancel() }, nil},
+		"by the end":       {func(c *candidacy, _ context.CancelFunc) { _ = c.End("end", func() error { return nil }) }, ErrElectionOver},
+		"by the algorithm": {func(c *candidacy, _ context.CancelFunc) { _ = c.Finish(reason) }, reason},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				c := NewCandidacy(ctx, nil)
+				c := newCandidacy(ctx, nil)
 				c.SetID("a")
 				leadership := make(chan *Leadership, 1)
 				result := make(chan error)
 				go func() {
 					result <- c.Run(func(ctx context.Context) error {
 						leadership <- c.Lead(7, nil)
-						return until(ctx)
+						return untilDone(ctx)
 					})
 				}()
 				l := <-leadership
@@ -79,10 +82,11 @@ func TestCandidacyIsStopped(t *testing.T) {
 	}
 }
 
-// A candidacy that is stopped before it has started is over, and its algorithm is not called.
-func TestCandidacyIsStoppedBeforeItStarts(t *testing.T) {
+// TestCandidacy_StopBeforeStart fails if a candidacy that is stopped before it has started is not over,
+// or calls its algorithm.
+func TestCandidacy_StopBeforeStart(t *testing.T) {
 	for _, reason := range []error{ErrResigned, ErrElectionOver} {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		c.Stop(reason)
 		require.True(t, closed(c.Done()))
 		s, open := <-c.Status()
@@ -90,14 +94,21 @@ func TestCandidacyIsStoppedBeforeItStarts(t *testing.T) {
 		if open {
 			require.Equal(t, reason, s.Err)
 		}
-		require.Equal(t, ErrCandidacyOver, c.Run(func(context.Context) error { panic("called") }))
+		err := c.Run(func(context.Context) error { panic("called") })
+		if reason == ErrResigned {
+			require.NoError(t, err)
+		} else {
+			require.Equal(t, reason, err)
+		}
+		require.Equal(t, ErrAlreadyStarted, c.Run(untilDone))
 	}
 }
 
-// If the context is done before the candidacy starts, the algorithm finds its context done.
-func TestCandidacyOfADoneContext(t *testing.T) {
+// TestCandidacy_ContextDoneBeforeStart fails if the context of the algorithm is not done although that
+// of the candidacy was done before the start.
+func TestCandidacy_ContextDoneBeforeStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	c := NewCandidacy(ctx, nil)
+	c := newCandidacy(ctx, nil)
 	cancel()
 	require.NoError(t, c.Run(func(ctx context.Context) error {
 		require.Error(t, ctx.Err())
@@ -105,21 +116,23 @@ func TestCandidacyOfADoneContext(t *testing.T) {
 	}))
 }
 
-// After the end nothing is published, and a leadership is over at once.
-func TestCandidacyAfterTheEnd(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+// TestCandidacy_CallsAfterEnd fails if a status is published after the end, or if a leadership can
+// begin.
+func TestCandidacy_CallsAfterEnd(t *testing.T) {
+	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
-	require.ErrorIs(t, c.Lead(1, nil).Err(), ErrCandidacyOver)
+	require.ErrorIs(t, c.Lead(1, nil).Err(), ErrResigned)
 	c.Publish(Status{NowFollowing: "a"})
 	require.Equal(t, Status{}, c.Current())
 	require.Nil(t, c.Leadership())
 	require.False(t, c.Revoke(ErrLeaseExpired))
 }
 
-// TestCandidacyWaitsForItsGoroutines also checks that none is started after the end.
-func TestCandidacyWaitsForItsGoroutines(t *testing.T) {
+// TestCandidacy_Goroutines fails if Stop does not wait for the goroutines of the candidacy, or if one
+// is started after the end.
+func TestCandidacy_Goroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		ended := false
 		c.start(func(ctx context.Context) {
 			<-ctx.Done()
@@ -133,9 +146,10 @@ func TestCandidacyWaitsForItsGoroutines(t *testing.T) {
 	})
 }
 
-func TestCandidacyReportsAnExpiredLease(t *testing.T) {
+// TestCandidacy_ExpiredLease fails if Current reports a leader whose lease has expired by the clock.
+func TestCandidacy_ExpiredLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		deadline := time.Now().Add(time.Second)
 		l := c.Lead(1, func() time.Time { return deadline })
 		require.Equal(t, Leader, c.Current().Role)
@@ -145,33 +159,36 @@ func TestCandidacyReportsAnExpiredLease(t *testing.T) {
 	})
 }
 
-func TestCandidacyEndsTheElection(t *testing.T) {
+// TestCandidacy_End fails if the candidacy ends although the election could not be ended, or if two
+// attempts to end it run at the same time.
+func TestCandidacy_End(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCandidacy(t.Context(), nil)
+		c := newCandidacy(t.Context(), nil)
 		result := make(chan error, 1)
-		go func() { result <- c.Run(until) }()
+		go func() { result <- c.Run(untilDone) }()
 		failed := errors.New("failed")
 		require.Equal(t, failed, c.End("end x", func() error { return failed }))
 		require.False(t, closed(c.Done()), "the candidacy continues")
 
-		answer := make(chan struct{})
-		begun := time.Now()
-		err := c.End("end x", func() error { <-answer; return nil })
-		require.Equal(t, limit.Confirm, time.Since(begun))
+		reply := make(chan struct{})
+		start := time.Now()
+		err := c.End("end x", func() error { <-reply; return nil })
+		require.Equal(t, limit.Confirm, time.Since(start))
 		require.ErrorIs(t, err, ErrUnconfirmed)
 		require.ErrorContains(t, err, "end x")
 		err = <-result
 		require.ErrorIs(t, err, ErrElectionOver)
 		require.ErrorIs(t, err, ErrUnconfirmed)
-		close(answer)
-		require.NoError(t, c.End("end x", func() error { panic("there is an attempt") }))
+		close(reply)
+		require.NoError(t, c.End("end x", func() error { panic("a second attempt") }))
 	})
 }
 
-// No event follows EventEnded, although another goroutine reports events until the end.
-func TestEventEndedIsTheLast(t *testing.T) {
+// TestCandidacy_EndedIsLastEvent fails if an event follows event.Ended although another goroutine
+// reports events until the end.
+func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 	for range 2000 {
-		c := NewCandidacy(t.Context(), slog.New(slog.DiscardHandler))
+		c := newCandidacy(t.Context(), slog.New(slog.DiscardHandler))
 		events := c.Events()
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -181,16 +198,16 @@ func TestEventEndedIsTheLast(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					c.Report(Event{Kind: EventChecked})
+					c.Report(event.Event{Kind: event.Checked})
 				}
 			}
 		}()
 		require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
-		var last Event
+		var last event.Event
 		for last = range events {
 		}
 		close(stop)
 		<-stopped
-		require.Equal(t, EventEnded, last.Kind)
+		require.Equal(t, event.Ended, last.Kind)
 	}
 }

@@ -1,5 +1,7 @@
 package leaderelection
 
+import "github.com/go-leaderelection/leaderelection/event"
+
 // Candidate is a participant in an election. [Election] implements it on ZooKeeper; the
 // packages below adapters implement it on other systems. All methods may be called from any
 // goroutine, at any time.
@@ -16,9 +18,9 @@ type Candidate interface {
 	ID() string
 
 	// ElectLeader runs the candidacy and blocks until it is over. It is usually started
-	// with go. It returns the error that ended the candidacy, or nil after Resign. A
-	// candidate can run only once: later calls return [ErrAlreadyStarted], or
-	// [ErrCandidacyOver] if the candidacy is over.
+	// with go. It returns the error that ended the candidacy, or nil after Resign, also if Resign
+	// was called before. A candidate can run only once: later calls return
+	// [ErrAlreadyStarted].
 	ElectLeader() error
 
 	// Status returns the channel that delivers this candidate's roles. Every call returns
@@ -37,7 +39,7 @@ type Candidate interface {
 	Current() Status
 
 	// Events returns the channel that delivers what happens to this candidate, for metrics
-	// and logs: see [Event]. Every call returns the same channel. Call it before ElectLeader:
+	// and logs: see [event.Event]. Every call returns the same channel. Call it before ElectLeader:
 	// events before the first call are not delivered, and [Election] reports checks and
 	// watches of those sessions only that it joins after the call. Without a call, events cost
 	// nothing; the first call allocates about 7 KiB.
@@ -45,10 +47,10 @@ type Candidate interface {
 	// Events must not be used to start or stop the leader's work: use Status and
 	// Leadership.Done instead. Events can be received late, and do not delay the candidate.
 	// Up to 64 events wait for the reader. Then the oldest event is dropped for each new one;
-	// events of EventChecked, EventWatched and EventHeartbeat are dropped as soon as 32 events
+	// events of event.Checked, event.Watched and event.Heartbeat are dropped as soon as 32 events
 	// wait. Event.Missed is the number of dropped events. The channel is closed when the
 	// candidacy is over; the reader still receives the events that wait.
-	Events() <-chan Event
+	Events() <-chan event.Event
 
 	// Resign ends the candidacy, including the leadership if this candidate is the leader:
 	// Leadership.Done is closed before another candidate can become leader. Then the Status

@@ -14,13 +14,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// endMarker is the child of an election node that says that the election is
-// over. It is that of Comcast's go-leaderelection, whose candidates heed it
-// too; for Curator and kazoo it is no contender.
-const endMarker = "DONE"
+// tombstone is the child of an election node that marks the election as ended. Comcast's
+// go-leaderelection uses the same name. Candidates of Curator and kazoo ignore the child.
+const tombstone = "DONE"
 
 // DeleteElection ends the election at node for all candidates, including the leader, and
 // deletes the node. It blocks until the node is deleted. Deleting an election that does not
@@ -28,10 +26,10 @@ const endMarker = "DONE"
 // it. The call takes all earlier writes into account, even if the server it is connected to
 // lags behind.
 //
-// DeleteElection first creates an end marker. After that no candidate can become leader,
+// DeleteElection first creates a tombstone. After that no candidate can become leader,
 // except one that is already at the head of the queue; it may be leader for a moment, until
 // its znode is deleted. All candidates, including later ones, end with [ErrElectionOver].
-// Candidates of Apache Curator ignore the marker and re-create a deleted election.
+// Candidates of Apache Curator ignore the tombstone and re-create a deleted election.
 //
 // Errors: [ErrForeignChildren] if the node has children that are not candidates, usually
 // before anything was changed; [ErrNilConn], [ErrConnClosed], [ErrInvalidPath] and
@@ -47,84 +45,98 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 	if err := checkNode(conn, node); err != nil {
 		return err
 	}
-	return deleteElection(o, conn, node, 0, limited)
+	d := &deletion{conn: conn, node: node, acl: o.acl, ctx: o.ctx, limit: o.limit}
+	return d.run()
 }
 
-// patience is how long a deletion waits for ZooKeeper to answer one request.
-type patience bool
-
-const (
-	limited patience = false // a session timeout
-	forever patience = true
-)
-
-func deleteElection(o *options, conn *zk.Conn, node string, czxid int64, p patience) error {
-	d := &deletion{options: o, conn: conn, node: node, czxid: czxid, patience: p}
-	err := d.run()
-	switch {
-	case err == nil, errors.Is(err, errGone):
-		return nil
-	case errors.Is(err, ErrForeignChildren):
-		return err
-	case errors.Is(err, zkerror.ErrUnreachable), errors.Is(err, errBusy), o.ctx.Err() != nil:
-		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
-	}
-	return fmt.Errorf("delete election at %s: %w", node, refine(err))
+// EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If
+// the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion
+// continues until it succeeds or the connection is closed. If the election node has
+// children that are not candidates, EndElection returns [ErrForeignChildren] and the
+// candidacy continues.
+func (e *Election) EndElection() error {
+	return e.candidacy.End("end election at "+e.node, func() error {
+		ctx := context.WithoutCancel(e.options.ctx)
+		d := &deletion{
+			conn: e.conn, node: e.node, acl: e.options.acl, czxid: e.lastSeen().czxid, ctx: ctx,
+			limit: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		}
+		return d.run()
+	})
 }
 
-var (
-	// errGone: somebody else has deleted the election.
-	errGone = errors.New("election was deleted by another client")
-	// errBusy: whenever all candidates are deleted there are new ones.
-	errBusy = errors.New("other candidates keep joining")
-)
-
-// rounds is how often a deletion is tried against newcomers: with the pauses
-// between them, about a minute.
-const rounds = 250
-
-// deletion is one deletion of an election under way.
+// deletion is one deletion of an election.
 type deletion struct {
-	*options
-	conn  *zk.Conn
-	node  string
-	czxid int64 // of node; 0 for whatever is there
-	patience
+	conn *zk.Conn
+	node string
+	acl  []zk.ACL
+	// czxid identifies the node. If it is 0, the deletion sets it to that of the node that it
+	// finds first.
+	czxid int64
+	// ctx ends the deletion.
+	ctx context.Context
+	// limit bounds the wait for one response.
+	limit limiter
+	// changed reports whether a write was sent.
 	changed bool
 }
 
-// run marks the election as over, deletes the candidates, and then, at once,
-// mark and node.
-//
-// Who takes part must have listed the election. Whoever did so before the mark
-// was there is in the first listing after it. Those are deleted from the back,
-// so that everybody's own znode goes before their predecessor's and nobody
-// becomes the first. Whoever lists later sees the mark and leaves.
+var (
+	// errDeleted ends a deletion if another client has deleted the election.
+	errDeleted = errors.New("election was deleted by another client")
+	// errBusy ends a deletion that finds new candidates after each round.
+	errBusy = errors.New("other candidates keep joining")
+)
+
 func (d *deletion) run() error {
-	for round := 0; round < rounds; {
-		contenders, foreign, marked, err := d.list()
+	err := d.deleteElection()
+	switch {
+	case err == nil, errors.Is(err, errDeleted):
+		return nil
+	case errors.Is(err, ErrForeignChildren):
+		return err
+	case errors.Is(err, ErrUnreachable), errors.Is(err, errBusy), d.ctx.Err() != nil:
+		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+	}
+	return fmt.Errorf("delete election at %s: %w", d.node, refine(err))
+}
+
+// maxRounds limits the attempts of a deletion while new candidates join. With the pauses
+// between the attempts, it corresponds to about a minute.
+const maxRounds = 250
+
+// deleteElection creates the tombstone, deletes the candidates, and then deletes tombstone and
+// node in one transaction.
+//
+// A candidate lists the election before it can lead. If it has listed before the tombstone was
+// created, its znode is in the first listing after that, and is deleted here. If it lists
+// later, it finds the tombstone and leaves.
+func (d *deletion) deleteElection() error {
+	for round := 0; round < maxRounds; {
+		candidates, foreign, ended, err := d.listChildren()
 		switch {
 		case err != nil:
 			return err
 		case len(foreign) > 0:
-			return d.refuse(foreign)
-		case !marked:
-			if err := d.mark(contenders); err != nil {
+			return d.foreignChildren(foreign)
+		case !ended:
+			if err := d.createTombstone(candidates); err != nil {
 				return err
 			}
 			continue
 		}
 		d.changed = true
-		if err := d.deleteFromTheBack(contenders); err != nil {
+		if err := d.deleteCandidates(candidates); err != nil {
 			return err
 		}
-		_, err = askFor(d, func() ([]zk.MultiResponse, error) {
+		_, err = read(d.limit, d.conn, func() ([]zk.MultiResponse, error) {
 			return d.conn.Multi(
-				&zk.DeleteRequest{Path: d.path(endMarker), Version: -1},
+				&zk.DeleteRequest{Path: d.path(tombstone), Version: -1},
 				&zk.DeleteRequest{Path: d.node, Version: -1},
 			)
 		})
-		// Newcomers, or somebody else who deletes: the listing shows.
+		// If there are new candidates, or another client deletes as well, the next listing
+		// shows it.
 		if !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
@@ -136,23 +148,23 @@ func (d *deletion) run() error {
 	return errBusy
 }
 
-// mark creates the mark, or finds out that this is not the moment: the caller
-// lists again in any case.
+// createTombstone creates the tombstone. It also returns nil if the state of the election has
+// changed, so the caller must list the children again.
 //
-// The mark must not get into a new election at the same path, where it would
-// keep everybody out. It is therefore sent once and never repeated blindly;
-// its transaction fails without the first candidate, whose name is never used
-// again; and its data names the election (list takes a stray one back).
+// The tombstone must not be created in a new election at the same path, which it would end.
+// Therefore the create is sent once and not retried; its transaction fails if the first
+// candidate does not exist, whose name is never used again; and its data identifies the
+// election, so that listChildren can remove it from another election.
 //
-// The same transaction writes the first candidate's data once more, unchanged.
-// That wakes the second in line, which may know that it is next and would win
-// without asking if the first left now: it looks, and sees the mark.
-func (d *deletion) mark(contenders []string) error {
+// The transaction also writes the data of the first candidate without changing it. This wakes
+// the direct follower, which would otherwise become leader without a request if the first
+// candidate left now. The direct follower lists the election and finds the tombstone.
+func (d *deletion) createTombstone(candidates []string) error {
 	ctx, cancel := d.limit()
 	defer cancel()
-	ops := []any{&zk.CreateRequest{Path: d.path(endMarker), Data: d.markData(), Acl: d.acl}}
-	if len(contenders) > 0 {
-		first := d.path(contenders[0])
+	ops := []any{&zk.CreateRequest{Path: d.path(tombstone), Data: d.tombstoneData(), Acl: d.acl}}
+	if len(candidates) > 0 {
+		first := d.path(candidates[0])
 		wake, err := request.Read(ctx, d.conn, func() (*zk.SetDataRequest, error) {
 			data, stat, err := request.Get(d.conn, first)
 			if err != nil {
@@ -176,10 +188,10 @@ func (d *deletion) mark(contenders []string) error {
 		case err == nil, errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 			return nil
 		case errors.Is(err, zk.ErrNoAuth) && len(ops) > 1:
-			ops = ops[:1] // the first candidate cannot be written to
+			ops = ops[:1] // the connection is not permitted to write to the first candidate
 			continue
 		case request.Closed(ctx, d.conn, err):
-			return zkerror.ErrConnClosed
+			return ErrConnClosed
 		case request.Transient(err):
 			return request.Pause(ctx, 50*time.Millisecond)
 		}
@@ -187,22 +199,22 @@ func (d *deletion) mark(contenders []string) error {
 	}
 }
 
-func (d *deletion) markData() []byte { return fmt.Appendf(nil, "done %d", d.czxid) }
+func (d *deletion) tombstoneData() []byte { return fmt.Appendf(nil, "done %d", d.czxid) }
 
-// takeBack removes a mark of this deletion from the election that has taken
-// the place of the one it was meant for.
-func (d *deletion) takeBack() error {
-	type mark struct {
+// removeTombstone deletes the tombstone that this deletion has created in another election at
+// the same path.
+func (d *deletion) removeTombstone() error {
+	type znode struct {
 		data []byte
 		stat *zk.Stat
 	}
-	m, err := askFor(d, func() (m mark, err error) {
-		m.data, m.stat, err = request.Get(d.conn, d.path(endMarker))
-		return m, err
+	found, err := read(d.limit, d.conn, func() (z znode, err error) {
+		z.data, z.stat, err = request.Get(d.conn, d.path(tombstone))
+		return z, err
 	})
-	if err == nil && bytes.Equal(m.data, d.markData()) {
-		_, err = askFor(d, func() (struct{}, error) {
-			return struct{}{}, d.conn.Delete(d.path(endMarker), m.stat.Version)
+	if err == nil && bytes.Equal(found.data, d.tombstoneData()) {
+		_, err = read(d.limit, d.conn, func() (struct{}, error) {
+			return struct{}{}, d.conn.Delete(d.path(tombstone), found.stat.Version)
 		})
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -211,58 +223,53 @@ func (d *deletion) takeBack() error {
 	return err
 }
 
-func (d *deletion) refuse(foreign []string) error {
-	slices.Sort(foreign)
+// foreignChildren returns the error for children that are not candidates.
+func (d *deletion) foreignChildren(names []string) error {
+	slices.Sort(names)
 	if d.changed {
-		return fmt.Errorf("%w: %q was created in %s while the election was being deleted; delete it and try again", ErrForeignChildren, foreign[0], d.node)
+		return fmt.Errorf("%w: %q was created in %s while the election was being deleted; delete it and try again", ErrForeignChildren, names[0], d.node)
 	}
-	return fmt.Errorf("%w: %s has %d, among them %q; nothing was changed", ErrForeignChildren, d.node, len(foreign), foreign[0])
+	return fmt.Errorf("%w: %s has %d, among them %q; nothing was changed", ErrForeignChildren, d.node, len(names), names[0])
 }
 
-func gone(err error) error {
-	if errors.Is(err, zk.ErrNoNode) {
-		return errGone
-	}
-	return err
-}
-
-// deletesPerRequest keeps a transaction far below the server's limit of a
-// megabyte.
+// deletesPerRequest keeps a transaction far below the server's limit of a megabyte.
 const deletesPerRequest = 200
 
-// deleteFromTheBack deletes the last in line first, many at a time. A candidate
-// that is gone already makes a transaction fail: the next is without it.
-func (d *deletion) deleteFromTheBack(contenders []string) error {
-	contenders = slices.Clone(contenders)
-	slices.Reverse(contenders)
-	for chunk := range slices.Chunk(contenders, deletesPerRequest) {
+// deleteCandidates deletes the candidates in reverse order, so that each znode is deleted before
+// that of its predecessor and no candidate becomes the first. It deletes several znodes in one
+// transaction. If one of them does not exist, the transaction fails and is sent again without it.
+func (d *deletion) deleteCandidates(names []string) error {
+	names = slices.Clone(names)
+	slices.Reverse(names)
+	for chunk := range slices.Chunk(names, deletesPerRequest) {
 		for len(chunk) > 0 {
 			ops := make([]any, len(chunk))
 			for i, name := range chunk {
 				ops[i] = &zk.DeleteRequest{Path: d.path(name), Version: -1}
 			}
-			responses, err := askFor(d, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
+			responses, err := read(d.limit, d.conn, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
 			if err == nil {
 				break
 			}
-			gone := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
-			if gone < 0 {
+			missing := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
+			if missing < 0 {
 				return err
 			}
-			chunk = slices.Delete(chunk, gone, gone+1)
+			chunk = slices.Delete(chunk, missing, missing+1)
 		}
 	}
 	return nil
 }
 
-// list returns errGone where the election is not there any more. Another node
-// at the same path is another election.
-func (d *deletion) list() (contenders, foreign []string, marked bool, err error) {
+// listChildren lists the children of the election node in the order of succession: the candidates,
+// the others, and whether the tombstone exists. It returns errDeleted if the election does not
+// exist; another node at the same path is another election.
+func (d *deletion) listChildren() (candidates, foreign []string, ended bool, err error) {
 	type listing struct {
 		children []string
 		stat     *zk.Stat
 	}
-	l, err := askFor(d, func() (l listing, err error) {
+	l, err := read(d.limit, d.conn, func() (l listing, err error) {
 		if d.czxid == 0 {
 			// A server that lags behind may still have an earlier election.
 			if _, err := d.conn.Sync(d.node); err != nil {
@@ -272,46 +279,28 @@ func (d *deletion) list() (contenders, foreign []string, marked bool, err error)
 		l.children, l.stat, err = request.Children(d.conn, d.node)
 		return l, err
 	})
+	if errors.Is(err, zk.ErrNoNode) {
+		err = errDeleted
+	}
 	if err != nil {
-		return nil, nil, false, gone(err)
+		return nil, nil, false, err
 	}
 	if d.czxid == 0 {
 		d.czxid = l.stat.Czxid
 	}
 	if l.stat.Czxid != d.czxid {
 		if d.changed {
-			if err := d.takeBack(); err != nil {
+			if err := d.removeTombstone(); err != nil {
 				return nil, nil, false, err
 			}
 		}
-		return nil, nil, false, errGone
+		return nil, nil, false, errDeleted
 	}
-	contenders, foreign, marked = contender.Order(l.children, endMarker)
-	contenders, others, err := d.sort(contenders)
-	return contenders, append(foreign, others...), marked, err
-}
-
-// sort returns those of names that are candidates, and those that only are named like
-// candidates.
-func (d *deletion) sort(names []string) (candidates, others []string, err error) {
+	names, foreign, ended := contender.Order(l.children, tombstone)
 	ctx, cancel := d.limit()
 	defer cancel()
-	return queue.Contenders(ctx, d.conn, d.node, names)
+	candidates, others, err := queue.Contenders(ctx, d.conn, d.node, names)
+	return candidates, append(foreign, others...), ended, err
 }
 
 func (d *deletion) path(name string) string { return path.Join(d.node, name) }
-
-// askFor sends a request that may be repeated and waits as long as is right.
-func askFor[T any](d *deletion, f func() (T, error)) (T, error) {
-	ctx, cancel := d.limit()
-	defer cancel()
-	return request.Read(ctx, d.conn, f)
-}
-
-// limit is how long to wait for one answer.
-func (d *deletion) limit() (context.Context, context.CancelFunc) {
-	if d.patience == forever {
-		return context.WithCancel(d.ctx)
-	}
-	return d.options.limit()
-}

@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDependencies shows that a program which imports these packages links the
-// standard library, this module and the ZooKeeper client, and nothing else: the other
-// requirements of the module are those of tests.
+// TestDependencies fails if a program that imports one of these packages links anything except the
+// standard library, this module and the ZooKeeper client. The other requirements of the module are
+// those of tests.
 func TestDependencies(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		packages := linked(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
 			switch {
-			case p == "github.com/go-zookeeper/zk", p == module, p == module+name, strings.HasPrefix(p, module+"/internal/"):
+			case p == "github.com/go-zookeeper/zk", p == module, p == module+"/event", p == module+name, strings.HasPrefix(p, module+"/internal/"):
+			case strings.HasPrefix(name, "/adapters/") && p == module+"/candidacy":
 			case strings.HasPrefix(name, "/adapters/changefeed") &&
 				(p == module+"/adapters/changefeed" || p == module+"/adapters/changefeed/internal/protocol"):
 			default:
@@ -27,13 +28,13 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestDemoDependencies shows that the first thing a new user compiles, make demo, links only
-// the client library, the election and the embedded servers.
+// TestDemoDependencies fails if the demo, which new users compile first, links anything except the
+// client library, the election and the embedded servers.
 func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (own == "" || own == "/demo"):
+		case isOwn && (own == "" || own == "/event" || own == "/demo"):
 		case isOwn && (strings.HasPrefix(own, "/internal/") || strings.HasPrefix(own, "/zktest")):
 		default:
 			t.Errorf("demo links %s", p)

@@ -11,30 +11,33 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Election is a candidate in an election on ZooKeeper. It implements [Candidate]. Create it
 // with [NewElection]. Its methods may be called from any goroutine.
 type Election struct {
-	conn *zk.Conn
-	node string
-	*options
-	log       *slog.Logger // with the names of the election and the client
-	candidacy *Candidacy
-	renamed   chan struct{} // capacity 1: the ID has changed
-	joined    bool          // the candidate has a znode; belongs to the goroutine of ElectLeader
+	conn      *zk.Conn
+	node      string
+	options   *options
+	candidacy *candidacy
+	log       *slog.Logger  // with the names of the election and the client
+	renamed   chan struct{} // of capacity 1; receives a value when the ID changes
+
+	// joined reports whether the candidate has a znode. Only the goroutine of ElectLeader uses it.
+	joined bool
 
 	mu        sync.Mutex
-	at        electionNode
-	removals  []*queue.Removal // those that are not confirmed, one for each session
-	requested chan struct{}    // closed when asked to resign; nil before ResignRequested
+	seen      seenNode
+	removals  []*queue.Removal // removals of znodes that are not confirmed, one for each session
+	requested chan struct{}    // closed after a request to resign; nil before ResignRequested
 }
 
 var _ Candidate = (*Election)(nil)
@@ -61,20 +64,12 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		conn: conn, node: node, options: o, log: log,
-		candidacy: NewCandidacy(o.ctx, log), renamed: make(chan struct{}, 1),
+		candidacy: newCandidacy(o.ctx, log), renamed: make(chan struct{}, 1),
 	}
-	if err := e.findNode(); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
+	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
 	return e, nil
-}
-
-// checkNode refuses what no request can be sent for.
-func checkNode(conn *zk.Conn, node string) error {
-	if conn == nil {
-		return ErrNilConn
-	}
-	return znode.CheckPath(node)
 }
 
 // ID returns the path of the candidate's znode, or "" if the znode was not created yet. It
@@ -88,107 +83,101 @@ func (e *Election) Status() <-chan Status { return e.candidacy.Status() }
 func (e *Election) Current() Status { return e.candidacy.Current() }
 
 // Events implements [Candidate].
-func (e *Election) Events() <-chan Event { return e.candidacy.Events() }
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [Candidate]. It blocks until the candidacy is over and returns the
 // error of the final status, or nil after Resign or when the context of [WithContext] is
 // done.
 func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 
-// standbyTimeouts is for how many session timeouts the next candidate keeps a lease in advance,
-// so that it leads without a request when its predecessor leaves. Then it sends no checks until
-// it is the head of the queue.
-const standbyTimeouts = 4
-
-// queueConfig returns the configuration for joining the queue.
-func (e *Election) queueConfig() *queue.Config {
-	at, timeout := e.nodeSeen(), session.Timeout(e.conn, e.timeout)
-	cfg := &queue.Config{
-		Config: contender.Config{
-			Dir: e.node, QueueCzxid: at.czxid, QueueSession: at.session, Tombstone: endMarker, Naming: e.naming,
-			Lookahead: true, Patience: timeout, Standby: standbyTimeouts * timeout,
-		},
-		Conn: e.conn, Data: candidatedata.Encode(e.clientName, e.value), ACL: e.acl,
-		Timeout: e.timeout, CheckInterval: e.interval, Log: e.log,
-	}
-	if e.rejoin {
-		cfg.Patience = 0
-	}
-	if e.candidacy.Observed() {
-		cfg.Observer = e.observer()
-	}
-	return cfg
-}
-
-// observer reports what the queue reports in addition to its states.
-func (e *Election) observer() *queue.Observer {
-	return &queue.Observer{
-		Watched: func(path string) { e.candidacy.Report(Event{Kind: EventWatched, Subject: path}) },
-		Vacated: e.candidacy.Vacated,
-		Checked: func(c session.Check) {
-			event := Event{Kind: EventChecked, Duration: time.Since(c.Sent)}
-			if c.Err != nil {
-				event.Duration, event.Err = 0, refine(c.Err)
-			}
-			e.candidacy.Report(event)
-		},
-	}
-}
-
-// run joins the queue, again after each session with WithRejoin, and returns what ended the
-// candidacy. Its frame is small, because that of an idle candidate contains it.
+// run is the algorithm of the candidacy. It joins the queue, with WithRejoin again after each
+// session, and returns the reason why the candidacy is over. Its stack frame is small, because it
+// is part of the stack of an idle candidate.
 func (e *Election) run(ctx context.Context) error {
 	for {
-		if err := e.locate(); err != nil {
+		if err := e.findNodeAgain(); err != nil {
 			return e.reason(err)
 		}
-		removed, err := queue.Run(ctx, e.queueConfig(), e.changed)
-		if err = e.left(removed, err); !e.rejoins(ctx, err) {
+		removal, err := queue.Run(ctx, e.queueConfig(), e.queueChanged)
+		if err = e.leftQueue(removal, err); !e.rejoins(ctx, err) {
 			return err
 		}
 	}
+}
+
+// leftQueue records the removal of a znode until it is confirmed, and returns the reason why the
+// candidate has left the queue.
+//
+//go:noinline // see run
+func (e *Election) leftQueue(r *queue.Removal, err error) error {
+	e.mu.Lock()
+	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), r)
+	e.mu.Unlock()
+	return e.reason(err)
 }
 
 // rejoins reports whether the candidate joins again after it has left the queue because of err.
 //
 //go:noinline // see run
 func (e *Election) rejoins(ctx context.Context, err error) bool {
-	// A session may also end while the candidate waits for the reply to its create. If the
-	// election node is another one afterwards, or missing, the queue has ended as far as the
-	// candidate can see; locate decides whether it has.
-	elsewhere := errors.Is(err, ErrElectionOver) && e.nodeSeen().session != e.conn.SessionID()
-	if !e.rejoin || ctx.Err() != nil || !elsewhere && !errors.Is(err, ErrSessionExpired) {
+	// If the session expires while the candidate waits for the reply to its create, the
+	// candidate may find another election node, or none, in the next session. Package queue
+	// reports this as the end of the election. findNodeAgain determines what has happened.
+	otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
+	if !e.options.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
 		return false
 	}
-	// The candidate does not lead any more. It may take long until it joins again.
+	// The candidate is not the leader any more. It publishes that now, because joining the
+	// queue can take long.
 	e.log.Info("rejoining in a new session", "id", e.ID())
 	e.candidacy.Publish(Status{})
 	return true
 }
 
-// left notes the removal of a znode, and returns why the candidate has left the queue.
-//
-//go:noinline // see run
-func (e *Election) left(removed *queue.Removal, err error) error {
-	e.mu.Lock()
-	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), removed)
-	e.mu.Unlock()
-	return e.reason(err)
+// standbySessions is the number of session timeouts for which the next candidate keeps a lease in
+// advance, so that it leads without a request if its predecessor leaves. After that it sends no
+// checks until it is at the head of the queue.
+const standbySessions = 4
+
+// queueConfig returns the configuration for joining the queue.
+func (e *Election) queueConfig() *queue.Config {
+	o, seen := e.options, e.lastSeen()
+	timeout := session.Timeout(e.conn, o.timeout)
+	cfg := &queue.Config{
+		Config: contender.Config{
+			Dir: e.node, QueueCzxid: seen.czxid, QueueSession: seen.session, Tombstone: tombstone, Naming: o.naming,
+			Lookahead: true, Patience: timeout, Standby: standbySessions * timeout,
+		},
+		Conn: e.conn, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
+		Timeout: o.timeout, CheckInterval: o.interval, Log: e.log,
+	}
+	if o.rejoin {
+		cfg.Patience = 0
+	}
+	if e.candidacy.Observed() {
+		cfg.Observer = e.queueObserver()
+	}
+	return cfg
 }
 
-// reason is why a candidacy or leadership has ended, in terms of this package.
-func (e *Election) reason(err error) error {
-	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
-		return err
+// queueObserver reports events that do not change the state of the candidate in the queue.
+func (e *Election) queueObserver() *queue.Observer {
+	return &queue.Observer{
+		Watched: func(path string) { e.candidacy.Report(event.Event{Kind: event.Watched, Subject: path}) },
+		Vacated: e.candidacy.Vacated,
+		Checked: func(c session.Check) {
+			checked := event.Event{Kind: event.Checked, Duration: time.Since(c.Sent)}
+			if c.Err != nil {
+				checked.Duration, checked.Err = 0, refine(c.Err)
+			}
+			e.candidacy.Report(checked)
+		},
 	}
-	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.nodeSeen().losses {
-		err = fmt.Errorf("%w: %w", err, ErrDataLost)
-	}
-	return err
 }
 
-// changed is called by package queue on the goroutine of ElectLeader.
-func (e *Election) changed(s queue.State) {
+// queueChanged translates a state in the queue to calls of candidacy. Package queue calls it on the
+// goroutine of ElectLeader.
+func (e *Election) queueChanged(s queue.State) {
 	// A new znode can have the path of an earlier one.
 	if s.Path != "" && (!e.joined || s.Path != e.ID()) {
 		e.candidacy.Join(s.Path)
@@ -199,13 +188,13 @@ func (e *Election) changed(s queue.State) {
 	switch {
 	case s.Proven && leading:
 	case s.Proven:
-		e.candidacy.lead(s.Token, s.Deadline, func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
+		e.candidacy.leadWithMulti(s.Token, s.Deadline, func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
 			return e.multi(l, s.Path, ops)
 		})
 	case s.First && leading:
 		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:
-		// Not published until it is proven.
+		// The candidate publishes nothing until its lease is confirmed.
 	case s.Path != "":
 		e.candidacy.Publish(Status{NowFollowing: s.Predecessor})
 	case e.candidacy.Revoke(e.reason(s.Err)):
@@ -215,40 +204,25 @@ func (e *Election) changed(s queue.State) {
 		}
 		e.candidacy.Retract(interim)
 	case errors.Is(s.Err, ErrCandidateDeleted) && e.Current().Role == Suspended:
-		// The next status may be late.
+		// It can take long to find out why the znode was deleted.
 		e.candidacy.Publish(Status{Role: Suspended})
 	}
 }
 
-// Multi executes ops as one ZooKeeper transaction that commits only while this candidate is
-// the leader: the transaction begins with a check of the candidate's znode. Nothing is
-// applied after another candidate has become leader, even if this process was stopped or
-// requests were delayed. A call without ops verifies at the ensemble that this candidate is
-// the leader.
-//
-// Multi uses the current leadership of the candidate. A goroutine that works for one
-// particular leadership should use [Leadership.Multi] instead.
-//
-// ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
-// *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
-// [ErrNotLeader] if the candidate is not the leader, and nothing was applied. It wraps
-// [ErrUnconfirmed] if leadership or the connection was lost during the call, so that the
-// outcome is unknown. Otherwise it wraps ZooKeeper's error and names the index, kind and
-// path of the operation that failed; nothing was applied.
-//
-// Multi blocks until ZooKeeper answers, but for at most two seconds after the leadership
-// ends.
-func (e *Election) Multi(ops ...any) ([]zk.MultiResponse, error) {
-	l := e.candidacy.Leadership()
-	if l == nil {
-		return nil, ErrNotLeader
+// reason returns the error for the end of a candidacy or of a leadership.
+func (e *Election) reason(err error) error {
+	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
+		return err
 	}
-	return l.Multi(ops...)
+	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses {
+		err = fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
+	}
+	return err
 }
 
-// multi executes ops while l lasts, for which the znode own stands.
-func (e *Election) multi(l *Leadership, own string, ops []any) ([]zk.MultiResponse, error) {
-	responses, err := l.grant.Multi(e.conn, own, ErrNotLeader, ops)
+// multi executes ops while the leadership l lasts, which znode represents.
+func (e *Election) multi(l *Leadership, znode string, ops []any) ([]zk.MultiResponse, error) {
+	responses, err := l.grant.Multi(e.conn, znode, ErrNotLeader, ops)
 	if err != nil && !errors.Is(err, ErrNotLeader) {
 		err = fmt.Errorf("transaction as leader of %s: %w", e.node, err)
 	}

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -23,31 +24,29 @@ var (
 	ErrInvalidPath = zkerror.ErrInvalidPath
 	// ErrInvalidOption is returned if the value of an option is invalid.
 	ErrInvalidOption = zkerror.ErrInvalidOption
-	// ErrNoElection is returned if the election node does not exist.
+	// ErrNoElection is returned if the election node does not exist. It ends a candidacy if, in a
+	// new session, the election node does not exist or was re-created. Either the servers have
+	// lost their data (see docs/servers.md), or a client has deleted the node in the meantime. A
+	// candidate with both [WithCreateNode] and [WithRejoin] continues instead, and creates the
+	// node if necessary.
 	ErrNoElection = errors.New("election node does not exist")
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
 	// the connection is not authenticated.
 	ErrPermission = zkerror.ErrPermission
-	// ErrAlreadyStarted is returned if ElectLeader is called a second time.
-	ErrAlreadyStarted = errors.New("candidate was started before")
-	// ErrCandidacyOver is returned by ElectLeader if the candidacy is over. Create a new
+	// ErrAlreadyStarted is returned if ElectLeader is called a second time. Create a new
 	// candidate to join again.
-	ErrCandidacyOver = errors.New("candidacy is over")
+	ErrAlreadyStarted = errors.New("candidate was started before")
 	// ErrNotLeader is returned if the candidate is not the leader. Nothing was applied.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
 	// The documentation of the method describes what happens next.
 	ErrUnconfirmed = zkerror.ErrUnconfirmed
-	// ErrForeignChildren is returned if the election node has children that are not
-	// candidates. Nothing was changed, unless such a child was created during the deletion;
-	// the error text distinguishes the two cases.
+	// ErrForeignChildren is returned if an election cannot be deleted because its node has
+	// children that are not candidates. Nothing was changed, unless such a child was created
+	// during the deletion; the error text distinguishes the two cases. It ends a candidacy if
+	// another ephemeral child has the same sequence number as the candidate, so that their
+	// order is unknown: one of them was not created as a sequential znode. The error names both.
 	ErrForeignChildren = errors.New("election node has children that are not candidates")
-
-	// ErrNoCandidate is returned if the election has no candidate with the given ID.
-	ErrNoCandidate = errors.New("no such candidate")
-	// ErrForeignData is returned if the election node contains data of another application,
-	// which this library does not overwrite. Move that data to another znode.
-	ErrForeignData = errors.New("election node contains data of another application")
 
 	// ErrNodeExhausted ends a new candidacy if the election node has had 2147483647
 	// children: ZooKeeper's sequence numbers are exhausted and do not give the order of
@@ -60,31 +59,15 @@ var (
 	// unlimited by default. The error names the znode. It ends a candidacy.
 	ErrTooLarge = zkerror.ErrTooLarge
 
-	// ErrAmbiguous ends a candidacy if another ephemeral child of the election node has the
-	// same sequence number as the candidate, so that their order is unknown. One of them
-	// was not created as a sequential znode. The error names both.
-	ErrAmbiguous = zkerror.ErrAmbiguous
-
 	// ErrElectionOver ends a candidacy if the election was ended for all candidates.
 	ErrElectionOver = zkerror.ErrElectionOver
-	// ErrElectionGone ends a candidacy if, in a new session, the election node does not
-	// exist or was re-created. Either the servers have lost their data (see
-	// docs/servers.md), or a client has deleted the node in the meantime. A candidate with
-	// both [WithCreateNode] and [WithRejoin] continues instead, and creates the node if
-	// necessary.
-	ErrElectionGone = zkerror.ErrElectionGone
-	// ErrDataLost is wrapped in addition to [ErrSessionExpired] if the servers do not know
-	// the session and have not seen transactions that this client has seen: they were
-	// rebuilt without their data or restored from a backup. It is detected only on
-	// connections that were opened by package zkdial. Other connections are unusable after
-	// such a loss, and candidates on them wait indefinitely: open a new connection.
-	ErrDataLost = zkerror.ErrDataLost
 	// ErrCandidateDeleted indicates that another client has deleted the candidate's znode.
 	// If it is the error of a final status, the election continues without this candidate.
 	// If it is the error of a Leadership, it can also be the first indication that the
 	// election was ended or that the connection was closed.
 	ErrCandidateDeleted = zkerror.ErrDeleted
-	// ErrSessionExpired indicates that the ZooKeeper session has expired.
+	// ErrSessionExpired indicates that the ZooKeeper session has expired. The error also wraps
+	// zkdial.ErrDataLost if the servers are known to have lost their data.
 	ErrSessionExpired = zkerror.ErrSessionExpired
 	// ErrLeaseExpired indicates that leadership could not be confirmed in time. The
 	// candidate may become leader again.
@@ -93,5 +76,11 @@ var (
 	ErrResigned = errors.New("candidate has resigned")
 )
 
-// refine gives an error of the parts below its place among the errors above.
-func refine(err error) error { return zkerror.Refine(err) }
+// refine returns err, wrapped by the error above that describes it, if the client library or package
+// contender has returned it.
+func refine(err error) error {
+	if errors.Is(err, zkerror.ErrAmbiguous) && !errors.Is(err, ErrForeignChildren) {
+		return fmt.Errorf("%w: %w", ErrForeignChildren, err)
+	}
+	return zkerror.Refine(err)
+}

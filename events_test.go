@@ -11,30 +11,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// observed is a candidate and the events that were received from it.
-type observed struct {
-	*contender
-	mu        sync.Mutex
-	events    []string // without hand-overs, checks and watches
-	broken    []string // violations that were found when an event was received
-	elected   []leaderelection.Event
-	handOvers []leaderelection.Event
-	watched   []string
-	ends      []<-chan struct{} // Done of each leadership
+// eventRecorder is a candidate and the events that were received from it.
+type eventRecorder struct {
+	*costCandidate
+	mu         sync.Mutex
+	events     []string // without hand-overs, checks and watches
+	violations []string // found when an event was received
+	elected    []event.Event
+	handOvers  []event.Event
+	watched    []string
+	ends       []<-chan struct{} // Done of each leadership
 	counts
 }
 
 type counts struct {
 	checked int
-	failed  int // of checked
+	failed  int // number of checked events with an error
 	missed  int
 }
 
-// rest returns the counts of h when all goroutines of the test are blocked.
-func (h *observed) rest() counts {
+// counted returns the counts of events when all goroutines of the test are blocked.
+func (h *eventRecorder) counted() counts {
 	synctest.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -42,7 +43,7 @@ func (h *observed) rest() counts {
 }
 
 // handOver returns the duration of the hand-over to leadership number i.
-func (h *observed) handOver(i int) (d time.Duration, ok bool) {
+func (h *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.handOvers {
@@ -53,19 +54,20 @@ func (h *observed) handOver(i int) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// observe creates a candidate on conn whose events are recorded.
-func (l *line) observe(conn *zk.Conn, opts ...leaderelection.Option) *observed {
-	l.Helper()
-	return l.observeAfter(conn, func(*observed, leaderelection.Event) {}, opts...)
+// newRecorder creates a candidate on conn whose events are recorded.
+func (f *costFixture) newRecorder(conn *zk.Conn, opts ...leaderelection.Option) *eventRecorder {
+	f.Helper()
+	return f.newRecorderWith(conn, func(*eventRecorder, event.Event) {}, opts...)
 }
 
-// observeAfter is observe with a function that is called with each event before it is recorded.
-func (l *line) observeAfter(conn *zk.Conn, before func(*observed, leaderelection.Event), opts ...leaderelection.Option) *observed {
-	l.Helper()
-	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(l.timeout))
+// newRecorderWith is newRecorder with a function that is called with each event before it is
+// recorded.
+func (f *costFixture) newRecorderWith(conn *zk.Conn, before func(*eventRecorder, event.Event), opts ...leaderelection.Option) *eventRecorder {
+	f.Helper()
+	opts = append(opts, leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(f.timeout))
 	e, err := leaderelection.NewElection(conn, electionNode, opts...)
-	require.NoError(l, err)
-	h := &observed{contender: &contender{Election: e, conn: conn}}
+	require.NoError(f, err)
+	h := &eventRecorder{costCandidate: &costCandidate{Election: e, conn: conn}}
 	events := e.Events()
 	go func() {
 		for e := range events {
@@ -76,22 +78,22 @@ func (l *line) observeAfter(conn *zk.Conn, before func(*observed, leaderelection
 	return h
 }
 
-func (h *observed) record(e leaderelection.Event) {
+func (h *eventRecorder) record(e event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fail := func(format string, args ...any) { h.broken = append(h.broken, fmt.Sprintf(format, args...)) }
+	fail := func(format string, args ...any) { h.violations = append(h.violations, fmt.Sprintf(format, args...)) }
 	h.missed += e.Missed
 	if e.Time.IsZero() {
 		fail("without time: %v", e)
 	}
 	switch e.Kind {
-	case leaderelection.EventHandOver:
+	case event.HandOver:
 		h.handOvers = append(h.handOvers, e)
 		return
-	case leaderelection.EventWatched:
+	case event.Watched:
 		h.watched = append(h.watched, e.Subject)
 		return
-	case leaderelection.EventChecked:
+	case event.Checked:
 		h.checked++
 		if e.Duration < 0 {
 			fail("answered before it was sent: %v", e)
@@ -100,8 +102,8 @@ func (h *observed) record(e leaderelection.Event) {
 			h.failed++
 		}
 		return
-	case leaderelection.EventElected, leaderelection.EventResumed:
-		if e.Kind == leaderelection.EventElected {
+	case event.Elected, event.Resumed:
+		if e.Kind == event.Elected {
 			h.elected = append(h.elected, e)
 		}
 		if s := h.Current(); s.Role != leaderelection.Leader || s.Leadership.Token() != e.Token {
@@ -109,7 +111,7 @@ func (h *observed) record(e leaderelection.Event) {
 		} else {
 			h.ends = append(h.ends, s.Leadership.Done())
 		}
-	case leaderelection.EventSuspended, leaderelection.EventLost:
+	case event.Suspended, event.Lost:
 		if len(h.ends) == 0 {
 			fail("%v before a leadership", e)
 			break
@@ -120,7 +122,7 @@ func (h *observed) record(e leaderelection.Event) {
 			fail("%v before Done was closed", e)
 		}
 	}
-	if e.ID != h.ID() && e.Kind != leaderelection.EventEnded {
+	if e.ID != h.ID() && e.Kind != event.Ended {
 		fail("wrong ID: %v", e)
 	}
 	what := e.Kind.String()
@@ -130,74 +132,77 @@ func (h *observed) record(e leaderelection.Event) {
 	h.events = append(h.events, what)
 }
 
-// heard requires the events of h when all goroutines of the test are blocked.
-func (l *line) heard(h *observed, want ...string) {
-	l.Helper()
+// requireEvents requires the events that h has received when all goroutines of the test are
+// blocked.
+func (f *costFixture) requireEvents(h *eventRecorder, want ...string) {
+	f.Helper()
 	synctest.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	require.Equal(l, want, h.events)
-	require.Empty(l, h.broken)
-	require.Zero(l, h.missed)
+	require.Equal(f, want, h.events)
+	require.Empty(f, h.violations)
+	require.Zero(f, h.missed)
 }
 
-func TestEventsOfAHandOver(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		first, second := l.observe(l.connect()), l.observe(l.connect())
-		l.join(first.contender)
-		l.join(second.contender)
-		l.heard(first, "joined", "elected")
-		l.heard(second, "joined")
+// TestEvents_HandOver fails if the events of a hand-over or its duration are wrong.
+func TestEvents_HandOver(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		first, second := f.newRecorder(f.connect()), f.newRecorder(f.connect())
+		f.join(first.costCandidate)
+		f.join(second.costCandidate)
+		f.requireEvents(first, "joined", "elected")
+		f.requireEvents(second, "joined")
 		_, ok := first.handOver(0)
 		require.False(t, ok, "there was no predecessor")
 		require.Equal(t, []string{first.ID()}, first.watched)
 		require.Equal(t, []string{second.ID(), first.ID()}, second.watched)
 
-		l.cost(func() {
-			go l.resign(first.contender)
-			l.leads(second.contender)
+		f.measure(func() {
+			go f.resign(first.costCandidate)
+			f.awaitLeader(second.costCandidate)
 		})
-		l.heard(first, "joined", "elected", "lost: candidate has resigned", "ended: candidate has resigned")
-		l.heard(second, "joined", "elected")
+		f.requireEvents(first, "joined", "elected", "lost: candidate has resigned", "ended: candidate has resigned")
+		f.requireEvents(second, "joined", "elected")
 		took, ok := second.handOver(0)
 		require.True(t, ok)
-		require.Zero(t, took, "it asks nothing")
+		require.Zero(t, took, "it has sent a request")
 		require.Equal(t, second.Current().Leadership.Token(), second.elected[0].Token)
 	})
 }
 
-// The third in line has to list when both ahead go at once.
-func TestEventsHaveTheDurationOfAHandOver(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		ahead := l.stand(2)
-		third := l.observe(l.connect())
-		l.join(third.contender)
-		l.cost(func() {
+// TestEvents_HandOverWithListing fails if the duration does not include the listing of the third
+// candidate, after both candidates before it have left at the same time.
+func TestEvents_HandOverWithListing(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		ahead := f.joinAll(2)
+		third := f.newRecorder(f.connect())
+		f.join(third.costCandidate)
+		f.measure(func() {
 			for _, c := range ahead {
-				require.NoError(t, l.srv.ExpireSession(c.conn.SessionID()))
+				require.NoError(t, f.srv.ExpireSession(c.conn.SessionID()))
 			}
-			l.leads(third.contender)
+			f.awaitLeader(third.costCandidate)
 		})
-		l.heard(third, "joined", "elected")
+		f.requireEvents(third, "joined", "elected")
 		took, ok := third.handOver(0)
 		require.True(t, ok)
 		require.Equal(t, roundTrip, took)
 	})
 }
 
-// A predecessor's end that does not make a leader has nothing to do with the end
-// that does.
-func TestEventsOfAPredecessorThatWasNoLeader(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		ahead := l.stand(2)
-		third := l.observe(l.connect())
-		l.join(third.contender)
-		l.resign(ahead[1])
-		l.cost(func() {
-			go l.resign(ahead[0])
-			l.leads(third.contender)
+// TestEvents_HandOverAfterFollower fails if the duration of a hand-over starts when a predecessor
+// that was not the leader has left.
+func TestEvents_HandOverAfterFollower(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		ahead := f.joinAll(2)
+		third := f.newRecorder(f.connect())
+		f.join(third.costCandidate)
+		f.resign(ahead[1])
+		f.measure(func() {
+			go f.resign(ahead[0])
+			f.awaitLeader(third.costCandidate)
 		})
-		l.heard(third, "joined", "elected")
+		f.requireEvents(third, "joined", "elected")
 		took, ok := third.handOver(0)
 		require.True(t, ok)
 		require.Zero(t, took)
@@ -205,67 +210,69 @@ func TestEventsOfAPredecessorThatWasNoLeader(t *testing.T) {
 	})
 }
 
-// How long a hand-over took is not known of one that was not told: here the server
-// does not set the watches anew.
-func TestEventsOfAHandOverWithoutConnection(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		ahead := l.stand(2)
-		third := l.observe(l.connect())
-		l.join(third.contender)
-		l.resign(ahead[1])
+// TestEvents_HandOverUnnoticed fails if a hand-over is reported although the candidate was not
+// notified: here the server rejects the request to set the watches again.
+func TestEvents_HandOverUnnoticed(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		ahead := f.joinAll(2)
+		third := f.newRecorder(f.connect())
+		f.join(third.costCandidate)
+		f.resign(ahead[1])
 		time.Sleep(leasePeriod)
-		lost := l.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: third.conn.SessionID()}, zktest.Fail(zktest.Code(-99)))
+		lost := f.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: third.conn.SessionID()}, zktest.Fail(zktest.Code(-99)))
 		defer lost.Remove()
-		l.srv.Refuse(true)
-		l.srv.DropConnections(third.conn.SessionID())
-		l.resign(ahead[0])
-		l.srv.Refuse(false)
-		l.leads(third.contender)
-		l.heard(third, "joined", "elected")
+		f.srv.Refuse(true)
+		f.srv.DropConnections(third.conn.SessionID())
+		f.resign(ahead[0])
+		f.srv.Refuse(false)
+		f.awaitLeader(third.costCandidate)
+		f.requireEvents(third, "joined", "elected")
 		_, ok := third.handOver(0)
 		require.False(t, ok)
 	})
 }
 
-func TestEventsOfASuspension(t *testing.T) {
+// TestEvents_Suspension fails if the suspension of a leader, or its end, is not reported.
+func TestEvents_Suspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		h := l.observe(l.connect())
-		leads := l.join(h.contender)
+		f := newCostFixture(t)
+		h := f.newRecorder(f.connect())
+		leads := f.join(h.costCandidate)
 		require.Equal(t, leaderelection.Leader, leads.Role)
-		l.srv.Blackhole(zktest.BothWays)
+		f.srv.Blackhole(zktest.BothWays)
 		<-leads.Leadership.Done()
-		l.heard(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time")
-		l.srv.Heal()
-		l.leads(h.contender)
-		l.heard(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed")
-		require.NoError(t, l.srv.ExpireSession(h.conn.SessionID()))
+		f.requireEvents(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time")
+		f.srv.Heal()
+		f.awaitLeader(h.costCandidate)
+		f.requireEvents(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed")
+		require.NoError(t, f.srv.ExpireSession(h.conn.SessionID()))
 		<-h.over
 		events := []string{
 			"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed",
-			"lost: znode was deleted by another client", // the first that is heard of it
+			"lost: znode was deleted by another client", // the first notification
 			"ended: session expired",
 		}
-		l.heard(h, events...)
+		f.requireEvents(h, events...)
 		_ = h.Resign()
-		l.heard(h, events...)
+		f.requireEvents(h, events...)
 	})
 }
 
-func TestEventsOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
+// TestEvents_LostWhileSuspended fails if the loss of a suspended leadership is not reported once.
+func TestEvents_LostWhileSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		ahead := l.stand(1)
-		h := l.observe(l.connect(), leaderelection.WithRejoin())
-		l.join(h.contender)
-		l.resign(ahead[0])
-		l.leads(h.contender)
-		l.srv.Refuse(true)
-		l.srv.DropConnections()
+		f := newCostFixture(t)
+		ahead := f.joinAll(1)
+		h := f.newRecorder(f.connect(), leaderelection.WithRejoin())
+		f.join(h.costCandidate)
+		f.resign(ahead[0])
+		f.awaitLeader(h.costCandidate)
+		f.srv.Refuse(true)
+		f.srv.DropConnections()
 		time.Sleep(2 * sessionTimeout)
-		l.srv.Refuse(false)
-		l.leads(h.contender)
-		l.heard(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time",
+		f.srv.Refuse(false)
+		f.awaitLeader(h.costCandidate)
+		f.requireEvents(h, "joined", "elected", "suspended: lease expired: it was not confirmed in time",
 			"lost: session expired", "joined", "elected")
 		_, ok := h.handOver(0)
 		require.True(t, ok)
@@ -275,16 +282,17 @@ func TestEventsOfALeadershipThatIsLostWhileSuspended(t *testing.T) {
 	})
 }
 
-// In a tree that was built again, the candidate's new znode has the path of its earlier one.
-func TestEventsOfASecondZnodeAtThePath(t *testing.T) {
+// TestEvents_SecondZnodeAtThePath fails if event.Joined is not reported for a new znode that has
+// the path of an earlier one. This is possible if the servers have lost their data.
+func TestEvents_SecondZnodeAtThePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		h := l.observe(l.connect(), leaderelection.WithRejoin(), leaderelection.WithNaming(leaderelection.Prefix("n_")))
-		l.join(h.contender)
+		f := newCostFixture(t)
+		h := f.newRecorder(f.connect(), leaderelection.WithRejoin(), leaderelection.WithNamePrefix("n_"))
+		f.join(h.costCandidate)
 		first := h.ID()
-		l.srv.Restart(zktest.LoseTree)
+		f.srv.Restart(zktest.LoseTree)
 		time.Sleep(sessionTimeout)
-		l.leads(h.contender)
+		f.awaitLeader(h.costCandidate)
 		require.Equal(t, first, h.ID())
 		synctest.Wait()
 		h.mu.Lock()
@@ -293,104 +301,108 @@ func TestEventsOfASecondZnodeAtThePath(t *testing.T) {
 	})
 }
 
-func TestEventsOfAnElectionsEnd(t *testing.T) {
+// TestEvents_EndElection fails if a candidate does not report that the election has ended.
+func TestEvents_EndElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		first, second := l.observe(l.connect()), l.observe(l.connect())
-		l.join(first.contender)
-		l.join(second.contender)
-		l.heard(first, "joined", "elected") // before the status changes again: events are received later than it
+		f := newCostFixture(t)
+		first, second := f.newRecorder(f.connect()), f.newRecorder(f.connect())
+		f.join(first.costCandidate)
+		f.join(second.costCandidate)
+		f.requireEvents(first, "joined", "elected") // before the status changes again, because events are received later
 		require.NoError(t, second.EndElection())
 		<-first.over
 		<-second.over
-		// What the leader sees first is that its znode is gone.
-		l.heard(first, "joined", "elected", "lost: znode was deleted by another client", "ended: election is over")
-		l.heard(second, "joined", "ended: election is over")
+		// The leader is first notified that its znode was deleted.
+		f.requireEvents(first, "joined", "elected", "lost: znode was deleted by another client", "ended: election is over")
+		f.requireEvents(second, "joined", "ended: election is over")
 	})
 }
 
-func TestEventsOfACandidateThatCannotJoin(t *testing.T) {
+// TestEvents_CannotJoin fails if a candidate that cannot join, or that resigns before it is started,
+// does not report its end.
+func TestEvents_CannotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		h, never := l.observe(l.connect()), l.observe(l.connect())
-		l.srv.Refuse(true)
-		l.srv.DropConnections()
+		f := newCostFixture(t)
+		h, never := f.newRecorder(f.connect()), f.newRecorder(f.connect())
+		f.srv.Refuse(true)
+		f.srv.DropConnections()
 		require.ErrorIs(t, h.ElectLeader(), leaderelection.ErrUnreachable)
 		synctest.Wait()
-		l.heard(h, "ended: ZooKeeper does not answer")
+		f.requireEvents(h, "ended: ZooKeeper does not answer")
 
 		require.NoError(t, never.Resign())
-		require.ErrorIs(t, never.ElectLeader(), leaderelection.ErrCandidacyOver)
-		synctest.Wait()
-		require.Empty(t, never.events, "it has not taken part")
+		require.NoError(t, never.ElectLeader())
+		f.requireEvents(never, "ended: candidate has resigned")
 	})
 }
 
-// After some time only the leader sends checks.
-func TestEventsOfChecks(t *testing.T) {
+// TestEvents_Checks fails if the leader does not report its checks, or if another candidate still
+// sends checks after some time.
+func TestEvents_Checks(t *testing.T) {
 	const periods = 100
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		all := []*observed{l.observe(l.connect()), l.observe(l.connect()), l.observe(l.connect())}
+		f := newCostFixture(t)
+		all := []*eventRecorder{f.newRecorder(f.connect()), f.newRecorder(f.connect()), f.newRecorder(f.connect())}
 		for _, h := range all {
-			l.join(h.contender)
+			f.join(h.costCandidate)
 		}
 		time.Sleep(standby + 10*leasePeriod + leasePeriod/2)
-		before := []counts{all[0].rest(), all[1].rest(), all[2].rest()}
+		before := []counts{all[0].counted(), all[1].counted(), all[2].counted()}
 		time.Sleep(periods * leasePeriod)
 		for i, want := range []int{periods, 0, 0} {
-			now := all[i].rest()
+			now := all[i].counted()
 			require.Equal(t, want, now.checked-before[i].checked, "candidate %d", i)
 			require.Zero(t, now.failed)
 		}
-		l.heard(all[0], "joined", "elected")
+		f.requireEvents(all[0], "joined", "elected")
 	})
 }
 
-// A check that is lost with its connection has proven nothing.
-func TestEventsOfChecksThatFail(t *testing.T) {
+// TestEvents_FailedCheck fails if a check that is lost with its connection is reported without an
+// error.
+func TestEvents_FailedCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		h := l.observe(l.connect())
-		l.join(h.contender)
+		f := newCostFixture(t)
+		h := f.newRecorder(f.connect())
+		f.join(h.costCandidate)
 		time.Sleep(2 * leasePeriod)
-		l.srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut)
+		f.srv.Before(zktest.Match{Op: zktest.OpMulti, Nth: 1}, zktest.Cut)
 		time.Sleep(sessionTimeout)
-		require.Equal(t, 1, h.rest().failed)
+		require.Equal(t, 1, h.counted().failed)
 	})
 }
 
-// A reader that does not receive events delays nothing.
-func TestEventsThatAreNotReceived(t *testing.T) {
+// TestEvents_NotReceived fails if a reader that does not receive events delays the candidate.
+func TestEvents_NotReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
+		f := newCostFixture(t)
 		release := make(chan struct{})
 		blocked := false
-		h := l.observeAfter(l.connect(), func(_ *observed, e leaderelection.Event) {
-			if e.Kind == leaderelection.EventElected {
+		h := f.newRecorderWith(f.connect(), func(_ *eventRecorder, e event.Event) {
+			if e.Kind == event.Elected {
 				blocked = true
 				<-release
 			}
 		})
-		follower := l.observe(l.connect())
-		leads := l.join(h.contender)
-		l.join(follower.contender)
-		time.Sleep(100 * leasePeriod) // more events than can wait
+		follower := f.newRecorder(f.connect())
+		leads := f.join(h.costCandidate)
+		f.join(follower.costCandidate)
+		time.Sleep(100 * leasePeriod) // more events than the channel holds
 		synctest.Wait()
 		require.True(t, blocked)
 		require.NoError(t, leads.Leadership.Err())
 
-		l.srv.Partition(h.conn.SessionID())
+		f.srv.Partition(h.conn.SessionID())
 		<-leads.Leadership.Done()
-		require.Len(t, l.srv.Sessions(), 2, "another one can lead already")
+		require.Len(t, f.srv.Sessions(), 2, "the session has expired")
 		require.NotEqual(t, leaderelection.Leader, follower.Current().Role)
-		l.srv.Heal()
-		l.leads(h.contender)
+		f.srv.Heal()
+		f.awaitLeader(h.costCandidate)
 
 		start := time.Now()
 		require.NoError(t, h.Resign())
 		require.Zero(t, time.Since(start))
-		l.leads(follower.contender)
+		f.awaitLeader(follower.costCandidate)
 		require.Zero(t, time.Since(start))
 		<-h.over
 		require.Zero(t, time.Since(start))
@@ -406,26 +418,26 @@ func TestEventsThatAreNotReceived(t *testing.T) {
 	})
 }
 
-// If events are received late, checks were dropped first.
-func TestEventsThatAreReceivedLate(t *testing.T) {
+// TestEvents_ReceivedLate fails if other events than checks are dropped for a slow reader.
+func TestEvents_ReceivedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
+		f := newCostFixture(t)
 		release := make(chan struct{})
-		h := l.observeAfter(l.connect(), func(_ *observed, e leaderelection.Event) {
-			if e.Kind == leaderelection.EventElected {
+		h := f.newRecorderWith(f.connect(), func(_ *eventRecorder, e event.Event) {
+			if e.Kind == event.Elected {
 				<-release
 			}
 		})
-		leads := l.join(h.contender)
-		l.srv.Blackhole(zktest.BothWays)
+		leads := f.join(h.costCandidate)
+		f.srv.Blackhole(zktest.BothWays)
 		<-leads.Leadership.Done()
-		l.srv.Heal()
-		l.leads(h.contender)
+		f.srv.Heal()
+		f.awaitLeader(h.costCandidate)
 		time.Sleep(100*leasePeriod + leasePeriod/2)
 		close(release)
 		synctest.Wait()
 		time.Sleep(leasePeriod) // the next check reports the dropped ones
-		now := h.rest()
+		now := h.counted()
 		require.Equal(t, []string{"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed"}, h.events)
 		require.Positive(t, now.missed)
 		require.Positive(t, now.checked)
@@ -433,16 +445,16 @@ func TestEventsThatAreReceivedLate(t *testing.T) {
 	})
 }
 
-// The reader may end the candidacy.
-func TestEventReaderResigns(t *testing.T) {
+// TestEvents_ReaderResigns fails if the reader of events cannot end the candidacy.
+func TestEvents_ReaderResigns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		h := l.observeAfter(l.connect(), func(h *observed, e leaderelection.Event) {
-			if e.Kind == leaderelection.EventElected {
+		f := newCostFixture(t)
+		h := f.newRecorderWith(f.connect(), func(h *eventRecorder, e event.Event) {
+			if e.Kind == event.Elected {
 				_ = h.Resign()
 			}
 		})
-		l.start(h.contender)
+		f.start(h.costCandidate)
 		<-h.over
 		synctest.Wait()
 		require.Equal(t, []string{"joined", "elected", "lost: candidate has resigned", "ended: candidate has resigned"}, h.events)

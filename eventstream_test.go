@@ -7,123 +7,132 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// received returns the events that wait.
-func received(c <-chan Event) (events []Event) {
+// receiveAll returns the events that wait.
+func receiveAll(c <-chan event.Event) (events []event.Event) {
 	for len(c) > 0 {
 		events = append(events, <-c)
 	}
 	return events
 }
 
-func missed(events []Event) (n int) {
+// missed returns the number of dropped events.
+func missed(events []event.Event) (n int) {
 	for _, e := range events {
 		n += e.Missed
 	}
 	return n
 }
 
-func TestEventStreamDropsTheOldest(t *testing.T) {
+// TestEventStream_DropsOldest fails if not the oldest events are dropped, or if the dropped events are
+// not counted once.
+func TestEventStream_DropsOldest(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	for i := range maxEvents + 10 {
-		s.Add(Event{Kind: EventJoined, Duration: time.Duration(i)})
+		s.Add(event.Event{Kind: event.Joined, Duration: time.Duration(i)})
 	}
-	events := received(c)
+	events := receiveAll(c)
 	require.Len(t, events, maxEvents)
 	for i, e := range events {
-		require.Equal(t, time.Duration(10+i), e.Duration, "the order is kept")
+		require.Equal(t, time.Duration(10+i), e.Duration, "the order has changed")
 		require.False(t, e.Time.IsZero())
 	}
 	require.Equal(t, 10, missed(events))
-	s.Add(Event{Kind: EventJoined})
-	require.Zero(t, missed(received(c)), "they are counted once")
+	s.Add(event.Event{Kind: event.Joined})
+	require.Zero(t, missed(receiveAll(c)), "events are counted twice")
 }
 
-// Dropped events are counted even if those that counted them are dropped as well.
-func TestEventStreamCountsAllDroppedEvents(t *testing.T) {
+// TestEventStream_CountsDroppedEvents fails if dropped events are not counted because the events that
+// have counted them were dropped as well.
+func TestEventStream_CountsDroppedEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	for range 5*maxEvents + 3 {
-		s.Add(Event{Kind: EventWatchFailed})
+		s.Add(event.Event{Kind: event.WatchFailed})
 	}
-	require.Equal(t, 4*maxEvents+3, missed(received(c)))
+	require.Equal(t, 4*maxEvents+3, missed(receiveAll(c)))
 }
 
-// Frequent events leave room for the others.
-func TestEventStreamDropsFrequentEventsFirst(t *testing.T) {
-	for _, kind := range []EventKind{EventChecked, EventWatched, EventHeartbeat} {
+// TestEventStream_DropsFrequentEventsFirst fails if frequent events displace other events.
+func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
+	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)
 		c := s.C()
-		s.Add(Event{Kind: EventElected, Token: 1})
+		s.Add(event.Event{Kind: event.Elected, Token: 1})
 		for range 1000 {
-			s.Add(Event{Kind: kind})
+			s.Add(event.Event{Kind: kind})
 		}
-		s.Add(Event{Kind: EventLost})
-		events := received(c)
+		s.Add(event.Event{Kind: event.Lost})
+		events := receiveAll(c)
 		require.Len(t, events, maxFrequent+1)
-		require.Equal(t, EventElected, events[0].Kind)
+		require.Equal(t, event.Elected, events[0].Kind)
 		last := events[len(events)-1]
-		require.Equal(t, EventLost, last.Kind)
+		require.Equal(t, event.Lost, last.Kind)
 		require.Equal(t, 1000-(maxFrequent-1), last.Missed)
 	}
 }
 
-// A leadership is elected, suspended and resumed in turns, and lost once.
-func TestEventStreamOfALeadership(t *testing.T) {
+// TestEventStream_Leadership fails if the events of a leadership do not alternate between suspended and
+// resumed, or if its loss is not reported once.
+func TestEventStream_Leadership(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	failed := errors.New("failed")
-	for _, e := range []Event{
-		{Kind: EventSuspended},
-		{Kind: EventLost}, // there is no leadership
-		{Kind: EventElected, Token: 3},
-		{Kind: EventElected, Token: 3},
-		{Kind: EventSuspended, Err: failed},
-		{Kind: EventSuspended},
-		{Kind: EventElected, Token: 3},
-		{Kind: EventSuspended},
-		{Kind: EventLost, Err: failed},
-		{Kind: EventLost},
-		{Kind: EventSuspended},
-		{Kind: EventElected, Token: 5},
-		{Kind: EventLost},
+	for _, e := range []event.Event{
+		{Kind: event.Suspended},
+		{Kind: event.Lost}, // there is no leadership
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Suspended, Err: failed},
+		{Kind: event.Suspended},
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Suspended},
+		{Kind: event.Lost, Err: failed},
+		{Kind: event.Lost},
+		{Kind: event.Suspended},
+		{Kind: event.Elected, Token: 5},
+		{Kind: event.Lost},
 	} {
 		s.Add(e)
 	}
-	events := received(c)
+	events := receiveAll(c)
 	for i := range events {
 		events[i].Time = time.Time{}
 	}
-	require.Equal(t, []Event{
-		{Kind: EventElected, Token: 3},
-		{Kind: EventSuspended, Token: 3, Err: failed},
-		{Kind: EventResumed, Token: 3},
-		{Kind: EventSuspended, Token: 3},
-		{Kind: EventLost, Token: 3, Err: failed},
-		{Kind: EventElected, Token: 5},
-		{Kind: EventLost, Token: 5},
+	require.Equal(t, []event.Event{
+		{Kind: event.Elected, Token: 3},
+		{Kind: event.Suspended, Token: 3, Err: failed},
+		{Kind: event.Resumed, Token: 3},
+		{Kind: event.Suspended, Token: 3},
+		{Kind: event.Lost, Token: 3, Err: failed},
+		{Kind: event.Elected, Token: 5},
+		{Kind: event.Lost, Token: 5},
 	}, events)
 }
 
-func TestEventStreamIsClosed(t *testing.T) {
+// TestEventStream_Close fails if events that wait are lost, or if events are added after Close.
+func TestEventStream_Close(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
-	s.Add(Event{Kind: EventJoined})
+	s.Add(event.Event{Kind: event.Joined})
 	s.Close()
 	s.Close()
-	s.Add(Event{Kind: EventEnded})
+	s.Add(event.Event{Kind: event.Ended})
 	e, open := <-c
 	require.True(t, open)
-	require.Equal(t, EventJoined, e.Kind)
+	require.Equal(t, event.Joined, e.Kind)
 	_, open = <-c
 	require.False(t, open)
 }
 
-// Events before the first call are not delivered, but those after it still have the right token.
-func TestEventsAreRequestedLate(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+// TestEventStream_LateRequest fails if events after the first call of Events have a wrong token, because
+// those before it were not delivered.
+func TestEventStream_LateRequest(t *testing.T) {
+	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {
 		c.Lead(3, nil)
 		require.False(t, c.Observed())
@@ -131,27 +140,27 @@ func TestEventsAreRequestedLate(t *testing.T) {
 		require.True(t, c.Observed())
 		return ErrResigned
 	}))
-	events := received(c.Events())
+	events := receiveAll(c.Events())
 	require.Len(t, events, 2)
-	require.Equal(t, EventLost, events[0].Kind)
+	require.Equal(t, event.Lost, events[0].Kind)
 	require.EqualValues(t, 3, events[0].Token)
-	require.Equal(t, EventEnded, events[1].Kind)
+	require.Equal(t, event.Ended, events[1].Kind)
 
-	over := NewCandidacy(t.Context(), nil)
+	over := newCandidacy(t.Context(), nil)
 	over.Stop(ErrResigned)
 	_, open := <-over.Events()
 	require.False(t, open)
 }
 
-// A reader that receives at the same time gets the events in order, and each is delivered or
-// counted.
-func TestEventStreamIsReadAtTheSameTime(t *testing.T) {
+// TestEventStream_ConcurrentReader fails if a concurrent reader receives events in the wrong order, or if
+// an event is neither delivered nor counted.
+func TestEventStream_ConcurrentReader(t *testing.T) {
 	const n = 100_000
 	s := newEventStream(nil)
 	c := s.C()
 	go func() {
 		for i := range n {
-			s.Add(Event{Kind: EventJoined, Duration: time.Duration(i)})
+			s.Add(event.Event{Kind: event.Joined, Duration: time.Duration(i)})
 		}
 		s.Close()
 	}()
@@ -164,24 +173,12 @@ func TestEventStreamIsReadAtTheSameTime(t *testing.T) {
 	require.Equal(t, n, count)
 }
 
-func TestNoEventsWithoutAReader(t *testing.T) {
-	c := NewCandidacy(t.Context(), nil)
+// TestEventStream_WithoutReader fails if events need memory although Events was not called.
+func TestEventStream_WithoutReader(t *testing.T) {
+	c := newCandidacy(t.Context(), nil)
 	c.SetID("a")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		c.Report(Event{Kind: EventChecked})
+		c.Report(event.Event{Kind: event.Checked})
 		c.Join("a")
 	}))
-}
-
-func TestEventString(t *testing.T) {
-	for want, e := range map[string]Event{
-		"joined a": {Kind: EventJoined, ID: "a"},
-		"new leader a: b token 3 (2 were missed)": {Kind: EventNewLeader, ID: "a", Subject: "b", Token: 3, Missed: 2},
-		"hand-over token 3 after 1s":              {Kind: EventHandOver, Token: 3, Duration: time.Second},
-		"ended: candidate has resigned":           {Kind: EventEnded, Err: ErrResigned},
-		"EventKind(0)":                            {},
-		"EventKind(99)":                           {Kind: 99},
-	} {
-		require.Equal(t, want, e.String())
-	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// The loop of a program that runs in several replicas, one of which must act.
+// The loop of a program that runs in several replicas, of which one must act.
 func Example() {
-	// The connection and the election node are the program's own.
+	// The program owns the connection and the election node.
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {
 		log.Fatal(err)
@@ -32,7 +32,7 @@ func Example() {
 	go candidate.ElectLeader()
 	defer candidate.Resign()
 
-	// A candidate that has not been elected after this time gives up.
+	// A candidate that is not elected within this time gives up.
 	patience := time.After(100 * time.Second)
 	for {
 		select {
@@ -47,7 +47,7 @@ func Example() {
 			log.Printf("now %v", status)
 			if status.Role == leaderelection.Leader {
 				patience = nil // a leader receives no status while all is well
-				go doLeaderStuff(candidate, status.Leadership)
+				go doLeaderStuff(status.Leadership)
 			}
 		case <-patience:
 			log.Print("not elected within 100 s")
@@ -56,27 +56,27 @@ func Example() {
 	}
 }
 
-// doLeaderStuff acts until the leadership is lost or cannot be proven.
-func doLeaderStuff(candidate *leaderelection.Election, leadership *leaderelection.Leadership) {
+// doLeaderStuff acts until the leadership is lost or its lease has expired.
+func doLeaderStuff(leadership *leaderelection.Leadership) {
 	work := time.NewTicker(time.Second)
 	defer work.Stop()
 	for {
 		select {
 		case <-work.C:
-			// In ZooKeeper: committed only while this candidate leads.
-			// Elsewhere: have the other side check leadership.Token().
+			// In ZooKeeper: a transaction that commits only during this leadership.
+			// Elsewhere: let the other system compare leadership.Token().
 			state := fmt.Appendf(nil, "written by leader %d", leadership.Token())
-			if _, err := candidate.Multi(&zk.SetDataRequest{Path: "/state", Data: state, Version: -1}); err != nil {
+			if _, err := leadership.Multi(&zk.SetDataRequest{Path: "/state", Data: state, Version: -1}); err != nil {
 				log.Print(err)
 			}
 		case <-leadership.Done():
-			log.Printf("no longer leader: %v", leadership.Err())
+			log.Printf("not the leader any more: %v", leadership.Err())
 			return
 		}
 	}
 }
 
-// Looking on without taking part.
+// Observing an election without joining it.
 func ExampleObserve() {
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {
@@ -95,14 +95,14 @@ func ExampleObserve() {
 		case o.Err != nil:
 			log.Print(o.Err)
 		case o.Leader == nil:
-			log.Print("nobody leads")
+			log.Print("there is no leader")
 		default:
 			log.Printf("%s leads with token %d", o.Leader.Name, o.Leader.Token)
 		}
 	}
 }
 
-// Ending an election for everybody.
+// Ending an election for all candidates.
 func ExampleDeleteElection() {
 	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {

@@ -24,12 +24,8 @@ type Leadership struct {
 	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
 }
 
-// NewLeadership returns a Leadership and a function that ends it with a reason. The
-// function may be called repeatedly; only the first reason counts. NewLeadership is for
-// implementations of [Candidate]. deadline returns the current end of the lease. It is
-// called often, from any goroutine, and must not call methods of the Leadership. A nil
-// deadline, or one that returns the zero time from the start, means that it is unlimited.
-func NewLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
+// newLeadership returns a Leadership and a function that ends it: see candidacy.NewLeadership.
+func newLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
 	g, end := grant.New(token, deadline)
 	return &Leadership{grant: g}, end
 }
@@ -64,12 +60,21 @@ func (l *Leadership) Deadline() time.Time { return l.grant.Deadline() }
 // that Err returns.
 func (l *Leadership) Context() context.Context { return l.grant.Context() }
 
-// Multi executes ops as one ZooKeeper transaction that commits only during this leadership:
-// the transaction begins with a check of the candidate's znode. Leaderships of
-// implementations of [Candidate] other than [Election] return [errors.ErrUnsupported];
-// their documentation describes how to protect writes. Otherwise Multi works as
-// [Election.Multi] does, except that Election.Multi uses the candidate's current
-// leadership.
+// Multi executes ops as one ZooKeeper transaction that commits only during this leadership: the
+// transaction begins with a check of the candidate's znode. Nothing is applied after the
+// leadership has ended, even if this process was stopped or requests were delayed. A call
+// without ops verifies at the ensemble that the leadership lasts.
+//
+// ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
+// *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
+// [ErrNotLeader] if the leadership has ended, and nothing was applied. It wraps
+// [ErrUnconfirmed] if leadership or the connection was lost during the call, so that the
+// outcome is unknown. Otherwise it wraps ZooKeeper's error and names the index, kind and
+// path of the operation that failed; nothing was applied.
+//
+// Multi blocks until ZooKeeper answers, but for at most two seconds after the leadership
+// ends. Leaderships of implementations of [Candidate] other than [Election] return
+// [errors.ErrUnsupported]; their documentation describes how to protect writes.
 func (l *Leadership) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	if l.multi == nil {
 		return nil, errors.ErrUnsupported

@@ -19,26 +19,33 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A scheme is how a hand-written election names its candidates.
+// scheme is how a hand-written election names its candidates.
 type scheme struct {
 	prefix    string
 	protected bool // created with CreateProtectedEphemeralSequential
-	naming    leaderelection.Naming
 }
 
-// schemes are those that are seen in public programs.
+// schemes are the schemes of public programs.
 var schemes = []scheme{
-	{prefix: "", naming: leaderelection.Prefix("")}, // Vitess
-	{prefix: "0", naming: leaderelection.Prefix("0")},
-	{prefix: "n_", naming: leaderelection.Prefix("n_")},
-	{prefix: "node_", naming: leaderelection.Prefix("node_")},
-	{prefix: "c_", naming: leaderelection.Prefix("c_")},
-	{prefix: "zkonce-", naming: leaderelection.Prefix("zkonce-")},
-	{prefix: "lock-", naming: leaderelection.Prefix("lock-")},
-	{prefix: "le_", naming: leaderelection.Prefix("le_")},
-	{prefix: "guid-n_", naming: leaderelection.Prefix("guid-n_")},
-	{prefix: "guid-n_", protected: true, naming: leaderelection.ProtectedPrefix("guid-n_")},
-	{prefix: "n_", protected: true, naming: leaderelection.ProtectedPrefix("n_")},
+	{prefix: ""}, // Vitess
+	{prefix: "0"},
+	{prefix: "n_"},
+	{prefix: "node_"},
+	{prefix: "c_"},
+	{prefix: "zkonce-"},
+	{prefix: "lock-"},
+	{prefix: "le_"},
+	{prefix: "guid-n_"},
+	{prefix: "guid-n_", protected: true},
+	{prefix: "n_", protected: true},
+}
+
+// option returns the option for the names of the scheme.
+func (s scheme) option() leaderelection.Option {
+	if s.protected {
+		return leaderelection.WithNamePrefix("_c_*-" + s.prefix)
+	}
+	return leaderelection.WithNamePrefix(s.prefix)
 }
 
 func (s scheme) String() string {
@@ -48,8 +55,8 @@ func (s scheme) String() string {
 	return s.prefix + "<number>"
 }
 
-// candidates returns those children that a program of the scheme takes for candidates,
-// in its order. It sees no others.
+// candidates returns the children that a program with the scheme takes for candidates, in its
+// order.
 func (s scheme) candidates(children []string) (names []string) {
 	for _, name := range children {
 		head, ok := strings.CutSuffix(name, name[max(0, len(name)-10):])
@@ -70,35 +77,36 @@ func (s scheme) candidates(children []string) (names []string) {
 	return names
 }
 
-// fleet is the instances of one program, of both versions.
+// fleet contains the instances of one program, in both versions.
 type fleet struct {
 	*testing.T
 	srv    *zktest.Server
 	scheme scheme
 
 	mu      sync.Mutex
-	leading map[string]func() bool // by instance: whether it still leads
-	served  int
+	leading map[string]func() bool // by instance: reports whether it is still the leader
+	elected int                    // number of leaders so far
 }
 
-// begin notes that an instance leads from now on, for as long as leads says so.
-func (f *fleet) begin(instance string, leads func() bool) {
+// addLeader records that an instance is the leader while isLeader returns true, and verifies that
+// it is the only one.
+func (f *fleet) addLeader(instance string, isLeader func() bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for other, still := range f.leading {
 		if other != instance && still() {
-			f.Errorf("%s and %s lead", other, instance)
+			f.Errorf("%s and %s are leaders at the same time", other, instance)
 		}
 	}
-	f.leading[instance] = leads
-	f.served++
+	f.leading[instance] = isLeader
+	f.elected++
 }
 
 func (f *fleet) leaders() (names []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for instance, leads := range f.leading {
-		if leads() {
+	for instance, isLeader := range f.leading {
+		if isLeader() {
 			names = append(names, instance)
 		}
 	}
@@ -107,40 +115,37 @@ func (f *fleet) leaders() (names []string) {
 
 // instance is one running instance.
 type instance interface {
-	name() string
 	quit()
 	crash()
 }
 
-// old is an instance of the hand-written version.
-type old struct {
-	*fleet
+// handWritten is an instance of the hand-written version.
+type handWritten struct {
+	fleet  *fleet
 	id     string
 	conn   *zk.Conn
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	own    string
+	znode  string
 }
 
-func (f *fleet) startOld(id string) instance {
+func (f *fleet) startHandWritten(id string) instance {
 	conn, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(f, err)
-	o := &old{fleet: f, id: id, conn: conn, done: make(chan struct{})}
+	o := &handWritten{fleet: f, id: id, conn: conn, done: make(chan struct{})}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	go o.run()
 	return o
 }
 
-func (o *old) name() string { return o.id }
-
-func (o *old) run() {
+func (o *handWritten) run() {
 	defer close(o.done)
 	var err error
-	if o.scheme.protected {
-		o.own, err = o.conn.CreateProtectedEphemeralSequential(node+"/"+o.scheme.prefix, []byte(o.id), zk.WorldACL(zk.PermAll))
+	if scheme := o.fleet.scheme; scheme.protected {
+		o.znode, err = o.conn.CreateProtectedEphemeralSequential(node+"/"+scheme.prefix, []byte(o.id), openACL)
 	} else {
-		o.own, err = o.conn.Create(node+"/"+o.scheme.prefix, []byte(o.id), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		o.znode, err = o.conn.Create(node+"/"+scheme.prefix, []byte(o.id), zk.FlagEphemeral|zk.FlagSequence, openACL)
 	}
 	if err != nil {
 		return
@@ -150,13 +155,13 @@ func (o *old) run() {
 		if err != nil {
 			return
 		}
-		names := o.scheme.candidates(children)
-		i := slices.Index(names, path.Base(o.own))
+		names := o.fleet.scheme.candidates(children)
+		i := slices.Index(names, path.Base(o.znode))
 		switch {
 		case i < 0:
 			return
 		case i == 0:
-			o.begin(o.id, func() bool { return o.ctx.Err() == nil })
+			o.fleet.addLeader(o.id, func() bool { return o.ctx.Err() == nil })
 			<-o.ctx.Done()
 			return
 		}
@@ -169,9 +174,9 @@ func (o *old) run() {
 		}
 		select {
 		case e := <-event:
-			// It takes any event on its predecessor for the predecessor's end.
+			// A hand-written candidate takes any event for the deletion of its predecessor.
 			if e.Type != zk.EventNodeDeleted {
-				o.Errorf("%s: %v on its predecessor", o.id, e.Type)
+				o.fleet.Errorf("%s: %v on its predecessor", o.id, e.Type)
 			}
 		case <-o.ctx.Done():
 			return
@@ -179,37 +184,36 @@ func (o *old) run() {
 	}
 }
 
-func (o *old) quit() {
+func (o *handWritten) quit() {
 	o.cancel()
 	<-o.done
-	// It knows that its znode was never written to.
-	if err := o.conn.Delete(o.own, 0); err != nil {
-		o.Errorf("%s: delete: %v", o.id, err)
+	// Version 0: no client has written to its znode.
+	if err := o.conn.Delete(o.znode, 0); err != nil {
+		o.fleet.Errorf("%s: delete: %v", o.id, err)
 	}
 	synctest.Wait()
 	o.conn.Close()
 }
 
-func (o *old) crash() {
+func (o *handWritten) crash() {
 	o.cancel()
 	<-o.done
-	require.NoError(o, o.srv.ExpireSession(o.conn.SessionID()))
+	require.NoError(o.fleet, o.fleet.srv.ExpireSession(o.conn.SessionID()))
 	synctest.Wait()
 	o.conn.Close()
 }
 
-// fresh is an instance of the version that uses this library.
-type fresh struct {
-	*fleet
-	id   string
-	conn *zk.Conn
-	e    *leaderelection.Election
+// migrated is an instance of the version that uses this library.
+type migrated struct {
+	fleet    *fleet
+	conn     *zk.Conn
+	election *leaderelection.Election
 }
 
-func (f *fleet) startFresh(id string) instance {
+func (f *fleet) startMigrated(id string) instance {
 	conn, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(f, err)
-	e, err := leaderelection.NewElection(conn, node, leaderelection.WithNaming(f.scheme.naming), leaderelection.WithClientName(id))
+	e, err := leaderelection.NewElection(conn, node, f.scheme.option(), leaderelection.WithClientName(id))
 	require.NoError(f, err)
 	go func() {
 		if err := e.ElectLeader(); err != nil {
@@ -219,38 +223,34 @@ func (f *fleet) startFresh(id string) instance {
 	go func() {
 		for s := range e.Status() {
 			if s.Role == leaderelection.Leader {
-				f.begin(id, func() bool { return s.Leadership.Err() == nil })
+				f.addLeader(id, func() bool { return s.Leadership.Err() == nil })
 			}
 		}
 	}()
-	return &fresh{f, id, conn, e}
+	return &migrated{f, conn, e}
 }
 
-func (n *fresh) name() string { return n.id }
-
-func (n *fresh) quit() {
-	require.NoError(n, n.e.Resign())
+func (m *migrated) quit() {
+	require.NoError(m.fleet, m.election.Resign())
 	synctest.Wait()
-	n.conn.Close()
+	m.conn.Close()
 }
 
-// crash cuts the instance off for longer than its session lives.
-func (n *fresh) crash() {
-	id := n.conn.SessionID()
-	n.srv.Blackhole(zktest.BothWays, id)
+// crash cuts the instance off until its session has expired.
+func (m *migrated) crash() {
+	id := m.conn.SessionID()
+	m.fleet.srv.Blackhole(zktest.BothWays, id)
 	time.Sleep(8 * time.Second)
-	n.srv.Heal(id)
+	m.fleet.srv.Heal(id)
 	time.Sleep(2 * time.Second)
-	_ = n.e.Resign()
-	n.conn.Close()
+	_ = m.election.Resign()
+	m.conn.Close()
 }
 
-const node = "/election"
-
-// Three instances are replaced one after another by the new version, and then by the
-// old one again, by all ways in which an instance can end. There is one leader whenever
-// nothing happens, and there are never two.
-func TestRollingUpgradeOfAHandWrittenElection(t *testing.T) {
+// TestMigration_RollingUpgrade replaces three instances one after the other by the new version, and
+// then by the old version again, in all ways in which an instance can end. It fails if there are two
+// leaders, or none after some time.
+func TestMigration_RollingUpgrade(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
 			for _, crash := range []bool{true, false} {
@@ -266,13 +266,13 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 	f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
 	operator, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(t, err)
-	_, err = operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+	_, err = operator.Create(node, nil, 0, openACL)
 	require.NoError(t, err)
-	// An election that has a child which only is named like a candidate.
-	_, err = operator.Create(node+"/"+s.prefix, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	// The election has a child that is named like a candidate.
+	_, err = operator.Create(node+"/"+s.prefix, nil, zk.FlagSequence, openACL)
 	require.NoError(t, err)
 	if !s.protected {
-		// A hand-written candidate does not tell it from a candidate.
+		// A hand-written candidate would take it for a candidate.
 		require.NoError(t, operator.Delete(node+"/"+s.prefix+"0000000000", -1))
 	}
 
@@ -283,17 +283,14 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 		synctest.Wait()
 		leaders := f.leaders()
 		require.Len(t, leaders, 1)
-		leader, found, err := leaderelection.CurrentLeader(operator, node)
-		require.NoError(t, err)
-		require.True(t, found)
-		require.Equal(t, leaders[0], leader.Name)
 		all, err := leaderelection.Candidates(operator, node)
 		require.NoError(t, err)
 		require.Len(t, all, len(running))
+		require.Equal(t, leaders[0], all[0].Name)
 	}
 	replace := func(start func(string) instance, version string) {
 		for i := range running {
-			at := 0 // of the leader
+			at := 0 // index of the leader
 			if !leaderFirst {
 				at = len(running) - 1 - i
 			}
@@ -309,29 +306,30 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 		}
 	}
 	for i := range 3 {
-		running = append(running, f.startOld(fmt.Sprint("old", i)))
+		running = append(running, f.startHandWritten(fmt.Sprint("old", i)))
 		synctest.Wait()
 	}
 	settle()
-	replace(f.startFresh, "new")
-	replace(f.startFresh, "newer")
-	replace(f.startOld, "older")
+	replace(f.startMigrated, "new")
+	replace(f.startMigrated, "newer")
+	replace(f.startHandWritten, "older")
 	for _, r := range running {
 		r.quit()
 	}
-	require.GreaterOrEqual(t, f.served, 4)
+	require.GreaterOrEqual(t, f.elected, 4)
 }
 
-// A candidate of the default naming waits for those of a hand-written election, too.
-func TestHandWrittenCandidatesAhead(t *testing.T) {
+// TestMigration_DefaultNames fails if a candidate with the default names does not wait for
+// hand-written candidates.
+func TestMigration_DefaultNames(t *testing.T) {
 	for _, s := range schemes {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
 			operator, _, err := f.srv.Connect(4 * time.Second)
 			require.NoError(t, err)
-			_, err = operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+			_, err = operator.Create(node, nil, 0, openACL)
 			require.NoError(t, err)
-			first := f.startOld("old")
+			first := f.startHandWritten("old")
 			synctest.Wait()
 			conn, _, err := f.srv.Connect(4 * time.Second)
 			require.NoError(t, err)
@@ -340,7 +338,7 @@ func TestHandWrittenCandidatesAhead(t *testing.T) {
 			go e.ElectLeader()
 			time.Sleep(5 * time.Second)
 			require.Equal(t, leaderelection.Follower, e.Current().Role, s)
-			require.Equal(t, first.(*old).own, e.Current().NowFollowing)
+			require.Equal(t, first.(*handWritten).znode, e.Current().NowFollowing)
 			first.quit()
 			synctest.Wait()
 			require.Equal(t, leaderelection.Leader, e.Current().Role, s)
@@ -350,9 +348,9 @@ func TestHandWrittenCandidatesAhead(t *testing.T) {
 	}
 }
 
-// TestMigrationFromZkLock shows that programs that use the client library's lock wait for
-// candidates with its names and for a mutex of this library, and that these wait for them.
-func TestMigrationFromZkLock(t *testing.T) {
+// TestMigration_ZkLock fails if programs that use the lock of the client library do not wait for
+// candidates with its names and for a mutex of this library, or the other way round.
+func TestMigration_ZkLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		connect := func() *zk.Conn {
@@ -362,7 +360,7 @@ func TestMigrationFromZkLock(t *testing.T) {
 		}
 		join := func() *leaderelection.Election {
 			e, err := leaderelection.NewElection(connect(), node, leaderelection.WithCreateNode(),
-				leaderelection.WithNaming(leaderelection.ProtectedPrefix("lock-")))
+				leaderelection.WithNamePrefix("_c_*-lock-"))
 			require.NoError(t, err)
 			go e.ElectLeader()
 			synctest.Wait()
@@ -373,11 +371,11 @@ func TestMigrationFromZkLock(t *testing.T) {
 			return (<-e.Status()).Role
 		}
 
-		first := zk.NewLock(connect(), node, zk.WorldACL(zk.PermAll))
+		first := zk.NewLock(connect(), node, openACL)
 		require.NoError(t, first.Lock())
 		second := join()
 		require.Equal(t, leaderelection.Follower, role(second))
-		third := zk.NewLock(connect(), node, zk.WorldACL(zk.PermAll))
+		third := zk.NewLock(connect(), node, openACL)
 		locked := make(chan error, 1)
 		go func() { locked <- third.Lock() }()
 		time.Sleep(time.Minute)

@@ -1,197 +1,206 @@
 package leaderelection_test
 
 import (
+	"path"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// dialed opens a connection with zkdial.
-func dialed(t *testing.T, srv *zktest.Server) *zk.Conn {
-	conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(srv.Dialer()))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		conn.Close()
-		time.Sleep(time.Second) // what waits for the connection notices
-	})
-	return conn
-}
+// TestWithCreateNode_Concurrent fails if several candidates cannot create the node at the same
+// time, or if the node is not persistent.
+func TestWithCreateNode_Concurrent(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		const below = "/of/several/parts"
+		_, err := leaderelection.NewElection(h.operator, below)
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
+		require.NotContains(h, h.srv.Tree(), "several")
 
-// standing is a candidate that takes part.
-type standing struct {
-	*leaderelection.Election
-	ended chan error
-}
-
-func stand(t *testing.T, conn *zk.Conn, opts ...leaderelection.Option) *standing {
-	e, err := leaderelection.NewElection(conn, "/app/election", opts...)
-	require.NoError(t, err)
-	c := &standing{e, make(chan error, 1)}
-	go func() { c.ended <- e.ElectLeader() }()
-	return c
-}
-
-func (c *standing) leads(t *testing.T, within time.Duration) *leaderelection.Leadership {
-	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if l := c.Current().Leadership; l != nil && l.Err() == nil {
-			return l
-		}
-	}
-	require.FailNow(t, "does not lead", "%v", c.Current())
-	return nil
-}
-
-func history(t *testing.T, conn *zk.Conn) {
-	for range 20 {
-		_, err := conn.Create("/n", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		require.NoError(t, err)
-	}
-}
-
-func inBubble(t *testing.T, f func(*testing.T, *zktest.Server)) {
-	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t)) })
-}
-
-var forGood = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
-
-// The servers return without their data. A candidate that rejoins, and creates the
-// election node, leads again.
-func TestServersReturnEmpty(t *testing.T) {
-	for name, loss := range map[string]zktest.Loss{"rebuilt": zktest.LoseAll, "without the tree": zktest.LoseTree} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *zktest.Server) {
-				conn := dialed(t, srv)
-				c := stand(t, conn, forGood...)
-				old := c.leads(t, time.Minute)
-				history(t, conn)
-				srv.Restart(loss)
-				<-old.Done()
-				time.Sleep(time.Second)
-				c.leads(t, 10*time.Second)
-				require.NoError(t, c.Resign())
-				require.NoError(t, <-c.ended)
-			})
-		})
-	}
-}
-
-// Two candidates, of which one creates the node anew: the other one continues in that one.
-func TestServersReturnEmptyForSeveral(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *zktest.Server) {
-		a := stand(t, dialed(t, srv), forGood...)
-		a.leads(t, time.Minute)
-		b := stand(t, dialed(t, srv), forGood...)
-		time.Sleep(time.Second)
-		srv.Restart(zktest.LoseTree)
-		time.Sleep(20 * time.Second)
-		leader, follower := a, b
-		if b.Current().Role == leaderelection.Leader {
-			leader, follower = b, a
-		}
-		leader.leads(t, time.Second)
-		require.Equal(t, leader.ID(), follower.Current().NowFollowing)
-		require.NoError(t, leader.Resign())
-		follower.leads(t, time.Second)
-		require.NoError(t, follower.Resign())
-	})
-}
-
-// Other candidates end with an error that says what has happened.
-func TestServersReturnEmptyEndsCandidates(t *testing.T) {
-	for name, c := range map[string]struct {
-		loss    zktest.Loss
-		options []leaderelection.Option
-		want    []error
-		not     []error
-	}{
-		"rebuilt": {
-			zktest.LoseAll, nil,
-			[]error{leaderelection.ErrSessionExpired, leaderelection.ErrDataLost},
-			[]error{leaderelection.ErrElectionOver},
-		},
-		"rebuilt, rejoins": {
-			zktest.LoseAll,
-			[]leaderelection.Option{leaderelection.WithRejoin()},
-			[]error{leaderelection.ErrElectionGone},
-			[]error{leaderelection.ErrElectionOver},
-		},
-		"without the tree": {
-			zktest.LoseTree, nil,
-			[]error{leaderelection.ErrSessionExpired},
-			[]error{leaderelection.ErrElectionOver, leaderelection.ErrDataLost},
-		},
-		"without the tree, rejoins": {
-			zktest.LoseTree,
-			[]leaderelection.Option{leaderelection.WithRejoin()},
-			[]error{leaderelection.ErrElectionGone},
-			[]error{leaderelection.ErrElectionOver},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *zktest.Server) {
-				conn := dialed(t, srv)
-				for _, node := range []string{"/app", "/app/election"} {
-					_, err := conn.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
-					require.NoError(t, err)
-				}
-				history(t, conn)
-				e := stand(t, conn, c.options...)
-				e.leads(t, time.Minute)
-				srv.Restart(c.loss)
-				err := <-e.ended
-				for _, want := range c.want {
-					require.ErrorIs(t, err, want)
-				}
-				for _, not := range c.not {
-					require.NotErrorIs(t, err, not)
+		// Each candidate finds that the first parent does not exist.
+		hold, release := h.hold()
+		h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: "/of"}, hold)
+		var all [8]*candidate
+		var wg sync.WaitGroup
+		for i := range all {
+			conn := h.connect()
+			wg.Go(func() {
+				e, err := leaderelection.NewElection(conn, below, leaderelection.WithCreateNode())
+				if assert.NoError(h, err) {
+					all[i] = &candidate{Election: e, h: h, conn: conn}
+					all[i].start()
 				}
 			})
-		})
-	}
-}
-
-// In the session in which the node was seen its absence still means that a client has
-// deleted it, also for a candidate that could create it.
-func TestNodeThatIsDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *zktest.Server) {
-		conn := dialed(t, srv)
-		c := stand(t, conn, forGood...)
-		c.leads(t, time.Minute)
-		require.NoError(t, leaderelection.DeleteElection(conn, "/app/election"))
-		require.ErrorIs(t, <-c.ended, leaderelection.ErrElectionOver)
+		}
+		h.advance(0)
+		release()
+		wg.Wait()
+		h.advance(0)
+		leaders := 0
+		for _, c := range all {
+			require.NotNil(h, c)
+			if c.newest().Role == leaderelection.Leader {
+				leaders++
+			}
+		}
+		require.Equal(h, 1, leaders)
+		for _, c := range all {
+			require.NoError(h, c.Resign())
+		}
+		children, stat, err := h.operator.Children(below)
+		require.NoError(h, err, "the node was deleted with the candidates")
+		require.Empty(h, children)
+		require.Zero(h, stat.EphemeralOwner)
 	})
 }
 
-// A program that starts before its ZooKeeper waits for it, with WithRejoin.
-func TestZooKeeperStartsLater(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *zktest.Server) {
-		srv.Stop()
-		conn := dialed(t, srv)
-		begin := time.Now()
-		_, err := leaderelection.NewElection(conn, "/app/election", leaderelection.WithCreateNode())
-		require.ErrorIs(t, err, leaderelection.ErrUnreachable)
-		c := stand(t, conn, forGood...)
-		d := stand(t, conn, forGood...)
-		require.Less(t, time.Since(begin), 15*time.Second)
-		time.Sleep(time.Hour)
-		require.Equal(t, leaderelection.Follower, c.Current().Role)
-		require.NoError(t, d.Resign())
-		require.NoError(t, <-d.ended)
-		srv.Restart(zktest.KeepTree)
-		c.leads(t, 10*time.Second)
-		require.NoError(t, c.Resign())
+// TestWithCreateNode_ParentsOfOthers fails if existing parents must be writable. For a parent that
+// the client is not permitted to write to, a server returns "no auth", and not "node exists".
+func TestWithCreateNode_ParentsOfOthers(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		_, err := h.operator.Create("/apps", nil, 0, openACL)
+		require.NoError(h, err)
+		_, err = h.operator.SetACL("/", zk.WorldACL(zk.PermRead), -1)
+		require.NoError(h, err)
+		_, err = leaderelection.NewElection(h.connect(), "/apps/mine/election", leaderelection.WithCreateNode())
+		require.NoError(h, err)
+		_, err = leaderelection.NewElection(h.connect(), "/mine", leaderelection.WithCreateNode())
+		require.ErrorIs(h, err, leaderelection.ErrPermission)
+	})
+}
 
-		srv.Stop()
-		time.Sleep(time.Minute)
-		e := stand(t, conn, leaderelection.WithRejoin())
-		srv.Restart(zktest.LoseTree)
-		require.ErrorIs(t, <-e.ended, leaderelection.ErrNoElection)
+// CURATOR-724, CURATOR-180, kazoo #563: the election node is deleted between the read of it and
+// the create of the candidate's znode. The candidate must not create the node again.
+func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
+	// makeContainer makes the election node a container without children.
+	makeContainer := func(h *harness) {
+		h.remove(node)
+		_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, openACL)
+		require.NoError(h, err)
+		h.remove(h.createContender())
+	}
+	sweep := func(h *harness, k int) *zktest.Hook {
+		return h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: k}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Sweep()
+			return zktest.Pass(q)
+		})
+	}
+	requireOver := func(h *harness, c *candidate) {
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		require.NoError(h, c.Resign())
+		found, _, err := h.operator.Exists(node)
+		require.NoError(h, err)
+		require.False(h, found)
+	}
+	t.Run("in the first session", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			makeContainer(h)
+			swept := sweep(h, 1)
+			c := h.join(h.connect(), leaderelection.WithCreateNode())
+			h.requireMet(swept)
+			requireOver(h, c)
+			c.requireNeverLed()
+		})
+	})
+	t.Run("in the next session", func(t *testing.T) {
+		withServers(t, 3, func(h *harness) {
+			makeContainer(h)
+			swept := sweep(h, 2)
+			c := h.join(h.connect(), leaderelection.WithRejoin())
+			c.requireLeads()
+			require.Zero(h, h.srv.Sweep(), "a container with a child was deleted")
+			h.expire(c.conn)
+			h.advance(timeout)
+			h.requireMet(swept)
+			requireOver(h, c)
+		})
+	})
+	t.Run("while the connection is down", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			makeContainer(h)
+			conn := h.connect()
+			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+				h.srv.Refuse(true)
+				return zktest.Cut(q)
+			})
+			c := h.join(conn)
+			require.Equal(h, 1, h.srv.Sweep())
+			h.reconnect()
+			requireOver(h, c)
+		})
+	})
+	t.Run("and another node is created", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			makeContainer(h)
+			recreated := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+				h.srv.Sweep()
+				_, _ = h.operator.Create(node, nil, 0, openACL)
+				return zktest.Pass(q)
+			})
+			c := h.join(h.connect())
+			h.requireMet(recreated)
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+			c.requireNeverLed()
+			h.requireIDs()
+			h.join(h.connect()).requireLeads()
+		})
+	})
+	t.Run("the parents are not ephemeral", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			conn := h.connect()
+			_, err := leaderelection.NewElection(conn, "/a/b/c", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
+			require.NoError(h, err)
+			require.Zero(h, h.stat(path.Dir("/a/b/c")).EphemeralOwner)
+		})
+	})
+}
+
+// behindLaggingServer deletes the election while the server of the returned connection lags
+// behind. catchUp ends the lag.
+func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
+	lag := h.ensemble.Server((h.ensemble.Leader().ID() + 1) % h.ensemble.Len())
+	conn = h.connectTo(lag.ID())
+	require.Equal(h, lag.Name(), conn.Server())
+	for i := range h.ensemble.Len() {
+		if i != lag.ID() {
+			h.operator = h.connectTo(i)
+		}
+	}
+	require.NotEqual(h, lag.Name(), h.operator.Server())
+	lag.Lag()
+	require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+	return conn, func() { lag.Heal() }
+}
+
+// TestNewElection_LaggingServer fails if a candidate joins an earlier election at the path, which
+// its server still shows.
+func TestNewElection_LaggingServer(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn, catchUp := behindLaggingServer(h)
+		h.create(node)
+		time.AfterFunc(100*time.Millisecond, catchUp)
+		c := h.join(conn)
+		h.advance(timeout / 4)
+		c.requireLeads()
+	})
+}
+
+// TestNewElection_LaggingServerWithoutNode fails if a candidate does not find a node that its
+// server does not show yet.
+func TestNewElection_LaggingServerWithoutNode(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		h.remove(node)
+		conn, catchUp := behindLaggingServer(h)
+		h.create(node)
+		time.AfterFunc(100*time.Millisecond, catchUp)
+		c := h.join(conn)
+		h.advance(timeout / 4)
+		c.requireLeads()
 	})
 }

@@ -1,103 +1,307 @@
-package leaderelection
+package leaderelection_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// observe starts an observation and returns it with a function that ends it.
-func (w *askWorld) observe(conn *zk.Conn) (<-chan Observation, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	seen, err := Observe(ctx, conn, "/election")
-	require.NoError(w, err)
-	return seen, func() {
+// observations receives each observation immediately.
+type observations struct {
+	mu     sync.Mutex
+	seen   []leaderelection.Observation
+	closed bool
+}
+
+func (h *harness) observeLeader(ctx context.Context, conn *zk.Conn) *observations {
+	h.Helper()
+	c, err := leaderelection.Observe(ctx, conn, node, leaderelection.WithSessionTimeout(timeout))
+	require.NoError(h, err)
+	v := &observations{}
+	go func() {
+		for o := range c {
+			v.mu.Lock()
+			v.seen = append(v.seen, o)
+			v.mu.Unlock()
+		}
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.closed = true
+	}()
+	h.advance(0)
+	return v
+}
+
+// leaders returns the names of the leaders that were observed; "-" means no leader.
+func (v *observations) leaders() (names []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, o := range v.seen {
+		switch {
+		case o.Err != nil:
+			names = append(names, o.Err.Error())
+		case o.Leader == nil:
+			names = append(names, "-")
+		default:
+			names = append(names, o.Leader.Name)
+		}
+	}
+	return names
+}
+
+func candidateInfo(c *candidate, name string, token int64) leaderelection.CandidateInfo {
+	return leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: token}
+}
+
+// TestObserve_Changes fails if an observation misses a change of the leader, reports other
+// candidates, or watches more than the leader's znode.
+func TestObserve_Changes(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		session := conn.SessionID()
+		v := h.observeLeader(h.Context(), conn)
+		require.Equal(h, []string{"-"}, v.leaders())
+		one := h.joinNamed("one")
+		require.Equal(h, []string{"-", "one"}, v.leaders(), "not observed immediately")
+		two, three := h.joinNamed("two"), h.joinNamed("three")
+		require.Equal(h, []zktest.Watch{{Session: session, Path: one.ID(), Kind: zktest.DataWatch}},
+			watchesOf(h, session), "not only the leader's znode is watched")
+		require.NoError(h, two.Resign()) // this does not change the leader
+		require.NoError(h, one.Resign())
+		h.advance(0)
+		require.Equal(h, []string{"-", "one", "three"}, v.leaders())
+		newest := v.seen[2].Leader
+		require.Equal(h, candidateInfo(three, "three", three.requireLeads().Token()), *newest)
+
+		// The observation continues in the next session.
+		require.NoError(h, h.srv.ExpireSession(session))
+		require.NoError(h, three.Resign())
+		h.advance(timeout)
+		require.Equal(h, []string{"-", "one", "three", "-"}, v.leaders())
+		h.joinNamed("four")
+		require.Equal(h, []string{"-", "one", "three", "-", "four"}, v.leaders())
+
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(time.Second)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		require.ErrorIs(h, v.seen[len(v.seen)-1].Err, leaderelection.ErrElectionOver)
+		require.True(h, v.closed)
+	})
+}
+
+// TestObserve_Reconnect fails if an observation misses a change while its connection is down, also
+// if the client library cannot set its watch again.
+func TestObserve_Reconnect(t *testing.T) {
+	withServers(t, 2, func(h *harness) {
+		conn := h.connect()
+		one, _ := h.joinNamed("one"), h.joinNamed("two")
+		v := h.observeLeader(h.Context(), conn)
+		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		h.whileDisconnected(conn, func() { assert.NoError(h, one.Resign()) })
+		h.advance(timeout / 4)
+		require.Equal(h, []string{"one", "two"}, v.leaders())
+	})
+}
+
+// TestObserve_ElectionIsBeingDeleted fails if a leader is reported after the tombstone was
+// created.
+func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader := h.joinNamed("leader")
+		v := h.observeLeader(h.Context(), h.connect())
+		deleter := h.connect()
+		hold, release := h.hold()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
+		ended := make(chan error, 1)
+		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
+		h.advance(0)
+		h.requireChildren(append(names(leader), "DONE")...)
+		require.Len(h, v.leaders(), 2)
+		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrElectionOver)
+		_, err := leaderelection.Observe(h.Context(), h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
+		_, err = leaderelection.Candidates(h.operator, node)
+		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
+		release()
+		require.NoError(h, <-ended)
+	})
+}
+
+func watchesOf(h *harness, session int64) (found []zktest.Watch) {
+	for _, watch := range h.srv.Watches() {
+		if watch.Session == session {
+			found = append(found, watch)
+		}
+	}
+	return found
+}
+
+// TestObserve_End fails if an observation does not end with its context, without an error, or with
+// its connection, or if a slow reader does not receive the newest observation.
+func TestObserve_End(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.joinNamed("leader")
+		ctx, cancel := context.WithCancel(h.Context())
+		v := h.observeLeader(ctx, h.connect())
+		late, err := leaderelection.Observe(ctx, h.connect(), node)
+		require.NoError(h, err)
+		for i := range 3 {
+			all, err := leaderelection.Candidates(h.operator, node)
+			require.NoError(h, err)
+			h.joinNamed(fmt.Sprint(i))
+			require.NoError(h, h.operator.Delete(all[0].ID, -1))
+			h.advance(10 * time.Millisecond)
+		}
+		require.Equal(h, "2", (<-late).Leader.Name)
+		require.Empty(h, late)
 		cancel()
-		for range seen {
+		h.advance(0)
+		require.Equal(h, []string{"leader", "0", "1", "2"}, v.leaders())
+		require.True(h, v.closed)
+
+		closing := h.connect()
+		v = h.observeLeader(h.Context(), closing)
+		closing.Close()
+		h.advance(timeout)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		require.Len(h, v.seen, 2)
+		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrConnClosed)
+		require.True(h, v.closed)
+	})
+}
+
+// CURATOR-358, druid #3837: the leader's znode is deleted between the listing and the read of it.
+func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		first, second := h.join(h.connect()), h.join(h.connect())
+		first.requireLeads()
+		second.requireFollows(first)
+		gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: first.ID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			_ = h.srv.ExpireSession(first.conn.SessionID())
+			return zktest.Pass(q)
+		})
+		observed, end := h.observe(h.operator)
+		require.Equal(h, second.ID(), (<-observed).Leader.ID)
+		h.requireMet(gone)
+		end()
+		h.advance(timeout) // the client reconnects and is notified
+		require.ErrorIs(h, first.requireOver(), leaderelection.ErrSessionExpired)
+		second.requireLeads()
+	})
+}
+
+// TestObserve_PersistentChildren fails if a persistent child is reported as the leader.
+func TestObserve_PersistentChildren(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.create(node + "/n_0000000000")
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Empty(h, all)
+		observed, err := leaderelection.Observe(h.Context(), h.operator, node)
+		require.NoError(h, err)
+		require.Nil(h, (<-observed).Leader)
+		c := h.join(h.connect())
+		require.Equal(h, c.ID(), (<-observed).Leader.ID)
+	})
+}
+
+// observe starts an observation, and returns it with a function that ends it.
+func (h *harness) observe(conn *zk.Conn) (<-chan leaderelection.Observation, func()) {
+	h.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	observed, err := leaderelection.Observe(ctx, conn, node)
+	require.NoError(h, err)
+	return observed, func() {
+		cancel()
+		for range observed {
 		}
 	}
 }
 
-// The number of watches does not grow with the number of observations.
-func TestObserveLeavesOneWatch(t *testing.T) {
-	playAsking(t, func(w *askWorld) {
-		_, err := w.operator.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
-		require.NoError(w, err)
-		conn := w.connect()
+// TestObserve_OneWatch fails if the number of watches grows with the number of observations.
+func TestObserve_OneWatch(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
 		for _, leader := range []bool{false, true} {
 			if leader {
-				w.stands(w.connect())
+				h.join(h.connect())
 			}
 			for range 1000 {
-				seen, end := w.observe(conn)
-				require.Equal(w, leader, (<-seen).Leader != nil)
+				observed, end := h.observe(conn)
+				require.Equal(h, leader, (<-observed).Leader != nil)
 				end()
 			}
-			require.Equal(w, 1, watchChannels(conn))
+			require.Equal(h, 1, clientWatches(conn))
 		}
 	})
 }
 
-// A change is observed although the client library has lost its watch at a reconnect,
-// during an observation or before it.
-func TestObserveAfterALostWatch(t *testing.T) {
+// TestObserve_WatchLost fails if a change is missed because the client library has lost the watch at
+// a reconnect, during the observation or before it.
+func TestObserve_WatchLost(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		playAsking(t, func(w *askWorld) {
-			a, b := w.stands(w.connect()), w.stands(w.connect())
-			conn := w.connect()
-			seen, end := w.observe(conn)
-			require.Equal(w, a.ID(), (<-seen).Leader.ID)
+		withServers(t, 1, func(h *harness) {
+			a, b := h.join(h.connect()), h.join(h.connect())
+			conn := h.connect()
+			observed, end := h.observe(conn)
+			require.Equal(h, a.ID(), (<-observed).Leader.ID)
 			if before {
 				end()
 			}
-			w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
-			w.srv.DropConnections(conn.SessionID())
-			w.pass(3 * time.Second)
+			h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			h.srv.DropConnections(conn.SessionID())
+			h.advance(3 * time.Second)
 			if before {
-				seen, end = w.observe(conn)
-				require.Equal(w, a.ID(), (<-seen).Leader.ID)
+				observed, end = h.observe(conn)
+				require.Equal(h, a.ID(), (<-observed).Leader.ID)
 			}
-			require.NoError(w, a.Resign())
-			require.Equal(w, b.ID(), (<-seen).Leader.ID)
-			require.NoError(w, b.Resign())
-			require.Nil(w, (<-seen).Leader)
-			c := w.stands(w.connect())
-			require.Equal(w, c.ID(), (<-seen).Leader.ID)
-			require.NoError(w, DeleteElection(w.operator, "/election"))
-			synctest.Wait()
-			require.ErrorIs(w, (<-seen).Err, ErrElectionOver)
+			require.NoError(h, a.Resign())
+			require.Equal(h, b.ID(), (<-observed).Leader.ID)
+			require.NoError(h, b.Resign())
+			require.Nil(h, (<-observed).Leader)
+			c := h.join(h.connect())
+			require.Equal(h, c.ID(), (<-observed).Leader.ID)
+			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+			h.advance(0)
+			require.ErrorIs(h, (<-observed).Err, leaderelection.ErrElectionOver)
 			end()
 		})
 	}
 }
 
-// The advertised value is listed and observed apart from the name, before and after a hand-over.
-func TestValueIsObserved(t *testing.T) {
-	playAsking(t, func(w *askWorld) {
-		a := w.stands(w.connect(), WithClientName("a"), WithValue("10.0.0.1:80\x00more"))
-		b := w.stands(w.connect(), WithClientName("b"))
-		data, _, err := w.operator.Get(a.ID())
-		require.NoError(w, err)
-		require.Equal(w, "a\x0010.0.0.1:80\x00more", string(data))
-		data, _, err = w.operator.Get(b.ID())
-		require.NoError(w, err)
-		require.Equal(w, "b", string(data), "the data of a candidate without a value are its name")
+// TestWithValue_Observed fails if the advertised value is not listed and observed separately from the
+// name, before and after a hand-over.
+func TestWithValue_Observed(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		a := h.join(h.connect(), leaderelection.WithClientName("a"), leaderelection.WithValue("10.0.0.1:80\x00more"))
+		b := h.joinNamed("b")
+		data, _, err := h.operator.Get(a.ID())
+		require.NoError(h, err)
+		require.Equal(h, "a\x0010.0.0.1:80\x00more", string(data))
+		data, _, err = h.operator.Get(b.ID())
+		require.NoError(h, err)
+		require.Equal(h, "b", string(data), "the data of a candidate without a value is not its name")
 
-		all, err := Candidates(w.operator, "/election")
-		require.NoError(w, err)
-		require.Len(w, all, 2)
-		require.Equal(w, []string{"a", "10.0.0.1:80\x00more"}, []string{all[0].Name, all[0].Value})
-		require.Equal(w, []string{"b", ""}, []string{all[1].Name, all[1].Value})
-		seen, end := w.observe(w.operator)
-		require.Equal(w, all[0], *(<-seen).Leader)
-		require.NoError(w, a.Resign())
-		require.Equal(w, all[1], *(<-seen).Leader)
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Len(h, all, 2)
+		require.Equal(h, []string{"a", "10.0.0.1:80\x00more"}, []string{all[0].Name, all[0].Value})
+		require.Equal(h, []string{"b", ""}, []string{all[1].Name, all[1].Value})
+		observed, end := h.observe(h.operator)
+		require.Equal(h, all[0], *(<-observed).Leader)
+		require.NoError(h, a.Resign())
+		require.Equal(h, all[1], *(<-observed).Leader)
 		end()
 	})
 }

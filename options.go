@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -22,58 +23,34 @@ type optionFunc func(*options)
 
 func (f optionFunc) apply(o *options) { f(o) }
 
-// Naming is the naming scheme of the candidates' znodes.
-type Naming = contender.Naming
-
-const (
-	// CuratorLatch names znodes as the LeaderLatch of Apache Curator does, so that Go and
-	// Java candidates can share an election. It is the default.
-	CuratorLatch = contender.CuratorLatch
-	// Kazoo names znodes as kazoo's Election and Lock do, so that Go and Python candidates
-	// can share an election. Curator cannot parse these names, so an election cannot be
-	// shared by all three.
-	Kazoo = contender.Kazoo
-)
-
-// Prefix names znodes as many hand-written elections do: prefix followed by the sequence
-// number that ZooKeeper appends, for instance "n_0000000042", or the number alone for
-// Prefix(""). Use it to migrate such an election to this library while both versions of a
-// program run, or to share an election with programs that recognize no other names.
-//
-// A program must not run a hand-written candidate and a candidate of this library with the
-// same data in one election over the same connection: if the reply to a create is lost, the
-// candidate recognizes its znode only by owner and data.
-func Prefix(prefix string) Naming { return contender.Prefix(prefix) }
-
-// ProtectedPrefix is like [Prefix], for programs that create their znodes with
-// CreateProtectedEphemeralSequential of go-zookeeper: "_c_", 32 hexadecimal digits, "-",
-// prefix and the sequence number.
-func ProtectedPrefix(prefix string) Naming { return contender.ProtectedPrefix(prefix) }
-
+// options are the options of one call.
 type options struct {
-	conn       *zk.Conn
+	conn       *zk.Conn // the connection of the call; limit depends on its session timeout
 	ctx        context.Context
 	clientName string
 	value      string
-	timeout    time.Duration // that WithSessionTimeout states, 0 without it
-	stated     bool
-	interval   time.Duration // that WithCheckInterval sets, 0 without it
-	paced      bool
-	acl        []zk.ACL
-	createNode bool
-	rejoin     bool
-	naming     Naming
-	log        *slog.Logger
+	// timeout is the duration of WithSessionTimeout, or 0 for the granted timeout.
+	timeout    time.Duration
+	hasTimeout bool
+	// interval is the duration of WithCheckInterval, or 0 for the default.
+	interval    time.Duration
+	hasInterval bool
+	acl         []zk.ACL
+	createNode  bool
+	rejoin      bool
+	naming      contender.Naming
+	log         *slog.Logger
 }
 
 const defaultClientName = "name-not-provided"
 
-// Shared by all, so that a candidate does not have its own.
+// Candidates share these values, so that a candidate needs less memory.
 var (
 	defaultACL = zk.WorldACL(zk.PermAll)
 	defaultLog = slog.New(slog.DiscardHandler)
 )
 
+// newOptions returns the options of a call over conn, which may be nil.
 func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	o := &options{
 		conn:       conn,
@@ -93,10 +70,10 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 		return nil, fmt.Errorf("%w: WithContext(nil)", ErrInvalidOption)
 	case o.log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
-	case o.stated && o.timeout < 100*time.Millisecond:
+	case o.hasTimeout && o.timeout < 100*time.Millisecond:
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", ErrInvalidOption, o.timeout)
-	case o.paced && o.interval <= 0:
-		return nil, fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", ErrInvalidOption, o.interval)
+	case o.hasInterval && o.interval <= 0:
+		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalidOption, o.interval)
 	case len(o.acl) == 0:
 		return nil, fmt.Errorf("%w: WithACL: the list is empty", ErrInvalidOption)
 	}
@@ -105,10 +82,10 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	err := o.naming.Check()
 	if err == nil {
-		err = znode.CheckPath("/naming=" + string(o.naming)) // the characters of a prefix
+		err = znode.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of valid characters
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: WithNaming: %w", ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalidOption, err)
 	}
 	if conn != nil {
 		if err := session.Validate(conn, o.timeout); err != nil {
@@ -139,7 +116,7 @@ func WithClientName(name string) Option {
 // service, of at most 64 KiB. Observers can read it as CandidateInfo.Value, before and while
 // the candidate is the leader. It does not change during the candidacy. The default is "".
 //
-// If the value is not empty, the data of the candidate's znode are the name, a null character
+// If the value is not empty, the data of the candidate's znode is the name, a null character
 // and the value. Other libraries, such as Curator and kazoo, take all of that for the
 // candidate's name. WithClientName rejects names with a null character.
 func WithValue(value string) Option {
@@ -161,7 +138,7 @@ func WithValue(value string) Option {
 // minimum unless the server sets minSessionTimeout, and at least four ticks for servers
 // that follow an observer master.
 func WithSessionTimeout(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.timeout, o.stated = d, true })
+	return optionFunc(func(o *options) { o.timeout, o.hasTimeout = d, true })
 }
 
 // WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after
@@ -176,7 +153,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // Of several candidates, locks and queues of one connection that lead or hold something,
 // the shortest interval counts. A d of zero or less is an [ErrInvalidOption].
 func WithCheckInterval(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.interval, o.paced = d, true })
+	return optionFunc(func(o *options) { o.interval, o.hasInterval = d, true })
 }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
@@ -202,16 +179,41 @@ func WithCreateNode() Option {
 // In the new session the election node may not exist or may have been re-created, because
 // the servers have lost their data or a client has deleted the node. Together with
 // [WithCreateNode] the candidate creates the node if necessary and continues; otherwise the
-// candidacy ends with [ErrElectionGone].
+// candidacy ends with [ErrNoElection].
 func WithRejoin() Option {
 	return optionFunc(func(o *options) { o.rejoin = true })
 }
 
-// WithNaming sets the naming scheme of the candidate's znode. Regardless of the naming,
-// every ephemeral child of the election node whose name ends in ten digits is a candidate,
-// and the candidates are ordered by these numbers.
-func WithNaming(n Naming) Option {
-	return optionFunc(func(o *options) { o.naming = n })
+// WithKazooNames names the candidate's znode as kazoo's Election and Lock do, so that Go and
+// Python candidates can share an election. The default are the names of LeaderLatch of Apache
+// Curator, so that Go and Java candidates can share an election. Curator cannot parse kazoo's
+// names, so an election cannot be shared by all three.
+//
+// Regardless of its own name, a candidate recognizes every ephemeral child of the election node
+// whose name ends in ten digits as a candidate. Candidates are ordered by these numbers.
+func WithKazooNames() Option {
+	return optionFunc(func(o *options) { o.naming = contender.Kazoo })
+}
+
+// WithNamePrefix names the candidate's znode as many hand-written elections do: prefix followed
+// by the sequence number that ZooKeeper appends, for instance "n_0000000042", or the number
+// alone for an empty prefix. Use it to migrate such an election to this library while both
+// versions of a program run, or to share an election with programs that recognize no other
+// names.
+//
+// If prefix begins with "_c_*-", 32 random hexadecimal digits replace the asterisk, as in names
+// that CreateProtectedEphemeralSequential of go-zookeeper creates: "_c_*-lock-" is the prefix of
+// its Lock.
+//
+// A program must not run a hand-written candidate and a candidate of this library with the
+// same data in one election over the same connection: if the reply to a create is lost, the
+// candidate recognizes a znode without random digits only by owner and data.
+func WithNamePrefix(prefix string) Option {
+	naming := contender.Prefix(prefix)
+	if protected, ok := strings.CutPrefix(prefix, "_c_*-"); ok {
+		naming = contender.ProtectedPrefix(protected)
+	}
+	return optionFunc(func(o *options) { o.naming = naming })
 }
 
 // WithLogger sets the logger. By default nothing is logged. The handler is called on the

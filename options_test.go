@@ -1,79 +1,317 @@
-package leaderelection
+package leaderelection_test
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"log/slog"
+	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestInvalidOptionsAreRefused(t *testing.T) {
-	var none context.Context
-	for name, opt := range map[string]Option{
+// TestWithRejoin_ManySessions fails if a candidate does not join again after session expiry, or if
+// it does not wait for ZooKeeper.
+func TestWithRejoin_ManySessions(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		c := h.join(conn, leaderelection.WithRejoin(), leaderelection.WithClientName("again"))
+		first, oldID := c.requireLeads(), c.ID()
+		follower := h.join(h.connect())
+		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		h.advance(0)
+		second := follower.requireLeads()
+		h.advance(timeout)
+		require.NoError(h, c.received()[1].Err)
+		require.Equal(h, []leaderelection.Role{leaderelection.Leader, leaderelection.Follower, leaderelection.Follower}, withoutSuspended(c))
+		require.Error(h, first.Err())
+		require.NotEqual(h, oldID, c.ID())
+		c.requireFollows(follower)
+		data, stat, err := h.operator.Get(c.ID())
+		require.NoError(h, err)
+		require.Equal(h, "again", string(data))
+		require.Equal(h, conn.SessionID(), stat.EphemeralOwner)
+
+		require.NoError(h, follower.Resign())
+		h.advance(0)
+		third := c.requireLeads()
+		require.Greater(h, second.Token(), first.Token())
+		require.Greater(h, third.Token(), second.Token())
+
+		// The candidate waits for ZooKeeper without a limit.
+		h.srv.Stop()
+		h.advance(time.Hour)
+		require.Error(h, third.Err())
+		require.NoError(h, c.Current().Err)
+		h.srv.Restart(zktest.LoseTree)
+		_, err = h.operator.Create(node, nil, 0, openACL)
+		for err != nil { // until the operator's client has connected
+			h.advance(100 * time.Millisecond)
+			_, err = h.operator.Create(node, nil, 0, openACL)
+		}
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrNoElection, "a node that was created again is another election")
+	})
+}
+
+// withoutSuspended returns the roles of a candidate except Suspended.
+func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
+	for _, role := range c.roles() {
+		if role != leaderelection.Suspended {
+			roles = append(roles, role)
+		}
+	}
+	return roles
+}
+
+// TestWithACL_AllZnodes fails if a znode does not have the ACL of the option, or if a client
+// without permission can read or change the election.
+func TestWithACL_AllZnodes(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		member := h.connect()
+		require.NoError(h, member.AddAuth("digest", []byte("member:secret")))
+		acl := zk.DigestACL(zk.PermAll, "member", "secret")
+		const below = "/private/of/members"
+		options := []leaderelection.Option{leaderelection.WithACL(acl), leaderelection.WithCreateNode()}
+		leader, follower := h.newCandidate(below, member, options...), h.newCandidate(below, member, options...)
+		leader.start()
+		h.advance(0)
+		follower.start()
+		h.advance(0)
+		leader.requireLeads()
+		for _, id := range []string{leader.ID(), follower.ID(), below, path.Dir(below)} {
+			got, _, err := member.GetACL(id)
+			require.NoError(h, err)
+			require.Equal(h, acl, got)
+		}
+		// A client without permission can neither observe, delete nor join the election.
+		_, err := leaderelection.Candidates(h.operator, below)
+		require.ErrorIs(h, err, leaderelection.ErrPermission)
+		require.ErrorIs(h, leaderelection.DeleteElection(h.operator, below), leaderelection.ErrPermission)
+		other := h.newCandidate(below, h.operator)
+		other.start()
+		h.advance(0)
+		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
+		follower.requireFollows(leader)
+		require.NoError(h, leader.Resign())
+		h.advance(10 * time.Millisecond) // the follower has the same session, and waits in case that has expired
+		follower.requireLeads()
+		require.NoError(h, follower.EndElection())
+		h.advance(10 * time.Millisecond)
+		require.ErrorIs(h, follower.requireOver(), leaderelection.ErrElectionOver)
+	})
+}
+
+// TestWithContext_Done fails if a candidate does not resign when its context is done, also before
+// it has joined.
+func TestWithContext_Done(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		ctx, cancel := context.WithCancel(h.Context())
+		c := h.join(h.connect(), leaderelection.WithContext(ctx))
+		follower := h.join(h.connect())
+		grant := c.requireLeads()
+		done := doneTime(grant)
+		h.advance(time.Second)
+		ended := time.Now()
+		cancel()
+		h.advance(0)
+		require.NoError(h, c.requireOver())
+		require.Equal(h, ended, done.time())
+		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
+		follower.requireLeads()
+		require.Equal(h, ended, follower.timeOf(leaderelection.Leader))
+		require.NoError(h, c.Resign())
+
+		// The context is done before the candidate has joined.
+		ctx, cancel = context.WithCancel(h.Context())
+		c = h.newCandidate(node, h.connect(), leaderelection.WithContext(ctx))
+		cancel()
+		c.start()
+		h.advance(0)
+		require.NoError(h, c.requireOver())
+		h.requireChildren(names(follower)...)
+	})
+}
+
+// TestWithContext_Unanswered fails if a call waits for the reply to a request after its context is
+// done.
+func TestWithContext_Unanswered(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		c := h.newCandidate(node, conn)
+		h.srv.Blackhole(zktest.ToServer, conn.SessionID())
+		begin := time.Now()
+		ctx, cancel := context.WithTimeoutCause(h.Context(), time.Second, assert.AnError)
+		defer cancel()
+		limited := []leaderelection.Option{leaderelection.WithContext(ctx), leaderelection.WithSessionTimeout(timeout)}
+		_, err := leaderelection.NewElection(conn, node, limited...)
+		require.ErrorIs(h, err, assert.AnError)
+		require.ErrorIs(h, leaderelection.DeleteElection(conn, node, limited...), assert.AnError)
+		require.Equal(h, time.Second, time.Since(begin))
+		c.start()
+		h.advance(0)
+		start := time.Now()
+		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed)
+		require.Equal(h, confirmLimit, time.Since(start))
+		h.advance(0)
+		require.NoError(h, c.requireOver())
+	})
+}
+
+// lockedBuffer is a buffer that several goroutines can use.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// TestWithLogger_Messages fails if a status or the end of a candidacy is not logged, if a message
+// does not name the candidate, or if anything is logged without the option.
+func TestWithLogger_Messages(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		var global, out lockedBuffer
+		before := slog.Default()
+		slog.SetDefault(slog.New(slog.NewTextHandler(&global, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		defer slog.SetDefault(before)
+		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		ahead := h.join(h.connect())
+		c := h.join(h.connect(), leaderelection.WithLogger(log), leaderelection.WithClientName("logger"))
+		require.NoError(h, ahead.Resign())
+		h.advance(0)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(10 * time.Millisecond)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		logged := out.String()
+		for _, want := range []string{"follower " + c.ID() + " following " + ahead.ID(), "leader " + c.ID(), leaderelection.ErrElectionOver.Error()} {
+			require.Contains(h, logged, want)
+		}
+		for line := range strings.Lines(logged) {
+			require.Contains(h, line, "election="+node)
+			require.Contains(h, line, "client=logger")
+		}
+		require.Empty(h, global.String())
+	})
+}
+
+// kazoo and Curator's MultiLock apply the timeout to each of their waits. Here it applies to the
+// whole call, independently of the number of requests.
+func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
+	const limit = 3 * time.Second
+	slow := func(h *harness) *zk.Conn {
+		conn := h.connect()
+		h.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
+		return conn
+	}
+	within := func(h *harness) leaderelection.Option {
+		ctx, cancel := context.WithTimeout(h.Context(), limit)
+		h.Cleanup(cancel)
+		return leaderelection.WithContext(ctx)
+	}
+	t.Run("NewElection", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			conn := slow(h)
+			h.requireDuration(limit, func() {
+				_, err := leaderelection.NewElection(conn, "/a/b/c/d", leaderelection.WithCreateNode(), within(h))
+				require.ErrorIs(h, err, context.DeadlineExceeded)
+			})
+		})
+	})
+	t.Run("DeleteElection", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			conn := slow(h)
+			c := h.join(h.connect())
+			h.requireDuration(limit, func() {
+				err := leaderelection.DeleteElection(conn, node, within(h))
+				require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
+				require.ErrorIs(h, err, context.DeadlineExceeded)
+			})
+			h.advance(timeout)
+			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+			h.advance(shortTime)
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		})
+	})
+	t.Run("Candidates", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			for range 200 {
+				h.createContender()
+			}
+			conn := slow(h)
+			h.requireDuration(limit, func() {
+				_, err := leaderelection.Candidates(conn, node, within(h))
+				require.ErrorIs(h, err, context.DeadlineExceeded)
+			})
+		})
+	})
+	t.Run("Resign and EndElection", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			c, d := h.join(h.connect()), h.join(h.connect())
+			h.srv.Blackhole(zktest.BothWays, c.conn.SessionID(), d.conn.SessionID())
+			h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
+			h.requireDuration(confirmLimit+confirmLimit/15, func() { require.ErrorIs(h, d.EndElection(), leaderelection.ErrUnconfirmed) })
+			h.advance(0)
+			require.ErrorIs(h, d.requireOver(), leaderelection.ErrElectionOver)
+		})
+	})
+}
+
+// TestOptions_Invalid fails if an invalid option is accepted, or is checked after the connection.
+func TestOptions_Invalid(t *testing.T) {
+	var noContext context.Context
+	for name, opt := range map[string]leaderelection.Option{
 		"nil":              nil,
-		"nil context":      WithContext(none),
-		"nil logger":       WithLogger(nil),
-		"no ACL":           WithACL(nil),
-		"no timeout":       WithSessionTimeout(0),
-		"negative timeout": WithSessionTimeout(-time.Second),
-		"no interval":      WithCheckInterval(0),
-		"unknown naming":   WithNaming("7"),
-		"null in name":     WithClientName("a\x00b"),
-		"large value":      WithValue(strings.Repeat("v", 64<<10+1)),
+		"nil context":      leaderelection.WithContext(noContext),
+		"nil logger":       leaderelection.WithLogger(nil),
+		"no ACL":           leaderelection.WithACL(nil),
+		"no timeout":       leaderelection.WithSessionTimeout(0),
+		"negative timeout": leaderelection.WithSessionTimeout(-time.Second),
+		"no interval":      leaderelection.WithCheckInterval(0),
+		"slash in prefix":  leaderelection.WithNamePrefix("a/b"),
+		"reserved prefix":  leaderelection.WithNamePrefix("held-w-"),
+		"null in name":     leaderelection.WithClientName("a\x00b"),
+		"large value":      leaderelection.WithValue(strings.Repeat("v", 64<<10+1)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newOptions(nil, []Option{opt})
-			require.ErrorIs(t, err, ErrInvalidOption)
-			// Refused before the connection is even looked at.
-			_, err = NewElection(nil, "/election", opt)
-			require.ErrorIs(t, err, ErrInvalidOption)
-			require.ErrorIs(t, DeleteElection(nil, "/election", opt), ErrInvalidOption)
+			_, err := leaderelection.NewElection(nil, node, opt)
+			require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+			require.ErrorIs(t, leaderelection.DeleteElection(nil, node, opt), leaderelection.ErrInvalidOption)
 		})
 	}
 }
 
-func TestEmptyClientNameIsNamed(t *testing.T) {
-	o, err := newOptions(nil, []Option{WithClientName("")})
-	require.NoError(t, err)
-	require.Equal(t, "name-not-provided", o.clientName)
-}
-
-func TestNodesThatCannotBeAreRefused(t *testing.T) {
-	require.ErrorIs(t, checkNode(nil, "/election"), ErrNilConn)
-	conn := new(zk.Conn)
-	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0"} {
-		require.ErrorIs(t, checkNode(conn, node), ErrInvalidPath, "%q", node)
-	}
-	for _, node := range []string{"/election", "/a/b.c/..d", "/käse/選挙", "/a b"} {
-		require.NoError(t, checkNode(conn, node), "%q", node)
-	}
-}
-
-func TestErrorsAreRefined(t *testing.T) {
-	for cause, want := range map[error]error{
-		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
-		zk.ErrAuthFailed:                  ErrPermission,
-		zk.ErrInvalidACL:                  ErrPermission,
-		zk.ErrInvalidPath:                 ErrInvalidPath,
-	} {
-		err := refine(cause)
-		require.ErrorIs(t, err, want)
-		require.ErrorIs(t, err, cause)
-		require.Equal(t, err, refine(err), "refining twice changes nothing")
-	}
-	for _, err := range []error{nil, zk.ErrBadVersion, ErrElectionOver} {
-		require.Equal(t, err, refine(err), "there is nothing to add")
-	}
-}
-
-func TestRoleAndStatusAreReadable(t *testing.T) {
-	require.Equal(t, "follower", Role(0).String())
-	require.Equal(t, "Role(9)", Role(9).String())
-	grant, _ := NewLeadership(12, nil)
-	require.Equal(t, "leader /e/n token 12 (was following /e/m)", Status{CandidateID: "/e/n", Role: Leader, Leadership: grant, WasFollowing: "/e/m"}.String())
-	require.Equal(t, "follower /e/n following /e/m: session expired", Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: ErrSessionExpired}.String())
+// TestWithSessionTimeout_LongerThanGranted fails if a timeout is accepted that is longer than the
+// granted one.
+func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn, _, err := h.srv.Connect(time.Minute)
+		require.NoError(h, err)
+		h.advance(time.Second)
+		long := leaderelection.WithSessionTimeout(20*time.Second + time.Millisecond)
+		_, err = leaderelection.NewElection(conn, node, long)
+		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		require.ErrorContains(h, err, "the servers have granted 20s")
+		_, err = leaderelection.Observe(h.Context(), conn, node, long)
+		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(20*time.Second))
+		require.NoError(h, err)
+	}, zktest.WithSessionTimeouts(time.Second, 20*time.Second))
 }

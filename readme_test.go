@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCodeOfDocuments shows that every block of Go code in these documents is part of a file
-// that is compiled and tested, and every block of a configuration part of a file that is tested.
+// TestCodeOfDocuments fails if a block of Go code in these documents is not part of a file that is
+// compiled and tested, or a block of a configuration is not part of a file that is tested.
 func TestCodeOfDocuments(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
@@ -55,7 +55,8 @@ func TestCodeOfDocuments(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocuments shows that the links between documents lead to existing files and headings.
+// TestLinksOfDocuments fails if a link between documents leads to a file or heading that does not
+// exist.
 func TestLinksOfDocuments(t *testing.T) {
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
@@ -116,6 +117,7 @@ func report(ctx context.Context, l *leaderelection.Leadership) error {
 	return nil
 }
 
+// TestReadmeLead fails if the first program of README.md does not lead, or does not end.
 func TestReadmeLead(t *testing.T) {
 	srv := zktest.Start(t)
 	token := int64(0)
@@ -159,6 +161,7 @@ var errNotElected = errors.New("not elected within 100 s")
 
 func work(l *leaderelection.Leadership) { <-l.Done() }
 
+// TestReadmeLoop fails if a healthy leader of the loop in README.md ends.
 func TestReadmeLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -2,10 +2,17 @@ package leaderelection
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
 // Resign implements [Candidate]. The candidate's znode cannot be removed while the
@@ -27,15 +34,49 @@ func (e *Election) Resign() error {
 	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, znode)
 }
 
-// EndElection implements [Candidate]. It deletes the election as [DeleteElection] does. If
-// the deletion is not confirmed in time, this candidacy ends nevertheless, and the deletion
-// continues until it succeeds or the connection is closed. If the election node has
-// children that are not candidates, EndElection returns [ErrForeignChildren] and the
-// candidacy continues.
-func (e *Election) EndElection() error {
-	return e.candidacy.End("end election at "+e.node, func() error {
-		o := *e.options
-		o.ctx = context.WithoutCancel(o.ctx)
-		return deleteElection(&o, e.conn, e.node, e.nodeSeen().czxid, forever)
-	})
+// ResignRequested returns a channel that is closed when a client requests this candidate's
+// resignation by package resign. The request does nothing else: a leader should stop its
+// work and then call Resign. The channel is not closed when the candidacy ends, so callers
+// should also wait until the candidacy is over.
+//
+// The first call starts a goroutine and sets a watch on the data of the election node,
+// until the candidacy is over. A request that was made before the call is noticed as well.
+// A candidate that never calls ResignRequested does not notice requests. If the candidate
+// is not allowed to read the election node, requests are not noticed and a warning is
+// logged.
+func (e *Election) ResignRequested() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.requested == nil {
+		e.requested = make(chan struct{})
+		e.candidacy.start(func(ctx context.Context) { e.awaitResignRequest(ctx, e.requested) })
+	}
+	return e.requested
+}
+
+// awaitResignRequest closes requested after a request. It returns then, or when ctx is done.
+func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- struct{}) {
+	sub := session.Subscribe(e.conn, e.options.timeout)
+	defer sub.Close()
+	reader := watch.NewReader(e.conn, sub, e.node, watch.Data)
+	for {
+		found, err := reader.Read(ctx)
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, ErrConnClosed) {
+				e.log.Warn("cannot receive resign requests", "err", refine(err))
+			}
+			return
+		}
+		names, _ := resignation.Parse(found.Data)
+		for changed := false; !changed; {
+			// The ID is known after the znode was created, and changes with the session.
+			if id := e.ID(); id != "" && slices.Contains(names, path.Base(id)) {
+				close(requested)
+				return
+			}
+			if changed, err = reader.Wait(ctx, e.renamed); err != nil {
+				return
+			}
+		}
+	}
 }

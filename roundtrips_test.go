@@ -13,76 +13,78 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// These tests know how many requests each turn of an election costs today, and how
-// many round trips are waited for, one after the other; the benchmarks beside them
-// show the same numbers. A change that costs more has to change them here. That a
-// real server is asked no more is in integrationtest.
+// These tests fail if a step of an election takes more requests, or more round trips that follow
+// each other, than documented. The benchmarks report the same numbers. Tests of integrationtest
+// count the requests to real servers.
 
 const (
 	electionNode   = "/election"
 	sessionTimeout = 4 * time.Second
-	leasePeriod    = sessionTimeout / 8 // of the checks that prove leases
+	leasePeriod    = sessionTimeout / 8 // between two checks
 	standby        = 5 * sessionTimeout // longer than the next candidate keeps a lease in advance
 
 	oneWay    = time.Millisecond
 	roundTrip = 2 * oneWay
 )
 
-// line is an election whose candidates have a connection each.
-type line struct {
+// costFixture is an election whose candidates have separate connections.
+type costFixture struct {
 	testing.TB
 	srv     *zktest.Server
-	timeout time.Duration // of sessions
+	timeout time.Duration // session timeout
 }
 
-type contender struct {
+type costCandidate struct {
 	*leaderelection.Election
 	conn *zk.Conn
 	over chan struct{} // closed when ElectLeader has returned; nil before it was called
 }
 
-func newLine(tb testing.TB) *line {
-	return &line{TB: tb, srv: zktest.Start(tb), timeout: sessionTimeout}
+func newCostFixture(tb testing.TB) *costFixture {
+	return &costFixture{TB: tb, srv: zktest.Start(tb), timeout: sessionTimeout}
 }
 
-// stand has n candidates stand in line, in this order.
-func (l *line) stand(n int) []*contender {
-	l.Helper()
-	all := make([]*contender, n)
+// joinAll adds n candidates and returns them in the order of succession.
+func (f *costFixture) joinAll(n int) []*costCandidate {
+	f.Helper()
+	all := make([]*costCandidate, n)
 	for i := range all {
-		all[i] = l.enlist(l.connect())
-		l.join(all[i])
+		all[i] = f.newCandidate(f.connect())
+		f.join(all[i])
 	}
 	return all
 }
 
-func (l *line) connect() *zk.Conn {
-	l.Helper()
-	conn, _, err := l.srv.Connect(l.timeout, zk.WithMaxBufferSize(64<<10)) // by default 1.5 MB, cleared each time
-	require.NoError(l, err)
+func (f *costFixture) connect() *zk.Conn {
+	f.Helper()
+	conn, _, err := f.srv.Connect(f.timeout, zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
+	require.NoError(f, err)
 	return conn
 }
 
-// enlist makes a candidate that does not take part yet.
-func (l *line) enlist(conn *zk.Conn) *contender { return l.enlistAt(conn, electionNode) }
+// newCandidate creates a candidate that is not started.
+func (f *costFixture) newCandidate(conn *zk.Conn) *costCandidate {
+	return f.newCandidateAt(conn, electionNode)
+}
 
-func (l *line) enlistAt(conn *zk.Conn, node string, options ...leaderelection.Option) *contender {
-	l.Helper()
+func (f *costFixture) newCandidateAt(conn *zk.Conn, node string, options ...leaderelection.Option) *costCandidate {
+	f.Helper()
 	e, err := leaderelection.NewElection(conn, node, append(options,
-		leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(l.timeout))...)
-	require.NoError(l, err)
-	return &contender{Election: e, conn: conn}
+		leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(f.timeout))...)
+	require.NoError(f, err)
+	return &costCandidate{Election: e, conn: conn}
 }
 
-// join has c take part and waits until it knows its place. It resigns at the end.
-func (l *line) join(c *contender) leaderelection.Status {
-	l.Helper()
-	l.start(c)
-	l.Cleanup(func() { l.resign(c) })
-	return l.placed(c)
+// join starts a candidate and waits for its first status. The candidate resigns at the end of the
+// test.
+func (f *costFixture) join(c *costCandidate) leaderelection.Status {
+	f.Helper()
+	f.start(c)
+	f.Cleanup(func() { f.resign(c) })
+	return f.awaitStatus(c)
 }
 
-func (l *line) start(c *contender) {
+func (f *costFixture) start(c *costCandidate) {
 	c.over = make(chan struct{})
 	go func() {
 		defer close(c.over)
@@ -90,57 +92,57 @@ func (l *line) start(c *contender) {
 	}()
 }
 
-// placed waits until c knows its place.
-func (l *line) placed(c *contender) leaderelection.Status {
-	l.Helper()
+// awaitStatus waits for the next status of a candidate.
+func (f *costFixture) awaitStatus(c *costCandidate) leaderelection.Status {
+	f.Helper()
 	s := <-c.Status()
-	require.NoError(l, s.Err)
+	require.NoError(f, s.Err)
 	return s
 }
 
-// leads waits until c leads.
-func (l *line) leads(c *contender) {
-	l.Helper()
+// awaitLeader waits until a candidate is the leader.
+func (f *costFixture) awaitLeader(c *costCandidate) {
+	f.Helper()
 	for s := range c.Status() {
-		require.NoError(l, s.Err)
+		require.NoError(f, s.Err)
 		if s.Role == leaderelection.Leader {
 			return
 		}
 	}
-	require.Fail(l, "its candidacy is over")
+	require.Fail(f, "its candidacy is over")
 }
 
-// resign has c resign, and waits until nothing of it runs any more.
-func (l *line) resign(c *contender) {
-	_ = c.Resign() // of one whose session was ended there is nothing to confirm
+// resign lets a candidate resign and waits until ElectLeader has returned.
+func (f *costFixture) resign(c *costCandidate) {
+	_ = c.Resign() // it is not confirmed if the session has expired
 	<-c.over
 }
 
-// requests lists what was asked since the log was reset, without the checks that
-// prove leases: they come with time, not with what happens.
-func (l *line) requests() zktest.Log {
-	return l.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return !isCheck(e) })
+// requests returns the requests since the log was reset, without the checks, which are sent
+// periodically.
+func (f *costFixture) requests() zktest.Log {
+	return f.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return !isCheck(e) })
 }
 
-// isCheck tells the transactions that prove a lease: with a connection for each
-// candidate they have one part. Those that write something have two.
+// isCheck reports whether a request is a check of a lease. If each candidate has its own
+// connection, it is a transaction of one operation; transactions that write have two.
 func isCheck(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == 1 }
 
-// inSlowLine plays f in a bubble.
-func inSlowLine(t *testing.T, f func(l *line)) {
+// withLatency calls run in a bubble, with servers that have a latency.
+func withLatency(t *testing.T, run func(f *costFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		l.srv.Delay(zktest.BothWays, oneWay)
-		f(l)
+		f := newCostFixture(t)
+		f.srv.Delay(zktest.BothWays, oneWay)
+		run(f)
 	})
 }
 
-// cost lets everything come to rest, does something, and returns how many round
-// trips long that took. The log then has what it has led to.
-func (l *line) cost(do func()) (roundTrips float64) {
-	time.Sleep(10*leasePeriod + leasePeriod/2) // not at the moment of a check
-	l.srv.ResetLog()
+// measure waits until all candidates are idle, calls do, and returns its duration in round trips.
+// After that the log contains the requests that do has caused.
+func (f *costFixture) measure(do func()) (roundTrips float64) {
+	time.Sleep(10*leasePeriod + leasePeriod/2) // between two checks
+	f.srv.ResetLog()
 	start := time.Now()
 	do()
 	took := time.Since(start)
@@ -148,25 +150,25 @@ func (l *line) cost(do func()) (roundTrips float64) {
 	return float64(took) / float64(roundTrip)
 }
 
-// asked requires how many requests each of all has sent, and that nobody else has
+// requireRequests requires the number of requests of each candidate, and that no other client has
 // sent any.
-func (l *line) asked(want []int, all ...*contender) {
-	l.Helper()
-	log := l.requests()
+func (f *costFixture) requireRequests(want []int, all ...*costCandidate) {
+	f.Helper()
+	log := f.requests()
 	got := make([]int, len(all))
 	sum := 0
 	for i, c := range all {
 		got[i] = log.Session(c.conn.SessionID()).Count()
 		sum += got[i]
 	}
-	require.Equal(l, want, got, "requests of each candidate\n%v", log)
-	require.Equal(l, sum, log.Count(), "somebody else asked something\n%v", log)
+	require.Equal(f, want, got, "requests of each candidate\n%v", log)
+	require.Equal(f, sum, log.Count(), "requests of other clients\n%v", log)
 }
 
-// A leader sends 120 checks a minute, and with the longest interval at most 60. The next
-// candidate sends none after some time. A leader that is cut off is suspended after at most half a
-// session timeout.
-func TestCheckInterval(t *testing.T) {
+// TestWithCheckInterval_Checks fails if a leader sends more than 120 checks per minute, or 60 with
+// the longest interval, if the next candidate still sends checks after some time, or if a leader
+// that is cut off is suspended after more than half of the session timeout.
+func TestWithCheckInterval_Checks(t *testing.T) {
 	for _, x := range []struct {
 		options     []leaderelection.Option
 		least, most int
@@ -174,128 +176,130 @@ func TestCheckInterval(t *testing.T) {
 		{nil, 110, 120},
 		{[]leaderelection.Option{leaderelection.WithCheckInterval(time.Hour)}, 49, 60},
 	} {
-		inSlowLine(t, func(l *line) {
-			leader, next := l.enlistAt(l.connect(), electionNode, x.options...), l.enlistAt(l.connect(), electionNode, x.options...)
-			l.join(leader)
-			l.join(next)
+		withLatency(t, func(f *costFixture) {
+			leader, next := f.newCandidateAt(f.connect(), electionNode, x.options...), f.newCandidateAt(f.connect(), electionNode, x.options...)
+			f.join(leader)
+			f.join(next)
 			time.Sleep(standby)
-			l.srv.ResetLog()
+			f.srv.ResetLog()
 			time.Sleep(time.Minute)
-			checks := l.srv.Log().Requests().Filter(isCheck)
+			checks := f.srv.Log().Requests().Filter(isCheck)
 			n := checks.Session(leader.conn.SessionID()).Count()
 			require.LessOrEqual(t, n, x.most)
 			require.GreaterOrEqual(t, n, x.least)
 			require.Zero(t, checks.Session(next.conn.SessionID()).Count())
-			is := leader.Current()
-			require.Equal(t, leaderelection.Leader, is.Role)
-			cut := time.Now()
-			l.srv.Partition(leader.conn.SessionID())
-			<-is.Leadership.Done()
-			require.LessOrEqual(t, time.Since(cut), sessionTimeout/2)
+			status := leader.Current()
+			require.Equal(t, leaderelection.Leader, status.Role)
+			start := time.Now()
+			f.srv.Partition(leader.conn.SessionID())
+			<-status.Leadership.Done()
+			require.LessOrEqual(t, time.Since(start), sessionTimeout/2)
 		})
 	}
 }
 
-// TestRoundTripsOfALateSuccession: a candidate that has been next for long keeps no lease in
-// advance. It requests one when the leader leaves.
-func TestRoundTripsOfALateSuccession(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		all := l.stand(2)
+// TestRoundTrips_LateSuccession tests a candidate that has been next for long. It keeps no lease
+// in advance, and requests one when the leader leaves.
+func TestRoundTrips_LateSuccession(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		all := f.joinAll(2)
 		time.Sleep(standby)
-		require.Equal(l, 2.0, l.cost(func() {
-			go l.resign(all[0])
-			l.leads(all[1])
-		}), "the deletion, the event, and a check")
+		require.Equal(f, 2.0, f.measure(func() {
+			go f.resign(all[0])
+			f.awaitLeader(all[1])
+		}), "more than the delete, the notification and a check")
 	})
 }
 
-func TestRoundTripsOfNewElection(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		l.stand(1)
-		conn := l.connect()
-		_, _, err := conn.Exists("/") // it has a session
-		require.NoError(l, err)
-		// A Sync, and then the read: sent side by side they may arrive in any order.
-		require.Equal(l, 2.0, l.cost(func() { l.enlist(conn) }))
-		require.Equal(l, 2, l.requests().Count())
+func TestRoundTrips_NewElection(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		f.joinAll(1)
+		conn := f.connect()
+		_, _, err := conn.Exists("/") // waits for the session
+		require.NoError(f, err)
+		// A Sync, and after its reply the read: concurrent requests can arrive in any order.
+		require.Equal(f, 2.0, f.measure(func() { f.newCandidate(conn) }))
+		require.Equal(f, 2, f.requests().Count())
 	})
 }
 
-func TestRoundTripsOfJoining(t *testing.T) {
+func TestRoundTrips_Joining(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
 		requests   int
 		roundTrips float64
 	}{
-		{0, 3, 2}, // create; list, and read and watch the own znode
-		{1, 4, 3}, // and the predecessor
-		{2, 5, 3}, // and the candidate before it
+		{0, 3, 2}, // create; list, and watch its znode
+		{1, 4, 3}, // and watch the predecessor
+		{2, 5, 3}, // and watch the candidate before the predecessor
 		{9, 5, 3},
 	} {
-		inSlowLine(t, func(l *line) {
-			l.stand(x.ahead)
-			c := l.enlist(l.connect())
+		withLatency(t, func(f *costFixture) {
+			f.joinAll(x.ahead)
+			c := f.newCandidate(f.connect())
 			var s leaderelection.Status
-			require.Equal(l, x.roundTrips, l.cost(func() { s = l.join(c) }), "behind %d", x.ahead)
-			require.Equal(l, x.ahead == 0, s.Role == leaderelection.Leader, "%v", s)
-			l.asked([]int{x.requests}, c)
+			require.Equal(f, x.roundTrips, f.measure(func() { s = f.join(c) }), "behind %d", x.ahead)
+			require.Equal(f, x.ahead == 0, s.Role == leaderelection.Leader, "%v", s)
+			f.requireRequests([]int{x.requests}, c)
 		})
 	}
 }
 
-// TestRoundTripsOfSuccession: the successor sends no request. The candidate behind it lists the
-// queue, if it did not join directly behind the successor, to know that it is next.
-func TestRoundTripsOfSuccession(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		all := l.stand(5)
+// TestRoundTrips_Succession tests that the successor becomes the leader without a request. The
+// candidate after it lists the queue to find out that it is next, unless it has joined directly
+// after the successor.
+func TestRoundTrips_Succession(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		all := f.joinAll(5)
 		for i, want := range [][]int{
 			{1, 0, 1, 0, 0}, // delete; list
 			{0, 1, 0, 1, 0},
 			{0, 0, 1, 0, 1},
 			{0, 0, 0, 1, 0},
 		} {
-			require.Equal(l, 1.0, l.cost(func() {
-				go l.resign(all[i])
-				l.leads(all[i+1])
-			}), "the deletion, and the event")
-			l.asked(want, all...)
+			require.Equal(f, 1.0, f.measure(func() {
+				go f.resign(all[i])
+				f.awaitLeader(all[i+1])
+			}), "more than the delete and the notification")
+			f.requireRequests(want, all...)
 		}
 	})
 }
 
-// TestRoundTripsOfSuccessionByExpiry: the event is on its way when the session ends.
-func TestRoundTripsOfSuccessionByExpiry(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		all := l.stand(4)
+// TestRoundTrips_SuccessionByExpiry tests that the successor needs only the notification when the
+// session of the leader expires.
+func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		all := f.joinAll(4)
 		session := all[0].conn.SessionID()
-		require.Equal(l, 0.5, l.cost(func() {
-			require.NoError(l, l.srv.ExpireSession(session))
-			l.leads(all[1])
+		require.Equal(f, 0.5, f.measure(func() {
+			require.NoError(f, f.srv.ExpireSession(session))
+			f.awaitLeader(all[1])
 		}))
-		l.asked([]int{0, 1, 0}, all[1:]...)
+		f.requireRequests([]int{0, 1, 0}, all[1:]...)
 	})
 }
 
-// TestRoundTripsOfSuccessionUnverified: when the two ahead go at once, the one that
-// follows could not know that it is next, and lists.
-func TestRoundTripsOfSuccessionUnverified(t *testing.T) {
-	inSlowLine(t, func(l *line) {
-		all := l.stand(4)
+// TestRoundTrips_SuccessionUnverified tests that a candidate lists the queue if the two candidates
+// before it leave at the same time, because it could not know that it is next.
+func TestRoundTrips_SuccessionUnverified(t *testing.T) {
+	withLatency(t, func(f *costFixture) {
+		all := f.joinAll(4)
 		sessions := []int64{all[0].conn.SessionID(), all[1].conn.SessionID()}
-		require.Equal(l, 1.5, l.cost(func() {
+		require.Equal(f, 1.5, f.measure(func() {
 			for _, id := range sessions {
-				require.NoError(l, l.srv.ExpireSession(id))
+				require.NoError(f, f.srv.ExpireSession(id))
 			}
-			l.leads(all[2])
+			f.awaitLeader(all[2])
 		}))
-		l.asked([]int{1, 1}, all[2:]...)
+		f.requireRequests([]int{1, 1}, all[2:]...)
 	})
 }
 
-func TestRoundTripsOfResigning(t *testing.T) {
+func TestRoundTrips_Resigning(t *testing.T) {
 	for _, x := range []struct {
-		line, who int
-		want      []int
+		candidates, resigns int
+		want                []int
 	}{
 		{1, 0, []int{1}},
 		{3, 2, []int{0, 0, 1}},
@@ -304,46 +308,46 @@ func TestRoundTripsOfResigning(t *testing.T) {
 		{5, 2, []int{0, 0, 1, 2, 2}},
 		{5, 1, []int{0, 1, 1, 2, 0}},
 	} {
-		inSlowLine(t, func(l *line) {
-			all := l.stand(x.line)
-			require.Equal(l, 1.0, l.cost(func() { require.NoError(l, all[x.who].Resign()) }), "%d of %d", x.who, x.line)
-			l.asked(x.want, all...)
+		withLatency(t, func(f *costFixture) {
+			all := f.joinAll(x.candidates)
+			require.Equal(f, 1.0, f.measure(func() { require.NoError(f, all[x.resigns].Resign()) }), "%d of %d", x.resigns, x.candidates)
+			f.requireRequests(x.want, all...)
 		})
 	}
 }
 
-// TestRoundTripsAtRest: the leader sends one request a period, and the others none after some
-// time.
-func TestRoundTripsAtRest(t *testing.T) {
+// TestRoundTrips_Idle tests that the leader sends one request per period, and the other candidates
+// none after some time.
+func TestRoundTrips_Idle(t *testing.T) {
 	const periods = 100
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		all := l.stand(4)
+		f := newCostFixture(t)
+		all := f.joinAll(4)
 		time.Sleep(standby)
-		l.cost(func() { time.Sleep((periods - 1) * leasePeriod) })
-		l.asked([]int{0, 0, 0, 0}, all...)
+		f.measure(func() { time.Sleep((periods - 1) * leasePeriod) })
+		f.requireRequests([]int{0, 0, 0, 0}, all...)
 		for i, want := range []int{periods, 0, 0, 0} {
-			require.Equal(l, want, l.srv.Log().Requests().Session(all[i].conn.SessionID()).Count(), "candidate %d", i)
+			require.Equal(f, want, f.srv.Log().Requests().Session(all[i].conn.SessionID()).Count(), "candidate %d", i)
 		}
 	})
 }
 
-// TestRoundTripsOfSharing: however many candidates share a connection, one request a
-// period proves their leases.
-func TestRoundTripsOfSharing(t *testing.T) {
+// TestRoundTrips_SharedConnection tests that one request per period extends the leases of all
+// candidates of a connection.
+func TestRoundTrips_SharedConnection(t *testing.T) {
 	const periods, elections = 100, 20
 	synctest.Test(t, func(t *testing.T) {
-		l := newLine(t)
-		conn := l.connect()
+		f := newCostFixture(t)
+		conn := f.connect()
 		for i := range elections {
 			for range 3 {
-				l.join(l.enlistAt(conn, fmt.Sprintf("/election-%d", i)))
+				f.join(f.newCandidateAt(conn, fmt.Sprintf("/election-%d", i)))
 			}
 		}
 		time.Sleep(standby)
-		l.cost(func() { time.Sleep((periods - 1) * leasePeriod) })
-		log := l.srv.Log().Requests()
-		require.Equal(l, periods, log.Count(), "%v", log)
-		require.Equal(l, periods, log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == elections }).Count())
+		f.measure(func() { time.Sleep((periods - 1) * leasePeriod) })
+		log := f.srv.Log().Requests()
+		require.Equal(f, periods, log.Count(), "%v", log)
+		require.Equal(f, periods, log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == elections }).Count())
 	})
 }

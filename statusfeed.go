@@ -6,22 +6,25 @@ import "sync"
 // replaces statuses that the reader has missed, and still delivers the loss of every
 // leadership that the reader has received. Its methods may be called from any goroutine.
 type statusFeed struct {
-	mu      sync.Mutex
-	c       chan Status // capacity 1
-	sent    *Status     // the status that was sent to c last, if it may not have been received
-	next    *follower   // sends the status after sent; nil without one
-	held    *Leadership // of the status that the reader has received last, as far as is known
+	mu sync.Mutex
+	c  chan Status // of capacity 1
+	// sent is the status that was sent to c last, or nil if it is known to be received or removed.
+	sent *Status
+	// next sends the status after sent, or is nil.
+	next *delayedStatus
+	// held is the leadership of the last status that the reader is known to have received.
+	held    *Leadership
 	current Status
 	closed  bool
 }
 
-// follower is a status that is sent when the one before it was received. It needs a goroutine,
-// which runs until then: if both statuses were in the channel, they could not be taken back
-// together while the reader receives.
-type follower struct {
+// delayedStatus is a status that a goroutine sends after the reader has received the status before
+// it. If both statuses were in the channel, they could not be removed together while the reader
+// receives.
+type delayedStatus struct {
 	status Status
-	stop   chan struct{} // closed if the status is taken back
-	sent   chan bool     // capacity 1: whether the status was sent
+	stop   chan struct{} // closed if the status is removed
+	sent   chan bool     // of capacity 1; receives whether the status was sent
 }
 
 // newStatusFeed returns a statusFeed that has not published a status yet.
@@ -51,7 +54,7 @@ func (f *statusFeed) Retract(s Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.closed {
-		f.takeBack()
+		f.removeUnread()
 		f.current = s
 	}
 }
@@ -71,7 +74,7 @@ func (f *statusFeed) Withdraw() {
 	if f.closed {
 		return
 	}
-	f.takeBack()
+	f.removeUnread()
 	f.current = Status{CandidateID: f.current.CandidateID}
 	f.close()
 }
@@ -81,7 +84,7 @@ func (f *statusFeed) publish(s Status) {
 		return
 	}
 	f.current = s
-	missed := f.takeBack()
+	missed := f.removeUnread()
 	if s.Leadership == nil || f.held == nil || s.Leadership == f.held {
 		f.send(s)
 		return
@@ -94,7 +97,7 @@ func (f *statusFeed) publish(s Status) {
 		}
 	}
 	f.send(loss)
-	next := &follower{s, make(chan struct{}), make(chan bool, 1)}
+	next := &delayedStatus{s, make(chan struct{}), make(chan bool, 1)}
 	f.next = next
 	go func() {
 		select {
@@ -112,12 +115,12 @@ func (f *statusFeed) send(s Status) {
 	f.c <- s
 }
 
-// takeBack empties the channel, updates held, and returns the statuses that the reader has not
+// removeUnread empties the channel, updates held, and returns the statuses that the reader has not
 // received.
-func (f *statusFeed) takeBack() (missed []Status) {
+func (f *statusFeed) removeUnread() (missed []Status) {
 	if f.next != nil {
 		close(f.next.stop)
-		if <-f.next.sent { // so the status before it was received
+		if <-f.next.sent { // then the status before it was received
 			f.held, f.sent = f.sent.Leadership, &f.next.status
 		} else {
 			missed = append(missed, f.next.status)

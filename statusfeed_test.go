@@ -10,11 +10,11 @@ import (
 )
 
 func leading(token int64) Status {
-	grant, _ := NewLeadership(token, nil)
+	grant, _ := newLeadership(token, nil)
 	return Status{Role: Leader, Leadership: grant}
 }
 
-func read(t *testing.T, f *statusFeed) Status {
+func receiveStatus(t *testing.T, f *statusFeed) Status {
 	t.Helper()
 	select {
 	case s, ok := <-f.C():
@@ -36,54 +36,60 @@ func requireClosed(t *testing.T, f *statusFeed) {
 	}
 }
 
-func TestLateReaderGetsTheNewestStatus(t *testing.T) {
+// TestStatusFeed_Newest fails if a slow reader does not receive the newest status.
+func TestStatusFeed_Newest(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
 	f.Publish(Status{NowFollowing: "b"})
 	last := leading(7)
 	f.Publish(last)
 	require.Equal(t, last, f.Current())
-	require.Equal(t, last, read(t, f))
+	require.Equal(t, last, receiveStatus(t, f))
 	f.Withdraw()
 	requireClosed(t, f)
 }
 
-func TestEndOfAToldLeadershipIsNotSwallowed(t *testing.T) {
+// TestStatusFeed_LossIsDelivered fails if the loss of a leadership that the reader has received is
+// replaced by a later status.
+func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	f := newStatusFeed()
 	first, again := leading(7), leading(7)
 	f.Publish(first)
-	require.Equal(t, first, read(t, f))
+	require.Equal(t, first, receiveStatus(t, f))
 	f.Publish(Status{Role: Suspended})
 	f.Publish(again)
-	require.Equal(t, Suspended, read(t, f).Role)
-	require.Equal(t, again, read(t, f))
+	require.Equal(t, Suspended, receiveStatus(t, f).Role)
+	require.Equal(t, again, receiveStatus(t, f))
 
-	// Whoever has not read of the second leadership need not read of its end.
+	// A reader that has not received a leadership does not receive its loss.
 	f.Publish(Status{Role: Suspended})
 	f.Publish(leading(7))
 	f.Publish(Status{Role: Suspended})
 	third := leading(7)
 	f.Publish(third)
-	require.Equal(t, Suspended, read(t, f).Role)
-	require.Equal(t, third, read(t, f))
+	require.Equal(t, Suspended, receiveStatus(t, f).Role)
+	require.Equal(t, third, receiveStatus(t, f))
 }
 
-func TestUntoldLeadershipMayBeSkipped(t *testing.T) {
+// TestStatusFeed_UnreadLeadership fails if a leadership that the reader has not received is delivered
+// although a later one exists.
+func TestStatusFeed_UnreadLeadership(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Publish(Status{Role: Suspended})
 	second := leading(1)
 	f.Publish(second)
-	require.Equal(t, second, read(t, f))
+	require.Equal(t, second, receiveStatus(t, f))
 }
 
-func TestFinalStatusIsDelivered(t *testing.T) {
+// TestStatusFeed_Finish fails if the final status is not the last one.
+func TestStatusFeed_Finish(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
-	read(t, f)
+	receiveStatus(t, f)
 	f.Publish(Status{Role: Suspended})
 	f.Finish(Status{Err: ErrSessionExpired})
-	require.ErrorIs(t, read(t, f).Err, ErrSessionExpired)
+	require.ErrorIs(t, receiveStatus(t, f).Err, ErrSessionExpired)
 	requireClosed(t, f)
 	f.Publish(leading(2))
 	f.Retract(leading(2))
@@ -92,7 +98,8 @@ func TestFinalStatusIsDelivered(t *testing.T) {
 	require.ErrorIs(t, f.Current().Err, ErrSessionExpired)
 }
 
-func TestWithdrawTakesBackWhatWasNotRead(t *testing.T) {
+// TestStatusFeed_Withdraw fails if an unread status remains.
+func TestStatusFeed_Withdraw(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Withdraw()
@@ -100,30 +107,30 @@ func TestWithdrawTakesBackWhatWasNotRead(t *testing.T) {
 	require.Equal(t, Follower, f.Current().Role)
 }
 
-func TestRetract(t *testing.T) {
+// TestStatusFeed_Retract fails if an unread status remains, or if the new one is delivered.
+func TestStatusFeed_Retract(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leading(1))
 	f.Retract(Status{CandidateID: "x"})
 	require.Empty(t, f.C())
 	require.Equal(t, Status{CandidateID: "x"}, f.Current())
 	f.Publish(Status{NowFollowing: "a"})
-	require.Equal(t, "a", read(t, f).NowFollowing)
+	require.Equal(t, "a", receiveStatus(t, f).NowFollowing)
 }
 
-// Whatever is published and read in whatever order: a reader that was told of a
-// leadership hears of something that is not it before it hears of another, and
-// having read everything it knows the newest.
-func TestContractHoldsForEveryOrder(t *testing.T) {
+// TestStatusFeed_RandomOrder publishes and receives in random orders. It fails if a reader receives two
+// leaderships without another status between them, or does not receive the newest status last.
+func TestStatusFeed_RandomOrder(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		f := newStatusFeed()
-		var told *Leadership
+		var held *Leadership
 		var newest Status
 		receive := func(s Status) {
-			if s.Leadership != nil && told != nil {
-				require.Same(t, told, s.Leadership, "seed %d: a new leadership without the end of the old one", seed)
+			if s.Leadership != nil && held != nil {
+				require.Same(t, held, s.Leadership, "seed %d: a new leadership without the loss of the old one", seed)
 			}
-			told, newest = s.Leadership, s
+			held, newest = s.Leadership, s
 		}
 		for range 30 {
 			switch r.IntN(5) {
@@ -149,9 +156,9 @@ func TestContractHoldsForEveryOrder(t *testing.T) {
 	}
 }
 
-// A reader that receives while statuses are replaced never receives two leaderships without a
-// status between them.
-func TestConcurrentReaderReceivesEveryLoss(t *testing.T) {
+// TestStatusFeed_ConcurrentReader fails if a reader that receives while statuses are replaced receives
+// two leaderships without another status between them.
+func TestStatusFeed_ConcurrentReader(t *testing.T) {
 	f := newStatusFeed()
 	received := make(chan error, 1)
 	go func() {
@@ -159,7 +166,7 @@ func TestConcurrentReaderReceivesEveryLoss(t *testing.T) {
 		var err error
 		for s := range f.C() {
 			if held != nil && s.Leadership != nil && s.Leadership != held && err == nil {
-				err = errors.New("a leadership directly after another one")
+				err = errors.New("two leaderships without a status between them")
 			}
 			held = s.Leadership
 		}

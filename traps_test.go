@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// docs/traps.md lists the failure scenarios after whose numbers tests are named.
+// TestScenariosAreListed fails if a test is named after a failure scenario that docs/traps.md does
+// not list, or if a listed scenario has no test.
 func TestScenariosAreListed(t *testing.T) {
 	page, err := os.ReadFile("docs/traps.md")
 	require.NoError(t, err)

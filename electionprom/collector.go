@@ -17,16 +17,16 @@
 //	leaderelection_watches_total        watches set
 //	leaderelection_missed_events_total  events that were dropped because they were not received in time
 //
-// The kinds of [leaderelection.Event] document when each event is reported, and by which kinds of
+// The kinds of [event.Event] document when each event is reported, and by which kinds of
 // elections. The gauge is updated with a delay and must not be used for decisions: use
-// [leaderelection.Leadership] instead. If the process of a leader is stopped, the gauge keeps its
+// leaderelection.Leadership instead. If the process of a leader is stopped, the gauge keeps its
 // last value.
 package electionprom
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // Collector collects metrics from the candidates whose events it observes: see
@@ -104,9 +104,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 
 // Recorder returns a function that counts an event of one candidate. election is the value of
 // the label election, for instance the path of the election node. The function must be called
-// with each event of [leaderelection.Candidate.Events], on one goroutine at a time. A program
+// with each event of leaderelection.Candidate.Events, on one goroutine at a time. A program
 // that does not use the events itself calls [Collector.Observe] instead.
-func (c *Collector) Recorder(election string) func(leaderelection.Event) {
+func (c *Collector) Recorder(election string) func(event.Event) {
 	leading := false
 	setLeading := func(leads bool) {
 		switch {
@@ -117,38 +117,38 @@ func (c *Collector) Recorder(election string) func(leaderelection.Event) {
 		}
 		leading = leads
 	}
-	return func(e leaderelection.Event) {
+	return func(e event.Event) {
 		if e.Missed > 0 {
 			c.missed.WithLabelValues(election).Add(float64(e.Missed))
 		}
 		switch e.Kind {
-		case leaderelection.EventJoined:
+		case event.Joined:
 			c.leader.WithLabelValues(election) // exports the value 0
 			c.joined.WithLabelValues(election).Inc()
-		case leaderelection.EventElected:
+		case event.Elected:
 			setLeading(true)
 			c.elected.WithLabelValues(election).Inc()
-		case leaderelection.EventHandOver:
+		case event.HandOver:
 			c.handOver.WithLabelValues(election).Observe(e.Duration.Seconds())
-		case leaderelection.EventSuspended:
+		case event.Suspended:
 			setLeading(false)
 			c.suspended.WithLabelValues(election).Inc()
-		case leaderelection.EventResumed:
+		case event.Resumed:
 			setLeading(true)
 			c.resumed.WithLabelValues(election).Inc()
-		case leaderelection.EventLost:
+		case event.Lost:
 			setLeading(false)
 			c.lost.WithLabelValues(election, reason(e.Err)).Inc()
-		case leaderelection.EventEnded:
+		case event.Ended:
 			setLeading(false)
 			c.ended.WithLabelValues(election, reason(e.Err)).Inc()
-		case leaderelection.EventChecked:
+		case event.Checked:
 			if e.Err != nil {
 				c.checksFailed.WithLabelValues(election).Inc()
 				return
 			}
 			c.check.WithLabelValues(election).Observe(e.Duration.Seconds())
-		case leaderelection.EventWatched:
+		case event.Watched:
 			c.watches.WithLabelValues(election).Inc()
 		}
 	}
@@ -159,7 +159,7 @@ func (c *Collector) Recorder(election string) func(leaderelection.Event) {
 // before ElectLeader:
 //
 //	go collector.Observe("/election", candidate.Events())
-func (c *Collector) Observe(election string, events <-chan leaderelection.Event) {
+func (c *Collector) Observe(election string, events <-chan event.Event) {
 	record := c.Recorder(election)
 	for e := range events {
 		record(e)

@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -193,9 +194,9 @@ func TestCollector_MissedEvents(t *testing.T) {
 		require.NoError(t, err)
 		events, record := e.Events(), c.Recorder("/election")
 		go func() {
-			for event := range events {
-				record(event)
-				if event.Kind == leaderelection.EventElected {
+			for e := range events {
+				record(e)
+				if e.Kind == event.Elected {
 					<-release
 				}
 			}

@@ -61,8 +61,8 @@ func testEndElection(s *suite) {
 		s.endElection(leader)
 		leader.resignAndCheck()
 	}
-	s.expectRejected(late, leaderelection.ErrElectionOver)
-	s.expectRejected(follower.Candidate, leaderelection.ErrCandidacyOver)
+	s.expectElectLeader(late, leaderelection.ErrElectionOver)
+	s.expectElectLeader(follower.Candidate, leaderelection.ErrAlreadyStarted)
 	s.requireContinuously("there is no leader", func() bool { return s.currentLeader() == nil })
 }
 

@@ -106,9 +106,9 @@ func TestRun_ZooKeeperWithRejoin(t *testing.T) {
 }
 
 func TestRun_ZooKeeperWithPlainNames(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithNaming(leaderelection.Prefix("n_"))), electiontest.FakeTime())
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithNamePrefix("n_")), electiontest.FakeTime())
 }
 
 func TestRun_ZooKeeperWithKazooNames(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithNaming(leaderelection.Kazoo)), electiontest.FakeTime())
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithKazooNames()), electiontest.FakeTime())
 }

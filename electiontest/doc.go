@@ -23,8 +23,8 @@
 //     a leader's is delivered.
 //   - A status that is not a leader's is delivered, and the channel is closed, only after
 //     the candidate's leadership has ended.
-//   - The events of a candidate's role have the order that [leaderelection.EventKind] describes,
-//     report each leadership, and end with EventEnded and the close of the channel.
+//   - The events of a candidate's role have the order that [event.Kind] describes,
+//     report each leadership, and end with event.Ended and the close of the channel.
 //
 // The suite observes calls, events and the statuses that it receives. It cannot detect errors
 // that occur if a process is stopped or a clock is wrong.

@@ -1,30 +1,29 @@
 package electiontest
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // eventOrder contains, for each kind of event that reports a role, the kinds that can precede it; 0
-// means no event. No event is reported if a follower leaves the queue: the next event is EventJoined
-// or EventEnded.
-var eventOrder = map[leaderelection.EventKind][]leaderelection.EventKind{
-	leaderelection.EventJoined:    {0, leaderelection.EventJoined, leaderelection.EventLost},
-	leaderelection.EventElected:   {leaderelection.EventJoined, leaderelection.EventLost},
-	leaderelection.EventSuspended: {leaderelection.EventElected, leaderelection.EventResumed},
-	leaderelection.EventResumed:   {leaderelection.EventSuspended},
-	leaderelection.EventLost:      {leaderelection.EventElected, leaderelection.EventResumed, leaderelection.EventSuspended},
-	leaderelection.EventEnded:     {0, leaderelection.EventJoined, leaderelection.EventLost},
+// means no event. No event is reported if a follower leaves the queue: the next event is event.Joined
+// or event.Ended.
+var eventOrder = map[event.Kind][]event.Kind{
+	event.Joined:    {0, event.Joined, event.Lost},
+	event.Elected:   {event.Joined, event.Lost},
+	event.Suspended: {event.Elected, event.Resumed},
+	event.Resumed:   {event.Suspended},
+	event.Lost:      {event.Elected, event.Resumed, event.Suspended},
+	event.Ended:     {0, event.Joined, event.Lost},
 }
 
 // eventChecker checks the events of a member. The lock of the suite guards its fields.
 type eventChecker struct {
-	last   leaderelection.EventKind // the last event that reports a role, or 0
-	tokens []int64                  // the tokens of EventElected
-	closed bool                     // whether the channel is closed
+	last   event.Kind // the last event that reports a role, or 0
+	tokens []int64    // the tokens of event.Elected
+	closed bool       // whether the channel is closed
 }
 
 // readEvents starts to receive the events of the member. It is called before the candidate starts.
@@ -33,8 +32,8 @@ func (m *member) readEvents() {
 	m.suite.readers.Go(func() {
 		for {
 			select {
-			case event, open := <-events:
-				m.receiveEvent(event, open)
+			case e, open := <-events:
+				m.receiveEvent(e, open)
 				if !open {
 					return
 				}
@@ -46,7 +45,7 @@ func (m *member) readEvents() {
 }
 
 // receiveEvent checks an event, or the close of the channel.
-func (m *member) receiveEvent(event leaderelection.Event, open bool) {
+func (m *member) receiveEvent(e event.Event, open bool) {
 	s, o := m.suite, &m.events
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,45 +54,45 @@ func (m *member) receiveEvent(event leaderelection.Event, open bool) {
 		o.closed = true
 		return
 	}
-	if event.Time.IsZero() {
-		s.Errorf("%s: event %v has no time", m.describe(), event)
+	if e.Time.IsZero() {
+		s.Errorf("%s: event %v has no time", m.describe(), e)
 	}
-	if fault := o.checkNext(event); fault != "" {
-		s.Errorf("%s: event %v %s", m.describe(), event, fault)
+	if fault := o.checkNext(e); fault != "" {
+		s.Errorf("%s: event %v %s", m.describe(), e, fault)
 	}
 	// An event is reported after the leadership has ended. A suspended leader may have become leader
 	// again since, with the same token.
-	if event.Kind == leaderelection.EventLost && m.isLeaderLocked() && m.latest.Token() == event.Token {
-		s.Errorf("%s: event %v while the leadership lasts", m.describe(), event)
+	if e.Kind == event.Lost && m.isLeaderLocked() && m.latest.Token() == e.Token {
+		s.Errorf("%s: event %v while the leadership lasts", m.describe(), e)
 	}
 }
 
 // checkNext checks the order of an event. It returns an error message, or "".
-func (o *eventChecker) checkNext(event leaderelection.Event) string {
-	if o.last == leaderelection.EventEnded {
+func (o *eventChecker) checkNext(e event.Event) string {
+	if o.last == event.Ended {
 		return "after the end"
 	}
-	before, ofRole := eventOrder[event.Kind]
+	before, ofRole := eventOrder[e.Kind]
 	if !ofRole {
 		return ""
 	}
 	last := o.last
-	o.last = event.Kind
-	reason := slices.Contains([]leaderelection.EventKind{leaderelection.EventSuspended, leaderelection.EventLost, leaderelection.EventEnded}, event.Kind)
+	o.last = e.Kind
+	reason := slices.Contains([]event.Kind{event.Suspended, event.Lost, event.Ended}, e.Kind)
 	newest := int64(0)
 	if len(o.tokens) > 0 {
 		newest = o.tokens[len(o.tokens)-1]
 	}
-	if event.Kind == leaderelection.EventElected {
-		o.tokens = append(o.tokens, event.Token)
+	if e.Kind == event.Elected {
+		o.tokens = append(o.tokens, e.Token)
 	}
 	switch {
 	case !slices.Contains(before, last):
 		return fmt.Sprintf("follows %v", last)
-	case reason != (event.Err != nil):
-		return fmt.Sprintf("has the reason %v", event.Err)
-	case event.Kind == leaderelection.EventElected && event.Token <= newest,
-		event.Kind == leaderelection.EventResumed && event.Token != newest:
+	case reason != (e.Err != nil):
+		return fmt.Sprintf("has the reason %v", e.Err)
+	case e.Kind == event.Elected && e.Token <= newest,
+		e.Kind == event.Resumed && e.Token != newest:
 		return fmt.Sprintf("has a token that must not follow %d", newest)
 	}
 	return ""
@@ -109,8 +108,7 @@ func (m *member) checkEvents() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case errors.Is(m.err, leaderelection.ErrCandidacyOver): // the candidate resigned before it was started
-	case o.last != leaderelection.EventEnded:
+	case o.last != event.Ended:
 		s.Errorf("%s: the last event is %v", m.describe(), o.last)
 	case m.latest != nil && !slices.Contains(o.tokens, m.latest.Token()):
 		s.Errorf("%s: no event reports its leadership: %v", m.describe(), o.tokens)

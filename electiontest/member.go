@@ -152,10 +152,7 @@ func (m *member) resignAndCheck() {
 	if !m.checkEnded() {
 		return
 	}
-	s.mu.Lock()
-	early := m.statuses == 0 && errors.Is(m.err, leaderelection.ErrCandidacyOver) // before the candidate was started
-	s.mu.Unlock()
-	if !ended && !lost && m.err != nil && !early {
+	if !ended && !lost && m.err != nil {
 		s.Errorf("%v: ElectLeader returns %v after Resign", m, m.err)
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // defects selects defects of a memory election. The suite must find each of them.
@@ -50,7 +52,7 @@ type defects struct {
 	NoElectedEvent        bool
 	NoEndedEvent          bool
 	NoLostReason          bool
-	EarlyLostEvent        bool // EventLost before the leadership has ended
+	EarlyLostEvent        bool // event.Lost before the leadership has ended
 
 	noEnd bool // this is no defect
 }
@@ -85,20 +87,20 @@ func (l lock) Unlock() { <-l }
 type candidate struct {
 	memory  *memory
 	program int
-	*leaderelection.Candidacy
+	candidacy.Candidacy
 	statuses chan leaderelection.Status // replaces the channel of Candidacy for some defects
 	done     chan struct{}
 
 	// The following fields are guarded by memory.mu.
-	id                       string
-	started, ended, resigned bool
-	err                      error
-	leadership               *leaderelection.Leadership
-	revoke                   context.CancelCauseFunc
+	id                               string
+	called, started, ended, resigned bool
+	err                              error
+	leadership                       *leaderelection.Leadership
+	revoke                           context.CancelCauseFunc
 }
 
 func (m *memory) newCandidate(i int) (leaderelection.Candidate, error) {
-	c := &candidate{memory: m, program: i, Candidacy: leaderelection.NewCandidacy(context.Background(), nil), done: make(chan struct{})}
+	c := &candidate{memory: m, program: i, Candidacy: candidacy.New(context.Background(), nil), done: make(chan struct{})}
 	if m.BlocksOnReader {
 		c.statuses = make(chan leaderelection.Status)
 	}
@@ -142,11 +144,33 @@ func (c *candidate) Status() <-chan leaderelection.Status {
 	return c.Candidacy.Status()
 }
 
-func (c *candidate) Events() <-chan leaderelection.Event {
-	if c.memory.NoEvents {
+func (c *candidate) Events() <-chan event.Event {
+	switch {
+	case c.memory.NoEvents:
 		return nil
+	case c.memory.NoEndedEvent:
+		return c.eventsWithoutEnded()
 	}
 	return c.Candidacy.Events()
+}
+
+// eventsWithoutEnded returns a channel that does not deliver event.Ended.
+func (c *candidate) eventsWithoutEnded() <-chan event.Event {
+	events := make(chan event.Event)
+	go func() {
+		defer close(events)
+		for e := range c.Candidacy.Events() {
+			if e.Kind == event.Ended {
+				continue
+			}
+			select {
+			case events <- e:
+			case <-c.memory.done:
+				return
+			}
+		}
+	}()
+	return events
 }
 
 func (c *candidate) Current() leaderelection.Status {
@@ -164,14 +188,11 @@ func (c *candidate) Current() leaderelection.Status {
 func (c *candidate) ElectLeader() error {
 	m := c.memory
 	m.mu.Lock()
-	switch {
-	case c.ended && !m.StartsAfterEnd:
-		m.mu.Unlock()
-		return leaderelection.ErrCandidacyOver
-	case c.started && !c.ended && !m.StartsTwice:
+	if c.called && (c.ended && !m.StartsAfterEnd || !c.ended && !m.StartsTwice) {
 		m.mu.Unlock()
 		return leaderelection.ErrAlreadyStarted
 	}
+	c.called = true
 	if !c.started && !c.ended {
 		m.joinQueue(c)
 	}
@@ -223,18 +244,18 @@ func (m *memory) electHead() {
 		case m.DecreasingTokens:
 			m.token -= 2
 		}
-		c.leadership, c.revoke = leaderelection.NewLeadership(m.token, nil)
+		c.leadership, c.revoke = candidacy.NewLeadership(m.token, nil)
 		s := leaderelection.Status{CandidateID: c.id, Role: leaderelection.Leader, Leadership: c.leadership}
 		if m.NoLeadership {
 			s.Leadership = nil
 		}
 		m.deliverStatus(c, s)
 		if !m.NoElectedEvent {
-			c.Report(leaderelection.Event{Kind: leaderelection.EventElected, Token: m.token})
+			c.Report(event.Event{Kind: event.Elected, Token: m.token})
 		}
 		if m.LeadershipWithoutLoss {
 			c.revoke(leaderelection.ErrLeaseExpired)
-			c.leadership, c.revoke = leaderelection.NewLeadership(m.token, nil)
+			c.leadership, c.revoke = candidacy.NewLeadership(m.token, nil)
 			s.Leadership = c.leadership
 			m.deliverStatus(c, s)
 		}
@@ -266,7 +287,7 @@ func (m *memory) leaveQueue(c *candidate, reason error) {
 	}
 	m.queue = slices.Delete(m.queue, i, i+1)
 	revoke := func() {
-		lost := leaderelection.Event{Kind: leaderelection.EventLost, Err: reason}
+		lost := event.Event{Kind: event.Lost, Err: reason}
 		if m.NoLostReason {
 			lost.Err = nil
 		}
@@ -302,10 +323,7 @@ func (m *memory) finishCandidacy(c *candidate, err error) {
 	c.ended, c.err = true, err
 	defer close(c.done)
 	reason := cmp.Or(err, leaderelection.ErrResigned)
-	c.Report(leaderelection.Event{Kind: leaderelection.EventLost, Err: reason})
-	if c.started && !m.NoEndedEvent {
-		c.Report(leaderelection.Event{Kind: leaderelection.EventEnded, Err: reason})
-	}
+	c.Report(event.Event{Kind: event.Lost, Err: reason})
 	switch {
 	case c.statuses != nil:
 		_ = c.Finish(leaderelection.ErrResigned)
@@ -343,7 +361,7 @@ func (c *candidate) Resign() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.RepeatedResignFails && c.resigned {
-		return leaderelection.ErrCandidacyOver
+		return leaderelection.ErrAlreadyStarted
 	}
 	c.resigned = true
 	reason := leaderelection.ErrResigned

@@ -105,9 +105,6 @@ func (l *loop) resignCandidate() error {
 			case c.err = <-result:
 			default: // Resign has exited the goroutine
 			}
-			if errors.Is(c.err, leaderelection.ErrCandidacyOver) {
-				c.err = nil // the candidate resigned before ElectLeader was called
-			}
 			if err != nil {
 				l.log.Warn("resignation not confirmed", "err", err)
 				return fmt.Errorf("elector: resign: %w", err)

@@ -37,8 +37,8 @@ var (
 // errors that need another configuration or program: [leaderelection.ErrElectionOver],
 // [leaderelection.ErrConnClosed], [leaderelection.ErrPermission],
 // [leaderelection.ErrNilConn], [leaderelection.ErrInvalidPath],
-// [leaderelection.ErrInvalidOption], and [leaderelection.ErrAlreadyStarted] and
-// [leaderelection.ErrCandidacyOver], which indicate that the candidate was used before.
+// [leaderelection.ErrInvalidOption], and [leaderelection.ErrAlreadyStarted], which indicates that
+// the candidate was used before.
 func IsTerminal(err error) bool {
 	for _, t := range terminal {
 		if errors.Is(err, t) {
@@ -52,5 +52,5 @@ var terminal = []error{
 	ErrTerminal,
 	leaderelection.ErrElectionOver, leaderelection.ErrConnClosed, leaderelection.ErrPermission,
 	leaderelection.ErrNilConn, leaderelection.ErrInvalidPath, leaderelection.ErrInvalidOption,
-	leaderelection.ErrAlreadyStarted, leaderelection.ErrCandidacyOver,
+	leaderelection.ErrAlreadyStarted,
 }

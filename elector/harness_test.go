@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	sharedcandidacy "github.com/go-leaderelection/leaderelection/candidacy"
 )
 
 var errBoom = errors.New("boom")
@@ -243,7 +244,7 @@ func (b *scriptedBackend) newCandidate(context.Context) (leaderelection.Candidat
 		}
 	}
 	c := &scriptedCandidate{
-		Candidacy: leaderelection.NewCandidacy(context.Background(), nil), backend: b,
+		Candidacy: sharedcandidacy.New(context.Background(), nil), backend: b,
 		requests: make(chan struct{}), result: make(chan error),
 	}
 	c.SetID("scripted")
@@ -267,7 +268,7 @@ func (b *scriptedBackend) newest() *scriptedCandidate {
 
 // scriptedCandidate is a candidate that the test controls.
 type scriptedCandidate struct {
-	*leaderelection.Candidacy
+	sharedcandidacy.Candidacy
 	backend   *scriptedBackend
 	blocked   chan struct{} // if it is not nil, Resign waits until it is closed
 	requests  chan struct{} // the result of ResignRequested

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
 
 // TestResignRequested_Leader fails if the leadership is released before End, or if the next candidacy
@@ -106,7 +107,7 @@ func TestResignRequested_OnZooKeeper(t *testing.T) {
 		conn, _, err := h.srv.Connect(session)
 		require.NoError(t, err)
 		request := func(m *member) {
-			require.NoError(t, leaderelection.AskToResign(conn, "/election", m.elector.Current().Candidate.CandidateID))
+			require.NoError(t, resign.Request(context.Background(), conn, "/election", m.elector.Current().Candidate.CandidateID))
 			h.wait(0)
 		}
 		request(a)

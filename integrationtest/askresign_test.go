@@ -7,11 +7,12 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// TestAskToResign_Leader fails if the leader does not receive the request, if anything else happens
+// TestResignRequest_Leader fails if the leader does not receive the request, if anything else happens
 // before it resigns, or if data of another program is overwritten.
-func TestAskToResign_Leader(t *testing.T) {
+func TestResignRequest_Leader(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -19,7 +20,7 @@ func TestAskToResign_Leader(t *testing.T) {
 	second := startFollower(t, connect(t), node, leader)
 	asked := leader.ResignRequested()
 	done := harness.InBackground(t, func() error {
-		return leaderelection.AskToResign(conn.Conn, node, leader.ID())
+		return resign.Request(t.Context(), conn.Conn, node, leader.ID())
 	})
 	harness.Receive(t, asked, "the request to the leader")
 	require.NoError(t, leader.Current().Err)
@@ -31,8 +32,8 @@ func TestAskToResign_Leader(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, data)
 
-	require.ErrorIs(t, leaderelection.AskToResign(conn.Conn, node, leader.ID()), leaderelection.ErrNoCandidate)
+	require.ErrorIs(t, resign.Request(t.Context(), conn.Conn, node, leader.ID()), resign.ErrNoCandidate)
 	_, err = conn.Set(node, []byte("precious"), -1)
 	require.NoError(t, err)
-	require.ErrorIs(t, leaderelection.AskToResign(conn.Conn, node, second.ID()), leaderelection.ErrForeignData)
+	require.ErrorIs(t, resign.Request(t.Context(), conn.Conn, node, second.ID()), resign.ErrForeignData)
 }

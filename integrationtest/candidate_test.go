@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -19,6 +20,15 @@ type candidate struct {
 
 	returned chan struct{} // closed when ElectLeader has returned
 	err      error         // the result of ElectLeader
+}
+
+// multi executes a transaction as the leader that the candidate is at this moment.
+func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
+	l := c.Current().Leadership
+	if l == nil {
+		return nil, leaderelection.ErrNotLeader
+	}
+	return l.Multi(ops...)
 }
 
 // newCandidate creates a candidate without starting it.

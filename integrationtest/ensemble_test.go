@@ -278,7 +278,7 @@ func requireStillLeader(t *testing.T, c *candidate, l *leaderelection.Leadership
 	before := l.Deadline()
 	harness.Eventually(t, func() bool { return l.Err() != nil || l.Deadline().After(before) }, "the lease was not renewed")
 	require.NoError(t, l.Err())
-	_, err := c.Multi()
+	_, err := c.multi()
 	require.NoError(t, err, "the ensemble does not confirm the leadership")
 	c.requireNoStatus(t, 0)
 }
@@ -347,7 +347,7 @@ func testEnsembleLeaderKilled(t *testing.T, ens *ensemble.Ensemble) {
 		if c.Current().Role != leaderelection.Leader {
 			return false
 		}
-		_, err := c.Multi()
+		_, err := c.multi()
 		return err == nil
 	}, "the candidate does not lead again")
 	t.Logf("the candidate led again after %v", time.Since(at).Round(time.Millisecond))
@@ -425,7 +425,7 @@ func testSessionExpiry(t *testing.T, ens *ensemble.Ensemble) {
 	c.requireEnded(t, leaderelection.ErrSessionExpired) // once, and then the channel is closed
 	follower.requireEnded(t, leaderelection.ErrSessionExpired)
 	for range 2 {
-		require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+		require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 		require.NoError(t, c.Resign(), "a znode is left")
 		_, open := <-c.Status()
 		require.False(t, open)
@@ -516,7 +516,7 @@ func TestEnsemble_LeaderKilled(t *testing.T) {
 	var again leaderelection.Status
 	harness.Eventually(t, func() bool {
 		// A new lease may end again while the servers recover.
-		_, err := leader.Multi()
+		_, err := leader.multi()
 		again = leader.Current()
 		return err == nil && again.Role == leaderelection.Leader
 	}, "the leader does not lead again")

@@ -32,11 +32,6 @@ func apiFuncs(t *testing.T) map[string]apiFunc {
 			_, err := leaderelection.Candidates(conn, node, opts...)
 			return err
 		},
-		"CurrentLeader": func(conn *zk.Conn, node string, opts ...leaderelection.Option) error {
-			_, found, err := leaderelection.CurrentLeader(conn, node, opts...)
-			assert.False(t, found)
-			return err
-		},
 		"Observe": func(conn *zk.Conn, node string, opts ...leaderelection.Option) error {
 			c, err := leaderelection.Observe(t.Context(), conn, node, opts...)
 			assert.Equal(t, err != nil, c == nil)
@@ -71,7 +66,7 @@ func TestErrors_InvalidArguments(t *testing.T) {
 			}
 			for _, opt := range []leaderelection.Option{
 				nil, leaderelection.WithLogger(nil), leaderelection.WithACL(nil),
-				leaderelection.WithSessionTimeout(0), leaderelection.WithNaming("7"),
+				leaderelection.WithSessionTimeout(0), leaderelection.WithNamePrefix("a/b"),
 			} {
 				assert.ErrorIs(t, call(conn.Conn, missing, create, opt), leaderelection.ErrInvalidOption)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
 // history records the leaderships and the fenced writes of all candidates, with the same clock.
@@ -235,13 +236,13 @@ func TestHistory_FindsViolations(t *testing.T) {
 	// A term overlaps an earlier term if Done of the earlier leadership is open. It does not overlap if Done is
 	// closed, even if endTerm was not called.
 	h := newHistory()
-	first, endFirst := leaderelection.NewLeadership(1, nil)
-	second, _ := leaderelection.NewLeadership(2, nil)
+	first, endFirst := candidacy.NewLeadership(1, nil)
+	second, _ := candidacy.NewLeadership(2, nil)
 	h.addTerm("a", "/e/a", first)
 	endFirst(nil)
 	h.addTerm("b", "/e/b", second)
 	require.NoError(t, h.checkTerms())
-	third, _ := leaderelection.NewLeadership(3, nil)
+	third, _ := candidacy.NewLeadership(3, nil)
 	h.addTerm("c", "/e/c", third)
 	require.ErrorContains(t, h.checkTerms(), "has not ended yet")
 }

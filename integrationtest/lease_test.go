@@ -122,10 +122,10 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	require.NoError(t, old.Err(), "the old leader has already lost the leadership")
 	require.Greater(t, l.Token(), old.Token(), "the token has not increased")
 	written := harness.InBackground(t, func() error {
-		_, err := c.Multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
+		_, err := c.multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
 		return err
 	})
-	_, err = next.Multi(&zk.SetDataRequest{Path: register, Data: []byte("new"), Version: -1})
+	_, err = next.multi(&zk.SetDataRequest{Path: register, Data: []byte("new"), Version: -1})
 	require.NoError(t, err)
 	conn.Network.Restore()
 	c.requireEnded(t, leaderelection.ErrSessionExpired)
@@ -134,7 +134,7 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	} else {
 		require.True(t, isAnyOf(err, leaderelection.ErrNotLeader, leaderelection.ErrUnconfirmed), "%v", err)
 	}
-	_, err = c.Multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
+	_, err = c.multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	data, stat, err := admin.Get(register)
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 		p.Blackhole(zkproxy.ClientToServer)
 	}
 	written := harness.InBackground(t, func() error {
-		_, err := c.Multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
+		_, err := c.multi(&zk.SetDataRequest{Path: register, Data: []byte("too late"), Version: -1})
 		return err
 	})
 	deleteZnode(t, admin, c.ID())

@@ -46,35 +46,35 @@ func TestMulti_OnlyLeader(t *testing.T) {
 	leader, _ := startLeader(t, conn, node)
 	follower := startFollower(t, conn, node, leader)
 
-	_, err := follower.Multi(createRequest(a))
+	_, err := follower.multi(createRequest(a))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	require.False(t, znodeExists(t, conn, a))
 
-	responses, err := leader.Multi()
+	responses, err := leader.multi()
 	require.NoError(t, err)
 	require.Empty(t, responses)
-	responses, err = leader.Multi(createRequest(a), createRequest(b))
+	responses, err = leader.multi(createRequest(a), createRequest(b))
 	require.NoError(t, err)
 	require.Len(t, responses, 2, "not one response for each request of the caller")
 	require.Equal(t, b, responses[1].String)
 
 	// The error of the caller's operations is returned, and nothing is applied.
-	responses, err = leader.Multi(deleteRequest(a), createRequest(b))
+	responses, err = leader.multi(deleteRequest(a), createRequest(b))
 	require.ErrorIs(t, err, zk.ErrNodeExists)
 	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
 	require.Len(t, responses, 2)
 	require.True(t, znodeExists(t, conn, a))
 	// If a znode of the caller's operations does not exist, the candidate is still leader.
-	_, err = leader.Multi(deleteRequest(a), deleteRequest(node+"-missing"))
+	_, err = leader.multi(deleteRequest(a), deleteRequest(node+"-missing"))
 	require.ErrorIs(t, err, zk.ErrNoNode)
 	require.NotErrorIs(t, err, leaderelection.ErrNotLeader)
 	require.True(t, znodeExists(t, conn, a))
 
 	leader.resign(t)
 	follower.requireLeader(t)
-	_, err = leader.Multi(deleteRequest(a))
+	_, err = leader.multi(deleteRequest(a))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-	_, err = follower.Multi(deleteRequest(a), deleteRequest(b))
+	_, err = follower.multi(deleteRequest(a), deleteRequest(b))
 	require.NoError(t, err)
 	require.False(t, znodeExists(t, conn, a))
 }
@@ -92,7 +92,7 @@ func TestMulti_ZnodeDeleted(t *testing.T) {
 	require.NoError(t, other.Delete(leader.ID(), -1))
 	require.NoError(t, grant.Err(), "the leadership has ended")
 	done := harness.InBackground(t, func() error {
-		_, err := leader.Multi(createRequest(target))
+		_, err := leader.multi(createRequest(target))
 		return err
 	})
 	harness.Eventually(t, func() bool { return len(requestsOf(conn, zkproxy.OpMulti, leader.ID())) > 0 }, "the transaction was not sent")

@@ -112,7 +112,7 @@ func TestWithNaming_Kazoo(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
-	kazoo := leaderelection.WithNaming(leaderelection.Kazoo)
+	kazoo := leaderelection.WithKazooNames()
 	leader, _ := startLeader(t, conn, node, kazoo)
 	require.Regexp(t, `^[0-9a-f]{32}__lock__[0-9]{10}$`, znodeName(leader))
 	second := startFollower(t, conn, node, leader)

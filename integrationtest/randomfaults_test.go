@@ -83,7 +83,7 @@ func (c *contestant) runCandidacies(ctx context.Context, node, register string) 
 // writeWhileLeader performs fenced writes until the leadership ends.
 func (c *contestant) writeWhileLeader(e *leaderelection.Election, l *leaderelection.Leadership, t *term, register string) {
 	write := func() error {
-		answer, err := e.Multi(&zk.SetDataRequest{Path: register, Data: strconv.AppendInt(nil, l.Token(), 10), Version: -1})
+		answer, err := l.Multi(&zk.SetDataRequest{Path: register, Data: strconv.AppendInt(nil, l.Token(), 10), Version: -1})
 		if err == nil {
 			c.history.addWrite(c.name, l.Token(), answer[0].Stat.Mzxid)
 		}

@@ -169,7 +169,7 @@ func TestTrap44_StaleResign(t *testing.T) {
 	for range 3 {
 		electiontest.Confirm(t, old.Resign)
 	}
-	_, err := old.Multi()
+	_, err := old.multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader, "the old candidate leads by the znode of the new one")
 	requireOnlyChild(t, admin, node, c, conn)
 	require.NoError(t, l.Err())
@@ -188,7 +188,7 @@ func TestResign_RepeatedCalls(t *testing.T) {
 		wg.Go(func() { electiontest.Confirm(t, c.Resign) })
 	}
 	wg.Wait()
-	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
 	for range 8 {
 		wg.Go(func() { electiontest.Confirm(t, c.EndElection) })
 	}
@@ -252,8 +252,8 @@ func TestResign_CandidateIsOver(t *testing.T) {
 	node := createElectionNode(t, conn)
 	c, _ := startLeader(t, conn, node)
 	c.resign(t)
-	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrCandidacyOver)
-	_, err := c.Multi()
+	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
+	_, err := c.multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	_, open := <-c.Status()
 	require.False(t, open)
@@ -262,11 +262,11 @@ func TestResign_CandidateIsOver(t *testing.T) {
 	electiontest.Confirm(t, c.Resign)
 	require.Empty(t, listChildren(t, conn, node))
 
-	// A candidate that has not started can resign too. It cannot start afterwards.
+	// A candidate that was not started can resign. It does not join afterwards.
 	idle := newCandidate(t, conn, node)
 	electiontest.Confirm(t, idle.Resign)
 	idle.requireClosed(t)
-	require.ErrorIs(t, idle.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.NoError(t, idle.ElectLeader())
 	require.Empty(t, listChildren(t, conn, node))
 }
 
@@ -284,7 +284,7 @@ func TestResign_ByContext(t *testing.T) {
 	requireLost(t, grant, leaderelection.ErrResigned)
 	follower.requireLeader(t)
 	electiontest.Confirm(t, leader.Resign)
-	require.ErrorIs(t, leader.ElectLeader(), leaderelection.ErrCandidacyOver)
+	require.ErrorIs(t, leader.ElectLeader(), leaderelection.ErrAlreadyStarted)
 
 	// A context that ends before ElectLeader.
 	ctx, cancel = context.WithCancel(t.Context())
@@ -345,9 +345,9 @@ func TestResign_LastCandidate(t *testing.T) {
 	follower := startFollower(t, conn, node, leader)
 	follower.resign(t)
 	leader.resign(t)
-	_, found, err := leaderelection.CurrentLeader(conn.Conn, node)
+	all, err := leaderelection.Candidates(conn.Conn, node)
 	require.NoError(t, err)
-	require.False(t, found)
+	require.Empty(t, all)
 	require.Empty(t, listChildren(t, conn, node))
 }
 

@@ -76,7 +76,7 @@ func TestTrap18_NewSessionWithoutEvent(t *testing.T) {
 		conn.Network.Restore()
 		requireLost(t, l, leaderelection.ErrSessionExpired)
 		c.requireEnded(t, leaderelection.ErrSessionExpired)
-		_, err := c.Multi()
+		_, err := c.multi()
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		require.Equal(t, []string{znodeName(next)}, listChildren(t, admin, node))
 	})
@@ -173,7 +173,7 @@ func TestTrap22_CallsReturn(t *testing.T) {
 				require.Less(t, time.Since(begin), shortTimeout, "the candidate was notified late")
 				_ = c.Resign() // returns immediately, with or without an error
 				require.Less(t, time.Since(begin), shortTimeout)
-				_, err := c.Multi()
+				_, err := c.multi()
 				require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 				harness.Receive(t, closed, "Close")
 			})
@@ -299,7 +299,7 @@ func TestSession_ReconnectInTime(t *testing.T) {
 		conn.Network.Drop()
 		conn.WaitConnected(t)
 		require.Equal(t, session, conn.SessionID())
-		_, err := leader.Multi()
+		_, err := leader.multi()
 		require.NoError(t, err)
 	}
 	for _, c := range []*candidate{leader, f1, f2} {

@@ -20,7 +20,7 @@ func suspendLeader(t *testing.T, conn *client, c *candidate) {
 	conn.Network.Cut()
 	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Suspended }, "the leader is not suspended")
 	require.Nil(t, c.Current().Leadership)
-	_, err := c.Multi()
+	_, err := c.multi()
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 	conn.Network.Restore()
 	harness.Eventually(t, func() bool { return c.Current().Role == leaderelection.Leader }, "the candidate does not lead again")
@@ -149,7 +149,7 @@ func TestStatus_ConcurrentReads(t *testing.T) {
 	wg.Wait()
 }
 
-// TestStatus_Current fails if Current or CurrentLeader differs from the statuses.
+// TestStatus_Current fails if Current or Candidates differs from the statuses.
 func TestStatus_Current(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
@@ -162,10 +162,10 @@ func TestStatus_Current(t *testing.T) {
 	require.Equal(t, leaderelection.Status{
 		CandidateID: follower.ID(), NowFollowing: leader.ID(),
 	}, follower.Current())
-	info, found, err := leaderelection.CurrentLeader(conn.Conn, node)
+	all, err := leaderelection.Candidates(conn.Conn, node)
 	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, leaderelection.CandidateInfo{ID: leader.ID(), Name: "one", Token: grant.Token()}, info)
+	require.Len(t, all, 2)
+	require.Equal(t, leaderelection.CandidateInfo{ID: leader.ID(), Name: "one", Token: grant.Token()}, all[0])
 }
 
 // TestStatus_BeforeStart fails if NewElection joins the election.

@@ -16,6 +16,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
+// ErrDataLost is wrapped by the errors of elections, in addition to
+// leaderelection.ErrSessionExpired, if the servers do not know the session and have not seen
+// transactions that this client has seen: they were rebuilt without their data or restored from a
+// backup. It is detected only on connections of this package. Other connections are unusable after
+// such a loss, and candidates on them wait indefinitely: open a new connection.
+var ErrDataLost = zkerror.ErrDataLost
+
 // Option configures [Connect].
 type Option func(*dialer)
 

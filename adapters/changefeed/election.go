@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
@@ -18,7 +20,7 @@ import (
 type Election struct {
 	opts      *options
 	store     Store
-	candidacy *leaderelection.Candidacy
+	candidacy candidacy.Candidacy
 	// started reports whether ElectLeader was called.
 	started atomic.Bool
 	// written receives the records that EndElection and Elect have written.
@@ -70,7 +72,7 @@ func NewElection(store Store, opts ...Option) (e *Election, err error) {
 func newElection(o *options, store Store) *Election {
 	e := &Election{
 		opts: o, store: store, written: make(chan Record),
-		candidacy: leaderelection.NewCandidacy(o.ctx, o.log.With("candidate", o.cfg.ID)),
+		candidacy: candidacy.New(o.ctx, o.log.With("candidate", o.cfg.ID)),
 	}
 	e.candidacy.SetID(o.cfg.ID)
 	return e
@@ -177,11 +179,11 @@ func (e *Election) Current() leaderelection.Status {
 	return s
 }
 
-// Events implements [leaderelection.Candidate]. [leaderelection.EventHandOver],
-// [leaderelection.EventSuspended] and [leaderelection.EventResumed] are not reported. The error of
-// [leaderelection.EventWatchFailed] is [ErrStale] if the feed works but does not deliver a
-// known write. That of [leaderelection.EventRequestRejected] wraps [ErrUnsuitable].
-func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+// Events implements [leaderelection.Candidate]. [event.HandOver],
+// [event.Suspended] and [event.Resumed] are not reported. The error of
+// [event.WatchFailed] is [ErrStale] if the feed works but does not deliver a
+// known write. That of [event.RequestRejected] wraps [ErrUnsuitable].
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // Changes returns a feed of changes of data other than the record, starting now, from
 // [Store.Changes]: of the table (RethinkDB), collection (MongoDB), channel (PostgreSQL and

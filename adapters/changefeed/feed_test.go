@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // quietTime is the quiet time of feeds in tests.
@@ -226,9 +227,9 @@ func TestFeed_ElectionWithLateWatches(t *testing.T) {
 						}
 					})
 					candidates.Go(func() {
-						for event := range events {
-							if event.Kind == leaderelection.EventWatchFailed {
-								t.Errorf("%s: %v", id, event.Err)
+						for received := range events {
+							if received.Kind == event.WatchFailed {
+								t.Errorf("%s: %v", id, received.Err)
 							}
 						}
 					})

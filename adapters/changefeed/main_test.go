@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +38,7 @@ type candidate struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	events []leaderelection.Event
+	events []event.Event
 }
 
 // recordingStore counts the writes and the feeds of a candidate.
@@ -224,7 +225,7 @@ func (c *candidate) feeds() (open, started int) {
 }
 
 // eventsOf returns the received events of a kind, without their times.
-func (c *candidate) eventsOf(kind leaderelection.EventKind) (events []leaderelection.Event) {
+func (c *candidate) eventsOf(kind event.Kind) (events []event.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.events {
@@ -237,8 +238,8 @@ func (c *candidate) eventsOf(kind leaderelection.EventKind) (events []leaderelec
 }
 
 // failuresOf returns the received events of a kind that have an error.
-func (c *candidate) failuresOf(kind leaderelection.EventKind) []leaderelection.Event {
-	return slices.DeleteFunc(c.eventsOf(kind), func(e leaderelection.Event) bool { return e.Err == nil })
+func (c *candidate) failuresOf(kind event.Kind) []event.Event {
+	return slices.DeleteFunc(c.eventsOf(kind), func(e event.Event) bool { return e.Err == nil })
 }
 
 // awaitLeader waits until there is a leader, and returns it.

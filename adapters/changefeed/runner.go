@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
@@ -142,24 +143,24 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 		})
 	case protocol.Extend:
 		r.setDeadline()
-		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Duration: opts.clock.Now().Sub(r.sentAt)})
+		candidacy.Report(event.Event{Kind: event.Checked, Duration: opts.clock.Now().Sub(r.sentAt)})
 	case protocol.Demote:
 		candidacy.Revoke(r.revocationReason(a.Reason))
 	case protocol.ReportLeader:
-		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventNewLeader, Subject: a.Leader, Token: int64(a.Term)})
+		candidacy.Report(event.Event{Kind: event.NewLeader, Subject: a.Leader, Token: int64(a.Term)})
 	case protocol.ReportFeed:
-		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatched})
+		candidacy.Report(event.Event{Kind: event.Watched})
 	case protocol.ReportFeedFailure:
 		if a.Reason == protocol.Stale {
 			cause = ErrStale
 		}
 		opts.log.Warn("feed failed", "candidate", opts.cfg.ID, "err", cause)
-		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventWatchFailed, Err: cause})
+		candidacy.Report(event.Event{Kind: event.WatchFailed, Err: cause})
 	case protocol.ReportHeartbeatError:
 		opts.log.Warn("heartbeat failed", "candidate", opts.cfg.ID, "err", cause)
-		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventChecked, Err: cause})
+		candidacy.Report(event.Event{Kind: event.Checked, Err: cause})
 	case protocol.ReportHeartbeat:
-		candidacy.Report(leaderelection.Event{Kind: leaderelection.EventHeartbeat, Subject: a.Leader, Token: int64(a.Term)})
+		candidacy.Report(event.Event{Kind: event.Heartbeat, Subject: a.Leader, Token: int64(a.Term)})
 	case protocol.Finish:
 		switch a.Reason {
 		case protocol.Ended:
@@ -242,7 +243,7 @@ func (r *runner) reportRejection(got response) {
 		return
 	}
 	r.e.opts.log.Warn("request rejected", "candidate", r.e.ID(), "request", got.op, "err", got.err)
-	r.e.candidacy.Report(leaderelection.Event{Kind: leaderelection.EventRequestRejected, Err: got.err})
+	r.e.candidacy.Report(event.Event{Kind: event.RequestRejected, Err: got.err})
 }
 
 // publishStatus publishes the status, if the role or the leader has changed, or if first is set.

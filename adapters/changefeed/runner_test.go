@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // TestElection_FirstLeader fails if the creator of a record becomes its leader without waiting, an old
@@ -113,7 +114,7 @@ func TestElection_FeedFails(t *testing.T) {
 		writes := leader.writes()
 		h.pass(20 * time.Second)
 		require.Equal(h, writes, leader.writes())
-		failures := leader.eventsOf(leaderelection.EventWatchFailed)
+		failures := leader.eventsOf(event.WatchFailed)
 		require.Greater(h, len(failures), 5)
 		require.Equal(h, changefeedtest.ErrInjected, failures[0].Err)
 
@@ -136,7 +137,7 @@ func TestElection_KeepLeading(t *testing.T) {
 		other := h.join("two")
 		h.pass(20 * time.Second)
 		require.NoError(h, l.Err())
-		require.NotEmpty(h, leader.eventsOf(leaderelection.EventWatchFailed))
+		require.NotEmpty(h, leader.eventsOf(event.WatchFailed))
 		require.NoError(h, other.Elect(h.Context(), "two"))
 		h.pass(2 * time.Second)
 		require.ErrorIs(h, l.Err(), changefeed.ErrStepDown)
@@ -154,7 +155,7 @@ func TestElection_SilentFeed(t *testing.T) {
 		follower.start()
 		h.pass(20 * time.Second)
 		require.Same(h, leader, h.leader())
-		failures := follower.eventsOf(leaderelection.EventWatchFailed)
+		failures := follower.eventsOf(event.WatchFailed)
 		require.NotEmpty(h, failures)
 		require.ErrorIs(h, failures[0].Err, changefeed.ErrStale)
 		follower.network.Set(changefeedtest.Faults{})
@@ -212,12 +213,12 @@ func TestElection_ReportsLeaders(t *testing.T) {
 		synctest.Wait()
 		require.Same(h, two, h.leader())
 		token := two.token()
-		newLeader := func(id, leader string, token int64) leaderelection.Event {
-			return leaderelection.Event{Kind: leaderelection.EventNewLeader, ID: id, Subject: leader, Token: token}
+		newLeader := func(id, leader string, token int64) event.Event {
+			return event.Event{Kind: event.NewLeader, ID: id, Subject: leader, Token: token}
 		}
-		require.Equal(h, []leaderelection.Event{newLeader("one", "one", token-1)}, one.eventsOf(leaderelection.EventNewLeader))
-		require.Equal(h, []leaderelection.Event{newLeader("two", "one", token-1), newLeader("two", "two", token)}, two.eventsOf(leaderelection.EventNewLeader))
-		require.Len(h, two.eventsOf(leaderelection.EventWatched), 1)
+		require.Equal(h, []event.Event{newLeader("one", "one", token-1)}, one.eventsOf(event.NewLeader))
+		require.Equal(h, []event.Event{newLeader("two", "one", token-1), newLeader("two", "two", token)}, two.eventsOf(event.NewLeader))
+		require.Len(h, two.eventsOf(event.Watched), 1)
 	})
 }
 
@@ -229,16 +230,16 @@ func TestElection_ReportsHeartbeats(t *testing.T) {
 		require.Same(h, one, h.awaitLeader())
 		two := h.join("two")
 		time.Sleep(10*time.Second + time.Millisecond)
-		want := leaderelection.Event{Kind: leaderelection.EventHeartbeat, Subject: "one", Token: one.token()}
+		want := event.Event{Kind: event.Heartbeat, Subject: "one", Token: one.token()}
 		for _, c := range []*candidate{one, two} {
-			heartbeats := c.eventsOf(leaderelection.EventHeartbeat)
+			heartbeats := c.eventsOf(event.Heartbeat)
 			require.InDelta(h, 10, len(heartbeats), 1)
 			want.ID = c.id
 			require.Equal(h, want, heartbeats[0])
 		}
-		require.InDelta(h, 10, len(one.eventsOf(leaderelection.EventChecked)), 1)
-		require.Empty(h, one.failuresOf(leaderelection.EventChecked))
-		require.Empty(h, two.eventsOf(leaderelection.EventChecked))
+		require.InDelta(h, 10, len(one.eventsOf(event.Checked)), 1)
+		require.Empty(h, one.failuresOf(event.Checked))
+		require.Empty(h, two.eventsOf(event.Checked))
 	})
 }
 
@@ -254,17 +255,17 @@ func TestElection_MissedEvents(t *testing.T) {
 		synctest.Wait()
 		_, started := c.feeds()
 		require.NoError(h, c.Resign())
-		var received []leaderelection.Event
+		var received []event.Event
 		missed := 0
-		for event := range events {
-			received = append(received, event)
-			missed += event.Missed
+		for e := range events {
+			received = append(received, e)
+			missed += e.Missed
 		}
 		require.Len(h, received, 64)
-		for _, event := range received[:63] {
-			require.Equal(h, leaderelection.EventWatchFailed, event.Kind)
+		for _, e := range received[:63] {
+			require.Equal(h, event.WatchFailed, e.Kind)
 		}
-		require.Equal(h, leaderelection.EventEnded, received[63].Kind)
+		require.Equal(h, event.Ended, received[63].Kind)
 		require.Equal(h, 1+started+1-64, missed, "joined, failed feeds, ended")
 	})
 }
@@ -289,7 +290,7 @@ func TestElection_Deadline(t *testing.T) {
 		<-l.Done()
 		require.WithinDuration(h, l.Deadline(), time.Now(), time.Microsecond)
 		require.GreaterOrEqual(h, l.Deadline(), last)
-		require.NotEmpty(h, c.failuresOf(leaderelection.EventChecked))
+		require.NotEmpty(h, c.failuresOf(event.Checked))
 	})
 }
 
@@ -444,7 +445,7 @@ func TestElection_DamagedRecord(t *testing.T) {
 		require.Error(h, l.Err())
 		require.Nil(h, h.leader())
 		require.NoError(h, c.Current().Err)
-		failures := c.eventsOf(leaderelection.EventWatchFailed)
+		failures := c.eventsOf(event.WatchFailed)
 		require.ErrorIs(h, failures[0].Err, changefeed.ErrUnsuitable)
 		require.Less(h, len(failures), 70, "more than one feed is opened per heartbeat")
 		good.Seq = bad.Seq + 1
@@ -503,13 +504,13 @@ func TestElection_RejectedRequests(t *testing.T) {
 		require.NoError(t, err)
 		ended, events := make(chan error, 1), e.Events()
 		go func() { ended <- e.ElectLeader() }()
-		rejections, counted := map[leaderelection.EventKind]int{}, make(chan struct{})
+		rejections, counted := map[event.Kind]int{}, make(chan struct{})
 		go func() {
 			defer close(counted)
-			for event := range events {
-				if event.Err != nil && event.Kind != leaderelection.EventLost && event.Kind != leaderelection.EventEnded {
-					require.ErrorIs(t, event.Err, changefeed.ErrUnsuitable)
-					rejections[event.Kind]++
+			for e := range events {
+				if e.Err != nil && e.Kind != event.Lost && e.Kind != event.Ended {
+					require.ErrorIs(t, e.Err, changefeed.ErrUnsuitable)
+					rejections[e.Kind]++
 				}
 			}
 		}()
@@ -529,8 +530,8 @@ func TestElection_RejectedRequests(t *testing.T) {
 		require.NoError(t, e.Resign())
 		require.NoError(t, <-ended)
 		<-counted
-		require.Positive(t, rejections[leaderelection.EventChecked])
-		require.Positive(t, rejections[leaderelection.EventRequestRejected])
+		require.Positive(t, rejections[event.Checked])
+		require.Positive(t, rejections[event.RequestRejected])
 	})
 }
 

@@ -140,7 +140,7 @@ var (
 	// ErrUnsuitable is returned if the store cannot serve elections in its current state,
 	// for instance because of a missing permission, a missing feature, or a record in
 	// another format. NewElection fails with it. A running candidacy reports it
-	// (leaderelection.EventRequestRejected, EventWatchFailed, EventChecked) and retries the
+	// (event.RequestRejected, event.WatchFailed, event.Checked) and retries the
 	// request.
 	ErrUnsuitable = errors.New("store cannot be used")
 )

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // Candidate is a candidate whose role is set by the commands of a [Console]. It
@@ -13,7 +15,7 @@ import (
 type Candidate struct {
 	console   *Console
 	id        string
-	candidacy *leaderelection.Candidacy
+	candidacy candidacy.Candidacy
 }
 
 var _ leaderelection.Candidate = (*Candidate)(nil)
@@ -21,7 +23,7 @@ var _ leaderelection.Candidate = (*Candidate)(nil)
 // Candidate creates a candidate. If several candidates have joined, each line is received
 // by one of them.
 func (c *Console) Candidate(id string) *Candidate {
-	return &Candidate{console: c, id: id, candidacy: leaderelection.NewCandidacy(context.Background(), nil)}
+	return &Candidate{console: c, id: id, candidacy: candidacy.New(context.Background(), nil)}
 }
 
 // ID implements [leaderelection.Candidate].
@@ -34,7 +36,7 @@ func (c *Candidate) Status() <-chan leaderelection.Status { return c.candidacy.S
 func (c *Candidate) Current() leaderelection.Status { return c.candidacy.Current() }
 
 // Events implements [leaderelection.Candidate].
-func (c *Candidate) Events() <-chan leaderelection.Event { return c.candidacy.Events() }
+func (c *Candidate) Events() <-chan event.Event { return c.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]. The error is [ErrTyped] or
 // [ErrEndOfInput], or nil after Resign.

@@ -17,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
 
 // AskToResign requests that the candidate with the given ID resigns from the election at
@@ -32,8 +33,8 @@ import (
 // not confirm the withdrawal within 1.5 s, the error includes the reason, and the request
 // may remain.
 //
-// Errors: [leaderelection.ErrNoCandidate] if the candidate does not exist,
-// [leaderelection.ErrNoElection], [leaderelection.ErrForeignData] if the value of the
+// Errors: [resign.ErrNoCandidate] if the candidate does not exist,
+// [leaderelection.ErrNoElection], [resign.ErrForeignData] if the value of the
 // election node is not that of a request, [leaderelection.ErrPermission] if the client's
 // user is not allowed to write that value, [leaderelection.ErrInvalidOption] if id is not
 // the ID of a candidate of this election, [leaderelection.ErrInvalidPath] and
@@ -89,7 +90,7 @@ func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	case r.written: // The reply to an earlier attempt was lost, and the candidate has resigned.
 		return names, nil
 	default:
-		return nil, &permanentError{leaderelection.ErrNoCandidate}
+		return nil, &permanentError{resign.ErrNoCandidate}
 	}
 	return resignation.Add(names, present, r.name), nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
 
 // TestAskToResign fails if the leader does not receive the request, the next candidate receives it
@@ -30,7 +31,7 @@ func TestAskToResign(t *testing.T) {
 	require.NoError(t, askToResign(client, leader.ID()))
 	next.waitForLeadership()
 	require.Empty(t, nodeValue(t, client), "the request was not withdrawn")
-	require.ErrorIs(t, askToResign(client, leader.ID()), leaderelection.ErrNoCandidate)
+	require.ErrorIs(t, askToResign(client, leader.ID()), resign.ErrNoCandidate)
 	require.Empty(t, nodeValue(t, client))
 }
 
@@ -64,7 +65,7 @@ func TestAskToResign_AfterRejoin(t *testing.T) {
 	c.waitForStatus("leader again", func(s leaderelection.Status) bool {
 		return s.Role == leaderelection.Leader && s.CandidateID != before
 	})
-	require.ErrorIs(t, askToResign(client, before), leaderelection.ErrNoCandidate)
+	require.ErrorIs(t, askToResign(client, before), resign.ErrNoCandidate)
 	require.NoError(t, askToResign(client, c.ID()))
 }
 
@@ -218,7 +219,7 @@ func TestAskToResign_Invalid(t *testing.T) {
 	c := startCandidate(t, client)
 	c.waitForLeadership()
 	c.resignOnRequest()
-	require.ErrorIs(t, askToResign(client, c.ID()), leaderelection.ErrForeignData)
+	require.ErrorIs(t, askToResign(client, c.ID()), resign.ErrForeignData)
 	require.Equal(t, "configuration", nodeValue(t, client))
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }

@@ -10,6 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // Election is a candidate in an election on etcd. It implements
@@ -21,7 +23,7 @@ type Election struct {
 	options   *options
 	nodeRev   int64        // nodeRev is the create revision of node. A re-created node is another election.
 	log       *slog.Logger // log adds the names of the election and the candidate to each message.
-	candidacy *leaderelection.Candidacy
+	candidacy candidacy.Candidacy
 	// listening receives one value, when ResignRequested is called for the first time.
 	listening chan struct{}
 
@@ -57,7 +59,7 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		client: client, node: node, options: o, log: log,
-		candidacy: leaderelection.NewCandidacy(o.ctx, log), listening: make(chan struct{}, 1),
+		candidacy: candidacy.New(o.ctx, log), listening: make(chan struct{}, 1),
 	}
 	if err := e.openNode(); err != nil {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
@@ -101,9 +103,9 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
-// Events implements [leaderelection.Candidate]. [leaderelection.EventChecked] is a keepalive
-// request. [leaderelection.EventWatched] is not reported.
-func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+// Events implements [leaderelection.Candidate]. [event.Checked] is a keepalive
+// request. [event.Watched] is not reported.
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]: it runs the candidacy and blocks
 // until it is over. It returns the error of the final status, or nil after Resign or when

@@ -11,6 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // TestNewElection_InvalidArguments fails if an invalid argument is accepted, or is reported only
@@ -69,7 +70,7 @@ func TestEvents_HandOver(t *testing.T) {
 	events, ended := e.Events(), make(chan error, 1)
 	go func() { ended <- e.ElectLeader() }()
 	limit := time.After(patience)
-	next := func() leaderelection.Event {
+	next := func() event.Event {
 		t.Helper()
 		select {
 		case event, open := <-events:
@@ -80,31 +81,31 @@ func TestEvents_HandOver(t *testing.T) {
 		}
 		panic("unreachable")
 	}
-	require.Equal(t, leaderelection.EventJoined, next().Kind)
+	require.Equal(t, event.Joined, next().Kind)
 	require.NotEmpty(t, e.ID())
 	for e.Current().NowFollowing == "" {
 		require.NoError(t, first.Err())
 		time.Sleep(time.Millisecond)
 	}
 	require.NoError(t, leader.Resign())
-	var role []leaderelection.Event
+	var role []event.Event
 	for checked := false; len(role) < 2 || !checked; {
-		event := next()
-		require.Equal(t, e.ID(), event.ID)
+		received := next()
+		require.Equal(t, e.ID(), received.ID)
 		switch {
-		case event.Kind != leaderelection.EventChecked:
-			role = append(role, event)
-		case event.Err == nil:
-			require.Positive(t, event.Duration)
+		case received.Kind != event.Checked:
+			role = append(role, received)
+		case received.Err == nil:
+			require.Positive(t, received.Duration)
 			checked = true
 		}
 	}
 	require.Len(t, role, 2)
-	require.Equal(t, leaderelection.EventElected, role[0].Kind)
-	require.Equal(t, leaderelection.EventHandOver, role[1].Kind)
+	require.Equal(t, event.Elected, role[0].Kind)
+	require.Equal(t, event.HandOver, role[1].Kind)
 	require.Positive(t, role[1].Duration)
-	for _, event := range role {
-		require.Equal(t, e.Current().Leadership.Token(), event.Token)
+	for _, received := range role {
+		require.Equal(t, e.Current().Leadership.Token(), received.Token)
 	}
 	_ = e.Resign()
 	require.NoError(t, <-ended)
@@ -233,10 +234,10 @@ func TestElection_ForeignKeys(t *testing.T) {
 	}
 	c := startCandidate(t, client)
 	c.waitForLeadership()
-	leader, found, err := etcd.CurrentLeader(client, node)
+	all, err := etcd.Candidates(client, node)
 	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, c.ID(), leader.ID)
+	require.Len(t, all, 1)
+	require.Equal(t, c.ID(), all[0].ID)
 	require.ErrorIs(t, c.EndElection(), leaderelection.ErrForeignChildren)
 	require.ErrorIs(t, etcd.DeleteElection(client, node), leaderelection.ErrForeignChildren)
 	require.Equal(t, leaderelection.Leader, c.Current().Role)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // maxPending is the number of keepalives, and of reads, that may be in flight at a time. A request
@@ -208,7 +209,7 @@ func (n *entry) handleChange(revision int64) {
 }
 
 func (n *entry) handleKeepalive(r keepaliveResult) {
-	event := leaderelection.Event{Kind: leaderelection.EventChecked, Err: r.err}
+	event := event.Event{Kind: event.Checked, Err: r.err}
 	switch {
 	case r.err != nil:
 		n.election.log.Debug("keepalive failed", "id", n.key.name, "err", r.err)

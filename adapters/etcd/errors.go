@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
 
 // These errors wrap errors of package leaderelection, whose texts use terms of ZooKeeper.
@@ -20,7 +21,7 @@ var (
 	errUnconfirmed = withText(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
 	errDeleted     = withText(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
 	errExpired     = withText(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
-	errForeignData = withText(leaderelection.ErrForeignData, "etcd: election node has a value of another application")
+	errForeignData = withText(resign.ErrForeignData, "etcd: election node has a value of another application")
 	errForeign     = withText(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")
 )
 

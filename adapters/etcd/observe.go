@@ -27,16 +27,6 @@ func Candidates(client *clientv3.Client, node string, opts ...Option) ([]leadere
 	return all, nil
 }
 
-// CurrentLeader returns the first candidate of the election at node. found reports whether
-// there is one. Errors are those of [NewElection].
-func CurrentLeader(client *clientv3.Client, node string, opts ...Option) (leader leaderelection.CandidateInfo, found bool, err error) {
-	s, err := list(client, node, opts, 1)
-	if err != nil || len(s.candidates) == 0 {
-		return leaderelection.CandidateInfo{}, false, err
-	}
-	return candidateInfo(s.candidates[0]), true, nil
-}
-
 // list reads an election, or only its first candidate if limit is 1. It returns errNoElection if
 // the election node does not exist.
 func list(client *clientv3.Client, node string, opts []Option, limit int64) (*snapshot, error) {

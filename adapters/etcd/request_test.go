@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
 // newUnreachableClient returns a client of a server that does not exist.
@@ -50,7 +50,7 @@ func TestSendDueRequests_DoesNotShareLease(t *testing.T) {
 	client := newUnreachableClient(t)
 	now := time.Now()
 	n := &entry{
-		election: &Election{client: client, node: "/election", candidacy: leaderelection.NewCandidacy(t.Context(), nil)},
+		election: &Election{client: client, node: "/election", candidacy: candidacy.New(t.Context(), nil)},
 		ctx:      t.Context(),
 		key:      candidateKey{lease: 1, name: "/election/1", revision: 1},
 		lease:    newLease(now, time.Second, 1),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
 // TestLeadership_RenewedLease fails if a lease that has expired, and was renewed for another queue,
@@ -15,7 +16,7 @@ import (
 // has not noticed yet.
 func TestLeadership_RenewedLease(t *testing.T) {
 	n := &Node{startedAt: time.Now()}
-	e := &Election{node: n, name: "e", candidacy: leaderelection.NewCandidacy(t.Context(), nil), changed: make(chan struct{}, 1)}
+	e := &Election{node: n, name: "e", candidacy: candidacy.New(t.Context(), nil), changed: make(chan struct{}, 1)}
 	c := &campaign{election: e, id: "a"}
 	e.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
 	n.lease.Store(int64(time.Hour))

@@ -16,6 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 )
 
@@ -33,7 +35,7 @@ type Election struct {
 	name string
 	opts options
 
-	candidacy   *leaderelection.Candidacy
+	candidacy   candidacy.Candidacy
 	queue       atomic.Pointer[replica.Election]
 	ended       atomic.Bool   // the election was ended while the candidate was queued
 	changed     chan struct{} // contains a token if queue, ended or the lease has changed
@@ -105,7 +107,7 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	log := node.log.With("election", name, "client", o.clientName)
 	return &Election{
 		node: node, name: name, opts: o,
-		candidacy: leaderelection.NewCandidacy(o.ctx, log), changed: make(chan struct{}, 1),
+		candidacy: candidacy.New(o.ctx, log), changed: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -167,9 +169,9 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
-// Events implements [leaderelection.Candidate]. [leaderelection.EventHandOver],
-// [leaderelection.EventChecked] and [leaderelection.EventWatched] are not reported.
-func (e *Election) Events() <-chan leaderelection.Event { return e.candidacy.Events() }
+// Events implements [leaderelection.Candidate]. [event.HandOver],
+// [event.Checked] and [event.Watched] are not reported.
+func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]. It blocks until the candidacy is over
 // and returns the error of the final status, or nil after Resign or when the context of

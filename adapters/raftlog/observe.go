@@ -44,16 +44,6 @@ func candidateInfo(c replica.Candidate) leaderelection.CandidateInfo {
 	return leaderelection.CandidateInfo{ID: c.ID, Name: name, Value: value, Token: int64(c.Token)}
 }
 
-// CurrentLeader returns the first of [Candidates]. found reports whether
-// there is one. Errors are those of Candidates.
-func CurrentLeader(ctx context.Context, node *Node, name string) (leader leaderelection.CandidateInfo, found bool, err error) {
-	all, err := Candidates(ctx, node, name)
-	if err != nil || len(all) == 0 {
-		return leaderelection.CandidateInfo{}, false, err
-	}
-	return all[0], true, nil
-}
-
 // Observe watches the leader of an election without joining it. The returned channel
 // delivers the current leader according to the entries that this peer has applied, or its
 // absence, and then each change. A slow reader receives only the newest observation.

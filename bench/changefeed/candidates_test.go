@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // waitLimit is how long an action may take on a busy machine.
@@ -111,11 +112,11 @@ func (e *election) joinOn(c client, network *changefeedtest.Faulty) {
 		}
 	})
 	p.readers.Go(func() {
-		for event := range events {
-			switch event.Kind {
-			case leaderelection.EventWatched:
+		for ev := range events {
+			switch ev.Kind {
+			case event.Watched:
 				e.update(func() { p.feedWorks = true })
-			case leaderelection.EventWatchFailed:
+			case event.WatchFailed:
 				e.update(func() { p.feedWorks = false })
 			}
 		}

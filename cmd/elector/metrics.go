@@ -11,6 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electionprom"
 	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // The values of the label handler.
@@ -35,7 +36,7 @@ type metrics struct {
 	leading, programs prometheus.GaugeFunc
 
 	// recordEvent returns a function that records the events of one candidate.
-	recordEvent func() func(leaderelection.Event)
+	recordEvent func() func(event.Event)
 
 	mu        sync.Mutex
 	stopped   chan struct{} // is closed when events are no longer recorded
@@ -80,7 +81,7 @@ func newMetrics(election string, stopping <-chan struct{}, leads, programRuns fu
 		m.failures.WithLabelValues(h)
 	}
 	elections := electionprom.NewCollector(nil)
-	m.recordEvent = func() func(leaderelection.Event) { return elections.Recorder(election) }
+	m.recordEvent = func() func(event.Event) { return elections.Recorder(election) }
 	m.registry.MustRegister(elections, m.state, m.since, m.terms, m.running, m.failures, m.seconds, m.leading, m.programs,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

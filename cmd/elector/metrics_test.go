@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
@@ -61,7 +62,7 @@ func TestMetrics_HandlerFailures(t *testing.T) {
 		Error: func(context.Context, *leaderelection.Leadership, error) error { return result },
 	}
 	w := newTestServer(t, e)
-	l, revoke := leaderelection.NewLeadership(7, nil)
+	l, revoke := candidacy.NewLeadership(7, nil)
 	require.ErrorIs(t, e.Begin(t.Context(), l), result)
 	require.ErrorIs(t, e.End(t.Context(), l), result)
 	require.ErrorIs(t, e.Error(t.Context(), l, nil), result)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
 
 // raftlogClient is the backend raftlog of commands other than run. It sends requests to the peers, so
@@ -54,7 +55,7 @@ func translateError(err error) error {
 	case errors.Is(err, api.ErrRefused):
 		return fmt.Errorf("%w: %w; the secret (--secret-file or ELECTOR_SECRET) or certificates, and --cluster, must be those of the peers", leaderelection.ErrPermission, err)
 	case errors.Is(err, api.ErrNoCandidate):
-		return fmt.Errorf("%w: %w", leaderelection.ErrNoCandidate, err)
+		return fmt.Errorf("%w: %w", resign.ErrNoCandidate, err)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/resign"
 )
 
 // successorWait is the time for which resign waits for the next leader.
@@ -70,7 +71,7 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 		switch {
 		case ctx.Err() != nil:
 			return "", cmdline.Errorf(cmdline.NotLeft, "%s was requested to resign and has not left: it does not listen to requests, or is still stopping: %w", requested.Name, err)
-		case errors.Is(err, leaderelection.ErrNoCandidate):
+		case errors.Is(err, resign.ErrNoCandidate):
 			return "", &cmdline.Error{Code: cmdline.NoLeader, Err: err}
 		}
 		return "", err

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -257,7 +258,7 @@ func statusCode(w *webServer, path string) int {
 func TestWebServer_LeaseExpiresWithoutEvent(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	deadline := time.Now().Add(time.Hour)
-	l, _ := leaderelection.NewLeadership(7, func() time.Time { return deadline })
+	l, _ := candidacy.NewLeadership(7, func() time.Time { return deadline })
 	w.term = &begunTerm{context.Background(), l}
 	require.Equal(t, 200, statusCode(w, "/leader"))
 	deadline = time.Now().Add(-time.Nanosecond)

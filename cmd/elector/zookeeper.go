@@ -17,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/resign"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
@@ -262,7 +263,7 @@ func (z *zooKeeperBackend) requestResignation(ctx context.Context, election stri
 	if err := z.awaitSession(ctx); err != nil {
 		return err
 	}
-	return leaderelection.AskToResign(z.conn, election, candidate.ID, z.options(leaderelection.WithContext(ctx))...)
+	return resign.Request(ctx, z.conn, election, candidate.ID)
 }
 
 func (z *zooKeeperBackend) endElection(ctx context.Context) error {

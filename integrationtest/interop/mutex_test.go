@@ -59,13 +59,12 @@ func (p *peer) newReadLock(t *testing.T, conn *zk.Conn, path string) acquireFunc
 }
 
 func (p *peer) newLeadership(t *testing.T, conn *zk.Conn, path string) acquireFunc {
-	naming := leaderelection.CuratorLatch
+	options := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(sessionTimeout)}
 	if p == kazoo {
-		naming = leaderelection.Kazoo
+		options = append(options, leaderelection.WithKazooNames())
 	}
 	return func(ctx context.Context) (hold, error) {
-		e, err := leaderelection.NewElection(conn, path, leaderelection.WithCreateNode(), leaderelection.WithNaming(naming),
-			leaderelection.WithSessionTimeout(sessionTimeout))
+		e, err := leaderelection.NewElection(conn, path, options...)
 		if err != nil {
 			return nil, err
 		}

@@ -250,7 +250,7 @@ func (d *demo) awaitFollower(ctx context.Context, limit time.Duration, p, predec
 
 // writeAsLeader writes in a transaction that ZooKeeper applies only while p leads.
 func (d *demo) writeAsLeader(p *participant) error {
-	_, err := p.election.Multi(&zk.SetDataRequest{Path: d.data, Data: []byte(p.name), Version: -1})
+	_, err := d.monitor.state(p.name).leadership.Multi(&zk.SetDataRequest{Path: d.data, Data: []byte(p.name), Version: -1})
 	if err != nil {
 		return fmt.Errorf("%s leads and could not write: %w", p.name, err)
 	}
@@ -261,7 +261,7 @@ func (d *demo) writeAsLeader(p *participant) error {
 // requireRefusal writes for a candidate that no longer leads, and requires that the write is refused.
 func (d *demo) requireRefusal(p *participant) error {
 	attempt := "not " + p.name
-	_, err := p.election.Multi(&zk.SetDataRequest{Path: d.data, Data: []byte(attempt), Version: -1})
+	_, err := d.monitor.state(p.name).leadership.Multi(&zk.SetDataRequest{Path: d.data, Data: []byte(attempt), Version: -1})
 	if !errors.Is(err, leaderelection.ErrNotLeader) {
 		return fmt.Errorf("%s does not lead and its write got %v instead of ErrNotLeader", p.name, err)
 	}

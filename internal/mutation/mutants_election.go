@@ -14,7 +14,7 @@ var electionMutants = []mutant{
 	}
 	znode`},
 		},
-		tests: "./internal/traptest -run ^TestC06_Zombie$",
+		tests: ". -run ^TestResign_Disconnected$",
 	},
 	{
 		name: "election/D1", breaks: "second not woken, mark not bound to first",
@@ -24,16 +24,16 @@ var electionMutants = []mutant{
 `, `			_ = wake
 `},
 		},
-		tests: "./internal/traptest -run ^TestC18_ObservationOfAnEnd$",
+		tests: ". -run ^TestObserve_ElectionIsBeingDeleted$",
 	},
 	{
 		name: "election/D2", breaks: "from the front",
 		file: "delete.go",
 		edits: []edit{
-			{`	slices.Reverse(contenders)
+			{`	slices.Reverse(names)
 `, ""},
 		},
-		tests: "./internal/traptest -run ^TestProtection_DeletedFromTheBack$",
+		tests: ". -run ^TestDeleteElection_DeletesInReverseOrder$",
 	},
 	{
 		name: "election/D3", breaks: "another election at the path",
@@ -41,18 +41,18 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\tif l.stat.Czxid != d.czxid {", "\tif false {"},
 		},
-		tests: "./internal/traptest -run ^TestDeleteLeavesAnotherElectionAlone$",
+		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
 	{
 		name: "election/D4", breaks: "stray mark stays",
 		file: "delete.go",
 		edits: []edit{
-			{`			if err := d.takeBack(); err != nil {
+			{`			if err := d.removeTombstone(); err != nil {
 				return nil, nil, false, err
 			}
 `, ""},
 		},
-		tests: "./internal/traptest -run ^TestDeleteLeavesAnotherElectionAlone$",
+		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
 	{
 		name: "election/T1", breaks: "end of a leadership lost",
@@ -60,15 +60,15 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\tif s.Leadership == nil || f.held == nil || s.Leadership == f.held {", "\tif true {"},
 		},
-		tests: ". -run ^TestEndOfAToldLeadershipIsNotSwallowed$",
+		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
 	},
 	{
 		name: "election/statuses-order", breaks: "a loss is forgotten whose reader has not received the next leadership yet",
 		file: "statusfeed.go",
 		edits: []edit{
-			{"if <-f.next.sent { // so", "if <-f.next.sent || true { // so"},
+			{"if <-f.next.sent { // then", "if <-f.next.sent || true { // then"},
 		},
-		tests: ". -run ^TestEndOfAToldLeadershipIsNotSwallowed$",
+		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
 	},
 	{
 		name: "election/options-granted", breaks: "an election accepts a timeout longer than granted",
@@ -76,7 +76,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"session.Validate(conn, o.timeout)", "session.Validate(conn, 0)"},
 		},
-		tests: ". -run TestLongerThanGranted",
+		tests: ". -run TestWithSessionTimeout_LongerThanGranted",
 	},
 	{
 		name: "recipe/options-granted", breaks: "a recipe accepts a timeout longer than granted",
@@ -90,9 +90,9 @@ var electionMutants = []mutant{
 		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",
 		file: "election.go",
 		edits: []edit{
-			{"handshake.Of(e.conn).Losses() != e.nodeSeen().losses", "false && handshake.Of(e.conn).Losses() != 0"},
+			{"handshake.Of(e.conn).Losses() != e.lastSeen().losses", "false && handshake.Of(e.conn).Losses() != 0"},
 		},
-		tests: ". -run TestServersReturn",
+		tests: ". -run TestDataLoss",
 	},
 	{
 		name: "election/starts-later", breaks: "NewElection with WithRejoin fails without ZooKeeper",
@@ -100,7 +100,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"!(o.rejoin && errors.Is(err, ErrUnreachable))", "true"},
 		},
-		tests: ". -run TestZooKeeperStartsLater",
+		tests: ". -run TestWithRejoin_ZooKeeperStartsLater",
 	},
 	{
 		name: "election/joined", breaks: "a second znode at the same path is not reported as joined",
@@ -108,7 +108,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"(!e.joined || s.Path != e.ID())", "s.Path != e.ID()"},
 		},
-		tests: ". -run TestEventsOfASecondZnode",
+		tests: ". -run TestEvents_SecondZnode",
 	},
 	{
 		name: "watch/doubt", breaks: "a watch of before a reconnect is trusted",
@@ -128,19 +128,19 @@ var electionMutants = []mutant{
 	},
 	{
 		name: "election/R1x", breaks: "a request is withdrawn with the context that has ended",
-		file: "askresign.go",
+		file: "resign/resign.go",
 		edits: []edit{
-			{"WithTimeout(context.Background(), limit.Confirm)", "WithTimeout(a.ctx, limit.Confirm)"},
+			{"WithTimeout(context.WithoutCancel(ctx), limit.Confirm)", "WithTimeout(ctx, limit.Confirm)"},
 		},
-		tests: ". -run TestAsk",
+		tests: "./resign -run TestRequest",
 	},
 	{
 		name: "election/sync", breaks: "a lagging server is read without Sync",
 		file: "node.go",
 		edits: []edit{
-			{"if _, err := conn.Sync(node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
+			{"if _, err := e.conn.Sync(e.node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
 		},
-		tests: "./internal/traptest -run TestNewcomer",
+		tests: ". -run TestNewElection_Lagging",
 	},
 	{
 		name: "election/other", breaks: "DeleteElection ends another election at the same path",
@@ -148,7 +148,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if l.stat.Czxid != d.czxid {", "if false {"},
 		},
-		tests: "./internal/traptest -run TestDeleteLeavesAnother",
+		tests: ". -run TestDeleteElection_OtherElection",
 	},
 	{
 		name: "election/R1", breaks: "Done is closed after the status Suspended",
@@ -161,7 +161,7 @@ var electionMutants = []mutant{
 		c.endLeadership(reason)
 `},
 		},
-		tests: "./internal/traptest -run ^TestDoneIsClosedBeforeSuspended$",
+		tests: ". -run ^TestLeadership_DoneBeforeSuspended$",
 	},
 	{
 		name: "election/R2", breaks: "an unread leadership is delivered after its end",
@@ -171,15 +171,15 @@ var electionMutants = []mutant{
 `, `		_ = interim
 `},
 		},
-		tests: ". -run ^TestUnreadLeadershipIsWithdrawn$",
+		tests: ". -run ^TestElection_UnreadLeadershipIsRetracted$",
 	},
 	{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
-		file: "askresign.go",
+		file: "resign/resign.go",
 		edits: []edit{
-			{"resignation.Format(after), stat.Version)", "resignation.Format(after), stat.Version*0-1)"},
+			{"resignation.Format(changed), stat.Version)", "resignation.Format(changed), stat.Version*0-1)"},
 		},
-		tests: ". -run ^TestAskTwoAtATime$",
+		tests: "./resign -run ^TestRequest_Concurrent$",
 	},
 	{
 		name: "watch/H1", breaks: "a reader does not read again after a reconnect",
@@ -187,7 +187,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"case state.Up && (r.isOlder(state) || second.isOlder(state)):", "case false:"},
 		},
-		tests: "./internal/zk/watch ./internal/traptest",
+		tests: "./internal/zk/watch .",
 	},
 	{
 		name: "watch/rC7", breaks: "a spare watch that has fired is used",
@@ -203,7 +203,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	c.wait()\n	c.Revoke(reason)\n", "	c.wait()\n"},
 		},
-		tests: ". -run TestCandidacyIsStopped$",
+		tests: ". -run TestCandidacy_Stop$",
 	},
 	{
 		name: "candidacy/vacated", breaks: "a predecessor that was not the leader counts as a hand-over",
@@ -211,31 +211,31 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if s.NowFollowing != \"\" {", "	if false {"},
 		},
-		tests: ". -run ^TestEventsOfAHandOverWithoutConnection$",
+		tests: ". -run ^TestEvents_HandOverUnnoticed$",
 	},
 	{
 		name: "events/order", breaks: "a new event is dropped, and not the oldest",
-		file: "events.go",
+		file: "eventstream.go",
 		edits: []edit{
 			{"		case s.c <- e:\n			return\n		default:\n		}\n", "		case s.c <- e:\n			return\n		default:\n			s.missed = e.Missed + 1\n			return\n		}\n"},
 		},
-		tests: ". -run ^TestEventStreamDropsTheOldest$",
+		tests: ". -run ^TestEventStream_DropsOldest$",
 	},
 	{
 		name: "events/frequent", breaks: "checks displace other events",
-		file: "events.go",
+		file: "eventstream.go",
 		edits: []edit{
-			{"if e.Kind.frequent() && len(s.c) >= maxFrequent {", "if false {"},
+			{"if isFrequent(e.Kind) && len(s.c) >= maxFrequent {", "if false {"},
 		},
-		tests: ". -run ^TestEventStreamDropsFrequentEventsFirst$",
+		tests: ". -run ^TestEventStream_DropsFrequentEventsFirst$",
 	},
 	{
 		name: "events/resumed", breaks: "a resumed leadership is reported as a new one",
-		file: "events.go",
+		file: "eventstream.go",
 		edits: []edit{
 			{"s.token == e.Token:", "s.token != e.Token:"},
 		},
-		tests: ". -run ^TestEventsOfASuspension$",
+		tests: ". -run ^TestEvents_Suspension$",
 	},
 	{
 		name: "candidacy/once", breaks: "the last reason counts",
@@ -243,15 +243,15 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	first := !closed(c.done)\n", "	first := !closed(c.done)\n	c.err = reason\n"},
 		},
-		tests: ". -run TestCandidacyIsStopped$",
+		tests: ". -run TestCandidacy_Stop$",
 	},
 	{
 		name: "candidacy/skipped", breaks: "a candidacy that was stopped can start",
 		file: "candidacy.go",
 		edits: []edit{
-			{"c.skipped = c.skipped || !c.started", "c.skipped = false"},
+			{"c.skipped = c.skipped || !c.called", "c.skipped = false"},
 		},
-		tests: ". -run TestCandidacyIsStoppedBeforeItStarts$",
+		tests: ". -run TestCandidacy_StopBeforeStart$",
 	},
 	{
 		name: "candidacy/parent", breaks: "the context of the user is not heeded",
@@ -259,15 +259,15 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })", "_ = 0"},
 		},
-		tests: ". -run TestCandidacyIsStopped$",
+		tests: ". -run TestCandidacy_Stop$",
 	},
 	{
 		name: "candidacy/late", breaks: "leaderships begin after the end",
 		file: "candidacy.go",
 		edits: []edit{
-			{"	if over {\n		revoke(ErrCandidacyOver)", "	if false {\n		revoke(ErrCandidacyOver)"},
+			{"	if over {\n		revoke(c.reason())", "	if false {\n		revoke(c.reason())"},
 		},
-		tests: ". -run TestCandidacyAfterTheEnd$",
+		tests: ". -run TestCandidacy_CallsAfterEnd$",
 	},
 	{
 		name: "candidacy/goroutines", breaks: "goroutines outlive the candidacy",
@@ -275,7 +275,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	c.mu.Unlock()\n	c.children.Wait()", "	c.mu.Unlock()"},
 		},
-		tests: ". -run TestCandidacyWaits",
+		tests: ". -run TestCandidacy_Goroutines",
 	},
 	{
 		name: "candidacy/clock", breaks: "Current reports a leader whose lease has expired",
@@ -283,7 +283,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"s.Leadership != nil && s.Leadership.Err() != nil", "false"},
 		},
-		tests: ". -run TestCandidacyReports",
+		tests: ". -run TestCandidacy_ExpiredLease",
 	},
 	{
 		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",
@@ -291,7 +291,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if a.newest != nil && (!closed", "if false && (!closed"},
 		},
-		tests: ". -run TestAttempts|TestCandidacyEnds",
+		tests: ". -run TestAttempts|TestCandidacy_End$",
 	},
 	{
 		name: "etcd/revoke", breaks: "the leadership ends after the lease was revoked",

@@ -32,7 +32,7 @@ var grantMutants = []mutant{
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}`},
 		},
-		tests: "./internal/traptest -run ^TestC18_FencedMulti$",
+		tests: ". -run ^TestMulti_OnlyLeader$",
 	},
 	{
 		name: "grant/U2", breaks: "lost answer is an error of ZooKeeper",
@@ -42,7 +42,7 @@ var grantMutants = []mutant{
 		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 `, ""},
 		},
-		tests: "./internal/traptest -run ^TestC18_FencedMultiUnconfirmed$",
+		tests: ". -run ^TestMulti_ReplyLost$",
 	},
 	{
 		name: "grant/operation", breaks: "the error of a transaction does not name the operation",
@@ -50,6 +50,6 @@ var grantMutants = []mutant{
 		edits: []edit{
 			{"failedOperation(ops, a.Value[len(own):], a.Err)", "a.Err"},
 		},
-		tests: "./internal/traptest -run TestMultiNames",
+		tests: ". -run TestMulti_ErrorNames",
 	},
 }

@@ -8,7 +8,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),", "errors.Is(err, zk.ErrSessionExpired),"},
 		},
-		tests: "./internal/traptest -run ^TestTrap10_SessionMovedDuringCreate$",
+		tests: ". -run ^TestTrap10_SessionMovedDuringCreate$",
 	},
 	{
 		name: "recipe/rL7", breaks: "mark taken away after a lapsed lease",

@@ -40,7 +40,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))", "return b.Sub(a)"},
 		},
-		tests: "./internal/traptest -run ^TestTrap17_LeaseEndsByEitherClock$",
+		tests: ". -run ^TestTrap17_LeaseExpiresByEitherClock$",
 	},
 	{
 		name: "session/S3", breaks: "check of another session proves",
@@ -59,7 +59,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)", "m.proven = true"},
 		},
-		tests: "./internal/traptest -run ^TestTrap42_TermsDoNotOverlap$",
+		tests: ". -run ^TestTrap42_LeadershipsDoNotOverlap$",
 	},
 	{
 		name: "session/S6", breaks: "lapses not counted",
@@ -89,7 +89,7 @@ var sessionMutants = []mutant{
 `, `			_ = missing
 `},
 		},
-		tests: "./internal/traptest -run ^TestTrap27_WatchesLost$",
+		tests: ". -run ^TestTrap27_WatchesLost$",
 	},
 	{
 		name: "session/lease-7-8", breaks: "a lease is seven eighths of the timeout from every proof: two leaders",
@@ -98,7 +98,7 @@ var sessionMutants = []mutant{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", `_ = gap
 	return newest.Add(l.timeout - l.timeout/8)`},
 		},
-		tests: "./internal/explore -run ^TestSchedules$ -schedules 400",
+		tests: ". -run ^TestSchedules$ -schedules 400",
 	},
 	{
 		name: "session/S8", breaks: "a stop of the process is not noticed",
@@ -205,7 +205,7 @@ var sessionMutants = []mutant{
 `, `	if is.session != was.session {
 `},
 		},
-		tests: "./internal/traptest -run ^TestProtection_LeaseIsOfOneSession$",
+		tests: ". -run ^TestLease_OtherSession$",
 	},
 	{
 		name: "session/S2", breaks: "breaks of the connection are not counted",
@@ -222,7 +222,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"m.lease.proved(r.sent, r.acked)", "m.lease.proved(r.acked, r.acked)"},
 		},
-		tests: "./internal/traptest -run ^TestTrap21_SlowLink$",
+		tests: ". -run ^TestTrap21_SlowConnection$",
 	},
 	{
 		name: "session/S7", breaks: "a write of long ago counts as a proof",

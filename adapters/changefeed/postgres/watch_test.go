@@ -22,6 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
+	"github.com/go-leaderelection/leaderelection/event"
 )
 
 // TestFeed_WithoutReads fails if followers read the record although notifications contain it, or
@@ -218,7 +219,7 @@ func TestElection_LoginDisabled(t *testing.T) {
 	for failures, limit := 0, fixture.Context(t); failures < 3; {
 		select {
 		case n := <-events:
-			if n.Kind == leaderelection.EventWatchFailed && errors.Is(n.Err, changefeed.ErrUnsuitable) {
+			if n.Kind == event.WatchFailed && errors.Is(n.Err, changefeed.ErrUnsuitable) {
 				require.ErrorContains(t, n.Err, "not permitted to log in")
 				failures++
 			}

@@ -115,6 +115,28 @@ func (f *Faults) Stop(server int, d time.Duration) {
 	f.after(d, func() { f.restart(s) })
 }
 
+// RestartEmpty restarts all servers without their data.
+func (f *Faults) RestartEmpty() {
+	for i := range f.stopped {
+		f.stopped[i].Store(false)
+	}
+	f.ensemble.Restart(zktest.LoseTree)
+}
+
+// Lag makes a server apply each transaction later by lag.
+func (f *Faults) Lag(server int, lag, d time.Duration) {
+	s := f.server(server)
+	s.LagBy(lag)
+	f.after(d, func() { f.healServer(s) })
+}
+
+// Exclude prevents a session from connecting again.
+func (f *Faults) Exclude(session int64, d time.Duration) {
+	hook := f.ensemble.Server(0).Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
+	f.hooks = append(f.hooks, hook)
+	f.after(d, hook.Remove)
+}
+
 // Refuse makes a server reject new connections.
 func (f *Faults) Refuse(server int, d time.Duration) {
 	s := f.server(server)

@@ -17,7 +17,6 @@ var (
 	ErrInvalidOption  = errors.New("invalid option")
 	ErrPermission     = errors.New("not permitted")
 	ErrUnconfirmed    = errors.New("not confirmed by the servers")
-	ErrElectionGone   = errors.New("election node does not exist in the new session")
 	ErrDataLost       = errors.New("the ZooKeeper servers have lost their data")
 	ErrElectionOver   = errors.New("election is over")
 	ErrNodeExhausted  = errors.New("sequence numbers of the node are exhausted")

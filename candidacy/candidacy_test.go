@@ -1,0 +1,35 @@
+package candidacy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+)
+
+// TestNew fails if the type of the root package does not implement Candidacy.
+func TestNew(t *testing.T) {
+	c := candidacy.New(t.Context(), nil)
+	failed := errors.New("failed")
+	require.Equal(t, failed, c.Run(func(context.Context) error {
+		l := c.Lead(3, nil)
+		require.Same(t, l, c.Leadership())
+		return failed
+	}))
+	require.Equal(t, failed, (<-c.Status()).Err)
+}
+
+// TestNewLeadership fails if the leadership does not end with the first reason.
+func TestNewLeadership(t *testing.T) {
+	l, end := candidacy.NewLeadership(3, nil)
+	require.EqualValues(t, 3, l.Token())
+	require.NoError(t, l.Err())
+	end(leaderelection.ErrResigned)
+	end(leaderelection.ErrLeaseExpired)
+	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)
+	<-l.Done()
+}

@@ -1,0 +1,298 @@
+package leaderelection_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestFinalStatus_Errors fails if the error of the final status does not identify the reason.
+func TestFinalStatus_Errors(t *testing.T) {
+	all := []error{
+		leaderelection.ErrElectionOver, leaderelection.ErrCandidateDeleted, leaderelection.ErrSessionExpired,
+		leaderelection.ErrConnClosed, leaderelection.ErrPermission, leaderelection.ErrUnreachable,
+	}
+	for name, end := range map[string]struct {
+		want error
+		do   func(h *harness, c *candidate) error
+	}{
+		"the election is deleted": {leaderelection.ErrElectionOver, func(h *harness, _ *candidate) error {
+			return leaderelection.DeleteElection(h.operator, node)
+		}},
+		"the znode is deleted": {leaderelection.ErrCandidateDeleted, func(h *harness, c *candidate) error {
+			return h.operator.Delete(c.ID(), -1)
+		}},
+		"the session ends": {leaderelection.ErrSessionExpired, func(h *harness, c *candidate) error {
+			return h.srv.ExpireSession(c.conn.SessionID())
+		}},
+		"the connection is closed": {leaderelection.ErrConnClosed, func(_ *harness, c *candidate) error {
+			c.conn.Close()
+			return nil
+		}},
+	} {
+		for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
+			t.Run(name+" of a "+role.String(), func(t *testing.T) {
+				withServers(t, 1, func(h *harness) {
+					if role == leaderelection.Follower {
+						h.join(h.connect())
+					}
+					c := h.join(h.connect())
+					first := c.newest()
+					require.Equal(h, role, first.Role)
+					require.NoError(h, end.do(h, c))
+					h.advance(timeout)
+					got := c.requireOver()
+					for _, err := range all {
+						if err == end.want {
+							require.ErrorIs(h, got, err)
+						} else {
+							require.NotErrorIs(h, got, err)
+						}
+					}
+					require.Equal(h, got, c.newest().Err)
+					require.Equal(h, c.newest().Status, c.Current())
+					if role == leaderelection.Leader {
+						require.Error(h, first.Leadership.Err())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestNewElection_Errors fails if an error of NewElection, or of ElectLeader before the candidate
+// has joined, does not identify the reason.
+func TestNewElection_Errors(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		for want, call := range map[error]func() error{
+			leaderelection.ErrNilConn:     func() error { _, err := leaderelection.NewElection(nil, node); return err },
+			leaderelection.ErrNoElection:  func() error { _, err := leaderelection.NewElection(conn, "/missing"); return err },
+			leaderelection.ErrInvalidPath: func() error { _, err := leaderelection.NewElection(conn, node+"/"); return err },
+		} {
+			require.ErrorIs(h, call(), want)
+		}
+		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		require.NoError(h, err)
+		c := h.join(conn)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)
+		require.ErrorIs(h, c.requireOver(), zk.ErrNoAuth, "the error of ZooKeeper is not wrapped")
+
+		// If no server answers, both calls wait for a session timeout.
+		late := h.newCandidate(node, conn)
+		h.srv.Refuse(true)
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(0)
+		begin := time.Now()
+		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
+		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
+		require.Equal(h, timeout, time.Since(begin))
+		late.start()
+		h.advance(timeout - time.Millisecond)
+		require.Empty(h, late.received())
+		h.advance(timeout / 2) // it waits for the removal of a znode that it may have created
+		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
+	})
+}
+
+// TestElectLeader_RequestFails fails if a candidate remains in the queue after a request has
+// failed permanently, or leaves after a transient failure.
+func TestElectLeader_RequestFails(t *testing.T) {
+	for _, fault := range []struct {
+		op   zktest.Op
+		with error
+		end  error // nil if the candidate continues
+	}{
+		{zktest.OpGetChildren2, zk.ErrNoAuth, leaderelection.ErrPermission},
+		{zktest.OpGetData, zk.ErrNoAuth, leaderelection.ErrPermission},
+		{zktest.OpGetChildren2, zk.ErrBadArguments, zk.ErrBadArguments},
+		{zktest.OpGetData, zk.ErrBadArguments, zk.ErrBadArguments},
+		{zktest.OpGetChildren2, zktest.Code(-127), nil}, // throttled
+		{zktest.OpGetData, zktest.Code(-127), nil},
+		{zktest.OpGetChildren2, zktest.Code(-4), nil}, // connection loss
+		{zktest.OpGetData, zktest.Code(-4), nil},
+	} {
+		t.Run(fmt.Sprintf("%v is answered with %v", fault.op, fault.with), func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				leader, middle := h.join(h.connect()), h.join(h.connect())
+				c, last := h.join(h.connect()), h.join(h.connect())
+				c.requireFollows(middle)
+				hook := h.srv.Before(zktest.Match{Op: fault.op, Session: c.conn.SessionID(), Nth: 1}, zktest.Fail(fault.with))
+				if fault.op == zktest.OpGetData {
+					// Candidates read a predecessor again after a change of its data.
+					_, err := h.operator.Set(middle.ID(), nil, -1)
+					require.NoError(h, err)
+				} else {
+					require.NoError(h, middle.Resign())
+				}
+				h.advance(100 * time.Millisecond)
+				select {
+				case <-hook.Ran():
+				default:
+					require.Fail(h, "no request was sent")
+				}
+				if fault.op == zktest.OpGetData {
+					require.NoError(h, middle.Resign())
+					h.advance(0)
+				}
+				if fault.end == nil {
+					c.requireFollows(leader)
+					last.requireFollows(c)
+					require.Equal(h, 2, len(c.received()))
+					return
+				}
+				require.ErrorIs(h, c.requireOver(), fault.end)
+				require.ErrorIs(h, c.newest().Err, fault.end)
+				h.requireChildren(names(leader, last)...)
+				last.requireFollows(leader)
+				require.NoError(h, leader.Resign())
+				h.advance(0)
+				last.requireLeads()
+			})
+		})
+	}
+}
+
+// TestElectLeader_UnreadablePredecessor fails if the error does not name the znode that the
+// candidate is not permitted to read.
+func TestElectLeader_UnreadablePredecessor(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		require.NoError(h, conn.AddAuth("digest", []byte("u:p")))
+		leader := h.join(conn, leaderelection.WithACL(zk.AuthACL(zk.PermAll)))
+		leader.requireLeads()
+		next := h.join(h.connect())
+		h.advance(shortTime)
+		err := next.requireOver()
+		require.ErrorIs(h, err, leaderelection.ErrPermission)
+		require.ErrorContains(h, err, leader.ID())
+	})
+}
+
+// ZOOKEEPER-2886: a server that always replies that the session has moved, without a delay, does
+// not receive requests without pauses.
+func TestTrap09_RetriesPause(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
+		t.Run(op.String(), func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				ahead, conn := h.createContender(), h.connect()
+				moved := h.srv.Before(zktest.Match{Op: op, Session: conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
+				h.srv.ResetLog()
+				c := h.join(conn)
+				h.advance(time.Minute)
+				require.Less(h, h.srv.Log().Session(conn.SessionID()).Count(op), 300, "more than five requests a second")
+				c.requireNeverLed()
+				moved.Remove()
+				h.advance(timeout)
+				require.Equal(h, ahead, c.newest().NowFollowing)
+				h.remove(ahead)
+				h.advance(timeout)
+				c.requireLeads()
+				c.requireOnlyCandidate()
+			})
+		})
+	}
+}
+
+// CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597: an error ends the loop of a candidate
+// silently, and the process never becomes the leader again.
+func TestTrap41_PermissionDenied(t *testing.T) {
+	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
+	for _, c := range []struct {
+		name string
+		acl  []zk.ACL // of the election node
+		own  []zk.ACL // of the znodes that the candidate creates
+	}{
+		{"create", without(zk.PermCreate), openACL},
+		{"list", without(zk.PermRead), openACL},
+		{"read its own znode", openACL, without(zk.PermRead)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				_, err := h.operator.SetACL(node, c.acl, -1)
+				require.NoError(h, err)
+				e := h.join(h.connect(), leaderelection.WithRejoin(), leaderelection.WithACL(c.own))
+				require.ErrorIs(h, e.requireOver(), leaderelection.ErrPermission)
+				h.requireIDs()
+			})
+		})
+	}
+	t.Run("read the predecessor", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			ahead := h.createContender()
+			_, err := h.operator.SetACL(ahead, without(zk.PermRead), -1)
+			require.NoError(h, err)
+			e := h.join(h.connect(), leaderelection.WithRejoin())
+			require.ErrorIs(h, e.requireOver(), leaderelection.ErrPermission)
+			h.requireIDs(ahead)
+		})
+	})
+}
+
+// CURATOR-518, helix #2815: the candidate continues if its connection breaks at any request, from
+// the first to the last.
+func TestTrap41_AnyRequestFails(t *testing.T) {
+	for _, l := range allLosses {
+		t.Run(l.name, func(t *testing.T) {
+			k := 1
+			for met := true; met; k++ {
+				withServers(t, 1, func(h *harness) {
+					ahead, conn := h.createContender(), h.connect()
+					session := conn.SessionID()
+					e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
+					require.NoError(h, err)
+					broken := l.set(h.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
+					c := h.startElection(e, conn)
+					h.advance(timeout + shortTime)
+					require.Equal(h, ahead, c.newest().NowFollowing, "request %d", k)
+					h.remove(ahead)
+					h.advance(2 * timeout)
+					if c.newest().Role == leaderelection.Suspended { // the request was a check
+						h.advance(timeout)
+					}
+					require.Equal(h, h.stat(c.ID()).Czxid, c.requireLeads().Token())
+					_ = c.Resign()
+					h.advance(timeout)
+					require.NoError(h, c.Resign(), "request %d", k)
+					require.NoError(h, c.requireOver())
+					h.requireIDs()
+					require.Equal(h, session, conn.SessionID())
+					met = met && isMet(broken)
+				})
+			}
+			require.Greater(t, k, 12)
+		})
+	}
+}
+
+// CURATOR-671: an unknown error code ends the candidacy with an error, or has no effect.
+func TestTrap41_UnknownError(t *testing.T) {
+	k := 1
+	for met := true; met; k++ {
+		withServers(t, 1, func(h *harness) {
+			ahead, conn := h.createContender(), h.connect()
+			e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
+			require.NoError(h, err)
+			strange := h.srv.Before(zktest.Match{Session: conn.SessionID(), Path: node + "*", Nth: k}, zktest.Fail(zktest.Code(-99)))
+			c := h.startElection(e, conn)
+			h.advance(timeout)
+			h.remove(ahead)
+			h.advance(timeout)
+			met = isMet(strange)
+			if c.newest().Err == nil {
+				c.requireLeads()
+				return
+			}
+			require.ErrorContains(h, c.requireOver(), "-99", "request %d", k)
+			require.NoError(h, c.Resign())
+			h.requireIDs()
+		})
+	}
+	require.Greater(t, k, 12)
+}

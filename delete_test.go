@@ -1,0 +1,348 @@
+package leaderelection_test
+
+import (
+	"path"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestEndElection_AllCandidates fails if a candidate can become the leader after EndElection, also
+// a candidate that joins later.
+func TestEndElection_AllCandidates(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
+		early := h.newCandidate(node, conn)
+		require.NoError(h, follower.EndElection())
+		h.advance(10 * time.Millisecond) // a candidate whose znode was deleted waits for 5 ms before it reads the reason
+		for _, c := range []*candidate{leader, follower} {
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		}
+		require.NotContains(h, follower.roles(), leaderelection.Leader)
+		h.requireNoElection()
+		early.start()
+		h.advance(0)
+		require.ErrorIs(h, early.requireOver(), leaderelection.ErrElectionOver)
+		require.Len(h, early.received(), 1)
+		_, err := leaderelection.NewElection(conn, node)
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
+
+		// A new node at the same path is another election.
+		_, err = h.operator.Create(node, nil, 0, openACL)
+		require.NoError(h, err)
+		next := h.join(conn)
+		require.NoError(h, leader.EndElection())
+		next.requireLeads()
+	})
+}
+
+// TestDeleteElection_CandidateJoins fails if a candidate that joins during the deletion can become
+// the leader.
+func TestDeleteElection_CandidateJoins(t *testing.T) {
+	tombstone := path.Join(node, "DONE")
+	for name, pause := range map[string]func(h *harness, hold zktest.HookFunc){
+		"before the tombstone is created": func(h *harness, hold zktest.HookFunc) {
+			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 1}, hold)
+		},
+		"after the tombstone was created": func(h *harness, hold zktest.HookFunc) {
+			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 1}, hold)
+		},
+		"after the candidates were deleted": func(h *harness, hold zktest.HookFunc) {
+			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 2}, hold)
+		},
+		"after the node was deleted": func(h *harness, hold zktest.HookFunc) {
+			h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: tombstone, Nth: 2}, hold)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				leader, follower := h.join(h.connect()), h.join(h.connect())
+				grant := leader.requireLeads()
+				late := h.newCandidate(node, h.connect())
+				hold, release := h.hold()
+				pause(h, hold)
+				ended := make(chan error, 1)
+				go func() { ended <- leaderelection.DeleteElection(h.operator, node) }()
+				h.advance(0)
+				late.start()
+				h.advance(0)
+				release()
+				h.advance(100 * time.Millisecond)
+				require.NoError(h, <-ended)
+				for _, c := range []*candidate{leader, follower, late} {
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+					if c != leader {
+						require.NotContains(h, c.roles(), leaderelection.Leader)
+					}
+				}
+				require.Error(h, grant.Err())
+				found, _, err := follower.conn.Exists(node)
+				require.NoError(h, err)
+				require.False(h, found)
+			})
+		})
+	}
+}
+
+// ends are the functions that end an election.
+var ends = map[string]func(h *harness, leader *candidate) error{
+	"EndElection":    func(_ *harness, leader *candidate) error { return leader.EndElection() },
+	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
+}
+
+// TestDeleteElection_DataChanged fails if the deletion depends on the versions of the znodes.
+func TestDeleteElection_DataChanged(t *testing.T) {
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				leader, middle, last := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+				for _, path := range []string{leader.ID(), last.ID(), node} {
+					_, err := h.operator.Set(path, []byte("changed"), -1)
+					require.NoError(h, err)
+				}
+				h.advance(0)
+				require.NoError(h, end(h, leader))
+				h.advance(10 * time.Millisecond)
+				for _, c := range []*candidate{leader, middle, last} {
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+				}
+				require.NotContains(h, append(middle.roles(), last.roles()...), leaderelection.Leader)
+				h.requireNoElection()
+			})
+		})
+	}
+}
+
+// TestDeleteElection_CandidatesChange fails if the deletion fails, or pauses, because a candidate
+// changes or leaves while it is deleted.
+func TestDeleteElection_CandidatesChange(t *testing.T) {
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				leader, conn := h.join(h.connect()), h.connect()
+				others := []string{h.createContender(), h.createContender(), h.createContender()} // they ignore the tombstone
+				deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					_, err := conn.Set(others[0], []byte("changed"), -1)
+					assert.NoError(h, err)
+					assert.NoError(h, conn.Delete(others[1], -1))
+					return zktest.Pass(q)
+				})
+				begin := time.Now()
+				require.NoError(h, end(h, leader))
+				<-deletion.Ran()
+				require.LessOrEqual(h, time.Since(begin), 5*time.Millisecond, "the deletion has paused")
+				h.advance(10 * time.Millisecond)
+				require.ErrorIs(h, leader.requireOver(), leaderelection.ErrElectionOver)
+				h.requireNoElection()
+			})
+		})
+	}
+}
+
+// TestDeleteElection_DeletesInReverseOrder fails if a candidate is notified of the deletion of its
+// predecessor before the deletion of its znode. The tombstone does not wake the direct follower if the
+// leader's znode cannot be written to, or if another client has created the tombstone.
+func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
+	for name, test := range map[string]struct {
+		leader    leaderelection.Option
+		tombstone bool // another client has created it
+	}{
+		"the leader's znode cannot be written to":  {leader: leaderelection.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermWrite))},
+		"another client has created the tombstone": {leader: leaderelection.WithClientName(""), tombstone: true},
+	} {
+		for way, end := range ends {
+			t.Run(name+", "+way, func(t *testing.T) {
+				withServers(t, 1, func(h *harness) {
+					conn, pause := h.connectSlowly()
+					leader, second := h.join(h.connect(), test.leader), h.join(conn)
+					third := h.join(h.connect())
+					if test.tombstone {
+						_, err := h.operator.Create(path.Join(node, "DONE"), []byte("done"), 0, openACL)
+						require.NoError(h, err)
+					}
+					h.advance(time.Second + 60*time.Millisecond)
+					second.requireFollows(leader)
+					pause.set(packetGap)
+					require.NoError(h, end(h, leader))
+					h.advance(time.Second)
+					for _, c := range []*candidate{leader, second, third} {
+						require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+					}
+					require.NotContains(h, append(second.roles(), third.roles()...), leaderelection.Leader)
+					h.requireNoElection()
+				})
+			})
+		}
+	}
+}
+
+// TestDeleteElection_TombstoneWakesDirectFollower fails if the creation of the tombstone does not
+// wake the direct follower, which could otherwise become the leader without a request.
+func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, second, third := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+		deleter := h.connect()
+		hold, release := h.hold()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: deleter.SessionID(), Nth: 2}, hold)
+		ended := make(chan error, 1)
+		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
+		h.advance(0)
+		require.ErrorIs(h, second.requireOver(), leaderelection.ErrElectionOver)
+		require.ErrorIs(h, third.requireOver(), leaderelection.ErrElectionOver)
+		require.NoError(h, leader.requireLeads().Err(), "the leader was notified")
+		require.NoError(h, leader.Resign())
+		h.advance(0)
+		h.requireChildren("DONE")
+		release()
+		require.NoError(h, <-ended)
+		h.requireNoElection()
+	})
+}
+
+// TestDeleteElection_TombstoneFirstAndLast fails if a candidate is deleted before the tombstone is
+// created, or if the tombstone is not deleted together with the node.
+func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		tombstone := path.Join(node, "DONE")
+		others := []string{h.createContender(), h.createContender()}
+		h.srv.ResetLog()
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		var order []string
+		for _, e := range h.requests(zktest.OpMulti, 0) {
+			order = append(order, e.Path)
+		}
+		require.Equal(h, []string{tombstone, others[1], tombstone}, order)
+		require.Empty(h, h.requests(zktest.OpDelete, 0), "a znode was deleted without a transaction")
+	})
+}
+
+// TestDeleteElection_TombstoneWhileDisconnected fails if the direct follower becomes the leader
+// although the tombstone was created while it was disconnected, by a client that is not permitted
+// to write to the leader's znode. It must list the election after the reconnect.
+func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader := h.join(h.connect(), leaderelection.WithACL(zk.WorldACL(zk.PermRead)))
+		next := h.join(h.connect())
+		next.requireFollows(leader)
+		h.advance(timeout)
+		h.srv.Refuse(true)
+		h.srv.DropConnections(next.conn.SessionID())
+		h.advance(shortTime)
+		h.srv.Refuse(false)
+		h.create(node + "/DONE")
+		h.advance(timeout / 2)
+		h.remove(leader.ID())
+		h.advance(timeout)
+		require.ErrorIs(h, next.requireOver(), leaderelection.ErrElectionOver)
+		next.requireNeverLed()
+	})
+}
+
+// TestDeleteElection_CandidatesDoNotList fails if a candidate whose znode was deleted lists the
+// election.
+func TestDeleteElection_CandidatesDoNotList(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		var all []*candidate
+		for range 20 {
+			all = append(all, h.join(h.connect()))
+		}
+		h.srv.ResetLog()
+		hold, release := h.hold()
+		h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: all[1].conn.SessionID()}, hold)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		release()
+		h.advance(timeout)
+		for _, c := range all {
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		}
+		// The tombstone wakes the direct follower of the first candidate, which would list the
+		// election and leave, and so would the candidates behind it, one after another. Here its
+		// request arrives late. The others, which are deleted together with their predecessors, do
+		// not list.
+		together := 0
+		for _, c := range all[2:] {
+			log := h.srv.Log().Session(c.conn.SessionID())
+			deletions := log.Filter(func(e zktest.Entry) bool {
+				return e.Op == zktest.OpNotification && e.Event == zk.EventNodeDeleted
+			})
+			if n := len(deletions); n > 1 && deletions[0].Zxid == deletions[n-1].Zxid {
+				together++
+				require.Zero(h, log.Count(zktest.OpGetChildren2), "%s", log)
+			}
+		}
+		require.GreaterOrEqual(h, together, len(all)/2)
+	})
+}
+
+// TestDeleteElection_LaggingServer fails if DeleteElection returns nil without deleting the
+// election, because its server still shows an earlier election at the path.
+func TestDeleteElection_LaggingServer(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn, catchUp := behindLaggingServer(h)
+		h.create(node)
+		c := h.join(h.operator)
+		c.requireLeads()
+		time.AfterFunc(100*time.Millisecond, catchUp)
+		require.NoError(h, leaderelection.DeleteElection(conn, node))
+		h.advance(timeout / 4)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		found, _, err := h.operator.Exists(node)
+		require.NoError(h, err)
+		require.False(h, found)
+	})
+}
+
+// TestDeleteElection_OtherElectionAtThePath fails if a deletion affects the candidates of another
+// election, which was created at the path while the deletion was in progress.
+func TestDeleteElection_OtherElectionAtThePath(t *testing.T) {
+	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				for range candidates {
+					h.createContender()
+				}
+				conn, next := h.connect(), h.connect()
+				var c *candidate
+				replaced := h.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Path: node, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					if err := leaderelection.DeleteElection(h.operator, node); err != nil {
+						h.Error(err)
+					}
+					if _, err := h.operator.Create(node, nil, 0, openACL); err != nil {
+						h.Error(err)
+					}
+					c = h.joinAsync(next)
+					time.Sleep(timeout / 4)
+					return zktest.Pass(q)
+				})
+				require.NoError(h, leaderelection.DeleteElection(conn, node))
+				h.requireMet(replaced)
+				h.advance(timeout)
+				c.requireLeads()
+				require.Len(h, c.received(), 1)
+				h.requireIDs(c.ID())
+			})
+		})
+	}
+}
+
+// TestDeleteElection_HandWrittenCandidates fails if the znodes of hand-written candidates prevent
+// the deletion.
+func TestDeleteElection_HandWrittenCandidates(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		for _, prefix := range []string{"n_", "", "node_"} {
+			_, err := h.operator.Create(node+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+			require.NoError(h, err)
+		}
+		c := h.join(h.connect())
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		h.requireNoElection()
+	})
+}

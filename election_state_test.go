@@ -1,0 +1,35 @@
+package leaderelection
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+)
+
+// TestElection_UnreadLeadershipIsRetracted fails if a leadership is delivered after it has ended,
+// because its status was not received before.
+func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
+	for name, reason := range map[string]error{"deleted": ErrCandidateDeleted, "expired": ErrSessionExpired} {
+		t.Run(name, func(t *testing.T) {
+			e := &Election{
+				conn: new(zk.Conn), node: "/election", options: &options{},
+				candidacy: newCandidacy(t.Context(), nil), renamed: make(chan struct{}, 1),
+			}
+			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Deadline: func() time.Time { return time.Now().Add(time.Hour) }})
+			leadership := e.Current().Leadership
+			require.NoError(t, leadership.Err())
+			e.queueChanged(queue.State{Err: reason})
+			require.Error(t, leadership.Err())
+			require.Nil(t, e.Current().Leadership)
+			select {
+			case s := <-e.Status():
+				require.Nil(t, s.Leadership, "the leadership is over")
+			default:
+			}
+		})
+	}
+}

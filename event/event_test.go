@@ -1,0 +1,23 @@
+package event
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEvent_String fails if the texts for logs change.
+func TestEvent_String(t *testing.T) {
+	for want, e := range map[string]Event{
+		"joined a": {Kind: Joined, ID: "a"},
+		"new leader a: b token 3 (2 were missed)": {Kind: NewLeader, ID: "a", Subject: "b", Token: 3, Missed: 2},
+		"hand-over token 3 after 1s":              {Kind: HandOver, Token: 3, Duration: time.Second},
+		"ended: candidate has resigned":           {Kind: Ended, Err: errors.New("candidate has resigned")},
+		"Kind(0)":                                 {},
+		"Kind(99)":                                {Kind: 99},
+	} {
+		require.Equal(t, want, e.String())
+	}
+}

@@ -1,0 +1,321 @@
+package leaderelection_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// candidate is a program with a candidate, which receives each status immediately.
+type candidate struct {
+	*leaderelection.Election
+	h    *harness
+	conn *zk.Conn
+
+	mu       sync.Mutex
+	statuses []timedStatus
+	closed   bool  // the status channel is closed
+	returned bool  // ElectLeader has returned
+	err      error // result of ElectLeader
+}
+
+// timedStatus is a status and when it was received.
+type timedStatus struct {
+	leaderelection.Status
+	at time.Time
+}
+
+// join starts a candidate on conn and waits until all goroutines are blocked.
+func (h *harness) join(conn *zk.Conn, options ...leaderelection.Option) *candidate {
+	h.Helper()
+	c := h.joinAsync(conn, options...)
+	h.advance(0)
+	return c
+}
+
+// joinNamed is join with a client name and a new connection.
+func (h *harness) joinNamed(name string) *candidate {
+	return h.join(h.connect(), leaderelection.WithClientName(name))
+}
+
+// joinAsync starts a candidate on conn.
+func (h *harness) joinAsync(conn *zk.Conn, options ...leaderelection.Option) *candidate {
+	h.Helper()
+	c := h.newCandidate(node, conn, options...)
+	c.start()
+	return c
+}
+
+// newCandidate creates a candidate that is not started.
+func (h *harness) newCandidate(node string, conn *zk.Conn, options ...leaderelection.Option) *candidate {
+	h.Helper()
+	options = append([]leaderelection.Option{leaderelection.WithSessionTimeout(timeout)}, slices.Concat(h.options, options)...)
+	e, err := leaderelection.NewElection(conn, node, options...)
+	require.NoError(h, err)
+	return h.add(e, conn)
+}
+
+// add returns a candidate for an Election that is not started.
+func (h *harness) add(e *leaderelection.Election, conn *zk.Conn) *candidate {
+	c := &candidate{Election: e, h: h, conn: conn}
+	h.candidates = append(h.candidates, c)
+	return c
+}
+
+// startElection starts a candidate for an Election.
+func (h *harness) startElection(e *leaderelection.Election, conn *zk.Conn) *candidate {
+	c := h.add(e, conn)
+	c.start()
+	return c
+}
+
+// start calls ElectLeader and receives statuses, in goroutines.
+func (c *candidate) start() {
+	go func() {
+		err := c.ElectLeader()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.err, c.returned = err, true
+	}()
+	go func() {
+		for s := range c.Status() {
+			c.mu.Lock()
+			c.statuses = append(c.statuses, timedStatus{s, time.Now()})
+			c.mu.Unlock()
+			c.h.terms.add(s)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.closed = true
+	}()
+}
+
+// firstCandidate returns the first candidate of the election.
+func (h *harness) firstCandidate() leaderelection.CandidateInfo {
+	h.Helper()
+	all, err := leaderelection.Candidates(h.operator, node)
+	require.NoError(h, err)
+	require.NotEmpty(h, all)
+	return all[0]
+}
+
+// names returns the names of the znodes of candidates.
+func names(candidates ...*candidate) (names []string) {
+	for _, c := range candidates {
+		names = append(names, path.Base(c.ID()))
+	}
+	return names
+}
+
+// received returns the statuses that the candidate has received so far.
+func (c *candidate) received() []timedStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.statuses)
+}
+
+// newest returns the status that was received last.
+func (c *candidate) newest() timedStatus {
+	c.h.Helper()
+	all := c.received()
+	require.NotEmpty(c.h, all, "no status was received")
+	return all[len(all)-1]
+}
+
+// roles returns the roles of the received statuses.
+func (c *candidate) roles() (roles []leaderelection.Role) {
+	for _, s := range c.received() {
+		roles = append(roles, s.Role)
+	}
+	return roles
+}
+
+// timeOf returns when the first status with a role was received.
+func (c *candidate) timeOf(role leaderelection.Role) time.Time {
+	c.h.Helper()
+	for _, s := range c.received() {
+		if s.Role == role {
+			return s.at
+		}
+	}
+	require.Fail(c.h, "no such status", "%v", role)
+	return time.Time{}
+}
+
+// multi executes a transaction as the leader that the candidate is at this moment.
+func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
+	l := c.Current().Leadership
+	if l == nil {
+		return nil, leaderelection.ErrNotLeader
+	}
+	return l.Multi(ops...)
+}
+
+// requireLeads requires that the candidate is the leader, and returns its leadership.
+func (c *candidate) requireLeads() *leaderelection.Leadership {
+	c.h.Helper()
+	s := c.newest()
+	require.Equal(c.h, leaderelection.Leader, s.Role, "%v", s.Status)
+	require.NoError(c.h, s.Leadership.Err())
+	return s.Leadership
+}
+
+// requireFollows requires that other is the predecessor of the candidate.
+func (c *candidate) requireFollows(other *candidate) {
+	c.h.Helper()
+	s := c.newest()
+	require.Equal(c.h, leaderelection.Follower, s.Role, "%v", s.Status)
+	require.Equal(c.h, other.ID(), s.NowFollowing)
+}
+
+// requireNeverLed requires that the candidate has received no status with the role Leader.
+func (c *candidate) requireNeverLed() {
+	c.h.Helper()
+	require.NotContains(c.h, c.roles(), leaderelection.Leader)
+}
+
+// requireOnlyCandidate requires that the candidate's znode is the only one and belongs to its
+// session.
+func (c *candidate) requireOnlyCandidate() {
+	c.h.Helper()
+	c.h.requireIDs(c.ID())
+	require.Equal(c.h, c.conn.SessionID(), c.h.stat(c.ID()).EphemeralOwner)
+}
+
+// requireQuiet requires that the candidate receives no status for d.
+func (c *candidate) requireQuiet(d time.Duration) {
+	c.h.Helper()
+	before := len(c.received())
+	c.h.advance(d)
+	require.Len(c.h, c.received(), before, "%v", c.received())
+}
+
+// requireOver requires that the candidacy is over and the status channel is closed. It returns the
+// error that has ended the candidacy.
+func (c *candidate) requireOver() error {
+	c.h.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.True(c.h, c.closed, "the status channel is open")
+	require.True(c.h, c.returned, "ElectLeader has not returned")
+	if c.err != nil {
+		require.ErrorIs(c.h, c.statuses[len(c.statuses)-1].Err, c.err)
+	}
+	return c.err
+}
+
+// resign lets the candidate resign and requires that ZooKeeper confirms it.
+func (c *candidate) resign() {
+	c.h.Helper()
+	require.NoError(c.h, c.Resign())
+	c.h.advance(0)
+	require.NoError(c.h, c.requireOver())
+}
+
+// terms records the leaderships of all candidates.
+type terms struct {
+	mu      sync.Mutex
+	all     []*term
+	overlap bool // two leaders are permitted
+}
+
+type term struct {
+	id       string
+	token    int64
+	from, to time.Time // to is zero until Done is closed
+}
+
+// add records the leadership of a status.
+func (t *terms) add(s leaderelection.Status) {
+	if s.Leadership == nil {
+		return
+	}
+	x := &term{id: s.CandidateID, token: s.Leadership.Token(), from: time.Now()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = append(t.all, x)
+	context.AfterFunc(s.Leadership.Context(), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		x.to = time.Now()
+	})
+}
+
+// verify requires that an election had at most one leader at any time, and that tokens have
+// increased.
+func (t *terms) verify(h *harness) {
+	h.Helper()
+	h.advance(0)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.overlap {
+		return
+	}
+	slices.SortStableFunc(t.all, func(a, b *term) int { return cmp.Compare(a.token, b.token) })
+	for i, a := range t.all {
+		for _, b := range t.all[i+1:] {
+			otherCandidate := a.id != b.id && path.Dir(a.id) == path.Dir(b.id)
+			overlap := a.to.IsZero() || a.to.After(b.from)
+			require.False(h, otherCandidate && overlap, "%s was the leader until %v, %s from %v", a.id, a.to, b.id, b.from)
+		}
+	}
+}
+
+// moment is a time that a goroutine sets.
+type moment struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+// setNow sets the time to the current time.
+func (m *moment) setNow() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = time.Now()
+}
+
+func (m *moment) time() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at
+}
+
+// doneTime returns the moment at which Done of a leadership is closed.
+func doneTime(l *leaderelection.Leadership) *moment {
+	m := &moment{}
+	context.AfterFunc(l.Context(), m.setNow)
+	return m
+}
+
+// onStatus returns an option that calls f with each status before it is delivered, on the goroutine
+// of ElectLeader. f also receives statuses that are retracted before a reader receives them. If f
+// blocks, the candidate behaves like one whose process is not scheduled.
+func onStatus(f func(leaderelection.Status)) leaderelection.Option {
+	return leaderelection.WithLogger(slog.New(statusHandler(f)))
+}
+
+// statusHandler is a slog.Handler that is called with each status.
+type statusHandler func(leaderelection.Status)
+
+func (f statusHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (f statusHandler) WithAttrs([]slog.Attr) slog.Handler       { return f }
+func (f statusHandler) WithGroup(string) slog.Handler            { return f }
+
+func (f statusHandler) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if s, ok := a.Value.Any().(leaderelection.Status); ok {
+			f(s)
+		}
+		return true
+	})
+	return nil
+}

@@ -1,0 +1,410 @@
+package leaderelection_test
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+const (
+	node    = "/election"
+	timeout = 4 * time.Second // session timeout
+
+	// anyCandidate matches the paths of all candidates' znodes.
+	anyCandidate = node + "/*"
+
+	// shortTime is longer than a candidate needs to find out why a znode was deleted. It is not a
+	// multiple of the intervals between checks.
+	shortTime = 10 * time.Millisecond
+	// confirmLimit is how long Resign and EndElection wait for ZooKeeper.
+	confirmLimit = 1500 * time.Millisecond
+)
+
+var openACL = zk.WorldACL(zk.PermAll)
+
+// harness is a test in a bubble of testing/synctest: servers and clients with fake time.
+type harness struct {
+	*testing.T
+	ensemble   *zktest.Ensemble
+	srv        *zktest.Server          // server 0
+	operator   *zk.Conn                // a client that is not a candidate
+	options    []leaderelection.Option // options of all candidates
+	candidates []*candidate            // all candidates, to let them resign at the end
+	terms      terms
+	contenders int // number of calls of createContender
+}
+
+// withServers runs f in a bubble with an ensemble and an election node. At the end it verifies
+// that there were never two leaders.
+func withServers(t *testing.T, servers int, f func(h *harness), options ...zktest.Option) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // requests that cannot be answered end with their client
+		h := &harness{T: t, ensemble: zktest.Cluster(t, servers, options...)}
+		h.srv = h.ensemble.Server(0)
+		t.Cleanup(func() {
+			h.heal()
+			// A request that is in flight while its client is closed can block forever: it has
+			// up to three replies for a channel of capacity two.
+			for _, c := range h.candidates {
+				go c.Resign()
+			}
+			time.Sleep(timeout)
+		})
+		h.operator = h.connect()
+		h.create(node)
+		f(h)
+		h.terms.verify(h)
+	})
+}
+
+// heal ends all faults and waits until the clients are connected.
+func (h *harness) heal() {
+	h.eachServer(func(s *zktest.Server) {
+		s.Refuse(false)
+		s.Heal()
+	})
+	time.Sleep(timeout)
+}
+
+// eachServer calls f for each server.
+func (h *harness) eachServer(f func(*zktest.Server)) {
+	for i := range h.ensemble.Len() {
+		f(h.ensemble.Server(i))
+	}
+}
+
+// advance lets time pass, and then waits until all goroutines are blocked.
+func (h *harness) advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// connect opens a session at server 0.
+func (h *harness) connect(options ...func(*zk.Conn)) *zk.Conn {
+	return h.connectTo(0, options...)
+}
+
+func (h *harness) connectTo(server int, options ...func(*zk.Conn)) *zk.Conn {
+	h.Helper()
+	options = append(options, zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
+	return h.connected(h.ensemble.ConnectFrom(server, timeout, options...))
+}
+
+// connectUnlimited opens a session that accepts replies of any length.
+func (h *harness) connectUnlimited() *zk.Conn {
+	h.Helper()
+	return h.connected(h.ensemble.ConnectFrom(0, timeout))
+}
+
+func (h *harness) connected(conn *zk.Conn, _ <-chan zk.Event, err error) *zk.Conn {
+	h.Helper()
+	require.NoError(h, err)
+	h.advance(0)
+	require.Equal(h, zk.StateHasSession, conn.State())
+	return conn
+}
+
+// disconnect breaks the connection of a client. No client can connect until reconnect is called.
+func (h *harness) disconnect(conn *zk.Conn) {
+	session := conn.SessionID()
+	h.eachServer(func(s *zktest.Server) {
+		s.Refuse(true)
+		s.DropConnections(session)
+	})
+	h.advance(0)
+}
+
+// reconnect lets clients connect again, and waits until all of them are connected.
+func (h *harness) reconnect() {
+	h.eachServer(func(s *zktest.Server) { s.Refuse(false) })
+	h.advance(time.Second + shortTime) // the client library pauses for a second after it has tried all servers
+}
+
+// whileDisconnected breaks the connection of a client and calls f before the client is connected
+// to another server.
+func (h *harness) whileDisconnected(conn *zk.Conn, f func()) {
+	session := conn.SessionID()
+	connecting := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		f()
+		return zktest.Pass(q)
+	})
+	h.eachServer(func(s *zktest.Server) { s.DropConnections(session) })
+	h.advance(0)
+	<-connecting.Ran()
+}
+
+// expire makes the session of a client expire.
+func (h *harness) expire(conn *zk.Conn) {
+	h.Helper()
+	require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+}
+
+// serverSession returns the session of a candidate's connection as the servers know it.
+func (h *harness) serverSession(c *candidate) zktest.Session {
+	h.Helper()
+	all := h.ensemble.Leader().Sessions()
+	i := slices.IndexFunc(all, func(s zktest.Session) bool { return s.ID == c.conn.SessionID() })
+	require.GreaterOrEqual(h, i, 0, "the session has expired")
+	return all[i]
+}
+
+// sessionEnd returns when the server has ended a session.
+func (h *harness) sessionEnd(session int64) time.Time {
+	h.Helper()
+	for _, e := range h.srv.Log() {
+		if e.Op == zktest.OpCloseSession && e.Session == session {
+			return e.Time
+		}
+	}
+	require.Fail(h, "the session has not ended", "%#x", session)
+	return time.Time{}
+}
+
+// requests returns the logged requests of one kind, of one session, or of all sessions if session
+// is 0.
+func (h *harness) requests(op zktest.Op, session int64) zktest.Log {
+	return h.srv.Log().Filter(func(e zktest.Entry) bool {
+		return e.Op == op && (session == 0 || e.Session == session)
+	})
+}
+
+// create creates a persistent znode.
+func (h *harness) create(path string) {
+	h.Helper()
+	_, err := h.operator.Create(path, nil, 0, openACL)
+	require.NoError(h, err)
+}
+
+// remove deletes a znode.
+func (h *harness) remove(path string) {
+	h.Helper()
+	require.NoError(h, h.operator.Delete(path, -1))
+}
+
+// stat returns the Stat of a znode, which must exist.
+func (h *harness) stat(path string) *zk.Stat {
+	h.Helper()
+	exists, stat, err := h.operator.Exists(path)
+	require.NoError(h, err)
+	require.True(h, exists, path)
+	return stat
+}
+
+// createContender creates the znode of a candidate of another program, named as by Curator, and
+// returns its path. Its session is that of the operator.
+func (h *harness) createContender() string {
+	h.Helper()
+	h.contenders++
+	name := fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d-latch-", node, h.contenders)
+	path, err := h.operator.Create(name, nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+	require.NoError(h, err)
+	return path
+}
+
+// orphanZnode makes the session of a candidate expire while it is disconnected, and leaves a
+// persistent znode with the same name. A server that lags behind, or that has a defect, can still
+// show a znode of a session that has expired.
+func (h *harness) orphanZnode(c *candidate) {
+	h.Helper()
+	h.disconnect(c.conn)
+	h.expire(c.conn)
+	h.create(c.ID())
+}
+
+// childNames returns the names of the children of the election node.
+func (h *harness) childNames() (names []string) {
+	for _, line := range strings.Split(h.srv.Tree(), "\n") {
+		if child, ok := strings.CutPrefix(line, "    "); ok {
+			name, _, _ := strings.Cut(strings.TrimSpace(child), " ")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// candidateIDs returns the paths of the children of the election node.
+func (h *harness) candidateIDs() (ids []string) {
+	for _, name := range h.childNames() {
+		ids = append(ids, path.Join(node, name))
+	}
+	return ids
+}
+
+// requireIDs requires that the election node has exactly the children with these paths.
+func (h *harness) requireIDs(ids ...string) {
+	h.Helper()
+	require.ElementsMatch(h, ids, h.candidateIDs())
+}
+
+// requireChildren requires that the election node has exactly the children with these names.
+func (h *harness) requireChildren(names ...string) {
+	h.Helper()
+	require.ElementsMatch(h, names, h.childNames())
+}
+
+// requireNoElection requires that the election node does not exist.
+func (h *harness) requireNoElection() {
+	h.Helper()
+	exists, _, err := h.operator.Exists(node)
+	require.NoError(h, err)
+	require.False(h, exists)
+}
+
+// createdIDs returns the paths of all candidates' znodes that were created so far.
+func (h *harness) createdIDs() (paths []string) {
+	for _, e := range h.srv.Log() {
+		if strings.HasPrefix(e.Created, node+"/") {
+			paths = append(paths, e.Created)
+		}
+	}
+	return paths
+}
+
+// watchedPaths returns the paths of the election node and of its children, once for each watch of
+// them at server 0.
+func (h *harness) watchedPaths() (paths []string) {
+	for _, x := range h.srv.Watches() {
+		if strings.HasPrefix(x.Path, node) {
+			paths = append(paths, x.Path)
+		}
+	}
+	return paths
+}
+
+// requireMet requires that hooks have met their requests.
+func (h *harness) requireMet(hooks ...*zktest.Hook) {
+	h.Helper()
+	for _, hook := range hooks {
+		require.True(h, isMet(hook), "the hook has met no request")
+	}
+}
+
+// isMet reports whether a hook has met its request.
+func isMet(hook *zktest.Hook) bool {
+	select {
+	case <-hook.Ran():
+		return true
+	default:
+		return false
+	}
+}
+
+// hold returns a hook that blocks requests until release is called.
+func (h *harness) hold() (hook zktest.HookFunc, release func()) {
+	released := make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	h.Cleanup(release)
+	return func(q *zktest.Request) zktest.Verdict {
+		<-released
+		return zktest.Pass(q)
+	}, release
+}
+
+// loss is a fault after which the client does not know whether its request was applied.
+type loss struct {
+	name    string
+	applied bool // the request is applied
+	silent  bool // the connection is not closed
+	set     func(s *zktest.Server, m zktest.Match) *zktest.Hook
+}
+
+// connectionLosses are the losses with the connection.
+var connectionLosses = []loss{
+	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.Before(m, zktest.Cut)
+	}},
+	{"cut before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, zktest.Cut)
+	}},
+	{"silence instead of the reply", true, true, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, func(q *zktest.Request) zktest.Verdict {
+			q.Server.Blackhole(zktest.BothWays, q.Session)
+			return zktest.Pass(q)
+		})
+	}},
+}
+
+// movedSessions are replies that the session has moved to another server.
+var movedSessions = []loss{
+	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
+	}},
+	{"session moved before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, zktest.Fail(zk.ErrSessionMoved))
+	}},
+}
+
+var allLosses = slices.Concat(connectionLosses, movedSessions)
+
+// forEachLoss runs f once for each loss, each time with new servers.
+func forEachLoss(t *testing.T, losses []loss, servers int, f func(h *harness, l loss)) {
+	for _, l := range losses {
+		t.Run(l.name, func(t *testing.T) {
+			withServers(t, servers, func(h *harness) { f(h, l) })
+		})
+	}
+}
+
+// namings are the kinds of names of candidates' znodes: with a GUID, and as in hand-written elections.
+var namings = map[string][]leaderelection.Option{
+	"names with a GUID":   nil,
+	"names with a prefix": {leaderelection.WithNamePrefix("n_")},
+}
+
+// forEachNaming runs f once for each kind of names, each time with new servers.
+func forEachNaming(t *testing.T, servers int, f func(h *harness)) {
+	for name, options := range namings {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, servers, func(h *harness) {
+				h.options = options
+				f(h)
+			})
+		})
+	}
+}
+
+// forEachNamingAndLoss runs f once for each combination, each time with new servers.
+func forEachNamingAndLoss(t *testing.T, losses []loss, servers int, f func(h *harness, l loss)) {
+	for _, l := range losses {
+		t.Run(l.name, func(t *testing.T) {
+			forEachNaming(t, servers, func(h *harness) { f(h, l) })
+		})
+	}
+}
+
+// async calls f, which may block, and returns a channel that delivers its result.
+func async[T any](f func() T) <-chan T {
+	c := make(chan T, 1)
+	go func() { c <- f() }()
+	return c
+}
+
+// receive receives from a channel that must not be empty.
+func receive[T any](h *harness, c <-chan T) (v T) {
+	h.Helper()
+	select {
+	case v = <-c:
+	default:
+		require.Fail(h, "nothing to receive")
+	}
+	return v
+}
+
+// requireDuration requires that f takes d.
+func (h *harness) requireDuration(d time.Duration, f func()) {
+	h.Helper()
+	start := time.Now()
+	f()
+	require.Equal(h, d, time.Since(start))
+}

@@ -1,0 +1,337 @@
+package leaderelection_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// register is the path of the znode that leaders write.
+const register = "/register"
+
+func setRegister(data string) *zk.SetDataRequest {
+	return &zk.SetDataRequest{Path: register, Data: []byte(data), Version: -1}
+}
+
+func (h *harness) registerData() string {
+	h.Helper()
+	data, _, err := h.operator.Get(register)
+	require.NoError(h, err)
+	return string(data)
+}
+
+func withRegister(t *testing.T, f func(h *harness)) {
+	withServers(t, 1, func(h *harness) {
+		_, err := h.operator.Create(register, []byte("initial"), 0, openACL)
+		require.NoError(h, err)
+		f(h)
+	})
+}
+
+// TestMulti_OnlyLeader fails if a transaction of a candidate that is not the leader is applied, or
+// one of the leader in part.
+func TestMulti_OnlyLeader(t *testing.T) {
+	withRegister(t, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		_, err := follower.multi(setRegister("follower"))
+		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
+		responses, err := leader.multi()
+		require.NoError(h, err)
+		require.Empty(h, responses)
+		responses, err = leader.multi(setRegister("leader"), &zk.CreateRequest{Path: "/a", Acl: openACL})
+		require.NoError(h, err)
+		require.Len(h, responses, 2, "not one for each operation")
+		require.Equal(h, "/a", responses[1].String)
+		require.Equal(h, "leader", h.registerData())
+
+		// An error of an operation does not indicate the loss of leadership.
+		for _, rejected := range []struct {
+			op  any
+			err error
+		}{
+			{&zk.CreateRequest{Path: "/a", Acl: openACL}, zk.ErrNodeExists},
+			{&zk.DeleteRequest{Path: "/missing", Version: -1}, zk.ErrNoNode},
+			{&zk.CheckVersionRequest{Path: "/a", Version: 7}, zk.ErrBadVersion},
+		} {
+			responses, err = leader.multi(setRegister("half"), rejected.op)
+			require.ErrorIs(h, err, rejected.err)
+			require.NotErrorIs(h, err, leaderelection.ErrNotLeader)
+			require.Len(h, responses, 2)
+		}
+		require.Equal(h, "leader", h.registerData())
+
+		require.NoError(h, leader.Resign())
+		h.advance(0)
+		_, err = leader.multi(setRegister("resigned"))
+		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
+		_, err = follower.multi(setRegister("next"))
+		require.NoError(h, err)
+		require.Equal(h, "next", h.registerData())
+	})
+}
+
+// TestMulti_TooLate fails if the ensemble applies a transaction that was in flight when the next
+// candidate became the leader, or that a former leader has sent before it was notified.
+func TestMulti_TooLate(t *testing.T) {
+	for name, direction := range map[string]zktest.Direction{"in flight": zktest.ToServer, "sent before the notification": zktest.ToClient} {
+		t.Run(name, func(t *testing.T) {
+			withRegister(t, func(h *harness) {
+				leader, follower := h.join(h.connect()), h.join(h.connect())
+				old, session := leader.requireLeads(), leader.conn.SessionID()
+				h.srv.Blackhole(direction, session)
+				if direction == zktest.ToClient {
+					require.NoError(h, h.operator.Delete(leader.ID(), -1))
+				}
+				written := make(chan error, 1)
+				go func() {
+					_, err := leader.multi(setRegister("too late"))
+					written <- err
+				}()
+				h.advance(0)
+				if direction == zktest.ToServer {
+					require.NoError(h, h.operator.Delete(leader.ID(), -1))
+				}
+				h.advance(0)
+				next := follower.requireLeads()
+				if direction == zktest.ToClient {
+					require.NoError(h, old.Err(), "the old leader was notified")
+				}
+				require.Greater(h, next.Token(), old.Token())
+				_, err := follower.multi(setRegister("new"))
+				require.NoError(h, err)
+				h.srv.Heal(session)
+				require.ErrorIs(h, <-written, leaderelection.ErrNotLeader)
+				require.Equal(h, "new", h.registerData())
+			})
+		})
+	}
+}
+
+// TestMulti_ReplyLost fails if the error does not indicate that the outcome of a transaction is
+// unknown because its reply was lost.
+func TestMulti_ReplyLost(t *testing.T) {
+	withRegister(t, func(h *harness) {
+		leader := h.join(h.connect())
+		session := leader.conn.SessionID()
+		for _, set := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After} {
+			set(zktest.Match{Op: zktest.OpMulti, Session: session, Path: register, Nth: 1}, zktest.Cut)
+			_, err := leader.multi(setRegister("perhaps"))
+			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
+			require.NotErrorIs(h, err, leaderelection.ErrNotLeader)
+			h.advance(timeout)
+			require.Equal(h, leaderelection.Leader, leader.Current().Role)
+		}
+		require.Equal(h, "perhaps", h.registerData(), "the second was applied")
+	})
+}
+
+// TestMulti_NoReply fails if Multi waits longer than documented for a client that does not return
+// an error.
+func TestMulti_NoReply(t *testing.T) {
+	withRegister(t, func(h *harness) {
+		conn, _, err := h.ensemble.ConnectFrom(0, time.Minute)
+		require.NoError(h, err)
+		leader := h.join(conn)
+		h.advance(time.Second)
+		grant := leader.requireLeads()
+		done := doneTime(grant)
+		h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+		_, err = leader.multi(setRegister("no answer"))
+		require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
+		require.ErrorIs(h, err, leaderelection.ErrLeaseExpired)
+		require.Equal(h, grant.Deadline(), done.time())
+		require.Equal(h, 1500*time.Millisecond, time.Since(done.time()))
+		require.Equal(h, zk.StateHasSession, conn.State())
+	})
+}
+
+// TestMulti_ErrorNamesOperation fails if the error does not name the operation that has failed.
+func TestMulti_ErrorNamesOperation(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c := h.join(h.connect())
+		l := c.requireLeads()
+		create := &zk.CreateRequest{Path: "/new", Acl: openACL}
+		for text, op := range map[string]any{
+			"(index 1), set data of /missing":      &zk.SetDataRequest{Path: "/missing", Version: -1},
+			"(index 1), delete /missing":           &zk.DeleteRequest{Path: "/missing", Version: -1},
+			"(index 1), check version of /missing": &zk.CheckVersionRequest{Path: "/missing", Version: -1},
+			"(index 1), create /missing/child":     &zk.CreateRequest{Path: "/missing/child", Acl: openACL},
+		} {
+			_, err := l.Multi(create, op, create)
+			require.ErrorIs(h, err, zk.ErrNoNode)
+			require.ErrorContains(h, err, text)
+		}
+	})
+}
+
+// TestMulti_EarlierLeadership fails if Multi of a leadership executes transactions during a later
+// leadership of the candidate.
+func TestMulti_EarlierLeadership(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		c := h.join(conn, leaderelection.WithRejoin())
+		first := c.requireLeads()
+		_, err := first.Multi()
+		require.NoError(h, err)
+		h.expire(conn)
+		h.advance(2 * timeout)
+		second := c.requireLeads()
+		require.NotEqual(h, first.Token(), second.Token())
+		_, err = first.Multi()
+		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
+		_, err = second.Multi()
+		require.NoError(h, err)
+
+		other, end := candidacy.NewLeadership(1, func() time.Time { return time.Time{} })
+		defer end(nil)
+		_, err = other.Multi()
+		require.ErrorIs(h, err, errors.ErrUnsupported)
+	})
+}
+
+// CURATOR-584, CURATOR-268: a write is applied and its reply is lost. A retry applies it a second
+// time, or fails, so that the call fails.
+func TestTrap07_WriteReplyLost(t *testing.T) {
+	t.Run("of the leader", func(t *testing.T) {
+		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
+			h.create("/register")
+			c := h.join(h.connect())
+			c.requireLeads()
+			lost := l.set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: "/register", Nth: 1})
+			_, err := c.multi(&zk.SetDataRequest{Path: "/register", Data: []byte("1"), Version: -1})
+			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed, "the outcome is not known")
+			h.requireMet(lost)
+			h.advance(timeout)
+			want := int32(0)
+			if l.applied {
+				want = 1
+			}
+			require.Equal(h, want, h.stat("/register").Version, "the write was repeated")
+		})
+	})
+	t.Run("of the deletion of an election", func(t *testing.T) {
+		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
+			k := 1
+			for met := true; met; k++ {
+				c, next := h.join(h.connect()), h.join(h.connect())
+				deleter := h.connect()
+				lost := l.set(h.srv, zktest.Match{Session: deleter.SessionID(), Nth: k})
+				require.NoError(h, leaderelection.DeleteElection(deleter, node, leaderelection.WithSessionTimeout(timeout)), "request %d", k)
+				h.advance(shortTime)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+				require.ErrorIs(h, next.requireOver(), leaderelection.ErrElectionOver)
+				found, _, err := h.operator.Exists(node)
+				require.NoError(h, err)
+				require.False(h, found)
+				if met = isMet(lost); !met {
+					lost.Remove()
+				}
+				h.create(node)
+			}
+			require.Greater(h, k, 4, "too few requests")
+		})
+	})
+	t.Run("of the creation of the election node", func(t *testing.T) {
+		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
+			lost := l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: "/x", Nth: 1})
+			_, err := leaderelection.NewElection(h.connect(), "/x/y", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
+			require.NoError(h, err)
+			h.requireMet(lost)
+			h.stat("/x/y")
+		})
+	})
+}
+
+// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a leader that was stopped continues after another
+// leader has been elected, and writes. Here its lease is far too long, which has the same effect
+// as a stop directly after a check of the clock.
+func TestTrap16_StoppedLeaderWrites(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.terms.overlap = true
+		h.create("/register")
+		conn := h.connect()
+		handshake.Of(conn).Grant(time.Minute)
+		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
+		next := h.join(h.connect())
+		old := c.requireLeads()
+		h.advance(timeout)
+		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
+		h.srv.Refuse(true)
+		h.advance(2 * timeout)
+		l := next.requireLeads()
+		require.NoError(h, old.Err(), "the lease of the old leader has expired")
+		require.Greater(h, l.Token(), old.Token(), "a system that compares tokens would accept the old leader")
+		late := async(func() error { return writeRegister(c, "too late") })
+		h.advance(0)
+		require.NoError(h, writeRegister(next, "new"))
+		h.srv.Refuse(false)
+		h.srv.Heal()
+		h.advance(timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+		require.ErrorIs(h, receive(h, late), leaderelection.ErrUnconfirmed)
+		require.ErrorIs(h, writeRegister(c, "too late"), leaderelection.ErrNotLeader)
+		data, stat, err := h.operator.Get("/register")
+		require.NoError(h, err)
+		require.Equal(h, "new", string(data))
+		require.EqualValues(h, 1, stat.Version)
+	})
+}
+
+// writeRegister writes the register by a transaction that only a leader can execute.
+func writeRegister(c *candidate, data string) error {
+	_, err := c.multi(setRegister(data))
+	return err
+}
+
+// Kleppmann 2016: the write of the old leader is in flight while the next leader is elected.
+func TestTrap16_WriteInFlight(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.create("/register")
+		c, next := h.join(h.connect()), h.join(h.connect())
+		old := c.requireLeads()
+		h.srv.Blackhole(zktest.ToServer, c.conn.SessionID())
+		late := async(func() error { return writeRegister(c, "too late") })
+		h.advance(0)
+		h.remove(c.ID())
+		h.advance(shortTime)
+		require.Greater(h, next.requireLeads().Token(), old.Token())
+		h.srv.Heal(c.conn.SessionID())
+		h.advance(0)
+		require.ErrorIs(h, receive(h, late), leaderelection.ErrNotLeader)
+		require.Zero(h, h.stat("/register").Version)
+		h.advance(shortTime)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+	})
+}
+
+// The client library sends requests that were queued without a connection in the next session.
+func TestTrap16_WriteSentInNextSession(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		h.terms.overlap = true
+		h.create("/register")
+		conn := h.connect()
+		handshake.Of(conn).Grant(time.Minute)
+		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
+		next := h.join(h.connect())
+		old, session := c.requireLeads(), c.conn.SessionID()
+		h.disconnect(c.conn)
+		h.advance(2*timeout + shortTime)
+		next.requireLeads()
+		require.NoError(h, old.Err(), "the lease of the old leader has expired")
+		late := async(func() error { return writeRegister(c, "too late") })
+		h.reconnect()
+		h.advance(timeout)
+		require.NotEqual(h, session, c.conn.SessionID())
+		require.ErrorIs(h, receive(h, late), leaderelection.ErrNotLeader)
+		require.Zero(h, h.stat("/register").Version)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+	})
+}

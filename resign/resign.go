@@ -1,0 +1,221 @@
+// Package resign requests candidates of other programs to resign, for instance to move the leader
+// away from a host. The other program can stop the work of the leader first. If its znode was
+// deleted instead, the leadership would end before the work.
+//
+// A candidate receives requests if its program calls Election.ResignRequested of package
+// leaderelection; package elector does.
+package resign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/internal/resignation"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+)
+
+var (
+	// ErrNoCandidate is returned if the election has no candidate with the given ID.
+	ErrNoCandidate = errors.New("no such candidate")
+	// ErrForeignData is returned if the election node contains data of another application,
+	// which this library does not overwrite. Move that data to another znode.
+	ErrForeignData = errors.New("election node contains data of another application")
+)
+
+// Request requests that the candidate with the given ID resigns from the election at node, and
+// blocks until the candidate's znode does not exist any more. The request does not affect other
+// candidates, and has no effect on a candidate that does not receive requests.
+//
+// Request returns nil as soon as the znode does not exist, for whatever reason. Then another
+// candidate, if there is one, is or is about to become the leader. When ctx is done, Request
+// withdraws the request if it was made, and returns an error that wraps the cause of ctx. If
+// ZooKeeper does not confirm the withdrawal within 1.5 s, the error includes the reason, and the
+// withdrawal continues in the background until the connection answers or is closed.
+//
+// Errors of this package: [ErrNoCandidate] and [ErrForeignData]. Errors of package leaderelection:
+// ErrNoElection, ErrPermission if the connection is not permitted to write the data of the election
+// node, ErrInvalidOption if id is not the ID of a candidate of this election, ErrInvalidPath and
+// ErrNilConn. After these errors nothing was changed. ErrConnClosed can also be returned after the
+// request was made.
+func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
+	if conn == nil {
+		return leaderelection.ErrNilConn
+	}
+	if err := znode.CheckPath(node); err != nil {
+		return err
+	}
+	name := path.Base(id)
+	if candidates, _, _ := contender.Order([]string{name}, ""); path.Join(node, name) != id || len(candidates) == 0 {
+		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalidOption, id, node)
+	}
+	r := &resignRequest{conn: conn, node: node, name: name}
+	err := r.send(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		err = leaderelection.ErrNoElection
+	}
+	if err != nil {
+		return fmt.Errorf("request %s to resign: %w", id, zkerror.Refine(err))
+	}
+	return nil
+}
+
+// resignRequest is one call of Request. The requests to all candidates of an election are the data
+// of the election node, which candidates of other libraries do not read. They are not the data of
+// the candidate's znode, because a candidate of Curator behind it would lose its watch if that data
+// changes.
+type resignRequest struct {
+	conn       *zk.Conn
+	node, name string
+
+	mu       sync.Mutex
+	canceled bool // no write may be sent any more
+	written  bool // a write was sent
+}
+
+// send adds the request, waits until the candidate's znode does not exist, and withdraws the
+// request if it may exist.
+func (r *resignRequest) send(ctx context.Context) error {
+	answered := make(chan struct{})
+	_, err := request.Do(ctx, func() (struct{}, error) {
+		defer close(answered)
+		return struct{}{}, r.changeRequests(r.add, r.startWrite)
+	})
+	switch {
+	case err == nil:
+		err = r.awaitDeletion(ctx)
+	case errors.Is(err, errCanceled):
+		err = context.Cause(ctx)
+	}
+	if r.cancel() {
+		if failed := r.withdraw(ctx, answered); err != nil && failed != nil {
+			err = fmt.Errorf("%w; the request may not be withdrawn: %w", err, failed)
+		}
+	}
+	return err
+}
+
+// errCanceled ends changeRequests after cancel. It is not the cause of the context, because a
+// deadline counts as a transient error.
+var errCanceled = errors.New("the call was canceled")
+
+// startWrite reports whether a write may be sent, and records that it is sent.
+func (r *resignRequest) startWrite() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.canceled {
+		return false
+	}
+	r.written = true
+	return true
+}
+
+// wasWritten reports whether a write was sent.
+func (r *resignRequest) wasWritten() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.written
+}
+
+// cancel prevents further writes, and reports whether a write was sent.
+func (r *resignRequest) cancel() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.canceled = true
+	return r.written
+}
+
+// withdraw removes the request, after the write that has added it was answered, although ctx may be
+// done. It returns at the latest after limit.Confirm; the removal then continues until the connection
+// answers or is closed.
+func (r *resignRequest) withdraw(ctx context.Context, answered <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit.Confirm)
+	defer cancel()
+	_, err := request.Do(ctx, func() (struct{}, error) {
+		<-answered
+		return struct{}{}, r.changeRequests(r.remove, func() bool { return true })
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// add returns names with the name of the candidate.
+func (r *resignRequest) add(names, present []string) ([]string, error) {
+	switch {
+	case slices.Contains(present, r.name):
+		return resignation.Add(names, present, r.name), nil
+	case r.wasWritten():
+		return names, nil // the reply to an earlier attempt was lost, and the candidate has resigned
+	}
+	return nil, ErrNoCandidate
+}
+
+// remove returns names without the name of the candidate.
+func (r *resignRequest) remove(names, _ []string) ([]string, error) {
+	return resignation.Remove(names, r.name), nil
+}
+
+// changeRequests replaces the names in the data of the election node by those that change returns,
+// given the children of the node. It sends no write if startWrite returns false. It blocks until the
+// connection has answered.
+func (r *resignRequest) changeRequests(change func(names, present []string) ([]string, error), startWrite func() bool) error {
+	// An attempt reads the result of earlier attempts.
+	return request.Retry(context.Background(), r.conn, func() error {
+		for {
+			data, stat, err := request.Get(r.conn, r.node)
+			if err != nil {
+				return err
+			}
+			names, ok := resignation.Parse(data)
+			if !ok {
+				return fmt.Errorf("%w: %q", ErrForeignData, data[:min(len(data), 40)])
+			}
+			present, _, err := request.Children(r.conn, r.node)
+			if err != nil {
+				return err
+			}
+			changed, err := change(names, present)
+			if err != nil || slices.Equal(names, changed) {
+				return err
+			}
+			if !startWrite() {
+				return errCanceled
+			}
+			if _, err = r.conn.Set(r.node, resignation.Format(changed), stat.Version); !errors.Is(err, zk.ErrBadVersion) {
+				return err
+			}
+		}
+	})
+}
+
+// awaitDeletion waits until the candidate's znode does not exist.
+func (r *resignRequest) awaitDeletion(ctx context.Context) error {
+	sub := session.Subscribe(r.conn, 0)
+	defer sub.Close()
+	reader := watch.NewReader(r.conn, sub, path.Join(r.node, r.name), watch.Data)
+	for {
+		if _, err := reader.Read(ctx); err != nil {
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
+			}
+			return err
+		}
+		if _, err := reader.Wait(ctx, nil); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,406 @@
+package resign_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/resign"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const node = "/election"
+
+// harness is a server in a bubble, and candidates that can receive requests.
+type harness struct {
+	*testing.T
+	srv      *zktest.Server
+	operator *zk.Conn // sends the requests
+}
+
+func withServer(t *testing.T, f func(h *harness)) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // no request is in flight when the clients are closed
+		h := &harness{T: t, srv: zktest.Start(t)}
+		h.operator = h.connect()
+		f(h)
+	})
+}
+
+func (h *harness) connect() *zk.Conn {
+	conn, _, err := h.srv.Connect(4 * time.Second)
+	require.NoError(h, err)
+	return conn
+}
+
+func (h *harness) advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// candidate is a candidate of the election.
+type candidate struct {
+	*leaderelection.Election
+	done chan struct{} // closed when ElectLeader has returned
+}
+
+// join starts a candidate.
+func (h *harness) join(conn *zk.Conn, opts ...leaderelection.Option) *candidate {
+	c := h.newCandidate(conn, opts...)
+	c.start()
+	return c
+}
+
+// newCandidate creates a candidate that is not started.
+func (h *harness) newCandidate(conn *zk.Conn, opts ...leaderelection.Option) *candidate {
+	e, err := leaderelection.NewElection(conn, node, append([]leaderelection.Option{leaderelection.WithCreateNode()}, opts...)...)
+	require.NoError(h, err)
+	h.Cleanup(func() { _ = e.Resign() })
+	return &candidate{e, make(chan struct{})}
+}
+
+func (c *candidate) start() {
+	go func() {
+		defer close(c.done)
+		_ = c.ElectLeader()
+	}()
+	synctest.Wait()
+}
+
+// resignOnRequest makes the candidate resign after a request.
+func (c *candidate) resignOnRequest() {
+	requested := c.ResignRequested()
+	go func() {
+		select {
+		case <-requested:
+			_ = c.Resign()
+		case <-c.done:
+		}
+	}()
+	synctest.Wait()
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// request calls resign.Request with a timeout.
+func (h *harness) request(id string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return resign.Request(ctx, h.operator, node, id)
+}
+
+// data returns the data of the election node.
+func (h *harness) data() string {
+	data, _, err := h.operator.Get(node)
+	require.NoError(h, err)
+	return string(data)
+}
+
+// TestRequest_Leader fails if the leader does not resign, if another candidate receives the request,
+// or if the request remains.
+func TestRequest_Leader(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a, b := h.join(h.connect()), h.join(h.connect())
+		a.resignOnRequest()
+		b.resignOnRequest()
+		start := time.Now()
+		require.NoError(h, h.request(a.ID(), time.Minute))
+		synctest.Wait()
+		require.Equal(h, start, time.Now(), "the call has waited")
+		require.True(h, closed(a.done))
+		require.Equal(h, leaderelection.Leader, b.Current().Role)
+		require.False(h, closed(b.ResignRequested()), "another candidate has received the request")
+		require.Empty(h, h.data(), "the request remains")
+
+		require.ErrorIs(h, h.request(a.ID(), time.Minute), resign.ErrNoCandidate)
+		require.Empty(h, h.data())
+	})
+}
+
+// TestRequest_Follower fails if a follower does not receive a request that was made before it calls
+// ResignRequested.
+func TestRequest_Follower(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a, b := h.join(h.connect()), h.join(h.connect())
+		result := make(chan error, 1)
+		go func() { result <- h.request(b.ID(), time.Minute) }()
+		synctest.Wait()
+		require.False(h, closed(b.done), "a candidate that does not receive requests has resigned")
+		b.resignOnRequest()
+		require.NoError(h, <-result)
+		synctest.Wait()
+		require.True(h, closed(b.done))
+		require.Equal(h, leaderelection.Leader, a.Current().Role)
+	})
+}
+
+// TestRequest_NotReceived fails if a request that was not received is not withdrawn.
+func TestRequest_NotReceived(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a := h.join(h.connect())
+		require.ErrorIs(h, h.request(a.ID(), time.Second), context.DeadlineExceeded)
+		require.Empty(h, h.data())
+		a.resignOnRequest()
+		h.advance(time.Minute)
+		require.False(h, closed(a.done))
+	})
+}
+
+// TestRequest_Concurrent fails if one of two concurrent requests overwrites the other request.
+func TestRequest_Concurrent(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a, b := h.join(h.connect()), h.join(h.connect())
+		hold := make(chan struct{})
+		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			<-hold
+			return zktest.Pass(q)
+		})
+		results := make(chan error, 2)
+		go func() { results <- h.request(a.ID(), time.Minute) }()
+		synctest.Wait()
+		other := h.connect()
+		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
+		defer cancel()
+		go func() { results <- resign.Request(ctx, other, node, b.ID()) }()
+		synctest.Wait()
+		close(hold) // the first write is based on old data
+		synctest.Wait()
+		a.resignOnRequest()
+		b.resignOnRequest()
+		require.NoError(h, <-results)
+		require.NoError(h, <-results)
+		require.Empty(h, h.data())
+	})
+}
+
+// TestRequest_RejoinedCandidate fails if a request to a candidate is received by the same program in a
+// later session, or if the candidate cannot be requested by its new ID.
+func TestRequest_RejoinedCandidate(t *testing.T) {
+	withServer(t, func(h *harness) {
+		conn := h.connect()
+		a := h.join(conn, leaderelection.WithRejoin())
+		a.resignOnRequest()
+		id := a.ID()
+		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		h.advance(time.Minute)
+		require.NotEqual(h, id, a.ID())
+		require.ErrorIs(h, h.request(id, time.Second), resign.ErrNoCandidate)
+		require.False(h, closed(a.done))
+		require.NoError(h, h.request(a.ID(), time.Second))
+		synctest.Wait()
+		require.True(h, closed(a.done))
+	})
+}
+
+// TestRequest_BeforeIDIsKnown fails if a candidate does not receive a request that is made before it
+// knows its ID.
+func TestRequest_BeforeIDIsKnown(t *testing.T) {
+	withServer(t, func(h *harness) {
+		conn := h.connect()
+		c := h.newCandidate(conn)
+		c.resignOnRequest()
+		hold := make(chan struct{})
+		h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			<-hold
+			return zktest.Pass(q)
+		})
+		c.start()
+		require.Empty(h, c.ID())
+		all, err := leaderelection.Candidates(h.operator, node)
+		require.NoError(h, err)
+		require.Len(h, all, 1)
+		result := make(chan error, 1)
+		go func() { result <- h.request(all[0].ID, time.Minute) }()
+		synctest.Wait()
+		close(hold)
+		require.NoError(h, <-result)
+		synctest.Wait()
+		require.True(h, closed(c.done))
+	})
+}
+
+// TestRequest_Disconnected fails if a candidate misses a request while its connection is down, or
+// because the client library could not set its watch again.
+func TestRequest_Disconnected(t *testing.T) {
+	withServer(t, func(h *harness) {
+		conn := h.connect()
+		a := h.join(conn)
+		a.resignOnRequest()
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID()}, zktest.Fail(zktest.Code(-5)))
+		defer lost.Remove()
+		h.srv.DropConnections(conn.SessionID())
+		require.NoError(h, h.request(a.ID(), time.Minute))
+		synctest.Wait()
+		require.True(h, closed(a.done))
+		require.Empty(h, h.data())
+	})
+}
+
+// TestRequest_PooledWatchLost fails if a candidate misses a request because it uses a watch that an
+// earlier candidate has left, and that was lost at a reconnect.
+func TestRequest_PooledWatchLost(t *testing.T) {
+	for _, lose := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lost: %v", lose), func(t *testing.T) {
+			withServer(t, func(h *harness) {
+				conn := h.connect()
+				a := h.join(conn)
+				a.ResignRequested()
+				synctest.Wait()
+				require.NoError(h, a.Resign())
+				synctest.Wait()
+				if lose {
+					h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+				}
+				h.srv.DropConnections(conn.SessionID())
+				h.advance(3 * time.Second)
+				b := h.join(conn)
+				b.resignOnRequest()
+				require.NoError(h, h.request(b.ID(), time.Minute))
+				synctest.Wait()
+				require.True(h, closed(b.done))
+			})
+		})
+	}
+}
+
+// TestRequest_ReplyLost fails if Request returns an error because the reply to its write was lost,
+// and the candidate has resigned before the data is read again.
+func TestRequest_ReplyLost(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a, b := h.join(h.connect()), h.join(h.connect())
+		a.resignOnRequest()
+		h.srv.After(zktest.Match{Op: zktest.OpSetData, Path: node, Nth: 1}, zktest.Cut)
+		require.NoError(h, h.request(a.ID(), time.Minute))
+		synctest.Wait()
+		require.True(h, closed(a.done))
+		require.Equal(h, leaderelection.Leader, b.Current().Role)
+		require.Empty(h, h.data(), "the request remains")
+	})
+}
+
+// TestRequest_ForeignData fails if the data of another application is overwritten.
+func TestRequest_ForeignData(t *testing.T) {
+	withServer(t, func(h *harness) {
+		_, err := h.operator.Create(node, []byte("precious"), 0, zk.WorldACL(zk.PermAll))
+		require.NoError(h, err)
+		a := h.join(h.connect())
+		a.resignOnRequest()
+		require.ErrorIs(h, h.request(a.ID(), time.Minute), resign.ErrForeignData)
+		require.Equal(h, "precious", h.data())
+		require.False(h, closed(a.done))
+	})
+}
+
+// TestRequest_Permission fails if the error does not indicate a missing permission.
+func TestRequest_Permission(t *testing.T) {
+	withServer(t, func(h *harness) {
+		_, err := h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
+		require.NoError(h, err)
+		a := h.join(h.connect())
+		require.ErrorIs(h, h.request(a.ID(), time.Minute), leaderelection.ErrPermission)
+	})
+}
+
+// TestRequest_InvalidArguments fails if an argument that cannot identify a candidate is accepted.
+func TestRequest_InvalidArguments(t *testing.T) {
+	withServer(t, func(h *harness) {
+		const id = node + "/_c_x-latch-0000000001"
+		ctx := h.Context()
+		require.ErrorIs(h, resign.Request(ctx, nil, node, id), leaderelection.ErrNilConn)
+		require.ErrorIs(h, resign.Request(ctx, h.operator, "election", id), leaderelection.ErrInvalidPath)
+		for _, id := range []string{"", node, node + "/x", "/other/_c_x-latch-0000000001", "_c_x-latch-0000000001", node + "/a/_c_x-latch-0000000001"} {
+			require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), leaderelection.ErrInvalidOption, id)
+		}
+		require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), leaderelection.ErrNoElection)
+		_, err := h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(h, err)
+		require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), resign.ErrNoCandidate)
+	})
+}
+
+// TestRequest_ContextDone fails if a request remains after the context was done, at any time, or if a
+// request is written after the call.
+func TestRequest_ContextDone(t *testing.T) {
+	for timeout := 100 * time.Millisecond; timeout < 3*time.Second; timeout += 100 * time.Millisecond {
+		withServer(t, func(h *harness) {
+			a := h.join(h.connect())
+			requested := a.ResignRequested()
+			synctest.Wait()
+			h.srv.Delay(zktest.BothWays, 300*time.Millisecond, h.operator.SessionID())
+			err := h.request(a.ID(), timeout)
+			require.ErrorIs(h, err, context.DeadlineExceeded)
+			written := h.srv.Log().Count(zktest.OpSetData)
+			h.advance(10 * time.Second)
+			require.Empty(h, h.data(), timeout)
+			if timeout < 1200*time.Millisecond { // the time of a Get and a Children
+				require.Zero(h, h.srv.Log().Count(zktest.OpSetData), timeout)
+				require.False(h, closed(requested))
+			}
+			require.LessOrEqual(h, written, 2)
+		})
+	}
+}
+
+// TestRequest_ContextDoneWhileDisconnected fails if a request remains although the connection has
+// broken at one of the reads or at the write.
+func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
+	for _, op := range []zktest.Op{zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData} {
+		t.Run(op.String(), func(t *testing.T) {
+			withServer(t, func(h *harness) {
+				a := h.join(h.connect())
+				requested := a.ResignRequested()
+				synctest.Wait()
+				session := h.operator.SessionID()
+				down := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
+				h.srv.Before(zktest.Match{Op: op, Path: node, Session: session, Nth: 1}, zktest.Cut)
+				start := time.Now()
+				err := h.request(a.ID(), time.Second)
+				require.ErrorIs(h, err, context.DeadlineExceeded)
+				if op != zktest.OpSetData {
+					require.Equal(h, time.Second, time.Since(start), "no write was sent")
+				} else {
+					require.Equal(h, time.Second+limit.Confirm, time.Since(start))
+					require.ErrorContains(h, err, "the request may not be withdrawn")
+				}
+				down.Remove()
+				h.advance(time.Minute)
+				require.Empty(h, h.data())
+				require.False(h, closed(requested))
+			})
+		})
+	}
+}
+
+// TestRequest_ContextDoneAfterWrite fails if a request remains although the reply to its write was
+// lost. It must be withdrawn as soon as the connection is up again.
+func TestRequest_ContextDoneAfterWrite(t *testing.T) {
+	withServer(t, func(h *harness) {
+		a := h.join(h.connect())
+		session := h.operator.SessionID()
+		down := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
+		h.srv.After(zktest.Match{Op: zktest.OpSetData, Path: node, Session: session, Nth: 1}, zktest.Cut)
+		err := h.request(a.ID(), time.Second)
+		require.ErrorIs(h, err, context.DeadlineExceeded)
+		require.ErrorContains(h, err, "the request may not be withdrawn")
+		down.Remove()
+		h.advance(10 * time.Second)
+		require.Empty(h, h.data())
+	})
+}

@@ -1,0 +1,387 @@
+package leaderelection_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestResign_ConcurrentEndElection fails if concurrent calls of Resign and EndElection panic or
+// return an error.
+func TestResign_ConcurrentEndElection(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		var wg sync.WaitGroup
+		for range 4 {
+			for _, c := range []*candidate{leader, follower} {
+				wg.Go(func() { assert.NoError(h, c.Resign()) })
+				wg.Go(func() { assert.NoError(h, c.EndElection()) })
+			}
+		}
+		wg.Wait()
+		h.advance(0)
+		_, _ = leader.requireOver(), follower.requireOver()
+		h.requireNoElection()
+	})
+}
+
+// TestResign_Disconnected fails if the znode of a candidate that resigns while it is disconnected
+// exists after the reconnect, so that no candidate leads until the session expires.
+func TestResign_Disconnected(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		h.advance(time.Second)
+		grant, session := leader.requireLeads(), leader.conn.SessionID()
+		done := doneTime(grant)
+		h.srv.Refuse(true)
+		h.srv.DropConnections(session)
+		h.advance(100 * time.Millisecond)
+
+		asked := time.Now()
+		require.ErrorIs(h, leader.Resign(), leaderelection.ErrUnconfirmed)
+		require.Equal(h, asked.Add(1500*time.Millisecond), time.Now(), "Resign waits too long")
+		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
+		require.Equal(h, asked, done.time(), "Done is closed late")
+		h.advance(0)
+		require.NoError(h, leader.requireOver())
+		require.Equal(h, []leaderelection.Role{leaderelection.Leader}, leader.roles(), "no final status")
+		h.requireChildren(names(leader, follower)...)
+		follower.requireFollows(leader)
+
+		h.srv.Refuse(false)
+		h.advance(time.Second) // the client dials once a second
+		require.Equal(h, session, leader.conn.SessionID())
+		h.requireChildren(names(follower)...)
+		follower.requireLeads()
+		require.NoError(h, leader.Resign(), "it is confirmed now")
+		require.Len(h, h.srv.Sessions(), 3)
+	})
+}
+
+// TestResign_DeleteLost fails if a znode exists after Resign although its delete, or the reply,
+// was lost.
+func TestResign_DeleteLost(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		last := h.join(h.connect())
+		for _, set := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After} {
+			c := last
+			last = h.join(h.connect())
+			session := c.conn.SessionID()
+			lost := set(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Cut)
+			require.NoError(h, c.Resign())
+			<-lost.Ran()
+			h.advance(0)
+			require.Equal(h, session, c.conn.SessionID())
+			h.requireChildren(names(last)...)
+			last.requireLeads()
+		}
+	})
+}
+
+// TestResign_SearchContinuesAfterSession fails if a candidate does not search for the znode of an
+// unanswered create after its session has expired. The create can be applied later, in the next
+// session.
+func TestResign_SearchContinuesAfterSession(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
+		c := h.join(conn)
+		h.requireMet(lost)
+		h.reconnect()
+		c.requireLeads()
+		first := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
+		late := first + "0000000007"
+
+		h.srv.Refuse(true)
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(shortTime)
+		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed)
+		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
+		searched := h.srv.Before(zktest.Match{Op: zktest.OpSync, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			_, err := h.operator.Create(late, nil, zk.FlagEphemeral, openACL)
+			if err != nil {
+				h.Error(err)
+			}
+			return zktest.Pass(q)
+		})
+		h.reconnect()
+		h.advance(timeout)
+		h.requireMet(searched)
+		require.NoError(h, c.Resign())
+		h.requireIDs()
+	})
+}
+
+// CURATOR-18, CURATOR-3: the candidacy ends while the create is in flight, and its znode remains.
+func TestTrap40_ResignDuringCreate(t *testing.T) {
+	t.Run("the reply is late", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			hold, release := h.hold()
+			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, hold)
+			testResignDuringCreate(h, release)
+		})
+	})
+	forEachNamingAndLoss(t, connectionLosses[2:], 1, func(h *harness, l loss) {
+		l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
+		testResignDuringCreate(h, func() {})
+	})
+}
+
+// testResignDuringCreate tests a candidate whose create was applied and has no reply. reply ends the
+// wait for the reply.
+func testResignDuringCreate(h *harness, reply func()) {
+	conn := h.connect()
+	session := conn.SessionID()
+	c := h.join(conn)
+	orphan := h.candidateIDs()
+	require.Len(h, orphan, 1)
+	h.requireDuration(confirmLimit, func() {
+		require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed, "the outcome is not known yet")
+	})
+	h.advance(0)
+	require.NoError(h, c.requireOver())
+	require.Empty(h, c.received())
+	h.requireIDs(orphan...)
+	reply()
+	h.advance(timeout)
+	require.NoError(h, c.Resign(), "it is confirmed now")
+	h.requireIDs()
+	require.Equal(h, session, conn.SessionID(), "the session has expired")
+}
+
+// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session
+// continues, and the znode blocks all other candidates.
+func TestTrap05_DeleteReplyLost(t *testing.T) {
+	forEachLoss(t, connectionLosses, 1, testDeleteReplyLost)
+}
+
+// ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
+func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
+	forEachLoss(t, movedSessions, 1, testDeleteReplyLost)
+}
+
+func testDeleteReplyLost(h *harness, l loss) {
+	c, next := h.join(h.connect()), h.join(h.connect())
+	grant, session := c.requireLeads(), c.conn.SessionID()
+	lost := l.set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: anyCandidate, Nth: 1})
+	resignWithLoss(h, c, l)
+	h.requireMet(lost)
+	require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
+	next.requireLeads()
+	h.requireIDs(next.ID())
+	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
+}
+
+// resignWithLoss lets a candidate resign whose delete has an unknown outcome.
+func resignWithLoss(h *harness, c *candidate, l loss) {
+	h.Helper()
+	if l.silent {
+		h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
+	} else {
+		require.NoError(h, c.Resign())
+	}
+	h.advance(0)
+	require.NoError(h, c.requireOver())
+	h.advance(timeout)
+	require.NoError(h, c.Resign(), "it is confirmed now")
+}
+
+// CURATOR-202: the same for a follower.
+func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
+	forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
+		leader, c := h.join(h.connect()), h.join(h.connect())
+		last := h.join(h.connect())
+		grant, session := leader.requireLeads(), c.conn.SessionID()
+		lost := l.set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: anyCandidate, Nth: 1})
+		resignWithLoss(h, c, l)
+		h.requireMet(lost)
+		last.requireFollows(leader)
+		h.requireIDs(leader.ID(), last.ID())
+		require.Equal(h, session, c.conn.SessionID(), "the session has expired")
+		require.NoError(h, grant.Err())
+		require.Len(h, leader.received(), 1)
+	})
+}
+
+// CURATOR-202: the connection is interrupted from before the delete until after the candidacy is
+// over.
+func TestTrap05_DeleteUnanswered(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		heal time.Duration // after the resignation
+	}{
+		{"until the client dials again", time.Second},
+		{"until the session has ended", 2 * timeout},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				c, next := h.join(h.connect()), h.join(h.connect())
+				h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
+				h.srv.Refuse(true)
+				h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
+				h.advance(0)
+				require.NoError(h, c.requireOver())
+				h.requireIDs(c.ID(), next.ID())
+				next.requireFollows(c)
+				h.advance(end.heal)
+				h.srv.Refuse(false)
+				h.advance(timeout)
+				require.NoError(h, c.Resign(), "it is confirmed now")
+				next.requireLeads()
+				h.requireIDs(next.ID())
+			})
+		})
+	}
+}
+
+// vitess #15756, etcd #22123: the cleanup uses the context whose cancellation is the reason for
+// the cleanup, and does nothing.
+func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
+	for _, state := range []struct {
+		name      string
+		breakConn func(h *harness, conn *zk.Conn) (repair func())
+		before    bool // the connection breaks before the candidate joins
+	}{
+		{"connected", func(*harness, *zk.Conn) func() { return func() {} }, false},
+		{"disconnected", func(h *harness, conn *zk.Conn) func() {
+			h.disconnect(conn)
+			return h.reconnect
+		}, false},
+		{"silent", func(h *harness, conn *zk.Conn) func() {
+			h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+			return func() { h.srv.Heal(conn.SessionID()) }
+		}, false},
+		{"during the create", func(h *harness, _ *zk.Conn) func() {
+			hold, release := h.hold()
+			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, hold)
+			return release
+		}, true},
+	} {
+		t.Run(state.name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				ctx, cancel := context.WithCancel(h.Context())
+				conn := h.connect()
+				session := conn.SessionID()
+				repair := func() {}
+				if state.before {
+					repair = state.breakConn(h, conn)
+				}
+				c := h.join(conn, leaderelection.WithContext(ctx))
+				if !state.before {
+					grant := c.requireLeads()
+					repair = state.breakConn(h, conn)
+					defer func() { require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned) }()
+				}
+				cancel()
+				h.advance(confirmLimit)
+				require.NoError(h, c.requireOver())
+				repair()
+				h.advance(shortTime)
+				require.NoError(h, c.Resign())
+				h.requireIDs()
+				require.Equal(h, session, conn.SessionID(), "the session has expired")
+			})
+		})
+	}
+}
+
+// CURATOR-559: retry loops inside retry loops. There is one attempt per connection, and the limits
+// are not multiplied.
+func TestTrap09_OneLayerOfRetries(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c, next := h.join(h.connect()), h.join(h.connect())
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: anyCandidate}, zktest.Cut)
+		h.srv.ResetLog()
+		h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
+		h.advance(time.Minute)
+		log := h.srv.Log().Session(c.conn.SessionID())
+		require.InDelta(h, log.Count(zktest.OpConnect), log.Count(zktest.OpDelete), 1)
+		require.Greater(h, log.Count(zktest.OpDelete), 30, "the delete is not retried")
+		lost.Remove()
+		h.advance(2 * time.Second)
+		require.NoError(h, c.Resign())
+		next.requireLeads()
+	})
+}
+
+// etcd #22082, #22123: the delayed end of a candidacy deletes the znode of a newer candidacy.
+func TestTrap44_StaleResign(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		// The delete of the first candidate is pending while the second one joins on the same
+		// connection. It is retried when the second candidate is the leader.
+		conn := h.connect()
+		old := h.join(conn)
+		grant := old.requireLeads()
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		require.ErrorIs(h, old.Resign(), leaderelection.ErrUnconfirmed)
+		h.requireMet(lost)
+		h.remove(old.ID())
+		h.srv.Refuse(false)
+		c := h.join(conn)
+		h.advance(time.Second + shortTime)
+		again := c.requireLeads()
+		for range 3 {
+			require.NoError(h, old.Resign())
+		}
+		_, err := old.multi()
+		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
+		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
+		h.advance(timeout)
+		c.requireOnlyCandidate()
+		require.NoError(h, again.Err())
+		require.Len(h, c.received(), 1)
+	})
+}
+
+// TestResignRequested_Watches fails if the number of watches grows with the number of candidates that
+// have called ResignRequested, one after the other or at the same time.
+func TestResignRequested_Watches(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn := h.connect()
+		for range 10 {
+			var requested []<-chan struct{}
+			two := []*candidate{h.newCandidate(node, conn), h.newCandidate(node, conn)}
+			for _, c := range two {
+				requested = append(requested, c.ResignRequested())
+			}
+			h.advance(0)
+			for i, c := range two {
+				require.NoError(h, c.Resign())
+				select {
+				case <-requested[i]:
+					require.Fail(h, "a request was received")
+				default:
+				}
+			}
+			require.Equal(h, 1, clientWatches(conn))
+		}
+	})
+}
+
+// TestResignRequested_ElectionIsDeleted fails if the deletion of the election is taken for a request.
+func TestResignRequested_ElectionIsDeleted(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c := h.join(h.connect())
+		requested := c.ResignRequested()
+		h.advance(0)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(time.Second)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+		select {
+		case <-requested:
+			require.Fail(h, "a request was received")
+		default:
+		}
+	})
+}

@@ -1,0 +1,263 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// sharedConn is a connection of one or several candidates.
+type sharedConn struct {
+	*zk.Conn
+	name   string
+	closed bool
+}
+
+// member is one candidate of a schedule.
+type member struct {
+	name string
+	conn *sharedConn
+
+	mu       sync.Mutex
+	election *leaderelection.Election
+	session  int64    // session in which the candidacy began
+	watched  []string // paths that the candidate has watched: its znodes and its predecessors'
+	newest   leaderelection.Status
+	over     bool
+	resigned bool
+}
+
+func (m *member) id() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.election == nil {
+		return ""
+	}
+	return m.election.ID()
+}
+
+func (m *member) isOver() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.over
+}
+
+// setOver records that the candidacy is over, and returns the newest status.
+func (m *member) setOver() leaderelection.Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = true
+	return m.newest
+}
+
+// excuseAll excuses all candidates of a connection, which loses its session.
+func (r *scheduleRun) excuseAll(conn *sharedConn) {
+	for _, m := range r.members {
+		if m.conn == conn {
+			r.history.excuse(m.id())
+		}
+	}
+}
+
+// choose returns one of the active candidates, or nil if there are none.
+func (r *scheduleRun) choose(n int) *member {
+	active := r.active()
+	if len(active) == 0 {
+		return nil
+	}
+	return active[n%len(active)]
+}
+
+// active returns the candidates that neither have resigned nor are over.
+func (r *scheduleRun) active() (active []*member) {
+	for _, m := range r.members {
+		m.mu.Lock()
+		if !m.over && !m.resigned {
+			active = append(active, m)
+		}
+		m.mu.Unlock()
+	}
+	return active
+}
+
+// connection returns a connection for a new candidate.
+func (r *scheduleRun) connection(n int) *sharedConn {
+	if r.shared {
+		open := slices.DeleteFunc(slices.Clone(r.conns), func(c *sharedConn) bool { return c.closed })
+		if len(open) >= 2 {
+			return open[n%len(open)]
+		}
+	}
+	conn, _, err := r.ensemble.ConnectFrom(n%r.servers, r.timeout,
+		zk.WithDialer(withReportedTimeout(r.ensemble.Dialer(), r.reported)), zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
+	if err != nil {
+		r.history.Violate("cannot connect: %v", err)
+	}
+	c := &sharedConn{Conn: conn, name: fmt.Sprintf("connection %d", len(r.conns))}
+	r.conns = append(r.conns, c)
+	return c
+}
+
+func (r *scheduleRun) join(n int) {
+	if len(r.active()) >= r.candidates {
+		return
+	}
+	m := &member{name: fmt.Sprintf("c%d", len(r.members)), conn: r.connection(n)}
+	r.members = append(r.members, m)
+	r.history.Note("%s: joins over %s", m.name, m.conn.name)
+	r.running.Go(func() { r.runCandidate(m) })
+}
+
+func (r *scheduleRun) electionOptions(m *member) []leaderelection.Option {
+	options := []leaderelection.Option{leaderelection.WithClientName(m.name), leaderelection.WithSessionTimeout(r.reported)}
+	if r.rejoin {
+		options = append(options, leaderelection.WithRejoin())
+	}
+	if r.create {
+		options = append(options, leaderelection.WithCreateNode())
+	}
+	if r.prefix {
+		options = append(options, leaderelection.WithNamePrefix("n_"))
+	}
+	return options
+}
+
+// runCandidate runs the program of one candidate.
+func (r *scheduleRun) runCandidate(m *member) {
+	e, err := leaderelection.NewElection(m.conn.Conn, node, r.electionOptions(m)...)
+	if err != nil {
+		m.setOver()
+		r.history.Note("%s: cannot join: %v", m.name, err)
+		if !errors.Is(err, leaderelection.ErrUnreachable) && !errors.Is(err, leaderelection.ErrConnClosed) && !errors.Is(err, leaderelection.ErrNoElection) {
+			r.history.Violate("%s: NewElection: %v", m.name, err)
+		}
+		return
+	}
+	m.mu.Lock()
+	m.election, m.session = e, m.conn.SessionID()
+	resigned := m.resigned
+	m.mu.Unlock()
+	if resigned {
+		_ = e.Resign()
+	}
+	events := e.Events()
+	r.running.Go(func() { (&eventVerifier{run: r, member: m}).receive(events) })
+	returned := make(chan error, 1)
+	go func() { returned <- e.ElectLeader() }()
+	count := 0
+	for s := range e.Status() {
+		count++
+		r.receiveStatus(m, s)
+		if r.lazy && count%2 == 0 {
+			time.Sleep(r.timeout / 5)
+		}
+	}
+	err = <-returned
+	final := m.setOver()
+	r.history.Note("%s: the candidacy is over: %v", m.name, err)
+	if !errors.Is(final.Err, err) || (err == nil) != (final.Err == nil) {
+		r.history.Violate("%s: ElectLeader returned %v after the final status %v", m.name, err, final)
+	}
+	r.verifyReason(m, err)
+}
+
+// receiveStatus verifies and records a status. If the candidate is the leader, it starts the work of
+// the leader.
+func (r *scheduleRun) receiveStatus(m *member, s leaderelection.Status) {
+	r.history.Note("%s: %v", m.name, s)
+	m.mu.Lock()
+	if m.newest.Err != nil {
+		r.history.Violate("%s: a status after the final one: %v", m.name, s)
+	}
+	m.newest = s
+	m.watched = append(m.watched, s.CandidateID, s.NowFollowing)
+	m.mu.Unlock()
+	if (s.Role == leaderelection.Leader) != (s.Leadership != nil) {
+		r.history.Violate("%s: role and leadership differ: %v", m.name, s)
+	}
+	if s.Leadership == nil {
+		return
+	}
+	l := r.history.beginLeadership(m.name, s.CandidateID, s.Leadership)
+	r.running.Add(1)
+	context.AfterFunc(s.Leadership.Context(), func() {
+		r.history.endLeadership(l)
+		r.history.Note("%s: done: %v", m.name, s.Leadership.Err())
+		r.running.Done()
+	})
+	r.running.Go(func() { r.work(s.Leadership) })
+}
+
+// work writes a znode by guarded transactions: at the beginning of the leadership, and at a time at
+// which it may have been lost.
+func (r *scheduleRun) work(l *leaderelection.Leadership) {
+	for range 2 {
+		written, err := l.Multi(&zk.SetDataRequest{Path: register, Data: strconv.AppendInt(nil, l.Token(), 10), Version: -1})
+		if err == nil {
+			r.history.addWrite(l.Token(), written[0].Stat.Mzxid)
+		}
+		time.Sleep(r.timeout * 3 / 4)
+	}
+}
+
+// verifyReason verifies that the schedule explains why the candidacy is over.
+func (r *scheduleRun) verifyReason(m *member, err error) {
+	m.mu.Lock()
+	resigned := m.resigned
+	m.mu.Unlock()
+	valid := false
+	switch {
+	case err == nil:
+		valid = resigned
+	case errors.Is(err, leaderelection.ErrElectionOver):
+		valid = r.ended
+	case errors.Is(err, leaderelection.ErrNoElection):
+		valid = r.ended || r.rebuilt && !r.create // after NewElection has returned
+	case errors.Is(err, leaderelection.ErrCandidateDeleted):
+		// If no server answers for a session timeout, a candidate does not find out why its znode
+		// was deleted, unless it waits without a limit.
+		valid = r.history.isExcused(m.id()) || !r.rejoin && !r.hasZnode(m.id())
+	case errors.Is(err, leaderelection.ErrSessionExpired):
+		valid = !r.rejoin
+	case errors.Is(err, leaderelection.ErrConnClosed):
+		valid = m.conn.closed
+	case errors.Is(err, leaderelection.ErrUnreachable):
+		valid = !r.rejoin
+	}
+	if !valid {
+		r.history.Violate("%s: the candidacy is over without a reason: %v", m.name, err)
+	}
+}
+
+func (r *scheduleRun) resign(m *member) {
+	r.history.Note("%s: resigns", m.name)
+	m.mu.Lock()
+	m.resigned = true
+	e := m.election
+	m.mu.Unlock()
+	if e == nil {
+		return // runCandidate resigns
+	}
+	r.running.Go(func() {
+		start := time.Now()
+		err := e.Resign()
+		r.history.Note("%s: has resigned: %v", m.name, err)
+		if d := time.Since(start); d > resignLimit {
+			r.history.Violate("%s: Resign took %v", m.name, d)
+		}
+		if err != nil && !errors.Is(err, leaderelection.ErrUnconfirmed) {
+			r.history.Violate("%s: Resign: %v", m.name, err)
+		}
+		if err == nil && r.hasZnode(e.ID()) {
+			r.history.Violate("%s: Resign is confirmed, but %s exists", m.name, e.ID())
+		}
+	})
+}

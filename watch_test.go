@@ -1,0 +1,580 @@
+package leaderelection_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestWatch_DataChanged fails if a change of the data of a candidate's znode makes another
+// candidate read in a loop, or lose its watch, so that it misses a later deletion.
+func TestWatch_DataChanged(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+		all := []*candidate{leader, f1, f2}
+		h.advance(time.Second)
+		h.srv.ResetLog()
+		for _, c := range all {
+			for range 2 {
+				_, err := h.operator.Set(c.ID(), []byte("changed"), -1)
+				require.NoError(h, err)
+				h.advance(0)
+			}
+		}
+		// Fake time would not advance during a loop. For each change, the direct follower of the
+		// leader sends a read and a listing, and other followers send a read.
+		for i, c := range all {
+			n := h.requests(zktest.OpGetData, c.conn.SessionID()).Count() + h.requests(zktest.OpGetChildren2, c.conn.SessionID()).Count()
+			require.Equal(h, []int{0, 4, 4}[i], n)
+		}
+		h.srv.ResetLog()
+		for _, c := range all {
+			c.requireQuiet(20 * time.Second)
+		}
+		require.Zero(h, h.srv.Log().Requests().Count()-h.requests(zktest.OpMulti, 0).Count(), "requests other than checks")
+
+		require.NoError(h, f1.Resign())
+		h.advance(0)
+		f2.requireFollows(leader)
+		require.Equal(h, f1.ID(), f2.newest().WasFollowing)
+		require.NoError(h, h.operator.Delete(leader.ID(), -1))
+		h.advance(0)
+		f2.requireLeads()
+		h.advance(time.Second)
+		require.ErrorIs(h, leader.requireOver(), leaderelection.ErrCandidateDeleted)
+		_, err := h.operator.Set(f2.ID(), []byte("changed again"), -1)
+		require.NoError(h, err)
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.advance(time.Second)
+		require.ErrorIs(h, f2.requireOver(), leaderelection.ErrElectionOver)
+	})
+}
+
+// TestWatch_SessionExpiresAfterDataChange fails if, after a change of the data, session expiry is
+// reported as the end of the election.
+func TestWatch_SessionExpiresAfterDataChange(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+		for _, c := range []*candidate{leader, f1} {
+			_, err := h.operator.Set(c.ID(), []byte("changed"), -1)
+			require.NoError(h, err)
+		}
+		h.advance(0)
+		require.NoError(h, h.srv.ExpireSession(f1.conn.SessionID()))
+		h.advance(0)
+		f2.requireFollows(leader)
+		h.advance(timeout)
+		require.ErrorIs(h, f1.requireOver(), leaderelection.ErrSessionExpired)
+		leader.requireLeads()
+	})
+}
+
+// TestWatch_PredecessorLeavesBeforeWatch fails if a candidate publishes a predecessor that was
+// deleted between the listing and the watch, or waits for it.
+func TestWatch_PredecessorLeavesBeforeWatch(t *testing.T) {
+	for name, isLeader := range map[string]bool{"the leader": true, "a follower": false} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				leader := h.join(h.connect())
+				vanishes := leader
+				if !isLeader {
+					vanishes = h.join(h.connect())
+				}
+				conn := h.connect()
+				listed := h.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					assert.NoError(h, vanishes.Resign())
+					return zktest.Pass(q)
+				})
+				c := h.join(conn)
+				<-listed.Ran()
+				if isLeader {
+					c.requireLeads()
+				} else {
+					c.requireFollows(leader)
+					require.Empty(h, c.newest().WasFollowing)
+				}
+				require.Len(h, c.received(), 1, "a status with the deleted predecessor")
+				require.Empty(h, h.srv.Watches(vanishes.ID()), "a watch on the deleted predecessor")
+				c.requireQuiet(timeout)
+
+				// The next change has its usual effect.
+				if !isLeader {
+					require.NoError(h, leader.Resign())
+					h.advance(0)
+					c.requireLeads()
+					require.Len(h, c.received(), 2)
+				}
+			})
+		})
+	}
+}
+
+// TestWatch_ResignedFollowers fails if the watches of followers that have resigned accumulate. One
+// watch per connection remains.
+func TestWatch_ResignedFollowers(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, conn := h.join(h.connect()), h.connect()
+		session := conn.SessionID()
+		own := []zktest.Watch{{Session: leader.conn.SessionID(), Path: leader.ID(), Kind: zktest.ChildWatch}}
+		for range 20 {
+			follower := h.join(conn)
+			follower.requireFollows(leader)
+			require.Equal(h, []zktest.Watch{
+				own[0],
+				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
+				{Session: session, Path: follower.ID(), Kind: zktest.ChildWatch},
+			}, sortWatches(h.srv.Watches(), leader.ID()), "other watches than those on the candidate's znode and on its predecessor")
+			require.NoError(h, follower.Resign())
+			require.Equal(h, []zktest.Watch{
+				own[0],
+				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
+			}, sortWatches(h.srv.Watches(), leader.ID()))
+			require.Equal(h, 1, clientWatches(conn))
+		}
+		leader.requireLeads()
+		require.Len(h, leader.received(), 1)
+		leader.resign()
+		h.advance(0)
+		require.Empty(h, h.srv.Watches())
+		require.Zero(h, clientWatches(conn))
+	})
+}
+
+// sortWatches returns watches with those of one path first.
+func sortWatches(watches []zktest.Watch, first string) (out []zktest.Watch) {
+	var rest []zktest.Watch
+	for _, watch := range watches {
+		switch {
+		case watch.Path != first:
+			rest = append(rest, watch)
+		case watch.Kind == zktest.ChildWatch:
+			out = append([]zktest.Watch{watch}, out...)
+		default:
+			out = append(out, watch)
+		}
+	}
+	return append(out, rest...)
+}
+
+// TestWatch_SetWatchesFails fails if a candidate misses a change that happened while it was
+// disconnected, because the server rejects the request by which the client library sets its
+// watches again after the reconnect, or the request is lost.
+func TestWatch_SetWatchesFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		ahead   int
+		happens func(h *harness, ahead []*candidate, c *candidate) error
+		then    func(h *harness, ahead []*candidate, c *candidate)
+	}{
+		"second, the leader leaves": {
+			1,
+			func(_ *harness, ahead []*candidate, _ *candidate) error { return ahead[0].Resign() },
+			func(_ *harness, _ []*candidate, c *candidate) { c.requireLeads() },
+		},
+		"second, its znode is deleted": {
+			1,
+			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
+			func(h *harness, _ []*candidate, c *candidate) {
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+			},
+		},
+		"third, the predecessor leaves": {
+			2,
+			func(_ *harness, ahead []*candidate, _ *candidate) error { return ahead[1].Resign() },
+			func(_ *harness, ahead []*candidate, c *candidate) { c.requireFollows(ahead[0]) },
+		},
+		"third, its znode is deleted": {
+			2,
+			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
+			func(h *harness, _ []*candidate, c *candidate) {
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+			},
+		},
+		"third, the election is deleted": {
+			2,
+			func(h *harness, _ []*candidate, _ *candidate) error {
+				return leaderelection.DeleteElection(h.operator, node)
+			},
+			func(h *harness, _ []*candidate, c *candidate) {
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+			},
+		},
+	} {
+		for how, fault := range map[string]zktest.HookFunc{"rejected": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				withServers(t, 2, func(h *harness) {
+					var ahead []*candidate
+					for range test.ahead {
+						ahead = append(ahead, h.join(h.connect()))
+					}
+					conn := h.connect()
+					c := h.join(conn)
+					c.requireFollows(ahead[test.ahead-1])
+					h.advance(time.Second)
+					met := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, fault)
+					h.whileDisconnected(conn, func() { assert.NoError(h, test.happens(h, ahead, c)) })
+					<-met.Ran()
+					h.advance(timeout / 4)
+					test.then(h, ahead, c)
+				})
+			})
+		}
+	}
+}
+
+// CURATOR-107, helix #44: "exists" for a predecessor that was deleted leaves a watch. If the
+// candidate does not list again, it never wakes.
+func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after a lost reply: %v", lost), func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				ahead := h.createContender()
+				if lost {
+					h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
+				}
+				reads := 1
+				if lost {
+					reads = 2
+				}
+				gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
+					_ = h.operator.Delete(ahead, -1)
+					return zktest.Pass(q)
+				})
+				c := h.join(h.connect())
+				h.advance(timeout)
+				h.requireMet(gone)
+				c.requireLeads()
+				require.Equal(h, []string{c.ID()}, h.watchedPaths())
+				want := 1
+				if lost {
+					want = 2 // the watch on its znode was set again after the reconnect
+				}
+				require.Equal(h, want, clientWatches(c.conn))
+			})
+		})
+	}
+}
+
+// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each attempt sets another watch and
+// leaves the previous one.
+func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn := h.connect()
+		ahead := h.createContender()
+		c := h.join(conn)
+		most := 2
+		watched := []string{ahead, c.ID()}
+		requireWatches := func() {
+			h.Helper()
+			require.ElementsMatch(h, watched, h.watchedPaths())
+			require.LessOrEqual(h, clientWatches(conn), most)
+		}
+		requireWatches()
+		most = 12 // the watch on the candidate's znode is set again after each reconnect, up to a limit
+		for i := range 20 {
+			_, err := h.operator.Set(ahead, fmt.Append(nil, i), -1)
+			require.NoError(h, err)
+			h.advance(0)
+			requireWatches()
+			h.eachServer(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
+			h.advance(timeout / 5)
+			requireWatches()
+		}
+		require.Len(h, c.received(), 1)
+		// Candidates that join and resign after it leave one watch.
+		watched, most = append(watched, c.ID()), most+1
+		for range 10 {
+			other := h.join(conn)
+			other.requireFollows(c)
+			other.resign()
+			h.advance(0)
+			requireWatches()
+		}
+		h.remove(ahead)
+		h.advance(0)
+		c.requireLeads()
+		c.resign()
+		h.advance(0)
+		require.Empty(h, h.watchedPaths())
+		require.Zero(h, clientWatches(conn))
+	})
+}
+
+// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, and the client does not set it
+// again.
+func TestTrap26_UnrelatedEvents(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		ahead := h.createContender()
+		c := h.join(h.connect())
+		last := h.join(h.connect())
+		writeRegister := func(path string, data string) {
+			_, err := h.operator.Set(path, []byte(data), -1)
+			require.NoError(h, err)
+			h.advance(0)
+		}
+		for i := range 5 {
+			for _, path := range []string{node, ahead, c.ID(), last.ID()} {
+				writeRegister(path, fmt.Sprint(i))
+				require.ElementsMatch(h, []string{ahead, ahead, c.ID(), c.ID(), last.ID()}, h.watchedPaths())
+			}
+			_, err := h.operator.SetACL(ahead, openACL, -1)
+			require.NoError(h, err)
+		}
+		h.advance(timeout)
+		require.Len(h, c.received(), 1)
+		h.remove(ahead)
+		h.advance(0)
+		l := c.requireLeads()
+		writeRegister(c.ID(), "the leader's own data")
+		h.advance(timeout)
+		require.NoError(h, l.Err())
+		require.Len(h, last.received(), 1)
+		h.remove(c.ID())
+		h.advance(shortTime)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+		last.requireLeads()
+	})
+}
+
+// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or the change happens
+// while the connection is down.
+func TestTrap27_WatchesLost(t *testing.T) {
+	t.Run("same session", func(t *testing.T) {
+		withServers(t, 3, func(h *harness) {
+			first, second := h.createContender(), h.createContender()
+			c := h.join(h.connect())
+			for _, gone := range []string{second, first} {
+				require.Equal(h, gone, c.newest().NowFollowing)
+				h.disconnect(c.conn)
+				h.remove(gone)
+				h.advance(shortTime) // between two polls of the connection's monitor
+				h.reconnect()
+			}
+			c.requireLeads()
+			c.requireOnlyCandidate()
+		})
+	})
+	// The client library does not retry the request by which it sets watches again.
+	for k, name := range []string{"predecessor", "own znode", "own znode, leading"} {
+		t.Run("not set again, "+name, func(t *testing.T) {
+			withServers(t, 3, func(h *harness) {
+				first, second := h.createContender(), h.createContender()
+				c := h.join(h.connect(), leaderelection.WithRejoin())
+				require.Equal(h, second, c.newest().NowFollowing)
+				gone := []string{second, c.ID(), c.ID()}[k]
+				if k == 2 {
+					h.remove(second)
+					h.remove(first)
+					h.advance(0)
+					c.requireLeads()
+				}
+				h.disconnect(c.conn)
+				h.remove(gone)
+				failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
+				h.advance(shortTime)
+				h.reconnect()
+				h.advance(timeout)
+				h.requireMet(failed)
+				if gone == second {
+					require.Equal(h, first, c.newest().NowFollowing)
+					h.requireIDs(first, c.ID())
+					require.Len(h, h.createdIDs(), 3)
+				} else {
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+				}
+			})
+		})
+	}
+	t.Run("new session", func(t *testing.T) {
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			c := h.join(h.connect(), leaderelection.WithRejoin())
+			old := c.ID()
+			h.expire(c.conn)
+			h.advance(timeout)
+			c.requireNeverLed()
+			require.NotEqual(h, old, c.ID())
+			require.Equal(h, ahead, c.newest().NowFollowing)
+			h.remove(ahead)
+			h.advance(0)
+			c.requireLeads()
+			c.requireOnlyCandidate()
+		})
+	})
+	for _, leading := range []bool{true, false} {
+		t.Run(fmt.Sprintf("own znode, leading %v", leading), func(t *testing.T) {
+			withServers(t, 3, func(h *harness) {
+				if !leading {
+					h.createContender()
+				}
+				c := h.join(h.connect())
+				h.disconnect(c.conn)
+				h.remove(c.ID())
+				h.advance(shortTime)
+				h.reconnect()
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+			})
+		})
+	}
+}
+
+// CURATOR-391: a znode that is deleted and created again with the same version, while the client
+// is disconnected, is taken for the old one.
+func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
+	// recreate deletes a znode and creates it again.
+	recreate := func(h *harness, path string, flags int32) {
+		h.remove(path)
+		_, err := h.operator.Create(path, nil, flags, openACL)
+		require.NoError(h, err)
+	}
+	t.Run("the election node", func(t *testing.T) {
+		withServers(t, 3, func(h *harness) {
+			c := h.join(h.connect())
+			h.disconnect(c.conn)
+			h.remove(c.ID())
+			recreate(h, node, 0)
+			h.advance(shortTime)
+			h.reconnect()
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+			h.requireIDs()
+		})
+	})
+	t.Run("the predecessor", func(t *testing.T) {
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			c := h.join(h.connect())
+			h.disconnect(c.conn)
+			recreate(h, ahead, zk.FlagEphemeral)
+			h.advance(shortTime)
+			h.reconnect()
+			c.requireNeverLed()
+			require.Equal(h, ahead, c.newest().NowFollowing)
+			h.remove(ahead)
+			h.advance(0)
+			c.requireLeads()
+		})
+	})
+	t.Run("the candidate's znode, by another client", func(t *testing.T) {
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			c := h.join(h.connect())
+			h.disconnect(c.conn)
+			recreate(h, c.ID(), zk.FlagEphemeral)
+			h.remove(ahead)
+			h.advance(shortTime)
+			h.reconnect()
+			require.Error(h, c.requireOver())
+			c.requireNeverLed()
+		})
+	})
+	t.Run("the leader, for an observer", func(t *testing.T) {
+		withServers(t, 3, func(h *harness) {
+			ahead := h.createContender()
+			ctx, cancel := context.WithCancel(h.Context())
+			defer cancel()
+			conn := h.connect()
+			seen, err := leaderelection.Observe(ctx, conn, node)
+			require.NoError(h, err)
+			h.advance(0)
+			require.Equal(h, h.stat(ahead).Czxid, receive(h, seen).Leader.Token)
+			h.disconnect(conn)
+			recreate(h, ahead, zk.FlagEphemeral)
+			h.reconnect()
+			require.Equal(h, h.stat(ahead).Czxid, receive(h, seen).Leader.Token)
+		})
+	})
+}
+
+// ZooKeeper's recipes page: all clients watch the first znode or the parent, and all of them wake
+// when one znode is deleted.
+func TestTrap52_Herd(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		const count = 20
+		var all []*candidate
+		var want []string
+		for range count {
+			c := h.join(h.connect())
+			all = append(all, c)
+			want = append(want, c.ID()) // each candidate watches its znode and the two before it
+			for _, earlier := range all[max(0, len(all)-3) : len(all)-1] {
+				want = append(want, earlier.ID())
+			}
+		}
+		require.ElementsMatch(h, want, h.watchedPaths())
+		h.advance(timeout)
+		for _, gone := range []int{count / 2, 0} { // a follower, and the leader
+			h.srv.ResetLog()
+			all[gone].resign()
+			woken := []int64{all[gone].conn.SessionID(), all[gone+1].conn.SessionID(), all[gone+2].conn.SessionID()}
+			require.ElementsMatch(h, woken, h.srv.Log().Woken(all[gone].ID()))
+			for _, e := range h.srv.Log() {
+				if e.Op == zktest.OpGetChildren2 || e.Op == zktest.OpNotification {
+					require.Contains(h, woken, e.Session)
+				}
+			}
+		}
+		all[1].requireLeads()
+	})
+}
+
+// The watch of a follower that has resigned remains and is lost at a reconnect. The next follower
+// on the connection must still notice that the leader resigns.
+func TestTrap27_PooledWatchIsLost(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, conn := h.join(h.connect()), h.connect()
+		first := h.join(conn)
+		first.requireFollows(leader)
+		first.resign()
+		h.advance(0)
+		refused := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(timeout)
+		h.requireMet(refused)
+		require.Empty(h, h.srv.Watches()[1:])
+		second := h.join(conn)
+		second.requireFollows(leader)
+		h.advance(3 * time.Second)
+		leader.resign()
+		h.advance(0)
+		second.requireLeads()
+	})
+}
+
+// A server rejects the request to set the watches of a candidate again, and keeps the connection.
+// The candidate must still notice later deletions of its predecessor and of its znode.
+func TestTrap27_RejectedWatchesAreSetAgain(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		a, b, c := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
+		lose := func(x *candidate) {
+			session := x.conn.SessionID()
+			refused := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-127)))
+			h.srv.DropConnections(session)
+			h.advance(timeout / 2)
+			h.requireMet(refused)
+			require.Equal(h, session, x.conn.SessionID())
+		}
+		lose(c)
+		b.resign()
+		h.advance(0)
+		c.requireFollows(a)
+		lose(c)
+		a.resign()
+		h.advance(0)
+		c.requireLeads()
+		d := h.join(h.connect())
+		e := h.join(h.connect())
+		for _, x := range []*candidate{e, d} {
+			lose(x)
+			h.remove(x.ID())
+			h.advance(timeout / 4)
+			require.ErrorIs(h, x.requireOver(), leaderelection.ErrCandidateDeleted)
+		}
+	})
+}
