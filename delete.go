@@ -56,9 +56,9 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 // candidacy continues.
 func (e *Election) EndElection() error {
 	return e.candidacy.End("end election at "+e.node, func() error {
-		ctx := context.WithoutCancel(e.options.ctx)
+		ctx := context.WithoutCancel(e.candidacy.parent)
 		d := &deletion{
-			conn: e.conn, node: e.node, acl: e.options.acl, czxid: e.lastSeen().czxid, ctx: ctx,
+			conn: e.conn, node: e.node, acl: e.queue.ACL, czxid: e.lastSeen().czxid, ctx: ctx,
 			limit: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		}
 		return d.run()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
@@ -24,20 +23,22 @@ import (
 // Election is a candidate in an election on ZooKeeper. It implements [Candidate]. Create it
 // with [NewElection]. Its methods may be called from any goroutine.
 type Election struct {
-	conn      *zk.Conn
-	node      string
-	options   *options
-	candidacy *candidacy
-	log       *slog.Logger  // with the names of the election and the client
-	renamed   chan struct{} // of capacity 1; receives a value when the ID changes
+	conn       *zk.Conn
+	node       string
+	createNode bool // see WithCreateNode
+	rejoin     bool // see WithRejoin
+	candidacy  *candidacy
+	log        *slog.Logger // with the names of the election and the client
 
-	// joined reports whether the candidate has a znode. Only the goroutine of ElectLeader uses it.
-	joined bool
+	// Only the goroutine of ElectLeader uses queue and joined.
+	queue  queue.Config
+	joined bool // the candidate has a znode
 
 	mu        sync.Mutex
 	seen      seenNode
 	removals  []*queue.Removal // removals of znodes that are not confirmed, one for each session
 	requested chan struct{}    // closed after a request to resign; nil before ResignRequested
+	renamed   chan struct{}    // of capacity 1; receives a value when the ID changes; nil before ResignRequested
 }
 
 var _ Candidate = (*Election)(nil)
@@ -63,8 +64,13 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	}
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
-		conn: conn, node: node, options: o, log: log,
-		candidacy: newCandidacy(o.ctx, log), renamed: make(chan struct{}, 1),
+		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: log,
+		candidacy: newCandidacy(o.ctx, log),
+		queue: queue.Config{
+			Config: contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
+			Conn:   conn, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
+			Timeout: o.timeout, CheckInterval: o.interval, Log: log,
+		},
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
@@ -124,7 +130,7 @@ func (e *Election) rejoins(ctx context.Context, err error) bool {
 	// candidate may find another election node, or none, in the next session. Package queue
 	// reports this as the end of the election. findNodeAgain determines what has happened.
 	otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
-	if !e.options.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
+	if !e.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
 		return false
 	}
 	// The candidate is not the leader any more. It publishes that now, because joining the
@@ -139,20 +145,14 @@ func (e *Election) rejoins(ctx context.Context, err error) bool {
 // checks until it is at the head of the queue.
 const standbySessions = 4
 
-// queueConfig returns the configuration for joining the queue.
+// queueConfig returns the configuration for joining the queue, for the session in which the election
+// node was seen.
 func (e *Election) queueConfig() *queue.Config {
-	o, seen := e.options, e.lastSeen()
-	timeout := session.Timeout(e.conn, o.timeout)
-	cfg := &queue.Config{
-		Config: contender.Config{
-			Dir: e.node, QueueCzxid: seen.czxid, QueueSession: seen.session, Tombstone: tombstone, Naming: o.naming,
-			Lookahead: true, Patience: timeout, Standby: standbySessions * timeout,
-		},
-		Conn: e.conn, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
-		Timeout: o.timeout, CheckInterval: o.interval, Log: e.log,
-	}
-	if o.rejoin {
-		cfg.Patience = 0
+	cfg, seen := &e.queue, e.lastSeen()
+	timeout := session.Timeout(e.conn, cfg.Timeout)
+	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
+	if !e.rejoin {
+		cfg.Patience = timeout
 	}
 	if e.candidacy.Observed() {
 		cfg.Observer = e.queueObserver()
@@ -181,7 +181,7 @@ func (e *Election) queueChanged(s queue.State) {
 	// A new znode can have the path of an earlier one.
 	if s.Path != "" && (!e.joined || s.Path != e.ID()) {
 		e.candidacy.Join(s.Path)
-		latest.Send(e.renamed, struct{}{})
+		e.notifyRenamed()
 	}
 	e.joined = s.Path != ""
 	leading := e.candidacy.Leadership() != nil

@@ -16,8 +16,7 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	for name, reason := range map[string]error{"deleted": ErrCandidateDeleted, "expired": ErrSessionExpired} {
 		t.Run(name, func(t *testing.T) {
 			e := &Election{
-				conn: new(zk.Conn), node: "/election", options: &options{},
-				candidacy: newCandidacy(t.Context(), nil), renamed: make(chan struct{}, 1),
+				conn: new(zk.Conn), node: "/election", candidacy: newCandidacy(t.Context(), nil),
 			}
 			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Deadline: func() time.Time { return time.Now().Add(time.Hour) }})
 			leadership := e.Current().Leadership

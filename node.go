@@ -42,10 +42,10 @@ func (e *Election) findNodeAgain() error {
 		return nil
 	}
 	return e.findNode(func() (context.Context, context.CancelFunc) {
-		if e.options.rejoin {
+		if e.rejoin {
 			return context.WithCancel(e.candidacy.Context())
 		}
-		return context.WithTimeoutCause(e.candidacy.Context(), session.Timeout(e.conn, e.options.timeout), ErrUnreachable)
+		return context.WithTimeoutCause(e.candidacy.Context(), session.Timeout(e.conn, e.queue.Timeout), ErrUnreachable)
 	})
 }
 
@@ -60,13 +60,13 @@ func (e *Election) findNode(limit limiter) error {
 			return err
 		case seen.session != 0 && seen.session != e.conn.SessionID():
 			continue // it is unknown in which session the request was answered
-		case stat == nil && !e.options.createNode && before.czxid == 0:
+		case stat == nil && !e.createNode && before.czxid == 0:
 			return fmt.Errorf("%w; create it or use WithCreateNode", ErrNoElection)
-		case stat == nil && !e.options.createNode,
-			stat != nil && before.czxid != 0 && stat.Czxid != before.czxid && !(e.options.createNode && e.options.rejoin):
+		case stat == nil && !e.createNode,
+			stat != nil && before.czxid != 0 && stat.Czxid != before.czxid && !(e.createNode && e.rejoin):
 			return fmt.Errorf("%w in the new session, or was created again", ErrNoElection)
 		case stat == nil:
-			if err := e.createNode(limit); err != nil {
+			if err := e.makeNode(limit); err != nil {
 				return err
 			}
 			continue
@@ -79,12 +79,12 @@ func (e *Election) findNode(limit limiter) error {
 	}
 }
 
-// createNode creates the election node and its parents, if they do not exist. It waits for the
+// makeNode creates the election node and its parents, if they do not exist. It waits for the
 // connection if that breaks.
-func (e *Election) createNode(limit limiter) error {
+func (e *Election) makeNode(limit limiter) error {
 	ctx, cancel := limit()
 	defer cancel()
-	return refine(znode.Make(ctx, e.conn, e.node, e.options.acl, false))
+	return refine(znode.Make(ctx, e.conn, e.node, e.queue.ACL, false))
 }
 
 // statNode returns the Stat of the election node, or nil if the node does not exist. The result

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -48,15 +49,24 @@ func (e *Election) ResignRequested() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.requested == nil {
-		e.requested = make(chan struct{})
+		e.requested, e.renamed = make(chan struct{}), make(chan struct{}, 1)
 		e.candidacy.start(func(ctx context.Context) { e.awaitResignRequest(ctx, e.requested) })
 	}
 	return e.requested
 }
 
+// notifyRenamed wakes awaitResignRequest, if it runs, because the ID has changed.
+func (e *Election) notifyRenamed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.renamed != nil {
+		latest.Send(e.renamed, struct{}{})
+	}
+}
+
 // awaitResignRequest closes requested after a request. It returns then, or when ctx is done.
 func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- struct{}) {
-	sub := session.Subscribe(e.conn, e.options.timeout)
+	sub := session.Subscribe(e.conn, e.queue.Timeout)
 	defer sub.Close()
 	reader := watch.NewReader(e.conn, sub, e.node, watch.Data)
 	for {

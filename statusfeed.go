@@ -8,9 +8,11 @@ import "sync"
 type statusFeed struct {
 	mu sync.Mutex
 	c  chan Status // of capacity 1
-	// sent is the status that was sent to c last, or nil if it is known to be received or removed.
-	sent *Status
-	// next sends the status after sent, or is nil.
+	// pending reports that a status was sent to c of which it is unknown whether the reader has
+	// received it. sent is the leadership of that status.
+	pending bool
+	sent    *Leadership
+	// next sends the following status, or is nil.
 	next *delayedStatus
 	// held is the leadership of the last status that the reader is known to have received.
 	held    *Leadership
@@ -111,7 +113,7 @@ func (f *statusFeed) publish(s Status) {
 
 // send sends s to the channel, which is empty. No other goroutine sends.
 func (f *statusFeed) send(s Status) {
-	f.sent = &s
+	f.pending, f.sent = true, s.Leadership
 	f.c <- s
 }
 
@@ -121,7 +123,7 @@ func (f *statusFeed) removeUnread() (missed []Status) {
 	if f.next != nil {
 		close(f.next.stop)
 		if <-f.next.sent { // then the status before it was received
-			f.held, f.sent = f.sent.Leadership, &f.next.status
+			f.held, f.sent = f.sent, f.next.status.Leadership
 		} else {
 			missed = append(missed, f.next.status)
 		}
@@ -131,11 +133,11 @@ func (f *statusFeed) removeUnread() (missed []Status) {
 	case s := <-f.c:
 		missed = append([]Status{s}, missed...)
 	default:
-		if f.sent != nil {
-			f.held = f.sent.Leadership
+		if f.pending {
+			f.held = f.sent
 		}
 	}
-	f.sent = nil
+	f.pending, f.sent = false, nil
 	return missed
 }
 
