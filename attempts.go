@@ -48,3 +48,12 @@ func (a *attempts) start(end func() error) *attempt {
 	a.newest = current
 	return current
 }
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -31,12 +32,14 @@ type candidacy struct {
 	ctx      context.Context         // of the algorithm; its cause is the reason for the end
 	stop     context.CancelCauseFunc // ends ctx
 	release  func() bool             // ends the wait for parent
-	done     chan struct{}           // closed when the candidacy is over
 	children sync.WaitGroup          // goroutines of start, which Finish waits for
 	attempts attempts                // attempts to end the election
 
+	over atomic.Bool // set with mu held
+
 	mu      sync.Mutex
-	events  *eventStream // nil before Events
+	done    chan struct{} // closed when the candidacy is over; nil before Done
+	events  *eventStream  // nil before Events
 	id      string
 	called  bool  // Run was called
 	skipped bool  // the candidacy was stopped before Run was called
@@ -50,7 +53,7 @@ func newCandidacy(ctx context.Context, log *slog.Logger) *candidacy {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	c := &candidacy{feed: newStatusFeed(), log: log, parent: ctx, done: make(chan struct{}), release: func() bool { return true }}
+	c := &candidacy{feed: newStatusFeed(), log: log, parent: ctx, release: func() bool { return true }}
 	// c.ctx is not derived from ctx, because its cause is an error of this package.
 	c.ctx, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	if ctx.Done() != nil {
@@ -61,14 +64,14 @@ func newCandidacy(ctx context.Context, log *slog.Logger) *candidacy {
 
 func (c *candidacy) Run(algorithm func(ctx context.Context) error) error {
 	c.mu.Lock()
-	repeated, over := c.called, c.skipped || closed(c.done)
+	repeated, over := c.called, c.skipped || c.over.Load()
 	c.called = true
 	c.mu.Unlock()
 	switch {
 	case repeated:
 		return ErrAlreadyStarted
 	case over:
-		<-c.done
+		<-c.Done()
 		return c.err
 	}
 	if c.parent.Err() != nil {
@@ -79,7 +82,17 @@ func (c *candidacy) Run(algorithm func(ctx context.Context) error) error {
 
 func (c *candidacy) Context() context.Context { return c.ctx }
 
-func (c *candidacy) Done() <-chan struct{} { return c.done }
+func (c *candidacy) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.over.Load() {
+			close(c.done)
+		}
+	}
+	return c.done
+}
 
 func (c *candidacy) SetID(id string) {
 	c.mu.Lock()
@@ -108,7 +121,7 @@ func (c *candidacy) Events() <-chan event.Event {
 	defer c.mu.Unlock()
 	if c.events == nil {
 		c.events = newEventStream(c.current)
-		if closed(c.done) {
+		if c.over.Load() {
 			c.events.Close()
 		}
 	}
@@ -139,7 +152,7 @@ func (c *candidacy) Join(id string) {
 func (c *candidacy) Vacated() { c.stream().SetVacated(time.Now()) }
 
 func (c *candidacy) Publish(s Status) {
-	if closed(c.done) {
+	if c.over.Load() {
 		return
 	}
 	if s.NowFollowing != "" {
@@ -169,7 +182,7 @@ func (c *candidacy) leadWithMulti(token int64, deadline func() time.Time, multi 
 	l, revoke := newLeadership(token, deadline)
 	l.multi = multi
 	c.mu.Lock()
-	over := closed(c.done)
+	over := c.over.Load()
 	if !over {
 		c.current, c.revoke = l, revoke
 	}
@@ -241,7 +254,7 @@ func (c *candidacy) Finish(reason error) error {
 	c.wait()
 	c.Revoke(reason)
 	c.mu.Lock()
-	first := !closed(c.done)
+	first := !c.over.Load()
 	if first {
 		if errors.Is(reason, ErrResigned) {
 			c.feed.Withdraw()
@@ -249,7 +262,10 @@ func (c *candidacy) Finish(reason error) error {
 			c.err = reason
 			c.feed.Finish(Status{CandidateID: c.id, WasFollowing: c.feed.Current().NowFollowing, Err: reason})
 		}
-		close(c.done)
+		c.over.Store(true)
+		if c.done != nil {
+			close(c.done)
+		}
 	}
 	id, err, events := c.id, c.err, c.events
 	c.mu.Unlock()
@@ -289,15 +305,6 @@ func (c *candidacy) End(operation string, end func() error) error {
 	default:
 		c.Stop(ErrElectionOver)
 	}
-	<-c.done
+	<-c.Done()
 	return err
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
