@@ -314,12 +314,12 @@ func TestLockDelayOfADowngrade(t *testing.T) {
 	})
 }
 
-func TestStaleMarks(t *testing.T) {
+func TestStaleMarkers(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}
-	require.Equal(t, []string{"held-w-" + a, "held-r-" + b}, staleMarks(children, "held-w-x"))
-	require.Equal(t, []string{"held-w-" + a}, staleMarks(children, "held-r-x"))
-	require.Equal(t, []string{"held-r-" + b}, staleMarks(children, "held-w-"+a))
+	require.Equal(t, []string{"held-w-" + a, "held-r-" + b}, staleMarkers(children, "held-w-x"))
+	require.Equal(t, []string{"held-w-" + a}, staleMarkers(children, "held-r-x"))
+	require.Equal(t, []string{"held-r-" + b}, staleMarkers(children, "held-w-"+a))
 }
 
 func TestOptions(t *testing.T) {

@@ -122,7 +122,7 @@ func TestMultiDeadline(t *testing.T) {
 	var holds []*Hold
 	for _, left := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
 		g, end := grant.New(1, func() time.Time { return begin.Add(left) })
-		holds = append(holds, &Hold{&place{}, g, end})
+		holds = append(holds, &Hold{&entry{}, g, end})
 	}
 	m := newMultiHold(holds)
 	require.Equal(t, begin.Add(time.Hour), m.Deadline())

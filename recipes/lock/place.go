@@ -14,22 +14,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// place is one contender's position in the queue, from the first request until nothing is left
+// entry is one contender's position in the queue, from the first request until nothing is left
 // of it. Its goroutine runs the contender.
-type place struct {
-	conn    *zk.Conn
-	dir     string                  // the lock's znode
-	timeout time.Duration           // of the session
-	ctx     context.Context         // is done when the contender must leave
-	stop    context.CancelCauseFunc // makes the contender leave for a reason
-	granted chan *Hold              // capacity 1
-	entered chan struct{}           // closed when the path is known; nil if Position is not available
-	left    chan struct{}           // closed when the goroutine has ended
-	beside  []string                // other znodes that must exist during the grant; set before it
+type entry struct {
+	conn       *zk.Conn
+	dir        string                  // the lock's znode
+	timeout    time.Duration           // of the session
+	ctx        context.Context         // is done when the contender must leave
+	stop       context.CancelCauseFunc // makes the contender leave for a reason
+	granted    chan *Hold              // capacity 1
+	entered    chan struct{}           // closed when the path is known; nil if Position is not available
+	left       chan struct{}           // closed when the goroutine has ended
+	otherPaths []string                // other znodes that must exist during the grant; set before it
 
-	member *queue.Member
-	delay  *delayed // nil without a lock-delay
-	turn   turn
+	member  *queue.Member
+	delay   *delayFilter // nil without a lock-delay
+	tracker tracker
 	// resume starts the goroutine of the contender, if it does not run when the lock is granted.
 	// It is nil if the goroutine was started before the grant, and does not change after the
 	// grant.
@@ -46,12 +46,12 @@ type place struct {
 	removal *queue.Removal
 }
 
-// contest describes one acquisition.
-type contest struct {
-	cfg   *queue.Config
-	once  bool          // do not wait for other contenders, but return ErrHeld
-	delay time.Duration // the lock-delay after the loss of a holder
-	asks  bool          // Position may be called
+// acquisition describes one acquisition.
+type acquisition struct {
+	cfg          *queue.Config
+	noWait       bool          // do not wait for other contenders, but return ErrHeld
+	delay        time.Duration // the lock-delay after the loss of a holder
+	withPosition bool          // Position may be called
 }
 
 // errGivenUp is the reason to leave if the caller of Lock does not wait any more. The cause of the
@@ -60,170 +60,170 @@ var errGivenUp = errors.New("the caller no longer waits")
 
 // wait waits in the queue until it is the contender's turn, and returns the grant; or until the
 // context is done or the contender fails, and returns the reason.
-func (c contest) wait(ctx context.Context) (*Hold, error) {
+func (a acquisition) wait(ctx context.Context) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	if ctx.Done() == nil && c.delay == 0 {
-		return c.waitHere()
+	if ctx.Done() == nil && a.delay == 0 {
+		return a.waitHere()
 	}
-	p := c.start()
+	e := a.start()
 	select {
-	case h := <-p.granted:
+	case h := <-e.granted:
 		return h, nil
-	case <-p.left:
-		return nil, p.err
+	case <-e.left:
+		return nil, e.err
 	case <-ctx.Done():
-		p.stop(errGivenUp)
+		e.stop(errGivenUp)
 		return nil, context.Cause(ctx)
 	}
 }
 
 // waitHere is wait for a context that is never done: the caller's goroutine runs the contender.
 // Only if the hold lasts longer than OwnDelay, a goroutine is started for it.
-func (c contest) waitHere() (*Hold, error) {
-	p := c.prepare()
-	if p.member.RunUntil(p.ctx, func() bool { return len(p.granted) > 0 }) {
-		p.leave()
-		if len(p.granted) == 0 {
-			return nil, p.err
+func (a acquisition) waitHere() (*Hold, error) {
+	e := a.prepare()
+	if e.member.RunUntil(e.ctx, func() bool { return len(e.granted) > 0 }) {
+		e.leave()
+		if len(e.granted) == 0 {
+			return nil, e.err
 		}
-		return <-p.granted, nil // the lock was granted and is already lost
+		return <-e.granted, nil // the lock was granted and is already lost
 	}
-	h := <-p.granted
-	p.resume = time.AfterFunc(contender.OwnDelay, p.run)
+	h := <-e.granted
+	e.resume = time.AfterFunc(contender.OwnDelay, e.run)
 	return h, nil
 }
 
 // start runs the contender in a new goroutine.
-func (c contest) start() *place {
-	p := c.prepare()
-	go p.run()
-	return p
+func (a acquisition) start() *entry {
+	e := a.prepare()
+	go e.run()
+	return e
 }
 
 // prepare returns a contender that does not run yet.
-func (c contest) prepare() *place {
-	p := &place{
-		conn: c.cfg.Conn, dir: c.cfg.Dir, timeout: c.cfg.Timeout,
+func (a acquisition) prepare() *entry {
+	e := &entry{
+		conn: a.cfg.Conn, dir: a.cfg.Dir, timeout: a.cfg.Timeout,
 		granted: make(chan *Hold, 1), left: make(chan struct{}),
 	}
-	p.ctx, p.stop = context.WithCancelCause(context.Background())
-	p.turn = turn{place: p, once: c.once}
-	c.cfg.Alone = true
-	if c.asks {
-		p.entered = make(chan struct{})
+	e.ctx, e.stop = context.WithCancelCause(context.Background())
+	e.tracker = tracker{entry: e, noWait: a.noWait}
+	a.cfg.Alone = true
+	if a.withPosition {
+		e.entered = make(chan struct{})
 	}
-	report := p.turn.changed
-	if c.delay > 0 {
-		p.delay = &delayed{ctx: p.ctx, cfg: c.cfg, delay: c.delay, next: p.turn.changed, stop: p.stop}
-		c.cfg.Parting, report = p.delay.parting, p.delay.changed
+	report := e.tracker.changed
+	if a.delay > 0 {
+		e.delay = &delayFilter{ctx: e.ctx, cfg: a.cfg, delay: a.delay, next: e.tracker.changed, stop: e.stop}
+		a.cfg.Parting, report = e.delay.parting, e.delay.changed
 	}
-	p.member = queue.Join(c.cfg, report)
-	return p
+	e.member = queue.Join(a.cfg, report)
+	return e
 }
 
 // run runs the contender until it has left.
-func (p *place) run() {
-	p.member.RunUntil(p.ctx, func() bool { return false })
-	p.leave()
+func (e *entry) run() {
+	e.member.RunUntil(e.ctx, func() bool { return false })
+	e.leave()
 }
 
 // leave removes the znodes of a contender after it has left the queue.
-func (p *place) leave() {
-	defer close(p.left)
-	p.removal, p.err = p.member.Leave(p.ctx)
-	p.stop(p.err) // releases the context
-	if p.delay != nil {
-		p.delay.wait()
+func (e *entry) leave() {
+	defer close(e.left)
+	e.removal, e.err = e.member.Leave(e.ctx)
+	e.stop(e.err) // releases the context
+	if e.delay != nil {
+		e.delay.wait()
 	}
 }
 
-// resumeNow makes the contender run if it does not run yet: in the caller's goroutine if here is
+// runNow makes the contender run if it does not run yet: in the caller's goroutine if here is
 // true, and otherwise in a new one.
-func (p *place) resumeNow(here bool) {
-	if p.resume == nil || !p.resume.Stop() {
+func (e *entry) runNow(here bool) {
+	if e.resume == nil || !e.resume.Stop() {
 		return
 	}
 	if here {
-		p.run()
+		e.run()
 	} else {
-		go p.run()
+		go e.run()
 	}
 }
 
-// gone waits until the znodes of the contender are removed. It returns an error if ctx is done
-// first or if they cannot be removed.
-func (p *place) gone(ctx context.Context) error {
+// awaitRemoval waits until the znodes of the contender are removed. It returns an error if ctx is
+// done first or if they cannot be removed.
+func (e *entry) awaitRemoval(ctx context.Context) error {
 	select {
-	case <-p.left:
+	case <-e.left:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	p.mu.Lock()
-	renaming, watching := p.renaming, p.watching
-	p.mu.Unlock()
+	e.mu.Lock()
+	renaming, watching := e.renaming, e.watching
+	e.mu.Unlock()
 	for _, over := range []chan struct{}{renaming, watching} {
 		if over != nil {
 			<-over // soon, because the grant and the contender have ended
 		}
 	}
 	select {
-	case <-p.removal.Done():
-		return p.removal.Err()
+	case <-e.removal.Done():
+		return e.removal.Err()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// own returns the current path of the contender's znode.
-func (p *place) own() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.path
+// znodePath returns the current path of the contender's znode.
+func (e *entry) znodePath() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.path
 }
 
-// moved reports whether the path of the contender's znode differs from path, because it was
+// wasRenamed reports whether the path of the contender's znode differs from path, because it was
 // renamed. It waits for a rename that is in progress.
-func (p *place) moved(path string) bool {
-	p.mu.Lock()
-	renaming := p.renaming
-	p.mu.Unlock()
+func (e *entry) wasRenamed(path string) bool {
+	e.mu.Lock()
+	renaming := e.renaming
+	e.mu.Unlock()
 	if renaming != nil {
 		<-renaming // at the latest when the contender has left
 	}
-	return p.own() != path
+	return e.znodePath() != path
 }
 
-// turn creates and ends the grant according to the states of the contender. It belongs to the
+// tracker creates and ends the grant according to the states of the contender. It belongs to the
 // goroutine that runs the contender.
-type turn struct {
-	*place
-	once bool
-	end  context.CancelCauseFunc // of the grant; nil before it exists
+type tracker struct {
+	*entry
+	noWait bool
+	end    context.CancelCauseFunc // of the grant; nil before it exists
 }
 
-func (t *turn) changed(s queue.State) {
+func (t *tracker) changed(s queue.State) {
 	if s.Path != "" {
-		t.at(s.Path)
+		t.setPath(s.Path)
 	}
 	switch {
 	case s.Proven && t.end == nil:
 		g, end := grant.New(s.Token, s.Deadline)
 		t.end = end
-		t.granted <- &Hold{t.place, g, end}
+		t.granted <- &Hold{t.entry, g, end}
 	case t.end != nil && s.First && !s.Proven:
 		// The grant must not become valid again, because other clients may acquire the lock now.
 		t.lose(zkerror.ErrLeaseExpired)
 	case t.end != nil && s.Path == "":
 		t.lose(s.Err)
-	case t.once && s.Predecessor != "":
+	case t.noWait && s.Predecessor != "":
 		t.stop(ErrHeld)
 	}
 }
 
-// at records the path of the contender's znode.
-func (t *turn) at(path string) {
+// setPath records the path of the contender's znode.
+func (t *tracker) setPath(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.path == "" && t.entered != nil {
@@ -233,7 +233,7 @@ func (t *turn) at(path string) {
 }
 
 // lose ends the grant, and makes the contender leave.
-func (t *turn) lose(err error) {
+func (t *tracker) lose(err error) {
 	if !errors.Is(err, ErrReleased) {
 		err = zkerror.Refine(err)
 	}

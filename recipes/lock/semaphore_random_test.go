@@ -43,12 +43,12 @@ func leaseModel(limit int) porcupine.Model {
 // connections break, replies get lost and sessions end.
 type semSchedule struct {
 	*semWorld
-	seed    uint64
-	random  *rand.Rand
-	limit   int  // the largest that is ever in force
-	changes bool // whether it changes
-	company bool // whether the protocol is another library's
-	hooks   []*zktest.Hook
+	seed          uint64
+	random        *rand.Rand
+	limit         int  // the largest that is ever in force
+	changes       bool // whether it changes
+	mutexProtocol bool // whether the protocol is that of another library
+	hooks         []*zktest.Hook
 
 	begin time.Time
 	mu    sync.Mutex
@@ -238,7 +238,7 @@ func (s *semSchedule) release() {
 
 // nobodyIsStranded asserts that all whom the line lets in have been told.
 func (s *semSchedule) nobodyIsStranded() {
-	if s.company {
+	if s.mutexProtocol {
 		return // there is no line
 	}
 	children, _, err := s.operator.Children(semPath)
@@ -282,8 +282,8 @@ func playSchedule(t *testing.T, seed uint64, make func(w *semWorld, conn *zk.Con
 	playSem(t, func(w *semWorld) {
 		s := &semSchedule{semWorld: w, seed: seed, random: rand.New(rand.NewPCG(seed, 5)), begin: time.Now(), expired: map[int64]bool{}}
 		s.limit = 1 + s.random.IntN(4)
-		s.company = make != nil
-		s.changes = !s.company && seed%3 == 0
+		s.mutexProtocol = make != nil
+		s.changes = !s.mutexProtocol && seed%3 == 0
 		if s.changes {
 			s.limit = 5
 		}

@@ -109,7 +109,7 @@ func TestSemaphoreOverLimit(t *testing.T) {
 			_, err = s.TryAcquire(w.Context(), n)
 			require.ErrorIs(w, err, recipes.ErrInvalidOption)
 			require.ErrorIs(w, s.SetLimit(w.Context(), n), recipes.ErrInvalidOption)
-			_, err = NewSemaphore(s.at.Conn, semPath, n)
+			_, err = NewSemaphore(s.setup.Conn, semPath, n)
 			require.ErrorIs(w, err, recipes.ErrInvalidOption)
 		}
 	})

@@ -479,7 +479,7 @@ func TestTrap45_SemaphoreTryLeavesNoGhost(t *testing.T) {
 		s := w.semaphore(w.connect(), 2)
 		other := w.semaphore(w.connect(), 2)
 		var taken *Hold
-		quicker := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: s.at.Conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		quicker := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: s.setup.Conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			var err error
 			taken, err = other.Acquire(w.Context(), 2)
 			require.NoError(w, err)

@@ -94,7 +94,7 @@ func (w *semWorld) ask(s *Semaphore, n int) *semContender {
 // start is ask that does not wait.
 func (w *semWorld) start(s *Semaphore, n int) *semContender {
 	ctx, cancel := context.WithCancel(w.Context())
-	c := &semContender{w: w, conn: s.at.Conn, cancel: cancel}
+	c := &semContender{w: w, conn: s.setup.Conn, cancel: cancel}
 	w.Cleanup(cancel)
 	go func() {
 		h, err := s.Acquire(ctx, n)

@@ -281,7 +281,7 @@ func TestHandWrittenContenders(t *testing.T) {
 			w.pass(0)
 			a.release()
 
-			ahead, err = w.operator.Create(w.rw(w.operator).at.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			ahead, err = w.operator.Create(w.rw(w.operator).setup.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			r, x := w.read(w.connect()), w.write(w.connect())
 			r.waits()
