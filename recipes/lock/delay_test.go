@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,27 +14,6 @@ import (
 )
 
 const lockDelay = 10 * time.Second
-
-// marks are those of holders.
-func (w *world) marks() (found []string) {
-	for _, name := range strings.Fields(w.srv.Tree()) {
-		if strings.HasPrefix(name, "held-") {
-			found = append(found, name)
-		}
-	}
-	return found
-}
-
-// silence keeps a client from everybody, and everybody from new connections.
-func (w *world) silence(conn *zk.Conn) {
-	w.srv.Blackhole(zktest.BothWays, conn.SessionID())
-	w.srv.Refuse(true)
-}
-
-func (w *world) unsilence(conn *zk.Conn) {
-	w.srv.Refuse(false)
-	w.srv.Heal(conn.SessionID())
-}
 
 // Whatever ends a hold but Release, the next one waits; and the one after that
 // does not.
@@ -322,20 +300,69 @@ func TestStaleMarkers(t *testing.T) {
 	require.Equal(t, []string{"held-r-" + b}, staleMarkers(children, "held-w-"+a))
 }
 
-func TestOptions(t *testing.T) {
-	for name, option := range map[string]recipes.Option{
-		"negative delay": WithLockDelay(-1),
-		"too long name":  WithName(strings.Repeat("x", maxName+1)),
-		"nil":            nil,
-		"timeout":        recipes.WithSessionTimeout(time.Millisecond),
-	} {
-		_, err := NewMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
-		_, err = NewRWMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
+// A release in time is one, also while it is not known whether the downgrade was
+// carried out.
+func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		play(t, 1, func(w *world) {
+			with := WithLockDelay(lockDelay)
+			x := w.write(w.connect(), with)
+			x.holds()
+			match := zktest.Match{Op: zktest.OpMulti, Path: x.asReader()}
+			moved := zktest.Fail(zk.ErrSessionMoved)
+			if match.Nth = 1; applied {
+				w.srv.After(match, moved)
+			} else {
+				w.srv.Before(match, moved)
+			}
+			ctx, cancel := context.WithCancel(w.Context())
+			down := async(func() error { return x.write.Downgrade(ctx) })
+			w.pass(0)
+			cancel()
+			require.ErrorIs(w, <-down, recipes.ErrUnconfirmed)
+			require.NoError(w, x.hold.Release(w.Context()))
+			require.ErrorIs(w, x.hold.Err(), ErrReleased)
+			require.Empty(w, w.marks())
+			w.write(w.connect(), with).holds()
+		})
 	}
-	_, err := NewMutex(nil, node)
-	require.ErrorIs(t, err, recipes.ErrNilConn)
-	_, err = NewMutex(new(zk.Conn), "no/slash")
-	require.ErrorIs(t, err, recipes.ErrInvalidPath)
+}
+
+// What the documentation of WithLockDelay says: readers do not wait for a reader that was
+// lost, so its mark stays for the next writer.
+func TestLockDelayOfALostReader(t *testing.T) {
+	play(t, 1, func(w *world) {
+		with := WithLockDelay(lockDelay)
+		lost := w.read(w.connect(), with)
+		lost.holds()
+		w.expire(lost.conn)
+		w.pass(moment)
+		w.read(w.connect(), with).release()
+		require.Len(w, w.marks(), 1)
+		x := w.write(w.connect(), with)
+		w.pass(lockDelay - 1)
+		x.waits()
+		w.pass(1)
+		x.release()
+		require.Empty(w, w.marks())
+	})
+}
+
+// Nobody has received the grant, and it was not lost: the cause for which it was not
+// waited for is the end of another hold.
+func TestLockDelayOfOneWhoGivesUpForALoss(t *testing.T) {
+	play(t, 1, func(w *world) {
+		ctx, cancel := context.WithCancelCause(w.Context())
+		waiter := w.mutex(w.connect(), WithLockDelay(lockDelay)).Join(ctx)
+		w.pass(0)
+		require.Len(w, w.marks(), 1)
+		cancel(recipes.ErrLeaseExpired)
+		w.pass(0)
+		_, err := waiter.Wait()
+		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
+		_, err = waiter.Position(w.Context())
+		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
+		require.Empty(w, w.marks())
+		w.line()
+	})
 }

@@ -1,7 +1,7 @@
 package lock
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,8 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-var errEnough = errors.New("enough")
 
 // revoked reports whether a holder was asked to release.
 func revoked(h *Hold) bool {
@@ -157,4 +155,63 @@ func TestRevokedEndsWithTheGrant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the documentation of Revoked says: a request goes with the old znode, unless it
+// was seen before.
+func TestRevokeBeforeADowngrade(t *testing.T) {
+	for _, seen := range []bool{true, false} {
+		play(t, 1, func(w *world) {
+			x := w.write(w.connect())
+			x.holds()
+			if seen {
+				x.hold.Revoked()
+				w.pass(0)
+			}
+			require.NoError(w, w.rw(w.operator).Revoke(w.Context(), Contender{Path: x.hold.Path()}))
+			w.pass(0)
+			x.downgrade()
+			w.pass(moment)
+			revoked := x.hold.Revoked()
+			w.pass(moment)
+			select {
+			case <-revoked:
+				require.True(w, seen)
+			default:
+				require.False(w, seen)
+			}
+			x.release()
+		})
+	}
+}
+
+// The same for the watch by which a holder learns that it was asked to release.
+func TestTrap25_RevocationHasOneWatch(t *testing.T) {
+	play(t, 3, func(w *world) {
+		a := w.lock(w.connect())
+		h := a.holds()
+		h.Revoked()
+		for i := range 10 {
+			w.set(h.Path(), fmt.Sprint(i))
+			w.pass(0)
+			h.Revoked()
+			require.Equal(w, 2, clientWatches(a.conn))
+			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
+			w.pass(timeout / 5)
+			require.Equal(w, 3, clientWatches(a.conn), "that on the data was set again")
+		}
+		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
+		w.pass(timeout / 2)
+		w.ran(refused)
+		w.set(h.Path(), revokeRequest)
+		w.pass(0)
+		select {
+		case <-h.Revoked():
+		default:
+			w.Fatal("the request was not noticed")
+		}
+		a.release()
+		require.Zero(w, clientWatches(a.conn))
+	})
 }

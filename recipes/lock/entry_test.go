@@ -49,22 +49,3 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 		holder.release()
 	})
 }
-
-// Nobody has received the grant, and it was not lost: the cause for which it was not
-// waited for is the end of another hold.
-func TestLockDelayOfOneWhoGivesUpForALoss(t *testing.T) {
-	play(t, 1, func(w *world) {
-		ctx, cancel := context.WithCancelCause(w.Context())
-		waiter := w.mutex(w.connect(), WithLockDelay(lockDelay)).Join(ctx)
-		w.pass(0)
-		require.Len(w, w.marks(), 1)
-		cancel(recipes.ErrLeaseExpired)
-		w.pass(0)
-		_, err := waiter.Wait()
-		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
-		_, err = waiter.Position(w.Context())
-		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
-		require.Empty(w, w.marks())
-		w.line()
-	})
-}

@@ -106,37 +106,6 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// The same for the watch by which a holder learns that it was asked to release.
-func TestTrap25_RevocationHasOneWatch(t *testing.T) {
-	play(t, 3, func(w *world) {
-		a := w.lock(w.connect())
-		h := a.holds()
-		h.Revoked()
-		for i := range 10 {
-			w.set(h.Path(), fmt.Sprint(i))
-			w.pass(0)
-			h.Revoked()
-			require.Equal(w, 2, clientWatches(a.conn))
-			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-			w.pass(timeout / 5)
-			require.Equal(w, 3, clientWatches(a.conn), "that on the data was set again")
-		}
-		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
-		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-		w.pass(timeout / 2)
-		w.ran(refused)
-		w.set(h.Path(), revokeRequest)
-		w.pass(0)
-		select {
-		case <-h.Revoked():
-		default:
-			w.Fatal("the request was not noticed")
-		}
-		a.release()
-		require.Zero(w, clientWatches(a.conn))
-	})
-}
-
 // CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets
 // it anew.
 func TestTrap26_UnrelatedEvents(t *testing.T) {

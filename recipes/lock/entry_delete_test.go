@@ -190,38 +190,6 @@ func TestTrap44_StaleRelease(t *testing.T) {
 	})
 }
 
-// CURATOR-376: who tries and fails leaves a znode for a moment, which is in the way
-// of the next one who tries.
-func TestTrap45_TryLeavesNoGhost(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.dirs()
-		conn := w.connect()
-		m := w.mutex(conn)
-
-		// Held: nothing is created.
-		holder := w.lock(w.connect())
-		created := len(w.created())
-		_, err := m.TryLock(w.Context())
-		require.ErrorIs(w, err, ErrHeld)
-		require.Len(w, w.created(), created)
-		holder.release()
-
-		// Somebody else was quicker: it is deleted before TryLock returns.
-		var quicker string
-		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			quicker = w.stand("-lock-")
-			return zktest.Pass(q)
-		})
-		_, err = m.TryLock(w.Context())
-		require.ErrorIs(w, err, ErrHeld)
-		w.line(quicker)
-		w.remove(quicker)
-		h, err := m.TryLock(w.Context())
-		require.NoError(w, err)
-		require.NoError(w, h.Release(w.Context()))
-	})
-}
-
 // kazoo and Curator's MultiLock take the time for each of their waits. Here the
 // context is for the whole of a call, however many requests it takes.
 func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {

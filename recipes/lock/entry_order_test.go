@@ -1,12 +1,9 @@
 package lock
 
 import (
-	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -262,114 +259,4 @@ func (a *asked) kept() *Hold {
 		return nil
 	}
 	return a.hold
-}
-
-// kazoo #649: a reader waits for itself, or a writer does not see readers. Every
-// line of up to five, each of whom releases in each order, goes as it should: whoever
-// stands behind one whom it excludes waits, and nobody else does.
-func TestTrap47_EveryLineOfReadersAndWriters(t *testing.T) {
-	const count = 5
-	for kinds := range 1 << count {
-		t.Run(fmt.Sprintf("%05b", kinds), func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				conns := []*zk.Conn{w.connect(), w.connect()}
-				type contender struct {
-					*asked
-					writes bool
-				}
-				var line []contender
-				for i := range count {
-					c := contender{writes: kinds>>i&1 == 1}
-					if c.writes {
-						c.asked = w.write(conns[i%2]).asked
-					} else {
-						c.asked = w.read(conns[i%2])
-					}
-					line = append(line, c)
-				}
-				for turn := 0; len(line) > 0; turn++ {
-					var holding []int
-					for i, c := range line {
-						free := !slices.ContainsFunc(line[:i], func(ahead contender) bool { return ahead.writes || c.writes })
-						if free {
-							c.holds()
-							holding = append(holding, i)
-						} else {
-							c.waits()
-						}
-					}
-					require.NotEmpty(w, holding)
-					// The last of those who hold, or the first.
-					i := holding[len(holding)-1]
-					if turn%2 == 1 {
-						i = holding[0]
-					}
-					line[i].release()
-					w.pass(moment)
-					line = slices.Delete(line, i, i+1)
-				}
-			})
-		})
-	}
-}
-
-// CURATOR-621, CURATOR-276: a downgrade loses the place in line, and a writer that
-// waits, behind or between, comes before the reader that the holder has become.
-func TestTrap48_DowngradeKeepsThePlace(t *testing.T) {
-	play(t, 3, func(w *world) {
-		x := w.write(w.connect())
-		between := w.write(w.connect())
-		behind := w.read(w.connect())
-		x.downgrade()
-		w.pass(timeout)
-		between.waits()
-		behind.waits()
-		// Not even after the connections were down.
-		for _, c := range []*zk.Conn{between.conn, x.conn, behind.conn} {
-			w.servers(func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
-			w.pass(timeout / 4)
-		}
-		x.holds()
-		between.waits()
-		behind.waits()
-		x.release()
-		between.holds()
-		behind.waits()
-		between.release()
-		behind.holds()
-	})
-}
-
-// kazoo #291, #134, #315: what a thread holds, and whether it holds it already, are
-// surprises. A hold is a value of whoever has it.
-func TestTrap54_HoldsAreValues(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
-		m := w.mutex(conn)
-		first := w.ask(conn, m.Lock)
-		w.pass(0)
-		h := first.holds()
-		second := w.ask(conn, m.Lock) // of the same value, over the same connection
-		w.pass(timeout)
-		second.waits()
-		_, err := m.Lock(h.Context())
-		require.ErrorIs(w, err, ErrReentrant, "that would never end")
-		_, err = m.TryLock(h.Context())
-		require.ErrorIs(w, err, ErrReentrant)
-
-		// Any goroutine releases it, once or more often, and nobody else's.
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() { require.NoError(w, h.Release(w.Context())) })
-		}
-		all.Wait()
-		w.pass(0)
-		g := second.holds()
-		require.NoError(w, h.Release(w.Context()))
-		w.pass(time.Second)
-		require.NoError(w, g.Err())
-		require.ErrorIs(w, h.Err(), ErrReleased)
-		_, err = m.Lock(h.Context())
-		require.ErrorIs(w, err, ErrReleased, "the context is done, that is all")
-	})
 }
