@@ -13,7 +13,7 @@ import (
 )
 
 func TestContenders(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err, "without a znode nobody contends")
@@ -46,7 +46,7 @@ func TestContenders(t *testing.T) {
 }
 
 func TestContendersOfAnRWMutex(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		r1, r2 := w.read(w.connect()), w.read(w.connect())
 		x := w.write(w.connect())
 		r3 := w.read(w.connect())
@@ -89,7 +89,7 @@ func TestHolds(t *testing.T) {
 
 // CURATOR-358: a contender leaves between the listing and the read of its znode.
 func TestTrap43_ContenderVanishes(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: w.operator.SessionID(), Path: first.hold.Path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, w.srv.ExpireSession(first.conn.SessionID()))
@@ -105,7 +105,7 @@ func TestTrap43_ContenderVanishes(t *testing.T) {
 }
 
 func TestContendersWithin(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.lock(w.connect()).holds()
 		ctx, cancel := context.WithTimeout(w.Context(), timeout)
 		defer cancel()

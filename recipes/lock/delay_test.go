@@ -20,14 +20,14 @@ const lockDelay = 10 * time.Second
 func TestLockDelay(t *testing.T) {
 	for _, end := range []struct {
 		name string
-		do   func(w *world, a *asked)
+		do   func(w *harness, a *call)
 	}{
-		{"session expired", func(w *world, a *asked) { w.expire(a.conn) }},
-		{"znode deleted", func(w *world, a *asked) { w.remove(a.hold.Path()) }},
-		{"connection closed", func(_ *world, a *asked) { a.conn.Close() }},
+		{"session expired", func(w *harness, a *call) { w.expire(a.conn) }},
+		{"znode deleted", func(w *harness, a *call) { w.remove(a.hold.Path()) }},
+		{"connection closed", func(_ *harness, a *call) { a.conn.Close() }},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				with := WithLockDelay(lockDelay)
 				first, second, third := w.lock(w.connect(), with), w.lock(w.connect(), with), w.lock(w.connect(), with)
 				first.holds()
@@ -53,7 +53,7 @@ func TestLockDelay(t *testing.T) {
 // The lease lapses, the session does not: the holder gives up its place, and that
 // is no release.
 func TestLockDelayAfterALapse(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first, second := w.lock(w.connect(), with), w.lock(w.connect(), with)
 		h := first.holds()
@@ -74,7 +74,7 @@ func TestLockDelayAfterALapse(t *testing.T) {
 // A process that was stopped finds out by the clock, and releases then: that is no
 // release in time either.
 func TestLockDelayAfterALateRelease(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), WithLockDelay(lockDelay))
 		h := a.holds()
 		h.end(recipes.ErrLeaseExpired) // as Err does by the clock; the line has not noticed
@@ -91,7 +91,7 @@ func TestLockDelayAfterALateRelease(t *testing.T) {
 // Nobody was there to see the end: who comes later counts from then. The mark keeps
 // the lock's znode from being removed as empty.
 func TestLockDelayForANewcomer(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -107,7 +107,7 @@ func TestLockDelayForANewcomer(t *testing.T) {
 
 // TryLock waits for the delay, or those who only try would never get the lock.
 func TestLockDelayOfATry(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -122,7 +122,7 @@ func TestLockDelayOfATry(t *testing.T) {
 
 // A grant that nobody has received was not lost, nor was a wait that was given up.
 func TestLockDelayOfOneWhoGivesUp(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		second := w.lock(w.connect(), with)
@@ -165,7 +165,7 @@ func TestLockDelayOfOneWhoGivesUp(t *testing.T) {
 // The outcome of the transaction that leaves the mark is lost, or that of the
 // release.
 func TestLockDelayAnswersLost(t *testing.T) {
-	each(t, append(slices.Clone(losses[:2]), answers...), 3, func(w *world, l loss) {
+	each(t, append(slices.Clone(losses[:2]), answers...), 3, func(w *harness, l loss) {
 		with := WithLockDelay(lockDelay)
 		for k := 1; k <= 2; k++ { // mark, release
 			conn := w.connect()
@@ -184,7 +184,7 @@ func TestLockDelayAnswersLost(t *testing.T) {
 // One whose znode goes before it has the lock leaves no mark, for which others would
 // wait.
 func TestLockDelayOfOneWhoIsDeleted(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.remove(w.contenders()[0])
@@ -200,7 +200,7 @@ func TestLockDelayOfOneWhoIsDeleted(t *testing.T) {
 
 // Who may not leave a mark is told, and does not hold the lock.
 func TestLockDelayWithoutPermission(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), WithLockDelay(lockDelay))
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*"}, zktest.Fail(zk.ErrNoAuth))
 		a.release()
@@ -216,7 +216,7 @@ func TestLockDelayWithoutPermission(t *testing.T) {
 
 // A lapse while it waits for the delay costs nothing: nothing was granted.
 func TestLockDelaySurvivesALapse(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -234,7 +234,7 @@ func TestLockDelaySurvivesALapse(t *testing.T) {
 // Readers wait for a writer that was lost, and a writer for readers; readers do not
 // wait for readers.
 func TestLockDelayOfReadersAndWriters(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		r1 := w.read(w.connect(), with)
 		r2 := w.read(w.connect(), with)
@@ -269,7 +269,7 @@ func TestLockDelayOfReadersAndWriters(t *testing.T) {
 
 // The mark stays with a hold that was downgraded.
 func TestLockDelayOfADowngrade(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		x := w.write(w.connect(), with)
 		x.downgrade()
@@ -304,7 +304,7 @@ func TestStaleMarkers(t *testing.T) {
 // carried out.
 func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
 	for _, applied := range []bool{true, false} {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			with := WithLockDelay(lockDelay)
 			x := w.write(w.connect(), with)
 			x.holds()
@@ -331,7 +331,7 @@ func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
 // What the documentation of WithLockDelay says: readers do not wait for a reader that was
 // lost, so its mark stays for the next writer.
 func TestLockDelayOfALostReader(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		lost := w.read(w.connect(), with)
 		lost.holds()
@@ -351,7 +351,7 @@ func TestLockDelayOfALostReader(t *testing.T) {
 // Nobody has received the grant, and it was not lost: the cause for which it was not
 // waited for is the end of another hold.
 func TestLockDelayOfOneWhoGivesUpForALoss(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		ctx, cancel := context.WithCancelCause(w.Context())
 		waiter := w.mutex(w.connect(), WithLockDelay(lockDelay)).Join(ctx)
 		w.pass(0)

@@ -14,7 +14,7 @@ import (
 
 func TestDowngrade(t *testing.T) {
 	for _, layout := range []recipes.Layout{recipes.Curator, recipes.Kazoo} {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			as := recipes.WithLayout(layout)
 			x := w.write(w.connect(), as)
 			h := x.holds()
@@ -54,7 +54,7 @@ func TestDowngrade(t *testing.T) {
 
 // The end of the new znode is told at once, not only by a check.
 func TestDowngradedHoldIsDeleted(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		x.downgrade()
@@ -66,7 +66,7 @@ func TestDowngradedHoldIsDeleted(t *testing.T) {
 
 // A writer must not take a writer's downgrade for its end, however it has joined.
 func TestDowngradeLetsNoWriterIn(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first := w.write(w.connect())
 		second := w.write(w.connect())
 		second.waits()
@@ -80,7 +80,7 @@ func TestDowngradeLetsNoWriterIn(t *testing.T) {
 
 // Curator creates the znode for reading first, and deletes the other one later.
 func TestDowngradeByCurator(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		written := w.stand("-__WRIT__")
 		r, x := w.read(w.connect()), w.write(w.connect())
@@ -103,7 +103,7 @@ func TestDowngradeByCurator(t *testing.T) {
 // The reply to the transaction is lost: it is repeated under the same name, and so
 // carried out once.
 func TestDowngradeAnswerLost(t *testing.T) {
-	each(t, append(losses, answers...), 1, func(w *world, l loss) {
+	each(t, append(losses, answers...), 1, func(w *harness, l loss) {
 		x := w.write(w.connect())
 		h, session := x.holds(), x.conn.SessionID()
 		next := w.write(w.connect())
@@ -134,7 +134,7 @@ func TestDowngradeAnswerLost(t *testing.T) {
 // A check misses the old znode before it is known that the new one is there: that is
 // neither an end nor a gap in what is proven.
 func TestDowngradeAnswerLostForLong(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		w.pass(timeout + moment)
@@ -161,7 +161,7 @@ func TestDowngradeAnswerLostForLong(t *testing.T) {
 // A transaction of the holder that meets the downgrade is not taken for one of a
 // former holder.
 func TestDowngradeDuringATransaction(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		wait, open := w.gate()
@@ -187,21 +187,21 @@ func TestDowngradeDuringATransaction(t *testing.T) {
 func TestDowngradeMeetsTheEnd(t *testing.T) {
 	for _, end := range []struct {
 		name string
-		do   func(w *world, x *writer)
+		do   func(w *harness, x *writer)
 	}{
-		{"release", func(w *world, x *writer) { go x.hold.Release(context.Background()) }},
-		{"znode deleted", func(w *world, x *writer) {
+		{"release", func(w *harness, x *writer) { go x.hold.Release(context.Background()) }},
+		{"znode deleted", func(w *harness, x *writer) {
 			w.excused = true
 			for _, p := range w.contenders() {
 				w.remove(p)
 			}
 		}},
-		{"session expired", func(w *world, x *writer) { w.expire(x.conn) }},
-		{"connection closed", func(w *world, x *writer) { go x.conn.Close() }},
+		{"session expired", func(w *harness, x *writer) { w.expire(x.conn) }},
+		{"connection closed", func(w *harness, x *writer) { go x.conn.Close() }},
 	} {
 		for _, applied := range []bool{true, false} {
 			t.Run(end.name, func(t *testing.T) {
-				play(t, 3, func(w *world) {
+				play(t, 3, func(w *harness) {
 					x := w.write(w.connect())
 					x.holds()
 					wait, open := w.gate()
@@ -233,7 +233,7 @@ func TestDowngradeMeetsTheEnd(t *testing.T) {
 
 // What ZooKeeper has against it leaves the hold as it was.
 func TestDowngradeRefused(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
@@ -251,7 +251,7 @@ func TestDowngradeRefused(t *testing.T) {
 }
 
 func TestDowngradeOfALostLock(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.release()
 		require.ErrorIs(w, x.write.Downgrade(w.Context()), ErrNotHeld)
@@ -269,7 +269,7 @@ func TestDowngradeOfALostLock(t *testing.T) {
 
 // Several goroutines may ask; one context that ends is no harm to the others.
 func TestDowngradeBySeveral(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		w.srv.Delay(zktest.BothWays, 100*time.Millisecond, x.conn.SessionID())
@@ -291,7 +291,7 @@ func TestDowngradeBySeveral(t *testing.T) {
 // The downgrade is carried out, its reply is lost, and ZooKeeper refuses to repeat it:
 // the new znode must not stay behind unknown and block writers.
 func TestDowngradeAnswerLostThenRefused(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h, session := x.holds(), x.conn.SessionID()
 		w.pass(timeout + moment)
@@ -313,7 +313,7 @@ func TestDowngradeAnswerLostThenRefused(t *testing.T) {
 // CURATOR-621, CURATOR-276: a downgrade loses the place in line, and a writer that
 // waits, behind or between, comes before the reader that the holder has become.
 func TestTrap48_DowngradeKeepsThePlace(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		x := w.write(w.connect())
 		between := w.write(w.connect())
 		behind := w.read(w.connect())

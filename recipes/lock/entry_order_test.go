@@ -16,10 +16,10 @@ import (
 // since 3.6 then gives 2147483647 to everybody, so that none of them stands behind
 // another one, and all of them would hold the lock.
 func TestTrap32_CounterComesToItsEnd(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
-		var line, late []*asked
+		var line, late []*call
 		for range 3 {
 			line = append(line, w.lock(w.connect()))
 		}
@@ -50,7 +50,7 @@ func TestTrap32_CounterComesToItsEnd(t *testing.T) {
 
 // The same for readers, of whom several may hold the lock, and writers.
 func TestTrap32_CounterOfAnRWMutexComesToItsEnd(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
 		x := w.write(w.connect())
@@ -70,7 +70,7 @@ func TestTrap32_CounterOfAnRWMutexComesToItsEnd(t *testing.T) {
 // kazoo #730, go-zookeeper PR 65: servers up to 3.5 go on with -2147483648, and an
 // order by text puts that first.
 func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-1))
 		a := w.lock(w.connect())
@@ -97,9 +97,9 @@ func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
 
 // The number is no token: it begins anew with the lock's znode.
 func TestTrap35_NumbersBeginAnew(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
-		var last *asked
+		var last *call
 		for range 3 {
 			a := w.lock(conn)
 			require.Contains(w, a.holds().Path(), "-0000000000")
@@ -117,10 +117,10 @@ func TestTrap35_NumbersBeginAnew(t *testing.T) {
 // holders, or leave one behind.
 func TestTrap38_EverythingAtOnce(t *testing.T) {
 	for round := range 10 {
-		play(t, 3, func(w *world) {
+		play(t, 3, func(w *harness) {
 			conn := w.connect()
 			drop := func() { w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) }) }
-			a := w.ask(conn, w.mutex(conn).Lock)
+			a := w.startCall(conn, w.mutex(conn).Lock)
 			drop()
 			w.pass(timeout)
 			h := a.holds()
@@ -145,10 +145,10 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 // CURATOR-504, CURATOR-644, FLINK-28078: a missing predecessor makes a contender
 // create itself anew, which makes the next one do so, and so on for ever.
 func TestTrap39_NoCreateStorm(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		const count = 30
 		conns := []*zk.Conn{w.connect(), w.connect()}
-		var all []*asked
+		var all []*call
 		for i := range count {
 			all = append(all, w.lock(conns[i%4/2]))
 		}
@@ -194,7 +194,7 @@ func TestTrap41_WhateverBreaks(t *testing.T) {
 			t.Run(kind+", "+l.name, func(t *testing.T) {
 				k := 1
 				for met := true; met; k++ {
-					play(t, 1, func(w *world) {
+					play(t, 1, func(w *harness) {
 						met = whateverBreaks(w, kind, l, k)
 					})
 				}
@@ -206,13 +206,13 @@ func TestTrap41_WhateverBreaks(t *testing.T) {
 
 // whateverBreaks has the k-th request of a contender break, while it waits, holds and
 // releases, and reports whether there was such a request.
-func whateverBreaks(w *world, kind string, l loss, k int) bool {
+func whateverBreaks(w *harness, kind string, l loss, k int) bool {
 	w.dirs()
 	base := map[string]string{"mutex": "-lock-", "delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
 	ahead, conn := w.stand(base), w.connect()
 	session := conn.SessionID()
 	broken := l.set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
-	var a *asked
+	var a *call
 	var x *writer
 	switch kind {
 	case "mutex":
@@ -223,7 +223,7 @@ func whateverBreaks(w *world, kind string, l loss, k int) bool {
 		a = w.read(conn)
 	case "write":
 		x = w.write(conn)
-		a = x.asked
+		a = x.call
 	}
 	w.pass(timeout + moment)
 	a.waits()
@@ -251,7 +251,7 @@ func whateverBreaks(w *world, kind string, l loss, k int) bool {
 }
 
 // kept is holds, or nil when the lock was granted and is lost.
-func (a *asked) kept() *Hold {
+func (a *call) kept() *Hold {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)

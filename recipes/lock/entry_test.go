@@ -17,7 +17,7 @@ import (
 // failure is the cause for which the others give up, as by errgroup. What that
 // says of its connection says nothing of theirs.
 func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		holder := w.lock(w.connect())
 		other := w.connect()
 		s, err := NewSemaphore(other, "/locks/two", 1, recipes.WithSessionTimeout(timeout))

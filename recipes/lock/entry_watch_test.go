@@ -31,7 +31,7 @@ func clientWatches(conn *zk.Conn) (n int) {
 func TestTrap24_PredecessorVanishes(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after a lost answer %v", lost), func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				w.dirs()
 				ahead := w.stand("-lock-")
 				reads := 1
@@ -60,7 +60,7 @@ func TestTrap24_PredecessorVanishes(t *testing.T) {
 // kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each new try sets another
 // watch and abandons the last one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		w.dirs()
 		conn := w.connect()
 		ahead := w.stand("-lock-")
@@ -109,7 +109,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 // CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets
 // it anew.
 func TestTrap26_UnrelatedEvents(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		ahead := w.stand("-lock-")
 		a, last := w.lock(w.connect()), w.lock(w.connect())
@@ -140,9 +140,9 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 // ZooKeeper's recipes page: everybody watches the first, or the parent, and all
 // wake when one goes.
 func TestTrap52_Herd(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		const count = 20
-		var all []*asked
+		var all []*call
 		for range count {
 			all = append(all, w.lock(w.connect()))
 		}
@@ -178,9 +178,9 @@ func TestTrap52_Herd(t *testing.T) {
 
 // Neither do readers watch the line's node, or more than one writer.
 func TestTrap52_HerdOfReaders(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.write(w.connect()), w.write(w.connect())
-		var readers []*asked
+		var readers []*call
 		for range 10 {
 			readers = append(readers, w.read(w.connect()))
 		}
@@ -202,7 +202,7 @@ func TestTrap52_HerdOfReaders(t *testing.T) {
 // CURATOR-43, go-zookeeper's Lock: a child that is no contender breaks the parsing, or
 // is waited for.
 func TestTrap34_ForeignChildren(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		for _, name := range []string{"config", "_c_", "_c_short-lock-", "lock-", "x-0000000001", "held-w-nobody", "\u00e9"} {
 			w.create(node + "/" + name)
@@ -232,7 +232,7 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 // and counts as a writer.
 func TestHandWrittenContenders(t *testing.T) {
 	for _, name := range []string{"/x-", "/n_", "/", "/write-", "/read-"} {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			w.dirs()
 			ahead, err := w.operator.Create(node+name, []byte("of another program"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
@@ -265,7 +265,7 @@ func TestHandWrittenContenders(t *testing.T) {
 
 // Contenders of other libraries stand in line as they do here.
 func TestTrap34_OtherLibraries(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		for _, name := range []string{
 			"/_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lock-", // Curator

@@ -11,7 +11,7 @@ import (
 // A grant ends before its znode is deleted: Done is closed before another client can hold
 // the lock.
 func TestGrantEndsBeforeItsZnode(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		ended, leave := false, h.stop
@@ -28,13 +28,13 @@ func TestGrantEndsBeforeItsZnode(t *testing.T) {
 // kazoo #291, #134, #315: what a thread holds, and whether it holds it already, are
 // surprises. A hold is a value of whoever has it.
 func TestTrap54_HoldsAreValues(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.mutex(conn)
-		first := w.ask(conn, m.Lock)
+		first := w.startCall(conn, m.Lock)
 		w.pass(0)
 		h := first.holds()
-		second := w.ask(conn, m.Lock) // of the same value, over the same connection
+		second := w.startCall(conn, m.Lock) // of the same value, over the same connection
 		w.pass(timeout)
 		second.waits()
 		_, err := m.Lock(h.Context())

@@ -88,7 +88,7 @@ func TestHolderOutOfReachIsTold(t *testing.T) {
 // CURATOR-376: who tries and fails leaves a znode for a moment, which is in the way
 // of the next one who tries.
 func TestTrap45_TryLeavesNoGhost(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		conn := w.connect()
 		m := w.mutex(conn)

@@ -21,7 +21,7 @@ func revoked(h *Hold) bool {
 }
 
 func TestRevoke(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.holds()
 		require.False(w, revoked(h))
@@ -54,7 +54,7 @@ func TestRevoke(t *testing.T) {
 
 // Who was asked while it waited learns of it when it has the lock.
 func TestRevokeAWaiter(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
@@ -70,7 +70,7 @@ func TestRevokeAWaiter(t *testing.T) {
 
 // A request that comes while the connection is down is read when it is back.
 func TestRevokeWhileTheConnectionIsDown(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()
@@ -87,7 +87,7 @@ func TestRevokeWhileTheConnectionIsDown(t *testing.T) {
 // The client library can set a watch anew with a zxid that is too new, and so lose
 // a change: the own znode is read again.
 func TestRevokeWithAWatchThatIsLost(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()
@@ -105,7 +105,7 @@ func TestRevokeWithAWatchThatIsLost(t *testing.T) {
 
 // After a downgrade the requests come to another znode.
 func TestRevokeAfterADowngrade(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		h.Revoked()
@@ -132,13 +132,13 @@ func TestRevokeAfterADowngrade(t *testing.T) {
 // However the grant ends, nobody goes on to watch; and who asks later is not told
 // anything.
 func TestRevokedEndsWithTheGrant(t *testing.T) {
-	for name, end := range map[string]func(w *world, a *asked){
-		"release":         func(w *world, a *asked) { a.release() },
-		"znode deleted":   func(w *world, a *asked) { w.remove(a.hold.Path()) },
-		"session expired": func(w *world, a *asked) { w.expire(a.conn) },
+	for name, end := range map[string]func(w *harness, a *call){
+		"release":         func(w *harness, a *call) { a.release() },
+		"znode deleted":   func(w *harness, a *call) { w.remove(a.hold.Path()) },
+		"session expired": func(w *harness, a *call) { w.expire(a.conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 3, func(w *world) {
+			play(t, 3, func(w *harness) {
 				a := w.lock(w.connect())
 				h := a.holds()
 				h.Revoked()
@@ -161,7 +161,7 @@ func TestRevokedEndsWithTheGrant(t *testing.T) {
 // was seen before.
 func TestRevokeBeforeADowngrade(t *testing.T) {
 	for _, seen := range []bool{true, false} {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			x := w.write(w.connect())
 			x.holds()
 			if seen {
@@ -187,7 +187,7 @@ func TestRevokeBeforeADowngrade(t *testing.T) {
 
 // The same for the watch by which a holder learns that it was asked to release.
 func TestTrap25_RevocationHasOneWatch(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()

@@ -19,7 +19,7 @@ import (
 // waits too.
 func TestReadersAndWritersTakeTurns(t *testing.T) {
 	for _, layout := range []recipes.Layout{recipes.Curator, recipes.Kazoo} {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			as := recipes.WithLayout(layout)
 			r1, r2 := w.read(w.connect(), as), w.read(w.connect(), as)
 			r1.holds()
@@ -44,7 +44,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 
 // Readers of one layout see writers of the other.
 func TestReadersAndWritersOfBothLayouts(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		kazoo := recipes.WithLayout(recipes.Kazoo)
 		first := w.write(w.connect(), kazoo)
 		r := w.read(w.connect())
@@ -61,7 +61,7 @@ func TestReadersAndWritersOfBothLayouts(t *testing.T) {
 }
 
 func TestTryRWMutex(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
 		_, err := m.TryRLock(w.Context())
@@ -81,7 +81,7 @@ func TestTryRWMutex(t *testing.T) {
 
 // A reader that asks to write would wait for itself.
 func TestUpgradeIsRefused(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
 		r := w.read(conn).holds()
@@ -111,7 +111,7 @@ func TestUpgradeIsRefused(t *testing.T) {
 
 // Without that context the upgrade waits, and ends with its context.
 func TestUpgradeUnseenEndsWithItsContext(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		r := w.read(conn)
 		r.holds()
@@ -126,7 +126,7 @@ func TestUpgradeUnseenEndsWithItsContext(t *testing.T) {
 
 // Readers that give up leave one watch for each connection on a writer that stays.
 func TestReadersLeaveOneWatch(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		stays, conn := w.read(w.connect()), w.connect()
@@ -152,11 +152,11 @@ func TestReadersLeaveOneWatch(t *testing.T) {
 // A reader that gives up costs one request, however many readers wait behind the same
 // writer.
 func TestReadersThatGiveUpWakeNoOthers(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		const readers = 20
-		var all []*asked
+		var all []*call
 		for i := range readers {
 			conn := w.connect()
 			for range 1 + i%2 {
@@ -185,19 +185,19 @@ func TestTrap47_EveryLineOfReadersAndWriters(t *testing.T) {
 	const count = 5
 	for kinds := range 1 << count {
 		t.Run(fmt.Sprintf("%05b", kinds), func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				conns := []*zk.Conn{w.connect(), w.connect()}
 				type contender struct {
-					*asked
+					*call
 					writes bool
 				}
 				var line []contender
 				for i := range count {
 					c := contender{writes: kinds>>i&1 == 1}
 					if c.writes {
-						c.asked = w.write(conns[i%2]).asked
+						c.call = w.write(conns[i%2]).call
 					} else {
-						c.asked = w.read(conns[i%2])
+						c.call = w.read(conns[i%2])
 					}
 					line = append(line, c)
 				}

@@ -17,7 +17,7 @@ import (
 )
 
 func TestSemaphoreGivesUpToTheLimit(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b, c, d := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		w.holding(a, b)
 		w.waiting(c, d)
@@ -43,7 +43,7 @@ func TestSemaphoreGivesUpToTheLimit(t *testing.T) {
 // The second leaves before the first: it is not the (rank - limit)-th predecessor
 // whose departure counts.
 func TestSemaphoreHoldersLeaveInAnyOrder(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 8 {
 			all = append(all, w.contend(3, 1))
@@ -60,7 +60,7 @@ func TestSemaphoreHoldersLeaveInAnyOrder(t *testing.T) {
 }
 
 func TestSemaphoreWeights(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
 		w.holding(a, b)
 		big, small := w.contend(5, 4), w.contend(5, 1)
@@ -81,7 +81,7 @@ func TestSemaphoreWeights(t *testing.T) {
 
 // One departure makes room for several, who are let in one after another.
 func TestSemaphoreOneReleaseLetsInSeveral(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		big := w.contend(4, 4)
 		var all []*semContender
 		for range 6 {
@@ -99,7 +99,7 @@ func TestSemaphoreOneReleaseLetsInSeveral(t *testing.T) {
 }
 
 func TestSemaphoreOverLimit(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		c := w.contend(2, 3)
 		c.fails(ErrOverLimit)
 		w.clean()
@@ -119,7 +119,7 @@ func TestSemaphoreOverLimit(t *testing.T) {
 }
 
 func TestSemaphoreInvalid(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		_, err := NewSemaphore(nil, semPath, 1)
 		require.ErrorIs(w, err, recipes.ErrNilConn)
 		_, err = NewSemaphore(w.operator, "sem", 1)
@@ -135,7 +135,7 @@ func TestSemaphoreInvalid(t *testing.T) {
 
 // Whoever does not want to wait learns from a listing that it would have to.
 func TestSemaphoreTryAcquire(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		conn := w.connect()
 		s := w.semaphore(conn, 3)
 		first, err := s.TryAcquire(w.Context(), 2)
@@ -164,7 +164,7 @@ func TestSemaphoreTryAcquire(t *testing.T) {
 // nothing behind.
 func TestSemaphoreGivingUp(t *testing.T) {
 	for gone := range 3 {
-		playSem(t, func(w *semWorld) {
+		runSemaphoreTest(t, func(w *semHarness) {
 			holder := w.contend(1, 1)
 			line := []*semContender{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
 			line[gone].cancel()
@@ -184,7 +184,7 @@ func TestSemaphoreGivingUp(t *testing.T) {
 
 // A big request that has kept others waiting gives up, and they are let in.
 func TestSemaphoreGivingUpMakesRoom(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder, big := w.contend(4, 2), w.contend(4, 4)
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
 		w.waiting(big, a, b, c)
@@ -201,7 +201,7 @@ func TestSemaphoreGivingUpMakesRoom(t *testing.T) {
 }
 
 func TestSemaphoreAcquireGivesUpWithItsContext(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(1, 1)
 		waiter := w.contend(1, 1)
 		begin := time.Now()
@@ -212,7 +212,7 @@ func TestSemaphoreAcquireGivesUpWithItsContext(t *testing.T) {
 		require.True(w, over, "at once")
 		require.Equal(w, begin, time.Now())
 		w.srv.Heal()
-		w.pass(semTimeout)
+		w.pass(timeout)
 		require.Len(w, w.leases(), 1)
 		holder.release()
 		w.clean()
@@ -222,11 +222,11 @@ func TestSemaphoreAcquireGivesUpWithItsContext(t *testing.T) {
 // CURATOR-45, CURATOR-79: a create is carried out and its answer lost; an orphan
 // that nobody owns takes a lease away for good.
 func TestTrap01_SemaphoreCreateAnswerLost(t *testing.T) {
-	eachLoss(t, func(w *semWorld, l semLoss) {
+	eachLoss(t, func(w *semHarness, l loss) {
 		holder, conn := w.contend(3, 1), w.connect()
 		session := conn.SessionID()
 		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: session, Nth: 1})
-		c := w.ask(w.semaphore(conn, 3), 2)
+		c := w.acquire(w.semaphore(conn, 3), 2)
 		w.pass(2 * time.Second)
 		w.ran(lost)
 		c.holds()
@@ -244,14 +244,14 @@ func TestTrap01_SemaphoreCreateAnswerLost(t *testing.T) {
 // CURATOR-498: the search for what the create has left finds a znode of another
 // session and takes it for the own.
 func TestTrap02_SemaphoreForeignOwner(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(2, 1).release()
 		conn := w.connect()
 		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Refuse(true)
 			return zktest.Cut(q)
 		})
-		c := w.ask(w.semaphore(conn, 2), 2)
+		c := w.acquire(w.semaphore(conn, 2), 2)
 		w.ran(lost)
 		mine := w.leases()
 		require.Len(w, mine, 1)
@@ -267,18 +267,18 @@ func TestTrap02_SemaphoreForeignOwner(t *testing.T) {
 
 // CURATOR-498, with the session's end itself between create and search.
 func TestTrap02_SemaphoreSessionEndsBeforeTheSearch(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		conn := w.connect()
 		old := conn.SessionID()
 		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Refuse(true)
 			return zktest.Cut(q)
 		})
-		c := w.ask(w.semaphore(conn, 1), 1)
+		c := w.acquire(w.semaphore(conn, 1), 1)
 		w.ran(lost)
 		require.NoError(w, w.srv.ExpireSession(old))
 		w.restore()
-		w.pass(semTimeout)
+		w.pass(timeout)
 		require.NotEqual(w, old, conn.SessionID())
 		c.release()
 		w.clean()
@@ -288,12 +288,12 @@ func TestTrap02_SemaphoreSessionEndsBeforeTheSearch(t *testing.T) {
 // What the search has not shown appears later, ahead of the own znode. It must not be
 // counted: the contender would wait for itself.
 func TestTrap03_SemaphoreOwnZnodeShowsUpLate(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(3, 1), w.contend(3, 1)
 		w.remove(w.stand("gap-")) // leaves a gap in the numbers
 		conn := w.connect()
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: conn.SessionID(), Nth: 1}, zktest.Cut)
-		c := w.ask(w.semaphore(conn, 3), 2)
+		c := w.acquire(w.semaphore(conn, 3), 2)
 		w.pass(2 * time.Second)
 		w.ran(lost)
 		c.waits()
@@ -318,13 +318,13 @@ func TestTrap03_SemaphoreOwnZnodeShowsUpLate(t *testing.T) {
 
 // kazoo has one GUID for all creates of an object: a name can come back.
 func TestTrap04_SemaphoreNewGUIDForEachCreate(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		conn := w.connect()
 		s := w.semaphore(conn, 1)
 		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 2}, zktest.Cut)
 		names := map[string]bool{}
 		for range 3 {
-			c := w.ask(s, 1)
+			c := w.acquire(s, 1)
 			w.pass(2 * time.Second)
 			c.release()
 			w.srv.Sweep()
@@ -342,7 +342,7 @@ func TestTrap04_SemaphoreNewGUIDForEachCreate(t *testing.T) {
 // CURATOR-202, CURATOR-678, kazoo #732: a delete fails, the session lives on, and the
 // lease is never free again.
 func TestTrap05_SemaphoreDeleteFails(t *testing.T) {
-	eachLoss(t, func(w *semWorld, l semLoss) {
+	eachLoss(t, func(w *semHarness, l loss) {
 		c, next := w.contend(1, 1), w.contend(1, 1)
 		session := c.session()
 		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1})
@@ -357,7 +357,7 @@ func TestTrap05_SemaphoreDeleteFails(t *testing.T) {
 
 // vitess #15756, etcd #22123: what is cleaned up with a context that is over stays.
 func TestTrap06_SemaphoreReleaseWithAContextThatIsOver(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		ctx, cancel := context.WithCancel(w.Context())
 		s := w.semaphore(w.connect(), 1)
 		h, err := s.Acquire(ctx, 1)
@@ -375,7 +375,7 @@ func TestTrap06_SemaphoreReleaseWithAContextThatIsOver(t *testing.T) {
 // session before, and is about to go.
 func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 	for _, first := range []bool{true, false} {
-		playSem(t, func(w *semWorld) {
+		runSemaphoreTest(t, func(w *semHarness) {
 			holder := w.contend(2, 2)
 			var between *semContender
 			if !first {
@@ -390,7 +390,7 @@ func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 			w.remove(holder.path())
 			w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: path, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
 			w.restore()
-			w.pass(semTimeout)
+			w.pass(timeout)
 			c.fails(recipes.ErrSessionExpired)
 			if !first {
 				between.holds()
@@ -405,18 +405,18 @@ func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 // CURATOR-206, kazoo #2: a holder is not told that its lease is gone.
 func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
-		lose func(w *semWorld, c *semContender)
+		lose func(w *semHarness, c *semContender)
 		want []error
 	}{
-		"out of reach": {func(w *semWorld, c *semContender) { w.srv.Blackhole(zktest.BothWays, c.session()) }, []error{recipes.ErrLeaseExpired}},
-		"deleted":      {func(w *semWorld, c *semContender) { w.remove(c.path()) }, []error{recipes.ErrDeleted}},
-		"expired": {func(w *semWorld, c *semContender) {
+		"out of reach": {func(w *semHarness, c *semContender) { w.srv.Blackhole(zktest.BothWays, c.session()) }, []error{recipes.ErrLeaseExpired}},
+		"deleted":      {func(w *semHarness, c *semContender) { w.remove(c.path()) }, []error{recipes.ErrDeleted}},
+		"expired": {func(w *semHarness, c *semContender) {
 			require.NoError(w, w.srv.ExpireSession(c.session()))
 		}, []error{recipes.ErrSessionExpired, recipes.ErrDeleted}}, // the znode's end is told first
-		"closed": {func(_ *semWorld, c *semContender) { c.conn.Close() }, []error{recipes.ErrConnClosed, recipes.ErrDeleted}},
+		"closed": {func(_ *semHarness, c *semContender) { c.conn.Close() }, []error{recipes.ErrConnClosed, recipes.ErrDeleted}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			playSem(t, func(w *semWorld) {
+			runSemaphoreTest(t, func(w *semHarness) {
 				holder, other := w.contend(2, 1), w.contend(2, 1)
 				h := holder.holds()
 				got := make(chan error, 1)
@@ -450,7 +450,7 @@ func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
 // ClickHouse #116690: the server gives a new session, and nobody has seen the end of
 // the old one.
 func TestTrap18_SemaphoreSessionReplaced(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(1, 1), w.contend(1, 1)
 		for _, c := range []*semContender{a, b} {
 			w.cut(c.conn)
@@ -467,7 +467,7 @@ func TestTrap18_SemaphoreSessionReplaced(t *testing.T) {
 
 // kazoo #116, #482: whoever waits is never told that its client was closed.
 func TestTrap22_SemaphoreConnClosed(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)
 		for _, c := range []*semContender{first, second} {
@@ -490,7 +490,7 @@ func TestTrap22_SemaphoreConnClosed(t *testing.T) {
 
 // CURATOR-107, helix #44: who is ahead has gone when it comes to be watched.
 func TestTrap24_SemaphorePredecessorVanishes(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead.path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			_ = w.operator.Delete(ahead.path(), -1)
@@ -510,7 +510,7 @@ func TestTrap24_SemaphorePredecessorVanishes(t *testing.T) {
 // CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets it
 // anew.
 func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		all := []*semContender{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
 		for i := range 5 {
 			for _, path := range append(w.leases(), semPath) {
@@ -536,7 +536,7 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 
 // CURATOR-623, CURATOR-97: what a watch is for happens while the connection is down.
 func TestTrap27_SemaphoreWatchesLost(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		w.cut(c.conn)
@@ -560,7 +560,7 @@ func TestTrap27_SemaphoreWatchesLost(t *testing.T) {
 // Who came before is served in order; newcomers are refused, since a server since
 // 3.6 gives one number to all of them.
 func TestTrap32_SemaphoreCounterComesToItsEnd(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(2, 1).release()
 		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32-5))
 		var all []*semContender
@@ -588,7 +588,7 @@ func TestTrap32_SemaphoreCounterComesToItsEnd(t *testing.T) {
 
 // Numbers of a server before 3.6, which go on below zero, are read in their order.
 func TestTrap32_SemaphoreBehindOverflownNumbers(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(2, 1).release()
 		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32))
 		first := w.stand("lease-")
@@ -600,7 +600,7 @@ func TestTrap32_SemaphoreBehindOverflownNumbers(t *testing.T) {
 
 // CURATOR-43: foreign children break the sorting or the parsing, or are counted.
 func TestTrap34_SemaphoreForeignChildren(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(1, 1).release()
 		for _, name := range []string{
 			"a", "_c_x", "lease", "lease-", "-x3-lease-", "0000000000", "x-0000000000", "_c_-x3-lease-00000000x0",
@@ -620,11 +620,11 @@ func TestTrap34_SemaphoreForeignChildren(t *testing.T) {
 
 // The node is removed and made anew: numbers begin again, tokens do not.
 func TestTrap35_SemaphoreTokensGoOn(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		s := w.semaphore(w.connect(), 1)
 		last := int64(0)
 		for range 3 {
-			c := w.ask(s, 1)
+			c := w.acquire(s, 1)
 			require.True(w, strings.HasSuffix(c.path(), "-0000000000"))
 			require.Greater(w, c.holds().Token(), last)
 			last = c.holds().Token()
@@ -636,7 +636,7 @@ func TestTrap35_SemaphoreTokensGoOn(t *testing.T) {
 
 // CURATOR-724, kazoo #563: the node is removed between the look at it and the create.
 func TestTrap36_SemaphoreNodeGoesBeforeTheCreate(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(1, 1).release()
 		swept := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Sweep()
@@ -657,7 +657,7 @@ func TestTrap36_SemaphoreNodeGoesBeforeTheCreate(t *testing.T) {
 // CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves an
 // orphan that takes a lease away.
 func TestTrap40_SemaphoreEndDuringTheCreate(t *testing.T) {
-	eachLoss(t, func(w *semWorld, l semLoss) {
+	eachLoss(t, func(w *semHarness, l loss) {
 		ctx, cancel := context.WithCancel(w.Context())
 		conn := w.connect()
 		w.contend(1, 1).release()
@@ -669,7 +669,7 @@ func TestTrap40_SemaphoreEndDuringTheCreate(t *testing.T) {
 		session := conn.SessionID()
 		_, err := w.semaphore(conn, 1).Acquire(ctx, 1)
 		require.ErrorIs(w, err, context.Canceled)
-		w.pass(2 * semTimeout)
+		w.pass(2 * timeout)
 		w.ran(lost, canceled)
 		require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
 		w.clean()
@@ -678,7 +678,7 @@ func TestTrap40_SemaphoreEndDuringTheCreate(t *testing.T) {
 
 // CURATOR-376: the loser's znode stays for a moment, and blocks others.
 func TestTrap45_SemaphoreTryLeavesNoGhost(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		s := w.semaphore(w.connect(), 2)
 		other := w.semaphore(w.connect(), 2)
 		var taken *Hold
@@ -700,7 +700,7 @@ func TestTrap45_SemaphoreTryLeavesNoGhost(t *testing.T) {
 // CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213: leases that nobody
 // has are counted, or more are given than there are.
 func TestTrap49_SemaphoreCountsWhatIsThere(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		for range 20 {
 			a, b, c := w.contend(3, 1), w.contend(3, 2), w.contend(3, 3)
 			w.holding(a, b)

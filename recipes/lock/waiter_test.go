@@ -10,7 +10,7 @@ import (
 )
 
 func TestWaiter(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
@@ -42,7 +42,7 @@ func TestWaiter(t *testing.T) {
 
 func TestWaiterGivesUp(t *testing.T) {
 	t.Run("while it waits", func(t *testing.T) {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			first := w.lock(w.connect())
 			ctx, cancel := context.WithCancelCause(w.Context())
 			second := w.mutex(w.connect()).Join(ctx)
@@ -58,7 +58,7 @@ func TestWaiterGivesUp(t *testing.T) {
 		})
 	})
 	t.Run("after the grant, before anybody has it", func(t *testing.T) {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			conn := w.connect()
 			for range 20 { // which of what has happened Wait sees first is random
 				ctx, cancel := context.WithCancelCause(w.Context())
@@ -73,7 +73,7 @@ func TestWaiterGivesUp(t *testing.T) {
 		})
 	})
 	t.Run("before", func(t *testing.T) {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			ctx, cancel := context.WithCancelCause(w.Context())
 			cancel(errEnough)
 			waiter := w.mutex(w.connect()).Join(ctx)
@@ -88,7 +88,7 @@ func TestWaiterGivesUp(t *testing.T) {
 
 // The end of the place is told to whoever waits, and to whoever asks.
 func TestWaiterIsDeleted(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.lock(w.connect()).holds()
 		waiter := w.mutex(w.connect()).Join(w.Context())
 		w.pass(0)
