@@ -297,7 +297,7 @@ func (d *driver) execute(o *contender.Output) {
 		d.sub.Prove(d.pathOf(o.Name), sent)
 		d.proved = true
 	case contender.Rest:
-		d.sub.Rest()
+		d.sub.StopProving()
 	case contender.Moved:
 		d.path = d.pathOf(o.Name)
 		d.sub.Move(d.path, d.sent)

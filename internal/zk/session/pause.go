@@ -10,66 +10,65 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
-// maxTurn bounds the time between two turns of what looks at a connection at intervals:
-// the client library waits for a second before it dials the only server again, and
-// a break of the connection that begins and ends between two turns is missed.
-const maxTurn = 500 * time.Millisecond
+// maxPollInterval limits the time between two polls of a connection. The client library waits
+// for a second before it connects to the only server again, so no break of the connection is
+// missed.
+const maxPollInterval = 500 * time.Millisecond
 
-// turns notices that this process was stopped, from the times at which any part of it
-// ran. It is pure.
-type turns struct {
-	last    time.Time
-	stopped time.Time // when the end of a stop was last noticed
+// pauses detects pauses of this process (SIGSTOP, a suspended machine) from the times at which
+// it was running. It is pure.
+type pauses struct {
+	running time.Time // when the process was last known to run
+	paused  time.Time // when a pause was last detected
 }
 
-// note records that the process runs now. A time of more than limit since the last call
-// was a stop.
-func (t *turns) note(now time.Time, limit time.Duration) {
-	if !t.last.IsZero() && elapsed(t.last, now) > limit {
-		t.stopped = now
+// note records that the process runs at the time now. If more than limit has passed since the
+// last call, the process was paused.
+func (p *pauses) note(now time.Time, limit time.Duration) {
+	if !p.running.IsZero() && elapsed(p.running, now) > limit {
+		p.paused = now
 	}
-	t.last = now
+	p.running = now
 }
 
-// attendance takes the turns of one connection, with a timer and no goroutine, as long as
-// the connection is in use: from the first mention of it on, because a stop before a
-// candidacy begins matters, too.
-type attendance struct {
-	mu    sync.Mutex
-	turns turns
-	timer *time.Timer
+// pauseMonitor detects pauses for one connection, with a timer and without a goroutine, until
+// the connection is unreachable. It starts when the connection is first used, because a pause
+// before a candidacy matters, too.
+type pauseMonitor struct {
+	mu     sync.Mutex
+	pauses pauses
+	timer  *time.Timer
 }
 
-var attendances = perconn.NewMap(func(conn *zk.Conn) *attendance {
-	a := &attendance{turns: turns{last: time.Now()}}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+var pauseMonitors = perconn.NewMap(func(conn *zk.Conn) *pauseMonitor {
+	p := &pauseMonitor{pauses: pauses{running: time.Now()}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	reference := weak.Make(conn)
-	a.timer = time.AfterFunc(turn(Timeout(conn, 0)), func() {
+	p.timer = time.AfterFunc(pollInterval(Timeout(conn, 0)), func() {
 		if conn := reference.Value(); conn != nil {
 			timeout := Timeout(conn, 0)
-			a.stopped(timeout / 8)
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.timer.Reset(turn(timeout))
+			p.last(timeout / 8)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.timer.Reset(pollInterval(timeout))
 		}
 	})
-	return a
+	return p
 })
 
-// Attend watches for stops of the process from now on, until conn is unreachable.
-func Attend(conn *zk.Conn) { attendances.Of(conn) }
+// DetectPauses starts to detect pauses of the process, until conn is unreachable.
+func DetectPauses(conn *zk.Conn) { pauseMonitors.Of(conn) }
 
-// turn is the time between two turns.
-func turn(timeout time.Duration) time.Duration {
-	return max(min(timeout/32, maxTurn), time.Millisecond)
+// pollInterval returns the time between two polls.
+func pollInterval(timeout time.Duration) time.Duration {
+	return max(min(timeout/32, maxPollInterval), time.Millisecond)
 }
 
-// stopped returns when the process was last found to have been stopped for longer than
-// limit; the zero time for never.
-func (a *attendance) stopped(limit time.Duration) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.turns.note(time.Now(), limit)
-	return a.turns.stopped
+// last returns when a pause of more than limit was last detected, or the zero time.
+func (p *pauseMonitor) last(limit time.Duration) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pauses.note(time.Now(), limit)
+	return p.pauses.paused
 }

@@ -7,43 +7,43 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Subscription is one user's view of the connection. Its methods may be called
-// from any goroutine; Close must be called once.
+// Subscription is the access of one election or lock to the state of a connection. Its methods
+// may be called from any goroutine. Close must be called once.
 type Subscription struct {
 	m       *monitor
 	changed chan struct{}
-	path    string // being proven, "" for none
-	missing bool   // the check did not find path
+	path    string // the znode of Prove, "" for none
+	missing bool   // a check has not found path
 	onCheck func(Check)
 	every   time.Duration // see CheckEvery
-	stated  time.Duration
-	log     *slog.Logger // nil for none
+	stated  time.Duration // the timeout of Subscribe
+	log     *slog.Logger  // nil for none
 }
 
-// Subscribe starts to watch conn. timeout is the session timeout that the user
-// states, 0 for the one that the servers grant; of several on one connection the
-// smallest counts, and never more than was granted. It sends no request.
+// Subscribe starts to monitor conn. timeout is the session timeout that the user has configured,
+// or 0 for the granted one. The lease uses the shortest timeout of all subscriptions of the
+// connection, and at most the granted one. Subscribe sends no request.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	slot := slots.Of(conn)
 	slot.mu.Lock()
 	defer slot.mu.Unlock()
 	m := slot.monitor
 	if m == nil {
-		m = slot.begin(conn, timeout)
+		m = slot.start(conn, timeout)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if timeout > 0 && (m.stated == 0 || timeout < m.stated) {
 		m.stated = timeout
-		m.adopt()
+		m.updateTimeout()
 	}
 	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
 	m.subs[s] = struct{}{}
 	return s
 }
 
-// Close ends the subscription; the last one of a connection ends its monitor
-// and waits for it.
+// Close ends the subscription. If it is the last one of the connection, Close ends the
+// goroutine of the monitor and waits for it.
 func (s *Subscription) Close() {
 	m := s.m
 	m.slot.mu.Lock()
@@ -57,8 +57,8 @@ func (s *Subscription) Close() {
 		return
 	}
 	m.slot.monitor = nil
-	if m.start.Stop() {
-		// Its goroutine has not started. It must not keep the connection in memory.
+	if m.timer.Stop() {
+		// The goroutine was not started. The idle monitor must not keep the connection in memory.
 		m.conn, m.slot.idle = nil, m
 		return
 	}
@@ -66,53 +66,52 @@ func (s *Subscription) Close() {
 	<-m.done
 }
 
-// Changed has an element whenever the State may have changed since it was last
-// read. It is never closed.
+// Changed returns a channel that receives an element if the State may have changed since the
+// last element was received. It is never closed.
 func (s *Subscription) Changed() <-chan struct{} { return s.changed }
 
-// State is what is known of a connection and of the path being proven on it.
+// State is the state of a connection and of the lease of its session.
 type State struct {
-	Session int64 // the connection's session, 0 while there is none
+	Session int64 // the current session, 0 if there is none
 	Up      bool  // a server answers in that session
-	Closed  bool  // the owner has closed the connection for good
-	// Epoch grows whenever the connection was seen to break, and is not 0. It also
-	// grows while there is no subscription on the connection: then breaks are not seen.
+	Closed  bool  // the owner has closed the connection
+	// Epoch increases whenever the monitor sees the connection break, and is not 0. It also
+	// increases if the connection was without a subscription, because nothing was monitored.
 	Epoch   uint64
-	Missing bool // the path to prove does not exist
-	// Proven: the session lives for certain until Deadline. After a lapse it
-	// becomes true only when the new proof is good for a while.
+	Missing bool // a check has not found the znode of Prove
+	// Proven reports that the lease is valid: the ensemble does not expire the session before
+	// Deadline. After the lease has ended, Proven becomes true again only if at least a quarter
+	// of the timeout is left.
 	Proven   bool
 	Deadline time.Time
-	// Lapses counts how often Proven has become false, so that a lapse that is
-	// over already is not overlooked.
+	// Lapses counts how often Proven has become false, so that users notice this even if it is
+	// true again.
 	Lapses uint64
 }
 
-// State reads the connection now; what it says of Up and Session is not older
-// than the call.
+// State returns the current state. Up and Session are read from the connection during the call.
 func (s *Subscription) State() State {
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.observe()
-	m.judge()
+	m.updateProven()
 	return State{
 		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
 		Missing: s.missing, Proven: m.proven, Deadline: m.lease.deadline(), Lapses: m.lapses,
 	}
 }
 
-// Deadline is the end of the session's lease: the zero time when nothing is
-// proven.
+// Deadline returns the end of the lease, or the zero time if there is none.
 func (s *Subscription) Deadline() time.Time {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	return s.m.lease.deadline()
 }
 
-// Prove has the session's life proven by checks of path, an ephemeral znode of
-// that session, from now on. sent is when an acknowledged write of the session
-// was sent, as a first proof; one that is long past or zero proves nothing.
+// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that
+// session. sent is the time at which an acknowledged write of the session was sent. It is the
+// first proof, unless it is zero or older than a third of the timeout.
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
@@ -120,29 +119,28 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	alone := len(m.proving) == 0
 	if alone {
 		m.lease.clear()
-		m.adopt()
+		m.updateTimeout()
 	}
-	m.judge()
+	m.updateProven()
 	now := time.Now()
 	age := elapsed(sent, now)
 	if age < m.lease.timeout/3 {
-		m.lease.proved(sent, now)
+		m.lease.add(sent, now)
 	}
 	delete(m.proving, s.path)
 	s.path, s.missing = path, false
 	m.proving[path] = s
-	m.judge()
+	m.updateProven()
 	if alone && age < m.lease.timeout/8 && m.proven {
-		// A check just now would prove no more: whoever holds a lock for a
-		// millisecond needs none at all.
+		// A check would not extend the lease. A lock that is held briefly needs none.
 		m.checkNow, m.lastCheck = false, sent
 	} else {
 		m.checkNow = true
 	}
 	check := m.checkNow
 	m.mu.Unlock()
-	if check && m.start.Stop() {
-		m.start.Reset(0)
+	if check && m.timer.Stop() {
+		m.timer.Reset(0)
 	}
 	select {
 	case m.wake <- struct{}{}:
@@ -150,32 +148,32 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	}
 }
 
-// Move goes on with the checks that Prove began at another path, which has replaced
-// the former one by an acknowledged write that was sent at that time. A check may
-// have missed the former one meanwhile; the lease goes on all the same.
+// Move continues the checks of Prove with another znode. An acknowledged transaction, which was
+// sent at the time sent, has replaced the previous znode by path. The lease continues, even if a
+// check has not found the previous znode.
 func (s *Subscription) Move(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.judge()
-	m.lease.proved(sent, time.Now())
+	m.updateProven()
+	m.lease.add(sent, time.Now())
 	delete(m.proving, s.path)
 	s.path, s.missing = path, false
 	m.proving[path] = s
-	m.judge()
+	m.updateProven()
 }
 
-// CheckEvery makes the checks for this subscription wait for d after the last one was
-// acknowledged, and at most for a quarter of the session timeout. Zero is the default, an
-// eighth of it. Of several subscriptions that prove something, the shortest d counts.
+// CheckEvery sets the time from the acknowledgement of a check to the next check. At most a
+// quarter of the session timeout is used. Zero is the default, an eighth of the timeout. The
+// shortest d of all subscriptions that require a lease applies to the connection.
 func (s *Subscription) CheckEvery(d time.Duration) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	s.every = d
 }
 
-// Rest ends what Prove began.
-func (s *Subscription) Rest() {
+// StopProving ends the checks that Prove has started.
+func (s *Subscription) StopProving() {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	delete(s.m.proving, s.path)
