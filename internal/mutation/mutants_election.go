@@ -241,7 +241,7 @@ var electionMutants = []mutant{
 		name: "candidacy/once", breaks: "the last reason counts",
 		file: "candidacy.go",
 		edits: []edit{
-			{"	first := !closed(c.done)\n", "	first := !closed(c.done)\n	c.err = reason\n"},
+			{"	first := !c.over.Load()\n", "	first := !c.over.Load()\n	c.err = reason\n"},
 		},
 		tests: ". -run TestCandidacy_Stop$",
 	},
