@@ -35,7 +35,7 @@ var recipeMutants = []mutant{
 		file: "recipes/lock/place.go",
 		edits: []edit{
 			{`	case t.end != nil && s.First && !s.Proven:
-		// Others may rely on its end from now on: it does not come back.
+		// The grant must not become valid again, because other clients may acquire the lock now.
 		t.lose(zkerror.ErrLeaseExpired)
 `, ""},
 		},

@@ -14,8 +14,8 @@ import (
 // WriteHold represents the possession of an [RWMutex] for writing.
 type WriteHold struct {
 	*Hold
-	renames chan<- queue.Rename // to the line
-	reader  contender.Naming    // what it can become
+	renames chan<- queue.Rename // to the contender
+	reader  contender.Naming    // the naming after a downgrade
 }
 
 // Downgrade converts the write lock into a read lock without releasing it: no other writer
@@ -42,7 +42,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 		}
 		under := h.renaming
 		select {
-		case <-under: // a former one has failed
+		case <-under: // an earlier rename has failed
 			under = nil
 		default:
 		}
@@ -67,7 +67,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 	}
 }
 
-// rename has the line rename the own znode; it ends with the grant at the latest.
+// rename makes the contender rename its znode. It returns at the latest when the grant ends.
 func (h *WriteHold) rename() error {
 	h.resumeNow(false)
 	done := make(chan error, 1)

@@ -76,7 +76,7 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		case !errors.Is(err, ErrNotHeld):
 			err = fmt.Errorf("transaction as holder of %s: %w", path, err)
 		case h.grant.Err() == nil && h.moved(path):
-			continue // nothing was applied: that znode had gone in a downgrade
+			continue // nothing was applied: the znode was replaced by a downgrade
 		}
 		return responses, err
 	}
@@ -101,8 +101,7 @@ func (h *Hold) leave(err error) {
 	h.resumeNow(false)
 }
 
-// finish ends the grant for a reason, unless it has ended before, and asks the contender to
-// leave.
+// finish ends the grant for a reason, unless it has ended before, and makes the contender leave.
 func (h *Hold) finish(err error) {
 	if over := h.grant.Err(); over != nil {
 		err = over
@@ -111,7 +110,7 @@ func (h *Hold) finish(err error) {
 	h.stop(err)
 }
 
-// confirm waits until nothing is left of the contender.
+// confirm waits until the removal of the contender's znodes is confirmed.
 func (h *Hold) confirm(ctx context.Context) error {
 	if err := h.gone(ctx); err != nil {
 		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, zkerror.Refine(err))

@@ -53,8 +53,9 @@ func (m *Mutex) contest(once bool) contest {
 	return contest{cfg: m.config(contender.CuratorLock, contender.Kazoo), once: once, delay: m.settings.delay}
 }
 
-// try takes part only if nobody is there whom blocks names: what a contender leaves
-// behind for a moment would be in the way of others who try.
+// try joins the queue only if it contains no contender for which blocks is true, or no contender
+// at all if blocks is nil. Otherwise the znode of a failed attempt would exist for a moment, in
+// which other calls of TryLock would fail.
 func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c contest) (*Hold, error) {
 	if err := refuse(ctx, q.at, toWrite); err != nil {
 		return nil, err

@@ -28,8 +28,8 @@ func WithName(name string) recipes.Option {
 	return recipe.Own("lock.WithName", func(s *settings) { s.name = name })
 }
 
-// maxName is far below what a server takes in one request, a megabyte by default:
-// it closes the connection at a longer one, each time.
+// maxName is far below the size of a request that a server accepts, one megabyte by default. The
+// server closes the connection when it receives a larger one, and would do so at each retry.
 const maxName = 64 << 10
 
 // WithLockDelay delays the next acquisition by d if a hold has ended without Release:
@@ -80,7 +80,7 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (lockQueue, err
 	return q, nil
 }
 
-// naming is that of the layout of choice.
+// naming returns the argument for the configured layout.
 func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 	if q.at.Layout == recipes.Kazoo {
 		return kazoo
@@ -88,7 +88,7 @@ func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 	return curator
 }
 
-// config says how to stand in the line.
+// config returns the configuration of a contender with the naming of the configured layout.
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	return &queue.Config{
 		Config: contender.Config{Dir: q.at.Path, Naming: q.naming(curator, kazoo)},
@@ -97,8 +97,8 @@ func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	}
 }
 
-// blocked reports whether a newcomer would have to wait, for those whom blocks
-// names; nil for anybody.
+// blocked reports whether a new contender would have to wait for a contender for which blocks is
+// true, or for any contender if blocks is nil.
 func (q *lockQueue) blocked(ctx context.Context, blocks func(string) bool) (bool, error) {
 	names, err := q.names(ctx)
 	for _, name := range names {

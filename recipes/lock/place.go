@@ -20,41 +20,42 @@ type place struct {
 	conn    *zk.Conn
 	dir     string                  // the lock's znode
 	timeout time.Duration           // of the session
-	ctx     context.Context         // is done when the contender is to leave
-	stop    context.CancelCauseFunc // leave, for a reason
+	ctx     context.Context         // is done when the contender must leave
+	stop    context.CancelCauseFunc // makes the contender leave for a reason
 	granted chan *Hold              // capacity 1
-	entered chan struct{}           // closed with the first path; nil if nobody asks
+	entered chan struct{}           // closed when the path is known; nil if Position is not available
 	left    chan struct{}           // closed when the goroutine has ended
-	beside  []string                // other znodes without which there is no grant; set before it
+	beside  []string                // other znodes that must exist during the grant; set before it
 
 	member *queue.Member
 	delay  *delayed // nil without a lock-delay
 	turn   turn
-	// resume starts the goroutine of a hold whose contender has not got one yet. It is nil if
-	// the goroutine was started before the grant, and does not change after the grant.
+	// resume starts the goroutine of the contender, if it does not run when the lock is granted.
+	// It is nil if the goroutine was started before the grant, and does not change after the
+	// grant.
 	resume *time.Timer
 
 	mu       sync.Mutex
-	path     string        // of the own znode
-	renaming chan struct{} // closed when a rename is over (downgrade.go); nil before one
-	watching chan struct{} // closed when nobody waits to be revoked any more; nil before
-	revoked  chan struct{} // closed when asked to release; nil before anybody asks for it
+	path     string        // of the contender's znode
+	renaming chan struct{} // closed when a rename is over (downgrade.go); nil before the first
+	watching chan struct{} // closed when awaitRevocation has returned; nil before it is called
+	revoked  chan struct{} // closed when the release is requested; nil before Revoked is called
 
 	// Written by the goroutine before left is closed.
 	err     error
 	removal *queue.Removal
 }
 
-// contest is what one contender wants.
+// contest describes one acquisition.
 type contest struct {
 	cfg   *queue.Config
-	once  bool          // not to wait for others: ErrHeld
-	delay time.Duration // after an abnormal loss
-	asks  bool          // somebody asks for the position
+	once  bool          // do not wait for other contenders, but return ErrHeld
+	delay time.Duration // the lock-delay after the loss of a holder
+	asks  bool          // Position may be called
 }
 
-// errGivenUp is why a place is left that nobody waits for any more. The cause of the
-// context's end is not: it may be the end of another hold.
+// errGivenUp is the reason to leave if the caller of Lock does not wait any more. The cause of the
+// caller's context must not be used as the reason, because it may be the loss of another hold.
 var errGivenUp = errors.New("the caller no longer waits")
 
 // wait waits in the queue until it is the contender's turn, and returns the grant; or until the
@@ -79,7 +80,7 @@ func (c contest) wait(ctx context.Context) (*Hold, error) {
 }
 
 // waitHere is wait for a context that is never done: the caller's goroutine runs the contender.
-// It needs its own goroutine only if the hold lasts: most holds are over before.
+// Only if the hold lasts longer than OwnDelay, a goroutine is started for it.
 func (c contest) waitHere() (*Hold, error) {
 	p := c.prepare()
 	if p.member.RunUntil(p.ctx, func() bool { return len(p.granted) > 0 }) {
@@ -87,14 +88,14 @@ func (c contest) waitHere() (*Hold, error) {
 		if len(p.granted) == 0 {
 			return nil, p.err
 		}
-		return <-p.granted, nil // it is lost already
+		return <-p.granted, nil // the lock was granted and is already lost
 	}
 	h := <-p.granted
 	p.resume = time.AfterFunc(contender.OwnDelay, p.run)
 	return h, nil
 }
 
-// start runs the contender on a goroutine of its own.
+// start runs the contender in a new goroutine.
 func (c contest) start() *place {
 	p := c.prepare()
 	go p.run()
@@ -128,7 +129,7 @@ func (p *place) run() {
 	p.leave()
 }
 
-// leave removes what a contender that has left has created.
+// leave removes the znodes of a contender after it has left the queue.
 func (p *place) leave() {
 	defer close(p.left)
 	p.removal, p.err = p.member.Leave(p.ctx)
@@ -138,8 +139,8 @@ func (p *place) leave() {
 	}
 }
 
-// resumeNow starts the goroutine of a hold that has not got one yet, or runs the contender on
-// the caller's goroutine.
+// resumeNow makes the contender run if it does not run yet: in the caller's goroutine if here is
+// true, and otherwise in a new one.
 func (p *place) resumeNow(here bool) {
 	if p.resume == nil || !p.resume.Stop() {
 		return
@@ -151,8 +152,8 @@ func (p *place) resumeNow(here bool) {
 	}
 }
 
-// gone waits until it is certain that nothing is left of the contender, or until
-// nothing more can be done for that.
+// gone waits until the znodes of the contender are removed. It returns an error if ctx is done
+// first or if they cannot be removed.
 func (p *place) gone(ctx context.Context) error {
 	select {
 	case <-p.left:
@@ -164,7 +165,7 @@ func (p *place) gone(ctx context.Context) error {
 	p.mu.Unlock()
 	for _, over := range []chan struct{}{renaming, watching} {
 		if over != nil {
-			<-over // soon, after the end of the grant and of the place
+			<-over // soon, because the grant and the contender have ended
 		}
 	}
 	select {
@@ -175,31 +176,31 @@ func (p *place) gone(ctx context.Context) error {
 	}
 }
 
-// own returns the path of the own znode at this moment.
+// own returns the current path of the contender's znode.
 func (p *place) own() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.path
 }
 
-// moved reports whether the own znode is another one than path by now. It waits
-// for a rename that is under way.
+// moved reports whether the path of the contender's znode differs from path, because it was
+// renamed. It waits for a rename that is in progress.
 func (p *place) moved(path string) bool {
 	p.mu.Lock()
 	renaming := p.renaming
 	p.mu.Unlock()
 	if renaming != nil {
-		<-renaming // at the latest when the place is left
+		<-renaming // at the latest when the contender has left
 	}
 	return p.own() != path
 }
 
-// turn turns what the line reports into a grant and its end. It belongs to the
-// goroutine in queue.Stand.
+// turn creates and ends the grant according to the states of the contender. It belongs to the
+// goroutine that runs the contender.
 type turn struct {
 	*place
 	once bool
-	end  context.CancelCauseFunc // of the grant; nil before there is one
+	end  context.CancelCauseFunc // of the grant; nil before it exists
 }
 
 func (t *turn) changed(s queue.State) {
@@ -212,7 +213,7 @@ func (t *turn) changed(s queue.State) {
 		t.end = end
 		t.granted <- &Hold{t.place, g, end}
 	case t.end != nil && s.First && !s.Proven:
-		// Others may rely on its end from now on: it does not come back.
+		// The grant must not become valid again, because other clients may acquire the lock now.
 		t.lose(zkerror.ErrLeaseExpired)
 	case t.end != nil && s.Path == "":
 		t.lose(s.Err)
@@ -221,7 +222,7 @@ func (t *turn) changed(s queue.State) {
 	}
 }
 
-// at notes where the own znode is.
+// at records the path of the contender's znode.
 func (t *turn) at(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,7 +232,7 @@ func (t *turn) at(path string) {
 	t.path = path
 }
 
-// lose ends the grant, and has the contender leave.
+// lose ends the grant, and makes the contender leave.
 func (t *turn) lose(err error) {
 	if !errors.Is(err, ErrReleased) {
 		err = zkerror.Refine(err)

@@ -25,7 +25,8 @@ func (h *Hold) Revoked() <-chan struct{} {
 	return h.revoked
 }
 
-// awaitRevocation ends with the grant, or when the release was asked for.
+// awaitRevocation closes asked when the release is requested. It closes over when it returns, at
+// the latest when the grant ends.
 func (h *Hold) awaitRevocation(asked, over chan<- struct{}) {
 	defer close(over)
 	ctx := h.grant.Context()
@@ -41,7 +42,7 @@ func (h *Hold) awaitRevocation(asked, over chan<- struct{}) {
 			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
 		case err != nil:
-			return // if the znode is gone, the grant ends as well
+			return // if the znode was deleted, the grant ends as well
 		case string(found.Data) == revokeRequest:
 			close(asked)
 			return

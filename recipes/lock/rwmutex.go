@@ -70,14 +70,14 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 
 func writes(name string) bool { return !contender.Reads(name) }
 
-// reading is the contest of a reader.
+// reading returns the parameters of an acquisition for reading.
 func (m *RWMutex) reading(once bool) contest {
 	cfg := m.config(contender.CuratorRead, contender.KazooRead)
 	cfg.Blocks = writes
 	return contest{cfg: cfg, once: once, delay: m.settings.delay}
 }
 
-// write has f take part as a writer.
+// write acquires the lock for writing by calling f.
 func (m *RWMutex) write(once bool, f func(contest) (*Hold, error)) (*WriteHold, error) {
 	cfg := m.config(contender.CuratorWrite, contender.Kazoo)
 	cfg.Replaceable = writes // by the reader that a writer becomes (Downgrade)

@@ -39,7 +39,7 @@ var ErrOverLimit = errors.New("lock: more leases requested than the limit")
 type Semaphore struct {
 	at      *recipe.Setup
 	limit   int
-	company *company // other libraries' protocol; nil for the own
+	company *company // the protocol of another library; nil for that of this library
 }
 
 // NewSemaphore returns the semaphore at path. It sends no request: the first contender
@@ -131,7 +131,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 	return h, recipe.Fail("try to acquire", s.at.Path, err)
 }
 
-// free asks whether n leases could be had: one request.
+// free returns nil if n leases appear to be free, and the reason otherwise. It sends one request.
 func (s *Semaphore) free(ctx context.Context, n int) error {
 	if s.company != nil {
 		return s.company.free(ctx, n)
@@ -153,7 +153,7 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 	return nil
 }
 
-// list returns the children of dir, none where there is no dir.
+// list returns the children of dir, or none if dir does not exist.
 func list(ctx context.Context, conn *zk.Conn, dir string) ([]string, error) {
 	children, err := request.Read(ctx, conn, func() ([]string, error) {
 		children, _, err := request.Children(conn, dir)

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
-// company is the semaphore of another library: a mutex, and leases that are taken by
-// whoever holds it, within a limit that counts all of them.
+// company implements the semaphore protocols of Curator and kazoo: a client that holds a mutex
+// creates a znode for each lease, while the number of these znodes is below the limit.
 type company struct {
 	at    *recipe.Setup
 	given int // the constructor's limit
@@ -28,7 +28,7 @@ type company struct {
 	stored                bool // the limit is in the data of leases
 }
 
-// curatorCompany is that of Curator's InterProcessSemaphoreV2.
+// curatorCompany is the protocol of Curator's InterProcessSemaphoreV2.
 func curatorCompany(s *recipe.Setup, limit int) *company {
 	c := &company{
 		at: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
@@ -39,7 +39,7 @@ func curatorCompany(s *recipe.Setup, limit int) *company {
 	return c
 }
 
-// makeBelow creates dir, and above it the semaphore's node, as containers.
+// makeBelow creates the semaphore's znode, and dir below it, as containers.
 func (c *company) makeBelow(ctx context.Context, dir string) error {
 	if err := c.at.MakeDir(ctx); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (c *company) makeBelow(ctx context.Context, dir string) error {
 	return znode.Make(ctx, c.at.Conn, dir, c.at.ACL, true)
 }
 
-// kazooCompany is that of kazoo's Semaphore. Its nodes are no containers: kazoo's
-// clients make them once, and fail when they have been removed.
+// kazooCompany is the protocol of kazoo's Semaphore. Its znodes must not be containers, because
+// kazoo's clients create them once and fail after they have been removed.
 func kazooCompany(s *recipe.Setup, limit int) *company {
 	c := &company{
 		at: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
@@ -59,7 +59,7 @@ func kazooCompany(s *recipe.Setup, limit int) *company {
 	return c
 }
 
-// makeWithLimit creates the node with the limit as its data.
+// makeWithLimit creates the znode of the leases, whose data is the limit.
 func (c *company) makeWithLimit(ctx context.Context) error {
 	for {
 		err := request.Retry(ctx, c.at.Conn, func() error {
@@ -78,9 +78,8 @@ func (c *company) makeWithLimit(ctx context.Context) error {
 	}
 }
 
-// limit is the one that is stored, where that is the library's way, and the
-// constructor's otherwise. Data that are no number are somebody else's, as kazoo has
-// it.
+// limit returns the stored limit if the protocol stores it, and that of the
+// constructor otherwise. Like kazoo, it ignores data that is not a number.
 func (c *company) limit(ctx context.Context) (int, error) {
 	limit, err := c.readLimit(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -89,7 +88,7 @@ func (c *company) limit(ctx context.Context) (int, error) {
 	return limit, err
 }
 
-// currentLimit is limit as of a time after the call.
+// currentLimit is like limit, but the result is not older than the call.
 func (c *company) currentLimit(ctx context.Context) (int, error) {
 	if c.stored {
 		err := request.Retry(ctx, c.at.Conn, func() error {
@@ -120,7 +119,8 @@ func (c *company) readLimit(ctx context.Context) (int, error) {
 	return c.given, nil
 }
 
-// agreeOnLimit is limit that stores the constructor's where there is no node yet.
+// agreeOnLimit is like limit, but creates the znode of the leases, with the limit of the
+// constructor, if it does not exist.
 func (c *company) agreeOnLimit(ctx context.Context) (int, error) {
 	for {
 		limit, err := c.readLimit(ctx)
@@ -133,8 +133,8 @@ func (c *company) agreeOnLimit(ctx context.Context) (int, error) {
 	}
 }
 
-// free asks whether n leases could be had: a listing, and side by side with it the
-// limit.
+// free returns nil if n leases appear to be free, and the reason otherwise. It lists the leases
+// and reads the limit concurrently.
 func (c *company) free(ctx context.Context, n int) error {
 	asked := request.Start(func() (int, error) { return c.limit(ctx) })
 	taken, err := list(ctx, c.at.Conn, c.leases)

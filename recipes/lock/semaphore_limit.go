@@ -53,8 +53,8 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	return recipe.Fail("set the limit of", s.at.Path, err)
 }
 
-// storeLimit replaces the limit that is stored by a new one, in one transaction that
-// expects the version of the node as it was listed.
+// storeLimit replaces the stored limit in one transaction, which fails if the znode has changed
+// since it was listed.
 func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	writer := txn.Shared(txn.Config{Conn: s.at.Conn, Dir: s.at.Path, ACL: s.at.ACL, Log: s.at.Log})
 	for {
@@ -87,7 +87,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	}
 }
 
-// listed is what a listing returns.
+// listed is the result of a listing.
 type listed struct {
 	children []string
 	stat     *zk.Stat

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// visit is one acquisition of leases in company: a place at the mutex, and once that
-// is held, one place for each lease. Each place has its goroutine in queue.Stand; the
-// one in run owns everything else, and outlives them.
+// visit is one acquisition of leases with the protocol of Curator or kazoo. It consists of a
+// contender for the mutex and, after that is held, one contender for each lease. Each contender
+// runs in a separate goroutine. The goroutine of run owns all other state, and ends after them.
 type visit struct {
 	*company
 	*place
@@ -21,37 +21,37 @@ type visit struct {
 	once bool
 
 	events      chan event
-	open        int // places that have not ended
+	open        int // contenders that have not ended
 	removals    []*queue.Removal
 	atMutex     context.Context
 	leaveMutex  context.CancelCauseFunc
 	atLeases    context.Context
 	leaveLeases context.CancelCauseFunc
 
-	room   int // the limit; 0 while it is not known
+	room   int // the limit; 0 before it is known
 	first  bool
-	under  int64        // the session that the mutex is held in, while first
-	leased bool         // the places at the leases were taken
+	under  int64        // the session in which the mutex is held, if first
+	leased bool         // the contenders for the leases were started
 	paths  []string     // of the leases
-	proven []int64      // the session that each lease is proven to be held in; 0 for not
-	grant  *grant.Grant // nil before there is one
+	proven []int64      // the session in which each lease is proven to be held, or 0
+	grant  *grant.Grant // nil before it exists
 	end    context.CancelCauseFunc
-	reason error // why this is over
+	reason error // why the acquisition or the grant is over
 }
 
-// event is what one place reports.
+// event is a report of one contender.
 type event struct {
-	lease int // which one, or mutexPlace
+	lease int // the index of the lease, or mutexPlace
 	queue.State
-	ended   bool // the last event of the place; Err is what queue.Stand returned
+	ended   bool // the last event of the contender; Err is the error of queue.Run
 	removal *queue.Removal
-	handled chan struct{} // closed when the place may go on
+	handled chan struct{} // closed when the contender may continue
 }
 
-// mutexPlace stands for the place at the mutex.
+// mutexPlace is the index of the contender for the mutex.
 const mutexPlace = -1
 
-// acquire is contest.wait for a semaphore in company.
+// acquire acquires n leases. It corresponds to contest.wait.
 func (c *company) acquire(ctx context.Context, n int, once bool) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func (c *company) acquire(ctx context.Context, n int, once bool) (*Hold, error) 
 	}
 }
 
-// run stays until all places have been left, and returns why, and the removal of all
-// that they have created.
+// run runs the acquisition and the hold until all contenders have left. It returns the reason, and
+// the removal of all znodes of the contenders.
 func (v *visit) run(ctx context.Context) (*queue.Removal, error) {
 	v.atMutex, v.leaveMutex = context.WithCancelCause(context.Background())
 	v.atLeases, v.leaveLeases = context.WithCancelCause(context.Background())
@@ -110,7 +110,7 @@ func (v *visit) run(ctx context.Context) (*queue.Removal, error) {
 	return queue.RemovalOf(v.removals...), v.reason
 }
 
-// enter takes a place in line.
+// enter starts a contender.
 func (v *visit) enter(ctx context.Context, lease int, cfg *queue.Config) {
 	v.open++
 	go func() {
@@ -119,8 +119,8 @@ func (v *visit) enter(ctx context.Context, lease int, cfg *queue.Config) {
 	}()
 }
 
-// report hands e to run, and waits until it has drawn the conclusions: the znode of a
-// grant is not deleted before its end is known.
+// report passes e to run and waits until it was handled, so that the grant ends before its znode
+// is deleted.
 func (v *visit) report(e event) {
 	e.handled = make(chan struct{})
 	v.events <- e
@@ -146,7 +146,7 @@ func (v *visit) changed(e event) {
 		if lost {
 			err = zkerror.Refine(e.Err)
 		}
-		v.leave(err) // others may rely on its end from now on: it does not come back
+		v.leave(err) // the grant must not become valid again, because other clients may acquire the lease now
 	default:
 		v.proven[e.lease] = 0
 		if e.Proven {
@@ -156,7 +156,7 @@ func (v *visit) changed(e event) {
 	}
 }
 
-// takeLeases takes a place for each lease as soon as the mutex is held.
+// takeLeases starts a contender for each lease as soon as the mutex is held.
 func (v *visit) takeLeases() {
 	if !v.first || v.room == 0 || v.leased || v.reason != nil {
 		return
@@ -169,16 +169,17 @@ func (v *visit) takeLeases() {
 	}
 }
 
-// give makes the grant when all leases are held, and gives the mutex back. The last
-// one proven stands for all where one znode is needed. All must be of the mutex's
-// session: only then were they created under it.
+// give creates the grant when all leases are held, and releases the mutex. The path
+// of the hold is that of the lease that was proven last. All leases must belong to
+// the session of the mutex, because only then were they created while the mutex was
+// held.
 func (v *visit) give(e event) {
 	if !v.first || v.under != e.Session {
-		return // the mutex's end, or its session's, is told next
+		return // the loss of the mutex or of its session is reported next
 	}
 	for _, session := range v.proven {
 		if session != e.Session {
-			return // not yet, or in a session that has ended since
+			return // not held yet, or in a session that has ended
 		}
 	}
 	if v.grant != nil || v.reason != nil {
@@ -193,11 +194,11 @@ func (v *visit) give(e event) {
 	v.leaveMutex(errLeft)
 }
 
-// errLeft is why a place is left. It must be none of what one place can be lost
-// for: the other ones still have to be removed.
+// errLeft is the reason with which contenders leave. It must differ from all reasons for which a
+// contender can lose its znode, because the znodes of the other contenders must still be removed.
 var errLeft = errors.New("the znode is no longer needed")
 
-// leave ends everything for the first reason that it is given.
+// leave ends the grant and makes all contenders leave. Only the first reason counts.
 func (v *visit) leave(err error) {
 	if v.reason == nil {
 		v.reason = err

@@ -14,8 +14,8 @@ import (
 type Waiter struct {
 	q     *lockQueue
 	ctx   context.Context
-	place *place      // nil where refused is set
-	keep  func() bool // has the context's end not concern the place any more
+	place *place      // nil if refused is set
+	keep  func() bool // stops watching the context, so that its end does not remove the contender
 
 	refused error
 }
@@ -98,7 +98,7 @@ func (w *Waiter) position(ctx context.Context) (int, error) {
 	}
 }
 
-// why is, once the place has been left, why.
+// why returns the reason why the contender has left, after it has left.
 func (w *Waiter) why() error {
 	if errors.Is(w.place.err, errGivenUp) {
 		return context.Cause(w.ctx)

@@ -30,13 +30,13 @@ type driver struct {
 	proved   bool         // the state of the lease may have changed
 	answered []*result    // of requests that this goroutine has executed
 	deferred *frame       // an input that the deletion of the contender's znode precedes
-	replies  chan *result // nil while there are no requests in goroutines
-	requests *requests    // nil while there are no requests, unless one has failed
-	// stopReplace ends the repetition of a Replace; nil if there is none.
+	replies  chan *result // of requests in other goroutines; nil while none is in progress
+	requests *requests    // nil while none is in progress, unless a request has failed
+	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
-	waiting     int // the number of such requests
+	waiting     int // the number of requests in other goroutines
 
-	event  zk.Event   // the last one that was received
+	event  zk.Event   // the last event that was received
 	own    watched    // the contender's znode
 	others [2]watched // the predecessor and the contender before it
 	queue  *watch.Watch
@@ -93,7 +93,7 @@ func (d *driver) finish() error {
 	return d.err
 }
 
-// close ends the contender's use of what contenders share.
+// close releases what the contender shares with others on the connection.
 func (d *driver) close() {
 	d.sub.Close()
 	if d.requests != nil {
@@ -105,7 +105,7 @@ func (d *driver) close() {
 	}
 }
 
-// cancelReplace ends the repetition of a Replace, whose result does not matter any more.
+// cancelReplace stops retrying a Replace whose result does not matter any more.
 func (d *driver) cancelReplace() {
 	if d.stopReplace != nil {
 		d.stopReplace()
@@ -158,9 +158,9 @@ func input(kind contender.InputKind) *frame {
 	return f
 }
 
-// send executes a request: on this goroutine if the contender is alone and the request is the
-// last one of the step. A holder does not wait for a reply, because it must notice the end of its
-// lease.
+// send executes a request: on this goroutine if the contender is alone and the request is the last
+// request of the step. A holder does not wait for a reply, because it must notice the expiry of
+// its lease.
 func (d *driver) send(q *contender.Request, last bool) {
 	res := results.Get().(*result)
 	res.request = *q
@@ -239,8 +239,8 @@ func (d *driver) watchedBy(r *result) watched {
 // nameOf returns the last element of a path, as a part of it.
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// keepWatch keeps a watch on another contender, in the place of one on the same znode or of
-// one that the state machine does not need any more.
+// keepWatch keeps a watch on another contender. It replaces a watch on the same znode, or else a
+// watch that the state machine does not need any more.
 func (d *driver) keepWatch(w watched) {
 	slot := 0
 	for i := range d.others {
@@ -332,7 +332,8 @@ func (d *driver) stateOf(s *contender.State) State {
 	return state
 }
 
-// pathOf returns the path of a child of the queue: the one that the driver keeps, if it does.
+// pathOf returns the path of a child of the queue. If the driver already keeps this path, it
+// returns the same string.
 func (d *driver) pathOf(name string) string {
 	for _, known := range [...]string{d.path, d.others[0].path, d.others[1].path} {
 		if nameOf(known) == name {
@@ -557,7 +558,7 @@ func (d *driver) stopTimer(t contender.Timer) {
 }
 
 // schedule starts the clock's timer for the timer that expires first, and returns its channel,
-// or nil if there is none.
+// or nil if no timer is set.
 //
 //go:noinline // see wait
 func (d *driver) schedule() <-chan time.Time {

@@ -17,7 +17,7 @@ import (
 )
 
 // The number of watches does not grow with the number of readers.
-func TestOneWatch(t *testing.T) {
+func TestRead_ReusesTheWatch(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		for _, what := range []What{Data, DataOrCreation} {
@@ -36,7 +36,7 @@ func TestOneWatch(t *testing.T) {
 }
 
 // Readers of one znode share one watch, and all that it wakes share one read.
-func TestShare(t *testing.T) {
+func TestRead_SharesWatchAndRequest(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		var all []*user
@@ -74,7 +74,7 @@ func TestShare(t *testing.T) {
 }
 
 // A read does not return the answer of a request that was sent before the call.
-func TestNotOlderThanTheCall(t *testing.T) {
+func TestRead_NotOlderThanTheCall(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		reached, free := make(chan struct{}), make(chan struct{})
@@ -113,7 +113,7 @@ func TestNotOlderThanTheCall(t *testing.T) {
 
 // A read in progress is not shared by callers that know of a later epoch, or that ask for
 // the watch to be set again.
-func TestNotShared(t *testing.T) {
+func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		found, err := Try(w.conn, Query{Path: "/a", Epoch: 1})
@@ -172,7 +172,7 @@ func TestNotShared(t *testing.T) {
 }
 
 // A watch for the creation of a znode that was lost is not returned if the znode exists.
-func TestExistence(t *testing.T) {
+func TestRead_Existence(t *testing.T) {
 	play(t, func(w *world) {
 		q := Query{Path: "/a", What: Existence}
 		found, err := Try(w.conn, q)
@@ -230,7 +230,7 @@ func TestListing(t *testing.T) {
 }
 
 // All users of a watch receive its event, in any order.
-func TestEvent(t *testing.T) {
+func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		found, err := Try(w.conn, Query{Path: "/a"})
@@ -260,7 +260,7 @@ func TestEvent(t *testing.T) {
 
 // A reader of a znode that does not exist waits for its creation, also if it is
 // created between the two requests that this takes.
-func TestCreation(t *testing.T) {
+func TestReader_WaitsForCreation(t *testing.T) {
 	play(t, func(w *world) {
 		for i, what := range []What{DataOrCreation, ChildrenOrCreation} {
 			path := fmt.Sprint("/early", i)
@@ -294,8 +294,8 @@ func TestCreation(t *testing.T) {
 	})
 }
 
-// A spare watch that was lost while no reader waited is set again.
-func TestDeadSpare(t *testing.T) {
+// A pooled watch that was lost while no reader waited is set again.
+func TestReader_PooledWatchWasLost(t *testing.T) {
 	for _, what := range []What{Data, DataOrCreation} {
 		play(t, func(w *world) {
 			w.create("/a", "1")
@@ -316,7 +316,7 @@ func TestDeadSpare(t *testing.T) {
 
 // A watch that is lost while a reader waits is set again, and the reader sees a change
 // from the time in between.
-func TestLostWatch(t *testing.T) {
+func TestReader_LostWatchIsSetAgain(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		u := w.user("/a", Data)
@@ -343,7 +343,7 @@ func TestLostWatch(t *testing.T) {
 
 // However often the connection breaks, the client library holds a bounded number of
 // channels, and a change is noticed.
-func TestManyBreaks(t *testing.T) {
+func TestReader_ManyBreaks(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		u := w.user("/a", Data)
@@ -368,7 +368,7 @@ func TestManyBreaks(t *testing.T) {
 }
 
 // Session expiry fires all watches, and readers continue in the next session.
-func TestExpired(t *testing.T) {
+func TestReader_SessionExpires(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		u := w.user("/a", Data)
@@ -381,8 +381,8 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-// What a Reader returns when it ends.
-func TestEnds(t *testing.T) {
+// A Reader returns the cause of the context, or ErrConnClosed.
+func TestReader_Errors(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		sub := session.Subscribe(w.conn, timeout)
@@ -418,7 +418,7 @@ func TestEnds(t *testing.T) {
 }
 
 // Watches that have fired are not kept.
-func TestSweep(t *testing.T) {
+func TestPool_RemovesFiredWatches(t *testing.T) {
 	play(t, func(w *world) {
 		for i := range 20 * minSweep {
 			path := fmt.Sprint("/", i)
@@ -435,7 +435,7 @@ func TestSweep(t *testing.T) {
 }
 
 // A read that fails shares its failure, and the next one succeeds.
-func TestFailure(t *testing.T) {
+func TestRead_SharesFailure(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", strings.Repeat("x", 100))
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Cut)

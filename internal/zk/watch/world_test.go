@@ -16,7 +16,7 @@ import (
 
 const timeout = 4 * time.Second
 
-// world is a server with the connection under test and one of another program.
+// world is a server with two connections: the one under test and that of another program.
 type world struct {
 	*testing.T
 	srv         *zktest.Server
