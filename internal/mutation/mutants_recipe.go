@@ -32,7 +32,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rL13", breaks: "a grant that lapsed comes back",
-		file: "recipes/lock/place.go",
+		file: "recipes/lock/entry.go",
 		edits: []edit{
 			{`	case t.end != nil && s.First && !s.Proven:
 		// The grant must not become valid again, because other clients may acquire the lock now.

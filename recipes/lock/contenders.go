@@ -38,7 +38,7 @@ type Contender struct {
 func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
 	if err != nil {
-		return nil, recipe.Fail("contenders", q.at.Path, err)
+		return nil, recipe.Fail("contenders", q.setup.Path, err)
 	}
 	// Read several znodes concurrently: otherwise a long queue would take as many round trips.
 	type answer = request.Answer[*Contender]
@@ -61,7 +61,7 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 			}
 		}
 		if err != nil {
-			return nil, recipe.Fail("contenders", q.at.Path, err)
+			return nil, recipe.Fail("contenders", q.setup.Path, err)
 		}
 	}
 	return all, nil
@@ -69,8 +69,8 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 
 // names returns the names of the contenders' znodes, starting with the head of the queue.
 func (q *lockQueue) names(ctx context.Context) ([]string, error) {
-	children, err := request.Read(ctx, q.at.Conn, func() ([]string, error) {
-		children, _, err := request.Children(q.at.Conn, q.at.Path)
+	children, err := request.Read(ctx, q.setup.Conn, func() ([]string, error) {
+		children, _, err := request.Children(q.setup.Conn, q.setup.Path)
 		return children, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -80,15 +80,15 @@ func (q *lockQueue) names(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	names, _, _ := contender.Order(children, "")
-	names, _, err = queue.Contenders(ctx, q.at.Conn, q.at.Path, names)
+	names, _, err = queue.Contenders(ctx, q.setup.Conn, q.setup.Path, names)
 	return names, err
 }
 
 // describe reads a contender's znode. It returns nil if the znode does not exist any more.
 func (q *lockQueue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
-	full := path.Join(q.at.Path, name)
-	c, err := request.Read(ctx, q.at.Conn, func() (*Contender, error) {
-		data, stat, err := request.Get(q.at.Conn, full)
+	full := path.Join(q.setup.Path, name)
+	c, err := request.Read(ctx, q.setup.Conn, func() (*Contender, error) {
+		data, stat, err := request.Get(q.setup.Conn, full)
 		if err != nil {
 			return nil, err
 		}
@@ -119,13 +119,13 @@ const revokeRequest = "__REVOKE__"
 // "__REVOKE__" to the znode of c. The contender may ignore the request; see [Hold.Revoked].
 // Revoke returns [ErrNotHeld] if the znode of c does not exist any more.
 func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
-	if path.Dir(c.Path) != q.at.Path {
-		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.at.Path)
+	if path.Dir(c.Path) != q.setup.Path {
+		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.setup.Path)
 	}
 	// Retrying is safe: a second write changes nothing, and the name is never used for another
 	// znode.
-	err := request.Retry(ctx, q.at.Conn, func() error {
-		_, err := q.at.Conn.Set(c.Path, []byte(revokeRequest), -1)
+	err := request.Retry(ctx, q.setup.Conn, func() error {
+		_, err := q.setup.Conn.Set(c.Path, []byte(revokeRequest), -1)
 		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {

@@ -27,7 +27,7 @@ type WriteHold struct {
 // an error that wraps [recipes.ErrUnconfirmed], and the conversion continues; another call
 // waits for it. After other errors of ZooKeeper the hold is still a write lock.
 func (h *WriteHold) Downgrade(ctx context.Context) error {
-	return recipe.Fail("downgrade", h.own(), h.downgrade(ctx))
+	return recipe.Fail("downgrade", h.znodePath(), h.downgrade(ctx))
 }
 
 func (h *WriteHold) downgrade(ctx context.Context) error {
@@ -69,7 +69,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 
 // rename makes the contender rename its znode. It returns at the latest when the grant ends.
 func (h *WriteHold) rename() error {
-	h.resumeNow(false)
+	h.runNow(false)
 	done := make(chan error, 1)
 	select {
 	case h.renames <- queue.Rename{To: h.reader, Done: done}:

@@ -84,7 +84,7 @@ func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	}
 	var own []string
 	for _, h := range m.holds {
-		own = append(own, h.own())
+		own = append(own, h.znodePath())
 	}
 	responses, err := m.grant.MultiAll(m.holds[0].conn, own, ErrNotHeld, ops)
 	if err != nil && !errors.Is(err, ErrNotHeld) {

@@ -59,7 +59,7 @@ var processName = sync.OnceValue(func() string {
 // lockQueue is the queue of a lock: its znode, the options, and the methods that all locks have
 // in common.
 type lockQueue struct {
-	at       *recipe.Setup
+	setup    *recipe.Setup
 	settings settings
 	data     []byte // of the contenders' znodes
 }
@@ -76,13 +76,13 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (lockQueue, err
 		return q, fmt.Errorf("%w: lock.WithName: %d bytes exceed the limit of %d", recipes.ErrInvalidOption, len(q.settings.name), maxName)
 	}
 	s.Log = s.Log.With("lock", path)
-	q.at, q.data = s, []byte(q.settings.name)
+	q.setup, q.data = s, []byte(q.settings.name)
 	return q, nil
 }
 
 // naming returns the argument for the configured layout.
 func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
-	if q.at.Layout == recipes.Kazoo {
+	if q.setup.Layout == recipes.Kazoo {
 		return kazoo
 	}
 	return curator
@@ -91,9 +91,9 @@ func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 // config returns the configuration of a contender with the naming of the configured layout.
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	return &queue.Config{
-		Config: contender.Config{Dir: q.at.Path, Naming: q.naming(curator, kazoo)},
-		Conn:   q.at.Conn, Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout, CheckInterval: q.at.CheckInterval,
-		MakeDir: q.at.MakeDir, Stamp: true, Log: q.at.Log,
+		Config: contender.Config{Dir: q.setup.Path, Naming: q.naming(curator, kazoo)},
+		Conn:   q.setup.Conn, Data: q.data, ACL: q.setup.ACL, Timeout: q.setup.Timeout, CheckInterval: q.setup.CheckInterval,
+		MakeDir: q.setup.MakeDir, Stamp: true, Log: q.setup.Log,
 	}
 }
 

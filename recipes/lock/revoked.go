@@ -32,13 +32,13 @@ func (h *Hold) awaitRevocation(asked, over chan<- struct{}) {
 	ctx := h.grant.Context()
 	sub := session.Subscribe(h.conn, h.timeout)
 	defer sub.Close()
-	own := h.own()
+	own := h.znodePath()
 	znode := watch.NewReader(h.conn, sub, own, watch.Data)
 	for {
 		found, err := znode.Read(ctx)
 		switch {
-		case errors.Is(err, zk.ErrNoNode) && h.moved(own):
-			own = h.own()
+		case errors.Is(err, zk.ErrNoNode) && h.wasRenamed(own):
+			own = h.znodePath()
 			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
 		case err != nil:

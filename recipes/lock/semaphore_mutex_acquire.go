@@ -11,59 +11,60 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// visit is one acquisition of leases with the protocol of Curator or kazoo. It consists of a
-// contender for the mutex and, after that is held, one contender for each lease. Each contender
-// runs in a separate goroutine. The goroutine of run owns all other state, and ends after them.
-type visit struct {
-	*company
-	*place
-	n    int
-	once bool
+// mutexAcquisition is one acquisition of leases with the protocol of Curator or kazoo. It consists
+// of a contender for the mutex and, after that is held, one contender for each lease. Each
+// contender runs in a separate goroutine. The goroutine of run owns all other state, and ends
+// after them.
+type mutexAcquisition struct {
+	*mutexProtocol
+	*entry
+	n      int
+	noWait bool
 
 	events      chan event
-	open        int // contenders that have not ended
+	running     int // contenders that have not ended
 	removals    []*queue.Removal
-	atMutex     context.Context
+	mutexCtx    context.Context
 	leaveMutex  context.CancelCauseFunc
-	atLeases    context.Context
+	leasesCtx   context.Context
 	leaveLeases context.CancelCauseFunc
 
-	room   int // the limit; 0 before it is known
-	first  bool
-	under  int64        // the session in which the mutex is held, if first
-	leased bool         // the contenders for the leases were started
-	paths  []string     // of the leases
-	proven []int64      // the session in which each lease is proven to be held, or 0
-	grant  *grant.Grant // nil before it exists
-	end    context.CancelCauseFunc
-	reason error // why the acquisition or the grant is over
+	maxLeases     int // the limit; 0 before it is known
+	mutexHeld     bool
+	mutexSession  int64        // the session in which the mutex is held, if first
+	leasesStarted bool         // the contenders for the leases were started
+	paths         []string     // of the leases
+	proven        []int64      // the session in which each lease is proven to be held, or 0
+	grant         *grant.Grant // nil before it exists
+	end           context.CancelCauseFunc
+	reason        error // why the acquisition or the grant is over
 }
 
 // event is a report of one contender.
 type event struct {
-	lease int // the index of the lease, or mutexPlace
+	lease int // the index of the lease, or mutexIndex
 	queue.State
 	ended   bool // the last event of the contender; Err is the error of queue.Run
 	removal *queue.Removal
 	handled chan struct{} // closed when the contender may continue
 }
 
-// mutexPlace is the index of the contender for the mutex.
-const mutexPlace = -1
+// mutexIndex is the index of the contender for the mutex.
+const mutexIndex = -1
 
-// acquire acquires n leases. It corresponds to contest.wait.
-func (c *company) acquire(ctx context.Context, n int, once bool) (*Hold, error) {
+// acquire acquires n leases. It corresponds to acquisition.wait.
+func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	standing, stop := context.WithCancelCause(context.Background())
-	p := &place{
-		conn: c.at.Conn, dir: c.at.Path, timeout: c.at.Timeout,
+	p := &entry{
+		conn: c.setup.Conn, dir: c.setup.Path, timeout: c.setup.Timeout,
 		stop: stop, granted: make(chan *Hold, 1), left: make(chan struct{}),
 	}
 	go func() {
 		defer close(p.left)
-		v := &visit{company: c, place: p, n: n, once: once, events: make(chan event), paths: make([]string, n), proven: make([]int64, n)}
+		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan event), paths: make([]string, n), proven: make([]int64, n)}
 		p.removal, p.err = v.run(standing)
 		stop(p.err) // releases the context
 	}()
@@ -80,15 +81,15 @@ func (c *company) acquire(ctx context.Context, n int, once bool) (*Hold, error) 
 
 // run runs the acquisition and the hold until all contenders have left. It returns the reason, and
 // the removal of all znodes of the contenders.
-func (v *visit) run(ctx context.Context) (*queue.Removal, error) {
-	v.atMutex, v.leaveMutex = context.WithCancelCause(context.Background())
-	v.atLeases, v.leaveLeases = context.WithCancelCause(context.Background())
+func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
+	v.mutexCtx, v.leaveMutex = context.WithCancelCause(context.Background())
+	v.leasesCtx, v.leaveLeases = context.WithCancelCause(context.Background())
 	defer v.leaveMutex(nil)
 	defer v.leaveLeases(nil)
-	limit := request.Start(func() (int, error) { return v.agreeOnLimit(v.atMutex) })
-	v.enter(v.atMutex, mutexPlace, v.config(v.mutex, v.mutexNames, v.makeMutex))
+	limit := request.Start(func() (int, error) { return v.agreeOnLimit(v.mutexCtx) })
+	v.startContender(v.mutexCtx, mutexIndex, v.config(v.mutex, v.mutexNames, v.makeMutex))
 	done := ctx.Done()
-	for v.open > 0 {
+	for v.running > 0 {
 		select {
 		case e := <-v.events:
 			v.changed(e)
@@ -100,8 +101,8 @@ func (v *visit) run(ctx context.Context) (*queue.Removal, error) {
 			case v.n > a.Value:
 				v.leave(ErrOverLimit)
 			}
-			v.room = a.Value
-			v.takeLeases()
+			v.maxLeases = a.Value
+			v.startLeases()
 		case <-done:
 			done = nil
 			v.leave(context.Cause(ctx))
@@ -110,9 +111,9 @@ func (v *visit) run(ctx context.Context) (*queue.Removal, error) {
 	return queue.RemovalOf(v.removals...), v.reason
 }
 
-// enter starts a contender.
-func (v *visit) enter(ctx context.Context, lease int, cfg *queue.Config) {
-	v.open++
+// startContender starts a contender.
+func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *queue.Config) {
+	v.running++
 	go func() {
 		removal, err := queue.Run(ctx, cfg, func(s queue.State) { v.report(event{lease: lease, State: s}) })
 		v.report(event{lease: lease, State: queue.State{Err: err}, ended: true, removal: removal})
@@ -121,26 +122,26 @@ func (v *visit) enter(ctx context.Context, lease int, cfg *queue.Config) {
 
 // report passes e to run and waits until it was handled, so that the grant ends before its znode
 // is deleted.
-func (v *visit) report(e event) {
+func (v *mutexAcquisition) report(e event) {
 	e.handled = make(chan struct{})
 	v.events <- e
 	<-e.handled
 }
 
-func (v *visit) changed(e event) {
+func (v *mutexAcquisition) changed(e event) {
 	lost := e.Path == ""
 	switch {
 	case e.ended:
-		v.open--
+		v.running--
 		v.removals = append(v.removals, e.removal)
 		if v.grant == nil {
 			v.leave(e.Err)
 		}
-	case v.once && !e.First && !lost:
+	case v.noWait && !e.First && !lost:
 		v.leave(ErrHeld)
-	case e.lease == mutexPlace:
-		v.first, v.under = e.First, e.Session
-		v.takeLeases()
+	case e.lease == mutexIndex:
+		v.mutexHeld, v.mutexSession = e.First, e.Session
+		v.startLeases()
 	case v.grant != nil && (lost || !e.Proven):
 		err := zkerror.ErrLeaseExpired
 		if lost {
@@ -151,30 +152,30 @@ func (v *visit) changed(e event) {
 		v.proven[e.lease] = 0
 		if e.Proven {
 			v.paths[e.lease], v.proven[e.lease] = e.Path, e.Session
-			v.give(e)
+			v.grantLeases(e)
 		}
 	}
 }
 
-// takeLeases starts a contender for each lease as soon as the mutex is held.
-func (v *visit) takeLeases() {
-	if !v.first || v.room == 0 || v.leased || v.reason != nil {
+// startLeases starts a contender for each lease as soon as the mutex is held.
+func (v *mutexAcquisition) startLeases() {
+	if !v.mutexHeld || v.maxLeases == 0 || v.leasesStarted || v.reason != nil {
 		return
 	}
-	v.leased = true
+	v.leasesStarted = true
 	for i := range v.n {
 		cfg := v.config(v.leases, v.leaseName, v.makeLeases)
-		cfg.Admit = allChildren(v.room)
-		v.enter(v.atLeases, i, cfg)
+		cfg.Admit = allChildren(v.maxLeases)
+		v.startContender(v.leasesCtx, i, cfg)
 	}
 }
 
-// give creates the grant when all leases are held, and releases the mutex. The path
+// grantLeases creates the grant when all leases are held, and releases the mutex. The path
 // of the hold is that of the lease that was proven last. All leases must belong to
 // the session of the mutex, because only then were they created while the mutex was
 // held.
-func (v *visit) give(e event) {
-	if !v.first || v.under != e.Session {
+func (v *mutexAcquisition) grantLeases(e event) {
+	if !v.mutexHeld || v.mutexSession != e.Session {
 		return // the loss of the mutex or of its session is reported next
 	}
 	for _, session := range v.proven {
@@ -188,24 +189,25 @@ func (v *visit) give(e event) {
 	v.mu.Lock()
 	v.path = e.Path
 	v.mu.Unlock()
-	v.beside = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
+	v.otherPaths = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
 	v.grant, v.end = grant.New(e.Token, e.Deadline)
-	v.granted <- &Hold{v.place, v.grant, v.end}
-	v.leaveMutex(errLeft)
+	v.granted <- &Hold{v.entry, v.grant, v.end}
+	v.leaveMutex(errLeaving)
 }
 
-// errLeft is the reason with which contenders leave. It must differ from all reasons for which a
-// contender can lose its znode, because the znodes of the other contenders must still be removed.
-var errLeft = errors.New("the znode is no longer needed")
+// errLeaving is the reason with which contenders leave. It must differ from all reasons for which
+// a contender can lose its znode, because the znodes of the other contenders must still be
+// removed.
+var errLeaving = errors.New("the znode is no longer needed")
 
 // leave ends the grant and makes all contenders leave. Only the first reason counts.
-func (v *visit) leave(err error) {
+func (v *mutexAcquisition) leave(err error) {
 	if v.reason == nil {
 		v.reason = err
 	}
 	if v.grant != nil {
 		v.end(v.reason)
 	}
-	v.leaveLeases(errLeft)
-	v.leaveMutex(errLeft)
+	v.leaveLeases(errLeaving)
+	v.leaveMutex(errLeaving)
 }

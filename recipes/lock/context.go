@@ -34,14 +34,14 @@ func (c holding) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// refuse returns an error if a contender would or could wait for a hold of the caller. A reader
+// checkReentry returns an error if a contender would or could wait for a hold of the caller. A reader
 // could, because it waits for an earlier writer that waits for the caller's read lock.
-func refuse(ctx context.Context, s *recipe.Setup, toWrite bool) error {
+func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 	h, _ := ctx.Value(lockKey{s.Conn, s.Path}).(*Hold)
 	switch {
 	case h == nil, ctx.Err() != nil, h.Err() != nil: // a context can outlive its hold
 		return nil
-	case toWrite && contender.Reads(path.Base(h.own())):
+	case toWrite && contender.Reads(path.Base(h.znodePath())):
 		return ErrUpgrade
 	}
 	return ErrReentrant

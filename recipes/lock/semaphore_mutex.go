@@ -16,10 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
-// company implements the semaphore protocols of Curator and kazoo: a client that holds a mutex
+// mutexProtocol implements the semaphore protocols of Curator and kazoo: a client that holds a mutex
 // creates a znode for each lease, while the number of these znodes is below the limit.
-type company struct {
-	at    *recipe.Setup
+type mutexProtocol struct {
+	setup *recipe.Setup
 	given int // the constructor's limit
 
 	mutex, leases         string // paths
@@ -28,10 +28,10 @@ type company struct {
 	stored                bool // the limit is in the data of leases
 }
 
-// curatorCompany is the protocol of Curator's InterProcessSemaphoreV2.
-func curatorCompany(s *recipe.Setup, limit int) *company {
-	c := &company{
-		at: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
+// curatorProtocol returns the protocol of Curator's InterProcessSemaphoreV2.
+func curatorProtocol(s *recipe.Setup, limit int) *mutexProtocol {
+	c := &mutexProtocol{
+		setup: s, given: limit, mutex: path.Join(s.Path, "locks"), leases: path.Join(s.Path, "leases"),
 		mutexNames: contender.CuratorLock, leaseName: contender.CuratorLease,
 	}
 	c.makeMutex = func(ctx context.Context) error { return c.makeBelow(ctx, c.mutex) }
@@ -40,30 +40,30 @@ func curatorCompany(s *recipe.Setup, limit int) *company {
 }
 
 // makeBelow creates the semaphore's znode, and dir below it, as containers.
-func (c *company) makeBelow(ctx context.Context, dir string) error {
-	if err := c.at.MakeDir(ctx); err != nil {
+func (c *mutexProtocol) makeBelow(ctx context.Context, dir string) error {
+	if err := c.setup.MakeDir(ctx); err != nil {
 		return err
 	}
-	return znode.Make(ctx, c.at.Conn, dir, c.at.ACL, true)
+	return znode.Make(ctx, c.setup.Conn, dir, c.setup.ACL, true)
 }
 
-// kazooCompany is the protocol of kazoo's Semaphore. Its znodes must not be containers, because
+// kazooProtocol returns the protocol of kazoo's Semaphore. Its znodes must not be containers, because
 // kazoo's clients create them once and fail after they have been removed.
-func kazooCompany(s *recipe.Setup, limit int) *company {
-	c := &company{
-		at: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
+func kazooProtocol(s *recipe.Setup, limit int) *mutexProtocol {
+	c := &mutexProtocol{
+		setup: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
 		mutexNames: contender.Kazoo, leaseName: contender.KazooLease, stored: true,
 	}
-	c.makeMutex = func(ctx context.Context) error { return znode.Make(ctx, c.at.Conn, c.mutex, c.at.ACL, false) }
+	c.makeMutex = func(ctx context.Context) error { return znode.Make(ctx, c.setup.Conn, c.mutex, c.setup.ACL, false) }
 	c.makeLeases = c.makeWithLimit
 	return c
 }
 
 // makeWithLimit creates the znode of the leases, whose data is the limit.
-func (c *company) makeWithLimit(ctx context.Context) error {
+func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	for {
-		err := request.Retry(ctx, c.at.Conn, func() error {
-			_, err := c.at.Conn.Create(c.leases, []byte(strconv.Itoa(c.given)), zk.FlagPersistent, c.at.ACL)
+		err := request.Retry(ctx, c.setup.Conn, func() error {
+			_, err := c.setup.Conn.Create(c.leases, []byte(strconv.Itoa(c.given)), zk.FlagPersistent, c.setup.ACL)
 			return err
 		})
 		switch {
@@ -72,7 +72,7 @@ func (c *company) makeWithLimit(ctx context.Context) error {
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := znode.Make(ctx, c.at.Conn, path.Dir(c.leases), c.at.ACL, false); err != nil {
+		if err := znode.Make(ctx, c.setup.Conn, path.Dir(c.leases), c.setup.ACL, false); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (c *company) makeWithLimit(ctx context.Context) error {
 
 // limit returns the stored limit if the protocol stores it, and that of the
 // constructor otherwise. Like kazoo, it ignores data that is not a number.
-func (c *company) limit(ctx context.Context) (int, error) {
+func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
 	limit, err := c.readLimit(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		return c.given, nil
@@ -89,10 +89,10 @@ func (c *company) limit(ctx context.Context) (int, error) {
 }
 
 // currentLimit is like limit, but the result is not older than the call.
-func (c *company) currentLimit(ctx context.Context) (int, error) {
+func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
 	if c.stored {
-		err := request.Retry(ctx, c.at.Conn, func() error {
-			_, err := c.at.Conn.Sync(c.leases)
+		err := request.Retry(ctx, c.setup.Conn, func() error {
+			_, err := c.setup.Conn.Sync(c.leases)
 			return err
 		})
 		if err != nil {
@@ -102,12 +102,12 @@ func (c *company) currentLimit(ctx context.Context) (int, error) {
 	return c.limit(ctx)
 }
 
-func (c *company) readLimit(ctx context.Context) (int, error) {
+func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 	if !c.stored {
 		return c.given, nil
 	}
-	data, err := request.Read(ctx, c.at.Conn, func() ([]byte, error) {
-		data, _, err := request.Get(c.at.Conn, c.leases)
+	data, err := request.Read(ctx, c.setup.Conn, func() ([]byte, error) {
+		data, _, err := request.Get(c.setup.Conn, c.leases)
 		return data, err
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *company) readLimit(ctx context.Context) (int, error) {
 
 // agreeOnLimit is like limit, but creates the znode of the leases, with the limit of the
 // constructor, if it does not exist.
-func (c *company) agreeOnLimit(ctx context.Context) (int, error) {
+func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 	for {
 		limit, err := c.readLimit(ctx)
 		if !errors.Is(err, zk.ErrNoNode) {
@@ -135,9 +135,9 @@ func (c *company) agreeOnLimit(ctx context.Context) (int, error) {
 
 // free returns nil if n leases appear to be free, and the reason otherwise. It lists the leases
 // and reads the limit concurrently.
-func (c *company) free(ctx context.Context, n int) error {
+func (c *mutexProtocol) free(ctx context.Context, n int) error {
 	asked := request.Start(func() (int, error) { return c.limit(ctx) })
-	taken, err := list(ctx, c.at.Conn, c.leases)
+	taken, err := list(ctx, c.setup.Conn, c.leases)
 	limit := <-asked
 	switch {
 	case err != nil:
@@ -152,10 +152,10 @@ func (c *company) free(ctx context.Context, n int) error {
 	return nil
 }
 
-func (c *company) config(dir string, names contender.Naming, makeDir func(context.Context) error) *queue.Config {
+func (c *mutexProtocol) config(dir string, names contender.Naming, makeDir func(context.Context) error) *queue.Config {
 	return &queue.Config{
 		Config: contender.Config{Dir: dir, Naming: names},
-		Conn:   c.at.Conn, ACL: c.at.ACL, Timeout: c.at.Timeout, CheckInterval: c.at.CheckInterval,
-		MakeDir: makeDir, Log: c.at.Log.With("semaphore", c.at.Path),
+		Conn:   c.setup.Conn, ACL: c.setup.ACL, Timeout: c.setup.Timeout, CheckInterval: c.setup.CheckInterval,
+		MakeDir: makeDir, Log: c.setup.Log.With("semaphore", c.setup.Path),
 	}
 }
