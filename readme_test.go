@@ -94,6 +94,21 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
+// TestTestsOfDocuments fails if a document names a test that does not exist.
+func TestTestsOfDocuments(t *testing.T) {
+	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go").Output()
+	if err != nil {
+		t.Skip("not a checkout:", err)
+	}
+	tests := strings.Fields(string(out))
+	out, err = exec.Command("git", "grep", "-oE", "`Test[A-Z][A-Za-z0-9_]*`", "--", "*.md").Output()
+	require.NoError(t, err)
+	for named := range strings.FieldsSeq(string(out)) {
+		_, test, _ := strings.Cut(named, ":")
+		assert.Contains(t, tests, strings.Trim(test, "`"), named)
+	}
+}
+
 func runReport(ctx context.Context, servers []string) error {
 	conn, _, err := zkdial.Connect(servers, 10*time.Second)
 	if err != nil {
