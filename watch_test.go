@@ -60,7 +60,7 @@ func TestWatch_DataChanged(t *testing.T) {
 }
 
 // TestWatch_SessionExpiresAfterDataChange fails if, after a change of the data, session expiry is
-// reported as the end of the election.
+// reported as ErrElectionOver.
 func TestWatch_SessionExpiresAfterDataChange(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
