@@ -26,9 +26,9 @@ const tombstone = "DONE"
 // it. The call takes all earlier writes into account, even if the server it is connected to
 // lags behind.
 //
-// DeleteElection first creates a tombstone. After that no candidate can become leader,
-// except one that is already at the head of the queue; it may be leader for a moment, until
-// its znode is deleted. All candidates, including later ones, end with [ErrElectionOver].
+// DeleteElection first creates a tombstone. After that only a candidate that is already at
+// the head of the queue can become leader, for a moment, until its znode is deleted. All
+// candidates, including later ones, end with [ErrElectionOver].
 // Candidates of Apache Curator ignore the tombstone and re-create a deleted election.
 //
 // Errors: [ErrForeignChildren] if the node has children that are not candidates, usually

@@ -128,7 +128,7 @@ func (e *Election) leftQueue(r *queue.Removal, err error) error {
 func (e *Election) rejoins(ctx context.Context, err error) bool {
 	// If the session expires while the candidate waits for the reply to its create, the
 	// candidate may find another election node, or none, in the next session. Package queue
-	// reports this as the end of the election. findNodeAgain determines what has happened.
+	// reports ErrElectionOver in this case. findNodeAgain determines the reason.
 	otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
 	if !e.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
 		return false
@@ -209,7 +209,7 @@ func (e *Election) queueChanged(s queue.State) {
 	}
 }
 
-// reason returns the error for the end of a candidacy or of a leadership.
+// reason returns the error with which a candidacy or a leadership ends because of err.
 func (e *Election) reason(err error) error {
 	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
 		return err

@@ -232,7 +232,7 @@ func TestEvents_HandOverUnnoticed(t *testing.T) {
 	})
 }
 
-// TestEvents_Suspension fails if the suspension of a leader, or its end, is not reported.
+// TestEvents_Suspension fails if it is not reported that a leader is suspended, or that it resumes.
 func TestEvents_Suspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newCostFixture(t)
@@ -319,7 +319,7 @@ func TestEvents_EndElection(t *testing.T) {
 }
 
 // TestEvents_CannotJoin fails if a candidate that cannot join, or that resigns before it is started,
-// does not report its end.
+// does not report event.Ended.
 func TestEvents_CannotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newCostFixture(t)

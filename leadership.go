@@ -17,7 +17,7 @@ import (
 // Done is closed before another candidate can become leader, provided that clocks run at
 // the same rate and that this process is not stopped. A process that is stopped between a
 // check of Done and the following action can still act too late. Operations that must not
-// overlap should therefore be protected where they take effect: by a system that rejects
+// overlap should therefore be protected in the system that executes them: it can reject
 // tokens smaller than the greatest it has seen, or in ZooKeeper by [Leadership.Multi].
 type Leadership struct {
 	grant *grant.Grant

@@ -148,7 +148,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // timeout; longer ones count as a quarter. In exchange, the lease has less time left when
 // a check is sent, so a slow answer suspends the leader earlier: with a quarter of the
 // session timeout if the answer takes about a quarter of it, by default if it takes three
-// eighths. The end of the lease after a loss of the connection is at most the same.
+// eighths. After a loss of the connection, the lease does not expire later than by default.
 //
 // Of several candidates, locks and queues of one connection that lead or hold something,
 // the shortest interval counts. A d of zero or less is an [ErrInvalidOption].
@@ -171,10 +171,10 @@ func WithCreateNode() Option {
 }
 
 // WithRejoin lets a candidacy continue after its session has expired. The candidate first
-// delivers a status with Role Follower and an empty NowFollowing, and then joins again at
-// the end of the queue, with a new ID. ElectLeader waits for ZooKeeper without a limit,
-// including before the first session, so that a program can start before its ZooKeeper. By
-// default session expiry ends the candidacy.
+// delivers a status with Role Follower and an empty NowFollowing, and then joins again,
+// behind all other candidates, with a new ID. ElectLeader waits for ZooKeeper without a
+// limit, including before the first session, so that a program can start before its
+// ZooKeeper. By default session expiry ends the candidacy.
 //
 // In the new session the election node may not exist or may have been re-created, because
 // the servers have lost their data or a client has deleted the node. Together with
@@ -189,8 +189,8 @@ func WithRejoin() Option {
 // Curator, so that Go and Java candidates can share an election. Curator cannot parse kazoo's
 // names, so an election cannot be shared by all three.
 //
-// Regardless of its own name, a candidate recognizes every ephemeral child of the election node
-// whose name ends in ten digits as a candidate. Candidates are ordered by these numbers.
+// With any of the three forms, every ephemeral child of the election node whose name ends in ten
+// digits is recognized as a candidate. Candidates are ordered by these numbers.
 func WithKazooNames() Option {
 	return optionFunc(func(o *options) { o.naming = contender.Kazoo })
 }

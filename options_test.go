@@ -184,8 +184,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// TestWithLogger_Messages fails if a status or the end of a candidacy is not logged, if a message
-// does not name the candidate, or if anything is logged without the option.
+// TestWithLogger_Messages fails if it is not logged that the status changes or the candidacy ends,
+// if a message does not name the candidate, or if anything is logged without the option.
 func TestWithLogger_Messages(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var global, out lockedBuffer

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,21 @@ func TestLinksOfDocuments(t *testing.T) {
 			}
 			assert.Contains(t, anchors, anchor, "%s links %s", document, l[0])
 		}
+	}
+}
+
+// TestTestsOfDocuments fails if a document names a test that does not exist.
+func TestTestsOfDocuments(t *testing.T) {
+	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go").Output()
+	if err != nil {
+		t.Skip("not a checkout:", err)
+	}
+	tests := strings.Fields(string(out))
+	out, err = exec.Command("git", "grep", "-oE", "`Test[A-Z][A-Za-z0-9_]*`", "--", "*.md").Output()
+	require.NoError(t, err)
+	for named := range strings.FieldsSeq(string(out)) {
+		_, test, _ := strings.Cut(named, ":")
+		assert.True(t, slices.Contains(tests, strings.Trim(test, "`")), named)
 	}
 }
 

@@ -75,8 +75,7 @@ func (f *costFixture) newCandidateAt(conn *zk.Conn, node string, options ...lead
 	return &costCandidate{Election: e, conn: conn}
 }
 
-// join starts a candidate and waits for its first status. The candidate resigns at the end of the
-// test.
+// join starts a candidate and waits for its first status. The candidate resigns when the test ends.
 func (f *costFixture) join(c *costCandidate) leaderelection.Status {
 	f.Helper()
 	f.start(c)
@@ -332,8 +331,8 @@ func TestRoundTrips_Idle(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SharedConnection tests that one request per period extends the leases of all
-// candidates of a connection.
+// TestRoundTrips_SharedConnection fails if more than one request per period is needed to extend the
+// leases of all candidates of a connection.
 func TestRoundTrips_SharedConnection(t *testing.T) {
 	const periods, elections = 100, 20
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ type queue struct {
 	candidates int         // number of candidates that have joined so far
 	sessionOf  map[int]int // of the candidates in the queue
 	head       int         // the candidate at the head; -1 without candidates
-	watches    int         // of all candidates, as of the end of fill
+	watches    int         // of all candidates, when fill has returned
 }
 
 // sharedSessions is the number of sessions among which the candidates are distributed.

@@ -1,5 +1,5 @@
 // Package candidacy implements what all kinds of elections have in common: the channels of statuses
-// and events, the current leadership, and the end of a candidacy. It is for implementations of
+// and events, the current leadership, and how a candidacy ends. It is for implementations of
 // leaderelection.Candidate, which add only the algorithm:
 //
 //	type Election struct{ candidacy candidacy.Candidacy }
@@ -36,9 +36,9 @@ func New(ctx context.Context, log *slog.Logger) Candidacy {
 }
 
 // NewLeadership returns a Leadership and a function that ends it with a reason. The function may be
-// called repeatedly; only the first reason counts. deadline returns the current end of the lease. It
-// is called often, from any goroutine, and must not call methods of the Leadership. A nil deadline,
-// or one that returns the zero time from the start, means that the leadership is unlimited.
+// called repeatedly; only the first reason counts. deadline returns the time at which the lease
+// currently expires. It is called often, from any goroutine, and must not call methods of the
+// Leadership. If deadline is nil, or returns the zero time from the start, leadership is unlimited.
 func NewLeadership(token int64, deadline func() time.Time) (*leaderelection.Leadership, context.CancelCauseFunc) {
 	l, end := constructor.Leadership(token, deadline)
 	return l.(*leaderelection.Leadership), end
@@ -105,8 +105,8 @@ type Candidacy interface {
 
 	// Lead begins a leadership as NewLeadership does, and publishes it. It reports
 	// event.Elected, or event.Resumed if the leadership with the same token was suspended. The
-	// candidate must not be the leader already. After the end of the candidacy, Lead returns a
-	// leadership that is over.
+	// candidate must not be the leader already. If the candidacy is over, Lead returns a leadership
+	// that is over.
 	Lead(token int64, deadline func() time.Time) *leaderelection.Leadership
 
 	// Leadership returns the current leadership, or nil between Revoke and Lead. Its lease may

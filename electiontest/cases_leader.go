@@ -35,7 +35,7 @@ func testSingleCandidate(s *suite) {
 	}
 }
 
-// testSingleLeader requires that one candidate is leader, and the others are followers.
+// testSingleLeader requires that exactly one candidate is leader, and the others are followers.
 func testSingleLeader(s *suite) {
 	members := s.joinMembers(groupSize)
 	leader := s.waitLeader()

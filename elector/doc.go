@@ -7,8 +7,8 @@
 //		return serve(ctx, l.Token())
 //	})
 //
-// [Elector] has separate handlers for the start and the end of leadership, joins the
-// election again after errors, and steps down if a handler fails.
+// [Elector] calls separate handlers when leadership begins and ends, joins the election
+// again after errors, and steps down if a handler fails.
 //
 // # Guarantees
 //

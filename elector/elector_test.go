@@ -306,7 +306,7 @@ func TestRun_InvalidFields(t *testing.T) {
 	require.ErrorIs(t, Lead(t.Context(), nil, nil), leaderelection.ErrInvalidOption)
 }
 
-// TestPing fails if the loop does not answer at one of the places where it waits.
+// TestPing fails if the loop does not answer at each point at which it waits.
 func TestPing(t *testing.T) {
 	block := make(chan struct{})
 	hang := func(context.Context, *leaderelection.Leadership) error { <-block; return nil }

@@ -143,7 +143,7 @@ func (h *harness) blockUntilDone(name string) handler {
 	}
 }
 
-// hang returns a handler that ignores its context and returns at the end of the test.
+// hang returns a handler that ignores its context and returns when the test ends.
 func (h *harness) hang(name string) handler {
 	over := make(chan struct{})
 	h.Cleanup(func() { close(over) })

@@ -42,7 +42,7 @@ const (
 	// Its direct follower does so for the first four session timeouts. Elections on one connection
 	// share the write, and each of them reports it. The creation of the candidate's znode, which
 	// starts the first lease, is not reported. On etcd it is a keepalive request, and on a changefeed
-	// a heartbeat of the leader, except one that finds the record replaced by another candidate.
+	// a heartbeat of the leader, except if another candidate has replaced the record.
 	// Candidates on a Raft log do not report it, because their peer has the lease.
 	Checked
 	// Watched reports that the backend has confirmed a watch. On ZooKeeper, Subject is the watched
@@ -100,8 +100,8 @@ type Event struct {
 	Duration time.Duration
 	// Err is the reason or the error.
 	Err error
-	// Missed is the number of events before this one that were dropped because too many were waiting,
-	// except those that an earlier delivered event has counted.
+	// Missed is the number of earlier events that were dropped because too many were waiting. Each
+	// dropped event is counted by one delivered event only.
 	Missed int
 }
 

@@ -26,7 +26,7 @@ const (
 // candidateProcess is a process with a candidate, which prints its roles.
 type candidateProcess struct {
 	cmd   *exec.Cmd
-	lines chan string // closed at the end of the output
+	lines chan string // closed after the last line of the output
 }
 
 // startProcess starts a candidate process on the shared server.

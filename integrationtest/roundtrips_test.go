@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// oneWay is the delay of each direction. It distinguishes a request that is sent after the reply to
-	// another from one that is sent before.
+	// oneWay is the delay of each direction. It distinguishes requests in flight at the same time from
+	// requests that are sent after the reply to the previous request.
 	oneWay    = 100 * time.Millisecond
 	roundTrip = 2 * oneWay
 )

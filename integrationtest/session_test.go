@@ -217,8 +217,8 @@ func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
 	}
 }
 
-// TestSession_ExpiryOfManyCandidates fails if the expiry of a session is not reported, or is reported as
-// the end of the election.
+// TestSession_ExpiryOfManyCandidates fails if session expiry is not reported, or is reported as
+// ErrElectionOver.
 func TestSession_ExpiryOfManyCandidates(t *testing.T) {
 	t.Parallel()
 	for range 6 {

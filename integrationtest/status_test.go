@@ -54,7 +54,7 @@ func TestStatus_SuspensionWithoutReader(t *testing.T) {
 	c.requireNoStatus(t, quietTime)
 }
 
-// TestStatus_FinalStatus fails if a reader that starts after the end of the election misses the final
+// TestStatus_FinalStatus fails if a reader that starts after the election has ended misses the final
 // status.
 func TestStatus_FinalStatus(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,7 @@ type conn struct {
 	spare       []byte
 }
 
-// item is an element of the input: a packet, a four-letter word, or the end of the stream.
+// item is an element of the input: a packet, a four-letter word, or EOF.
 type item struct {
 	frame  []byte
 	due    time.Time // the zero value means now

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFakeTimeLimit_StopsTest fails if a test that waits forever does not end after the limit, or if
-// the output does not show where it waits.
+// the output does not show the waiting goroutines.
 func TestFakeTimeLimit_StopsTest(t *testing.T) {
 	if os.Getenv("ZKTEST_WAIT") != "" {
 		synctest.Test(t, func(t *testing.T) {

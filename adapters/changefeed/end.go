@@ -42,8 +42,8 @@ func DeleteElection(store Store, opts ...Option) error {
 }
 
 // RestartElection replaces a record that is marked as ended by an unclaimed record, so that
-// a new election can take place. Its tokens are greater than before. Candidates of the
-// ended election that have not noticed its end will end as well.
+// a new election can take place. Its tokens are greater than before. Candidates that have
+// not noticed yet that the previous election has ended will also end.
 //
 // Errors are those of [DeleteElection], [ErrNotEnded] if the election has not ended, and
 // [leaderelection.ErrNoElection] if the record does not exist.

@@ -50,8 +50,8 @@ func TestDeleteElection_MissingRecord(t *testing.T) {
 	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrNilConn)
 }
 
-// TestRestartElection fails if a candidate that has missed the end of an election takes part in the
-// next one, or tokens do not increase.
+// TestRestartElection fails if a candidate that did not notice that an election has ended
+// participates in the next one, or if tokens do not increase.
 func TestRestartElection(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")

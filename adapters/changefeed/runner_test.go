@@ -365,7 +365,7 @@ func TestElection_RecordWithSmallerTerm(t *testing.T) {
 }
 
 // TestElection_TokensAfterLoss fails if tokens do not increase after a loss of the record: with a
-// candidate that knows the last token, without one, and after the end of the election.
+// candidate that knows the last token, without such a candidate, and in an ended election.
 func TestElection_TokensAfterLoss(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := int64(0)

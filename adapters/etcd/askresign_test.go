@@ -137,8 +137,8 @@ func TestAskToResign_LostResponseAfterResignation(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestAskToResign_ReadOnlyUser fails if a user who may not write does not receive ErrPermission, or
-// if the error states that a request may remain.
+// TestAskToResign_ReadOnlyUser fails if a user without write permission does not receive
+// ErrPermission, or if the error states that a request may remain.
 func TestAskToResign_ReadOnlyUser(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)

@@ -118,9 +118,9 @@ func WithSessionTimeout(d time.Duration) Option { return func(o *options) { o.ti
 func WithCreateNode() Option { return func(o *options) { o.createNode = true } }
 
 // WithRejoin makes a candidacy continue after its lease has expired: the candidate
-// delivers a status with role Follower and without a predecessor, and rejoins at the end
-// of the queue with a new lease and a new ID. It waits for etcd without a limit. By
-// default the candidacy ends when the lease expires.
+// delivers a status with role Follower and without a predecessor, and joins the election
+// again, behind all other candidates, with a new lease and a new ID. It waits for etcd
+// without a limit. By default the candidacy ends when the lease expires.
 func WithRejoin() Option { return func(o *options) { o.rejoin = true } }
 
 // WithLogger sets the logger; by default nothing is logged. The handler is called on the

@@ -37,7 +37,7 @@ func createRevision(kvs []*mvccpb.KeyValue) int64 {
 	return kvs[0].CreateRevision
 }
 
-// view is the part of an election that one candidate needs, at one revision.
+// view is the part of an election that a candidate needs, at one revision.
 type view struct {
 	revision    int64
 	term        uint64 // term is the cluster's, as of the read.

@@ -13,7 +13,7 @@ import (
 
 // campaign is a candidacy in progress. It belongs to the goroutine of ElectLeader, which evaluates
 // the queue that the loop publishes, and the lease. The goroutine uses a separate timer, so that it
-// detects the end of its leadership without the loop.
+// detects the expiry of the lease without the loop.
 type campaign struct {
 	election  *Election
 	id        string
@@ -147,8 +147,8 @@ func (e *Election) leaseEnd(lease int64) time.Time {
 	return e.node.startedAt.Add(time.Duration(lease) - e.opts.guard)
 }
 
-// leadershipDeadline returns the time until which the candidate leads with the given token: the end of
-// the lease, if the candidate is the head of the queue for which the lease was granted. A lease that
+// leadershipDeadline returns the time until which the candidate leads with the given token: when the
+// lease expires, if the candidate is the head of the queue for which the lease was granted. A lease that
 // has expired and was renewed does not confirm an earlier leadership, even if this goroutine has not
 // noticed that. The loop publishes queues before leases, so this method reads the lease first.
 func (e *Election) leadershipDeadline(id string, token int64) time.Time {

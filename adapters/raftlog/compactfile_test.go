@@ -46,7 +46,7 @@ func exists(t testing.TB, name string) bool {
 	return true
 }
 
-// TestCompactFile fails if a peer does not install a newer snapshot of its own history, or installs
+// TestCompactFile fails if a peer does not install a newer snapshot of the same history, or installs
 // another snapshot.
 func TestCompactFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")

@@ -400,8 +400,8 @@ func TestResign_WithoutMajority(t *testing.T) {
 	})
 }
 
-// TestCandidates_BlockedStateMachine fails if a blocked state machine delays the end of an election,
-// or a resignation, at its peer.
+// TestCandidates_BlockedStateMachine fails if a blocked state machine delays a resignation, or the
+// notification that an election has ended, at its peer.
 func TestCandidates_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]

@@ -111,7 +111,7 @@ type loopState struct {
 	token    uint64                     // of the last request
 	waiting  map[uint64]chan core.Reply // by token
 	hadLease bool                       // the node had a lease when candidates were last signaled
-	leaseEnd time.Duration              // the end of the lease at that time
+	leaseEnd time.Duration              // when the lease expires, as of that time
 	removed  bool                       // it is known that this peer was removed
 
 	compactions []*compactionWaiter

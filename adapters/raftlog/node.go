@@ -59,7 +59,7 @@ type Node struct {
 	// stored the last entries first.
 	machineIndex uint64
 	applied      watchedIndex
-	lease        atomic.Int64 // the end of the lease on the node's clock
+	lease        atomic.Int64 // when the lease expires, on the node's clock
 	room         atomic.Int64 // see core.SetFreeSpace
 	full         atomic.Bool  // see core.SetFreeSpace
 	skips        atomic.Pointer[[]uint64]

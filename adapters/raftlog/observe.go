@@ -52,8 +52,8 @@ func candidateInfo(c replica.Candidate) leaderelection.CandidateInfo {
 // The channel is closed when ctx is done, or after a last element with
 // [leaderelection.ErrElectionOver], or with [leaderelection.ErrConnClosed] if the node has
 // stopped or its peer was removed from the cluster (which also wraps [api.ErrRefused]). Errors
-// returned by Observe itself are those of [Candidates], except that the end of the election
-// is reported by the channel.
+// returned by Observe itself are those of [Candidates], except that an election that has
+// ended is reported by the channel.
 func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelection.Observation, error) {
 	if err := checkElection(node, name); err != nil {
 		return nil, err

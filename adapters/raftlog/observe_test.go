@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
-// TestObserve fails if an observer misses the newest leader, the absence of a leader or the end of
-// the election, or receives an observation when the leader has not changed.
+// TestObserve fails if an observer misses the newest leader, the absence of a leader or that the
+// election has ended, or receives an observation although the leader has not changed.
 func TestObserve(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]

@@ -113,7 +113,7 @@ func countReached(reached [nodes]int, round int) int {
 	return n
 }
 
-// floorFile is a file that is written from its start to its end, repeatedly.
+// floorFile is a file that is overwritten repeatedly from start to end.
 type floorFile struct {
 	file  *os.File
 	batch int // bytes per round

@@ -92,7 +92,7 @@ func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadersh
 	return r.runScript(ctx, "begin", r.beginCommand, l, r.environment(roleLeader, r.self(), l, nil))
 }
 
-// handleEnd is the End of the Elector.
+// handleEnd is the End handler of the Elector.
 func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership) error {
 	if r.attempt.failure() != nil {
 		return nil // the begin command did not run

@@ -33,7 +33,7 @@ type raftlogHarness struct {
 }
 
 func newRaftlogHarness(t *testing.T) *raftlogHarness {
-	dir, err := testenv.MakeDir("elector") // on a file system where a sync is fast
+	dir, err := testenv.MakeDir("elector") // on a file system with fast syncs
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	r := &raftlogHarness{harness: newHarness(t, nil), dir: dir}

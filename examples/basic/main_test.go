@@ -34,7 +34,7 @@ func logTo(t *testing.T, w io.Writer) {
 }
 
 // TestRunThreeCandidates fails if a candidate works without leading, or if the order of the leaders is wrong. It uses
-// fake time, so that no event coincides with the end of a leadership.
+// fake time, so that no event coincides with a change of the leader.
 func TestRunThreeCandidates(t *testing.T) {
 	var out bytes.Buffer
 	logTo(t, &out)

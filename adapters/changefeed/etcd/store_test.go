@@ -133,8 +133,8 @@ func testClientClosed(t *testing.T, c *etcdserver.Cluster) {
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 }
 
-// TestPermissions fails if Start accepts a user that cannot read and write both keys, or rejects one
-// that can.
+// TestPermissions fails if Start accepts a user that cannot read and write both keys, or rejects a
+// user that can.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	c := etcdserver.Start(t, etcdserver.Config{})

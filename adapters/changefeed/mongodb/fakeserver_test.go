@@ -130,7 +130,7 @@ func (s *fakeServer) serve(c net.Conn) {
 		if binary.LittleEndian.Uint32(head[12:]) == 2004 {
 			code, prefix = 1, make([]byte, 20)
 			prefix[16] = 1                          // one document
-			end := 4 + bytes.IndexByte(body[4:], 0) // where the namespace ends
+			end := 4 + bytes.IndexByte(body[4:], 0) // the position after the namespace
 			command = parse(body[end+9:])
 		} else {
 			command = parseMessage(body)

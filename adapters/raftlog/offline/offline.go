@@ -1,5 +1,5 @@
 // Package offline reads the files of a raftlog peer. It does not change or lock them. The peer may be
-// running: entries that it writes during a read may be missing at the end of the result.
+// running: the result of a read may lack the entries that the peer writes during the read.
 //
 // Use raftlog.CompactOffline to create a snapshot from such files.
 package offline

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -24,14 +25,14 @@ func TestRead_ReusesTheWatch(t *testing.T) {
 			for range 1000 {
 				w.user("/a", what).end()
 			}
-			require.Equal(w, 1, w.channels())
+			require.Equal(w, 1, clientwatch.Count(w.conn))
 			require.Len(w, w.srv.Watches("/a"), 1)
 		}
 		for range 1000 {
 			w.user("/a", Children).end()
 			w.user("/none", ChildrenOrCreation).end()
 		}
-		require.Equal(w, 3, w.channels())
+		require.Equal(w, 3, clientwatch.Count(w.conn))
 	})
 }
 
@@ -43,7 +44,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 		for range 50 {
 			all = append(all, w.user("/a", Data))
 		}
-		require.Equal(w, 1, w.channels())
+		require.Equal(w, 1, clientwatch.Count(w.conn))
 		w.srv.Delay(zktest.BothWays, time.Millisecond, w.conn.SessionID())
 		for _, data := range []string{"2", "3"} {
 			w.reads()
@@ -51,7 +52,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			require.Equal(w, 1, w.reads())
-			require.Equal(w, 1, w.channels())
+			require.Equal(w, 1, clientwatch.Count(w.conn))
 			for _, u := range all {
 				require.Equal(w, data, u.last())
 				u.seen[len(u.seen)-1].Data[0] = 'x' // it belongs to this user
@@ -250,7 +251,7 @@ func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
 		require.True(w, found.Watch.Fired())
 		_, err = Try(w.conn, Query{Path: "/a", Woken: found.Watch})
 		require.ErrorIs(w, err, zk.ErrNoNode)
-		require.Zero(w, w.channels())
+		require.Zero(w, clientwatch.Count(w.conn))
 
 		var none *Watch
 		require.Nil(w, none.C())
@@ -321,12 +322,12 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 		w.create("/a", "1")
 		u := w.user("/a", Data)
 		w.drop(true)
-		require.Equal(w, 2, w.channels())
+		require.Equal(w, 2, clientwatch.Count(w.conn))
 		for range 10 {
 			w.user("/a", Data).end()
 		}
 		time.Sleep(10 * Patience)
-		require.Equal(w, 2, w.channels(), "it is not in doubt any more")
+		require.Equal(w, 2, clientwatch.Count(w.conn), "it is not in doubt any more")
 		w.set("/a", "2")
 		require.Equal(w, "2", u.last())
 
@@ -350,7 +351,7 @@ func TestReader_ManyBreaks(t *testing.T) {
 		for range 3 * MaxChannels {
 			w.drop(false)
 		}
-		require.Equal(w, MaxChannels, w.channels())
+		require.Equal(w, MaxChannels, clientwatch.Count(w.conn))
 		w.drop(true)
 		require.Empty(w, w.srv.Watches("/a"))
 		w.set("/a", "2")
@@ -376,7 +377,7 @@ func TestReader_SessionExpires(t *testing.T) {
 		time.Sleep(timeout)
 		w.set("/a", "2")
 		require.Equal(w, "2", u.last())
-		require.Equal(w, 1, w.channels())
+		require.Equal(w, 1, clientwatch.Count(w.conn))
 		u.end()
 	})
 }
@@ -442,7 +443,7 @@ func TestRead_SharesFailure(t *testing.T) {
 		found, err := Read(w.Context(), w.conn, Query{Path: "/a"})
 		require.NoError(w, err)
 		require.Len(w, found.Data, 100)
-		require.Equal(w, 1, w.channels())
+		require.Equal(w, 1, clientwatch.Count(w.conn))
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		_, err = Read(w.Context(), w.conn, Query{Path: "/a"})
 		require.ErrorIs(w, err, zk.ErrNoAuth)

@@ -139,7 +139,7 @@ func (m model) explore() (states int, trace []string) {
 		model: m, steps: map[stepKey]stepResult{}, advanced: map[advanceKey]uint32{},
 		visited: map[system]int32{}, current: -1,
 	}
-	c.records.of(Record{}) // Number 0 stands for no record.
+	c.records.of(Record{}) // number 0: the record does not exist
 	var s system
 	s.history[0] = uint16(c.records.of(Record{Epoch: "0.1", Seq: 1, TTL: m.cfg.Lease}))
 	s.states, s.epochs = 1, 1

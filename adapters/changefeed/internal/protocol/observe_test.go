@@ -41,9 +41,9 @@ func TestObserve_TTLOfRecord(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
 }
 
-// TestObserve_LeaderStops fails if a leader does not stop although the record names another leader,
-// another term or the end of the election, or is a new record: another candidate may have created it
-// before the leader reads again.
+// TestObserve_LeaderStops fails if a leader does not stop although the record contains another
+// leader or another term, is marked as ended, or is a new record: another candidate may have created
+// it before the leader reads again.
 func TestObserve_LeaderStops(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Record)

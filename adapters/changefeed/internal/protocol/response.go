@@ -1,6 +1,6 @@
 package protocol
 
-// applyResponse handles the end of the request in flight.
+// applyResponse handles the response to the request in flight.
 func (m *machine) applyResponse() {
 	op := m.Op
 	m.Op = None

@@ -25,7 +25,7 @@ func changeTo(id requestid.ID, numbers ...int) Request {
 	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
 }
 
-// TestChange_AllVoters fails if all voters cannot be replaced at once, if a retry is not recognized,
+// TestChange_AllVoters fails if one change cannot replace all voters, if a retry is not recognized,
 // or if the previous voters are needed afterwards.
 func TestChange_AllVoters(t *testing.T) {
 	h := newHarness(t, 3)

@@ -18,9 +18,9 @@ type expiry struct {
 	// of the peer are ignored: a reply could let its candidate lead while the entry removes it.
 	expiring map[uint64]requestid.ID
 
-	// ended is the time at which this peer applied the end of each ended election. Until an
-	// election timeout later, the candidate that led the election may have a lease and not know the
-	// end, so that the election must not be restarted.
+	// ended contains, for each ended election, the time at which this peer applied the entry that
+	// ended it. For an election timeout after that, the former leader may have a lease and not know
+	// that the election has ended. So the election must not be restarted before.
 	ended map[string]time.Duration
 	// forgetting is the ID of the Forget entry in flight.
 	forgetting requestid.ID

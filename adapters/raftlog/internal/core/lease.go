@@ -33,7 +33,7 @@ import (
 // for differences of clock rates.
 type lease struct {
 	length   time.Duration
-	until    time.Duration // the end of the lease; 0 if there is none
+	until    time.Duration // when the lease expires; 0 without a lease
 	nonce    uint64        // identifies this process in requests
 	seq      uint64        // the number of the last request
 	requests map[uint64]leaseRequest

@@ -43,8 +43,9 @@ func checkReadable[T any](v T, err error) (T, error) {
 	return v, err
 }
 
-// Snapshot returns the newest snapshot. If the members have changed since, it first requests another
-// one: its receiver may not be a member in the old snapshot, and could not install it.
+// Snapshot returns the newest snapshot. If the members have changed since it was created, Snapshot
+// first requests a new snapshot, because a receiver that is not a member in the old snapshot could
+// not install it.
 func (s storage) Snapshot() (*raftpb.Snapshot, error) {
 	c := s.core
 	members := &c.replica.Members

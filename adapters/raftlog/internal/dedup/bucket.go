@@ -132,7 +132,8 @@ func (b *bucket) entry(i int) entry {
 
 func (b *bucket) last() entry { return b.entry(b.len() - 1) }
 
-// search returns the position of id, or the position where it would be, and false.
+// search returns the position of id and whether the bucket contains it. If it does not, the position
+// is the one at which id would be inserted.
 func (b *bucket) search(id requestid.ID) (at int, found bool) {
 	if bytes.Compare(id[:], b.First[:]) < 0 {
 		return 0, false

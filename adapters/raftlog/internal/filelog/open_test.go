@@ -89,8 +89,8 @@ func executeAll(t *testing.T, d *crashdisk.Disk, ops []operation) {
 	require.NoError(t, e.log.Close())
 }
 
-// requireState requires that the log contains the result of all operations that were acknowledged,
-// and of no operation after the one that has failed. It returns the number of the operations.
+// requireState requires that the log contains the results of all acknowledged operations, and of no
+// operation after the operation that failed. It returns the number of these operations.
 func (e execution) requireState(t *testing.T, got model, models []model) int {
 	t.Helper()
 	most := min(e.done+1, len(models)-1)

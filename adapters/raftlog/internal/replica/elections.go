@@ -142,7 +142,7 @@ var (
 const (
 	// maxTransitions is the maximum number of ended and restarted elections that are stored.
 	maxTransitions = 1 << 17
-	// maxForget is the maximum number of elections that one Forget removes, to limit its duration.
+	// maxForget is the maximum number of elections that a Forget removes, to limit its duration.
 	maxForget = 1000
 )
 

@@ -66,7 +66,7 @@ type observation struct {
 	term     uint64
 	isLeader bool
 	ready    bool
-	lease    time.Duration     // the end of its lease on its clock
+	lease    time.Duration     // when its lease expires, on its clock
 	heads    map[string]holder // its candidates that are heads of their queues, by election
 }
 

@@ -31,7 +31,7 @@ func TestOpen_UnknownVersion(t *testing.T) {
 	require.Equal(t, []string{"snap"}, listNames(t, d))
 }
 
-// Damage after Open is an error, and not the end of the data.
+// Damage after Open is reported as an error, and not as io.EOF.
 func TestReader_DetectsLaterDamage(t *testing.T) {
 	d := newDisk(t, 0)
 	size := 3 * maxChunk
