@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -166,11 +168,11 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 
 // The reply to the transaction that creates the marker, or to the release, is lost.
 func TestLockDelay_RepliesLost(t *testing.T) {
-	forEachLoss(t, append(slices.Clone(losses[:2]), transientReplies...), 3, func(w *harness, l loss) {
+	forEachLoss(t, slices.Concat(lostreply.ConnectionLost[:2], lostreply.SessionMoved), 3, func(w *harness, l lostreply.Fault) {
 		with := WithLockDelay(lockDelay)
 		for k := 1; k <= 2; k++ { // the marker, the release
 			conn := w.connect()
-			lost := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Path: node + "/held*", Nth: k})
+			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Path: node + "/held*", Nth: k})
 			a := w.lock(conn, with)
 			w.pass(timeout / 2)
 			a.holds()

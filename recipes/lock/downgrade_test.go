@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -105,14 +107,14 @@ func TestDowngrade_ByCurator(t *testing.T) {
 // The reply to the transaction is lost. It is retried with the same name, and so applied only
 // once.
 func TestDowngrade_ReplyLost(t *testing.T) {
-	forEachLoss(t, append(losses, transientReplies...), 1, func(w *harness, l loss) {
+	forEachLoss(t, lostreply.All, 1, func(w *harness, l lostreply.Fault) {
 		x := w.write(w.connect())
 		h, session := x.holds(), x.conn.SessionID()
 		next := w.write(w.connect())
 		w.pass(timeout + moment)
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1})
 		done := async(func() error { return x.write.Downgrade(w.Context()) })
-		if l.silent {
+		if l.Silent {
 			w.pass(timeout)
 			require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 			require.ErrorIs(w, <-done, ErrNotHeld)

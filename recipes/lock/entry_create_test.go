@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -14,24 +16,24 @@ import (
 
 // CURATOR-45: a create is applied and its reply is lost. The orphaned znode would block the queue.
 func TestTrap01_CreateReplyLost(t *testing.T) {
-	forEachLoss(t, losses, 1, createAnswerLost)
+	forEachLoss(t, lostreply.ConnectionLost, 1, testCreateReplyLost)
 }
 
 // ZOOKEEPER-2886: the outcome is also unknown if a server reports that the session has moved.
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
-	forEachLoss(t, transientReplies, 1, createAnswerLost)
+	forEachLoss(t, lostreply.SessionMoved, 1, testCreateReplyLost)
 }
 
-func createAnswerLost(w *harness, l loss) {
+func testCreateReplyLost(w *harness, l lostreply.Fault) {
 	holder, conn := w.lock(w.connect()), w.connect()
 	session := conn.SessionID()
-	lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
+	lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
 	a := w.lock(conn)
 	w.pass(timeout)
 	w.ran(lost)
 	a.waits()
 	require.Len(w, w.contenders(), 2)
-	if l.applied {
+	if l.Applied {
 		require.Len(w, w.created(), 2, "the znode of the first create is used")
 	}
 	holder.release()
@@ -43,10 +45,10 @@ func createAnswerLost(w *harness, l loss) {
 // CURATOR-79, CURATOR-62: the caller gives up while the outcome is unknown, and the orphaned znode
 // is not searched for.
 func TestTrap01_CallerGivesUp(t *testing.T) {
-	forEachLoss(t, append(losses, transientReplies...), 1, func(w *harness, l loss) {
+	forEachLoss(t, lostreply.All, 1, func(w *harness, l lostreply.Fault) {
 		conn := w.connect()
 		session := conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
 		w.createLockNode()
 		a := w.lock(conn)
 		w.ran(lost)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -16,18 +18,18 @@ import (
 // CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session stays
 // alive, and the remaining znode blocks all later contenders.
 func TestTrap05_DeleteReplyLost(t *testing.T) {
-	forEachLoss(t, losses, 1, deleteAnswerLost)
+	forEachLoss(t, lostreply.ConnectionLost, 1, testDeleteReplyLost)
 }
 
 // ZOOKEEPER-2886: the outcome is also unknown if a server reports that the session has moved.
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
-	forEachLoss(t, transientReplies, 1, deleteAnswerLost)
+	forEachLoss(t, lostreply.SessionMoved, 1, testDeleteReplyLost)
 }
 
-func deleteAnswerLost(w *harness, l loss) {
+func testDeleteReplyLost(w *harness, l lostreply.Fault) {
 	a, next := w.lock(w.connect()), w.lock(w.connect())
 	h, session := a.holds(), a.conn.SessionID()
-	lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
+	lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
 	released := async(func() error { return h.Release(w.Context()) })
 	w.pass(0)
 	require.ErrorIs(w, h.Err(), ErrReleased)
@@ -40,11 +42,11 @@ func deleteAnswerLost(w *harness, l loss) {
 
 // Trap 5 for a contender that waits.
 func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
-	forEachLoss(t, append(losses, transientReplies...), 1, func(w *harness, l loss) {
+	forEachLoss(t, lostreply.All, 1, func(w *harness, l lostreply.Fault) {
 		holder, a := w.lock(w.connect()), w.lock(w.connect())
 		last := w.lock(w.connect())
 		session := a.conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: under, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: under, Nth: 1})
 		a.cancel()
 		w.pass(timeout)
 		require.Error(w, a.failed())

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -190,8 +192,8 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 // the last, in any way. The contender recovers.
 func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"mutex", "delay", "read", "write"} {
-		for _, l := range append(losses, transientReplies...) {
-			t.Run(kind+", "+l.name, func(t *testing.T) {
+		for _, l := range lostreply.All {
+			t.Run(kind+", "+l.Name, func(t *testing.T) {
 				k := 1
 				for met := true; met; k++ {
 					runTest(t, 1, func(w *harness) {
@@ -206,12 +208,12 @@ func TestTrap41_BreakAtEachRequest(t *testing.T) {
 
 // breakAtRequest breaks the connection at the k-th request of a contender that waits, holds and
 // releases. It reports whether the contender has sent so many requests.
-func breakAtRequest(w *harness, kind string, l loss, k int) bool {
+func breakAtRequest(w *harness, kind string, l lostreply.Fault, k int) bool {
 	w.createLockNode()
 	base := map[string]string{"mutex": "-lock-", "delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
 	ahead, conn := w.createContender(base), w.connect()
 	session := conn.SessionID()
-	broken := l.set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
+	broken := l.Set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
 	var a *call
 	var x *writer
 	switch kind {
@@ -232,13 +234,13 @@ func breakAtRequest(w *harness, kind string, l loss, k int) bool {
 	h := a.heldOrNil()
 	if h == nil {
 		// The lease of a contender that held the lock has expired, because no reply arrived.
-		require.True(w, l.silent, "request %d: %v", k, a.hold.Err())
+		require.True(w, l.Silent, "request %d: %v", k, a.hold.Err())
 		require.ErrorIs(w, a.hold.Err(), recipes.ErrLeaseExpired)
 	} else if x != nil {
 		down := async(func() error { return x.write.Downgrade(w.Context()) })
 		w.pass(timeout)
 		if err := <-down; err != nil {
-			require.True(w, l.silent, "request %d: %v", k, err)
+			require.True(w, l.Silent, "request %d: %v", k, err)
 		}
 	}
 	released := async(func() error { return a.hold.Release(w.Context()) })

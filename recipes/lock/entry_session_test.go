@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -98,17 +100,17 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 // ZOOKEEPER-2886: if a server reports that the session has moved, the lock is not lost, and the
 // lease is not renewed.
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
-	forEachLoss(t, transientReplies, 1, func(w *harness, l loss) {
+	forEachLoss(t, lostreply.SessionMoved, 1, func(w *harness, l lostreply.Fault) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		h := a.holds()
 		for range 5 {
 			w.pass(timeout + moment)
-			one := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: h.Path(), Nth: 1})
+			one := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: h.Path(), Nth: 1})
 			w.pass(timeout / 4)
 			w.ran(one)
 		}
 		require.NoError(w, h.Err())
-		all := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: a.conn.SessionID()})
+		all := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: a.conn.SessionID()})
 		w.endsInTime(a)
 		all.Remove()
 		w.pass(timeout)

@@ -2,10 +2,9 @@ package lock
 
 import (
 	"fmt"
-	"reflect"
-	"sync"
 	"testing"
-	"unsafe"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -13,18 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-// clientWatches returns the number of watches that the client library keeps for a connection.
-func clientWatches(conn *zk.Conn) (n int) {
-	fields := reflect.ValueOf(conn).Elem()
-	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
-	lock.Lock()
-	defer lock.Unlock()
-	for _, channels := range fields.FieldByName("watchers").Seq2() {
-		n += channels.Len()
-	}
-	return n
-}
 
 // CURATOR-107, helix #44: an exists request for a predecessor that was deleted sets a watch that
 // never fires, and a contender that does not list the queue again waits forever.
@@ -51,7 +38,7 @@ func TestTrap24_PredecessorIsDeleted(t *testing.T) {
 				if lost {
 					want = 2 // the watch on the contender's znode was set again after the reconnect
 				}
-				require.Equal(w, want, clientWatches(a.conn))
+				require.Equal(w, want, clientwatch.Count(a.conn))
 			})
 		})
 	}
@@ -71,7 +58,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		set := func() {
 			w.Helper()
 			require.ElementsMatch(w, watched, w.watched())
-			require.LessOrEqual(w, clientWatches(conn), most)
+			require.LessOrEqual(w, clientwatch.Count(conn), most)
 		}
 		set()
 		most = 12 // the watch on the contender's znode is set again after each disconnect, up to a limit
@@ -99,10 +86,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		h := a.holds()
 		h.Revoked()
 		w.pass(0)
-		require.LessOrEqual(w, clientWatches(conn), most)
+		require.LessOrEqual(w, clientwatch.Count(conn), most)
 		a.release()
 		require.Empty(w, w.watched())
-		require.Zero(w, clientWatches(conn))
+		require.Zero(w, clientwatch.Count(conn))
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -519,43 +521,10 @@ func (a *call) requireOnlyZnode() {
 	require.Equal(a.w, stat.Czxid, h.Token())
 }
 
-// loss is a way in which the outcome of a request becomes unknown.
-type loss struct {
-	name    string
-	applied bool // the request is applied
-	silent  bool // the connection stays open
-	set     func(s *zktest.Server, m zktest.Match) *zktest.Hook
-}
-
-var losses = []loss{
-	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.Before(m, zktest.Cut)
-	}},
-	{"cut before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, zktest.Cut)
-	}},
-	{"silence instead of the reply", true, true, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, func(q *zktest.Request) zktest.Verdict {
-			q.Server.Blackhole(zktest.BothWays, q.Session)
-			return zktest.Pass(q)
-		})
-	}},
-}
-
-// transientReplies are losses in which a reply arrives, but does not determine the outcome.
-var transientReplies = []loss{
-	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
-	}},
-	{"session moved before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, zktest.Fail(zk.ErrSessionMoved))
-	}},
-}
-
 // forEachLoss runs f as a separate test for each loss.
-func forEachLoss(t *testing.T, of []loss, servers int, f func(w *harness, l loss)) {
+func forEachLoss(t *testing.T, of []lostreply.Fault, servers int, f func(w *harness, l lostreply.Fault)) {
 	for _, l := range of {
-		t.Run(l.name, func(t *testing.T) {
+		t.Run(l.Name, func(t *testing.T) {
 			runTest(t, servers, func(w *harness) { f(w, l) })
 		})
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -196,10 +198,10 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 			w.set(h.Path(), fmt.Sprint(i))
 			w.pass(0)
 			h.Revoked()
-			require.Equal(w, 2, clientWatches(a.conn))
+			require.Equal(w, 2, clientwatch.Count(a.conn))
 			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 			w.pass(timeout / 5)
-			require.Equal(w, 3, clientWatches(a.conn), "the watch on the data was set again")
+			require.Equal(w, 3, clientwatch.Count(a.conn), "the watch on the data was set again")
 		}
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
@@ -213,6 +215,6 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 			w.Fatal("the request was not noticed")
 		}
 		a.release()
-		require.Zero(w, clientWatches(a.conn))
+		require.Zero(w, clientwatch.Count(a.conn))
 	})
 }

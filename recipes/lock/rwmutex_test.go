@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -141,12 +143,12 @@ func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
 			w.pass(0)
 			require.True(w, errors.Is(r.failed(), context.Canceled))
 			require.ElementsMatch(w, append(before, x.hold.Path()), w.watched())
-			require.Equal(w, 1, clientWatches(conn))
+			require.Equal(w, 1, clientwatch.Count(conn))
 		}
 		stays.waits()
 		x.release()
 		stays.holds()
-		require.Zero(w, clientWatches(conn))
+		require.Zero(w, clientwatch.Count(conn))
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -174,8 +176,8 @@ func (w *semHarness) createContender(prefix string) string {
 	return path
 }
 
-func forEachSemaphoreLoss(t *testing.T, f func(w *semHarness, l loss)) {
-	for _, l := range append(slices.Clone(losses[:2]), transientReplies...) {
-		t.Run(l.name, func(t *testing.T) { runSemaphoreTest(t, func(w *semHarness) { f(w, l) }) })
+func forEachSemaphoreLoss(t *testing.T, f func(w *semHarness, l lostreply.Fault)) {
+	for _, l := range slices.Concat(lostreply.ConnectionLost[:2], lostreply.SessionMoved) {
+		t.Run(l.Name, func(t *testing.T) { runSemaphoreTest(t, func(w *semHarness) { f(w, l) }) })
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -54,7 +57,7 @@ func TestSemaphoreMutex(t *testing.T) {
 		d.release()
 		w.clean()
 		for _, x := range []*semContender{a, b, c, d} {
-			require.Zero(w, clientWatches(x.conn))
+			require.Zero(w, clientwatch.Count(x.conn))
 		}
 	})
 }
@@ -179,11 +182,11 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
 			for nth := 1; nth <= 2; nth++ {
 				t.Run(name+" "+op.String(), func(t *testing.T) {
-					forEachSemaphoreLoss(t, func(w *semHarness, l loss) {
+					forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 						w.acquire(make(w, w.connect(), 1), 1).release()
 						conn := w.connect()
 						session := conn.SessionID()
-						l.set(w.srv, zktest.Match{Op: op, Session: session, Nth: nth})
+						l.Set(w.srv, zktest.Match{Op: op, Session: session, Nth: nth})
 						c := w.acquire(make(w, conn, 1), 1)
 						w.pass(4 * time.Second)
 						next := w.acquire(make(w, w.connect(), 1), 1)
@@ -205,12 +208,12 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 	for name, make := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
-			forEachSemaphoreLoss(t, func(w *semHarness, l loss) {
+			forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 				w.acquire(make(w, w.connect(), 1), 1).release()
 				conn := w.connect()
 				ctx, cancel := context.WithCancel(w.Context())
 				match := zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}
-				lost := l.set(w.srv, match)
+				lost := l.Set(w.srv, match)
 				canceled := w.srv.Before(match, func(q *zktest.Request) zktest.Verdict {
 					cancel()
 					return zktest.Pass(q)

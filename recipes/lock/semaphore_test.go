@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -222,10 +224,10 @@ func TestSemaphore_ContextIsDone(t *testing.T) {
 // CURATOR-45, CURATOR-79: a create is applied and its reply is lost. The orphaned znode would
 // occupy a lease until the session ends.
 func TestTrap01_SemaphoreCreateReplyLost(t *testing.T) {
-	forEachSemaphoreLoss(t, func(w *semHarness, l loss) {
+	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 		holder, conn := w.contend(3, 1), w.connect()
 		session := conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: session, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: session, Nth: 1})
 		c := w.acquire(w.semaphore(conn, 3), 2)
 		w.pass(2 * time.Second)
 		w.ran(lost)
@@ -342,10 +344,10 @@ func TestTrap04_SemaphoreNewGUIDForEachCreate(t *testing.T) {
 // CURATOR-202, CURATOR-678, kazoo #732: a delete fails, the session stays alive, and the lease is
 // never free again.
 func TestTrap05_SemaphoreDeleteFails(t *testing.T) {
-	forEachSemaphoreLoss(t, func(w *semHarness, l loss) {
+	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 		c, next := w.contend(1, 1), w.contend(1, 1)
 		session := c.session()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1})
 		require.NoError(w, c.holds().Release(w.Context()))
 		w.ran(lost)
 		w.pass(time.Second)
@@ -658,11 +660,11 @@ func TestTrap36_SemaphoreRemovedBeforeCreate(t *testing.T) {
 // CURATOR-18, CURATOR-3: the acquisition is cancelled while the create is in flight, and the
 // orphaned znode occupies a lease.
 func TestTrap40_SemaphoreCancelledDuringCreate(t *testing.T) {
-	forEachSemaphoreLoss(t, func(w *semHarness, l loss) {
+	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 		ctx, cancel := context.WithCancel(w.Context())
 		conn := w.connect()
 		w.contend(1, 1).release()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1})
 		canceled := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			cancel()
 			return zktest.Pass(q)
