@@ -22,7 +22,7 @@ import (
 type driver struct {
 	cfg     *Config
 	machine *contender.Contender
-	record  stepFunc // if not nil, it is called in the place of machine.Step
+	record  stepFunc // if not nil, it is called instead of machine.Step
 	report  func(State)
 	sub     *session.Subscription
 	plain   *plainContender // nil unless the names contain no GUID

@@ -49,8 +49,8 @@ type recording struct {
 	answers []Answer // in the current step
 }
 
-// Contender returns a contender, and a function that must be called in the place of its method
-// Step: it calls Step and records the step. It can be assigned to queue.Record.
+// Contender returns a contender, and a function that must be called instead of its method Step:
+// it calls Step and records the step. It can be assigned to queue.Record.
 func (r *Recorder) Contender(cfg *contender.Config) (*contender.Contender, func(contender.Conn, *contender.Input, []contender.Output) []contender.Output) {
 	c := &recording{recorder: r, part: Part{Config: configOf(cfg)}}
 	c.replayer = NewReplayer(c.part.Config)
@@ -133,8 +133,8 @@ func (c *recording) replay(done bool) {
 	}
 }
 
-// Finish replays what was recorded of contenders that have not finished. It returns how much was
-// recorded and replayed, and an error if a contender differs from the recorded one.
+// Finish replays the recorded steps of contenders that have not finished. It returns the number of
+// all replayed steps, and an error if an output has differed.
 func (r *Recorder) Finish() (Count, error) {
 	r.mu.Lock()
 	live := make([]*recording, 0, len(r.live))

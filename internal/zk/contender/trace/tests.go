@@ -16,8 +16,8 @@ const DirVariable = "LEADERELECTION_TRACE"
 // Extension is that of the names of the files.
 const Extension = ".steps"
 
-// Tests runs tests, records all contenders of the process, and fails if a replay differs from
-// what was recorded. It records nothing during benchmarks.
+// Tests runs tests, records all contenders of the process, and fails if an output
+// differs in the replay. It records nothing during benchmarks.
 type Tests struct{ M interface{ Run() int } }
 
 // Run runs the tests and returns the exit code.

@@ -23,7 +23,7 @@ const (
 
 var up = contender.Conn{Session: 1, Up: true, Epoch: 1}
 
-// inputs let a contender join behind another one, which then leaves.
+// inputs are those of a contender that joins, waits for its predecessor to leave, and leaves.
 func inputs() []contender.Input {
 	return []contender.Input{
 		{Kind: contender.Start},
@@ -46,7 +46,7 @@ func config() *contender.Config {
 	}
 }
 
-// record passes inputs to a contender, and returns what was recorded.
+// record passes inputs to a contender, and returns the record.
 func record(t *testing.T, cfg *contender.Config, inputs []contender.Input) Part {
 	t.Helper()
 	var file bytes.Buffer
