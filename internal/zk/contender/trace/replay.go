@@ -40,6 +40,20 @@ func NewReplayer(cfg Config) *Replayer {
 	return r
 }
 
+// Check passes the inputs of steps to a new contender, whose policy is called again, and compares the
+// outputs. The steps have no Answers. Check is for runs of contenders without a Recorder, such as
+// those of a model.
+func Check(cfg *contender.Config, steps []Step) error {
+	r := &Replayer{machine: contender.New(cfg)}
+	for _, s := range steps {
+		s.Input, s.Outputs = copyInput(s.Input), copyOutputs(s.Outputs)
+		if err := r.Replay([]Step{s}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // answer returns the recorded answer to a call.
 func (r *Replayer) answer(call Answer) Answer {
 	if len(r.answers) == 0 {

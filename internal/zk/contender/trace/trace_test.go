@@ -121,6 +121,19 @@ func TestReplay_ReportsTheChangedStep(t *testing.T) {
 	}
 }
 
+func TestCheck(t *testing.T) {
+	cfg := config()
+	machine := contender.New(cfg)
+	var steps []Step
+	for _, in := range inputs() {
+		steps = append(steps, Step{Conn: up, Input: copyInput(in), Outputs: machine.Step(up, &in, nil)})
+	}
+	require.NoError(t, Check(cfg, steps))
+	steps[3].Conn.Up = false
+	steps[8].Outputs[0].State.Err = io.EOF
+	require.ErrorContains(t, Check(cfg, steps), "step 8: the outputs differ")
+}
+
 func TestReplayFile_TruncatedFile(t *testing.T) {
 	var file bytes.Buffer
 	r := NewRecorder(&file)
