@@ -11,16 +11,16 @@ import (
 type fault uint8
 
 const (
-	breaks   fault = iota // a connection breaks
-	haunts                // a broken connection's create is executed late
-	lapses                // a lease ends because it is not renewed in time
-	expiries              // a session expires
-	replaces              // a server gives a client another session without notice
-	unsets                // the watches are not set again after a reconnect
-	leaves                // a contender is asked to leave
-	operators             // an operator deletes the znode of a contender
-	arrivals              // another client creates a znode
-	deletions             // a client deletes the queue
+	breaks    fault = iota // a connection breaks
+	haunts                 // a broken connection's create is executed late
+	lapses                 // a lease ends because it is not renewed in time
+	expiries               // a session expires
+	replaces               // a server gives a client another session without notice
+	unsets                 // the watches are not set again after a reconnect
+	leaves                 // a contender is asked to leave
+	operators              // an operator deletes the znode of a contender
+	arrivals               // another client creates a znode
+	deletions              // a client deletes the queue
 	faults
 )
 
@@ -252,7 +252,11 @@ func (w *model) isServed(i int, k RequestKind) bool {
 
 // mustWait reports whether the create of a contender comes after that of another one.
 func (w *model) mustWait(i int) bool {
-	return i > 0 && w.scenario.symmetric && !w.members[i].created && !w.members[i-1].created
+	if i <= w.scenario.settled || w.members[i].created {
+		return false
+	}
+	before := w.members[i-1]
+	return !before.created && before.ended == running
 }
 
 // addOthers adds the actions of sessions and of other clients.

@@ -2,6 +2,7 @@ package contender
 
 import (
 	"fmt"
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -13,25 +14,24 @@ type scenario struct {
 	conns   int
 	// shared puts all contenders on the connection 0.
 	shared      bool
-	config      Config
+	config      func(*Config) // changes that of an election; may be nil
 	budget      [faults]uint8
 	lagging     uint8 // the connections whose servers may lag behind, as bits
-	timers      uint8 // those that expire, as bits
+	timers      uint8 // those that expire, as bits, in addition to defaultTimers
 	stamp       bool
 	firstNumber int32
 	countsWakes bool
-	// settled lets all contenders join before anything else happens.
-	settled bool
-	// symmetric contenders are equivalent in the initial state.
-	symmetric bool
+	// settled is the number of contenders that have joined before anything else happens.
+	settled int
 	// foreign are the znodes of other clients at the beginning: 'f' for a contender, 'p' for one
 	// with a plain name, 'n' for a persistent znode with such a name.
 	foreign string
-	// limit is the number of states after which the exploration fails.
+	full    bool // the complete exploration only
+	// limit is the number of states after which the exploration fails; 0 for none.
 	limit int
 }
 
-// defaultTimers expire in every scenario.
+// defaultTimers expire in every scenario. ReasonTimer only repeats a report.
 const defaultTimers = 1<<DoubtTimer | 1<<PrepareTimer | 1<<OwnTimer
 
 // initial returns the initial state.
@@ -53,19 +53,23 @@ func (s *scenario) initial(tracing bool) *model {
 		w.conn(i).session = id
 	}
 	for i := range s.members {
-		m := &member{machine: New(&s.config), conn: i}
+		m := &member{conn: i}
 		if s.shared {
 			m.conn = 0
 		}
+		cfg := &Config{Dir: "/queue", Tombstone: tombstone, QueueCzxid: 1, QueueSession: w.conns[m.conn].session, Lookahead: true}
+		if s.config != nil {
+			s.config(cfg)
+		}
+		m.machine = New(cfg)
 		w.members[i] = m
 	}
 	for i := range s.members {
-		w.step(i, &Input{Kind: Start})
+		if w.step(i, &Input{Kind: Start}); i < s.settled {
+			w.settle()
+		}
 	}
 	w.normalize()
-	if s.settled {
-		w.settle()
-	}
 	w.budget = s.budget
 	w.key(nil)
 	return w
@@ -92,6 +96,21 @@ func (w *model) settle() bool {
 	return false
 }
 
+// sampling is one in how many states runFair examines.
+const sampling = 64
+
+// runFair executes fair actions until there are none, and checks the state that this leads to.
+func (w *model) runFair() (violation string) {
+	w = w.fork()
+	if !w.settle() {
+		return "the fair steps from here do not come to an end"
+	}
+	if w.violation == "" {
+		w.verifyQuiet()
+	}
+	return w.violation
+}
+
 // visit is a state that was reached.
 type visit struct {
 	parent int32
@@ -109,6 +128,7 @@ type exploration struct {
 
 // explore visits all states of a scenario, breadth first.
 func (s *scenario) explore() (e exploration) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // few states live long
 	type open struct {
 		state *model
 		visit int32
@@ -149,6 +169,11 @@ func (s *scenario) explore() (e exploration) {
 					return found(at, w.violation)
 				}
 				next = append(next, open{w, at})
+				if k[0]%sampling == 0 {
+					if violation := w.runFair(); violation != "" {
+						return found(at, violation)
+					}
+				}
 			}
 			if quiet {
 				if o.state.verifyQuiet(); o.state.violation != "" {
@@ -160,7 +185,7 @@ func (s *scenario) explore() (e exploration) {
 			e.depth++
 		}
 		frontier = next
-		if len(visits) > s.limit {
+		if s.limit > 0 && len(visits) > s.limit {
 			return found(frontier[0].visit, fmt.Sprintf("there are more than %d states", s.limit))
 		}
 	}

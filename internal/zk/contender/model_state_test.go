@@ -153,7 +153,7 @@ type conn struct {
 	session int64
 	up      bool
 	epoch   uint64
-	dying   bool // its server closes it
+	dying   bool  // its server closes it
 	count   uint8 // of its sessions
 
 	proven bool
@@ -192,10 +192,10 @@ type member struct {
 	fresh    bool  // the create was sent recently enough to be a proof
 	created  bool  // a create was applied
 	haunted  bool  // a create was applied after the contender had left
-	asked bool // it was asked to leave
-	wakes uint8 // the number of contenders that the deletion of its znode has woken
-	ended ending
-	user  user
+	asked    bool  // it was asked to leave
+	wakes    uint8 // the number of contenders that the deletion of its znode has woken
+	ended    ending
+	user     user
 	// exempt reports that an operator has deleted the contender's znode.
 	exempt bool
 }
