@@ -83,7 +83,8 @@ func TestExplore_Watches(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, breaks: 1, unsets: 1}),
 		pair("two have joined", 2, budget{leaves: 1, breaks: 2, unsets: 1}),
-		three("three have joined", budget{leaves: 2, breaks: 1, unsets: 1}),
+		three("three have joined", budget{breaks: 1, unsets: 1}),
+		large(three("three have joined, leave", budget{leaves: 2, breaks: 1, unsets: 1})),
 	)
 }
 
@@ -93,8 +94,9 @@ func TestExplore_Leases(t *testing.T) {
 	standby.config = func(c *Config) { c.Standby = time.Minute }
 	explore(t,
 		pair("two join", 0, budget{leaves: 1, lapses: 2}),
-		three("three have joined", budget{leaves: 2, lapses: 2}),
+		three("three have joined", budget{leaves: 1, lapses: 1}),
 		standby,
+		large(three("three have joined, two lapses", budget{leaves: 2, lapses: 2})),
 	)
 }
 
@@ -123,8 +125,9 @@ func TestExplore_SharedSession(t *testing.T) {
 	explore(t,
 		shared(pair("two have joined", 2, budget{leaves: 2, lapses: 1, expiries: 1})),
 		shared(pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1})),
-		shared(three("three have joined", budget{leaves: 2, lapses: 1, expiries: 1})),
+		shared(three("three have joined", budget{leaves: 2})),
 		shared(pair("second joins", 1, budget{leaves: 1, lapses: 1})),
+		large(shared(three("three have joined, expiry", budget{leaves: 1, lapses: 1, expiries: 1}))),
 		large(shared(pair("two join", 0, budget{leaves: 1, lapses: 1, expiries: 1}))),
 	)
 }
@@ -144,7 +147,8 @@ func TestExplore_LaggingServer(t *testing.T) {
 	}
 	explore(t,
 		lagging(pair("two join", 0, budget{leaves: 1}), 3),
-		lagging(pair("two have joined", 2, budget{leaves: 1, breaks: 1, operators: 1}), 2),
+		lagging(pair("two have joined", 2, budget{breaks: 1, operators: 1}), 2),
+		large(lagging(pair("two have joined, leave", 2, budget{leaves: 1, breaks: 1, operators: 1}), 3)),
 		lagging(three("three have joined", budget{leaves: 2}), 6),
 		lagging(three("three have joined, break", budget{leaves: 1, breaks: 1}), 4),
 		lagging(pair("second joins", 1, budget{leaves: 1, breaks: 1}), 2),
@@ -155,7 +159,7 @@ func TestExplore_LaggingServer(t *testing.T) {
 func TestExplore_OtherClients(t *testing.T) {
 	names := pair("other names", 0, budget{leaves: 1})
 	names.foreign = "np"
-	ahead := pair("ahead of two", 1, budget{leaves: 1, breaks: 1})
+	ahead := pair("ahead of two", 2, budget{leaves: 1, breaks: 1})
 	ahead.foreign = "f"
 	explore(t,
 		pair("arrival", 0, budget{leaves: 1, arrivals: 1}),
@@ -165,13 +169,14 @@ func TestExplore_OtherClients(t *testing.T) {
 }
 
 func TestExplore_DeletedQueue(t *testing.T) {
-	again := pair("queue can be made", 1, budget{deletions: 1})
+	again := scenario{name: "queue can be made", members: 1, conns: 1, budget: budget{leaves: 1, deletions: 1, breaks: 1}}
 	again.config = func(c *Config) { c.CanMakeQueue, c.QueueCzxid = true, 0 }
 	explore(t,
-		pair("two have joined", 2, budget{leaves: 1, deletions: 1}),
-		pair("second joins", 1, budget{leaves: 1, deletions: 1}),
-		three("three have joined", budget{leaves: 1, deletions: 1}),
+		pair("two have joined", 2, budget{deletions: 1}),
+		pair("second joins", 1, budget{deletions: 1}),
 		again,
+		large(pair("two have joined, leave", 2, budget{leaves: 1, deletions: 1})),
+		large(three("three have joined", budget{leaves: 1, deletions: 1})),
 		large(pair("two join", 0, budget{leaves: 1, deletions: 1})),
 	)
 }
@@ -200,8 +205,14 @@ func TestExplore_LastNumber(t *testing.T) {
 }
 
 func TestExplore_Patience(t *testing.T) {
-	patient := pair("second joins", 1, budget{leaves: 1, breaks: 1, operators: 1})
-	patient.timers = 1 << PatienceTimer
-	patient.config = func(c *Config) { c.Patience = time.Minute }
-	explore(t, patient)
+	patient := func(s scenario) scenario {
+		s.timers = 1 << PatienceTimer
+		s.config = func(c *Config) { c.Patience = time.Minute }
+		return s
+	}
+	explore(t,
+		patient(scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 1}}),
+		patient(pair("two have joined", 2, budget{breaks: 1, operators: 1})),
+		large(patient(pair("second joins", 1, budget{leaves: 1, breaks: 1, operators: 1}))),
+	)
 }
