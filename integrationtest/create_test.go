@@ -145,9 +145,9 @@ func TestTrap03_ZnodeAppearsLate(t *testing.T) {
 	require.Empty(t, listChildren(t, admin, node))
 }
 
-// TestTrap04_FreshGUIDForEachCreate fails if a candidate uses the same GUID for two creates, because a
+// TestTrap04_NewGUIDForEachCreate fails if a candidate uses the same GUID for two creates, because a
 // znode of an earlier create can still appear.
-func TestTrap04_FreshGUIDForEachCreate(t *testing.T) {
+func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)

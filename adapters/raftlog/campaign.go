@@ -26,7 +26,7 @@ type campaign struct {
 	published bool // a status of the present position was published
 }
 
-// runCampaign takes part until the candidacy is over, and returns the reason.
+// runCampaign participates in the election until the candidacy is over, and returns the reason.
 func (c *campaign) runCampaign(ctx context.Context) error {
 	e, n := c.election, c.election.node
 	n.mu.Lock()

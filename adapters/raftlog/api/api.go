@@ -203,7 +203,7 @@ var (
 // identityError is the type of ErrIdentity.
 type identityError struct{}
 
-func (identityError) Error() string { return "raftlog: this peer must not take part in the cluster" }
+func (identityError) Error() string { return "raftlog: this peer must not participate in the cluster" }
 
 // Is reports whether target is ErrFault.
 func (identityError) Is(target error) bool { return target == ErrFault }
