@@ -151,7 +151,7 @@ func (r *row) verdict() string {
 	}
 }
 
-// compareWithPeers names the libraries that are better than this library, which has the given result.
+// compareWithPeers names the libraries that are better than the given result of this library.
 func (r *row) compareWithPeers(value float64) string {
 	var better []string
 	peers := 0

@@ -91,7 +91,7 @@ type backendKind struct {
 	functions backend
 	// flags registers the flags of the backend. It is optional.
 	flags func(*settings, *pflag.FlagSet)
-	// servers returns the servers in the settings without passwords, or "" if there are none.
+	// servers returns the servers in the settings without passwords, or "" if they do not contain any.
 	servers func(*settings) string
 	// check returns an error if the settings are invalid. It sends nothing.
 	check func(*settings) error

@@ -115,7 +115,7 @@ type Info struct {
 	Role string `json:"role"`
 	// Leader is the leader, or zero if the peer does not know one.
 	Leader Peer `json:"leader"`
-	// Lease is the remaining time of this peer's lease, or 0 if it has none.
+	// Lease is the remaining time of this peer's lease, or 0 without a lease.
 	Lease time.Duration `json:"lease"`
 	// Term is the newest term that the peer knows.
 	Term uint64 `json:"term"`

@@ -170,7 +170,7 @@ func (t *Table) Expire(before time.Time) {
 // Len returns the number of IDs.
 func (t *Table) Len() int { return t.len }
 
-// OldestIndex returns the smallest index of all IDs, and false if there are none.
+// OldestIndex returns the smallest index of all IDs, and false if the table is empty.
 func (t *Table) OldestIndex() (uint64, bool) {
 	if !t.oldestKnown {
 		t.oldest, t.oldestKnown = math.MaxUint64, true
