@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -238,8 +239,8 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 // CURATOR-518, helix #2815: the candidate continues if its connection breaks at any request, from
 // the first to the last.
 func TestTrap41_AnyRequestFails(t *testing.T) {
-	for _, l := range allLosses {
-		t.Run(l.name, func(t *testing.T) {
+	for _, l := range lostreply.All {
+		t.Run(l.Name, func(t *testing.T) {
 			k := 1
 			for met := true; met; k++ {
 				withServers(t, 1, func(h *harness) {
@@ -247,7 +248,7 @@ func TestTrap41_AnyRequestFails(t *testing.T) {
 					session := conn.SessionID()
 					e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
 					require.NoError(h, err)
-					broken := l.set(h.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
+					broken := l.Set(h.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
 					c := h.startElection(e, conn)
 					h.advance(timeout + shortTime)
 					require.Equal(h, ahead, c.newest().NowFollowing, "request %d", k)

@@ -4,26 +4,11 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"reflect"
-	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/go-zookeeper/zk"
 )
-
-// clientWatches returns how many watches the client library keeps for a connection.
-func clientWatches(conn *zk.Conn) (n int) {
-	fields := reflect.ValueOf(conn).Elem()
-	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
-	lock.Lock()
-	defer lock.Unlock()
-	for _, channels := range fields.FieldByName("watchers").Seq2() {
-		n += channels.Len()
-	}
-	return n
-}
 
 // packetPause is the pause between the packets that a client receives.
 type packetPause struct{ d atomic.Int64 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -311,46 +312,10 @@ func (h *harness) hold() (hook zktest.HookFunc, release func()) {
 	}, release
 }
 
-// loss is a fault after which the client does not know whether its request was applied.
-type loss struct {
-	name    string
-	applied bool // the request is applied
-	silent  bool // the connection is not closed
-	set     func(s *zktest.Server, m zktest.Match) *zktest.Hook
-}
-
-// connectionLosses are the losses with the connection.
-var connectionLosses = []loss{
-	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.Before(m, zktest.Cut)
-	}},
-	{"cut before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, zktest.Cut)
-	}},
-	{"silence instead of the reply", true, true, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, func(q *zktest.Request) zktest.Verdict {
-			q.Server.Blackhole(zktest.BothWays, q.Session)
-			return zktest.Pass(q)
-		})
-	}},
-}
-
-// movedSessions are replies that the session has moved to another server.
-var movedSessions = []loss{
-	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
-	}},
-	{"session moved before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, zktest.Fail(zk.ErrSessionMoved))
-	}},
-}
-
-var allLosses = slices.Concat(connectionLosses, movedSessions)
-
 // forEachLoss runs f once for each loss, each time with new servers.
-func forEachLoss(t *testing.T, losses []loss, servers int, f func(h *harness, l loss)) {
+func forEachLoss(t *testing.T, losses []lostreply.Fault, servers int, f func(h *harness, l lostreply.Fault)) {
 	for _, l := range losses {
-		t.Run(l.name, func(t *testing.T) {
+		t.Run(l.Name, func(t *testing.T) {
 			withServers(t, servers, func(h *harness) { f(h, l) })
 		})
 	}
@@ -375,9 +340,9 @@ func forEachNaming(t *testing.T, servers int, f func(h *harness)) {
 }
 
 // forEachNamingAndLoss runs f once for each combination, each time with new servers.
-func forEachNamingAndLoss(t *testing.T, losses []loss, servers int, f func(h *harness, l loss)) {
+func forEachNamingAndLoss(t *testing.T, losses []lostreply.Fault, servers int, f func(h *harness, l lostreply.Fault)) {
 	for _, l := range losses {
-		t.Run(l.name, func(t *testing.T) {
+		t.Run(l.Name, func(t *testing.T) {
 			forEachNaming(t, servers, func(h *harness) { f(h, l) })
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -138,24 +139,24 @@ func TestJoin_ZnodeOfOtherSession(t *testing.T) {
 // CURATOR-45, CURATOR-79: a create is applied and its reply is lost. No client knows the znode,
 // which blocks the queue.
 func TestTrap01_CreateReplyLost(t *testing.T) {
-	forEachNamingAndLoss(t, connectionLosses, 1, testCreateReplyLost)
+	forEachNamingAndLoss(t, lostreply.ConnectionLost, 1, testCreateReplyLost)
 }
 
 // ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
-	forEachNamingAndLoss(t, movedSessions, 1, testCreateReplyLost)
+	forEachNamingAndLoss(t, lostreply.SessionMoved, 1, testCreateReplyLost)
 }
 
-func testCreateReplyLost(h *harness, l loss) {
+func testCreateReplyLost(h *harness, l lostreply.Fault) {
 	leader, conn := h.join(h.connect()), h.connect()
 	session := conn.SessionID()
-	lost := l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
 	c := h.join(conn)
 	h.advance(timeout)
 	h.requireMet(lost)
 	c.requireFollows(leader)
 	h.requireIDs(leader.ID(), c.ID())
-	if l.applied {
+	if l.Applied {
 		require.Len(h, h.createdIDs(), 2, "the znode that was created is not used")
 	}
 	leader.resign()
@@ -334,10 +335,10 @@ func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 // uses the znode that it has created.
 func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
-		forEachLoss(t, connectionLosses, 1, func(h *harness, l loss) {
+		forEachLoss(t, lostreply.ConnectionLost, 1, func(h *harness, l lostreply.Fault) {
 			h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
 			conn := h.connect()
-			l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: nth})
+			l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: nth})
 			var all []*candidate
 			for range 4 {
 				all = append(all, h.joinAsync(conn))

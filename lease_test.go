@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -235,17 +236,17 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 // ZOOKEEPER-2886: a reply that the session has moved neither ends the leadership nor extends the
 // lease.
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
-	forEachLoss(t, movedSessions, 1, func(h *harness, l loss) {
+	forEachLoss(t, lostreply.SessionMoved, 1, func(h *harness, l lostreply.Fault) {
 		c, next := h.join(h.connect()), h.join(h.connect())
 		grant := c.requireLeads()
 		for range 5 {
 			h.advance(timeout + shortTime)
-			one := l.set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: c.ID(), Nth: 1})
+			one := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: c.ID(), Nth: 1})
 			h.advance(timeout / 4)
 			h.requireMet(one)
 		}
 		require.NoError(h, grant.Err())
-		all := l.set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: c.ID()})
+		all := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: c.ID()})
 		h.requireSuspendedInTime(c, grant)
 		h.advance(timeout)
 		require.Equal(h, leaderelection.Suspended, c.newest().Role)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -201,29 +202,29 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 // time, or fails, so that the call fails.
 func TestTrap07_WriteReplyLost(t *testing.T) {
 	t.Run("of the leader", func(t *testing.T) {
-		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
+		forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
 			h.create("/register")
 			c := h.join(h.connect())
 			c.requireLeads()
-			lost := l.set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: "/register", Nth: 1})
+			lost := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: "/register", Nth: 1})
 			_, err := c.multi(&zk.SetDataRequest{Path: "/register", Data: []byte("1"), Version: -1})
 			require.ErrorIs(h, err, leaderelection.ErrUnconfirmed, "the outcome is not known")
 			h.requireMet(lost)
 			h.advance(timeout)
 			want := int32(0)
-			if l.applied {
+			if l.Applied {
 				want = 1
 			}
 			require.Equal(h, want, h.stat("/register").Version, "the write was repeated")
 		})
 	})
 	t.Run("of the deletion of an election", func(t *testing.T) {
-		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
+		forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
 			k := 1
 			for met := true; met; k++ {
 				c, next := h.join(h.connect()), h.join(h.connect())
 				deleter := h.connect()
-				lost := l.set(h.srv, zktest.Match{Session: deleter.SessionID(), Nth: k})
+				lost := l.Set(h.srv, zktest.Match{Session: deleter.SessionID(), Nth: k})
 				require.NoError(h, leaderelection.DeleteElection(deleter, node, leaderelection.WithSessionTimeout(timeout)), "request %d", k)
 				h.advance(shortTime)
 				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
@@ -240,8 +241,8 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 		})
 	})
 	t.Run("of the creation of the election node", func(t *testing.T) {
-		forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
-			lost := l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: "/x", Nth: 1})
+		forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
+			lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: "/x", Nth: 1})
 			_, err := leaderelection.NewElection(h.connect(), "/x/y", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
 			require.NoError(h, err)
 			h.requireMet(lost)

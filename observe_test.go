@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -242,7 +243,7 @@ func TestObserve_OneWatch(t *testing.T) {
 				require.Equal(h, leader, (<-observed).Leader != nil)
 				end()
 			}
-			require.Equal(h, 1, clientWatches(conn))
+			require.Equal(h, 1, clientwatch.Count(conn))
 		}
 	})
 }

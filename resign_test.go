@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -129,8 +131,8 @@ func TestTrap40_ResignDuringCreate(t *testing.T) {
 			testResignDuringCreate(h, release)
 		})
 	})
-	forEachNamingAndLoss(t, connectionLosses[2:], 1, func(h *harness, l loss) {
-		l.set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
+	forEachNamingAndLoss(t, lostreply.ConnectionLost[2:], 1, func(h *harness, l lostreply.Fault) {
+		l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1})
 		testResignDuringCreate(h, func() {})
 	})
 }
@@ -160,18 +162,18 @@ func testResignDuringCreate(h *harness, reply func()) {
 // CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session
 // continues, and the znode blocks all other candidates.
 func TestTrap05_DeleteReplyLost(t *testing.T) {
-	forEachLoss(t, connectionLosses, 1, testDeleteReplyLost)
+	forEachLoss(t, lostreply.ConnectionLost, 1, testDeleteReplyLost)
 }
 
 // ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
-	forEachLoss(t, movedSessions, 1, testDeleteReplyLost)
+	forEachLoss(t, lostreply.SessionMoved, 1, testDeleteReplyLost)
 }
 
-func testDeleteReplyLost(h *harness, l loss) {
+func testDeleteReplyLost(h *harness, l lostreply.Fault) {
 	c, next := h.join(h.connect()), h.join(h.connect())
 	grant, session := c.requireLeads(), c.conn.SessionID()
-	lost := l.set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: anyCandidate, Nth: 1})
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: anyCandidate, Nth: 1})
 	resignWithLoss(h, c, l)
 	h.requireMet(lost)
 	require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
@@ -181,9 +183,9 @@ func testDeleteReplyLost(h *harness, l loss) {
 }
 
 // resignWithLoss lets a candidate resign whose delete has an unknown outcome.
-func resignWithLoss(h *harness, c *candidate, l loss) {
+func resignWithLoss(h *harness, c *candidate, l lostreply.Fault) {
 	h.Helper()
-	if l.silent {
+	if l.Silent {
 		h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
 	} else {
 		require.NoError(h, c.Resign())
@@ -196,11 +198,11 @@ func resignWithLoss(h *harness, c *candidate, l loss) {
 
 // CURATOR-202: the same for a follower.
 func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
-	forEachLoss(t, allLosses, 1, func(h *harness, l loss) {
+	forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
 		leader, c := h.join(h.connect()), h.join(h.connect())
 		last := h.join(h.connect())
 		grant, session := leader.requireLeads(), c.conn.SessionID()
-		lost := l.set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: anyCandidate, Nth: 1})
+		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: anyCandidate, Nth: 1})
 		resignWithLoss(h, c, l)
 		h.requireMet(lost)
 		last.requireFollows(leader)
@@ -364,7 +366,7 @@ func TestResignRequested_Watches(t *testing.T) {
 				default:
 				}
 			}
-			require.Equal(h, 1, clientWatches(conn))
+			require.Equal(h, 1, clientwatch.Count(conn))
 		}
 	})
 }

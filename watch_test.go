@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -137,14 +138,14 @@ func TestWatch_ResignedFollowers(t *testing.T) {
 				own[0],
 				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
 			}, sortWatches(h.srv.Watches(), leader.ID()))
-			require.Equal(h, 1, clientWatches(conn))
+			require.Equal(h, 1, clientwatch.Count(conn))
 		}
 		leader.requireLeads()
 		require.Len(h, leader.received(), 1)
 		leader.resign()
 		h.advance(0)
 		require.Empty(h, h.srv.Watches())
-		require.Zero(h, clientWatches(conn))
+		require.Zero(h, clientwatch.Count(conn))
 	})
 }
 
@@ -256,7 +257,7 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 				if lost {
 					want = 2 // the watch on its znode was set again after the reconnect
 				}
-				require.Equal(h, want, clientWatches(c.conn))
+				require.Equal(h, want, clientwatch.Count(c.conn))
 			})
 		})
 	}
@@ -274,7 +275,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		requireWatches := func() {
 			h.Helper()
 			require.ElementsMatch(h, watched, h.watchedPaths())
-			require.LessOrEqual(h, clientWatches(conn), most)
+			require.LessOrEqual(h, clientwatch.Count(conn), most)
 		}
 		requireWatches()
 		most = 12 // the watch on the candidate's znode is set again after each reconnect, up to a limit
@@ -303,7 +304,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		c.resign()
 		h.advance(0)
 		require.Empty(h, h.watchedPaths())
-		require.Zero(h, clientWatches(conn))
+		require.Zero(h, clientwatch.Count(conn))
 	})
 }
 

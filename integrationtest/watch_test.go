@@ -2,18 +2,16 @@ package integrationtest
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"unsafe"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
@@ -290,14 +288,7 @@ func TestWatch_TwoPredecessors(t *testing.T) {
 func countClientWatches(t testing.TB, conn *client) (n int) {
 	t.Helper()
 	conn.WaitConnected(t) // so that all earlier events are handled
-	fields := reflect.ValueOf(conn.Conn).Elem()
-	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
-	lock.Lock()
-	defer lock.Unlock()
-	for _, channels := range fields.FieldByName("watchers").Seq2() {
-		n += channels.Len()
-	}
-	return n
+	return clientwatch.Count(conn.Conn)
 }
 
 // countServerWatches counts the watches of a server, on data and on children. The commands "wchs" and

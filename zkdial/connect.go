@@ -81,7 +81,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 			o(conn)
 		}
 		d.record = handshake.Of(conn)
-		session.Attend(conn)
+		session.DetectPauses(conn)
 		zk.WithHostProvider(newHostProvider(addresses))(conn)
 		zk.WithDialer(d.dial)(conn)
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// participant represents one process of an application. It has a separate session and is a candidate in
-// it. Only the goroutine that runs the steps uses the fields.
+// participant represents one process of an application. It uses a separate session and is a
+// candidate in it. Only the goroutine that runs the steps uses the fields.
 type participant struct {
 	name           string
 	index          int // in servers.addrs
@@ -58,7 +58,7 @@ func (p *participant) joinElection(node string) error {
 	return nil
 }
 
-// crash has the effect of killing the process: its connections are closed, but not its session.
+// crash acts as if the process were killed: its connections are closed, but not its session.
 func (p *participant) crash() {
 	p.monitor.markCrashed(p.name)
 	p.session.link.close()

@@ -1,5 +1,5 @@
-// Package grant is what a leadership and a lock have in common once they are
-// given: a fencing token, a lease that is read off the clock, and one end.
+// Package grant implements the common part of leaderships and holds of locks: a fencing token, a
+// lease that expires by the clock, and a channel that is closed on loss.
 package grant
 
 import (
@@ -19,13 +19,13 @@ type Grant struct {
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	latest time.Time // the last deadline while it lasted
+	latest time.Time // the last deadline before the end
 }
 
-// New returns a grant and the function that ends it with a reason; the first
-// reason stays. deadline says until when the grant is proven, each time anew,
-// and must not call methods of the grant; nil, or a zero time from the start,
-// stands for no limit.
+// New returns a grant and a function that ends it with a reason. Only the first
+// reason counts. deadline returns the time at which the lease currently expires. It
+// must not call methods of the grant. If it is nil, or returns the zero time from
+// the start, the lease is unlimited.
 func New(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(context.Background())
 	if deadline == nil {
@@ -34,18 +34,18 @@ func New(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFun
 	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
 }
 
-// Token is the fencing token.
+// Token returns the fencing token.
 func (g *Grant) Token() int64 { return g.token }
 
-// Context is done when the grant ends; its cause is what Err returns.
+// Context returns a context that is done when the grant ends. Its cause is the error of Err.
 func (g *Grant) Context() context.Context { return g.ctx }
 
-// Err is nil while the grant is proven, and afterwards why it ended. It asks the
-// clock, so that it is right even when this process has only just been resumed.
+// Err returns nil while the lease is valid, and the reason of the end afterwards. It compares the
+// deadline with the clock, so the result is correct even if the process was suspended until now.
 func (g *Grant) Err() error {
 	if g.ctx.Err() == nil {
-		// The clock first: a deadline read after it and before it has lapsed
-		// for certain, whatever is proven meanwhile.
+		// Read the clock before the deadline: if the deadline has passed then, the lease has
+		// expired, even if it is renewed in the meantime.
 		now := time.Now()
 		if d := g.Deadline(); !d.IsZero() && session.Expired(d, now) {
 			g.end(zkerror.ErrLeaseExpired)
@@ -57,9 +57,9 @@ func (g *Grant) Err() error {
 	return context.Cause(g.ctx)
 }
 
-// Deadline is until when the grant is proven at this moment. It moves forward
-// while the grant lasts, and stays where it was when it ends. The zero time
-// stands for no limit.
+// Deadline returns the time at which the lease currently expires. It advances while
+// the lease is renewed, and does not change after the end of the grant. The zero
+// time means that the lease is unlimited.
 func (g *Grant) Deadline() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

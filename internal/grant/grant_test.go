@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-func TestGrantEndsOnceWithTheFirstReason(t *testing.T) {
+func TestGrant_FirstReasonCounts(t *testing.T) {
 	l, end := New(42, nil)
 	require.Equal(t, int64(42), l.Token())
 	require.NoError(t, l.Err())
@@ -27,8 +27,9 @@ func TestGrantEndsOnceWithTheFirstReason(t *testing.T) {
 	require.ErrorIs(t, context.Cause(l.Context()), zkerror.ErrSessionExpired)
 }
 
-// A process that was only just resumed may look before anything has told it.
-func TestErrAsksTheClock(t *testing.T) {
+// Err must not depend on a timer: a process that was just resumed may call it before any timer
+// fires.
+func TestErr_LeaseExpiresByTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deadline := time.Now().Add(time.Second)
 		l, _ := New(1, func() time.Time { return deadline })
@@ -38,13 +39,13 @@ func TestErrAsksTheClock(t *testing.T) {
 		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired)
 		<-l.Context().Done()
 		deadline = deadline.Add(time.Hour)
-		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired, "it does not come back")
-		require.Equal(t, deadline.Add(-time.Hour), l.Deadline(), "it stays where it was")
+		require.ErrorIs(t, l.Err(), zkerror.ErrLeaseExpired, "an expired grant stays expired")
+		require.Equal(t, deadline.Add(-time.Hour), l.Deadline(), "the deadline does not change after the end")
 	})
 }
 
-// The lease's deadline follows what is proven, and stays when nothing is.
-func TestDeadlineMovesAndStays(t *testing.T) {
+// The deadline advances with the lease, and does not change when the lease is not proven any more.
+func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	now := time.Now()
 	proven := now.Add(time.Minute)
 	l, end := New(1, func() time.Time { return proven })
@@ -57,9 +58,9 @@ func TestDeadlineMovesAndStays(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 
-func TestPassedByEitherClock(t *testing.T) {
+func TestExpired_ByEitherClock(t *testing.T) {
 	now := time.Now()
 	require.False(t, session.Expired(now.Add(time.Minute), now))
 	require.True(t, session.Expired(now, now))
-	require.True(t, session.Expired(now.Add(time.Minute), now.Round(0).Add(time.Hour)), "the wall clock alone")
+	require.True(t, session.Expired(now.Add(time.Minute), now.Round(0).Add(time.Hour)), "only the wall clock has passed the deadline")
 }

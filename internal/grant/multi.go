@@ -12,19 +12,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Multi carries out ops as one transaction that commits only while the znode own,
-// which stands for the grant, exists. It returns the responses to ops. The error
-// is gone when the grant or the znode has ended, and nothing was applied then;
-// zkerror.ErrUnconfirmed when the outcome is unknown; or what ZooKeeper has
-// against ops, with the index, kind and path of the operation that has failed.
+// Multi executes ops as one transaction, which the servers apply only if own, the
+// znode of the grant, exists. It returns the responses to ops. If the grant has
+// ended or the znode was deleted, the error is gone, and nothing was applied. If
+// the outcome is unknown, it is zkerror.ErrUnconfirmed. If an operation has failed,
+// it is the error of ZooKeeper, with the index, kind and path of that operation.
 //
-// The check comes first: only then do the responses tell its failure from that
-// of ops.
+// The check is the first operation, so that the responses distinguish its failure from that of
+// ops.
 func (g *Grant) Multi(conn *zk.Conn, own string, gone error, ops []any) ([]zk.MultiResponse, error) {
 	return g.MultiAll(conn, []string{own}, gone, ops)
 }
 
-// MultiAll is Multi for a grant that several znodes stand for.
+// MultiAll is Multi for a grant that consists of several znodes, which must all exist.
 func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]zk.MultiResponse, error) {
 	if g.Err() != nil {
 		return nil, gone
@@ -63,8 +63,8 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	return a.Value[len(own):], failedOperation(ops, a.Value[len(own):], a.Err)
 }
 
-// failedOperation returns err with the operation that has failed: the first one that has an
-// error. Those before it have none, and those after it the error that they were not tried.
+// failedOperation returns err with the operation that has failed. It is the first with an error:
+// the operations after it were not tried and have an error as well.
 func failedOperation(ops []any, responses []zk.MultiResponse, err error) error {
 	for i, r := range responses {
 		if r.Error == nil || i >= len(ops) {

@@ -116,7 +116,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"return w != nil && w.epoch < epoch", "return false"},
 		},
-		tests: "./internal/zk/watch -run TestDeadSpare",
+		tests: "./internal/zk/watch -run TestReader_PooledWatchWasLost",
 	},
 	{
 		name: "watch/shared-read", breaks: "a read joins one that began before its call",
@@ -124,7 +124,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"r.number <= after || r.epoch", "false && r.number <= after || r.epoch"},
 		},
-		tests: "./internal/zk/watch -run TestNotOlder|TestListing",
+		tests: "./internal/zk/watch -run TestRead_NotOlder|TestListing",
 	},
 	{
 		name: "election/R1x", breaks: "a request is withdrawn with the context that has ended",
@@ -241,7 +241,7 @@ var electionMutants = []mutant{
 		name: "candidacy/once", breaks: "the last reason counts",
 		file: "candidacy.go",
 		edits: []edit{
-			{"	first := !closed(c.done)\n", "	first := !closed(c.done)\n	c.err = reason\n"},
+			{"	first := !c.over.Load()\n", "	first := !c.over.Load()\n	c.err = reason\n"},
 		},
 		tests: ". -run TestCandidacy_Stop$",
 	},

@@ -3,12 +3,12 @@ package main
 // grantMutants break rules of grants and guarded transactions.
 var grantMutants = []mutant{
 	{
-		name: "grant/Q1", breaks: "Err does not ask the clock",
+		name: "grant/Q1", breaks: "Err does not read the clock",
 		file: "internal/grant/grant.go",
 		edits: []edit{
 			{"if d := g.Deadline(); !d.IsZero() && session.Expired(d, now) {", "if d := g.Deadline(); false && session.Expired(d, now) {"},
 		},
-		tests: "./internal/grant -run ^TestErrAsksTheClock$",
+		tests: "./internal/grant -run ^TestErr_LeaseExpiresByTheClock$",
 	},
 	{
 		name: "grant/Q2", breaks: "deadline moves after the end",
@@ -18,10 +18,10 @@ var grantMutants = []mutant{
 		if d := g.deadline(); !d.IsZero() {`, `	{
 		if d := g.deadline(); !d.IsZero() {`},
 		},
-		tests: "./internal/grant -run ^TestErrAsksTheClock$",
+		tests: "./internal/grant -run ^TestErr_LeaseExpiresByTheClock$",
 	},
 	{
-		name: "grant/U1", breaks: "check last",
+		name: "grant/U1", breaks: "the check of the grant's znode is the last operation",
 		file: "internal/grant/multi.go",
 		edits: []edit{
 			{`	for _, path := range own {
@@ -35,7 +35,7 @@ var grantMutants = []mutant{
 		tests: ". -run ^TestMulti_OnlyLeader$",
 	},
 	{
-		name: "grant/U2", breaks: "lost answer is an error of ZooKeeper",
+		name: "grant/U2", breaks: "a lost reply is reported as an error of ZooKeeper",
 		file: "internal/grant/multi.go",
 		edits: []edit{
 			{`	case request.Transient(a.Err):

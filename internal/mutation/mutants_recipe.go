@@ -32,10 +32,10 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rL13", breaks: "a grant that lapsed comes back",
-		file: "recipes/lock/place.go",
+		file: "recipes/lock/entry.go",
 		edits: []edit{
 			{`	case t.end != nil && s.First && !s.Proven:
-		// Others may rely on its end from now on: it does not come back.
+		// The grant must not become valid again, because other clients may acquire the lock now.
 		t.lose(zkerror.ErrLeaseExpired)
 `, ""},
 		},

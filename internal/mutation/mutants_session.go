@@ -8,7 +8,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(min(l.timeout/2, l.timeout-gap))"},
 		},
-		tests: "./internal/zk/session -run ^TestChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/session -run ^TestLease_ChainCountsFromAcknowledgements$",
 	},
 	{
 		name: "session/L2", breaks: "first proof worth T/2",
@@ -16,7 +16,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(l.timeout / 3)", "return newest.Add(l.timeout / 2)"},
 		},
-		tests: "./internal/zk/session -run ^TestChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/session -run ^TestLease_ChainCountsFromAcknowledgements$",
 	},
 	{
 		name: "session/L3", breaks: "no cap of T/2",
@@ -24,7 +24,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(l.timeout*7/8 - gap)"},
 		},
-		tests: "./internal/zk/session -run ^TestLeaseDeadline$",
+		tests: "./internal/zk/session -run ^TestLease_Deadline$",
 	},
 	{
 		name: "session/L4", breaks: "pause ignored",
@@ -32,7 +32,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {", "if false {"},
 		},
-		tests: "./internal/zk/session -run ^TestLeaseAndFlightTime$",
+		tests: "./internal/zk/session -run ^TestLease_Latency$",
 	},
 	{
 		name: "session/L5", breaks: "monotonic clock only",
@@ -47,7 +47,7 @@ var sessionMutants = []mutant{
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if m.seen.session != r.session {
-		return zkerror.ErrSessionExpired // whatever it proves, it is not this session's life
+		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
 	}
 `, ""},
 		},
@@ -68,21 +68,21 @@ var sessionMutants = []mutant{
 			{`		m.lapses++
 `, ""},
 		},
-		tests: "./internal/zk/session -run ^TestLapseThatIsRepaired$",
+		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
 	},
 	{
-		name: "session/S9", breaks: "lapse mended unnoticed",
+		name: "session/S9", breaks: "a renewed lease hides its end",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if err == nil {
-		m.judge()
-		m.lease.proved`, `	if err == nil {
-		m.lease.proved`},
+		m.updateProven()
+		m.lease.add`, `	if err == nil {
+		m.lease.add`},
 		},
-		tests: "./internal/zk/session -run ^TestLapseThatIsRepaired$",
+		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
 	},
 	{
-		name: "session/C1", breaks: "missing znode not told",
+		name: "session/C1", breaks: "missing znode not reported",
 		file: "internal/zk/session/check.go",
 		edits: []edit{
 			{`			missing = append(missing, paths[failed])
@@ -101,12 +101,12 @@ var sessionMutants = []mutant{
 		tests: ". -run ^TestSchedules$ -schedules 400",
 	},
 	{
-		name: "session/S8", breaks: "a stop of the process is not noticed",
-		file: "internal/zk/session/stops.go",
+		name: "session/S8", breaks: "a pause of the process is not detected",
+		file: "internal/zk/session/pause.go",
 		edits: []edit{
-			{"elapsed(t.last, now) > limit", "false"},
+			{"elapsed(p.running, now) > limit", "false"},
 		},
-		tests: "./internal/zk/session -run TestTurns|TestStopOfTheProcess",
+		tests: "./internal/zk/session -run TestPauses|TestPause_",
 	},
 	{
 		name: "session/acked-sent", breaks: "a chain counts from the time at which a proof was sent",
@@ -114,7 +114,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"elapsed(l.proofs[1].acked, sent) >=", "elapsed(l.proofs[1].sent, sent) >="},
 		},
-		tests: "./internal/zk/session -run TestChainCounts",
+		tests: "./internal/zk/session -run TestLease_ChainCounts",
 	},
 	{
 		name: "session/acked-newest", breaks: "the newest link of a chain counts from its send time",
@@ -122,7 +122,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"elapsed(l.proofs[0].acked, newest) <", "elapsed(l.proofs[0].sent, newest) <"},
 		},
-		tests: "./internal/zk/session -run TestChainCounts|TestLeaseAndFlightTime",
+		tests: "./internal/zk/session -run TestLease_ChainCounts|TestLease_Latency",
 	},
 	{
 		name: "session/interval-limit", breaks: "checks wait for longer than a quarter of the timeout",
@@ -130,7 +130,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, l.timeout/4)", "elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
 		},
-		tests: "./internal/zk/session -run TestCheckInterval",
+		tests: "./internal/zk/session -run TestLease_CheckInterval",
 	},
 	{
 		name: "session/interval-young", breaks: "checks wait for the interval while the lease ends",
@@ -138,7 +138,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"interval <= l.timeout/8 || l.deadline().Sub(now) <= l.timeout*3/16 {", "interval <= l.timeout/8 {"},
 		},
-		tests: "./internal/zk/session -run TestCheckInterval",
+		tests: "./internal/zk/session -run TestLease_CheckInterval",
 	},
 	{
 		name: "session/interval-shortest", breaks: "the interval of the connection is not the shortest",
@@ -146,23 +146,23 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"if shortest = min(shortest, s.every); shortest == 0 {", "if shortest = s.every; shortest > 0 {"},
 		},
-		tests: "./internal/zk/session -run TestShortestCheckInterval",
+		tests: "./internal/zk/session -run TestSubscription_CheckEvery",
 	},
 	{
-		name: "session/pause", breaks: "a stop of the process does not shorten the lease",
+		name: "session/pause", breaks: "a pause of the process does not shorten the lease",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"if !l.paused.IsZero() &&", "if false &&"},
 		},
-		tests: "./internal/zk/session -run TestLeaseAndFlightTime",
+		tests: "./internal/zk/session -run TestLease_Latency",
 	},
 	{
 		name: "session/turn", breaks: "breaks of the connection are missed with long timeouts",
-		file: "internal/zk/session/stops.go",
+		file: "internal/zk/session/pause.go",
 		edits: []edit{
-			{"min(timeout/32, maxTurn)", "timeout/32"},
+			{"min(timeout/32, maxPollInterval)", "timeout/32"},
 		},
-		tests: "./internal/zk/session -run TestBreaks",
+		tests: "./internal/zk/session -run TestMonitor_SeesEveryBreak",
 	},
 	{
 		name: "session/granted", breaks: "a lease is longer than the granted timeout allows",
@@ -170,15 +170,15 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return min(stated, granted)", "return stated"},
 		},
-		tests: "./internal/zk/session -run TestTimeoutIsTheGrantedOne",
+		tests: "./internal/zk/session -run TestTimeout_Granted$",
 	},
 	{
-		name: "session/learnt", breaks: "a timeout that is learnt later does not shorten the lease",
+		name: "session/learnt", breaks: "a timeout that is granted later does not shorten the lease",
 		file: "internal/zk/session/timeout.go",
 		edits: []edit{
 			{"granted > 0 && stated > granted", "false"},
 		},
-		tests: "./internal/zk/session -run TestTimeoutIsLearntLater",
+		tests: "./internal/zk/session -run TestTimeout_GrantedLater",
 	},
 	{
 		name: "session/reconnect", breaks: "a longer timeout extends the lease of earlier proofs",
@@ -186,7 +186,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"timeout < m.lease.timeout || len(m.lease.proofs) == 0", "true"},
 		},
-		tests: "./internal/zk/session -run TestTimeoutChangesWith",
+		tests: "./internal/zk/session -run TestTimeout_Reconnect",
 	},
 	{
 		name: "session/L6", breaks: "a chain of T/16 is long enough",
@@ -194,15 +194,15 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"elapsed(l.proofs[0].acked, newest) < l.timeout/4", "elapsed(l.proofs[0].acked, newest) < l.timeout/16"},
 		},
-		tests: "./internal/zk/session -run ^TestChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/session -run ^TestLease_ChainCountsFromAcknowledgements$",
 	},
 	{
 		name: "session/S1", breaks: "the lease of a session survives its end",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{`	if is.session != was.session {
+			{`	if now.session != before.session {
 		m.lease.clear()
-`, `	if is.session != was.session {
+`, `	if now.session != before.session {
 `},
 		},
 		tests: ". -run ^TestLease_OtherSession$",
@@ -214,45 +214,45 @@ var sessionMutants = []mutant{
 			{`		m.epoch = epochs.Add(1)
 `, ""},
 		},
-		tests: "./internal/zk/session -run ^TestBreaksAreNoticed$",
+		tests: "./internal/zk/session -run ^TestMonitor_SeesEveryBreak$",
 	},
 	{
 		name: "session/S4", breaks: "a check counts from its answer",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{"m.lease.proved(r.sent, r.acked)", "m.lease.proved(r.acked, r.acked)"},
+			{"m.lease.add(r.sent, r.acked)", "m.lease.add(r.acked, r.acked)"},
 		},
 		tests: ". -run ^TestTrap21_SlowConnection$",
 	},
 	{
-		name: "session/S7", breaks: "a write of long ago counts as a proof",
-		file: "internal/zk/session/monitor.go",
+		name: "session/S7", breaks: "an old write counts as a proof",
+		file: "internal/zk/session/subscription.go",
 		edits: []edit{
 			{"if age < m.lease.timeout/3 {", "if true {"},
 		},
-		tests: "./internal/zk/session -run ^TestProveWithAnOldWrite$",
+		tests: "./internal/zk/session -run ^TestProve_OldWrite$",
 	},
 	{
-		name: "session/S10", breaks: "proofs of before a rest remain in the chain",
-		file: "internal/zk/session/monitor.go",
+		name: "session/S10", breaks: "proofs before StopProving remain in the chain",
+		file: "internal/zk/session/subscription.go",
 		edits: []edit{
 			{`	if alone {
 		m.lease.clear()
 `, `	if alone {
 `},
 		},
-		tests: "./internal/zk/session -run ^TestProveAfterARest$",
+		tests: "./internal/zk/session -run ^TestProve_AfterStopProving$",
 	},
 	{
 		name: "session/S11", breaks: "no check is sent when the connection is back",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{`	if is.up {
+			{`	if now.up {
 		m.checkNow = true
 	}
 `, ""},
 		},
-		tests: "./internal/zk/session -run ^TestCheckAfterAReconnect$",
+		tests: "./internal/zk/session -run ^TestMonitor_ChecksAfterReconnect$",
 	},
 	{
 		name: "session/C2", breaks: "after one failure the other paths are not checked",
@@ -260,6 +260,6 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"paths = slices.Delete(slices.Clone(paths), failed, failed+1)", "paths = slices.Clip(paths[:0])"},
 		},
-		tests: "./internal/zk/session -run ^TestCheckFindsAllMissing$",
+		tests: "./internal/zk/session -run ^TestConfirm_FindsAllMissing$",
 	},
 }

@@ -16,8 +16,8 @@
 // Waiting clients are not released at the same moment, because notifications can be
 // delayed. If a barrier is removed and set again immediately, a slow client may find it set
 // again and continue to wait. A participant that dies during a round is not waited for, and
-// the other participants are not notified. [Round.Done] notifies a participant that its own
-// znode is lost.
+// the other participants are not notified. [Round.Done] notifies a participant that its znode is
+// lost.
 //
 // # Znodes
 //

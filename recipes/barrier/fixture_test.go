@@ -1,7 +1,6 @@
 package barrier
 
 import (
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,14 +46,4 @@ func (w fixture) double(conn *zk.Conn, n int) *Double {
 	d, err := NewDouble(conn, node, n, granted)
 	require.NoError(w, err)
 	return d
-}
-
-// watchChannels returns how many channels the client library holds for the watches of a
-// connection.
-func watchChannels(conn *zk.Conn) (n int) {
-	synctest.Wait() // the client library does not change them during the count
-	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
-		n += it.Value().Len()
-	}
-	return n
 }

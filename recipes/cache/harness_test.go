@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -147,15 +147,7 @@ func (h *harness) watches() []string {
 }
 
 // channels returns how many channels the client library holds for the watches of the cache.
-func (h *harness) channels() int { return watchChannels(h.conn) }
-
-func watchChannels(conn *zk.Conn) (n int) {
-	synctest.Wait() // so that the client library does not change them
-	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
-		n += it.Value().Len()
-	}
-	return n
-}
+func (h *harness) channels() int { return clientwatch.Count(h.conn) }
 
 // replica applies the events of a cache to a map, and verifies their order.
 type replica struct {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -303,7 +304,7 @@ func (x *scheduleRun) verifyChannels() {
 	if slices.ContainsFunc(x.events, func(e event) bool { return e.fault == rejectWatches }) {
 		return
 	}
-	if n := watchChannels(x.conn); n > (2*x.cache.Len()+1)*watch.MaxChannels {
+	if n := clientwatch.Count(x.conn); n > (2*x.cache.Len()+1)*watch.MaxChannels {
 		x.Violate("the client library holds %d channels for %d znodes", n, x.cache.Len())
 	}
 }

@@ -58,7 +58,7 @@ type deferredReply struct {
 	at    uint64 // when it was deferred, by the clock of the updater
 }
 
-// part is a part of a znode that one request reads: its data, or the list of its children.
+// part is a part of a znode, the data or the list of its children, that one request reads.
 type part struct {
 	watch *nodeWatch // set, and not known to have fired; or nil
 	epoch uint64     // the epoch of the updater in which the part was read last

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -74,7 +75,7 @@ func TestChanges_LeaveOneWatch(t *testing.T) {
 				for range c {
 				}
 			}
-			require.Equal(h, 1, watchChannels(conn))
+			require.Equal(h, 1, clientwatch.Count(conn))
 			_, err := v.Set(h.Context(), i+1)
 			require.NoError(h, err)
 			synctest.Wait()

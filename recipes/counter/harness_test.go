@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,12 +82,3 @@ func (h *harness) create(conn *zk.Conn, path, data string) {
 
 // records returns how many sessions have a record below any znode.
 func (h *harness) records() int { return strings.Count(h.srv.Tree(), "_r_") }
-
-// watchChannels returns how many channels the client library holds for watches.
-func watchChannels(conn *zk.Conn) (n int) {
-	synctest.Wait()
-	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
-		n += it.Value().Len()
-	}
-	return n
-}

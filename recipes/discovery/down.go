@@ -38,7 +38,8 @@ func (d *downReports) add(id identity) {
 	d.reports[id] = r
 }
 
-// available returns the instances that are not down. It returns all itself if there are no reports.
+// available returns the instances that are not down. It returns all itself if nothing was
+// reported.
 func (d *downReports) available(all []Instance) []Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()

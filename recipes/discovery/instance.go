@@ -39,9 +39,9 @@ type Instance struct {
 	ID string
 	// Address is the host name or IP address. It may be empty.
 	Address string
-	// Port is the port number, or 0 if there is none.
+	// Port is the port number, or 0 if the instance does not listen on one.
 	Port int
-	// SSLPort is the number of the TLS port, or 0 if there is none.
+	// SSLPort is the number of the TLS port, or 0 if the instance does not offer TLS.
 	SSLPort int
 	// Payload is JSON, or nil. Curator determines its Java type by the property "@class" of
 	// an object or by a pair such as ["java.lang.Long", 5], and the class must exist in the

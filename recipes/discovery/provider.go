@@ -55,10 +55,10 @@ type Provider struct {
 }
 
 // Provider returns a provider of the instances of a service, and blocks until it has read
-// them. A service that does not exist has no instances. If the context is done first,
+// them. For a service that does not exist the result is empty. If the context is done first,
 // Provider returns its cause. It also returns errors of ZooKeeper, such as
-// [recipes.ErrPermission]. Programs should keep a provider instead of opening many: watches
-// remain until they fire, also after Close.
+// [recipes.ErrPermission]. Programs should keep a provider instead of opening many: watches remain
+// until they fire, also after Close.
 func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provider, error) {
 	if err := checkName("name", name); err != nil {
 		return nil, err
@@ -145,8 +145,8 @@ func (p *Provider) Close(ctx context.Context) error {
 	}
 }
 
-// run is the goroutine of the provider. ready receives nil when the provider has a list, or the
-// reason why it has none.
+// run is the goroutine of the provider. ready receives nil when the provider has read the list, or
+// the reason why it cannot.
 func (p *Provider) run(ctx context.Context, ready chan<- error) {
 	defer close(p.ended)
 	defer close(p.changes)

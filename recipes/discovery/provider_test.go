@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -393,15 +393,6 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 	})
 }
 
-// watchChannels returns how many channels the client library holds for the watches of a connection.
-func watchChannels(conn *zk.Conn) (n int) {
-	synctest.Wait()
-	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
-		n += it.Value().Len()
-	}
-	return n
-}
-
 // Fails if providers that were closed leave more than one watch for each znode behind, or if a
 // provider misses changes because these watches were lost at a reconnect.
 func TestTrap27_PooledWatchesAreLost(t *testing.T) {
@@ -411,7 +402,7 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 		conn := d.setup.Conn
 		for range 20 {
 			require.NoError(w, w.provider(d, Choice{}).Close(w.Context()))
-			require.Equal(w, 2, watchChannels(conn))
+			require.Equal(w, 2, clientwatch.Count(conn))
 		}
 		loseWatches := func() {
 			refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))

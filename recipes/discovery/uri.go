@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// URISpec is the template of an instance's URI, or nil if there is none.
+// URISpec is the template of an instance's URI, or nil if it is not set.
 type URISpec []URIPart
 
 // URIPart is a literal text or the name of a variable.

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,13 +67,4 @@ func settle() {
 	// closed can hang the client library.
 	time.Sleep(30*time.Second + time.Millisecond)
 	synctest.Wait()
-}
-
-// watchChannels returns how many channels the client library holds for the watches of a
-// connection.
-func watchChannels(conn *zk.Conn) (n int) {
-	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
-		n += it.Value().Len()
-	}
-	return n
 }

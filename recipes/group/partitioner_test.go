@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -384,7 +385,7 @@ func TestTrap25_WatchesOfSharesDoNotAddUp(t *testing.T) {
 			<-s.Parts()
 			require.NoError(w, s.Close(w.Context()))
 			synctest.Wait()
-			require.LessOrEqual(w, watchChannels(conn), 3, i)
+			require.LessOrEqual(w, clientwatch.Count(conn), 3, i)
 		}
 	})
 }

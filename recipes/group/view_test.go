@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -251,7 +252,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			require.Len(w, w.srv.Watches(dir, dir+"/a"), 3)
-			require.Equal(w, 2, watchChannels(reader))
+			require.Equal(w, 2, clientwatch.Count(reader))
 		}
 		views := g.Changes(w.Context())
 		<-views

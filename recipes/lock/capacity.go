@@ -11,7 +11,7 @@ import (
 // leases and those of all earlier contenders are within the limit.
 type capacity struct {
 	leases int // of the contender
-	limit  int // if the semaphore stores none
+	limit  int // if no limit is stored
 }
 
 // admit implements contender.Policy.
@@ -81,7 +81,7 @@ func leasePrefix(n int) func(guid string) string {
 	}
 }
 
-// leases returns the number of leases that a contender requests: the one in its name, or 1.
+// leases returns the number of leases that a contender requests: the number in its name, or 1.
 func leases(name string) int {
 	i := strings.LastIndex(name, contender.CuratorLease.Base())
 	if i < 0 {

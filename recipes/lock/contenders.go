@@ -38,9 +38,9 @@ type Contender struct {
 func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
 	if err != nil {
-		return nil, recipe.Fail("contenders", q.at.Path, err)
+		return nil, recipe.Fail("contenders", q.setup.Path, err)
 	}
-	// Side by side, or a long line would take as many round trips.
+	// Read several znodes concurrently: otherwise a long queue would take as many round trips.
 	type answer = request.Answer[*Contender]
 	var all []Contender
 	i := 0
@@ -61,16 +61,16 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 			}
 		}
 		if err != nil {
-			return nil, recipe.Fail("contenders", q.at.Path, err)
+			return nil, recipe.Fail("contenders", q.setup.Path, err)
 		}
 	}
 	return all, nil
 }
 
-// names lists the znodes of the contenders, first in line first.
+// names returns the names of the contenders' znodes, starting with the head of the queue.
 func (q *lockQueue) names(ctx context.Context) ([]string, error) {
-	children, err := request.Read(ctx, q.at.Conn, func() ([]string, error) {
-		children, _, err := request.Children(q.at.Conn, q.at.Path)
+	children, err := request.Read(ctx, q.setup.Conn, func() ([]string, error) {
+		children, _, err := request.Children(q.setup.Conn, q.setup.Path)
 		return children, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -80,15 +80,15 @@ func (q *lockQueue) names(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	names, _, _ := contender.Order(children, "")
-	names, _, err = queue.Contenders(ctx, q.at.Conn, q.at.Path, names)
+	names, _, err = queue.Contenders(ctx, q.setup.Conn, q.setup.Path, names)
 	return names, err
 }
 
-// describe reads a contender's znode; nil when it is gone.
+// describe reads a contender's znode. It returns nil if the znode does not exist any more.
 func (q *lockQueue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
-	full := path.Join(q.at.Path, name)
-	c, err := request.Read(ctx, q.at.Conn, func() (*Contender, error) {
-		data, stat, err := request.Get(q.at.Conn, full)
+	full := path.Join(q.setup.Path, name)
+	c, err := request.Read(ctx, q.setup.Conn, func() (*Contender, error) {
+		data, stat, err := request.Get(q.setup.Conn, full)
 		if err != nil {
 			return nil, err
 		}
@@ -100,9 +100,9 @@ func (q *lockQueue) describe(ctx context.Context, name string, holds, reads bool
 	return c, err
 }
 
-// holds reports whether it is the turn of the i-th in line: of the first, and of a
-// reader without a writer ahead. Curator's holder that downgrades has two znodes of
-// one number for a while.
+// holds reports whether it is the turn of the i-th contender. That is the head of
+// the queue, or a reader without an earlier writer. While a holder of Curator
+// downgrades, two znodes with the same number belong to it.
 func holds(names []string, i int) bool {
 	number := func(name string) string { return name[max(0, len(name)-10):] }
 	reads := contender.Reads(names[i])
@@ -111,7 +111,7 @@ func holds(names []string, i int) bool {
 	})
 }
 
-// revokeRequest is what Curator's Revoker writes.
+// revokeRequest is the data that Curator's Revoker writes.
 const revokeRequest = "__REVOKE__"
 
 // Revoke requests that contender c releases this lock as soon as it holds it. Revoke does
@@ -119,12 +119,13 @@ const revokeRequest = "__REVOKE__"
 // "__REVOKE__" to the znode of c. The contender may ignore the request; see [Hold.Revoked].
 // Revoke returns [ErrNotHeld] if the znode of c does not exist any more.
 func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
-	if path.Dir(c.Path) != q.at.Path {
-		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.at.Path)
+	if path.Dir(c.Path) != q.setup.Path {
+		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.setup.Path)
 	}
-	// Written twice it says the same, and no other znode ever has this name.
-	err := request.Retry(ctx, q.at.Conn, func() error {
-		_, err := q.at.Conn.Set(c.Path, []byte(revokeRequest), -1)
+	// Retrying is safe: a second write changes nothing, and the name is never used for another
+	// znode.
+	err := request.Retry(ctx, q.setup.Conn, func() error {
+		_, err := q.setup.Conn.Set(c.Path, []byte(revokeRequest), -1)
 		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {

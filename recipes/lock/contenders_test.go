@@ -13,7 +13,7 @@ import (
 )
 
 func TestContenders(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err, "without a znode nobody contends")
@@ -46,7 +46,7 @@ func TestContenders(t *testing.T) {
 }
 
 func TestContendersOfAnRWMutex(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		r1, r2 := w.read(w.connect()), w.read(w.connect())
 		x := w.write(w.connect())
 		r3 := w.read(w.connect())
@@ -89,7 +89,7 @@ func TestHolds(t *testing.T) {
 
 // CURATOR-358: a contender leaves between the listing and the read of its znode.
 func TestTrap43_ContenderVanishes(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: w.operator.SessionID(), Path: first.hold.Path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, w.srv.ExpireSession(first.conn.SessionID()))
@@ -105,7 +105,7 @@ func TestTrap43_ContenderVanishes(t *testing.T) {
 }
 
 func TestContendersWithin(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.lock(w.connect()).holds()
 		ctx, cancel := context.WithTimeout(w.Context(), timeout)
 		defer cancel()
@@ -123,97 +123,5 @@ func TestContendersWithin(t *testing.T) {
 		_, err = w.operator.SetACL(node, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(w, err)
 		w.excused, w.untidy = true, true
-	})
-}
-
-func TestWaiter(t *testing.T) {
-	play(t, 1, func(w *world) {
-		first, second := w.lock(w.connect()), w.lock(w.connect())
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		third := w.mutex(w.connect()).Join(ctx)
-		position := func() int {
-			ahead, err := third.Position(w.Context())
-			require.NoError(w, err)
-			return ahead
-		}
-		require.Equal(w, 2, position())
-		first.release()
-		require.Equal(w, 1, position())
-		second.release()
-		w.pass(0)
-		require.Equal(w, 0, position())
-		h, err := third.Wait()
-		require.NoError(w, err)
-		cancel()
-		w.pass(moment)
-		require.NoError(w, h.Err(), "the context was that of the waiting")
-		require.Equal(w, 0, position())
-		require.NoError(w, h.Release(w.Context()))
-		_, err = third.Position(w.Context())
-		require.ErrorIs(w, err, ErrReleased)
-		_, err = third.Wait()
-		require.Error(w, err)
-	})
-}
-
-func TestWaiterGivesUp(t *testing.T) {
-	t.Run("while it waits", func(t *testing.T) {
-		play(t, 1, func(w *world) {
-			first := w.lock(w.connect())
-			ctx, cancel := context.WithCancelCause(w.Context())
-			second := w.mutex(w.connect()).Join(ctx)
-			w.pass(0)
-			require.Len(w, w.contenders(), 2)
-			cancel(errEnough)
-			_, err := second.Wait()
-			require.ErrorIs(w, err, errEnough)
-			w.pass(0)
-			w.line(first.holds().Path())
-			_, err = second.Position(w.Context())
-			require.ErrorIs(w, err, errEnough)
-		})
-	})
-	t.Run("after the grant, before anybody has it", func(t *testing.T) {
-		play(t, 1, func(w *world) {
-			conn := w.connect()
-			for range 20 { // which of what has happened Wait sees first is random
-				ctx, cancel := context.WithCancelCause(w.Context())
-				waiter := w.mutex(conn).Join(ctx)
-				w.pass(0)
-				cancel(errEnough)
-				w.pass(0)
-				_, err := waiter.Wait()
-				require.ErrorIs(w, err, errEnough)
-				w.line()
-			}
-		})
-	})
-	t.Run("before", func(t *testing.T) {
-		play(t, 1, func(w *world) {
-			ctx, cancel := context.WithCancelCause(w.Context())
-			cancel(errEnough)
-			waiter := w.mutex(w.connect()).Join(ctx)
-			_, err := waiter.Wait()
-			require.ErrorIs(w, err, errEnough)
-			_, err = waiter.Position(w.Context())
-			require.ErrorIs(w, err, errEnough)
-			require.Empty(w, w.created())
-		})
-	})
-}
-
-// The end of the place is told to whoever waits, and to whoever asks.
-func TestWaiterIsDeleted(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.lock(w.connect()).holds()
-		waiter := w.mutex(w.connect()).Join(w.Context())
-		w.pass(0)
-		w.remove(w.contenders()[1])
-		w.untidy = true // its watch on the holder
-		_, err := waiter.Position(w.Context())
-		require.ErrorIs(w, err, recipes.ErrDeleted)
-		_, err = waiter.Wait()
-		require.ErrorIs(w, err, recipes.ErrDeleted)
 	})
 }

@@ -22,7 +22,7 @@ const (
 // playSlow runs f where a request takes roundTrip and nothing else takes any time: so
 // the time that passes tells how many requests were waited for one after another.
 func playSlow(t *testing.T, f func(w *slow)) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		s := &slow{w}
 		f(s)
@@ -30,7 +30,7 @@ func playSlow(t *testing.T, f func(w *slow)) {
 	})
 }
 
-type slow struct{ *world }
+type slow struct{ *harness }
 
 // connect opens a session that is slow once it is there.
 func (w *slow) connect() *zk.Conn {
@@ -101,12 +101,12 @@ func TestCostOfAContendedMutex(t *testing.T) {
 	playSlow(t, func(w *slow) {
 		holder := w.lock(w.operator)
 		var conns []*zk.Conn
-		var waiting []*asked
+		var waiting []*call
 		for range 3 {
 			conn := w.connect()
 			conns = append(conns, conn)
 			begin := time.Now()
-			a := w.ask(conn, w.mutex(conn, w.long()).Lock)
+			a := w.startCall(conn, w.mutex(conn, w.long()).Lock)
 			w.pass(3 * roundTrip)
 			waiting = append(waiting, a)
 			sent := w.sent(0, conn)
@@ -140,9 +140,9 @@ func TestCostOfAHandOverOnOneConnection(t *testing.T) {
 	playSlow(t, func(w *slow) {
 		conn := w.connect()
 		m := w.mutex(conn, w.long())
-		first := w.ask(conn, m.Lock)
+		first := w.startCall(conn, m.Lock)
 		w.pass(2 * roundTrip)
-		second := w.ask(conn, m.Lock)
+		second := w.startCall(conn, m.Lock)
 		w.pass(3 * roundTrip)
 		w.costs(conn, 1, some, func() {
 			first.release()
@@ -154,8 +154,8 @@ func TestCostOfAHandOverOnOneConnection(t *testing.T) {
 
 // Only the direct successor is woken.
 func TestCostOfAReleaseToOthers(t *testing.T) {
-	play(t, 1, func(w *world) {
-		var line []*asked
+	play(t, 1, func(w *harness) {
+		var line []*call
 		for range 6 {
 			line = append(line, w.lock(w.connect()))
 		}
@@ -210,9 +210,9 @@ func TestCostOfAnRWMutex(t *testing.T) {
 
 // A writer wakes the readers directly behind it, or one writer.
 func TestCostOfAWritersRelease(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first := w.write(w.connect())
-		readers := []*asked{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
+		readers := []*call{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
 		second := w.write(w.connect())
 		behind := w.read(w.connect())
 		last := w.write(w.connect())
@@ -250,7 +250,7 @@ func TestCostOfAWritersRelease(t *testing.T) {
 }
 
 func TestCostOfRevocation(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		h := w.lock(conn).holds()
 		w.srv.ResetLog()

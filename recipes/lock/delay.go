@@ -16,19 +16,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// The marks of holders: what follows is the GUID of the contender's name. No
-// contender's name begins so, in nobody's layout, and Curator sorts it to the end.
+// The prefixes of the markers of holders, which are followed by the GUID in the contender's name.
+// In no layout does the name of a contender begin with them, and Curator sorts such names last.
 const (
-	writerMark = contender.HeldToWrite
-	readerMark = contender.HeldToRead
+	writerMarker = contender.HeldToWrite
+	readerMarker = contender.HeldToRead
 )
 
-// delayed stands between the line and a turn, and lets no proof pass before the
-// contender has waited for the lock-delay, where there is one, and has left its
-// mark. What it does about that it does on a goroutine of its own, which ends with
-// the place.
-type delayed struct {
-	ctx   context.Context // the place's
+// delayFilter forwards the states of a contender to next, but not as proven before the
+// contender has waited for the lock-delay, if a holder was lost, and has created
+// its marker. It does both in a separate goroutine, which ends with the
+// acquisition.
+type delayFilter struct {
+	ctx   context.Context // of the acquisition
 	cfg   *queue.Config
 	delay time.Duration
 	next  func(queue.State)
@@ -37,49 +37,50 @@ type delayed struct {
 	mu     sync.Mutex
 	latest queue.State
 	ready  bool
-	name   string        // of the mark, once it may exist
-	over   chan struct{} // closed when the goroutine has ended; nil before there is one
+	name   string        // of the marker, once it may exist
+	over   chan struct{} // closed when the goroutine has ended; nil before it starts
 }
 
-// changed takes the line's reports.
-func (d *delayed) changed(s queue.State) {
+// changed receives the states of the contender.
+func (d *delayFilter) changed(s queue.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.latest = s
 	if s.First && d.over == nil {
 		d.over = make(chan struct{})
-		go d.claim(s.Path, time.Now())
+		go d.waitAndMark(s.Path, time.Now())
 	}
-	d.pass()
+	d.forward()
 }
 
-// pass tells the turn what it may know. The caller holds mu.
-func (d *delayed) pass() {
+// forward forwards the latest state. The caller holds mu.
+func (d *delayFilter) forward() {
 	s := d.latest
 	s.Proven = s.Proven && d.ready
 	d.next(s)
 }
 
-// claim waits and leaves the mark. The contender is the first since the given time.
-func (d *delayed) claim(own string, since time.Time) {
+// waitAndMark waits for the lock-delay and creates the marker. The contender has been at the head
+// of the queue since the given time.
+func (d *delayFilter) waitAndMark(own string, since time.Time) {
 	defer close(d.over)
-	err := d.mark(own, since)
+	err := d.createMarker(own, since)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case err == nil:
 		d.ready = true
-		d.pass()
-	case !errors.Is(err, zkerror.ErrDeleted): // the line tells of that
+		d.forward()
+	case !errors.Is(err, zkerror.ErrDeleted): // the contender's state reports it
 		d.stop(err)
 	}
 }
 
-// mark creates the own mark once no other one stands in the way, and takes those away
-// that were waited for. The mark's name is used once: where it exists, an earlier
-// try was carried out.
-func (d *delayed) mark(own string, since time.Time) error {
-	name := markOf(path.Base(own))
+// createMarker creates the contender's marker after the lock-delay of all stale markers, and
+// deletes those in the same transaction. The name of a marker is used only once: if it exists, an
+// earlier request was applied.
+func (d *delayFilter) createMarker(own string, since time.Time) error {
+	name := markerOf(path.Base(own))
 	for {
 		children, err := request.Read(d.ctx, d.cfg.Conn, func() ([]string, error) {
 			children, _, err := request.Children(d.cfg.Conn, d.cfg.Dir)
@@ -88,7 +89,7 @@ func (d *delayed) mark(own string, since time.Time) error {
 		if err != nil {
 			return err
 		}
-		stale := staleMarks(children, name)
+		stale := staleMarkers(children, name)
 		if len(stale) > 0 {
 			if err := request.Pause(d.ctx, d.delay-time.Since(since)); err != nil {
 				return err
@@ -113,13 +114,13 @@ func (d *delayed) mark(own string, since time.Time) error {
 		case len(responses) > 0 && errors.Is(responses[0].Error, zk.ErrNoNode):
 			return zkerror.ErrDeleted
 		}
-		// Another reader has taken a mark away; it had waited too.
+		// Another reader has deleted a stale marker after it had waited for the delay. List again.
 	}
 }
 
-// parting takes the mark away with the own znode, unless the lock was lost: who
-// comes next must know that.
-func (d *delayed) parting(reason error) []any {
+// parting returns the operation that deletes the marker together with the contender's znode. If
+// the lock was lost, the marker must stay, so that the next contender waits for the delay.
+func (d *delayFilter) parting(reason error) []any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.name == "" || errors.Is(reason, zkerror.ErrLeaseExpired) {
@@ -128,8 +129,8 @@ func (d *delayed) parting(reason error) []any {
 	return []any{&zk.DeleteRequest{Path: path.Join(d.cfg.Dir, d.name), Version: -1}}
 }
 
-// wait waits for the goroutine, after the end of the place's context.
-func (d *delayed) wait() {
+// wait waits until the goroutine has ended, after ctx is done.
+func (d *delayFilter) wait() {
 	d.mu.Lock()
 	over := d.over
 	d.mu.Unlock()
@@ -138,28 +139,28 @@ func (d *delayed) wait() {
 	}
 }
 
-// markOf is the mark of a contender.
-func markOf(name string) string {
+// markerOf returns the name of a contender's marker.
+func markerOf(name string) string {
 	if contender.Reads(name) {
-		return readerMark + contender.GUID(name)
+		return readerMarker + contender.GUID(name)
 	}
-	return writerMark + contender.GUID(name)
+	return writerMarker + contender.GUID(name)
 }
 
-// staleMarks are those of holders that are not in line any more, as far as the one
-// with the mark own excludes them.
-func staleMarks(children []string, own string) (stale []string) {
-	reader := strings.HasPrefix(own, readerMark)
-	for _, mark := range children {
-		guid, writes := strings.CutPrefix(mark, writerMark)
+// staleMarkers returns the markers of holders whose znodes do not exist any more, and for which
+// the contender with the marker own must wait: readers do not wait for readers.
+func staleMarkers(children []string, own string) (stale []string) {
+	reader := strings.HasPrefix(own, readerMarker)
+	for _, marker := range children {
+		guid, writes := strings.CutPrefix(marker, writerMarker)
 		if !writes {
 			var reads bool
-			if guid, reads = strings.CutPrefix(mark, readerMark); !reads || reader {
+			if guid, reads = strings.CutPrefix(marker, readerMarker); !reads || reader {
 				continue
 			}
 		}
-		if mark != own && !hasContender(children, guid) {
-			stale = append(stale, mark)
+		if marker != own && !hasContender(children, guid) {
+			stale = append(stale, marker)
 		}
 	}
 	return stale

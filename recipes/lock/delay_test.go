@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,40 +15,19 @@ import (
 
 const lockDelay = 10 * time.Second
 
-// marks are those of holders.
-func (w *world) marks() (found []string) {
-	for _, name := range strings.Fields(w.srv.Tree()) {
-		if strings.HasPrefix(name, "held-") {
-			found = append(found, name)
-		}
-	}
-	return found
-}
-
-// silence keeps a client from everybody, and everybody from new connections.
-func (w *world) silence(conn *zk.Conn) {
-	w.srv.Blackhole(zktest.BothWays, conn.SessionID())
-	w.srv.Refuse(true)
-}
-
-func (w *world) unsilence(conn *zk.Conn) {
-	w.srv.Refuse(false)
-	w.srv.Heal(conn.SessionID())
-}
-
 // Whatever ends a hold but Release, the next one waits; and the one after that
 // does not.
 func TestLockDelay(t *testing.T) {
 	for _, end := range []struct {
 		name string
-		do   func(w *world, a *asked)
+		do   func(w *harness, a *call)
 	}{
-		{"session expired", func(w *world, a *asked) { w.expire(a.conn) }},
-		{"znode deleted", func(w *world, a *asked) { w.remove(a.hold.Path()) }},
-		{"connection closed", func(_ *world, a *asked) { a.conn.Close() }},
+		{"session expired", func(w *harness, a *call) { w.expire(a.conn) }},
+		{"znode deleted", func(w *harness, a *call) { w.remove(a.hold.Path()) }},
+		{"connection closed", func(_ *harness, a *call) { a.conn.Close() }},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				with := WithLockDelay(lockDelay)
 				first, second, third := w.lock(w.connect(), with), w.lock(w.connect(), with), w.lock(w.connect(), with)
 				first.holds()
@@ -75,7 +53,7 @@ func TestLockDelay(t *testing.T) {
 // The lease lapses, the session does not: the holder gives up its place, and that
 // is no release.
 func TestLockDelayAfterALapse(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first, second := w.lock(w.connect(), with), w.lock(w.connect(), with)
 		h := first.holds()
@@ -96,7 +74,7 @@ func TestLockDelayAfterALapse(t *testing.T) {
 // A process that was stopped finds out by the clock, and releases then: that is no
 // release in time either.
 func TestLockDelayAfterALateRelease(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), WithLockDelay(lockDelay))
 		h := a.holds()
 		h.end(recipes.ErrLeaseExpired) // as Err does by the clock; the line has not noticed
@@ -113,7 +91,7 @@ func TestLockDelayAfterALateRelease(t *testing.T) {
 // Nobody was there to see the end: who comes later counts from then. The mark keeps
 // the lock's znode from being removed as empty.
 func TestLockDelayForANewcomer(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -129,7 +107,7 @@ func TestLockDelayForANewcomer(t *testing.T) {
 
 // TryLock waits for the delay, or those who only try would never get the lock.
 func TestLockDelayOfATry(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -144,7 +122,7 @@ func TestLockDelayOfATry(t *testing.T) {
 
 // A grant that nobody has received was not lost, nor was a wait that was given up.
 func TestLockDelayOfOneWhoGivesUp(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		second := w.lock(w.connect(), with)
@@ -187,7 +165,7 @@ func TestLockDelayOfOneWhoGivesUp(t *testing.T) {
 // The outcome of the transaction that leaves the mark is lost, or that of the
 // release.
 func TestLockDelayAnswersLost(t *testing.T) {
-	each(t, append(slices.Clone(losses[:2]), answers...), 3, func(w *world, l loss) {
+	each(t, append(slices.Clone(losses[:2]), answers...), 3, func(w *harness, l loss) {
 		with := WithLockDelay(lockDelay)
 		for k := 1; k <= 2; k++ { // mark, release
 			conn := w.connect()
@@ -206,7 +184,7 @@ func TestLockDelayAnswersLost(t *testing.T) {
 // One whose znode goes before it has the lock leaves no mark, for which others would
 // wait.
 func TestLockDelayOfOneWhoIsDeleted(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.remove(w.contenders()[0])
@@ -222,7 +200,7 @@ func TestLockDelayOfOneWhoIsDeleted(t *testing.T) {
 
 // Who may not leave a mark is told, and does not hold the lock.
 func TestLockDelayWithoutPermission(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), WithLockDelay(lockDelay))
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*"}, zktest.Fail(zk.ErrNoAuth))
 		a.release()
@@ -238,7 +216,7 @@ func TestLockDelayWithoutPermission(t *testing.T) {
 
 // A lapse while it waits for the delay costs nothing: nothing was granted.
 func TestLockDelaySurvivesALapse(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -256,7 +234,7 @@ func TestLockDelaySurvivesALapse(t *testing.T) {
 // Readers wait for a writer that was lost, and a writer for readers; readers do not
 // wait for readers.
 func TestLockDelayOfReadersAndWriters(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		r1 := w.read(w.connect(), with)
 		r2 := w.read(w.connect(), with)
@@ -291,7 +269,7 @@ func TestLockDelayOfReadersAndWriters(t *testing.T) {
 
 // The mark stays with a hold that was downgraded.
 func TestLockDelayOfADowngrade(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		x := w.write(w.connect(), with)
 		x.downgrade()
@@ -314,28 +292,77 @@ func TestLockDelayOfADowngrade(t *testing.T) {
 	})
 }
 
-func TestStaleMarks(t *testing.T) {
+func TestStaleMarkers(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}
-	require.Equal(t, []string{"held-w-" + a, "held-r-" + b}, staleMarks(children, "held-w-x"))
-	require.Equal(t, []string{"held-w-" + a}, staleMarks(children, "held-r-x"))
-	require.Equal(t, []string{"held-r-" + b}, staleMarks(children, "held-w-"+a))
+	require.Equal(t, []string{"held-w-" + a, "held-r-" + b}, staleMarkers(children, "held-w-x"))
+	require.Equal(t, []string{"held-w-" + a}, staleMarkers(children, "held-r-x"))
+	require.Equal(t, []string{"held-r-" + b}, staleMarkers(children, "held-w-"+a))
 }
 
-func TestOptions(t *testing.T) {
-	for name, option := range map[string]recipes.Option{
-		"negative delay": WithLockDelay(-1),
-		"too long name":  WithName(strings.Repeat("x", maxName+1)),
-		"nil":            nil,
-		"timeout":        recipes.WithSessionTimeout(time.Millisecond),
-	} {
-		_, err := NewMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
-		_, err = NewRWMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
+// A release in time is one, also while it is not known whether the downgrade was
+// carried out.
+func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		play(t, 1, func(w *harness) {
+			with := WithLockDelay(lockDelay)
+			x := w.write(w.connect(), with)
+			x.holds()
+			match := zktest.Match{Op: zktest.OpMulti, Path: x.asReader()}
+			moved := zktest.Fail(zk.ErrSessionMoved)
+			if match.Nth = 1; applied {
+				w.srv.After(match, moved)
+			} else {
+				w.srv.Before(match, moved)
+			}
+			ctx, cancel := context.WithCancel(w.Context())
+			down := async(func() error { return x.write.Downgrade(ctx) })
+			w.pass(0)
+			cancel()
+			require.ErrorIs(w, <-down, recipes.ErrUnconfirmed)
+			require.NoError(w, x.hold.Release(w.Context()))
+			require.ErrorIs(w, x.hold.Err(), ErrReleased)
+			require.Empty(w, w.marks())
+			w.write(w.connect(), with).holds()
+		})
 	}
-	_, err := NewMutex(nil, node)
-	require.ErrorIs(t, err, recipes.ErrNilConn)
-	_, err = NewMutex(new(zk.Conn), "no/slash")
-	require.ErrorIs(t, err, recipes.ErrInvalidPath)
+}
+
+// What the documentation of WithLockDelay says: readers do not wait for a reader that was
+// lost, so its mark stays for the next writer.
+func TestLockDelayOfALostReader(t *testing.T) {
+	play(t, 1, func(w *harness) {
+		with := WithLockDelay(lockDelay)
+		lost := w.read(w.connect(), with)
+		lost.holds()
+		w.expire(lost.conn)
+		w.pass(moment)
+		w.read(w.connect(), with).release()
+		require.Len(w, w.marks(), 1)
+		x := w.write(w.connect(), with)
+		w.pass(lockDelay - 1)
+		x.waits()
+		w.pass(1)
+		x.release()
+		require.Empty(w, w.marks())
+	})
+}
+
+// Nobody has received the grant, and it was not lost: the cause for which it was not
+// waited for is the end of another hold.
+func TestLockDelayOfOneWhoGivesUpForALoss(t *testing.T) {
+	play(t, 1, func(w *harness) {
+		ctx, cancel := context.WithCancelCause(w.Context())
+		waiter := w.mutex(w.connect(), WithLockDelay(lockDelay)).Join(ctx)
+		w.pass(0)
+		require.Len(w, w.marks(), 1)
+		cancel(recipes.ErrLeaseExpired)
+		w.pass(0)
+		_, err := waiter.Wait()
+		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
+		_, err = waiter.Position(w.Context())
+		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
+		require.Empty(w, w.marks())
+		w.line()
+	})
 }

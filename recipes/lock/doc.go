@@ -5,10 +5,10 @@
 //
 // According to ZooKeeper's history, a mutex has at most one holder at a time, and an
 // RWMutex has either one writer or any number of readers, regardless of networks, clocks
-// and processes. Of two holds that exclude each other the later one has the greater fencing
-// token ([Hold.Token]). Operations that a former holder must not perform should be executed
-// by [Hold.Multi], which commits only while the lock is held, or by a system that rejects
-// tokens smaller than the greatest it has seen.
+// and processes. Of two holds that exclude each other, the later one has the greater fencing token
+// ([Hold.Token]). Operations that a former holder must not perform should be executed by
+// [Hold.Multi], which commits only while the lock is held, or by a system that rejects tokens
+// smaller than the greatest it has seen.
 //
 // A holder learns that it has lost the lock before another client can acquire it:
 // [Hold.Done] is closed when the lock is lost, and also when ZooKeeper has not answered for
@@ -22,10 +22,12 @@
 // # Limits
 //
 // Locks are not re-entrant. A [Hold] may be used and released by any goroutine, so a second
-// call of Lock waits until the first hold ends. Only if the hold's own context is passed to
-// Lock is this detected and rejected ([ErrReentrant]). If an operator deletes the znode of
-// a holder, the lock is free immediately; the former holder may learn of it only when its
-// successor acquires the lock, or, in the first 2 ms of a hold, shortly afterwards.
+// call of Lock waits until the first hold ends. This is detected and rejected ([ErrReentrant])
+// only if the context of the hold is passed to Lock. If an operator deletes the znode of a holder,
+// the lock is free immediately; the former holder may learn of it only when its successor acquires
+// the lock. During the first 2 ms of a hold, it may notice the deletion, or the forced end of its
+// session, up to 2 ms and a round trip late. The fencing token and transactions of Hold.Multi are
+// not affected.
 //
 // Acquisitions write the znode of the lock, without data, in the transaction that creates the
 // contender's znode, which saves a round trip. If the znode had data when the lock was first used

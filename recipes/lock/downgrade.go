@@ -14,8 +14,8 @@ import (
 // WriteHold represents the possession of an [RWMutex] for writing.
 type WriteHold struct {
 	*Hold
-	renames chan<- queue.Rename // to the line
-	reader  contender.Naming    // what it can become
+	renames chan<- queue.Rename // to the contender
+	reader  contender.Naming    // the naming after a downgrade
 }
 
 // Downgrade converts the write lock into a read lock without releasing it: no other writer
@@ -27,7 +27,7 @@ type WriteHold struct {
 // an error that wraps [recipes.ErrUnconfirmed], and the conversion continues; another call
 // waits for it. After other errors of ZooKeeper the hold is still a write lock.
 func (h *WriteHold) Downgrade(ctx context.Context) error {
-	return recipe.Fail("downgrade", h.own(), h.downgrade(ctx))
+	return recipe.Fail("downgrade", h.znodePath(), h.downgrade(ctx))
 }
 
 func (h *WriteHold) downgrade(ctx context.Context) error {
@@ -42,7 +42,7 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 		}
 		under := h.renaming
 		select {
-		case <-under: // a former one has failed
+		case <-under: // an earlier rename has failed
 			under = nil
 		default:
 		}
@@ -67,9 +67,9 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 	}
 }
 
-// rename has the line rename the own znode; it ends with the grant at the latest.
+// rename makes the contender rename its znode. It returns at the latest when the grant ends.
 func (h *WriteHold) rename() error {
-	h.resumeNow(false)
+	h.runNow(false)
 	done := make(chan error, 1)
 	select {
 	case h.renames <- queue.Rename{To: h.reader, Done: done}:

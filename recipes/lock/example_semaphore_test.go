@@ -25,7 +25,7 @@ func ExampleSemaphore() {
 	}
 	ctx := context.Background()
 
-	// At most three at a time may use the licensed compiler.
+	// At most three processes at a time may use the licensed compiler.
 	compilers, err := lock.NewSemaphore(conn, "/app/compilers", 3, recipes.WithSessionTimeout(timeout))
 	if err != nil {
 		log.Fatal(err)
@@ -37,7 +37,7 @@ func ExampleSemaphore() {
 	_, err = compilers.TryAcquire(ctx, 2)
 	fmt.Println("two more:", errors.Is(err, lock.ErrHeld))
 
-	// Somebody buys more licences.
+	// More licences were bought.
 	if err := compilers.SetLimit(ctx, 5); err != nil {
 		log.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// server is ZooKeeper; in production it is an ensemble, and connect is zk.Connect.
+// server starts a ZooKeeper server. In production, use an ensemble, and zk.Connect instead of
+// connect.
 func server() (connect func() *zk.Conn, stop func()) {
 	srv, err := zktest.New()
 	if err != nil {
@@ -43,8 +44,8 @@ func ExampleMutex() {
 
 	hold := must(m.Lock(ctx))
 	defer hold.Release(ctx)
-	// Work with hold.Context(): it ends with the lock. Pass hold.Token() to systems
-	// that can refuse smaller ones. What is in ZooKeeper is written like this:
+	// Work with hold.Context(), which is done when the lock is lost. Pass hold.Token() to systems
+	// that can reject smaller tokens. Write to ZooKeeper by transactions of the hold:
 	_, err := hold.Multi(&zk.CreateRequest{Path: "/report", Data: []byte("done"), Acl: zk.WorldACL(zk.PermAll)})
 	fmt.Println("written:", err == nil)
 
@@ -120,7 +121,7 @@ func ExampleRWMutex() {
 	m := must(lock.NewRWMutex(connect(), "/locks/index"))
 
 	hold := must(m.Lock(ctx))
-	// Write the index, and go on to read what was written.
+	// Write the index, and continue as a reader.
 	if err := hold.Downgrade(ctx); err != nil {
 		log.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func ExampleMultiLock() {
 	to := must(lock.NewMutex(conn, "/locks/account-b"))
 	both := must(lock.NewMultiLock(to, from))
 
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for all of them
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for all locks
 	defer cancel()
 	hold := must(both.Lock(ctx))
 	_, err := hold.Multi(&zk.CreateRequest{Path: "/transfer", Acl: zk.WorldACL(zk.PermAll)})

@@ -16,13 +16,13 @@ import (
 // Hold represents the possession of a lock. Its methods may be called from any goroutine. A
 // Hold must be released, even if the lock is lost.
 type Hold struct {
-	*place
+	*entry
 	grant *grant.Grant
 	end   context.CancelCauseFunc // of the grant
 }
 
 // Path returns the path of the holder's znode. Downgrade changes it.
-func (h *Hold) Path() string { return h.own() }
+func (h *Hold) Path() string { return h.znodePath() }
 
 // Token returns the fencing token. Of two holds of one lock that exclude each other, the
 // later one has the greater token. The token is the creation zxid of the holder's znode.
@@ -69,14 +69,14 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 // seconds after the hold has ended.
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for {
-		path := h.own()
-		responses, err := h.grant.MultiAll(h.conn, append([]string{path}, h.beside...), ErrNotHeld, ops)
+		path := h.znodePath()
+		responses, err := h.grant.MultiAll(h.conn, append([]string{path}, h.otherPaths...), ErrNotHeld, ops)
 		switch {
 		case err == nil:
 		case !errors.Is(err, ErrNotHeld):
 			err = fmt.Errorf("transaction as holder of %s: %w", path, err)
-		case h.grant.Err() == nil && h.moved(path):
-			continue // nothing was applied: that znode had gone in a downgrade
+		case h.grant.Err() == nil && h.wasRenamed(path):
+			continue // nothing was applied: the znode was replaced by a downgrade
 		}
 		return responses, err
 	}
@@ -91,18 +91,17 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 // the current state of the removal.
 func (h *Hold) Release(ctx context.Context) error {
 	h.finish(ErrReleased)
-	h.resumeNow(ctx.Done() == nil)
-	return recipe.Fail("release", h.own(), h.confirm(ctx))
+	h.runNow(ctx.Done() == nil)
+	return recipe.Fail("release", h.znodePath(), h.confirm(ctx))
 }
 
 // leave ends the hold as finish does, and does not wait for the contender.
 func (h *Hold) leave(err error) {
 	h.finish(err)
-	h.resumeNow(false)
+	h.runNow(false)
 }
 
-// finish ends the grant for a reason, unless it has ended before, and asks the contender to
-// leave.
+// finish ends the grant for a reason, unless it has ended before, and makes the contender leave.
 func (h *Hold) finish(err error) {
 	if over := h.grant.Err(); over != nil {
 		err = over
@@ -111,9 +110,9 @@ func (h *Hold) finish(err error) {
 	h.stop(err)
 }
 
-// confirm waits until nothing is left of the contender.
+// confirm waits until the removal of the contender's znodes is confirmed.
 func (h *Hold) confirm(ctx context.Context) error {
-	if err := h.gone(ctx); err != nil {
+	if err := h.awaitRemoval(ctx); err != nil {
 		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, zkerror.Refine(err))
 	}
 	return nil

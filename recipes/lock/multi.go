@@ -17,11 +17,11 @@ type Part interface {
 }
 
 type part struct {
-	at        *recipe.Setup
+	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
 }
 
-func (m *Mutex) part() part { return part{m.at, m.Lock, m.TryLock} }
+func (m *Mutex) part() part { return part{m.setup, m.Lock, m.TryLock} }
 
 // Reading returns the lock for reading, as a part of a [MultiLock].
 func (m *RWMutex) Reading() Part { return side{m, false} }
@@ -36,7 +36,7 @@ type side struct {
 
 func (s side) part() part {
 	if !s.writes {
-		return part{s.at, s.RLock, s.TryRLock}
+		return part{s.setup, s.RLock, s.TryRLock}
 	}
 	hold := func(h *WriteHold, err error) (*Hold, error) {
 		if err != nil {
@@ -45,7 +45,7 @@ func (s side) part() part {
 		return h.Hold, nil
 	}
 	return part{
-		s.at,
+		s.setup,
 		func(ctx context.Context) (*Hold, error) { return hold(s.Lock(ctx)) },
 		func(ctx context.Context) (*Hold, error) { return hold(s.TryLock(ctx)) },
 	}
@@ -71,13 +71,13 @@ func NewMultiLock(parts ...Part) (*MultiLock, error) {
 		}
 		m.parts = append(m.parts, p.part())
 	}
-	slices.SortFunc(m.parts, func(a, b part) int { return cmp.Compare(a.at.Path, b.at.Path) })
+	slices.SortFunc(m.parts, func(a, b part) int { return cmp.Compare(a.setup.Path, b.setup.Path) })
 	for i, p := range m.parts {
 		switch {
-		case p.at.Conn != m.parts[0].at.Conn:
+		case p.setup.Conn != m.parts[0].setup.Conn:
 			return nil, fmt.Errorf("%w: the locks use different connections", recipes.ErrInvalidOption)
-		case i > 0 && p.at.Path == m.parts[i-1].at.Path:
-			return nil, fmt.Errorf("%w: %s is listed twice", recipes.ErrInvalidOption, p.at.Path)
+		case i > 0 && p.setup.Path == m.parts[i-1].setup.Path:
+			return nil, fmt.Errorf("%w: %s is listed twice", recipes.ErrInvalidOption, p.setup.Path)
 		}
 	}
 	return m, nil

@@ -16,7 +16,7 @@ import (
 )
 
 // at is the mutex at /locks/<name>.
-func (w *world) at(conn *zk.Conn, name string) *Mutex {
+func (w *harness) at(conn *zk.Conn, name string) *Mutex {
 	w.Helper()
 	m, err := NewMutex(conn, "/locks/"+name, recipes.WithSessionTimeout(timeout))
 	require.NoError(w, err)
@@ -24,7 +24,7 @@ func (w *world) at(conn *zk.Conn, name string) *Mutex {
 }
 
 // multi is made of mutexes.
-func (w *world) multi(conn *zk.Conn, names ...string) *MultiLock {
+func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	w.Helper()
 	var parts []Part
 	for _, name := range names {
@@ -36,7 +36,7 @@ func (w *world) multi(conn *zk.Conn, names ...string) *MultiLock {
 }
 
 func TestMulti(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.create("/register")
 		conn := w.connect()
 		h, err := w.multi(conn, "b", "c", "a").Lock(w.Context())
@@ -74,7 +74,7 @@ func TestMulti(t *testing.T) {
 // All are lost with the first.
 func TestMultiIsLostWithTheFirst(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			conn := w.connect()
 			h, err := w.multi(conn, "a", "b", "c").Lock(w.Context())
 			require.NoError(w, err)
@@ -97,7 +97,7 @@ func TestMultiIsLostWithTheFirst(t *testing.T) {
 }
 
 func TestMultiLosesItsLease(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		h, err := w.multi(conn, "a", "b").Lock(w.Context())
 		require.NoError(w, err)
@@ -122,7 +122,7 @@ func TestMultiDeadline(t *testing.T) {
 	var holds []*Hold
 	for _, left := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
 		g, end := grant.New(1, func() time.Time { return begin.Add(left) })
-		holds = append(holds, &Hold{&place{}, g, end})
+		holds = append(holds, &Hold{&entry{}, g, end})
 	}
 	m := newMultiHold(holds)
 	require.Equal(t, begin.Add(time.Hour), m.Deadline())
@@ -134,7 +134,7 @@ func TestMultiDeadline(t *testing.T) {
 // InterProcessMultiLock goes on to acquire after a failure. Here the rest is not
 // asked for, and what was granted is released.
 func TestMultiGetsAllOrNothing(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
@@ -163,7 +163,7 @@ func TestMultiGetsAllOrNothing(t *testing.T) {
 
 // What was granted is lost while another one is waited for: that ends the wait.
 func TestMultiLosesOneWhileItWaits(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
@@ -183,7 +183,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 
 // Those who take common locks in different orders would wait for each other.
 func TestMultiDoesNotDeadlock(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		names := []string{"a", "b", "c", "d", "e"}
 		r := rand.New(rand.NewPCG(7, 7))
 		var done []<-chan error
@@ -215,7 +215,7 @@ func TestMultiDoesNotDeadlock(t *testing.T) {
 }
 
 func TestMultiOfReadersAndWriters(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
 			m, err := NewRWMutex(conn, "/locks/a", recipes.WithSessionTimeout(timeout))
 			require.NoError(w, err)
@@ -250,7 +250,7 @@ func TestMultiOfReadersAndWriters(t *testing.T) {
 }
 
 func TestMultiRefuses(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		rw := w.rw(w.operator)
 		for name, parts := range map[string][]Part{
 			"nothing":             nil,
@@ -267,7 +267,7 @@ func TestMultiRefuses(t *testing.T) {
 
 // The release is not confirmed for all before it is for each.
 func TestMultiReleaseUnconfirmed(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		h, err := w.multi(conn, "a", "b").Lock(w.Context())
 		require.NoError(w, err)
@@ -288,7 +288,7 @@ func TestMultiReleaseUnconfirmed(t *testing.T) {
 // A lock that is lost while the last one is awaited ends the whole, even if the last one is
 // granted at the same time.
 func TestMultiDoesNotGrantALostLock(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		var first *Hold
 		_, err := w.multi(w.connect(), "a", "b").take(w.Context(), func(p part, ctx context.Context) (*Hold, error) {
 			if first == nil {

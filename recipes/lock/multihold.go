@@ -30,7 +30,7 @@ func newMultiHold(holds []*Hold) *MultiHold {
 	return m
 }
 
-// earliest is the first of the deadlines.
+// earliest returns the earliest of the deadlines.
 func (m *MultiHold) earliest() (first time.Time) {
 	for _, h := range m.holds {
 		if d := h.Deadline(); first.IsZero() || d.Before(first) {
@@ -40,8 +40,8 @@ func (m *MultiHold) earliest() (first time.Time) {
 	return first
 }
 
-// Token returns the fencing token of the lock at path, or 0 if the MultiLock has no lock at
-// path.
+// Token returns the fencing token of the lock at path, or 0 if the MultiLock does not contain a
+// lock at path.
 func (m *MultiHold) Token(path string) int64 {
 	for _, h := range m.holds {
 		if h.dir == path {
@@ -84,7 +84,7 @@ func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	}
 	var own []string
 	for _, h := range m.holds {
-		own = append(own, h.own())
+		own = append(own, h.znodePath())
 	}
 	responses, err := m.grant.MultiAll(m.holds[0].conn, own, ErrNotHeld, ops)
 	if err != nil && !errors.Is(err, ErrNotHeld) {

@@ -33,30 +33,31 @@ func NewMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*Mutex, error
 // [recipes.ErrPermission], [recipes.ErrNodeExhausted], and [ErrReentrant] if ctx is derived
 // from the context of a hold of this mutex.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
-	err := refuse(ctx, m.at, true)
+	err := checkReentry(ctx, m.setup, true)
 	var h *Hold
 	if err == nil {
-		h, err = m.contest(false).wait(ctx)
+		h, err = m.acquisition(false).wait(ctx)
 	}
-	return h, recipe.Fail("lock", m.at.Path, err)
+	return h, recipe.Fail("lock", m.setup.Path, err)
 }
 
 // TryLock is like Lock, but does not wait for other clients: it returns [ErrHeld] if
 // another client holds the lock or waits for it. TryLock still waits for ZooKeeper, and for
 // a lock-delay.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	h, err := try(ctx, &m.lockQueue, true, nil, m.contest(true))
-	return h, recipe.Fail("try to lock", m.at.Path, err)
+	h, err := try(ctx, &m.lockQueue, true, nil, m.acquisition(true))
+	return h, recipe.Fail("try to lock", m.setup.Path, err)
 }
 
-func (m *Mutex) contest(once bool) contest {
-	return contest{cfg: m.config(contender.CuratorLock, contender.Kazoo), once: once, delay: m.settings.delay}
+func (m *Mutex) acquisition(noWait bool) acquisition {
+	return acquisition{cfg: m.config(contender.CuratorLock, contender.Kazoo), noWait: noWait, delay: m.settings.delay}
 }
 
-// try takes part only if nobody is there whom blocks names: what a contender leaves
-// behind for a moment would be in the way of others who try.
-func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c contest) (*Hold, error) {
-	if err := refuse(ctx, q.at, toWrite); err != nil {
+// try joins the queue only if it contains no contender for which blocks is true, or no contender
+// at all if blocks is nil. Otherwise the znode of a failed attempt would exist for a moment, in
+// which other calls of TryLock would fail.
+func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c acquisition) (*Hold, error) {
+	if err := checkReentry(ctx, q.setup, toWrite); err != nil {
 		return nil, err
 	}
 	switch blocked, err := q.blocked(ctx, blocks); {

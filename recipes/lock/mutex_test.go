@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,22 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-const timeout = 4 * time.Second // of sessions
-
-// connect opens a session and lets it come about. Call it in a bubble.
-func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
-	conn, _, err := srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(t, err)
-	synctest.Wait()
-	return conn
-}
-
-func newMutex(t *testing.T, conn *zk.Conn, opts ...recipes.Option) *Mutex {
-	m, err := NewMutex(conn, "/locks/one", append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
-	require.NoError(t, err)
-	return m
-}
 
 func TestMutexIsHandedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,19 +85,34 @@ func TestHolderOutOfReachIsTold(t *testing.T) {
 	})
 }
 
-// A grant ends before its znode is deleted: Done is closed before another client can hold
-// the lock.
-func TestGrantEndsBeforeItsZnode(t *testing.T) {
-	play(t, 1, func(w *world) {
-		a := w.lock(w.connect())
-		h := a.holds()
-		ended, leave := false, h.stop
-		var first sync.Once // the contender's goroutine calls it, too
-		h.stop = func(reason error) {
-			first.Do(func() { ended = h.Err() != nil })
-			leave(reason)
-		}
-		a.release()
-		require.True(w, ended)
+// CURATOR-376: who tries and fails leaves a znode for a moment, which is in the way
+// of the next one who tries.
+func TestTrap45_TryLeavesNoGhost(t *testing.T) {
+	play(t, 1, func(w *harness) {
+		w.dirs()
+		conn := w.connect()
+		m := w.mutex(conn)
+
+		// Held: nothing is created.
+		holder := w.lock(w.connect())
+		created := len(w.created())
+		_, err := m.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		require.Len(w, w.created(), created)
+		holder.release()
+
+		// Somebody else was quicker: it is deleted before TryLock returns.
+		var quicker string
+		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			quicker = w.stand("-lock-")
+			return zktest.Pass(q)
+		})
+		_, err = m.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld)
+		w.line(quicker)
+		w.remove(quicker)
+		h, err := m.TryLock(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
 	})
 }

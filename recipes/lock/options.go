@@ -28,8 +28,8 @@ func WithName(name string) recipes.Option {
 	return recipe.Own("lock.WithName", func(s *settings) { s.name = name })
 }
 
-// maxName is far below what a server takes in one request, a megabyte by default:
-// it closes the connection at a longer one, each time.
+// maxName is far below the size of a request that a server accepts, one megabyte by default. The
+// server closes the connection when it receives a larger one, and would do so at each retry.
 const maxName = 64 << 10
 
 // WithLockDelay delays the next acquisition by d if a hold has ended without Release:
@@ -59,7 +59,7 @@ var processName = sync.OnceValue(func() string {
 // lockQueue is the queue of a lock: its znode, the options, and the methods that all locks have
 // in common.
 type lockQueue struct {
-	at       *recipe.Setup
+	setup    *recipe.Setup
 	settings settings
 	data     []byte // of the contenders' znodes
 }
@@ -76,29 +76,29 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (lockQueue, err
 		return q, fmt.Errorf("%w: lock.WithName: %d bytes exceed the limit of %d", recipes.ErrInvalidOption, len(q.settings.name), maxName)
 	}
 	s.Log = s.Log.With("lock", path)
-	q.at, q.data = s, []byte(q.settings.name)
+	q.setup, q.data = s, []byte(q.settings.name)
 	return q, nil
 }
 
-// naming is that of the layout of choice.
+// naming returns the argument for the configured layout.
 func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
-	if q.at.Layout == recipes.Kazoo {
+	if q.setup.Layout == recipes.Kazoo {
 		return kazoo
 	}
 	return curator
 }
 
-// config says how to stand in the line.
+// config returns the configuration of a contender with the naming of the configured layout.
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	return &queue.Config{
-		Config: contender.Config{Dir: q.at.Path, Naming: q.naming(curator, kazoo)},
-		Conn:   q.at.Conn, Data: q.data, ACL: q.at.ACL, Timeout: q.at.Timeout, CheckInterval: q.at.CheckInterval,
-		MakeDir: q.at.MakeDir, Stamp: true, Log: q.at.Log,
+		Config: contender.Config{Dir: q.setup.Path, Naming: q.naming(curator, kazoo)},
+		Conn:   q.setup.Conn, Data: q.data, ACL: q.setup.ACL, Timeout: q.setup.Timeout, CheckInterval: q.setup.CheckInterval,
+		MakeDir: q.setup.MakeDir, Stamp: true, Log: q.setup.Log,
 	}
 }
 
-// blocked reports whether a newcomer would have to wait, for those whom blocks
-// names; nil for anybody.
+// blocked reports whether a new contender would have to wait for a contender for which blocks is
+// true, or for any contender if blocks is nil.
 func (q *lockQueue) blocked(ctx context.Context, blocks func(string) bool) (bool, error) {
 	names, err := q.names(ctx)
 	for _, name := range names {

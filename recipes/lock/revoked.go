@@ -25,23 +25,24 @@ func (h *Hold) Revoked() <-chan struct{} {
 	return h.revoked
 }
 
-// awaitRevocation ends with the grant, or when the release was asked for.
+// awaitRevocation closes asked when the release is requested. It closes over when it returns, at
+// the latest when the grant ends.
 func (h *Hold) awaitRevocation(asked, over chan<- struct{}) {
 	defer close(over)
 	ctx := h.grant.Context()
 	sub := session.Subscribe(h.conn, h.timeout)
 	defer sub.Close()
-	own := h.own()
+	own := h.znodePath()
 	znode := watch.NewReader(h.conn, sub, own, watch.Data)
 	for {
 		found, err := znode.Read(ctx)
 		switch {
-		case errors.Is(err, zk.ErrNoNode) && h.moved(own):
-			own = h.own()
+		case errors.Is(err, zk.ErrNoNode) && h.wasRenamed(own):
+			own = h.znodePath()
 			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
 		case err != nil:
-			return // if the znode is gone, the grant ends as well
+			return // if the znode was deleted, the grant ends as well
 		case string(found.Data) == revokeRequest:
 			close(asked)
 			return

@@ -1,7 +1,7 @@
 package lock
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,8 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-var errEnough = errors.New("enough")
 
 // revoked reports whether a holder was asked to release.
 func revoked(h *Hold) bool {
@@ -23,7 +21,7 @@ func revoked(h *Hold) bool {
 }
 
 func TestRevoke(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.holds()
 		require.False(w, revoked(h))
@@ -56,7 +54,7 @@ func TestRevoke(t *testing.T) {
 
 // Who was asked while it waited learns of it when it has the lock.
 func TestRevokeAWaiter(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
@@ -72,7 +70,7 @@ func TestRevokeAWaiter(t *testing.T) {
 
 // A request that comes while the connection is down is read when it is back.
 func TestRevokeWhileTheConnectionIsDown(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()
@@ -89,7 +87,7 @@ func TestRevokeWhileTheConnectionIsDown(t *testing.T) {
 // The client library can set a watch anew with a zxid that is too new, and so lose
 // a change: the own znode is read again.
 func TestRevokeWithAWatchThatIsLost(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()
@@ -107,7 +105,7 @@ func TestRevokeWithAWatchThatIsLost(t *testing.T) {
 
 // After a downgrade the requests come to another znode.
 func TestRevokeAfterADowngrade(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		h.Revoked()
@@ -134,13 +132,13 @@ func TestRevokeAfterADowngrade(t *testing.T) {
 // However the grant ends, nobody goes on to watch; and who asks later is not told
 // anything.
 func TestRevokedEndsWithTheGrant(t *testing.T) {
-	for name, end := range map[string]func(w *world, a *asked){
-		"release":         func(w *world, a *asked) { a.release() },
-		"znode deleted":   func(w *world, a *asked) { w.remove(a.hold.Path()) },
-		"session expired": func(w *world, a *asked) { w.expire(a.conn) },
+	for name, end := range map[string]func(w *harness, a *call){
+		"release":         func(w *harness, a *call) { a.release() },
+		"znode deleted":   func(w *harness, a *call) { w.remove(a.hold.Path()) },
+		"session expired": func(w *harness, a *call) { w.expire(a.conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 3, func(w *world) {
+			play(t, 3, func(w *harness) {
 				a := w.lock(w.connect())
 				h := a.holds()
 				h.Revoked()
@@ -157,4 +155,63 @@ func TestRevokedEndsWithTheGrant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the documentation of Revoked says: a request goes with the old znode, unless it
+// was seen before.
+func TestRevokeBeforeADowngrade(t *testing.T) {
+	for _, seen := range []bool{true, false} {
+		play(t, 1, func(w *harness) {
+			x := w.write(w.connect())
+			x.holds()
+			if seen {
+				x.hold.Revoked()
+				w.pass(0)
+			}
+			require.NoError(w, w.rw(w.operator).Revoke(w.Context(), Contender{Path: x.hold.Path()}))
+			w.pass(0)
+			x.downgrade()
+			w.pass(moment)
+			revoked := x.hold.Revoked()
+			w.pass(moment)
+			select {
+			case <-revoked:
+				require.True(w, seen)
+			default:
+				require.False(w, seen)
+			}
+			x.release()
+		})
+	}
+}
+
+// The same for the watch by which a holder learns that it was asked to release.
+func TestTrap25_RevocationHasOneWatch(t *testing.T) {
+	play(t, 3, func(w *harness) {
+		a := w.lock(w.connect())
+		h := a.holds()
+		h.Revoked()
+		for i := range 10 {
+			w.set(h.Path(), fmt.Sprint(i))
+			w.pass(0)
+			h.Revoked()
+			require.Equal(w, 2, clientWatches(a.conn))
+			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
+			w.pass(timeout / 5)
+			require.Equal(w, 3, clientWatches(a.conn), "that on the data was set again")
+		}
+		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
+		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
+		w.pass(timeout / 2)
+		w.ran(refused)
+		w.set(h.Path(), revokeRequest)
+		w.pass(0)
+		select {
+		case <-h.Revoked():
+		default:
+			w.Fatal("the request was not noticed")
+		}
+		a.release()
+		require.Zero(w, clientWatches(a.conn))
+	})
 }

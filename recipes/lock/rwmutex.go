@@ -36,54 +36,54 @@ func NewRWMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*RWMutex, e
 // Lock acquires the lock for writing. It blocks and returns errors like [Mutex.Lock], and
 // returns [ErrUpgrade] if ctx is derived from the context of a read lock of this RWMutex.
 func (m *RWMutex) Lock(ctx context.Context) (*WriteHold, error) {
-	h, err := m.write(false, func(c contest) (*Hold, error) {
-		if err := refuse(ctx, m.at, true); err != nil {
+	h, err := m.write(false, func(c acquisition) (*Hold, error) {
+		if err := checkReentry(ctx, m.setup, true); err != nil {
 			return nil, err
 		}
 		return c.wait(ctx)
 	})
-	return h, recipe.Fail("lock", m.at.Path, err)
+	return h, recipe.Fail("lock", m.setup.Path, err)
 }
 
 // TryLock is like Lock, but does not wait for other clients. See [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteHold, error) {
-	h, err := m.write(true, func(c contest) (*Hold, error) { return try(ctx, &m.lockQueue, true, nil, c) })
-	return h, recipe.Fail("try to lock", m.at.Path, err)
+	h, err := m.write(true, func(c acquisition) (*Hold, error) { return try(ctx, &m.lockQueue, true, nil, c) })
+	return h, recipe.Fail("try to lock", m.setup.Path, err)
 }
 
 // RLock acquires the lock for reading. It blocks and returns errors like [Mutex.Lock].
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
-	err := refuse(ctx, m.at, false)
+	err := checkReentry(ctx, m.setup, false)
 	var h *Hold
 	if err == nil {
 		h, err = m.reading(false).wait(ctx)
 	}
-	return h, recipe.Fail("lock for reading", m.at.Path, err)
+	return h, recipe.Fail("lock for reading", m.setup.Path, err)
 }
 
 // TryRLock is like RLock, but does not wait for other clients: it returns [ErrHeld] if a
 // writer holds the lock or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 	h, err := try(ctx, &m.lockQueue, false, writes, m.reading(true))
-	return h, recipe.Fail("try to lock for reading", m.at.Path, err)
+	return h, recipe.Fail("try to lock for reading", m.setup.Path, err)
 }
 
 func writes(name string) bool { return !contender.Reads(name) }
 
-// reading is the contest of a reader.
-func (m *RWMutex) reading(once bool) contest {
+// reading returns the parameters of an acquisition for reading.
+func (m *RWMutex) reading(noWait bool) acquisition {
 	cfg := m.config(contender.CuratorRead, contender.KazooRead)
 	cfg.Blocks = writes
-	return contest{cfg: cfg, once: once, delay: m.settings.delay}
+	return acquisition{cfg: cfg, noWait: noWait, delay: m.settings.delay}
 }
 
-// write has f take part as a writer.
-func (m *RWMutex) write(once bool, f func(contest) (*Hold, error)) (*WriteHold, error) {
+// write acquires the lock for writing by calling f.
+func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*WriteHold, error) {
 	cfg := m.config(contender.CuratorWrite, contender.Kazoo)
 	cfg.Replaceable = writes // by the reader that a writer becomes (Downgrade)
 	renames := make(chan queue.Rename)
 	cfg.Renames = renames
-	h, err := f(contest{cfg: cfg, once: once, delay: m.settings.delay})
+	h, err := f(acquisition{cfg: cfg, noWait: noWait, delay: m.settings.delay})
 	if err != nil {
 		return nil, err
 	}

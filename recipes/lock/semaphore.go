@@ -37,9 +37,9 @@ var ErrOverLimit = errors.New("lock: more leases requested than the limit")
 // rejects tokens smaller than the greatest it has seen rejects all but the newest. Use
 // [Hold.Multi] instead, or let the resource keep a set of valid tokens.
 type Semaphore struct {
-	at      *recipe.Setup
-	limit   int
-	company *company // other libraries' protocol; nil for the own
+	setup    *recipe.Setup
+	limit    int
+	protocol *mutexProtocol // the protocol of another library; nil for that of this library
 }
 
 // NewSemaphore returns the semaphore at path. It sends no request: the first contender
@@ -52,8 +52,8 @@ type Semaphore struct {
 // [NewCuratorSemaphore] for Curator's.
 func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option) (*Semaphore, error) {
 	s, err := newSemaphore(conn, path, limit, opts)
-	if err == nil && s.at.Layout == recipes.Kazoo {
-		s.company = kazooCompany(s.at, limit)
+	if err == nil && s.setup.Layout == recipes.Kazoo {
+		s.protocol = kazooProtocol(s.setup, limit)
 	}
 	return s, err
 }
@@ -67,10 +67,10 @@ func NewCuratorSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.
 	if err != nil {
 		return nil, err
 	}
-	if s.at.Layout != recipes.Curator {
+	if s.setup.Layout != recipes.Curator {
 		return nil, fmt.Errorf("%w: WithLayout: NewCuratorSemaphore determines the layout", recipes.ErrInvalidOption)
 	}
-	s.company = curatorCompany(s.at, limit)
+	s.protocol = curatorProtocol(s.setup, limit)
 	return s, nil
 }
 
@@ -89,7 +89,7 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 	if !writable {
 		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalidOption)
 	}
-	return &Semaphore{at: s, limit: limit}, nil
+	return &Semaphore{setup: s, limit: limit}, nil
 }
 
 func checkCount(what string, n int) error {
@@ -112,7 +112,7 @@ func checkCount(what string, n int) error {
 // ErrPermission unless the ACL permits this write.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := s.acquire(ctx, n, false)
-	return h, recipe.Fail("acquire", s.at.Path, err)
+	return h, recipe.Fail("acquire", s.setup.Path, err)
 }
 
 // TryAcquire is like Acquire, but does not wait for other clients: it returns [ErrHeld] if
@@ -125,18 +125,18 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 		err = s.free(ctx, n)
 	}
 	if err != nil {
-		return nil, recipe.Fail("try to acquire", s.at.Path, err)
+		return nil, recipe.Fail("try to acquire", s.setup.Path, err)
 	}
 	h, err := s.acquire(ctx, n, true)
-	return h, recipe.Fail("try to acquire", s.at.Path, err)
+	return h, recipe.Fail("try to acquire", s.setup.Path, err)
 }
 
-// free asks whether n leases could be had: one request.
+// free returns nil if n leases appear to be free, and the reason otherwise. It sends one request.
 func (s *Semaphore) free(ctx context.Context, n int) error {
-	if s.company != nil {
-		return s.company.free(ctx, n)
+	if s.protocol != nil {
+		return s.protocol.free(ctx, n)
 	}
-	children, err := list(ctx, s.at.Conn, s.at.Path)
+	children, err := list(ctx, s.setup.Conn, s.setup.Path)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 	return nil
 }
 
-// list returns the children of dir, none where there is no dir.
+// list returns the children of dir, or none if dir does not exist.
 func list(ctx context.Context, conn *zk.Conn, dir string) ([]string, error) {
 	children, err := request.Read(ctx, conn, func() ([]string, error) {
 		children, _, err := request.Children(conn, dir)
@@ -165,19 +165,19 @@ func list(ctx context.Context, conn *zk.Conn, dir string) ([]string, error) {
 	return children, err
 }
 
-func (s *Semaphore) acquire(ctx context.Context, n int, once bool) (*Hold, error) {
+func (s *Semaphore) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
 	if err := checkCount("number of leases", n); err != nil {
 		return nil, err
 	}
-	if s.company != nil {
-		return s.company.acquire(ctx, n, once)
+	if s.protocol != nil {
+		return s.protocol.acquire(ctx, n, noWait)
 	}
 	cfg := &queue.Config{
 		Config: contender.Config{
-			Dir: s.at.Path, Naming: contender.CuratorLease, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit},
+			Dir: s.setup.Path, Naming: contender.CuratorLease, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit},
 		},
-		Conn: s.at.Conn, ACL: s.at.ACL, Timeout: s.at.Timeout, CheckInterval: s.at.CheckInterval,
-		MakeDir: s.at.MakeDir, Prefix: leasePrefix(n), Log: s.at.Log.With("semaphore", s.at.Path),
+		Conn: s.setup.Conn, ACL: s.setup.ACL, Timeout: s.setup.Timeout, CheckInterval: s.setup.CheckInterval,
+		MakeDir: s.setup.MakeDir, Prefix: leasePrefix(n), Log: s.setup.Log.With("semaphore", s.setup.Path),
 	}
-	return contest{cfg: cfg, once: once}.wait(ctx)
+	return acquisition{cfg: cfg, noWait: noWait}.wait(ctx)
 }

@@ -22,7 +22,7 @@ func took(f func()) float64 {
 }
 
 func TestSemaphoreCost(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(2, 1).release() // the node exists
 		conn := w.connect()
 		s := w.semaphore(conn, 2)
@@ -51,10 +51,10 @@ func TestSemaphoreCost(t *testing.T) {
 
 // The first waiter lists when it is told; nothing else is on its way.
 func TestSemaphoreHandOverCost(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
-		w.pass(3 * semTimeout)
+		w.pass(3 * timeout)
 		w.srv.Delay(zktest.BothWays, oneWay)
 		w.pass(time.Second + 7*time.Millisecond)
 		for _, step := range []struct {
@@ -79,10 +79,10 @@ func TestSemaphoreHandOverCost(t *testing.T) {
 // Of several that one release lets in, each waits for the one ahead: its word, and a
 // listing.
 func TestSemaphoreChainCost(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		big := w.contend(3, 3)
 		all := []*semContender{w.contend(3, 1), w.contend(3, 1), w.contend(3, 1)}
-		w.pass(3 * semTimeout)
+		w.pass(3 * timeout)
 		w.srv.Delay(zktest.BothWays, oneWay)
 		w.pass(time.Second + 7*time.Millisecond)
 		begin := time.Now()
@@ -102,10 +102,10 @@ func TestSemaphoreChainCost(t *testing.T) {
 // Whoever is let in soon after it came is granted its leases at once, however long
 // that took: where the create does not prove enough any more, a check is made.
 func TestSemaphoreGrantedSoonAfterEntering(t *testing.T) {
-	for _, age := range []time.Duration{0, semTimeout / 16, semTimeout / 10, semTimeout / 8, semTimeout / 5, semTimeout / 2} {
-		playSem(t, func(w *semWorld) {
+	for _, age := range []time.Duration{0, timeout / 16, timeout / 10, timeout / 8, timeout / 5, timeout / 2} {
+		runSemaphoreTest(t, func(w *semHarness) {
 			a, b := w.contend(1, 1), w.contend(1, 1)
-			w.pass(semTimeout)
+			w.pass(timeout)
 			c := w.contend(1, 1)
 			w.pass(age)
 			w.remove(b.path())
@@ -118,7 +118,7 @@ func TestSemaphoreGrantedSoonAfterEntering(t *testing.T) {
 
 // Nobody behind: no word is given.
 func TestSemaphoreNoHintWithoutAFollower(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(1, 1), w.contend(1, 1)
 		log := w.sent(b.session(), func() { a.release() })
 		require.Zero(w, log.Count(zktest.OpSetData), "%v", log)
@@ -128,12 +128,12 @@ func TestSemaphoreNoHintWithoutAFollower(t *testing.T) {
 
 // While it waits only the first waiter proves that its session lives.
 func TestSemaphoreWaitingCosts(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)
-		w.pass(semTimeout)
-		require.Empty(w, w.sent(second.session(), func() { w.pass(10 * semTimeout) }))
-		require.Empty(w, withoutChecks(w.sent(first.session(), func() { w.pass(10 * semTimeout) })))
+		w.pass(timeout)
+		require.Empty(w, w.sent(second.session(), func() { w.pass(10 * timeout) }))
+		require.Empty(w, withoutChecks(w.sent(first.session(), func() { w.pass(10 * timeout) })))
 		holder.release()
 		first.release()
 		second.release()
@@ -144,8 +144,8 @@ func TestSemaphoreWaitingCosts(t *testing.T) {
 func TestSemaphoreInCompanyCost(t *testing.T) {
 	for name, make := range companies {
 		t.Run(name, func(t *testing.T) {
-			playSem(t, func(w *semWorld) {
-				w.ask(make(w, w.connect(), 2), 1).release() // the nodes exist
+			runSemaphoreTest(t, func(w *semHarness) {
+				w.acquire(make(w, w.connect(), 2), 1).release() // the nodes exist
 				s := make(w, w.connect(), 2)
 				w.srv.Delay(zktest.BothWays, oneWay)
 				var h *Hold

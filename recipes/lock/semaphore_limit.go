@@ -20,13 +20,13 @@ import (
 // Limit returns the stored limit, or the limit given to the constructor if none is stored.
 // The result is not older than the call.
 func (s *Semaphore) Limit(ctx context.Context) (int, error) {
-	if s.company != nil {
-		limit, err := s.company.currentLimit(ctx)
-		return limit, recipe.Fail("read the limit of", s.at.Path, err)
+	if s.protocol != nil {
+		limit, err := s.protocol.currentLimit(ctx)
+		return limit, recipe.Fail("read the limit of", s.setup.Path, err)
 	}
 	children, _, err := s.current(ctx)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return 0, recipe.Fail("read the limit of", s.at.Path, err)
+		return 0, recipe.Fail("read the limit of", s.setup.Path, err)
 	}
 	if limit, _, ok := storedLimit(children); ok {
 		return limit, nil
@@ -44,36 +44,36 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 // libraries, in which the limit cannot be changed.
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	err := checkCount("limit", limit)
-	if err == nil && s.company != nil {
+	if err == nil && s.protocol != nil {
 		err = fmt.Errorf("%w: SetLimit: not supported with the layouts of other libraries", recipes.ErrInvalidOption)
 	}
 	if err == nil {
 		err = s.storeLimit(ctx, limit)
 	}
-	return recipe.Fail("set the limit of", s.at.Path, err)
+	return recipe.Fail("set the limit of", s.setup.Path, err)
 }
 
-// storeLimit replaces the limit that is stored by a new one, in one transaction that
-// expects the version of the node as it was listed.
+// storeLimit replaces the stored limit in one transaction, which fails if the znode has changed
+// since it was listed.
 func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
-	writer := txn.Shared(txn.Config{Conn: s.at.Conn, Dir: s.at.Path, ACL: s.at.ACL, Log: s.at.Log})
+	writer := txn.Shared(txn.Config{Conn: s.setup.Conn, Dir: s.setup.Path, ACL: s.setup.ACL, Log: s.setup.Log})
 	for {
 		children, stat, err := s.current(ctx)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err = s.at.MakeDir(ctx); err == nil {
+			if err = s.setup.MakeDir(ctx); err == nil {
 				continue
 			}
 		}
 		if err != nil {
 			return err
 		}
-		ops := []any{&zk.SetDataRequest{Path: s.at.Path, Data: []byte(strconv.Itoa(limit)), Version: stat.Version}}
+		ops := []any{&zk.SetDataRequest{Path: s.setup.Path, Data: []byte(strconv.Itoa(limit)), Version: stat.Version}}
 		for _, name := range children {
 			if _, _, ok := contender.ParseLimit(name); ok {
-				ops = append(ops, &zk.DeleteRequest{Path: path.Join(s.at.Path, name), Version: -1})
+				ops = append(ops, &zk.DeleteRequest{Path: path.Join(s.setup.Path, name), Version: -1})
 			}
 		}
-		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.at.Path, limitPrefix(limit)), Acl: s.at.ACL, Flags: zk.FlagSequence})
+		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.setup.Path, limitPrefix(limit)), Acl: s.setup.ACL, Flags: zk.FlagSequence})
 		_, err = writer.Run(ctx, txn.Transaction{Ops: ops, Alone: true})
 		switch {
 		case err == nil:
@@ -87,7 +87,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	}
 }
 
-// listed is what a listing returns.
+// listed is the result of a listing.
 type listed struct {
 	children []string
 	stat     *zk.Stat
@@ -96,11 +96,11 @@ type listed struct {
 // current lists the semaphore as of a time after the call: without Sync a server
 // that lags behind may show an earlier limit.
 func (s *Semaphore) current(ctx context.Context) ([]string, *zk.Stat, error) {
-	l, err := request.Read(ctx, s.at.Conn, func() (listed, error) {
-		if _, err := s.at.Conn.Sync(s.at.Path); err != nil {
+	l, err := request.Read(ctx, s.setup.Conn, func() (listed, error) {
+		if _, err := s.setup.Conn.Sync(s.setup.Path); err != nil {
 			return listed{}, err
 		}
-		children, stat, err := request.Children(s.at.Conn, s.at.Path)
+		children, stat, err := request.Children(s.setup.Conn, s.setup.Path)
 		return listed{children, stat}, err
 	})
 	return l.children, l.stat, err

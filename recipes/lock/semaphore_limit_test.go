@@ -14,13 +14,13 @@ import (
 )
 
 // setLimit stores a limit and lets that take effect.
-func (w *semWorld) setLimit(limit int) {
+func (w *semHarness) setLimit(limit int) {
 	w.Helper()
 	require.NoError(w, w.semaphore(w.operator, 99).SetLimit(w.Context(), limit))
 	synctest.Wait()
 }
 
-func (w *semWorld) limit() int {
+func (w *semHarness) limit() int {
 	w.Helper()
 	limit, err := w.semaphore(w.operator, 99).Limit(w.Context())
 	require.NoError(w, err)
@@ -29,7 +29,7 @@ func (w *semWorld) limit() int {
 
 // What is stored wins over what constructors are given, and outlives everybody.
 func TestSemaphoreLimitIsStored(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		require.Equal(w, 99, w.limit(), "there is nothing yet")
 		w.setLimit(2)
 		require.Equal(w, 2, w.limit())
@@ -56,7 +56,7 @@ func TestSemaphoreLimitIsStored(t *testing.T) {
 
 // Without a stored limit nothing keeps the node.
 func TestSemaphoreNodeIsSwept(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		c := w.contend(1, 1)
 		require.Zero(w, w.srv.Sweep())
 		c.release()
@@ -67,7 +67,7 @@ func TestSemaphoreNodeIsSwept(t *testing.T) {
 
 // A raise lets in at once who waits, as many as fit.
 func TestSemaphoreRaise(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 6 {
 			all = append(all, w.contend(1, 1))
@@ -89,7 +89,7 @@ func TestSemaphoreRaise(t *testing.T) {
 
 // A lower limit takes no lease away, and is met before anybody else is let in.
 func TestSemaphoreLower(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 7 {
 			all = append(all, w.contend(4, 1))
@@ -116,7 +116,7 @@ func TestSemaphoreLower(t *testing.T) {
 // A newcomer stands behind holders who were let in by a higher limit, with nobody
 // there to tell. The last of them stays; the others' departure lets it in.
 func TestSemaphoreNewcomerAfterALowerLimit(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 4 {
 			all = append(all, w.contend(4, 1))
@@ -140,7 +140,7 @@ func TestSemaphoreNewcomerAfterALowerLimit(t *testing.T) {
 // The limit falls below what a waiter asks for. It is told, at once if it is the
 // first, and those behind it are served.
 func TestSemaphoreShrinksBelowAWaiter(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(4, 2)
 		first, small, second := w.contend(4, 3), w.contend(4, 1), w.contend(4, 3)
 		w.waiting(first, small, second)
@@ -159,7 +159,7 @@ func TestSemaphoreShrinksBelowAWaiter(t *testing.T) {
 
 // A limit is set while everybody comes and goes.
 func TestSemaphoreLimitChangesInUse(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		served := make(chan struct{}, 200)
 		for i := range 20 {
 			s := w.semaphore(w.connect(), 3)
@@ -188,7 +188,7 @@ func TestSemaphoreLimitChangesInUse(t *testing.T) {
 
 // Two set the limit at the same time; one after the other, whichever it is.
 func TestSemaphoreLimitSetByTwo(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		other := w.semaphore(w.connect(), 1)
 		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, other.SetLimit(w.Context(), 7))
@@ -207,7 +207,7 @@ func TestSemaphoreLimitSetByTwo(t *testing.T) {
 // somebody else sets meanwhile.
 func TestTrap07_SemaphoreSetLimitAnswerLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
-		playSem(t, func(w *semWorld) {
+		runSemaphoreTest(t, func(w *semHarness) {
 			other := w.semaphore(w.connect(), 1)
 			set, match := w.srv.Before, zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}
 			if applied {
@@ -230,7 +230,7 @@ func TestTrap07_SemaphoreSetLimitAnswerLost(t *testing.T) {
 }
 
 func TestSemaphoreSetLimitUnconfirmed(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.setLimit(2)
 		w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -238,7 +238,7 @@ func TestSemaphoreSetLimitUnconfirmed(t *testing.T) {
 		// The listing is not answered either: nothing was sent yet.
 		require.ErrorIs(w, w.semaphore(w.operator, 1).SetLimit(ctx, 3), context.DeadlineExceeded)
 		w.srv.Heal()
-		w.pass(semTimeout)
+		w.pass(timeout)
 		require.Equal(w, 2, w.limit())
 		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
@@ -250,7 +250,7 @@ func TestSemaphoreSetLimitUnconfirmed(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrUnconfirmed)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		w.srv.Heal()
-		w.pass(semTimeout)
+		w.pass(timeout)
 		require.Equal(w, 3, w.limit())
 	})
 }
@@ -260,7 +260,7 @@ func TestSemaphoreLimitIsNotOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ensemble := zktest.Cluster(t, 3)
 		connect := func(server int) *zk.Conn {
-			conn, _, err := ensemble.ConnectFrom(server, semTimeout, zk.WithMaxBufferSize(64<<10))
+			conn, _, err := ensemble.ConnectFrom(server, timeout, zk.WithMaxBufferSize(64<<10))
 			require.NoError(t, err)
 			synctest.Wait()
 			return conn
@@ -285,7 +285,7 @@ func TestSemaphoreLimitIsNotOld(t *testing.T) {
 
 // An operator's own children and data are no limit.
 func TestSemaphoreForeignLimits(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a := w.contend(1, 1)
 		for _, name := range []string{"limit", "limit-9", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001", "limit--9-0000000001", "limit-9-0000000001x"} {
 			_, err := w.operator.Create(semPath+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))

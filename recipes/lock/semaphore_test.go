@@ -2,6 +2,9 @@ package lock
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +17,7 @@ import (
 )
 
 func TestSemaphoreGivesUpToTheLimit(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b, c, d := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		w.holding(a, b)
 		w.waiting(c, d)
@@ -40,7 +43,7 @@ func TestSemaphoreGivesUpToTheLimit(t *testing.T) {
 // The second leaves before the first: it is not the (rank - limit)-th predecessor
 // whose departure counts.
 func TestSemaphoreHoldersLeaveInAnyOrder(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 8 {
 			all = append(all, w.contend(3, 1))
@@ -57,7 +60,7 @@ func TestSemaphoreHoldersLeaveInAnyOrder(t *testing.T) {
 }
 
 func TestSemaphoreWeights(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
 		w.holding(a, b)
 		big, small := w.contend(5, 4), w.contend(5, 1)
@@ -78,7 +81,7 @@ func TestSemaphoreWeights(t *testing.T) {
 
 // One departure makes room for several, who are let in one after another.
 func TestSemaphoreOneReleaseLetsInSeveral(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		big := w.contend(4, 4)
 		var all []*semContender
 		for range 6 {
@@ -96,7 +99,7 @@ func TestSemaphoreOneReleaseLetsInSeveral(t *testing.T) {
 }
 
 func TestSemaphoreOverLimit(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		c := w.contend(2, 3)
 		c.fails(ErrOverLimit)
 		w.clean()
@@ -109,14 +112,14 @@ func TestSemaphoreOverLimit(t *testing.T) {
 			_, err = s.TryAcquire(w.Context(), n)
 			require.ErrorIs(w, err, recipes.ErrInvalidOption)
 			require.ErrorIs(w, s.SetLimit(w.Context(), n), recipes.ErrInvalidOption)
-			_, err = NewSemaphore(s.at.Conn, semPath, n)
+			_, err = NewSemaphore(s.setup.Conn, semPath, n)
 			require.ErrorIs(w, err, recipes.ErrInvalidOption)
 		}
 	})
 }
 
 func TestSemaphoreInvalid(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		_, err := NewSemaphore(nil, semPath, 1)
 		require.ErrorIs(w, err, recipes.ErrNilConn)
 		_, err = NewSemaphore(w.operator, "sem", 1)
@@ -132,7 +135,7 @@ func TestSemaphoreInvalid(t *testing.T) {
 
 // Whoever does not want to wait learns from a listing that it would have to.
 func TestSemaphoreTryAcquire(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		conn := w.connect()
 		s := w.semaphore(conn, 3)
 		first, err := s.TryAcquire(w.Context(), 2)
@@ -161,7 +164,7 @@ func TestSemaphoreTryAcquire(t *testing.T) {
 // nothing behind.
 func TestSemaphoreGivingUp(t *testing.T) {
 	for gone := range 3 {
-		playSem(t, func(w *semWorld) {
+		runSemaphoreTest(t, func(w *semHarness) {
 			holder := w.contend(1, 1)
 			line := []*semContender{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
 			line[gone].cancel()
@@ -181,7 +184,7 @@ func TestSemaphoreGivingUp(t *testing.T) {
 
 // A big request that has kept others waiting gives up, and they are let in.
 func TestSemaphoreGivingUpMakesRoom(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder, big := w.contend(4, 2), w.contend(4, 4)
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
 		w.waiting(big, a, b, c)
@@ -198,7 +201,7 @@ func TestSemaphoreGivingUpMakesRoom(t *testing.T) {
 }
 
 func TestSemaphoreAcquireGivesUpWithItsContext(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(1, 1)
 		waiter := w.contend(1, 1)
 		begin := time.Now()
@@ -209,9 +212,512 @@ func TestSemaphoreAcquireGivesUpWithItsContext(t *testing.T) {
 		require.True(w, over, "at once")
 		require.Equal(w, begin, time.Now())
 		w.srv.Heal()
-		w.pass(semTimeout)
+		w.pass(timeout)
 		require.Len(w, w.leases(), 1)
 		holder.release()
 		w.clean()
+	})
+}
+
+// CURATOR-45, CURATOR-79: a create is carried out and its answer lost; an orphan
+// that nobody owns takes a lease away for good.
+func TestTrap01_SemaphoreCreateAnswerLost(t *testing.T) {
+	eachLoss(t, func(w *semHarness, l loss) {
+		holder, conn := w.contend(3, 1), w.connect()
+		session := conn.SessionID()
+		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: session, Nth: 1})
+		c := w.acquire(w.semaphore(conn, 3), 2)
+		w.pass(2 * time.Second)
+		w.ran(lost)
+		c.holds()
+		require.Len(w, w.leases(), 2)
+		require.Equal(w, session, conn.SessionID(), "it had to be solved within the session")
+		next := w.contend(3, 1)
+		next.waits()
+		c.release()
+		next.release()
+		holder.release()
+		w.clean()
+	})
+}
+
+// CURATOR-498: the search for what the create has left finds a znode of another
+// session and takes it for the own.
+func TestTrap02_SemaphoreForeignOwner(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		w.contend(2, 1).release()
+		conn := w.connect()
+		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			w.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		c := w.acquire(w.semaphore(conn, 2), 2)
+		w.ran(lost)
+		mine := w.leases()
+		require.Len(w, mine, 1)
+		w.remove(mine[0])
+		other := w.stand(strings.TrimPrefix(mine[0][:len(mine[0])-10], semPath+"/"))
+		w.restore()
+		require.NotEqual(w, other, c.path())
+		require.Equal(w, []string{c.path()}, w.leases(), "the other one, which has its name, is removed")
+		c.release()
+		w.clean()
+	})
+}
+
+// CURATOR-498, with the session's end itself between create and search.
+func TestTrap02_SemaphoreSessionEndsBeforeTheSearch(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		conn := w.connect()
+		old := conn.SessionID()
+		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			w.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		c := w.acquire(w.semaphore(conn, 1), 1)
+		w.ran(lost)
+		require.NoError(w, w.srv.ExpireSession(old))
+		w.restore()
+		w.pass(timeout)
+		require.NotEqual(w, old, conn.SessionID())
+		c.release()
+		w.clean()
+	})
+}
+
+// What the search has not shown appears later, ahead of the own znode. It must not be
+// counted: the contender would wait for itself.
+func TestTrap03_SemaphoreOwnZnodeShowsUpLate(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		a, b := w.contend(3, 1), w.contend(3, 1)
+		w.remove(w.stand("gap-")) // leaves a gap in the numbers
+		conn := w.connect()
+		lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: conn.SessionID(), Nth: 1}, zktest.Cut)
+		c := w.acquire(w.semaphore(conn, 3), 2)
+		w.pass(2 * time.Second)
+		w.ran(lost)
+		c.waits()
+		first := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
+		require.Contains(w, first, "-x2-lease-")
+		late := func(number string) {
+			_, err := conn.Create(first+number, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
+			synctest.Wait()
+		}
+		late("0000000002")
+		w.remove(a.path())
+		require.NotContains(w, w.leases(), first+"0000000002", "it is removed when it is seen")
+		c.holds()
+		// One that shows up still later goes when the contender does.
+		late("0000000001")
+		b.release()
+		require.NoError(w, c.hold.Release(w.Context()))
+		w.clean()
+	})
+}
+
+// kazoo has one GUID for all creates of an object: a name can come back.
+func TestTrap04_SemaphoreNewGUIDForEachCreate(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		conn := w.connect()
+		s := w.semaphore(conn, 1)
+		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 2}, zktest.Cut)
+		names := map[string]bool{}
+		for range 3 {
+			c := w.acquire(s, 1)
+			w.pass(2 * time.Second)
+			c.release()
+			w.srv.Sweep()
+		}
+		for _, e := range w.srv.Log() {
+			if e.Op == zktest.OpCreate && strings.HasPrefix(e.Path, semPath+"/") {
+				require.False(w, names[e.Path], "%s was used before", e.Path)
+				names[e.Path] = true
+			}
+		}
+		require.GreaterOrEqual(w, len(names), 4)
+	})
+}
+
+// CURATOR-202, CURATOR-678, kazoo #732: a delete fails, the session lives on, and the
+// lease is never free again.
+func TestTrap05_SemaphoreDeleteFails(t *testing.T) {
+	eachLoss(t, func(w *semHarness, l loss) {
+		c, next := w.contend(1, 1), w.contend(1, 1)
+		session := c.session()
+		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1})
+		require.NoError(w, c.holds().Release(w.Context()))
+		w.ran(lost)
+		w.pass(time.Second)
+		next.release()
+		require.Equal(w, session, c.session())
+		w.clean()
+	})
+}
+
+// vitess #15756, etcd #22123: what is cleaned up with a context that is over stays.
+func TestTrap06_SemaphoreReleaseWithAContextThatIsOver(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		ctx, cancel := context.WithCancel(w.Context())
+		s := w.semaphore(w.connect(), 1)
+		h, err := s.Acquire(ctx, 1)
+		require.NoError(w, err)
+		cancel()
+		require.NoError(w, h.Err(), "the context of Acquire is that of waiting only")
+		require.ErrorIs(w, h.Release(ctx), recipes.ErrUnconfirmed)
+		synctest.Wait()
+		w.clean()
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+// CURATOR-696, CURATOR-604: a contender is let in although its znode is from the
+// session before, and is about to go.
+func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		runSemaphoreTest(t, func(w *semHarness) {
+			holder := w.contend(2, 2)
+			var between *semContender
+			if !first {
+				between = w.contend(2, 1)
+			}
+			c := w.contend(2, 1)
+			path := c.path()
+			w.cut(c.conn)
+			require.NoError(w, w.srv.ExpireSession(c.session()))
+			_, err := w.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
+			w.remove(holder.path())
+			w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: path, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
+			w.restore()
+			w.pass(timeout)
+			c.fails(recipes.ErrSessionExpired)
+			if !first {
+				between.holds()
+			}
+			exists, _, err := w.operator.Exists(path)
+			require.NoError(w, err)
+			require.True(w, exists, "it is not the contender's")
+		})
+	}
+}
+
+// CURATOR-206, kazoo #2: a holder is not told that its lease is gone.
+func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(w *semHarness, c *semContender)
+		want []error
+	}{
+		"out of reach": {func(w *semHarness, c *semContender) { w.srv.Blackhole(zktest.BothWays, c.session()) }, []error{recipes.ErrLeaseExpired}},
+		"deleted":      {func(w *semHarness, c *semContender) { w.remove(c.path()) }, []error{recipes.ErrDeleted}},
+		"expired": {func(w *semHarness, c *semContender) {
+			require.NoError(w, w.srv.ExpireSession(c.session()))
+		}, []error{recipes.ErrSessionExpired, recipes.ErrDeleted}}, // the znode's end is told first
+		"closed": {func(_ *semHarness, c *semContender) { c.conn.Close() }, []error{recipes.ErrConnClosed, recipes.ErrDeleted}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runSemaphoreTest(t, func(w *semHarness) {
+				holder, other := w.contend(2, 1), w.contend(2, 1)
+				h := holder.holds()
+				got := make(chan error, 1)
+				s := w.semaphore(w.connect(), 2)
+				go func() {
+					_, err := s.Acquire(w.Context(), 1)
+					if name == "out of reach" {
+						require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired, "told before another has it")
+					}
+					got <- err
+				}()
+				synctest.Wait()
+				c.lose(w, holder)
+				require.NoError(w, <-got)
+				w.pass(2 * time.Second)
+				<-h.Done()
+				require.Contains(w, c.want, h.Err())
+				require.Equal(w, h.Err(), context.Cause(h.Context()))
+				_, err := h.Multi()
+				require.ErrorIs(w, err, ErrNotHeld)
+				require.NoError(w, other.holds().Err())
+				w.srv.Heal()
+				if name != "closed" {
+					require.NoError(w, h.Release(w.Context()), "nothing is left of it")
+				}
+			})
+		})
+	}
+}
+
+// ClickHouse #116690: the server gives a new session, and nobody has seen the end of
+// the old one.
+func TestTrap18_SemaphoreSessionReplaced(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		a, b := w.contend(1, 1), w.contend(1, 1)
+		for _, c := range []*semContender{a, b} {
+			w.cut(c.conn)
+			require.NoError(w, w.srv.ExpireSession(c.session()))
+		}
+		w.restore()
+		w.pass(2 * time.Second)
+		_, h, _ := a.result()
+		require.Error(w, h.Err())
+		b.fails(recipes.ErrSessionExpired)
+		w.clean()
+	})
+}
+
+// kazoo #116, #482: whoever waits is never told that its client was closed.
+func TestTrap22_SemaphoreConnClosed(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		holder := w.contend(1, 1)
+		first, second := w.contend(1, 1), w.contend(1, 1)
+		for _, c := range []*semContender{first, second} {
+			c.conn.Close()
+			w.pass(2 * time.Second)
+			c.fails(recipes.ErrConnClosed)
+			s := w.semaphore(c.conn, 1)
+			_, err := s.Acquire(w.Context(), 1)
+			require.ErrorIs(w, err, recipes.ErrConnClosed)
+			_, err = s.TryAcquire(w.Context(), 1)
+			require.ErrorIs(w, err, recipes.ErrConnClosed)
+			_, err = s.Limit(w.Context())
+			require.ErrorIs(w, err, recipes.ErrConnClosed)
+			require.ErrorIs(w, s.SetLimit(w.Context(), 2), recipes.ErrConnClosed)
+		}
+		holder.release()
+		w.clean()
+	})
+}
+
+// CURATOR-107, helix #44: who is ahead has gone when it comes to be watched.
+func TestTrap24_SemaphorePredecessorVanishes(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		holder, ahead := w.contend(1, 1), w.contend(1, 1)
+		gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead.path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			_ = w.operator.Delete(ahead.path(), -1)
+			return zktest.Pass(q)
+		})
+		c := w.contend(1, 1)
+		w.ran(gone)
+		w.pass(time.Second)
+		ahead.fails(recipes.ErrDeleted)
+		c.waits()
+		holder.release()
+		c.release()
+		w.clean()
+	})
+}
+
+// CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets it
+// anew.
+func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		all := []*semContender{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
+		for i := range 5 {
+			for _, path := range append(w.leases(), semPath) {
+				_, err := w.operator.Set(path, fmt.Append(nil, i), -1)
+				require.NoError(w, err)
+				_, err = w.operator.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+				require.NoError(w, err)
+				w.pass(0)
+			}
+			w.remove(w.stand("other-"))
+			w.holding(all[:2]...)
+			w.waiting(all[2:]...)
+		}
+		all[1].release()
+		w.holding(all[0], all[2])
+		all[3].waits()
+		all[0].release()
+		all[2].release()
+		all[3].release()
+		w.clean()
+	})
+}
+
+// CURATOR-623, CURATOR-97: what a watch is for happens while the connection is down.
+func TestTrap27_SemaphoreWatchesLost(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		a, b := w.contend(2, 1), w.contend(2, 1)
+		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
+		w.cut(c.conn)
+		a.release()
+		w.restore()
+		w.holding(b, c)
+		w.waiting(d, e)
+		w.cut(e.conn)
+		d.cancel()
+		synctest.Wait()
+		b.release()
+		w.restore()
+		w.holding(c, e)
+		c.release()
+		e.release()
+		w.clean()
+	})
+}
+
+// ZOOKEEPER-2944, ZOOKEEPER-4706: the counter comes to its end with a line there.
+// Who came before is served in order; newcomers are refused, since a server since
+// 3.6 gives one number to all of them.
+func TestTrap32_SemaphoreCounterComesToItsEnd(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		w.contend(2, 1).release()
+		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32-5))
+		var all []*semContender
+		for range 4 {
+			all = append(all, w.contend(2, 1))
+		}
+		w.setLimit(3) // takes the last numbers
+		for range 3 {
+			w.contend(2, 1).fails(recipes.ErrNodeExhausted)
+		}
+		require.Len(w, w.leases(), 4)
+		w.holding(all[:3]...)
+		w.setLimit(1)
+		w.setLimit(2)
+		require.Equal(w, 2, w.limit())
+		all[1].release()
+		w.waiting(all[3])
+		all[2].release()
+		w.holding(all[0], all[3])
+		all[0].release()
+		all[3].release()
+		w.clean()
+	})
+}
+
+// Numbers of a server before 3.6, which go on below zero, are read in their order.
+func TestTrap32_SemaphoreBehindOverflownNumbers(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		w.contend(2, 1).release()
+		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32))
+		first := w.stand("lease-")
+		require.NoError(w, w.srv.SetSequence(semPath, math.MinInt32))
+		w.contend(2, 1).fails(recipes.ErrNodeExhausted)
+		require.Equal(w, []string{first}, w.leases())
+	})
+}
+
+// CURATOR-43: foreign children break the sorting or the parsing, or are counted.
+func TestTrap34_SemaphoreForeignChildren(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		w.contend(1, 1).release()
+		for _, name := range []string{
+			"a", "_c_x", "lease", "lease-", "-x3-lease-", "0000000000", "x-0000000000", "_c_-x3-lease-00000000x0",
+			"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-x3-other-0000000000", "ünïcode-0000000000", "limit-",
+		} {
+			_, err := w.operator.Create(semPath+"/"+name, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err, name)
+		}
+		a, b := w.contend(1, 1), w.contend(1, 1)
+		a.holds()
+		b.waits()
+		a.release()
+		b.release()
+		w.clean()
+	})
+}
+
+// The node is removed and made anew: numbers begin again, tokens do not.
+func TestTrap35_SemaphoreTokensGoOn(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		s := w.semaphore(w.connect(), 1)
+		last := int64(0)
+		for range 3 {
+			c := w.acquire(s, 1)
+			require.True(w, strings.HasSuffix(c.path(), "-0000000000"))
+			require.Greater(w, c.holds().Token(), last)
+			last = c.holds().Token()
+			c.release()
+			require.Equal(w, 1, w.srv.Sweep())
+		}
+	})
+}
+
+// CURATOR-724, kazoo #563: the node is removed between the look at it and the create.
+func TestTrap36_SemaphoreNodeGoesBeforeTheCreate(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		w.contend(1, 1).release()
+		swept := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			w.srv.Sweep()
+			return zktest.Pass(q)
+		})
+		w.contend(1, 1).release()
+		w.ran(swept)
+		swept = w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			w.srv.Sweep()
+			return zktest.Pass(q)
+		})
+		w.setLimit(4)
+		w.ran(swept)
+		require.Equal(w, 4, w.limit())
+	})
+}
+
+// CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves an
+// orphan that takes a lease away.
+func TestTrap40_SemaphoreEndDuringTheCreate(t *testing.T) {
+	eachLoss(t, func(w *semHarness, l loss) {
+		ctx, cancel := context.WithCancel(w.Context())
+		conn := w.connect()
+		w.contend(1, 1).release()
+		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1})
+		canceled := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			cancel()
+			return zktest.Pass(q)
+		})
+		session := conn.SessionID()
+		_, err := w.semaphore(conn, 1).Acquire(ctx, 1)
+		require.ErrorIs(w, err, context.Canceled)
+		w.pass(2 * timeout)
+		w.ran(lost, canceled)
+		require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
+		w.clean()
+	})
+}
+
+// CURATOR-376: the loser's znode stays for a moment, and blocks others.
+func TestTrap45_SemaphoreTryLeavesNoGhost(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		s := w.semaphore(w.connect(), 2)
+		other := w.semaphore(w.connect(), 2)
+		var taken *Hold
+		quicker := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: s.setup.Conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			var err error
+			taken, err = other.Acquire(w.Context(), 2)
+			require.NoError(w, err)
+			return zktest.Pass(q)
+		})
+		_, err := s.TryAcquire(w.Context(), 1)
+		require.ErrorIs(w, err, ErrHeld)
+		w.ran(quicker)
+		require.Len(w, w.leases(), 1, "when it returns nothing is left of it")
+		require.NoError(w, taken.Release(w.Context()))
+		w.clean()
+	})
+}
+
+// CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213: leases that nobody
+// has are counted, or more are given than there are.
+func TestTrap49_SemaphoreCountsWhatIsThere(t *testing.T) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		for range 20 {
+			a, b, c := w.contend(3, 1), w.contend(3, 2), w.contend(3, 3)
+			w.holding(a, b)
+			c.waits()
+			require.NoError(w, w.srv.ExpireSession(b.session()))
+			d := w.contend(3, 1)
+			d.cancel()
+			c.cancel()
+			w.pass(0)
+			e := w.contend(3, 2)
+			e.holds()
+			f := w.contend(3, 1)
+			f.waits()
+			a.release()
+			f.release()
+			e.release()
+			require.Empty(w, w.leases())
+		}
 	})
 }

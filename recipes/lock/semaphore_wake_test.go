@@ -16,7 +16,7 @@ import (
 // Whoever waits is not woken by what does not concern it: a release wakes the first
 // waiter, and that one the next.
 func TestTrap52_SemaphoreNoHerd(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 20 {
 			all = append(all, w.contend(3, 1))
@@ -39,7 +39,7 @@ func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 		first, _ := firstTwo(all)
 		last := w.connect()
 		held := holders(all)
-		woken := w.woken(func() { all = append(all, w.ask(w.semaphore(last, 3), 1)) })
+		woken := w.woken(func() { all = append(all, w.acquire(w.semaphore(last, 3), 1)) })
 		require.Equal(w, []int64{first.session()}, without(woken, held))
 		require.LessOrEqual(w, len(woken), 2, "and to who was the first waiter before")
 	})
@@ -76,7 +76,7 @@ func without(sessions, others []int64) []int64 {
 // Somebody is let in, and the word of it to the next gets lost. It is repeated: the
 // next learns of the other holder's departure, though its predecessor stays.
 func TestSemaphoreHintLost(t *testing.T) {
-	eachLoss(t, func(w *semWorld, l semLoss) {
+	eachLoss(t, func(w *semHarness, l loss) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		lost := l.set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1})
@@ -98,7 +98,7 @@ func TestSemaphoreHintLost(t *testing.T) {
 // its session; or it comes back in time and repeats it.
 func TestSemaphoreHintDelayed(t *testing.T) {
 	for _, back := range []bool{true, false} {
-		playSem(t, func(w *semWorld) {
+		runSemaphoreTest(t, func(w *semHarness) {
 			a, b := w.contend(2, 1), w.contend(2, 1)
 			c, d := w.contend(2, 1), w.contend(2, 1)
 			session := c.session()
@@ -111,7 +111,7 @@ func TestSemaphoreHintDelayed(t *testing.T) {
 			if back {
 				w.restore()
 			}
-			w.pass(2 * semTimeout)
+			w.pass(2 * timeout)
 			w.restore()
 			require.Equal(w, back, c.session() == session)
 			if back {
@@ -133,7 +133,7 @@ func TestSemaphoreHintDelayed(t *testing.T) {
 // The next sets its watch only when the word has been given: it sees by the version
 // that something was written.
 func TestSemaphoreHintBeforeTheWatch(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b, c := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		conn := w.connect()
 		told := w.srv.After(zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1}, zktest.Pass)
@@ -142,7 +142,7 @@ func TestSemaphoreHintBeforeTheWatch(t *testing.T) {
 			<-told.Ran()
 			return zktest.Pass(q)
 		})
-		d := w.ask(w.semaphore(conn, 2), 1)
+		d := w.acquire(w.semaphore(conn, 2), 1)
 		w.ran(told, late)
 		w.holding(b, c)
 		d.waits()
@@ -153,7 +153,7 @@ func TestSemaphoreHintBeforeTheWatch(t *testing.T) {
 
 // The word is given while the connection of the next is down.
 func TestSemaphoreHintWhileTheNextIsAway(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d := w.contend(2, 1), w.contend(2, 1)
 		w.cut(d.conn)
@@ -171,7 +171,7 @@ func TestSemaphoreHintWhileTheNextIsAway(t *testing.T) {
 func TestSemaphoreWatchesNotSetAnew(t *testing.T) {
 	for i, name := range []string{"the first waiter", "the second"} {
 		t.Run(name, func(t *testing.T) {
-			playSem(t, func(w *semWorld) {
+			runSemaphoreTest(t, func(w *semHarness) {
 				a, b := w.contend(2, 1), w.contend(2, 1)
 				c, d := w.contend(2, 1), w.contend(2, 1)
 				away := []*semContender{c, d}[i]
@@ -194,10 +194,10 @@ func TestSemaphoreWatchesNotSetAnew(t *testing.T) {
 // A holder that may not write its own znode cannot tell the next, who would wait
 // beside a free lease. It gives up.
 func TestSemaphoreHintRefused(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		acl := append(zk.WorldACL(zk.PermAll&^zk.PermWrite), zk.DigestACL(zk.PermAll, "somebody", "else")...)
 		contend := func(opts ...recipes.Option) *semContender {
-			return w.ask(w.semaphore(w.connect(), 2, opts...), 1)
+			return w.acquire(w.semaphore(w.connect(), 2, opts...), 1)
 		}
 		a, b := contend(), contend()
 		c, d := contend(recipes.WithACL(acl)), contend()
@@ -215,7 +215,7 @@ func TestSemaphoreHintRefused(t *testing.T) {
 
 // A contender of another library does not tell anybody when it is let in.
 func TestSemaphoreBehindAForeignContender(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		w.stand("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-")
 		d := w.contend(2, 1)
@@ -229,19 +229,19 @@ func TestSemaphoreBehindAForeignContender(t *testing.T) {
 // A waiter that has left leaves its watch, which is lost at a reconnect. The next waiter
 // on the connection is let in all the same.
 func TestTrap27_SemaphoreLeftWatchIsLost(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		conn := w.connect()
-		first := w.ask(w.semaphore(conn, 1), 1)
+		first := w.acquire(w.semaphore(conn, 1), 1)
 		first.waits()
 		first.cancel()
 		synctest.Wait()
 		require.Equal(w, 1, clientWatches(conn), "on the one ahead")
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.srv.DropConnections(conn.SessionID())
-		w.pass(semTimeout)
+		w.pass(timeout)
 		w.ran(refused)
-		second := w.ask(w.semaphore(conn, 1), 1)
+		second := w.acquire(w.semaphore(conn, 1), 1)
 		second.waits()
 		w.pass(3 * time.Second)
 		holder.release()
@@ -255,17 +255,17 @@ func TestTrap27_SemaphoreLeftWatchIsLost(t *testing.T) {
 
 // Waiters that come and go leave nothing behind at a holder that stays.
 func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(2, 2)
 		conn := w.connect()
 		for range 10 {
-			first := w.ask(w.semaphore(conn, 2), 1)
-			second := w.ask(w.semaphore(conn, 2), 1)
+			first := w.acquire(w.semaphore(conn, 2), 1)
+			second := w.acquire(w.semaphore(conn, 2), 1)
 			third := w.contend(2, 1)
 			w.srv.DropConnections(conn.SessionID())
 			w.pass(1100 * time.Millisecond)
 			for range 5 {
-				x := w.ask(w.semaphore(conn, 2), 1)
+				x := w.acquire(w.semaphore(conn, 2), 1)
 				x.cancel()
 				synctest.Wait()
 			}
@@ -288,7 +288,7 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 
 // Watches are not taken back when they are no longer needed, and go with the znode.
 func TestSemaphoreLeavesNoWatch(t *testing.T) {
-	playSem(t, func(w *semWorld) {
+	runSemaphoreTest(t, func(w *semHarness) {
 		w.setLimit(2)
 		a, b, c, d := w.contend(9, 1), w.contend(9, 1), w.contend(9, 1), w.contend(9, 2)
 		a.release() // c is let in, and leaves the watch on the line to itself

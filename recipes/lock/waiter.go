@@ -12,10 +12,10 @@ import (
 // Waiter is a contender for a [Mutex] whose position in the queue can be queried. Its
 // methods may be called from any goroutine.
 type Waiter struct {
-	q     *lockQueue
-	ctx   context.Context
-	place *place      // nil where refused is set
-	keep  func() bool // has the context's end not concern the place any more
+	q      *lockQueue
+	ctx    context.Context
+	entry  *entry      // nil if refused is set
+	detach func() bool // stops watching the context, so that its end does not remove the contender
 
 	refused error
 }
@@ -24,15 +24,15 @@ type Waiter struct {
 // contender is removed if the context is done before Wait has returned a Hold. The caller
 // must call Wait or end the context.
 func (m *Mutex) Join(ctx context.Context) *Waiter {
-	w := &Waiter{q: &m.lockQueue, ctx: ctx, refused: refuse(ctx, m.at, true)}
+	w := &Waiter{q: &m.lockQueue, ctx: ctx, refused: checkReentry(ctx, m.setup, true)}
 	if w.refused == nil {
 		w.refused = context.Cause(ctx)
 	}
 	if w.refused == nil {
-		c := m.contest(false)
-		c.asks = true
-		w.place = c.start()
-		w.keep = context.AfterFunc(ctx, func() { w.place.stop(errGivenUp) })
+		c := m.acquisition(false)
+		c.withPosition = true
+		w.entry = c.start()
+		w.detach = context.AfterFunc(ctx, func() { w.entry.stop(errGivenUp) })
 	}
 	return w
 }
@@ -41,7 +41,7 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 // and the same errors. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
-	return h, recipe.Fail("lock", w.q.at.Path, err)
+	return h, recipe.Fail("lock", w.q.setup.Path, err)
 }
 
 func (w *Waiter) wait() (*Hold, error) {
@@ -49,14 +49,14 @@ func (w *Waiter) wait() (*Hold, error) {
 		return nil, w.refused
 	}
 	select {
-	case h := <-w.place.granted:
-		if !w.keep() {
+	case h := <-w.entry.granted:
+		if !w.detach() {
 			return nil, context.Cause(w.ctx)
 		}
 		return h, nil
-	case <-w.place.left:
-		w.keep()
-		return nil, w.why()
+	case <-w.entry.left:
+		w.detach()
+		return nil, w.leaveReason()
 	case <-w.ctx.Done():
 		return nil, context.Cause(w.ctx)
 	}
@@ -69,7 +69,7 @@ func (w *Waiter) wait() (*Hold, error) {
 // more.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
-	return ahead, recipe.Fail("position", w.q.at.Path, err)
+	return ahead, recipe.Fail("position", w.q.setup.Path, err)
 }
 
 func (w *Waiter) position(ctx context.Context) (int, error) {
@@ -77,9 +77,9 @@ func (w *Waiter) position(ctx context.Context) (int, error) {
 		return 0, w.refused
 	}
 	select {
-	case <-w.place.entered:
-	case <-w.place.left:
-		return 0, w.why()
+	case <-w.entry.entered:
+	case <-w.entry.left:
+		return 0, w.leaveReason()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
@@ -87,21 +87,21 @@ func (w *Waiter) position(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if ahead := slices.Index(names, path.Base(w.place.own())); ahead >= 0 {
+	if ahead := slices.Index(names, path.Base(w.entry.znodePath())); ahead >= 0 {
 		return ahead, nil
 	}
 	select {
-	case <-w.place.left:
-		return 0, w.why()
+	case <-w.entry.left:
+		return 0, w.leaveReason()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
 }
 
-// why is, once the place has been left, why.
-func (w *Waiter) why() error {
-	if errors.Is(w.place.err, errGivenUp) {
+// leaveReason returns the reason why the contender has left, after it has left.
+func (w *Waiter) leaveReason() error {
+	if errors.Is(w.entry.err, errGivenUp) {
 		return context.Cause(w.ctx)
 	}
-	return w.place.err
+	return w.entry.err
 }

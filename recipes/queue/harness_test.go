@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,12 +155,3 @@ func (h *harness) childrenOn(conn *zk.Conn, path string) []string {
 
 // reconnects returns how often clients have connected since the log was reset.
 func (h *harness) reconnects() int { return h.srv.Log().Count(zktest.OpConnect) }
-
-// watchChannels returns how many channels the client library holds for watches.
-func watchChannels(conn *zk.Conn) (n int) {
-	synctest.Wait()
-	for it := reflect.ValueOf(conn).Elem().FieldByName("watchers").MapRange(); it.Next(); {
-		n += it.Value().Len()
-	}
-	return n
-}

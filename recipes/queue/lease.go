@@ -120,7 +120,7 @@ func (q *Queue) removeDelivery(d *delivery) {
 	}
 	delete(q.deliveries, d)
 	if len(q.deliveries) == 0 {
-		q.sub.Rest()
+		q.sub.StopProving()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -83,12 +84,12 @@ func TestTrap25_WatchesAddUp(t *testing.T) {
 			h.requireEmpty(q)
 			require.NoError(h, q.Close(h.Context()))
 		}
-		require.LessOrEqual(h, watchChannels(conn), 4, "each watch was set again once")
+		require.LessOrEqual(h, clientwatch.Count(conn), 4, "each watch was set again once")
 		for range 2 {
 			h.put(other, "")
 		}
 		h.advance(time.Second)
-		require.Zero(h, watchChannels(conn))
+		require.Zero(h, clientwatch.Count(conn))
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// Postgres starts a PostgreSQL server with the superuser postgres, who has no password, and a
+// Postgres starts a PostgreSQL server with the superuser postgres, without a password, and a
 // database of the same name. A setting has the form "wal_level=logical".
 func Postgres(settings ...string) (*Server, error) {
 	bin, err := postgresDir()

@@ -33,7 +33,7 @@ type Server struct {
 	// dir contains all files of the server, and is its working directory.
 	dir  string
 	port *testenv.Port
-	// clusterPort is for the other servers of a cluster. It is nil if there is no cluster.
+	// clusterPort is for the other servers of a cluster. It is nil for a single server.
 	clusterPort *testenv.Port
 	command     func() *exec.Cmd
 	// ready returns nil if the server answers.
@@ -67,7 +67,7 @@ func (s *Server) Start() error {
 	if err != nil {
 		return fmt.Errorf("dbserver: %w", err)
 	}
-	defer log.Close() // the child has its own descriptor
+	defer log.Close() // the child process uses a copy
 	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	for {

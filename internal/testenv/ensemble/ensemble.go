@@ -88,7 +88,7 @@ type Servers interface {
 	Exited(ctx context.Context, i int) bool
 	// Log returns the last lines of the log of server i.
 	Log(ctx context.Context, i int) string
-	// Close stops the servers and removes what was created for them, even if Start has failed.
+	// Close stops the servers and removes their files, even if Start has failed.
 	Close() error
 }
 

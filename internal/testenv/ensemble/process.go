@@ -43,7 +43,7 @@ type processBackend struct {
 	procs   []*testenv.Process
 }
 
-// findJava returns the path of Java, or an error that names what is not installed.
+// findJava returns the path of Java, or an error that names the missing package.
 func findJava() (java string, err error) {
 	if java, err = exec.LookPath("java"); err != nil {
 		return "", errors.New("no java on the PATH")
@@ -169,7 +169,7 @@ func (b *processBackend) Start(_ context.Context, i int) (err error) {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the child has its own descriptor
+	defer log.Close() // the child process uses a copy
 	args := append([]string{"-Dorg.slf4j.simpleLogger.showDateTime=true"}, JavaFlags...)
 	args = append(args, "-cp", debianJar+string(filepath.ListSeparator)+debianLogJar,
 		mainClass, filepath.Join(b.serverDir(i), "zoo.cfg"))

@@ -94,9 +94,9 @@ func (e *Ensemble) Mode(i int) (string, error) {
 }
 
 // Leader returns the number of the server that leads the ensemble, or 0 for a standalone server.
-// If there is none, it returns [ErrNoLeader]. A leader that is cut off reports itself as leader
-// for a while; if two servers do, Leader returns the server with the later epoch. It blocks for
-// at most 2 seconds.
+// If no server is the leader, it returns [ErrNoLeader]. A leader that is cut off reports itself as
+// leader for a while; if two servers do, Leader returns the server with the later epoch. It blocks
+// for at most 2 seconds.
 func (e *Ensemble) Leader() (int, error) {
 	states := make([]status, len(e.addrs))
 	var wg sync.WaitGroup

@@ -203,7 +203,8 @@ func (c *conn) waitUntil(due time.Time) bool {
 	}
 }
 
-// waitGates waits until the direction is no black hole. It returns false if the connection ends.
+// waitGates waits until the direction is not a black hole any more. It returns false if the
+// connection ends.
 func (c *conn) waitGates(way int) bool {
 	for {
 		waited := false

@@ -24,7 +24,7 @@ const (
 	Both = ClientToServer | ServerToClient
 )
 
-// directions lists the single directions. It has the order of toServer and toClient.
+// directions lists the single directions. Its order is that of toServer and toClient.
 var directions = [...]Direction{ClientToServer, ServerToClient}
 
 // Indices into arrays with one element for each direction.

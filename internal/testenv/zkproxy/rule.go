@@ -34,8 +34,8 @@ type Rule struct {
 	// was set. 0 means 1.
 	K int
 	// Path, if it is not nil, must return true for the path of the request: the first string of
-	// its body, or of the first operation of a multi; "" if the request has no path. It must not
-	// call the Proxy.
+	// its body, or of the first operation of a multi; it is empty for requests without a path. It
+	// must not call the Proxy.
 	Path func(path string) bool
 	// Action is the fault.
 	Action Action
@@ -84,7 +84,7 @@ func (h *Handle) Release() {
 
 func (h *Handle) markApplied() { h.doneOnce.Do(func() { close(h.done) }) }
 
-// takeRule returns the rule for a request, and removes it. It returns nil if there is none.
+// takeRule returns the rule for a request, and removes it. It returns nil if no rule matches.
 func (p *Proxy) takeRule(op int32, path string) *Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()

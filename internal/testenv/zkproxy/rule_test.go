@@ -45,7 +45,7 @@ func TestRule_DropReplyBlackhole(t *testing.T) {
 	requirePending(t, result)
 	assert.True(t, h.exists(t, "/a"))
 
-	// The client detects the timeout, and its next connection is no black hole.
+	// The client detects the timeout, and its next connection is not a black hole.
 	require.Error(t, receive(t, result))
 	waitSession(t, h.conn)
 	assert.Greater(t, h.proxy.Count(zkproxy.OpConnect), 1)

@@ -38,8 +38,8 @@ const (
 	OpSetWatches2     int32 = 105
 	OpAddWatch        int32 = 106
 	OpCloseSession    int32 = -11
-	// OpConnect is the handshake that opens or resumes a session. The protocol has no code for
-	// it.
+	// OpConnect is the handshake that opens or resumes a session. The protocol does not define a
+	// code for it.
 	OpConnect int32 = -10
 )
 
@@ -188,7 +188,7 @@ func parseReply(body []byte, handshake bool) (message, bool) {
 	return m, !d.failed
 }
 
-// decoder decodes values one after another. After the end of its input it returns zero values, and
+// decoder decodes values one after another. If the input is exhausted, it returns zero values, and
 // failed is true.
 type decoder struct {
 	rest   []byte

@@ -30,8 +30,8 @@ type Config[T any] struct {
 // maxConcurrent is the number of children that are read concurrently.
 const maxConcurrent = 16
 
-// List returns the children by name, according to the server that the connection uses. A znode
-// that does not exist has no children. If the list is larger than the connection accepts, the
+// List returns the children by name, according to the server that the connection uses. If the
+// znode does not exist, the map is empty. If the list is larger than the connection accepts, the
 // error is zkerror.ErrTooLarge.
 func List[T any](ctx context.Context, conn *zk.Conn, c Config[T]) (map[string]T, error) {
 	list, err := request.Read(ctx, conn, func() (watch.Found, error) { return watch.Listing(conn, c.Path) })

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Reader reads the children again and again, with a watch on the list and one on each child. It
-// belongs to one goroutine, which must call Close.
+// Reader follows the children with a watch on the list and a watch on each child. It belongs to
+// one goroutine, which must call Close.
 type Reader[T any] struct {
 	setup  *recipe.Setup
 	config Config[T]
@@ -69,8 +69,8 @@ func (r *Reader[T]) Close() {
 	r.sub.Close()
 }
 
-// Read returns the children by name. It reads those that have changed. A znode that does not
-// exist has no children. If the list is larger than the connection accepts, the error is
+// Read returns the children by name. It reads those that have changed. If the znode does not
+// exist, the map is empty. If the list is larger than the connection accepts, the error is
 // zkerror.ErrTooLarge, and Read may be called again after a pause. With other errors the Reader
 // cannot be used any more.
 func (r *Reader[T]) Read(ctx context.Context) (map[string]T, error) {

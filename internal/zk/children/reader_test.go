@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// fixture is a test in a bubble with a server, on which /dir has the children a and b.
+// fixture is a test in a bubble with a server that stores /dir with the children a and b.
 type fixture struct {
 	*testing.T
 	srv   *zktest.Server

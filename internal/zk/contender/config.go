@@ -8,7 +8,8 @@ type Config struct {
 
 	Dir    string // the path of the queue's znode
 	Naming Naming
-	// Tombstone is the name of a child that marks the queue as ended, "" for none.
+	// Tombstone is the name of a child that marks the queue as ended, or empty if the queue cannot
+	// end.
 	Tombstone string
 	// CanMakeQueue reports that the znode of the queue is created if it does not exist.
 	// Otherwise its absence means that the queue has ended.
@@ -19,9 +20,9 @@ type Config struct {
 	// QueueSession is the session in which the znode of the queue was seen, or 0. In another
 	// session its absence does not show that a client has deleted it.
 	QueueSession int64
-	// Lookahead makes the contender watch its own znode, and the contender before its
-	// predecessor, from the beginning. Otherwise it does so after PreparePerContender for each
-	// earlier contender, and during its turn it watches its own znode after OwnDelay.
+	// Lookahead makes the contender watch its znode, and the contender before its predecessor,
+	// from the beginning. Otherwise it does so after PreparePerContender for each earlier
+	// contender, and during its turn it watches its znode after OwnDelay.
 	Lookahead bool
 	// Patience limits how long ZooKeeper may be unreachable while the contender joins, or while
 	// it looks for the reason why its znode was deleted; 0 means no limit.
@@ -31,12 +32,12 @@ type Config struct {
 	Standby time.Duration
 }
 
-// Policy determines when it is a contender's turn. Nil functions stand for an exclusive lock
-// or an election: each contender waits for all earlier ones.
+// Policy determines when it is a contender's turn. If all functions are nil, it is that of an
+// exclusive lock or an election: each contender waits for all earlier ones.
 type Policy struct {
 	// Blocks reports whether the contender waits for an earlier one with this name.
 	Blocks func(name string) bool
-	// Replaceable reports whether an earlier contender can be replaced by another one at the
+	// Replaceable reports whether an earlier contender can be replaced by a new contender at the
 	// same position, so that its deletion does not prove that the position is free.
 	Replaceable func(name string) bool
 	// Admit decides whether a contender has its turn together with others.
@@ -46,7 +47,7 @@ type Policy struct {
 // Listing is the input of [Policy.Admit].
 type Listing struct {
 	Own         string
-	Predecessor string // the last of the earlier contenders, "" if there is none
+	Predecessor string // the last of the earlier contenders, empty for the head of the queue
 	Names       []string
 	// Counts reports whether a child counts: it is not an orphaned znode of the contender
 	// itself.
@@ -63,8 +64,8 @@ type Admission struct {
 	// Next reports that all earlier contenders have their turn, so that the contender should
 	// have a lease in advance.
 	Next bool
-	// Followed reports that a contender waits behind this one, which must be notified when this
-	// one has its turn.
+	// Followed reports that a later contender waits, which must be notified when this contender
+	// has its turn.
 	Followed bool
 	// Err ends the contender.
 	Err error
@@ -75,8 +76,8 @@ const (
 	// contender, until it prepares for its turn. If turns are shorter, the preparation would be
 	// late, and would delay others by its requests.
 	PreparePerContender = 5 * time.Millisecond / 2
-	// OwnDelay is how long a turn lasts before the contender watches its own znode, if it did
-	// not while it was queued.
+	// OwnDelay is how long a turn lasts before the contender watches its znode, unless it watched
+	// it while it was queued. In this time the deletion of the znode is noticed late.
 	OwnDelay = 2 * time.Millisecond
 	// reasonDelay is how long the reason of a deletion may be unknown before the deletion is
 	// reported a second time.

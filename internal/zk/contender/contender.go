@@ -37,24 +37,24 @@ type Contender struct {
 	search    bool     // a create was not answered: search for its znode
 	fresh     bool     // the create was answered, so it proves that the session was alive
 	vanished  bool     // the server has reported that the znode was deleted
-	prefixes  []string // the beginnings of the names of all znodes that may exist
+	prefixes  []string // the prefixes of the names of all its znodes that may exist
 	found     []string // znodes of such creates that were not examined yet
 	orphans   []string // znodes of such creates that a listing has shown
-	name      string   // the contender's znode, "" if there is none
-	session   int64    // that owns it, 0 if that is unknown
-	czxid     int64    // of it, 0 if that is unknown
+	name      string   // the contender's znode, empty before it is created
+	session   int64    // that owns the znode, 0 if unknown
+	czxid     int64    // of the znode, 0 if unknown
 	outlived  string   // a znode whose session has expired
 	renamedTo string   // the name to which the contender is being renamed
 
 	// What it knows of the queue.
-	list     bool     // a listing is needed that is sent from now on
-	listAll  bool     // and a watch on the queue
+	list     bool     // a listing that is sent from now on is needed
+	listAll  bool     // the listing must set a watch on the queue
 	searched bool     // the orphans are known as of the last Search
 	ignored  []string // children that have names of contenders and do not count
 
 	listed      bool   // the following is known
 	turn        bool   // all earlier contenders have left
-	next        bool   // the predecessor is the only one, and is not replaceable
+	next        bool   // the predecessor is the only earlier contender, and is not replaceable
 	waitsForAny bool   // see Admission.Any
 	nextToTurn  bool   // see Admission.Next
 	followed    bool   // see Admission.Followed
@@ -82,7 +82,7 @@ type Contender struct {
 	lapses     uint64 // when the turn was reported last
 
 	notified bool
-	given    bool  // the reason is the caller's
+	given    bool  // the caller has given the reason
 	reason   error // why it leaves
 
 	reported reported
@@ -96,7 +96,7 @@ type reported struct {
 
 // other is an earlier contender.
 type other struct {
-	name     string // "" if there is none
+	name     string // empty for no contender
 	watched  bool
 	gone     bool // it was deleted
 	safe     bool // see Input.Safe
@@ -117,13 +117,13 @@ func New(cfg *Config) *Contender {
 	return &Contender{cfg: cfg, lookahead: cfg.Lookahead}
 }
 
-// Name returns the name of the contender's znode, or "" if it has none.
+// Name returns the name of the contender's znode. It is empty before the znode is created.
 func (c *Contender) Name() string { return c.name }
 
 // Holding reports whether it is the contender's turn.
 func (c *Contender) Holding() bool { return c.phase == holding }
 
-// IsPredecessor reports whether the contender waits for the one with this name.
+// IsPredecessor reports whether the contender with this name is the predecessor.
 func (c *Contender) IsPredecessor(name string) bool { return c.phase == queued && c.pred.name == name }
 
 // Done reports whether Finish was output.
@@ -219,7 +219,7 @@ func (c *Contender) send(r Request) bool {
 	return true
 }
 
-// report outputs a state unless it is the one that was reported last.
+// report outputs a state if it differs from the last reported one.
 func (c *Contender) report(s State) {
 	if r := (reported{s.Name, s.Predecessor, s.First, s.Proven}); s.Err != nil || r != c.reported {
 		c.reported = r
@@ -227,7 +227,7 @@ func (c *Contender) report(s State) {
 	}
 }
 
-// setTimer sets a timer unless set says that it is set.
+// setTimer sets a timer unless *set is true.
 func (c *Contender) setTimer(set *bool, t Timer, after time.Duration) {
 	if !*set {
 		*set = true
@@ -235,7 +235,7 @@ func (c *Contender) setTimer(set *bool, t Timer, after time.Duration) {
 	}
 }
 
-// stopTimer stops a timer if set says that it is set.
+// stopTimer stops a timer if *set is true.
 func (c *Contender) stopTimer(set *bool, t Timer) {
 	if *set {
 		*set = false
@@ -288,8 +288,8 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 		c.receiveDelete(r, reply)
 	case Notify:
 		if err := reply.Err; c.phase == holding && err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed) {
-			// The follower would wait beside free leases. All other failures are the end of
-			// the znode, which wakes it as well.
+			// The follower would wait although leases are free. After all other failures the znode
+			// does not exist any more, and its deletion wakes the follower as well.
 			c.leave(err, false)
 		}
 	case Replace:
@@ -378,8 +378,8 @@ func (c *Contender) receiveTimer(t Timer) {
 	}
 }
 
-// leave ends the contender for a reason. given means that it is the caller's, which says
-// nothing about the contender's znode.
+// leave ends the contender for a reason. given reports that the caller has given the reason, so
+// that it implies nothing about the contender's znode.
 func (c *Contender) leave(reason error, given bool) {
 	if c.phase >= leaving {
 		return
@@ -433,7 +433,7 @@ func (c *Contender) receiveReason(reply *Reply) {
 	}
 }
 
-// isOther reports whether the znode of the queue is another one than the contender has joined.
+// isOther reports whether the znode of the queue was re-created after the contender joined.
 func (c *Contender) isOther(czxid int64) bool {
 	return c.cfg.QueueCzxid != 0 && czxid != c.cfg.QueueCzxid
 }

@@ -12,8 +12,8 @@
 //
 // A contender is joining until it has a znode, queued until it is its turn, and holding
 // afterwards. It is lost if its znode was deleted, until it knows the reason, and leaving while
-// it removes what it has created. An error, or the caller's request to leave, leads from every
-// state to leaving.
+// it removes its znodes. An error, or the caller's request to leave, leads from every state to
+// leaving.
 //
 // The state machine contains no goroutines, channels, clocks, connections or random numbers.
 // [Contender.Step] consumes one input (a reply, a watch event, a timer, a change of the
@@ -29,11 +29,11 @@
 // reply is outstanding.
 //
 // A contender has its turn without a further request if a listing has shown that its
-// predecessor is the only earlier contender it waits for, and if it watched both its own
-// znode and the predecessor's when the event of the predecessor's deletion arrived. The
-// server reports deletions in their order, so its own znode still existed. To know this in
-// time, a contender watches the contender before its predecessor as well, and lists the queue
-// when that one is deleted. A deletion thus wakes at most two contenders. A contender whose
-// [Config.Lookahead] is false does so only if it has waited for some time, because short holds
-// end before it could know.
+// predecessor is the only earlier contender it waits for, and if both its znode and the
+// predecessor's were watched when the event of the predecessor's deletion arrived. The server
+// reports deletions in their order, so the contender's znode still existed. To know this in time,
+// a contender watches the contender before its predecessor as well, and lists the queue when the
+// znode of that contender is deleted. A deletion thus wakes at most two contenders. A contender
+// whose [Config.Lookahead] is false does so only if it has waited for some time, because short
+// holds end before it could know.
 package contender

@@ -1,7 +1,7 @@
 package contender
 
-// hold keeps the lease of a contender whose turn it is. It requests nothing of the queue any
-// more: only the end of its znode and of its session matter.
+// hold keeps the lease of a contender whose turn it is. It does not read the queue any more: only
+// the deletion of its znode and the expiry of its session matter.
 func (c *Contender) hold() {
 	if c.conn.Missing && c.renamedTo == "" {
 		c.lose()

@@ -8,7 +8,7 @@ import (
 
 // Conn is the state of the connection and of the session's lease at the moment of a step.
 type Conn struct {
-	Session int64  // the current session, 0 if there is none
+	Session int64  // the current session, 0 before the first
 	Up      bool   // a server answers in that session
 	Closed  bool   // the owner has closed the connection
 	Epoch   uint64 // increases whenever the connection was seen to break; not 0
@@ -34,9 +34,9 @@ const (
 	Fired
 	// Expired reports that a timer has expired.
 	Expired
-	// Leave asks the contender to leave for the reason Err.
+	// Leave makes the contender leave for the reason Err.
 	Leave
-	// Rename asks the contender to continue under the name Name, which begins with Prefix.
+	// Rename makes the contender continue under the name Name, which begins with Prefix.
 	Rename
 )
 
@@ -60,8 +60,8 @@ type Input struct {
 type Watch uint8
 
 const (
-	// OwnWatch is a watch on the children of the contender's znode, which has none. It fires
-	// only if the znode is deleted.
+	// OwnWatch is a watch on the children of the contender's znode. An ephemeral znode cannot have
+	// children, so the watch fires only if the znode is deleted.
 	OwnWatch Watch = iota
 	// OtherWatch is a watch on the data of an earlier contender's znode.
 	OtherWatch
@@ -175,7 +175,7 @@ type Reply struct {
 	QueueCzxid int64
 	Version    int32 // of the data
 	Ephemeral  bool
-	Alone      bool // Create: the queue has no other child
+	Alone      bool // Create: the contender is the only child of the queue
 	Ended      bool
 	// Doubt reports that the watch was set before the connection broke and may never fire.
 	Doubt bool
@@ -216,16 +216,16 @@ const (
 	// set, the create of the znode is the first proof. The driver then steps with
 	// ConnChanged.
 	Prove
-	// Rest ends it.
+	// Rest ends the renewal of the lease.
 	Rest
-	// Moved continues it with the new znode after Replace.
+	// Moved continues the renewal with the new znode after Replace.
 	Moved
 	// Renamed reports the result Err of a Rename.
 	Renamed
 	// Departed announces to contenders of the same connection that the contender's client has
 	// deleted the znode Name.
 	Departed
-	// Ignoring reports that the child Name has the name of a contender and is not one.
+	// Ignoring reports that the child Name is named like a contender but is not ephemeral.
 	Ignoring
 	// Removing reports that Name is an orphaned znode of the same contender.
 	Removing
@@ -250,12 +250,12 @@ type Output struct {
 
 // State is the situation of a contender, as it is reported to the user.
 type State struct {
-	Name        string // the contender's znode, "" if it has none
-	Predecessor string // the predecessor's znode, "" if there is none
+	Name        string // the contender's znode, empty before it is created
+	Predecessor string // the predecessor's znode, empty for the head of the queue
 	First       bool   // it is the contender's turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven  bool
 	Session int64 // the owner of the znode; set with First
 	Token   int64 // the creation zxid of the znode; set with First
-	Err     error // why the contender has no znode any more
+	Err     error // why the contender has lost or removed its znode
 }

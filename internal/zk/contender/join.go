@@ -12,10 +12,10 @@ import (
 // join creates the contender's znode.
 //
 // The reply to a create can be lost after the create was applied. The znode would then block
-// the queue for as long as the session lives. So every create has its own prefix with a GUID.
-// After a failure that leaves the result open, the contender searches for the znode, and it
-// looks for it in every later listing, because a server that lags behind may show it late. It
-// uses a znode only if the current session owns it: another one would be deleted with its
+// the queue for as long as the session lives. So every create uses a new prefix with a GUID. After
+// a failure that leaves the result open, the contender searches for the znode, and it looks for it
+// in every later listing, because a server that lags behind may show it late. It uses a znode only
+// if the current session owns it: the znode of an earlier session would be deleted with that
 // session (CURATOR-498).
 func (c *Contender) join() {
 	switch {
@@ -54,7 +54,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 			c.czxid = 0 // the session may have changed: read the znode
 		}
 		if reply.Alone && c.session != 0 {
-			// The transaction that has created the znode has shown that there are no others.
+			// The reply to the transaction that created the znode shows that it is the only one.
 			c.listed, c.turn = true, true
 		}
 	case errors.Is(reply.Err, ErrLost):
@@ -87,7 +87,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		default:
 			c.found = reply.Names
 		}
-	case queued: // by evaluate
+	case queued: // see receiveList
 		if reply.Err != nil {
 			c.leave(reply.Err, false)
 			return

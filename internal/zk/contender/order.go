@@ -46,11 +46,11 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 // pass, because queues of thousands are listed whenever a contender joins.
 type neighbors struct {
 	present     bool     // the contender's znode exists
-	predecessor string   // the last of the earlier contenders that block it; "" if there is none
-	before      string   // the last but one of them; "" if there is none
+	predecessor string   // the last of the earlier contenders that block it, or empty
+	before      string   // the last but one of them, or empty
 	blocking    int      // the number of earlier contenders that block it
 	follower    bool     // there are later contenders
-	twin        string   // a znode with the same sequence number; "" if there is none
+	twin        string   // a znode with the same sequence number, or empty
 	orphans     []string // further znodes of this contender, left by creates without a reply
 	ended       bool     // the tombstone exists
 }

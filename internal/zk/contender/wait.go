@@ -65,7 +65,7 @@ func (c *Contender) waitForAny() {
 // waitForPredecessor waits until the predecessor departs or changes its znode.
 func (c *Contender) waitForPredecessor() {
 	switch {
-	case c.pred.name == "": // Policy.Admit has changed its mind
+	case c.pred.name == "": // Policy.Admit has not admitted the head of the queue
 	case c.pred.gone:
 		// It may be the contender's turn. A listing that was sent before the deletion may
 		// still show that it is, together with it.
@@ -108,11 +108,10 @@ func (c *Contender) isNext() bool {
 	return c.next && c.pred.gone && c.pred.safe && c.own && c.conn.Up && c.nextIn == c.conn.Epoch && c.epoch == c.conn.Epoch
 }
 
-// resetWatches sets all watches again, and reads what they are on, after the connection has
-// broken: the client library sets its watches again once, and does not retry if that fails.
-// The next contender also lists the queue, because its knowledge is not valid any more, and so
-// does a contender that watches the queue. The others do not: all contenders reconnect at the
-// same time.
+// resetWatches sets all watches again, and reads the watched znodes, after the connection has
+// broken: the client library sets its watches again once, and does not retry if that fails. The
+// next contender also lists the queue, because its knowledge is not valid any more, and so does a
+// contender that watches the queue. The others do not: all contenders reconnect at the same time.
 func (c *Contender) resetWatches() {
 	c.epoch, c.reset = c.conn.Epoch, true
 	c.own, c.queue = false, false
@@ -122,14 +121,15 @@ func (c *Contender) resetWatches() {
 	}
 }
 
-// mustInspect reports whether a name is one that neither a known library nor this contender
-// uses. Its znode is read without a watch first, because a watch cannot be removed.
+// mustInspect reports whether neither a known library nor this contender uses names like this. Its
+// znode is read without a watch first, because a watch cannot be removed.
 func (c *Contender) mustInspect(name string) bool {
 	prefix, plain := c.cfg.Naming.Plain()
 	return c.cfg.Admit == nil && !Recognized(name) && !(plain && strings.HasPrefix(name, prefix))
 }
 
-// isContender reports whether the znode of a child with the name of a contender is one.
+// isContender reports whether a child that is named like a contender is a contender, given its
+// Stat.
 func (c *Contender) isContender(name string, reply *Reply) bool {
 	return c.cfg.Admit != nil || Recognized(name) || reply.Ephemeral
 }
@@ -137,7 +137,7 @@ func (c *Contender) isContender(name string, reply *Reply) bool {
 // path returns the path of a child of the queue, for errors.
 func (c *Contender) path(name string) string { return path.Join(c.cfg.Dir, name) }
 
-// ignore excludes a child that has the name of a contender and is not one.
+// ignore excludes a child that is named like a contender but is not ephemeral.
 func (c *Contender) ignore(name string) {
 	c.ignored = append(c.ignored, strings.Clone(name))
 	c.list = true
@@ -244,7 +244,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 	v := view{known: c.cfg.Admit != nil, tombstone: c.cfg.Tombstone, blocks: c.cfg.Blocks, ignored: c.ignored}
 	_, plain := c.cfg.Naming.Plain()
 	if len(c.prefixes) > 1 && !plain {
-		v.prefixes = c.prefixes // otherwise there is no other znode, or all contenders have this prefix
+		v.prefixes = c.prefixes // otherwise the contender has one znode, or all contenders have this prefix
 	}
 	n := v.neighborsOf(c.name, reply.Names)
 	switch {

@@ -54,7 +54,7 @@ var claimedOf = perconn.NewMap(func(*zk.Conn) *claimedPaths {
 // created. It belongs to one goroutine.
 //
 // Two users of a connection have the same session, so a znode whose create was not confirmed
-// could belong to either. Therefore only one of them has the right at a time.
+// could belong to either. Therefore only one of them may hold the right at a time.
 type claim struct {
 	setup  *recipe.Setup
 	sub    *session.Subscription
@@ -64,7 +64,7 @@ type claim struct {
 	acquired bool
 	released <-chan struct{} // closed when the claim of another user is released
 
-	// reader reads the Stat. An ephemeral znode has no children, so the watch for children
+	// reader reads the Stat. An ephemeral znode cannot have children, so the watch for children
 	// fires only when it is deleted, and not when its data changes.
 	reader *watch.Reader
 	epoch  uint64 // the epoch of the connection before the last read

@@ -51,7 +51,7 @@ type State struct {
 	// zkerror.ErrDeleted, or the error with which the servers have rejected a request, also of a
 	// write into a znode that is present. If Ended is set, it is the reason why.
 	Err error
-	// Ended reports whether the Keeper has ended. There is no later State.
+	// Ended reports whether the Keeper has ended. Such a State is the last one.
 	Ended bool
 }
 
@@ -63,7 +63,7 @@ type Keeper struct {
 	report func(State)
 	ctx    context.Context
 	stop   context.CancelCauseFunc
-	wake   chan struct{} // has an element if there may be data to write
+	wake   chan struct{} // contains an element if data may have to be written
 	ended  chan struct{}
 
 	mu        sync.Mutex

@@ -99,7 +99,7 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 	created <- nil
 	reason := n.awaitLoss(maintained)
 	end(zkerror.Refine(reason))
-	n.claim.sub.Rest()
+	n.claim.sub.StopProving()
 	if !errors.Is(reason, zkerror.ErrSessionExpired) && !errors.Is(reason, zkerror.ErrDeleted) {
 		n.removal = n.claim.remove()
 	}

@@ -20,14 +20,15 @@ func (r *Record) Granted(conn *zk.Conn) time.Duration {
 	if read > 0 {
 		return read
 	}
-	// The field holds what was asked for until the first session begins.
+	// Until the first session begins, the field contains the requested timeout.
 	if conn.State() != zk.StateHasSession {
 		return 0
 	}
 	return max(field(conn), 0)
 }
 
-// timeoutField is the index of the client library's field; -1 if this release has no such field.
+// timeoutField is the index of the client library's field; -1 if this release of the library does
+// not contain it.
 var timeoutField = func() int {
 	f, found := reflect.TypeFor[zk.Conn]().FieldByName("sessionTimeoutMs")
 	if !found || len(f.Index) != 1 || !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) || !reflect.Zero(f.Type).CanInt() {
@@ -37,9 +38,9 @@ var timeoutField = func() int {
 }()
 
 // field reads the granted timeout from the connection. The library writes it without a
-// lock when a server has granted it, before the state becomes StateHasSession. A
-// read that coincides with the next handshake returns what was granted before it or
-// by it; it is exempt from the race detector, which would report it.
+// lock when a server has granted it, before the state becomes StateHasSession. A read that
+// coincides with the next handshake returns the timeout granted before or by that handshake. The
+// function is exempt from the race detector, which would report it.
 //
 //go:norace
 func field(conn *zk.Conn) time.Duration {

@@ -14,17 +14,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The client library's private field says what was granted, from the first session on,
-// also while the connection breaks and comes back.
-func TestGrantedByReflection(t *testing.T) {
-	require.GreaterOrEqual(t, timeoutField, 0, "this release of the client library keeps the timeout elsewhere")
+// From the first session on, the client library's private field contains the granted timeout, even
+// while the connection breaks and is restored.
+func TestGranted_ByReflection(t *testing.T) {
+	require.GreaterOrEqual(t, timeoutField, 0, "this release of the client library does not contain the field")
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
 		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 		conn, _, err := srv.Connect(4 * time.Second)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Millisecond)
-		require.Zero(t, Granted(conn), "asked for, and not granted yet")
+		require.Zero(t, Granted(conn), "requested, and not granted yet")
 		hook.Remove()
 		for i := range 50 {
 			for conn.State() != zk.StateHasSession {

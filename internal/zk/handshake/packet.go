@@ -41,26 +41,27 @@ func (r Request) LastSeen() int64 {
 	return int64(binary.BigEndian.Uint64(r[8:]))
 }
 
-// Forgetful is the same request of a client that has seen no transaction, which every
-// server answers that is ready.
+// Forgetful returns the same request of a client that has seen no transaction. Every server that
+// serves requests accepts it.
 func (r Request) Forgetful() Request {
 	other := append(Request(nil), r...)
 	clear(other[8:16])
 	return other
 }
 
-// Answer is the packet that a server begins with, or its first bytes.
+// Answer is the reply of a server to the request, or the first bytes of the reply.
 type Answer []byte
 
-// Missing is how many bytes Timeout and Session still need.
+// Missing returns how many bytes are missing until Timeout and Session may be called.
 func (a Answer) Missing() int { return max(answerHead-len(a), 0) }
 
-// Timeout is the session timeout that is granted.
+// Timeout returns the session timeout that the server has granted.
 func (a Answer) Timeout() time.Duration {
 	return time.Duration(int32(binary.BigEndian.Uint32(a[8:]))) * time.Millisecond
 }
 
-// Session is the client's session; 0 says that the one it wants to continue is over.
+// Session returns the ID of the client's session, or 0 if the session that the client wanted to
+// continue is over.
 func (a Answer) Session() int64 { return int64(binary.BigEndian.Uint64(a[12:])) }
 
 // ReadAnswer reads a whole answer.

@@ -32,14 +32,14 @@ func (r *Record) Grant(timeout time.Duration) {
 	r.read, r.failure, r.losing = timeout, nil, false
 }
 
-// Fail notes why the connection has no session at this moment. The next Grant clears it.
+// Fail records why the connection is without a session at this moment. The next Grant clears it.
 func (r *Record) Fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failure = err
 }
 
-// Failure is why the connection has no session, nil if that is not known.
+// Failure returns why the connection is without a session, or nil if that is not known.
 func (r *Record) Failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +55,8 @@ func (r *Record) Lose(session int64) {
 	r.losses++
 }
 
-// Losing reports whether the last session was lost with the servers' data and no other one
-// has begun since.
+// Losing reports whether the last session was lost with the servers' data and no session has begun
+// since.
 func (r *Record) Losing() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +70,7 @@ func (r *Record) Losses() int {
 	return r.losses
 }
 
-// Lost reports whether session is the last one that was lost with the servers' data.
+// Lost reports whether session is the session that was last lost with the servers' data.
 func (r *Record) Lost(session int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package perconn attaches state to a *zk.Conn, which has no field for it. The
-// state lives as long as the connection is reachable: it does not keep the
-// connection in memory, and is dropped with it.
+// Package perconn associates state with a *zk.Conn. The state lives as long as the
+// connection is reachable: it does not keep the connection in memory, and is
+// dropped with it.
 package perconn
 
 import (
@@ -29,13 +29,13 @@ type entry[V any] struct {
 // called once for each, on the first call of Of. It is called without a lock of
 // the map. Neither the value nor anything that is reachable from it may refer to
 // the connection for longer than a request takes: such a reference would keep both
-// in memory. V is usually a pointer to a struct with a mutex of its own.
+// in memory. V is usually a pointer to a struct that contains a mutex.
 func NewMap[V any](create func(*zk.Conn) V) *Map[V] {
 	return &Map[V]{create: create, entries: map[weak.Pointer[zk.Conn]]*entry[V]{}}
 }
 
-// Of returns the value of conn, which must not be nil. All calls for one connection
-// return the same value; a call waits while another one creates it.
+// Of returns the value of conn, which must not be nil. All calls for one connection return the
+// same value. A call waits while a concurrent call creates the value.
 func (m *Map[V]) Of(conn *zk.Conn) V {
 	e := m.entryOf(conn)
 	e.once.Do(func() { e.value = m.create(conn) })

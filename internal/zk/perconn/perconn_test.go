@@ -11,8 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
-// All calls for one connection return the same value, and other connections have
-// another one.
+// All calls for one connection return the same value, and other connections have different values.
 func TestOf(t *testing.T) {
 	created := 0
 	m := perconn.NewMap(func(*zk.Conn) *int {
@@ -31,8 +30,8 @@ func TestOf(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// Calls at the same time create one value, and all of them return it.
-func TestTogether(t *testing.T) {
+// Concurrent calls create one value, and all of them return it.
+func TestOf_ConcurrentCalls(t *testing.T) {
 	m := perconn.NewMap(func(*zk.Conn) *int { return new(int) })
 	conn := new(zk.Conn)
 	values := make([]*int, 50)
@@ -49,7 +48,7 @@ func TestTogether(t *testing.T) {
 }
 
 // create may use the map for another connection.
-func TestNested(t *testing.T) {
+func TestOf_CreateUsesTheMap(t *testing.T) {
 	outer, inner := new(zk.Conn), new(zk.Conn)
 	var m *perconn.Map[int]
 	m = perconn.NewMap(func(conn *zk.Conn) int {
@@ -64,14 +63,14 @@ func TestNested(t *testing.T) {
 }
 
 // A value is dropped with its connection, and values of other connections stay.
-func TestUnreachable(t *testing.T) {
+func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	m := perconn.NewMap(func(*zk.Conn) *[1 << 10]byte { return new([1 << 10]byte) })
 	kept := new(zk.Conn)
 	value := m.Of(kept)
 	for range 1000 {
 		m.Of(new(zk.Conn))
 	}
-	for m.Len() > 1 { // for ever if a value keeps its connection
+	for m.Len() > 1 { // endless if a value keeps its connection in memory
 		runtime.GC()
 	}
 	require.Same(t, value, m.Of(kept))

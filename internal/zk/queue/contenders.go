@@ -49,7 +49,7 @@ func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) 
 	return contenders, others, nil
 }
 
-// kind is what a child with the name of a contender is.
+// kind classifies a child that is named like a contender.
 type kind uint8
 
 const (

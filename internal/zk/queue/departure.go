@@ -10,10 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
-// If an earlier contender belongs to the same session, its deletion may be that of the session,
-// and then the contender's znode was deleted as well. ZooKeeper does not report which of the two
-// it is. But the earlier contender belongs to this process, and announces its departure after
-// the servers have acknowledged it.
+// If an earlier contender belongs to the same session, its znode may have been deleted because the
+// session has expired, and then the contender's znode was deleted as well. The event does not show
+// the cause. But the earlier contender belongs to this process, and announces its departure after
+// the servers have acknowledged the deletion.
 
 // departure is shared by the contenders that wait for one departure.
 type departure struct {
@@ -45,7 +45,7 @@ func expectDeparture(conn *zk.Conn, path string) *departure {
 	return d
 }
 
-// ignoreDeparture ends that. d may be nil.
+// ignoreDeparture ends the wait for an announcement. d may be nil.
 func ignoreDeparture(conn *zk.Conn, d *departure) {
 	if d == nil {
 		return

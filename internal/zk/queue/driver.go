@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"path"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -30,13 +28,13 @@ type driver struct {
 	proved   bool         // the state of the lease may have changed
 	answered []*result    // of requests that this goroutine has executed
 	deferred *frame       // an input that the deletion of the contender's znode precedes
-	replies  chan *result // nil while there are no requests in goroutines
-	requests *requests    // nil while there are no requests, unless one has failed
-	// stopReplace ends the repetition of a Replace; nil if there is none.
+	replies  chan *result // of requests in other goroutines; nil while none is in progress
+	requests *requests    // nil while none is in progress, unless a request has failed
+	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
-	waiting     int // the number of such requests
+	waiting     int // the number of requests in other goroutines
 
-	event  zk.Event   // the last one that was received
+	event  zk.Event   // the last event that was received
 	own    watched    // the contender's znode
 	others [2]watched // the predecessor and the contender before it
 	queue  *watch.Watch
@@ -51,20 +49,6 @@ type driver struct {
 
 	rename *Rename // in progress
 	err    error   // of the removal
-}
-
-// watched is a znode with a watch.
-type watched struct {
-	path  string
-	watch *watch.Watch
-	// departure is set if the znode belongs to another contender of the same session.
-	departure *departure
-}
-
-// deadline is when a timer expires.
-type deadline struct {
-	timer contender.Timer
-	at    time.Time
 }
 
 func newDriver(cfg *Config, report func(State)) *driver {
@@ -93,7 +77,7 @@ func (d *driver) finish() error {
 	return d.err
 }
 
-// close ends the contender's use of what contenders share.
+// close releases what the contender shares with others on the connection.
 func (d *driver) close() {
 	d.sub.Close()
 	if d.requests != nil {
@@ -105,7 +89,7 @@ func (d *driver) close() {
 	}
 }
 
-// cancelReplace ends the repetition of a Replace, whose result does not matter any more.
+// cancelReplace stops retrying a Replace whose result does not matter any more.
 func (d *driver) cancelReplace() {
 	if d.stopReplace != nil {
 		d.stopReplace()
@@ -158,9 +142,9 @@ func input(kind contender.InputKind) *frame {
 	return f
 }
 
-// send executes a request: on this goroutine if the contender is alone and the request is the
-// last one of the step. A holder does not wait for a reply, because it must notice the end of its
-// lease.
+// send executes a request: on this goroutine if the contender is alone and the request is the last
+// request of the step. A holder does not wait for a reply, because it must notice the expiry of
+// its lease.
 func (d *driver) send(q *contender.Request, last bool) {
 	res := results.Get().(*result)
 	res.request = *q
@@ -229,51 +213,6 @@ func (d *driver) receive(r *result) *frame {
 	return f
 }
 
-// watchedBy returns the znode that a request has read, and makes the name in the request a part
-// of its path: the machine and the watch then keep the same string.
-func (d *driver) watchedBy(r *result) watched {
-	r.request.Name = nameOf(r.path)
-	return watched{path: r.path, watch: r.watch}
-}
-
-// nameOf returns the last element of a path, as a part of it.
-func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
-
-// keepWatch keeps a watch on another contender, in the place of one on the same znode or of
-// one that the state machine does not need any more.
-func (d *driver) keepWatch(w watched) {
-	slot := 0
-	for i := range d.others {
-		switch o := &d.others[i]; {
-		case o.path == w.path:
-			slot = i
-		case o.watch == nil && d.others[slot].path != w.path:
-			slot = i
-		}
-	}
-	d.drop(&d.others[slot])
-	d.others[slot] = w
-}
-
-// drop drops a watch.
-func (d *driver) drop(w *watched) {
-	ignoreDeparture(d.cfg.Conn, w.departure)
-	*w = watched{}
-}
-
-// dropWatches drops the watches that the state machine does not wait for. They stay in the
-// pool of the connection.
-func (d *driver) dropWatches() {
-	for i := range d.others {
-		if o := &d.others[i]; o.watch != nil && !d.machine.Watches(nameOf(o.path)) {
-			d.drop(o)
-		}
-	}
-	if d.queue != nil && !d.machine.WatchesQueue() {
-		d.queue = nil
-	}
-}
-
 func (d *driver) execute(o *contender.Output) {
 	switch o.Kind {
 	case contender.Report:
@@ -297,7 +236,7 @@ func (d *driver) execute(o *contender.Output) {
 		d.sub.Prove(d.pathOf(o.Name), sent)
 		d.proved = true
 	case contender.Rest:
-		d.sub.Rest()
+		d.sub.StopProving()
 	case contender.Moved:
 		d.path = d.pathOf(o.Name)
 		d.sub.Move(d.path, d.sent)
@@ -332,7 +271,8 @@ func (d *driver) stateOf(s *contender.State) State {
 	return state
 }
 
-// pathOf returns the path of a child of the queue: the one that the driver keeps, if it does.
+// pathOf returns the path of a child of the queue. If the driver already keeps this path, it
+// returns the same string.
 func (d *driver) pathOf(name string) string {
 	for _, known := range [...]string{d.path, d.others[0].path, d.others[1].path} {
 		if nameOf(known) == name {
@@ -340,258 +280,6 @@ func (d *driver) pathOf(name string) string {
 		}
 	}
 	return path.Join(d.cfg.Dir, name)
-}
-
-// next waits for the next input. If the deletion of the contender's znode is known, it comes
-// before all others: the server reports deletions in their order, and another input may bring
-// the contender's turn.
-func (d *driver) next(ctx context.Context) *frame {
-	f := d.nextReady()
-	if f == nil {
-		f = d.wait(ctx)
-	}
-	return d.ownFirst(f)
-}
-
-// nextReady returns an input that needs no waiting, or nil.
-func (d *driver) nextReady() (f *frame) {
-	switch {
-	case d.deferred != nil:
-		f, d.deferred = d.deferred, nil
-	case d.proved:
-		d.proved, f = false, input(contender.ConnChanged)
-	case len(d.answered) > 0:
-		f = d.receiveAnswer()
-	}
-	return f
-}
-
-// ownFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
-//
-//go:noinline // the frame of next is that of an idle contender
-func (d *driver) ownFirst(f *frame) *frame {
-	if f.in.Kind == contender.Fired && f.in.Watch == contender.OwnWatch {
-		return f
-	}
-	select {
-	case d.event = <-d.own.watch.C():
-		d.deferred = f
-		return d.ownFired()
-	default:
-		return f
-	}
-}
-
-// wait blocks until there is an input. Its frame is small, because idle candidates are numerous
-// and a larger one would double their stacks. So it omits what only contenders for locks need.
-func (d *driver) wait(ctx context.Context) *frame {
-	if d.cfg.Alone || d.cfg.Admit != nil {
-		return d.waitForAll(ctx)
-	}
-	select {
-	case r := <-d.replies:
-		return d.received(r)
-	case d.event = <-d.own.watch.C():
-		return d.ownFired()
-	case d.event = <-d.others[0].watch.C():
-		return d.otherFired(ctx, 0)
-	case d.event = <-d.others[1].watch.C():
-		return d.otherFired(ctx, 1)
-	case <-d.sub.Changed():
-		return input(contender.ConnChanged)
-	case <-d.schedule():
-		return d.timerExpired()
-	case <-ctx.Done():
-		return leaveInput(ctx)
-	}
-}
-
-// waitForAll is wait for all kinds of inputs.
-//
-//go:noinline // see wait
-func (d *driver) waitForAll(ctx context.Context) *frame {
-	select {
-	case r := <-d.replies:
-		return d.received(r)
-	case d.event = <-d.own.watch.C():
-		return d.ownFired()
-	case d.event = <-d.others[0].watch.C():
-		return d.otherFired(ctx, 0)
-	case d.event = <-d.others[1].watch.C():
-		return d.otherFired(ctx, 1)
-	case d.event = <-d.queue.C():
-		return d.queueFired()
-	case <-d.sub.Changed():
-		return input(contender.ConnChanged)
-	case <-d.schedule():
-		return d.timerExpired()
-	case r := <-d.renames():
-		return d.startRename(r)
-	case <-ctx.Done():
-		return leaveInput(ctx)
-	}
-}
-
-// renames returns the channel of requests for another name if one can be served.
-func (d *driver) renames() <-chan Rename {
-	if d.rename != nil || !d.machine.Holding() {
-		return nil
-	}
-	return d.cfg.Renames
-}
-
-//go:noinline // see wait
-func (d *driver) queueFired() *frame {
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Event = contender.QueueWatch, eventOf(d.queue.Take(d.event))
-	d.queue = nil
-	return f
-}
-
-//go:noinline // see wait
-func (d *driver) timerExpired() *frame {
-	f := input(contender.Expired)
-	f.in.Timer = d.popTimer()
-	return f
-}
-
-//go:noinline // see wait
-func leaveInput(ctx context.Context) *frame {
-	f := input(contender.Leave)
-	f.in.Err = context.Cause(ctx)
-	return f
-}
-
-// nextReply waits for the next input of a contender that has left.
-func (d *driver) nextReply() *frame {
-	if len(d.answered) > 0 {
-		return d.receiveAnswer()
-	}
-	select {
-	case r := <-d.replies:
-		return d.received(r)
-	case <-d.sub.Changed():
-		return input(contender.ConnChanged)
-	}
-}
-
-// receiveAnswer takes the result of a request that this goroutine has executed.
-func (d *driver) receiveAnswer() *frame {
-	r := d.answered[0]
-	d.answered = d.answered[:copy(d.answered, d.answered[1:])]
-	return d.receive(r)
-}
-
-// received takes a result from the channel.
-func (d *driver) received(r *result) *frame {
-	if d.waiting--; d.waiting == 0 && !d.cfg.Alone {
-		// Idle candidates are numerous.
-		d.replies = nil
-		if !d.requests.hasFailed() {
-			d.requests.over()
-			d.requests = nil
-		}
-	}
-	return d.receive(r)
-}
-
-//go:noinline // see wait
-func (d *driver) ownFired() *frame {
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event = contender.OwnWatch, nameOf(d.own.path), eventOf(d.own.watch.Take(d.event))
-	d.own = watched{}
-	return f
-}
-
-//go:noinline // see wait
-func (d *driver) otherFired(ctx context.Context, i int) *frame {
-	o := d.others[i]
-	d.others[i] = watched{}
-	defer ignoreDeparture(d.cfg.Conn, o.departure)
-	f := input(contender.Fired)
-	f.in.Watch, f.in.Name, f.in.Event, f.in.Safe = contender.OtherWatch, nameOf(o.path), eventOf(o.watch.Take(d.event)), true
-	if f.in.Event == contender.Deleted {
-		if d.machine.IsPredecessor(f.in.Name) {
-			d.observeDeparture()
-		}
-		f.in.Safe = o.departure == nil || heardDeparture(ctx, d.cfg.Conn, o.departure)
-	}
-	return f
-}
-
-// eventOf translates the event of a watch.
-func eventOf(event zk.Event) contender.Event {
-	switch {
-	case errors.Is(event.Err, zk.ErrClosing):
-		return contender.ConnClosed
-	case event.Type == zk.EventNotWatching:
-		return contender.SessionOver
-	case event.Type == zk.EventNodeDeleted:
-		return contender.Deleted
-	}
-	return contender.Changed
-}
-
-func (d *driver) observeWatch(path string) {
-	if d.cfg.Observer != nil {
-		d.cfg.Observer.Watched(path)
-	}
-}
-
-func (d *driver) observeDeparture() {
-	if d.cfg.Observer != nil {
-		d.cfg.Observer.Vacated()
-	}
-}
-
-// setTimer sets a timer, of which few are set at a time. The clock's timer is started when the
-// driver waits.
-func (d *driver) setTimer(t contender.Timer, after time.Duration) {
-	d.stopTimer(t)
-	d.timers = append(d.timers, deadline{t, time.Now().Add(after)})
-}
-
-func (d *driver) stopTimer(t contender.Timer) {
-	d.timers = slices.DeleteFunc(d.timers, func(other deadline) bool { return other.timer == t })
-	d.scheduled = false
-}
-
-// schedule starts the clock's timer for the timer that expires first, and returns its channel,
-// or nil if there is none.
-//
-//go:noinline // see wait
-func (d *driver) schedule() <-chan time.Time {
-	if len(d.timers) == 0 {
-		return nil
-	}
-	if !d.scheduled {
-		d.scheduled = true
-		after := time.Until(d.timers[d.firstTimer()].at)
-		if d.timer == nil {
-			d.timer = time.NewTimer(after)
-		} else {
-			d.timer.Reset(after)
-		}
-	}
-	return d.timer.C
-}
-
-// firstTimer returns the index of the timer that expires first.
-func (d *driver) firstTimer() int {
-	first := 0
-	for i := range d.timers {
-		if d.timers[i].at.Before(d.timers[first].at) {
-			first = i
-		}
-	}
-	return first
-}
-
-// popTimer removes and returns the timer that expires first.
-func (d *driver) popTimer() contender.Timer {
-	t := d.timers[d.firstTimer()].timer
-	d.stopTimer(t)
-	return t
 }
 
 func isNoNode(err error) bool { return errors.Is(err, zk.ErrNoNode) }

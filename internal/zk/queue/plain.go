@@ -15,9 +15,9 @@ import (
 // The names of hand-written elections (contender.Prefix) contain no GUID. After a create whose
 // reply was lost, the znode that it may have left can only be recognized by its owner, which
 // is the current session, and by its data. Other contenders on the same connection have such
-// znodes, too. So all contenders of one connection in one queue register their znodes, and
-// creates and searches do not overlap: a search assigns the znodes that it finds to its
-// contender unless they are registered for another one.
+// znodes as well. So all contenders of one connection in one queue register their znodes, and
+// creates and searches do not overlap: a search assigns the znodes that it finds to its contender
+// unless they are registered for another contender.
 
 // plainQueue is what the contenders of one connection in one queue share.
 type plainQueue struct {
@@ -43,8 +43,8 @@ var (
 	plainQueues   = map[plainQueueOf]*plainQueue{}
 )
 
-// joinPlain registers a contender. leave must be called when nothing of it is left, or nothing
-// can be done about that.
+// joinPlain registers a contender. leave must be called when its znodes are removed, or cannot be
+// removed any more.
 func joinPlain(cfg *Config) *plainContender {
 	of := plainQueueOf{cfg.Conn, cfg.Dir}
 	plainQueuesMu.Lock()

@@ -2,10 +2,9 @@
 // package contender to a connection. Elections use it, and so do the recipes whose clients
 // wait for their turn.
 //
-// One goroutine owns a contender: the one that calls [Run]. Requests block and cannot be
-// cancelled, so they are sent from short-lived goroutines, and the owner reacts to other inputs
-// while they are in progress. A contender that needs nothing else meanwhile (Config.Alone) sends
-// them itself.
+// The goroutine that calls [Run] owns the contender. Requests block and cannot be cancelled, so
+// they are sent from short-lived goroutines, and the owner reacts to other inputs while they are
+// in progress. If the owner has nothing else to react to (Config.Alone), it sends them itself.
 package queue
 
 import (
@@ -28,7 +27,7 @@ type Config struct {
 	contender.Config
 
 	Conn *zk.Conn
-	// Prefix returns the beginning of a name with this GUID; nil stands for Naming.NamePrefix.
+	// Prefix returns the beginning of a name with this GUID; nil means Naming.NamePrefix.
 	Prefix  func(guid string) string
 	Data    []byte
 	ACL     []zk.ACL
@@ -36,8 +35,8 @@ type Config struct {
 	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
 	CheckInterval time.Duration
 
-	// MakeDir creates Dir if it does not exist. If it is nil, a missing Dir is the end of the
-	// queue.
+	// MakeDir creates Dir if it does not exist. If it is nil, a missing Dir means that the queue
+	// has ended.
 	MakeDir func(ctx context.Context) error
 	// Stamp allows the create to write Dir, without data, in the same transaction. The reply
 	// then contains the token, and shows whether the contender is the only one. It is used only
@@ -47,14 +46,14 @@ type Config struct {
 	// the contender's znode, given the reason why it leaves. If the transaction is rejected, the
 	// znode is deleted without them.
 	Parting func(reason error) []any
-	// Renames asks the contender to take another name during its turn.
+	// Renames delivers requests to continue under another name during the contender's turn.
 	Renames <-chan Rename
 	// Alone means that nothing but this contender needs the goroutine of Run, so that requests
-	// may block it, except during its turn. The end of the context is then noticed when the
+	// may block it, except during its turn. Cancellation of the context is then noticed when the
 	// current request is answered.
 	Alone bool
 	Log   *slog.Logger
-	// Observer is notified of what is not a State; nil for none.
+	// Observer is notified of events that are not part of a State. It may be nil.
 	Observer *Observer
 }
 
@@ -70,8 +69,8 @@ type Observer struct {
 	Checked func(session.Check)
 }
 
-// Rename asks a contender to continue under a name of another kind at the same position: a
-// writer becomes a reader.
+// Rename is a request to continue under a name of another kind at the same position, for example
+// as a reader instead of a writer.
 type Rename struct {
 	To contender.Naming
 	// Done, of capacity 1, receives the result: nil after the contender has reported its new
@@ -81,15 +80,15 @@ type Rename struct {
 
 // State is the situation of a contender.
 type State struct {
-	Path        string // the contender's znode, "" if it has none
-	Predecessor string // the path of the predecessor, "" if there is none
+	Path        string // the contender's znode, empty before it is created
+	Predecessor string // the path of the predecessor, empty for the head of the queue
 	First       bool   // it is the contender's turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven   bool
 	Session  int64            // the owner of the znode; set with First
 	Token    int64            // the creation zxid of the znode; set with First
-	Deadline func() time.Time // the current end of the lease
-	Err      error            // why the contender has no znode any more
+	Deadline func() time.Time // when the lease expires, as of the call
+	Err      error            // why the contender has lost or removed its znode
 }
 
 // endedLimit is how long Run waits for the removal if the queue has ended: the client that has
@@ -97,8 +96,8 @@ type State struct {
 const endedLimit = 100 * time.Millisecond
 
 // Run joins the queue, stays in it until ctx is done or the contender's znode is lost, and
-// leaves. It calls report on the calling goroutine with each new state, and, before it removes
-// the znode, with a state that has no path but the reason.
+// leaves. It calls report on the calling goroutine with each new state, and, before it removes the
+// znode, with a state that contains the reason instead of a path.
 //
 // It returns the reason, which is context.Cause(ctx) if ctx was done, and the removal of what
 // the contender has created. Run waits for the removal for at most limit.Confirm. The removal

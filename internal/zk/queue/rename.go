@@ -7,7 +7,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// startRename returns the input that asks for a name of another kind, with the same GUID and
+// startRename returns the input for a rename to a name of another kind, with the same GUID and
 // sequence number.
 func (d *driver) startRename(r Rename) *frame {
 	name, base := d.machine.Name(), d.cfg.Naming.Base()

@@ -63,7 +63,7 @@ type result struct {
 
 var results = sync.Pool{New: func() any { return new(result) }}
 
-// perform executes the request of res.
+// perform executes the request of res and stores the reply in it.
 func (r *requests) perform(res *result) {
 	cfg, q := r.cfg, &res.request
 	switch q.Kind {
@@ -111,8 +111,8 @@ func (r *requests) list(res *result) {
 	}
 }
 
-// repeat repeats f until it returns anything but a transient failure. It blocks until the
-// connection answers. It ends with zkerror.ErrConnClosed, and when the contender is over.
+// repeat calls f until it returns no transient failure. It blocks until the connection answers. It
+// ends with zkerror.ErrConnClosed, and when the contender is over.
 func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 	for {
 		value, err := f()
@@ -166,10 +166,11 @@ func statOf(conn *zk.Conn, path string) (*zk.Stat, error) {
 // findReason reads the tombstone, and then the znode of the queue, whose children it does not
 // list: when an election ends, all candidates do this at the same time. The tombstone is
 // created before any contender is deleted, and is deleted together with the znode of the
-// queue. So if there is no tombstone, and later the same znode exists, the queue has not ended.
+// queue. So if the tombstone does not exist, and later the same znode of the queue does, the queue
+// has not ended.
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
-	// Close, too, deletes the znode, and must not be disturbed.
+	// Close deletes the znode as well, and a request could make it hang.
 	request.AwaitClosing(r.ctx, cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
@@ -274,7 +275,7 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 		return found.Children, err
 	})
 	contenders, others, _ := contender.Order(children, r.cfg.Tombstone)
-	for _, name := range append(contenders, others...) { // leases of kazoo have no number
+	for _, name := range append(contenders, others...) { // the names of kazoo's leases contain no number
 		if contender.HasAnyPrefix(name, prefixes) {
 			names = append(names, name)
 		}

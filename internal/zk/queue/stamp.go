@@ -12,9 +12,9 @@ import (
 
 // A create can write the znode of the queue in the same transaction. The Stat in the reply then
 // contains the number of its children at that moment, and, as the time of its change, the
-// creation zxid of the contender's znode: a contender that is alone has its turn after one
-// round trip. The write replaces the data of the queue's znode. So it is done only if that
-// was seen without data.
+// creation zxid of the contender's znode: if the contender is alone, it is its turn after one
+// round trip. The write replaces the data of the queue's znode. So it is done only if the data was
+// empty when the znode was last read.
 
 // stampable contains the queues of one connection whose znodes had no data when they were read
 // last.
@@ -28,7 +28,7 @@ const maxStampable = 1024
 
 var stampables = perconn.NewMap(func(*zk.Conn) *stampable { return &stampable{dirs: map[string]bool{}} })
 
-// noteStampable notes whether the znode of a queue has no data.
+// noteStampable notes whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {
 	s := stampables.Of(conn)
 	s.mu.Lock()

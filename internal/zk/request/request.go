@@ -1,8 +1,8 @@
-// Package request sends single requests over a *zk.Conn whose methods take no
-// context and may block for as long as the connection is down: it bounds them,
-// says which failures are transient, and repeats requests that can be repeated unchanged.
-// Callers for which a failure changes what to do next, such as a create whose answer is
-// lost, have loops of their own, with Transient and Backoff.
+// Package request sends requests over a *zk.Conn, whose methods take no context and may block
+// while the connection is down. It lets callers stop waiting, classifies failures as transient or
+// final, and retries requests that can be sent again unchanged. Callers for which a failure
+// changes the next request, such as a create whose reply was lost, retry with Transient and
+// Backoff instead.
 package request
 
 import (
@@ -18,16 +18,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Answer is what a request returns.
+// Answer is the result of a request.
 type Answer[T any] struct {
 	Value T
 	Err   error
 }
 
-// Start sends a request, which may block, from a goroutine of its own and
-// returns the channel that gets the answer. The goroutine ends with the
-// request, whether or not anybody still reads. f must leave alone all
-// variables that its caller may use meanwhile.
+// Start calls f, which sends a request and may block, in a new goroutine. It
+// returns a channel that receives the result. The goroutine ends when f returns,
+// even if the result is not received. f must not use variables that its caller may
+// use concurrently.
 func Start[T any](f func() (T, error)) <-chan Answer[T] {
 	c := make(chan Answer[T], 1)
 	go func() {
@@ -37,9 +37,9 @@ func Start[T any](f func() (T, error)) <-chan Answer[T] {
 	return c
 }
 
-// Do starts f and returns its answer, or the context's cause when that ends
-// first. In that case f goes on until the connection answers it: whoever needs
-// its effects undone must see to it.
+// Do calls f and returns its result, or the cause of the context if that is done
+// first. In that case f continues until the connection answers, and its effects may
+// have to be undone by the caller.
 func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	var none T
 	if err := context.Cause(ctx); err != nil {
@@ -53,28 +53,28 @@ func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// Transient reports whether err says only that the connection failed or the
-// server was busy, so that the request may be repeated on the next connection.
-// Whether the failed request was carried out is unknown.
+// Transient reports whether err only means that the connection failed or that the
+// server was busy, so that the request may be retried on the next connection. It is
+// unknown whether the failed request was applied.
 func Transient(err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer),
 		errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),
-		errors.Is(err, zk.ErrClosing): // the owner has closed it: Closed tells
+		errors.Is(err, zk.ErrClosing): // the owner has closed the connection: see Closed
 		return true
 	}
 	switch err.Error() {
-	// Codes that the client has no error value for.
+	// Codes for which the client library does not define errors.
 	case "unknown error: -4", // connection loss
 		"unknown error: -7",   // operation timeout
 		"unknown error: -122", // request timeout
 		"unknown error: -127": // throttled
 		return true
 	}
-	// A failed write comes back as the socket's own error, or, where the owner
-	// has the client dial something else, as a pipe's or a tunnel's.
+	// A failed write returns the error of the socket, or of a pipe or a tunnel if the owner of the
+	// connection uses such a dialer.
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF)
 }
@@ -85,9 +85,10 @@ func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 	return err
 }
 
-// Read repeats f, which must be safe to repeat, until it returns anything but
-// a transient failure. It ends with the context's cause, wrapping the last
-// failure where there was one, or with zkerror.ErrConnClosed.
+// Read calls f, which must be safe to repeat, until it returns no transient
+// failure. If the context is done, Read returns its cause, which wraps the last
+// failure if there was one. If the owner closes the connection, it returns
+// zkerror.ErrConnClosed.
 func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		value, err := Do(ctx, f)
@@ -107,10 +108,10 @@ const (
 	pauseMax = 250 * time.Millisecond
 )
 
-// Backoff says how long to pause before a next try, for those who cannot use
-// Read: longer each time while failures follow one another, because a server
-// that is busy, or has a session at another one, answers at once. It begins anew
-// after a time without failure. The zero value is ready to use.
+// Backoff determines the pauses between retries, for callers that cannot use Read.
+// The pause grows with each failure, because a server that is busy, or from which
+// the session has moved, answers immediately. It is reset after some time without
+// failures. The zero value is ready to use.
 type Backoff struct {
 	pause time.Duration
 	last  time.Time
@@ -126,7 +127,7 @@ func (b *Backoff) Next() time.Duration {
 	return b.pause
 }
 
-// Pause waits for d, or returns the context's cause when that ends first.
+// Pause waits for d, or returns the cause of the context if that is done first.
 func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -138,13 +139,13 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Closed reports whether the owner of conn has called its Close, which no
-// method of zk.Conn tells. err is the failure that raised the question.
+// Closed reports whether the owner of conn has called Close. zk.Conn has no method for that, so
+// Closed derives it from err, the failure of a request, and from further requests.
 //
-// A closed connection answers every request with ErrConnectionClosed at once.
-// An open one does so only when a request was under way while its link broke,
-// and needs a new dial and handshake before that can happen again: four such
-// answers within a millisecond are not to be had from it.
+// A closed connection answers every request immediately with ErrConnectionClosed.
+// An open connection does so only if it breaks while a request is in flight, and
+// needs a new dial and handshake before that can happen again, so it cannot give
+// four such answers within a millisecond.
 func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
 	if errors.Is(err, zk.ErrClosing) {
 		return true
@@ -168,14 +169,15 @@ func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
 	return closed && time.Since(start) < time.Millisecond
 }
 
-// ClosingTime is how long a connection that its owner closes may still look open,
-// for those who can wait that long.
+// ClosingTime is how long a connection that its owner closes may still appear to be open. It is
+// for callers that can wait that long.
 const ClosingTime = 20 * time.Millisecond
 
-// AwaitClosing waits for a moment for a connection to go down, where there is reason
-// to think that its owner is closing it. A request that is sent meanwhile can
-// hang the client library: one that was queued at the time of Close, could not
-// be written, and was pending gets three answers, over a channel for two.
+// AwaitClosing waits up to limit until a connection is down. It is called if the
+// owner may be closing the connection. A request that is sent in the meantime can
+// block the client library forever: a request that was queued at the time of Close,
+// could not be written and was pending receives three answers on a channel with
+// capacity two.
 func AwaitClosing(ctx context.Context, conn *zk.Conn, limit time.Duration) {
 	const interval = time.Millisecond
 	for end := time.Now().Add(limit); conn.State() == zk.StateHasSession && time.Now().Before(end); {

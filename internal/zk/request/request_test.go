@@ -29,7 +29,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-func TestDoReturnsWithTheContext(t *testing.T) {
+func TestDo_ContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		hung := make(chan struct{})
@@ -40,19 +40,19 @@ func TestDoReturnsWithTheContext(t *testing.T) {
 		}()
 		_, err := Do(ctx, func() (int, error) { <-hung; return 1, nil })
 		require.ErrorIs(t, err, reason)
-		_, err = Do(ctx, func() (int, error) { panic("not to be sent any more") })
+		_, err = Do(ctx, func() (int, error) { panic("called although the context is done") })
 		require.ErrorIs(t, err, reason)
 		close(hung)
 	})
 }
 
-func TestReadPassesOnAnswersAndFinalErrors(t *testing.T) {
+func TestRead_ReturnsResultsAndFinalErrors(t *testing.T) {
 	n, err := Read(t.Context(), nil, func() (int, error) { return 7, zk.ErrNoNode })
 	require.Equal(t, 7, n)
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-func TestReadRepeatsTransientFailures(t *testing.T) {
+func TestRead_RetriesTransientFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		n, err := Read(t.Context(), nil, func() (int, error) {
@@ -70,7 +70,7 @@ func TestReadRepeatsTransientFailures(t *testing.T) {
 	})
 }
 
-func TestBackoffGrowsAndBeginsAnew(t *testing.T) {
+func TestBackoff_GrowsAndIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Backoff
 		for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 250, 250} {

@@ -11,11 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// checkBytes bounds the paths of one check transaction, far below the megabyte
-// that a server accepts.
+// checkBytes limits the total length of the paths in one check transaction, far below the
+// megabyte that a server accepts.
 const checkBytes = 256 << 10
 
-// checked is the outcome of one check.
+// checked is the result of a check.
 type checked struct {
 	sent      time.Time
 	acked     time.Time
@@ -24,26 +24,25 @@ type checked struct {
 	observers []observer
 }
 
-// Check is the outcome of one check, for one of those whose path it contained.
+// Check is the result of a check, for one subscription.
 type Check struct {
 	Sent time.Time
-	// Err is nil when the check has proven the session's life.
+	// Err is nil if the check has renewed the lease.
 	Err error
 }
 
-// observer wants to hear of the checks of its path.
+// observer is the callback of a subscription.
 type observer struct {
 	path  string
-	heard func(Check)
+	check func(Check)
 }
 
-// OnCheck has f called after each check of the path that Prove is given. It is
-// to be set before Prove, and called on the monitor's goroutine without a lock:
-// it must return at once. A call may still come while Close is under way, and
-// after it where others go on to use the connection.
+// OnCheck sets a function that is called after each check of the subscription's znode, on the
+// goroutine of the monitor. It must be set before Prove, and must not block. It may be called
+// during Close, and after it if other subscriptions use the connection.
 func (s *Subscription) OnCheck(f func(Check)) { s.onCheck = f }
 
-// check sends one check of everything to prove. The caller holds mu.
+// check sends a check of the znodes of all subscriptions that require a lease. The caller holds mu.
 func (m *monitor) check(now time.Time) <-chan request.Answer[checked] {
 	paths := make([]string, 0, len(m.proving))
 	var observers []observer
@@ -61,21 +60,20 @@ func (m *monitor) check(now time.Time) <-chan request.Answer[checked] {
 	})
 }
 
-// report tells the observers of a check that ended with err.
+// report calls the observers of a check that ended with err.
 func (r *checked) report(err error) {
 	for _, o := range r.observers {
 		c := Check{r.sent, err}
 		if slices.Contains(r.missing, o.path) {
 			c.Err = zkerror.ErrDeleted
 		}
-		o.heard(c)
+		o.check(c)
 	}
 }
 
-// confirm has the ensemble confirm that paths exist, in one transaction where
-// all do, and returns those that do not. What the ensemble refuses to check,
-// for lack of permission say, is no reason for an error: such an answer has
-// gone through the quorum too.
+// confirm checks that paths exist, in one transaction if all do, and returns those that do not
+// exist. A check that the ensemble rejects for another reason, such as a missing permission, is
+// not an error, because the reply was a quorum decision as well.
 func confirm(conn *zk.Conn, paths []string) (missing []string, err error) {
 	for len(paths) > 0 {
 		var ops []any
@@ -89,8 +87,8 @@ func confirm(conn *zk.Conn, paths []string) (missing []string, err error) {
 			paths = paths[len(ops):]
 			continue
 		}
-		// Those before the one that failed have no error, those after it the
-		// error that says just this; it is the last failure by itself.
+		// Operations before the failed one have no error. All later ones have the error that
+		// an earlier one failed.
 		failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 		if failed < 0 || request.Transient(err) {
 			return missing, err

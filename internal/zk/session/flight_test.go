@@ -8,35 +8,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A link of the chain counts from its acknowledgement.
-func TestChainCountsFromAcknowledgements(t *testing.T) {
+// A proof of a chain counts from its acknowledgement.
+func TestLease_ChainCountsFromAcknowledgements(t *testing.T) {
 	l := &lease{timeout: timeout}
-	l.proved(at(0), at(timeout/8))
-	l.proved(at(timeout/4), at(timeout/4))
-	require.Equal(t, timeout/4+timeout/3, l.deadline().Sub(start), "in flight for an eighth")
-	l.proved(at(timeout*3/8), at(timeout*3/8))
+	l.add(at(0), at(timeout/8))
+	l.add(at(timeout/4), at(timeout/4))
+	require.Equal(t, timeout/4+timeout/3, l.deadline().Sub(start), "acknowledged after an eighth of the timeout")
+	l.add(at(timeout*3/8), at(timeout*3/8))
 	require.Equal(t, timeout*3/8+timeout/2, l.deadline().Sub(start))
-	l.proved(at(timeout), at(timeout))
-	require.Equal(t, timeout+timeout/4, l.deadline().Sub(start), "a gap from three eighths on")
-	// In flight until less than a quarter before the newest: the one before it counts.
-	l.proved(at(timeout*5/4), at(timeout*3/2))
-	l.proved(at(timeout*3/2), at(timeout*3/2))
+	l.add(at(timeout), at(timeout))
+	require.Equal(t, timeout+timeout/4, l.deadline().Sub(start), "a gap that begins after three eighths")
+	// The second was acknowledged less than a quarter before the last was sent, so the first counts.
+	l.add(at(timeout*5/4), at(timeout*3/2))
+	l.add(at(timeout*3/2), at(timeout*3/2))
 	require.Equal(t, timeout*3/2+timeout*3/8, l.deadline().Sub(start))
 }
 
-// model is an ensemble's leader, and the server that a client is connected to. The
-// server reports the activity of sessions with its answers to pings half a tick apart.
+// model is the leader of an ensemble and the server that a client is connected to. The server
+// reports the activity of sessions with its replies to pings, half a tick apart.
 type model struct {
 	r          *rand.Rand
-	half       time.Duration // a tick
+	half       time.Duration // half a tick
 	ping, tick time.Duration // offsets
-	lag        time.Duration // the longest time of flight
-	last       time.Duration // arrival, in order of sending
-	heard      time.Duration // the last report of activity that has arrived
+	lag        time.Duration // the longest latency
+	last       time.Duration // the arrival of the last packet
+	reported   time.Duration // the last activity that was reported
 	unreported []time.Duration
 }
 
-// deliver has a packet of the client arrive, and returns when.
+// deliver returns when a packet arrives that the client sends at the time sent. Packets arrive
+// in order.
 func (m *model) deliver(sent time.Duration) time.Duration {
 	arrival := sent
 	if m.r.IntN(2) == 0 {
@@ -47,30 +48,30 @@ func (m *model) deliver(sent time.Duration) time.Duration {
 	return m.last
 }
 
-// expiry is when the session ends if the server is cut off right after the last packet.
+// expiry returns when the session ends if the server is partitioned right after the last packet.
 func (m *model) expiry() time.Duration {
-	reported := m.ping + (m.last-m.ping)/m.half*m.half
+	lastPing := m.ping + (m.last-m.ping)/m.half*m.half
 	for _, a := range m.unreported {
-		if a <= reported {
+		if a <= lastPing {
 			// A session is active at the time of the report.
-			m.heard = max(m.heard, m.ping+(a-m.ping+m.half-1)/m.half*m.half)
+			m.reported = max(m.reported, m.ping+(a-m.ping+m.half-1)/m.half*m.half)
 		}
 	}
-	end := m.heard + timeout
+	end := m.reported + timeout
 	return ((end-m.tick)/(2*m.half)+1)*2*m.half + m.tick // rounded up to a tick
 }
 
-// No lease outlasts its session, whatever the time of flight of each packet, also after a
-// stop of the process, when the client's own pings are missing.
-func TestLeaseAndFlightTime(t *testing.T) {
+// The lease ends before the session for every latency of each packet, and also after a pause of
+// the process, during which the client sends no pings.
+func TestLease_Latency(t *testing.T) {
 	for name, c := range map[string]struct {
-		tick, lag, stop time.Duration
+		tick, lag, pause time.Duration
 	}{
-		"steady, up to 20 ms":            {timeout / 2, 20 * time.Millisecond, 0},
-		"small ticks, up to 20 ms":       {timeout / 10, 20 * time.Millisecond, 0},
-		"stopped for 0.66 T, up to 5 ms": {timeout / 2, 5 * time.Millisecond, timeout * 66 / 100},
-		"stopped for 0.66 T, up to T/8":  {timeout / 2, timeout / 8, timeout * 66 / 100},
-		"stopped for 0.9 T, up to T/8":   {timeout / 2, timeout / 8, timeout * 9 / 10},
+		"steady, up to 20 ms":           {timeout / 2, 20 * time.Millisecond, 0},
+		"small ticks, up to 20 ms":      {timeout / 10, 20 * time.Millisecond, 0},
+		"paused for 0.66 T, up to 5 ms": {timeout / 2, 5 * time.Millisecond, timeout * 66 / 100},
+		"paused for 0.66 T, up to T/8":  {timeout / 2, timeout / 8, timeout * 66 / 100},
+		"paused for 0.9 T, up to T/8":   {timeout / 2, timeout / 8, timeout * 9 / 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
@@ -81,13 +82,13 @@ func TestLeaseAndFlightTime(t *testing.T) {
 					r: r, half: c.tick / 2, lag: c.lag,
 					ping: time.Duration(r.Int64N(int64(c.tick / 2))), tick: time.Duration(r.Int64N(int64(c.tick))),
 				}
-				for x := base - 3*timeout + time.Duration(r.Int64N(int64(timeout/3))); x <= base-c.stop; x += timeout / 3 {
+				for x := base - 3*timeout + time.Duration(r.Int64N(int64(timeout/3))); x <= base-c.pause; x += timeout / 3 {
 					m.deliver(x) // the client's pings
 				}
 				l := &lease{timeout: timeout}
-				if c.stop > 0 {
+				if c.pause > 0 {
 					l.paused = at(base)
-					m.deliver(base) // its ticker
+					m.deliver(base) // the ping that was due
 				}
 				sent, next := base, base+timeout/3
 				for n := 1 + r.IntN(6); n > 0; n-- {
@@ -95,7 +96,7 @@ func TestLeaseAndFlightTime(t *testing.T) {
 						m.deliver(next)
 					}
 					acked := m.deliver(sent) + time.Millisecond
-					l.proved(at(sent), at(acked))
+					l.add(at(sent), at(acked))
 					sent = max(sent+timeout/8+time.Millisecond/2, acked)
 				}
 				deadline := l.deadline()

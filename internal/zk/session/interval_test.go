@@ -9,12 +9,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// checksOf plays checks that are acknowledged after a round trip for a minute, and returns how
-// many were sent, and the least that was left of the lease when one was acknowledged.
-func checksOf(t *testing.T, interval, roundTrip time.Duration) (n int, left time.Duration) {
+// checksPerMinute simulates a minute of checks that are acknowledged after a round trip. It
+// returns their number, and the shortest remaining lease at an acknowledgement.
+func checksPerMinute(t *testing.T, interval, roundTrip time.Duration) (n int, left time.Duration) {
 	const step = timeout / 32
 	l := &lease{timeout: timeout}
-	l.proved(at(0), at(roundTrip))
+	l.add(at(0), at(roundTrip))
 	last, left := time.Duration(0), timeout
 	for now := roundTrip; now < time.Minute; now += step {
 		if !l.due(at(last), at(now), interval) {
@@ -24,34 +24,34 @@ func checksOf(t *testing.T, interval, roundTrip time.Duration) (n int, left time
 		now += roundTrip
 		left = min(left, l.deadline().Sub(at(now)))
 		require.False(t, Expired(l.deadline(), at(now)), "with round trips of %v the lease ended %v before an acknowledgement at %v", roundTrip, -left, now)
-		l.proved(at(last), at(now))
+		l.add(at(last), at(now))
 		n++
 	}
 	return n, left
 }
 
-func TestCheckInterval(t *testing.T) {
-	byDefault, _ := checksOf(t, 0, 2*time.Millisecond)
+func TestLease_CheckInterval(t *testing.T) {
+	byDefault, _ := checksPerMinute(t, 0, 2*time.Millisecond)
 	require.InDelta(t, 120, byDefault, 5)
-	slowest, left := checksOf(t, timeout/4, 2*time.Millisecond)
+	slowest, left := checksPerMinute(t, timeout/4, 2*time.Millisecond)
 	require.InDelta(t, 56, slowest, 4)
 	require.Greater(t, left, timeout/8)
-	longer, _ := checksOf(t, timeout, 2*time.Millisecond)
+	longer, _ := checksPerMinute(t, timeout, 2*time.Millisecond)
 	require.Equal(t, slowest, longer, "a quarter of the timeout is the limit")
-	between, _ := checksOf(t, timeout/6, 2*time.Millisecond)
+	between, _ := checksPerMinute(t, timeout/6, 2*time.Millisecond)
 	require.Less(t, between, byDefault)
 	require.Greater(t, between, slowest)
 	// With round trips longer than that, the first lease, a third of the timeout, ends too early
 	// by default as well.
 	for roundTrip := time.Millisecond; roundTrip < timeout/7; roundTrip += timeout / 64 {
-		checksOf(t, 0, roundTrip)
-		checksOf(t, timeout/4, roundTrip)
-		checksOf(t, timeout/6, roundTrip)
+		checksPerMinute(t, 0, roundTrip)
+		checksPerMinute(t, timeout/4, roundTrip)
+		checksPerMinute(t, timeout/6, roundTrip)
 	}
 }
 
-// Of several on one connection the shortest interval counts, while it has something to prove.
-func TestShortestCheckInterval(t *testing.T) {
+// The shortest interval of the subscriptions that require a lease applies.
+func TestSubscription_CheckEvery(t *testing.T) {
 	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
 		slow, quick := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
 		defer slow.Close()
@@ -67,7 +67,7 @@ func TestShortestCheckInterval(t *testing.T) {
 		require.InDelta(t, 57, perMinute(), 4)
 		quick.Prove(create(t, w.conn), time.Now())
 		require.InDelta(t, 120, perMinute(), 5)
-		quick.Rest()
+		quick.StopProving()
 		require.InDelta(t, 57, perMinute(), 4)
 		require.True(t, slow.State().Proven)
 	})

@@ -2,52 +2,52 @@ package session
 
 import "time"
 
-// lease says until when a session is proven to be alive at the ensemble. It is
-// pure: it knows the times of requests and acknowledgements, and asks no clock.
+// lease computes until when the ensemble cannot have expired a session. It is pure: it
+// receives the times of requests and acknowledgements, and reads no clock.
 //
-// A proof is a quorum write that the ensemble acknowledged; it counts from the
-// time at which it was sent. That alone is not enough. The server that carried
-// the write reports the session's activity to the ensemble's leader only with
-// its answer to the leader's next ping, up to half a tick later; cut off
-// before that, the leader expires the session by the reports that it has. By its
-// default settings a server grants no timeout below two ticks, so half a tick
-// is at most a quarter of the timeout. Two proofs make a chain: a proof that was
-// acknowledged a quarter of the timeout before the next one was sent has been
-// reported by then, because the next one shows that the server was still connected,
-// and the session lives for one timeout from when the first one was sent. The time of
-// the acknowledgement counts, because the server may have received the first proof
-// at any time before it. An eighth of the timeout is reserved for clock rates and for
-// the time between the end of a lease and the moment at which all users know of it.
+// A proof is a quorum write that the ensemble has acknowledged. It counts from the time at
+// which it was sent. One proof is not sufficient: the server that received the write reports
+// the activity of the session to the leader of the ensemble only with its reply to the
+// leader's next ping, up to half a tick later. If that server is partitioned before, the
+// leader expires the session according to earlier reports. With default settings a server
+// grants no timeout below two ticks, so half a tick is at most a quarter of the timeout.
+//
+// Two proofs form a chain if the first was acknowledged a quarter of the timeout before the
+// second was sent. The second shows that the server was still connected, so the activity of
+// the first has been reported, and the session lives for one timeout from the time at which
+// the first was sent. The acknowledgement of the first counts, because the server may have
+// received it at any time before. An eighth of the timeout is reserved for differences of
+// clock rates, and for the time between the end of a lease and its notification.
 type lease struct {
 	timeout time.Duration
 	proofs  []proof   // oldest first
-	paused  time.Time // when the process was last found to have been stopped
+	paused  time.Time // when a pause of the process was last detected
 }
 
 // proof is an acknowledged write.
 type proof struct{ sent, acked time.Time }
 
-// proved records a proof.
-func (l *lease) proved(sent, acked time.Time) {
-	n, is := len(l.proofs), proof{sent, acked}
+// add records a proof.
+func (l *lease) add(sent, acked time.Time) {
+	n, newest := len(l.proofs), proof{sent, acked}
 	if n > 0 && elapsed(l.proofs[n-1].sent, sent) <= 0 {
 		return // an older proof, acknowledged late
 	}
 	if n > 1 && elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
-		l.proofs[n-1] = is // so many proofs are not needed
+		l.proofs[n-1] = newest // the one before is recent enough
 	} else {
-		l.proofs = append(l.proofs, is)
+		l.proofs = append(l.proofs, newest)
 	}
 	for len(l.proofs) > 1 && elapsed(l.proofs[1].acked, sent) >= l.timeout/4 {
 		l.proofs = l.proofs[1:]
 	}
 }
 
-// clear forgets all proofs: of another session, or of a chain that was not kept
-// up, so that the time between would pass for a gap in it.
+// clear removes all proofs, because they are of another session, or because no checks were
+// sent for some time, which would count as a gap in the chain.
 func (l *lease) clear() { l.proofs = nil }
 
-// deadline is the end of the lease; the zero time when nothing is proven.
+// deadline returns the end of the lease, or the zero time if there is none.
 func (l *lease) deadline() time.Time {
 	n := len(l.proofs)
 	if n == 0 {
@@ -55,10 +55,9 @@ func (l *lease) deadline() time.Time {
 	}
 	newest := l.proofs[n-1].sent
 	if n == 1 || elapsed(l.proofs[0].acked, newest) < l.timeout/4 {
-		// The chain is too young to tell what the ensemble's leader knows.
-		// The client library's own pings, a third of the timeout apart,
-		// stand in for it: 1 - 1/4 - 1/3 leaves 5/12. Unless they were
-		// stopped as well.
+		// The chain is too short. The pings of the client library, which are a third of the
+		// timeout apart, have been reported instead: 1 - 1/4 - 1/3 = 5/12 of the timeout
+		// remain. If the process was paused, the pings were paused too.
 		if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {
 			return time.Time{}
 		}
@@ -68,11 +67,11 @@ func (l *lease) deadline() time.Time {
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
-// due reports whether the next check should be sent, if the last one was sent at that time.
-// interval is the time from an acknowledgement to the next check that the users accept, of
-// which at most a quarter of the timeout is used: the chain counts proofs that were
-// acknowledged a quarter of the timeout earlier. If the lease ends soon, because the chain is
-// young or an acknowledgement took long, checks are sent as by default.
+// due reports whether the next check must be sent at the time now, if the last one was sent at
+// the time last. interval is the configured time from an acknowledgement to the next check. At
+// most a quarter of the timeout is used, because a chain needs proofs that are this far apart.
+// If the lease ends soon, because the chain is short or an acknowledgement was slow, the
+// default interval, an eighth of the timeout, applies.
 func (l *lease) due(last, now time.Time, interval time.Duration) bool {
 	if elapsed(last, now) < l.timeout/8 {
 		return false
@@ -83,12 +82,13 @@ func (l *lease) due(last, now time.Time, interval time.Duration) bool {
 	return elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, l.timeout/4)
 }
 
-// elapsed is the time from a to b: the larger of the monotonic and the wall
-// clock's, because the monotonic one stands still while a machine is suspended
-// (golang/go#24595) and the wall clock can be set back.
+// elapsed returns the time from a to b, by the monotonic clock or by the wall clock, whichever
+// is longer: the monotonic clock stops while a machine is suspended (golang/go#24595), and the
+// wall clock can be set back.
 func elapsed(a, b time.Time) time.Duration {
 	return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }
 
-// Expired reports whether deadline has passed by either clock.
+// Expired reports whether deadline has passed at the time now, by the monotonic clock or by the
+// wall clock.
 func Expired(deadline, now time.Time) bool { return elapsed(deadline, now) >= 0 }

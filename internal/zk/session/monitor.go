@@ -1,17 +1,15 @@
-// Package session watches the session of a *zk.Conn for everybody who stands
-// on it: one monitor a connection, however many elections and locks use it.
+// Package session monitors the session of a *zk.Conn. All elections and locks that use a
+// connection share one monitor.
 //
-// The client library tells only whoever called zk.Connect when a session is
-// lost, and never tells that a server which still answers has been cut off
-// from its ensemble. So the monitor looks at the connection's state at short
-// intervals, and, while somebody needs proof, writes to the ensemble: a
-// transaction that checks the znodes in question and changes nothing. What
-// follows from an acknowledged check is in lease.go.
+// The client library reports the loss of a session only to the caller of zk.Connect, and it
+// cannot report that a server which still answers is partitioned from its ensemble. Therefore
+// the monitor polls the state of the connection and, while a subscription requires a lease,
+// sends checks to the ensemble: transactions that check the subscriptions' znodes and change
+// nothing. File lease.go defines which lease follows from the acknowledged checks.
 package session
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +27,7 @@ type slot struct {
 	mu      sync.Mutex
 	monitor *monitor // nil while there are no subscriptions
 	// idle is a monitor without subscriptions whose goroutine was never started. The next
-	// subscription uses it: a lock that is held for a moment needs no new one.
+	// subscription uses it, so that a lock that is held briefly allocates none.
 	idle *monitor
 }
 
@@ -38,21 +36,21 @@ var slots = perconn.NewMap(func(*zk.Conn) *slot { return &slot{} })
 // epochs is the last State.Epoch of all connections.
 var epochs atomic.Uint64
 
-// monitor owns what is known about one connection. Its goroutine runs while
-// there are subscriptions, from the first time on that it has something to do:
-// a lock that is held for a millisecond needs none.
+// monitor contains the state of one connection. Its goroutine starts when the first poll or
+// check is due, and ends with the last subscription. A lock that is held for a millisecond
+// needs no goroutine.
 type monitor struct {
 	slot  *slot
 	conn  *zk.Conn
 	ctx   context.Context    // of the goroutine
 	stop  context.CancelFunc // ends it
-	start *time.Timer        // runs the goroutine
+	timer *time.Timer        // starts the goroutine
 	done  chan struct{}
-	wake  chan struct{} // capacity 1: something to prove has come
+	wake  chan struct{} // capacity 1; has an element after Prove
 
 	mu        sync.Mutex
 	subs      map[*Subscription]struct{}
-	proving   map[string]*Subscription // by path
+	proving   map[string]*Subscription // those that require a lease, by path
 	seen      connection
 	epoch     uint64
 	closed    bool
@@ -60,242 +58,74 @@ type monitor struct {
 	proven    bool
 	lapses    uint64
 	began     time.Time     // when the session was first seen
-	short     int           // sessions in succession that ended right after they had begun
-	downSince time.Time     // since when the connection is, as the goroutine has seen; zero if it is not
-	warned    bool          // of that
-	stated    time.Duration // the shortest of the subscriptions', 0 for none
-	granted   time.Duration // 0 while it is not known
-	// checkNow: do not wait for the next check's time.
-	checkNow  bool
-	lastCheck time.Time
+	short     int           // the number of consecutive sessions that ended shortly after they began
+	downSince time.Time     // when the goroutine first saw the connection down; zero if it is up
+	warned    bool          // a warning about downSince was logged
+	stated    time.Duration // the shortest timeout of the subscriptions, 0 for none
+	granted   time.Duration // the granted timeout, 0 if it is not known
+	checkNow  bool          // send the next check before it is due
+	lastCheck time.Time     // when the last check was sent
 
-	reports []func() // to be logged by the goroutine
+	logs []func() // log messages that the goroutine writes
 
-	record     *handshake.Record
-	attendance *attendance
+	record *handshake.Record
+	pauses *pauseMonitor
 
-	checking bool // only the goroutine uses it
+	checking bool // a check is outstanding; used only by the goroutine
 }
 
-// connection is what can be read off a zk.Conn at any time.
+// connection is the state of a zk.Conn.
 type connection struct {
 	session int64
 	server  string
 	up      bool
 }
 
-func look(conn *zk.Conn) connection {
-	is := connection{session: conn.SessionID(), up: conn.State() == zk.StateHasSession}
-	if is.up {
-		// Not otherwise: while there is no connection the client holds the
-		// lock that Server takes for as long as a HostProvider takes to name
-		// the next, which may be a lookup that hangs.
-		is.server = conn.Server()
+func readConnection(conn *zk.Conn) connection {
+	c := connection{session: conn.SessionID(), up: conn.State() == zk.StateHasSession}
+	if c.up {
+		// While it is not connected, the client library holds the lock that Server needs
+		// until the HostProvider has returned the next server, which may be a DNS lookup
+		// that blocks.
+		c.server = conn.Server()
 	}
-	return is
+	return c
 }
 
-// Subscription is one user's view of the connection. Its methods may be called
-// from any goroutine; Close must be called once.
-type Subscription struct {
-	m       *monitor
-	changed chan struct{}
-	path    string // being proven, "" for none
-	missing bool   // the check did not find path
-	onCheck func(Check)
-	every   time.Duration // see CheckEvery
-	stated  time.Duration
-	log     *slog.Logger // nil for none
-}
-
-// Subscribe starts to watch conn. timeout is the session timeout that the user
-// states, 0 for the one that the servers grant; of several on one connection the
-// smallest counts, and never more than was granted. It sends no request.
-func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
-	slot := slots.Of(conn)
-	slot.mu.Lock()
-	defer slot.mu.Unlock()
-	m := slot.monitor
-	if m == nil {
-		m = slot.begin(conn, timeout)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if timeout > 0 && (m.stated == 0 || timeout < m.stated) {
-		m.stated = timeout
-		m.adopt()
-	}
-	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
-	m.subs[s] = struct{}{}
-	return s
-}
-
-// begin starts a monitor. The caller holds mu.
-func (slot *slot) begin(conn *zk.Conn, timeout time.Duration) *monitor {
+// start starts a monitor. The caller holds mu.
+func (slot *slot) start(conn *zk.Conn, timeout time.Duration) *monitor {
 	m := slot.idle
 	slot.idle = nil
-	start := m == nil
-	if start {
+	created := m == nil
+	if created {
 		m = &monitor{
 			slot: slot, done: make(chan struct{}), wake: make(chan struct{}, 1),
 			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
-			record: handshake.Of(conn), attendance: attendances.Of(conn),
+			record: handshake.Of(conn), pauses: pauseMonitors.Of(conn),
 		}
 		m.ctx, m.stop = context.WithCancel(context.Background())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conn, m.stated, m.granted = conn, timeout, 0
-	m.epoch, m.seen, m.began, m.short = epochs.Add(1), look(conn), time.Time{}, 0
+	m.epoch, m.seen, m.began, m.short = epochs.Add(1), readConnection(conn), time.Time{}, 0
 	m.lease, m.proven, m.checkNow, m.lastCheck = lease{}, false, false, time.Time{}
-	m.downSince, m.warned, m.reports = time.Time{}, false, nil
+	m.downSince, m.warned, m.logs = time.Time{}, false, nil
 	if m.seen.up {
 		m.granted = m.record.Granted(conn)
 	}
-	m.adopt()
+	m.updateTimeout()
 	slot.monitor = m
-	if after := turn(m.lease.timeout); start {
-		m.start = time.AfterFunc(after, m.run)
+	if after := pollInterval(m.lease.timeout); created {
+		m.timer = time.AfterFunc(after, m.run)
 	} else {
-		m.start.Reset(after)
+		m.timer.Reset(after)
 	}
 	return m
 }
 
-// Close ends the subscription; the last one of a connection ends its monitor
-// and waits for it.
-func (s *Subscription) Close() {
-	m := s.m
-	m.slot.mu.Lock()
-	defer m.slot.mu.Unlock()
-	m.mu.Lock()
-	delete(m.subs, s)
-	delete(m.proving, s.path)
-	last := len(m.subs) == 0
-	m.mu.Unlock()
-	if !last {
-		return
-	}
-	m.slot.monitor = nil
-	if m.start.Stop() {
-		// Its goroutine has not started. It must not keep the connection in memory.
-		m.conn, m.slot.idle = nil, m
-		return
-	}
-	m.stop()
-	<-m.done
-}
-
-// Changed has an element whenever the State may have changed since it was last
-// read. It is never closed.
-func (s *Subscription) Changed() <-chan struct{} { return s.changed }
-
-// State is what is known of a connection and of the path being proven on it.
-type State struct {
-	Session int64 // the connection's session, 0 while there is none
-	Up      bool  // a server answers in that session
-	Closed  bool  // the owner has closed the connection for good
-	// Epoch grows whenever the connection was seen to break, and is not 0. It also
-	// grows while there is no subscription on the connection: then breaks are not seen.
-	Epoch   uint64
-	Missing bool // the path to prove does not exist
-	// Proven: the session lives for certain until Deadline. After a lapse it
-	// becomes true only when the new proof is good for a while.
-	Proven   bool
-	Deadline time.Time
-	// Lapses counts how often Proven has become false, so that a lapse that is
-	// over already is not overlooked.
-	Lapses uint64
-}
-
-// State reads the connection now; what it says of Up and Session is not older
-// than the call.
-func (s *Subscription) State() State {
-	m := s.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.observe()
-	m.judge()
-	return State{
-		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
-		Missing: s.missing, Proven: m.proven, Deadline: m.lease.deadline(), Lapses: m.lapses,
-	}
-}
-
-// Deadline is the end of the session's lease: the zero time when nothing is
-// proven.
-func (s *Subscription) Deadline() time.Time {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	return s.m.lease.deadline()
-}
-
-// Prove has the session's life proven by checks of path, an ephemeral znode of
-// that session, from now on. sent is when an acknowledged write of the session
-// was sent, as a first proof; one that is long past or zero proves nothing.
-func (s *Subscription) Prove(path string, sent time.Time) {
-	m := s.m
-	m.mu.Lock()
-	m.observe()
-	alone := len(m.proving) == 0
-	if alone {
-		m.lease.clear()
-		m.adopt()
-	}
-	m.judge()
-	now := time.Now()
-	age := elapsed(sent, now)
-	if age < m.lease.timeout/3 {
-		m.lease.proved(sent, now)
-	}
-	delete(m.proving, s.path)
-	s.path, s.missing = path, false
-	m.proving[path] = s
-	m.judge()
-	if alone && age < m.lease.timeout/8 && m.proven {
-		// A check just now would prove no more: whoever holds a lock for a
-		// millisecond needs none at all.
-		m.checkNow, m.lastCheck = false, sent
-	} else {
-		m.checkNow = true
-	}
-	check := m.checkNow
-	m.mu.Unlock()
-	if check && m.start.Stop() {
-		m.start.Reset(0)
-	}
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Move goes on with the checks that Prove began at another path, which has replaced
-// the former one by an acknowledged write that was sent at that time. A check may
-// have missed the former one meanwhile; the lease goes on all the same.
-func (s *Subscription) Move(path string, sent time.Time) {
-	m := s.m
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.judge()
-	m.lease.proved(sent, time.Now())
-	delete(m.proving, s.path)
-	s.path, s.missing = path, false
-	m.proving[path] = s
-	m.judge()
-}
-
-// CheckEvery makes the checks for this subscription wait for d after the last one was
-// acknowledged, and at most for a quarter of the session timeout. Zero is the default, an
-// eighth of it. Of several subscriptions that prove something, the shortest d counts.
-func (s *Subscription) CheckEvery(d time.Duration) {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	s.every = d
-}
-
-// interval is the shortest that CheckEvery has set of those with something to prove. The
-// caller holds mu.
+// interval returns the shortest interval that CheckEvery has set for a subscription that
+// requires a lease. The caller holds mu.
 func (m *monitor) interval() time.Duration {
 	shortest := m.lease.timeout
 	for _, s := range m.proving {
@@ -306,77 +136,71 @@ func (m *monitor) interval() time.Duration {
 	return shortest
 }
 
-// Rest ends what Prove began.
-func (s *Subscription) Rest() {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	delete(s.m.proving, s.path)
-	s.path = ""
-}
-
-// observe notes what has become of the connection. The caller holds mu.
+// observe reads the state of the connection and notes what has changed. The caller holds mu.
 func (m *monitor) observe() {
-	was, is := m.seen, look(m.conn)
-	if is.up {
-		m.learn()
+	before, now := m.seen, readConnection(m.conn)
+	if now.up {
+		m.updateGranted()
 	}
-	if is == was {
+	if now == before {
 		return
 	}
-	m.seen = is
-	if was.up && is != was {
+	m.seen = now
+	if before.up {
 		m.epoch = epochs.Add(1)
 	}
-	if is.session != was.session {
+	if now.session != before.session {
 		m.lease.clear()
-		m.adopt()
-		m.replaced(was.session)
+		m.updateTimeout()
+		m.noteSession(before.session)
 	}
-	if is.up {
+	if now.up {
 		m.checkNow = true
 	}
-	m.tellAll()
+	m.notifyAll()
 }
 
-// judge brings proven up to date. The caller holds mu, and calls it before it
-// adds a proof too: a lapse that somebody may have seen by the clock must not be
-// mended unnoticed.
-func (m *monitor) judge() {
-	// A stop counts by what the servers count by.
-	m.lease.paused = m.attendance.stopped(choose(0, m.granted) / 8)
-	now := time.Now() // not before mu is held
+// updateProven computes proven for the current time. The caller holds mu. It must be called
+// before a proof is added as well: a user may have compared the deadline with the clock, so an
+// expiration of the lease must be counted even if the proof renews the lease.
+func (m *monitor) updateProven() {
+	// The servers expire sessions by the granted timeout, so it limits pauses, too.
+	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
+	now := time.Now() // read after mu was locked
 	deadline := m.lease.deadline()
-	was := m.proven
+	before := m.proven
 	switch {
 	case deadline.IsZero() || Expired(deadline, now):
 		m.proven = false
 	case !m.proven:
-		// A proof that lapses before the next can come would only flap.
+		// If the lease ends before the next proof can arrive, proven would alternate.
 		m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)
 	}
-	if m.proven == was {
+	if m.proven == before {
 		return
 	}
-	if was {
+	if before {
 		m.lapses++
 	}
-	// Also those whose path a check has missed: it may be about to move.
-	m.tellAll()
+	// A subscription whose znode a check has not found is notified as well, because the znode
+	// may be moving.
+	m.notifyAll()
 }
 
-func (m *monitor) tellAll() {
+func (m *monitor) notifyAll() {
 	for s := range m.subs {
-		s.tell()
+		s.notify()
 	}
 }
 
-func (s *Subscription) tell() {
+func (s *Subscription) notify() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
+// run is the goroutine of the monitor.
 func (m *monitor) run() {
 	defer close(m.done)
 	ctx := m.ctx
@@ -404,73 +228,73 @@ func (m *monitor) run() {
 		m.mu.Lock()
 		now := time.Now()
 		m.observe()
-		m.judge()
-		m.lasting(now)
+		m.updateProven()
+		m.warnOutage(now)
 		if downFor++; m.seen.up {
 			downFor = 0
 		}
 		if downFor > 1 && down == nil {
-			down = m.down()
+			down = m.detectClose()
 		}
-		if able := !m.checking && m.seen.up && len(m.proving) > 0; able && (m.checkNow || m.lease.due(m.lastCheck, now, m.interval())) {
+		if possible := !m.checking && m.seen.up && len(m.proving) > 0; possible && (m.checkNow || m.lease.due(m.lastCheck, now, m.interval())) {
 			results = m.check(now)
 		}
-		next := turn(m.lease.timeout)
+		next := pollInterval(m.lease.timeout)
 		if m.proven {
 			next = min(next, max(m.lease.deadline().Sub(now), time.Millisecond))
 		}
-		reports := m.reports
-		m.reports = nil
+		logs := m.logs
+		m.logs = nil
 		m.mu.Unlock()
-		for _, report := range reports {
-			report()
+		for _, log := range logs {
+			log()
 		}
 		timer.Reset(next)
 	}
 }
 
-// down starts the request that tells of the owner's Close: one that is under
-// way while the connection is closed returns at once. One at a time, and none
-// while the connection is up, because then its state tells.
-func (m *monitor) down() <-chan request.Answer[struct{}] {
+// detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes the
+// connection. While the connection is up, its state shows this.
+func (m *monitor) detectClose() <-chan request.Answer[struct{}] {
 	return request.Start(func() (struct{}, error) {
 		_, _, err := m.conn.Exists("/")
 		return struct{}{}, err
 	})
 }
 
-// end tells everybody that the connection was closed and waits until the last
-// one has left.
+// end notifies all subscriptions that the connection was closed, and blocks until the last one
+// is closed.
 func (m *monitor) end(ctx context.Context) {
 	m.mu.Lock()
 	m.observe()
 	m.closed = true
 	m.lease.clear()
-	m.judge()
-	m.tellAll()
+	m.updateProven()
+	m.notifyAll()
 	m.mu.Unlock()
 	<-ctx.Done()
 }
 
-// apply draws the conclusions from a check, and returns why it proves nothing.
+// apply updates the state by the result of a check. It returns an error if the check is not a
+// proof.
 func (m *monitor) apply(r checked, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.observe()
 	if m.seen.session != r.session {
-		return zkerror.ErrSessionExpired // whatever it proves, it is not this session's life
+		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
 	}
 	for _, path := range r.missing {
 		if s := m.proving[path]; s != nil {
 			s.missing = true
 			delete(m.proving, path)
-			s.tell()
+			s.notify()
 		}
 	}
 	if err == nil {
-		m.judge()
-		m.lease.proved(r.sent, r.acked)
-		m.judge()
+		m.updateProven()
+		m.lease.add(r.sent, r.acked)
+		m.updateProven()
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// world has a connection with a session and an ephemeral znode.
+// world is a server and a connection with a session and an ephemeral znode.
 type world struct {
 	srv  *zktest.Server
 	conn *zk.Conn
@@ -45,7 +45,7 @@ func create(t *testing.T, conn *zk.Conn) string {
 	return path
 }
 
-// logged is what was logged.
+// logged contains the log output.
 type logged struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -65,15 +65,15 @@ func (l *logged) count(text string) int {
 	return bytes.Count(l.b.Bytes(), []byte(text))
 }
 
-// leaseOfMonitor returns the lease as it is now.
+// leaseOfMonitor returns a copy of the lease.
 func leaseOfMonitor(m *monitor) lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease
 }
 
-// Without an option the granted timeout is used; with one the shorter of the two.
-func TestTimeoutIsTheGrantedOne(t *testing.T) {
+// Without an option the granted timeout is used, otherwise the shorter of the two.
+func TestTimeout_Granted(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
 		"granted less than is assumed": {time.Second, 0, time.Second},
 		"granted more than is assumed": {20 * time.Second, 0, 20 * time.Second},
@@ -95,9 +95,9 @@ func TestTimeoutIsTheGrantedOne(t *testing.T) {
 	}
 }
 
-// A subscription from before the first session assumes 4 s, and uses what is granted once
-// that is known. If that is less than was stated, a warning is logged once.
-func TestTimeoutIsLearntLater(t *testing.T) {
+// A subscription that was created before the first session assumes 4 s until the granted timeout
+// is known. If that is shorter than the configured one, a warning is logged once.
+func TestTimeout_GrantedLater(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, before, after time.Duration }{
 		"less":             {time.Second, 0, 4 * time.Second, time.Second},
 		"more":             {20 * time.Second, 0, 4 * time.Second, 20 * time.Second},
@@ -138,9 +138,9 @@ func TestTimeoutIsLearntLater(t *testing.T) {
 	}
 }
 
-// After a reconnect the servers may grant less, which counts from then on; or more, which
-// does not count for what was proven before.
-func TestTimeoutChangesWithAReconnect(t *testing.T) {
+// After a reconnect the servers may grant a shorter timeout, which applies immediately, or a
+// longer one, which does not apply to earlier proofs.
+func TestTimeout_Reconnect(t *testing.T) {
 	bubble(t, 8*time.Second, func(t *testing.T, w *world) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
@@ -151,12 +151,12 @@ func TestTimeoutChangesWithAReconnect(t *testing.T) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.granted = d
-			m.adopt()
+			m.updateTimeout()
 		}
 		grant(2 * time.Second)
 		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout)
 		grant(time.Minute)
-		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout, "of the proofs that there are")
+		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout, "of the earlier proofs")
 		m.mu.Lock()
 		m.lease.clear()
 		m.mu.Unlock()
@@ -165,8 +165,8 @@ func TestTimeoutChangesWithAReconnect(t *testing.T) {
 	})
 }
 
-// No break of a connection is missed, however long the session timeout is.
-func TestBreaksAreNoticed(t *testing.T) {
+// No break of a connection is missed, even if the session timeout is long.
+func TestMonitor_SeesEveryBreak(t *testing.T) {
 	for _, granted := range []time.Duration{4 * time.Second, 40 * time.Second, 5 * time.Minute} {
 		bubble(t, granted, func(t *testing.T, w *world) {
 			sub := Subscribe(w.conn, 0)
@@ -183,9 +183,9 @@ func TestBreaksAreNoticed(t *testing.T) {
 	}
 }
 
-// A lapse of the lease counts, also if it is over before anybody has looked: somebody may
-// have seen it by the clock.
-func TestLapseThatIsRepaired(t *testing.T) {
+// The end of a lease is counted even if a proof renews it before the state is read, because a user
+// may have compared the deadline with the clock.
+func TestMonitor_CountsRenewedLapse(t *testing.T) {
 	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
@@ -193,8 +193,8 @@ func TestLapseThatIsRepaired(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		before := sub.State()
 		require.True(t, before.Proven)
-		// The monitor does not run while its lease ends, and the next it does is to
-		// receive the answer to a check.
+		// The goroutine of the monitor does not run while the lease ends. Then it receives the
+		// reply to a check.
 		m := sub.m
 		m.mu.Lock()
 		late := time.Now().Add(-3 * time.Second)
@@ -208,8 +208,8 @@ func TestLapseThatIsRepaired(t *testing.T) {
 	})
 }
 
-// A chain that was not continued is no chain: after a rest the lease is that of a first proof.
-func TestProveAfterARest(t *testing.T) {
+// After a time without checks the lease is that of a first proof.
+func TestProve_AfterStopProving(t *testing.T) {
 	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
 		sub, other := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
 		defer sub.Close()
@@ -217,7 +217,7 @@ func TestProveAfterARest(t *testing.T) {
 		sub.Prove(w.path, time.Now())
 		time.Sleep(20 * time.Second)
 		require.Greater(t, time.Until(sub.Deadline()), 4*time.Second/3)
-		sub.Rest()
+		sub.StopProving()
 		time.Sleep(1100 * time.Millisecond)
 		sent := time.Now()
 		sub.Prove(w.path, sent)
@@ -225,8 +225,8 @@ func TestProveAfterARest(t *testing.T) {
 	})
 }
 
-// A write of long ago is no first proof: nothing is proven before a check is acknowledged.
-func TestProveWithAnOldWrite(t *testing.T) {
+// An old write is not a proof: there is no lease until a check is acknowledged.
+func TestProve_OldWrite(t *testing.T) {
 	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
@@ -239,8 +239,8 @@ func TestProveWithAnOldWrite(t *testing.T) {
 	})
 }
 
-// After a reconnect a check is sent immediately, and not when the next one is due.
-func TestCheckAfterAReconnect(t *testing.T) {
+// After a reconnect a check is sent before the next one is due.
+func TestMonitor_ChecksAfterReconnect(t *testing.T) {
 	bubble(t, 40*time.Second, func(t *testing.T, w *world) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
@@ -257,14 +257,14 @@ func TestCheckAfterAReconnect(t *testing.T) {
 	})
 }
 
-// A stop of the process is noticed, by whatever runs first after it, and by itself.
-func TestStopOfTheProcess(t *testing.T) {
+// A pause of the process is detected by the first call after it, and by the timer.
+func TestPause_EndsFirstProof(t *testing.T) {
 	const limit = 500 * time.Millisecond // an eighth of the timeout
-	stop := func(w *world, d time.Duration) {
-		a := attendances.Of(w.conn)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.turns.last = a.turns.last.Add(-d)
+	pause := func(w *world, d time.Duration) {
+		p := pauseMonitors.Of(w.conn)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pauses.running = p.pauses.running.Add(-d)
 	}
 	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
 		sub := Subscribe(w.conn, 0)
@@ -272,20 +272,20 @@ func TestStopOfTheProcess(t *testing.T) {
 		time.Sleep(time.Minute)
 		sub.State()
 		require.Zero(t, leaseOfMonitor(sub.m).paused)
-		stop(w, limit-200*time.Millisecond)
+		pause(w, limit-200*time.Millisecond)
 		time.Sleep(time.Second)
 		require.Zero(t, leaseOfMonitor(sub.m).paused, "too short to matter")
-		stop(w, limit+time.Millisecond)
+		pause(w, limit+time.Millisecond)
 		begin := time.Now()
 		time.Sleep(time.Second)
 		require.WithinDuration(t, begin, leaseOfMonitor(sub.m).paused, 200*time.Millisecond)
 	})
-	// Before Subscribe, with a first proof right after the stop: the client's pings were
-	// stopped, too, so nothing is proven before there is a chain.
+	// The pause is before Subscribe, and the first proof right after it. During the pause the
+	// client has sent no pings, so there is no lease before there is a chain.
 	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
 		require.NoError(t, Validate(w.conn, 0))
 		time.Sleep(time.Minute)
-		stop(w, 3*time.Second)
+		pause(w, 3*time.Second)
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
 		sub.Prove(w.path, time.Now())
@@ -296,20 +296,20 @@ func TestStopOfTheProcess(t *testing.T) {
 	})
 }
 
-func TestTurns(t *testing.T) {
-	var turns turns
+func TestPauses(t *testing.T) {
+	var p pauses
 	for i := range 100 {
-		turns.note(at(time.Duration(i)*time.Second), time.Second)
+		p.note(at(time.Duration(i)*time.Second), time.Second)
 	}
-	require.Zero(t, turns.stopped)
-	turns.note(at(100*time.Second+time.Nanosecond), time.Second)
-	require.Equal(t, at(100*time.Second+time.Nanosecond), turns.stopped)
-	turns.note(at(101*time.Second), time.Second)
-	require.Equal(t, at(100*time.Second+time.Nanosecond), turns.stopped)
+	require.Zero(t, p.paused)
+	p.note(at(100*time.Second+time.Nanosecond), time.Second)
+	require.Equal(t, at(100*time.Second+time.Nanosecond), p.paused)
+	p.note(at(101*time.Second), time.Second)
+	require.Equal(t, at(100*time.Second+time.Nanosecond), p.paused)
 }
 
-// Sessions that end right after they have begun are logged, once.
-func TestSessionsThatDoNotLast(t *testing.T) {
+// Sessions that end shortly after they began are logged once.
+func TestWarnings_ShortSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
 		w := &world{srv: srv}
@@ -323,7 +323,7 @@ func TestSessionsThatDoNotLast(t *testing.T) {
 			srv.DropConnections()
 			time.Sleep(5 * time.Second)
 		}
-		require.Zero(t, reports(), "no watch is set, and each session lasts for some time")
+		require.Zero(t, reports(), "without a watch each session lasts longer")
 		_, _, _, err := conn.ExistsW("/watched")
 		require.NoError(t, err)
 		srv.DropConnections()
@@ -333,9 +333,8 @@ func TestSessionsThatDoNotLast(t *testing.T) {
 	})
 }
 
-// A connection that is refused for longer than the session timeout is logged, once for
-// each time.
-func TestLastingRefusalIsLogged(t *testing.T) {
+// An outage longer than the session timeout is logged once.
+func TestWarnings_Outage(t *testing.T) {
 	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()

@@ -7,18 +7,17 @@ import (
 )
 
 const (
-	// shortSession is a session that ends right after it began.
+	// shortSession is the longest duration of a session that counts as short.
 	shortSession = 3 * time.Second
-	// manyShort is how many of them in succession are reported.
+	// manyShort is the number of consecutive short sessions that is reported.
 	manyShort = 3
 )
 
-// replaced notes that another session follows old, 0 for none. A server that does not
-// implement setWatches closes the connection on which the client library sends it, and one
-// that does not continue sessions gives the client another one each time: then no
-// session lasts, and no watch is set, until the client closes the connection. The
-// caller holds mu.
-func (m *monitor) replaced(old int64) {
+// noteSession notes that a new session follows the session old, 0 for none, and logs an error
+// if sessions are short. A server that does not implement setWatches closes the connection on
+// which the client library sends it. If it does not continue sessions either, every session is
+// short, and no watch is set. The caller holds mu.
+func (m *monitor) noteSession(old int64) {
 	now := time.Now()
 	if old != 0 && !m.began.IsZero() && elapsed(m.began, now) < shortSession {
 		m.short++
@@ -31,16 +30,16 @@ func (m *monitor) replaced(old int64) {
 	}
 	for s := range m.subs {
 		if s.log != nil {
-			m.report(s.log, slog.LevelError, "sessions end again and again right after they have begun: a server that does not implement setWatches, such as ClickHouse Keeper before 26.1, cannot be used (docs/servers.md)",
+			m.logLater(s.log, slog.LevelError, "sessions end again and again right after they have begun: a server that does not implement setWatches, such as ClickHouse Keeper before 26.1, cannot be used (docs/servers.md)",
 				"server", m.seen.server, "sessions", m.short)
 		}
 	}
 }
 
-// lasting warns, once, if there has been no session for longer than its timeout. Servers
-// without a quorum, and servers that have lost their data, accept connections and close
-// them, and the client library reports neither. The caller holds mu.
-func (m *monitor) lasting(now time.Time) {
+// warnOutage logs one warning if no server has continued the session for longer than its
+// timeout. Servers without a quorum, and servers that have lost their data, accept connections
+// and close them, which the client library does not report. The caller holds mu.
+func (m *monitor) warnOutage(now time.Time) {
 	switch {
 	case m.seen.up:
 		m.downSince, m.warned = time.Time{}, false
@@ -51,15 +50,15 @@ func (m *monitor) lasting(now time.Time) {
 		failure := m.record.Failure()
 		for s := range m.subs {
 			if s.log != nil {
-				m.report(s.log, slog.LevelWarn, "no server has continued the session for longer than its timeout; if servers are reachable, they have no quorum or have lost their data, and then only connections of zkdial.Connect recover (docs/servers.md)",
+				m.logLater(s.log, slog.LevelWarn, "no server has continued the session for longer than its timeout; if servers are reachable, they have no quorum or have lost their data, and then only connections of zkdial.Connect recover (docs/servers.md)",
 					"timeout", m.lease.timeout, "err", failure)
 			}
 		}
 	}
 }
 
-// report has the goroutine log, without the lock: a handler may use what is locked. The
-// caller holds mu.
-func (m *monitor) report(log *slog.Logger, level slog.Level, text string, args ...any) {
-	m.reports = append(m.reports, func() { log.Log(context.Background(), level, text, args...) })
+// logLater adds a log message that the goroutine writes without holding mu, because a handler
+// may call methods that lock it. The caller holds mu.
+func (m *monitor) logLater(log *slog.Logger, level slog.Level, text string, args ...any) {
+	m.logs = append(m.logs, func() { log.Log(context.Background(), level, text, args...) })
 }

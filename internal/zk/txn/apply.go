@@ -81,8 +81,8 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 	}
 }
 
-// ensureRecord creates a record if the Writer has none, or if the version of the record will
-// overflow soon.
+// ensureRecord creates a record if none exists, or if the version of the record will overflow
+// soon.
 func (w *Writer) ensureRecord(ctx context.Context, conn *zk.Conn) (created bool, err error) {
 	if w.record != nil && w.record.version < maxVersion {
 		return false, nil

@@ -237,8 +237,8 @@ func (w *Writer) readRecord(ctx context.Context, conn *zk.Conn) (data []byte, st
 	return data, stat, err
 }
 
-// deleteLastRecord deletes the record when the Writer is closed. It returns nil if the Writer has
-// no record any more.
+// deleteLastRecord deletes the record when the Writer is closed. It returns nil if the record was
+// already deleted.
 func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 	w.mu.Lock()
 	failed := w.failed

@@ -44,7 +44,7 @@ var (
 	// ErrTooLarge means that a server would close the connection because of a request of this
 	// size. Nothing was sent.
 	ErrTooLarge = errors.New("larger than ZooKeeper accepts")
-	// ErrOperation means that an operation has a type that a transaction cannot contain. Nothing
+	// ErrOperation means that the type of an operation cannot be part of a transaction. Nothing
 	// was sent.
 	ErrOperation = errors.New("not an operation of a transaction")
 )
@@ -70,9 +70,9 @@ type Transaction struct {
 	// *zk.CheckVersionRequest. A transaction without operations confirms that the session
 	// lives, and measures the clock.
 	Ops []any
-	// CreatesDir means that Ops create the directory of the record. If the Writer has no
-	// record, the same request creates it. Such a transaction shares no request. Ops must not
-	// succeed after they have failed once.
+	// CreatesDir means that Ops create the directory of the record. If the record does not exist,
+	// the same request creates it. Such a transaction shares no request. Ops must not succeed
+	// after they have failed once.
 	CreatesDir bool
 	// Session is the only session in which the transaction may be applied, or 0 for any.
 	Session int64
@@ -132,8 +132,8 @@ func (c *Call) finish(o Outcome) {
 
 func (c *Call) fail(err error) { c.finish(Outcome{Err: err, Failed: -1}) }
 
-// Writer applies transactions. Its methods may be called from any goroutine. It has a goroutine
-// while there are transactions to apply.
+// Writer applies transactions. Its methods may be called from any goroutine. It runs a goroutine
+// while transactions are pending.
 type Writer struct {
 	// cfg.Conn is nil: a shared Writer is attached to its connection, and must not keep the
 	// connection in memory.
@@ -141,7 +141,7 @@ type Writer struct {
 	conn weak.Pointer[zk.Conn]
 
 	// Only the writer's goroutine uses these fields.
-	record  *record // nil if the Writer has no record
+	record  *record // nil before it is created
 	backoff request.Backoff
 
 	mu         sync.Mutex
@@ -247,7 +247,7 @@ func (w *Writer) Withdraw(c *Call) bool {
 	return i >= 0
 }
 
-// Record returns the path of the record, or "" if the Writer has none. The record may have been
+// Record returns the path of the record, or "" if it does not exist. The record may have been
 // deleted since the last transaction.
 func (w *Writer) Record() string {
 	w.mu.Lock()

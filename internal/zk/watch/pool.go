@@ -2,11 +2,12 @@
 //
 // The client library cannot remove a watch, and keeps a channel for each call that
 // sets one until the watch fires. So all users of a connection share one watch for
-// each znode and kind. A watch without users remains as a spare, which the next read
-// uses: the number of watches depends on how many znodes are read, not on how often.
+// each znode and kind. A watch without users stays in the pool, and the next read
+// uses it: the number of watches depends on how many znodes are read, not on how
+// often.
 //
-// After a reconnect the client library sets its watches again, and does not repeat
-// that if it fails. A watch is therefore in doubt in every epoch of the connection
+// After a reconnect the client library sets its watches again, and does not retry
+// if that fails. A watch is therefore in doubt in every epoch of the connection
 // (session.State) but the one in which a request has last set it. A reader that
 // waits reads again if its watch is in doubt, and sets it again.
 package watch
@@ -21,11 +22,11 @@ import (
 
 // MaxChannels is how many channels the client library may hold for one watch. Each
 // request that sets the watch again adds one; an event closes all of them. A watch
-// that has so many, and is in doubt, is not set again until it fires: those who
-// wait for it read at intervals instead.
+// with that many channels is not set again if it is in doubt, until it fires: its
+// readers read at intervals instead.
 const MaxChannels = 8
 
-// kind is what the client library waits for.
+// kind is the kind of change that the client library waits for.
 type kind uint8
 
 const (
@@ -84,7 +85,7 @@ func New(c <-chan zk.Event) *Watch {
 // C returns the channel of the client library, on which all users of the watch wait.
 // One of them receives the event, the others receive from a closed channel. Every
 // user must pass the received value to Take immediately, because the others block
-// in Take until the one with the event has called it.
+// in Take until the user with the event has called it.
 func (w *Watch) C() <-chan zk.Event {
 	if w == nil {
 		return nil

@@ -15,19 +15,19 @@ import (
 type What uint8
 
 const (
-	// Data is the data of a znode, until they change or it is deleted. A read of a
-	// znode that does not exist fails with zk.ErrNoNode and sets no watch.
+	// Data is the data of a znode, until it changes or the znode is deleted. A read of a znode
+	// that does not exist fails with zk.ErrNoNode and sets no watch.
 	Data What = iota
 	// Children is the same for the names of the children.
 	Children
-	// DataOrCreation is Data for a znode that need not exist. If it does not, the
-	// result has no Stat, and the watch waits for the creation.
+	// DataOrCreation is Data for a znode that need not exist. If it does not, the Stat of the
+	// result is nil, and the watch waits for the creation.
 	DataOrCreation
 	// ChildrenOrCreation is the same for the names of the children.
 	ChildrenOrCreation
 	// Existence is only the Stat, with the watch of Data if the znode exists and of
-	// DataOrCreation if it does not. It needs no permission. If the znode was created
-	// since an earlier read the result may have no Watch.
+	// DataOrCreation if it does not. It needs no permission. If the znode was created since an
+	// earlier read, the Watch of the result may be nil.
 	Existence
 )
 
@@ -51,22 +51,22 @@ type Found struct {
 	Children []string // the callers that share the read share it: it must not be changed
 	Stat     *zk.Stat // nil if the znode does not exist
 	Watch    *Watch   // set before the read
-	// Doubt: the watch was set in an earlier epoch of the connection and may never
+	// Doubt reports that the watch was set in an earlier epoch of the connection and may never
 	// fire.
 	Doubt bool
 }
 
-// Read is Try, repeated until it returns anything but a transient failure. It ends
-// with the cause of the context or with zkerror.ErrConnClosed. With zkerror.ErrTooLarge the
-// result lacks only the data, or, for a list of children, everything but the Stat.
+// Read calls Try until it returns no transient failure. It also returns the cause of the context,
+// or zkerror.ErrConnClosed. With zkerror.ErrTooLarge the result lacks only the data, or, for a
+// list of children, everything but the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
 	return request.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
 }
 
 // Try reads a znode, and sets a watch on it unless an earlier one has not fired yet.
 // The answer is that of a request that was sent after the call or, if there was one,
-// after the event of q.Woken. Calls at the same time share requests. It blocks until
-// the connection answers.
+// after the event of q.Woken. Concurrent calls share requests. It blocks until the
+// connection answers.
 func Try(conn *zk.Conn, q Query) (Found, error) {
 	p := pools.Of(conn)
 	k := key{q.Path, data}
@@ -90,9 +90,9 @@ func Try(conn *zk.Conn, q Query) (Found, error) {
 }
 
 // Listing returns the names of the children of a znode, and its Stat, without a watch.
-// It shares requests and repeats nothing, as Try does. Hundreds of callers that begin at
-// the same time, each of which needs an answer to a request that was sent after its call,
-// cost a few requests.
+// Like Try, it shares requests and does not retry. Hundreds of callers that begin at the same
+// time, each of which needs an answer to a request that was sent after its call, cost a few
+// requests.
 func Listing(conn *zk.Conn, path string) (Found, error) {
 	return pools.Of(conn).read(conn, key{path, nothing}, Query{})
 }
@@ -114,7 +114,7 @@ type read struct {
 	err    error
 }
 
-// read returns the answer of a request that was sent after what q asks for.
+// read returns the answer to a request that was sent after the call or after the event of q.Woken.
 func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 	p.mu.Lock()
 	after := p.started
@@ -183,7 +183,7 @@ func (p *pool) perform(conn *zk.Conn, k key, r *read) {
 	var c <-chan zk.Event
 	r.found, c, r.err = send(conn, k, set)
 	if k.kind == creation && r.found.Stat != nil {
-		k.kind, w = data, nil // the watch on an existing znode is one on the data
+		k.kind, w = data, nil // the watch on an existing znode is a watch on its data
 	}
 	if c != nil {
 		w = p.add(k, c, r.epoch)

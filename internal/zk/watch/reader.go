@@ -24,7 +24,7 @@ func Interval(reset bool) time.Duration {
 	return Patience
 }
 
-// Reader reads a znode again and again. It belongs to one goroutine.
+// Reader reads a znode repeatedly. It belongs to one goroutine.
 type Reader struct {
 	conn  *zk.Conn
 	sub   *session.Subscription
@@ -36,13 +36,13 @@ type Reader struct {
 }
 
 // NewReader returns a Reader. sub must be open for as long as the Reader is used.
-// It sends no request, and needs no Close: what it leaves is a spare watch.
+// It sends no request, and needs no Close: its watch stays in the pool.
 func NewReader(conn *zk.Conn, sub *session.Subscription, path string, what What) *Reader {
 	return &Reader{conn: conn, sub: sub, query: Query{Path: path, What: what}}
 }
 
-// Read reads the znode and sets a watch, unless there is one. It repeats transient
-// failures, and ends with the cause of the context or with zkerror.ErrConnClosed. After
+// Read reads the znode and sets a watch, unless there is one. It retries after transient failures,
+// and otherwise returns the cause of the context or zkerror.ErrConnClosed. After
 // zkerror.ErrTooLarge because of the data Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
@@ -76,7 +76,7 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 func (r *Reader) Watch() *Watch { return r.watch }
 
 // Wait returns true when there is a reason to read again, and false for an element
-// of other. It ends with the cause of the context or with zkerror.ErrConnClosed.
+// of other. The error is the cause of the context or zkerror.ErrConnClosed.
 func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
 	return r.WaitEither(ctx, &none, other)
 }
@@ -84,7 +84,7 @@ func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool,
 // none is a Reader that has not read.
 var none Reader
 
-// WaitEither is Wait for r or second, which has the same subscription.
+// WaitEither is Wait for r or second, which must use the same subscription.
 func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan struct{}) (changed bool, err error) {
 	for {
 		select {
@@ -124,8 +124,8 @@ func woken(event zk.Event) (bool, error) {
 	return true, nil
 }
 
-// Doubt returns a channel that has an element when the Reader is to read again because
-// its watch is in doubt; nil if it is not.
+// Doubt returns a channel that receives an element when the Reader must read again because its
+// watch is in doubt. It is nil if the watch is not in doubt.
 func (r *Reader) Doubt() <-chan time.Time {
 	if r.doubt == nil {
 		return nil

@@ -11,39 +11,40 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // The number of watches does not grow with the number of readers.
-func TestOneWatch(t *testing.T) {
+func TestRead_ReusesTheWatch(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		for _, what := range []What{Data, DataOrCreation} {
 			for range 1000 {
 				w.user("/a", what).end()
 			}
-			require.Equal(w, 1, w.channels())
+			require.Equal(w, 1, clientwatch.Count(w.conn))
 			require.Len(w, w.srv.Watches("/a"), 1)
 		}
 		for range 1000 {
 			w.user("/a", Children).end()
 			w.user("/none", ChildrenOrCreation).end()
 		}
-		require.Equal(w, 3, w.channels())
+		require.Equal(w, 3, clientwatch.Count(w.conn))
 	})
 }
 
 // Readers of one znode share one watch, and all that it wakes share one read.
-func TestShare(t *testing.T) {
+func TestRead_SharesWatchAndRequest(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		var all []*user
 		for range 50 {
 			all = append(all, w.user("/a", Data))
 		}
-		require.Equal(w, 1, w.channels())
+		require.Equal(w, 1, clientwatch.Count(w.conn))
 		w.srv.Delay(zktest.BothWays, time.Millisecond, w.conn.SessionID())
 		for _, data := range []string{"2", "3"} {
 			w.reads()
@@ -51,7 +52,7 @@ func TestShare(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			require.Equal(w, 1, w.reads())
-			require.Equal(w, 1, w.channels())
+			require.Equal(w, 1, clientwatch.Count(w.conn))
 			for _, u := range all {
 				require.Equal(w, data, u.last())
 				u.seen[len(u.seen)-1].Data[0] = 'x' // it belongs to this user
@@ -74,7 +75,7 @@ func TestShare(t *testing.T) {
 }
 
 // A read does not return the answer of a request that was sent before the call.
-func TestNotOlderThanTheCall(t *testing.T) {
+func TestRead_NotOlderThanTheCall(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		reached, free := make(chan struct{}), make(chan struct{})
@@ -113,7 +114,7 @@ func TestNotOlderThanTheCall(t *testing.T) {
 
 // A read in progress is not shared by callers that know of a later epoch, or that ask for
 // the watch to be set again.
-func TestNotShared(t *testing.T) {
+func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		found, err := Try(w.conn, Query{Path: "/a", Epoch: 1})
@@ -172,7 +173,7 @@ func TestNotShared(t *testing.T) {
 }
 
 // A watch for the creation of a znode that was lost is not returned if the znode exists.
-func TestExistence(t *testing.T) {
+func TestRead_Existence(t *testing.T) {
 	play(t, func(w *world) {
 		q := Query{Path: "/a", What: Existence}
 		found, err := Try(w.conn, q)
@@ -230,7 +231,7 @@ func TestListing(t *testing.T) {
 }
 
 // All users of a watch receive its event, in any order.
-func TestEvent(t *testing.T) {
+func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		found, err := Try(w.conn, Query{Path: "/a"})
@@ -250,7 +251,7 @@ func TestEvent(t *testing.T) {
 		require.True(w, found.Watch.Fired())
 		_, err = Try(w.conn, Query{Path: "/a", Woken: found.Watch})
 		require.ErrorIs(w, err, zk.ErrNoNode)
-		require.Zero(w, w.channels())
+		require.Zero(w, clientwatch.Count(w.conn))
 
 		var none *Watch
 		require.Nil(w, none.C())
@@ -260,7 +261,7 @@ func TestEvent(t *testing.T) {
 
 // A reader of a znode that does not exist waits for its creation, also if it is
 // created between the two requests that this takes.
-func TestCreation(t *testing.T) {
+func TestReader_WaitsForCreation(t *testing.T) {
 	play(t, func(w *world) {
 		for i, what := range []What{DataOrCreation, ChildrenOrCreation} {
 			path := fmt.Sprint("/early", i)
@@ -294,8 +295,8 @@ func TestCreation(t *testing.T) {
 	})
 }
 
-// A spare watch that was lost while no reader waited is set again.
-func TestDeadSpare(t *testing.T) {
+// A pooled watch that was lost while no reader waited is set again.
+func TestReader_PooledWatchWasLost(t *testing.T) {
 	for _, what := range []What{Data, DataOrCreation} {
 		play(t, func(w *world) {
 			w.create("/a", "1")
@@ -316,17 +317,17 @@ func TestDeadSpare(t *testing.T) {
 
 // A watch that is lost while a reader waits is set again, and the reader sees a change
 // from the time in between.
-func TestLostWatch(t *testing.T) {
+func TestReader_LostWatchIsSetAgain(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		u := w.user("/a", Data)
 		w.drop(true)
-		require.Equal(w, 2, w.channels())
+		require.Equal(w, 2, clientwatch.Count(w.conn))
 		for range 10 {
 			w.user("/a", Data).end()
 		}
 		time.Sleep(10 * Patience)
-		require.Equal(w, 2, w.channels(), "it is not in doubt any more")
+		require.Equal(w, 2, clientwatch.Count(w.conn), "it is not in doubt any more")
 		w.set("/a", "2")
 		require.Equal(w, "2", u.last())
 
@@ -343,14 +344,14 @@ func TestLostWatch(t *testing.T) {
 
 // However often the connection breaks, the client library holds a bounded number of
 // channels, and a change is noticed.
-func TestManyBreaks(t *testing.T) {
+func TestReader_ManyBreaks(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		u := w.user("/a", Data)
 		for range 3 * MaxChannels {
 			w.drop(false)
 		}
-		require.Equal(w, MaxChannels, w.channels())
+		require.Equal(w, MaxChannels, clientwatch.Count(w.conn))
 		w.drop(true)
 		require.Empty(w, w.srv.Watches("/a"))
 		w.set("/a", "2")
@@ -368,7 +369,7 @@ func TestManyBreaks(t *testing.T) {
 }
 
 // Session expiry fires all watches, and readers continue in the next session.
-func TestExpired(t *testing.T) {
+func TestReader_SessionExpires(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		u := w.user("/a", Data)
@@ -376,13 +377,13 @@ func TestExpired(t *testing.T) {
 		time.Sleep(timeout)
 		w.set("/a", "2")
 		require.Equal(w, "2", u.last())
-		require.Equal(w, 1, w.channels())
+		require.Equal(w, 1, clientwatch.Count(w.conn))
 		u.end()
 	})
 }
 
-// What a Reader returns when it ends.
-func TestEnds(t *testing.T) {
+// A Reader returns the cause of the context, or ErrConnClosed.
+func TestReader_Errors(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", "1")
 		sub := session.Subscribe(w.conn, timeout)
@@ -418,7 +419,7 @@ func TestEnds(t *testing.T) {
 }
 
 // Watches that have fired are not kept.
-func TestSweep(t *testing.T) {
+func TestPool_RemovesFiredWatches(t *testing.T) {
 	play(t, func(w *world) {
 		for i := range 20 * minSweep {
 			path := fmt.Sprint("/", i)
@@ -435,14 +436,14 @@ func TestSweep(t *testing.T) {
 }
 
 // A read that fails shares its failure, and the next one succeeds.
-func TestFailure(t *testing.T) {
+func TestRead_SharesFailure(t *testing.T) {
 	play(t, func(w *world) {
 		w.create("/a", strings.Repeat("x", 100))
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Cut)
 		found, err := Read(w.Context(), w.conn, Query{Path: "/a"})
 		require.NoError(w, err)
 		require.Len(w, found.Data, 100)
-		require.Equal(w, 1, w.channels())
+		require.Equal(w, 1, clientwatch.Count(w.conn))
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		_, err = Read(w.Context(), w.conn, Query{Path: "/a"})
 		require.ErrorIs(w, err, zk.ErrNoAuth)

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,7 @@ import (
 
 const timeout = 4 * time.Second
 
-// world is a server with the connection under test and one of another program.
+// world is a server with two connections: the one under test and that of another program.
 type world struct {
 	*testing.T
 	srv         *zktest.Server
@@ -59,16 +58,6 @@ func (w *world) drop(lose bool) {
 	w.srv.DropConnections(w.conn.SessionID())
 	time.Sleep(timeout / 2)
 	synctest.Wait()
-}
-
-// channels returns how many channels the client library holds for watches.
-func (w *world) channels() int {
-	watchers := reflect.ValueOf(w.conn).Elem().FieldByName("watchers")
-	n := 0
-	for _, k := range watchers.MapKeys() {
-		n += watchers.MapIndex(k).Len()
-	}
-	return n
 }
 
 // reads returns the number of requests that have read since the last call.

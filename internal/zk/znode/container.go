@@ -62,7 +62,7 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 }
 
 // isUnimplemented reports whether the server does not implement the operation. The client library
-// has no error value for this code.
+// does not define an error for this code.
 func isUnimplemented(err error) bool { return err != nil && err.Error() == "unknown error: -6" }
 
 func makePersistent(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL) error {

@@ -24,7 +24,7 @@ func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
 	each(t, answers, 1, deleteAnswerLost)
 }
 
-func deleteAnswerLost(w *world, l loss) {
+func deleteAnswerLost(w *harness, l loss) {
 	a, next := w.lock(w.connect()), w.lock(w.connect())
 	h, session := a.holds(), a.conn.SessionID()
 	lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
@@ -40,7 +40,7 @@ func deleteAnswerLost(w *world, l loss) {
 
 // The same for a contender that waits.
 func TestTrap05_DeleteAnswerLostByAWaiter(t *testing.T) {
-	each(t, append(losses, answers...), 1, func(w *world, l loss) {
+	each(t, append(losses, answers...), 1, func(w *harness, l loss) {
 		holder, a := w.lock(w.connect()), w.lock(w.connect())
 		last := w.lock(w.connect())
 		session := a.conn.SessionID()
@@ -67,7 +67,7 @@ func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
 		{"until the session has ended", 2 * timeout},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				a, next := w.lock(w.connect()), w.lock(w.connect())
 				w.silence(a.conn)
 				ctx, cancel := context.WithTimeout(w.Context(), end.heal/2)
@@ -92,20 +92,20 @@ func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
 func TestTrap06_CleanupAfterTheContext(t *testing.T) {
 	for _, state := range []struct {
 		name  string
-		spoil func(w *world, conn *zk.Conn) (repair func())
+		spoil func(w *harness, conn *zk.Conn) (repair func())
 	}{
-		{"connected", func(*world, *zk.Conn) func() { return func() {} }},
-		{"disconnected", func(w *world, conn *zk.Conn) func() {
+		{"connected", func(*harness, *zk.Conn) func() { return func() {} }},
+		{"disconnected", func(w *harness, conn *zk.Conn) func() {
 			w.cut(conn)
 			return w.restore
 		}},
-		{"silent", func(w *world, conn *zk.Conn) func() {
+		{"silent", func(w *harness, conn *zk.Conn) func() {
 			w.srv.Blackhole(zktest.BothWays, conn.SessionID())
 			return func() { w.srv.Heal(conn.SessionID()) }
 		}},
 	} {
 		t.Run("waiting, "+state.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				holder, a := w.lock(w.connect()), w.lock(w.connect())
 				session := a.conn.SessionID()
 				repair := state.spoil(w, a.conn)
@@ -119,7 +119,7 @@ func TestTrap06_CleanupAfterTheContext(t *testing.T) {
 			})
 		})
 		t.Run("releasing, "+state.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				a := w.lock(w.connect())
 				session := a.conn.SessionID()
 				repair := state.spoil(w, a.conn)
@@ -141,7 +141,7 @@ func TestTrap06_CleanupAfterTheContext(t *testing.T) {
 // CURATOR-559: loops of retries inside of loops of retries. There is one try for
 // each connection.
 func TestTrap09_OneLayerOfRetries(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: under}, zktest.Cut)
 		w.srv.ResetLog()
@@ -161,7 +161,7 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 
 // etcd #22082, #22123: a stale release deletes what belongs to a newer hold.
 func TestTrap44_StaleRelease(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		// The delete of the first stays open while the second joins on the same
 		// connection, and goes on when the second holds the lock already.
 		conn := w.connect()
@@ -190,73 +190,41 @@ func TestTrap44_StaleRelease(t *testing.T) {
 	})
 }
 
-// CURATOR-376: who tries and fails leaves a znode for a moment, which is in the way
-// of the next one who tries.
-func TestTrap45_TryLeavesNoGhost(t *testing.T) {
-	play(t, 1, func(w *world) {
-		w.dirs()
-		conn := w.connect()
-		m := w.mutex(conn)
-
-		// Held: nothing is created.
-		holder := w.lock(w.connect())
-		created := len(w.created())
-		_, err := m.TryLock(w.Context())
-		require.ErrorIs(w, err, ErrHeld)
-		require.Len(w, w.created(), created)
-		holder.release()
-
-		// Somebody else was quicker: it is deleted before TryLock returns.
-		var quicker string
-		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			quicker = w.stand("-lock-")
-			return zktest.Pass(q)
-		})
-		_, err = m.TryLock(w.Context())
-		require.ErrorIs(w, err, ErrHeld)
-		w.line(quicker)
-		w.remove(quicker)
-		h, err := m.TryLock(w.Context())
-		require.NoError(w, err)
-		require.NoError(w, h.Release(w.Context()))
-	})
-}
-
 // kazoo and Curator's MultiLock take the time for each of their waits. Here the
 // context is for the whole of a call, however many requests it takes.
 func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
-	for name, call := range map[string]func(ctx context.Context, w *world, conn *zk.Conn) error{
-		"Lock": func(ctx context.Context, w *world, conn *zk.Conn) error {
+	for name, call := range map[string]func(ctx context.Context, w *harness, conn *zk.Conn) error{
+		"Lock": func(ctx context.Context, w *harness, conn *zk.Conn) error {
 			m, err := NewMutex(conn, "/a/b/c/d")
 			require.NoError(w, err)
 			_, err = m.Lock(ctx)
 			return err
 		},
-		"TryLock": func(ctx context.Context, w *world, conn *zk.Conn) error {
+		"TryLock": func(ctx context.Context, w *harness, conn *zk.Conn) error {
 			m, err := NewMutex(conn, "/a/b/c/d")
 			require.NoError(w, err)
 			_, err = m.TryLock(ctx)
 			return err
 		},
-		"RLock": func(ctx context.Context, w *world, conn *zk.Conn) error {
+		"RLock": func(ctx context.Context, w *harness, conn *zk.Conn) error {
 			m, err := NewRWMutex(conn, "/a/b/c/d")
 			require.NoError(w, err)
 			_, err = m.RLock(ctx)
 			return err
 		},
-		"Multi": func(ctx context.Context, w *world, conn *zk.Conn) error {
+		"Multi": func(ctx context.Context, w *harness, conn *zk.Conn) error {
 			_, err := w.multi(conn, "a", "b", "c").Lock(ctx)
 			return err
 		},
-		"Contenders": func(ctx context.Context, w *world, conn *zk.Conn) error {
+		"Contenders": func(ctx context.Context, w *harness, conn *zk.Conn) error {
 			w.srv.Delay(zktest.ToServer, 2*time.Second, conn.SessionID())
 			_, err := w.mutex(conn).Contenders(ctx)
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				w.dirs()
 				for _, name := range []string{"a", "b", "c"} {
 					w.create("/locks/" + name)
@@ -281,4 +249,4 @@ func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {
 }
 
 // countEphemerals is how many znodes a session owns.
-func countEphemerals(w *world, conn *zk.Conn) int { return len(w.session(conn).Ephemerals) }
+func countEphemerals(w *harness, conn *zk.Conn) int { return len(w.session(conn).Ephemerals) }

@@ -42,13 +42,13 @@ func leaseModel(limit int) porcupine.Model {
 // semSchedule is one random history: programs that take and return leases, while
 // connections break, replies get lost and sessions end.
 type semSchedule struct {
-	*semWorld
-	seed    uint64
-	random  *rand.Rand
-	limit   int  // the largest that is ever in force
-	changes bool // whether it changes
-	company bool // whether the protocol is another library's
-	hooks   []*zktest.Hook
+	*semHarness
+	seed          uint64
+	random        *rand.Rand
+	limit         int  // the largest that is ever in force
+	changes       bool // whether it changes
+	mutexProtocol bool // whether the protocol is that of another library
+	hooks         []*zktest.Hook
 
 	begin time.Time
 	mu    sync.Mutex
@@ -238,7 +238,7 @@ func (s *semSchedule) release() {
 
 // nobodyIsStranded asserts that all whom the line lets in have been told.
 func (s *semSchedule) nobodyIsStranded() {
-	if s.company {
+	if s.mutexProtocol {
 		return // there is no line
 	}
 	children, _, err := s.operator.Children(semPath)
@@ -278,17 +278,17 @@ func (s *semSchedule) expire(session int64) {
 }
 
 // playSchedule plays one schedule, and returns what was acquired and returned.
-func playSchedule(t *testing.T, seed uint64, make func(w *semWorld, conn *zk.Conn, limit int) *Semaphore) (limit int, ops []porcupine.Operation, acquired int) {
-	playSem(t, func(w *semWorld) {
-		s := &semSchedule{semWorld: w, seed: seed, random: rand.New(rand.NewPCG(seed, 5)), begin: time.Now(), expired: map[int64]bool{}}
+func playSchedule(t *testing.T, seed uint64, make func(w *semHarness, conn *zk.Conn, limit int) *Semaphore) (limit int, ops []porcupine.Operation, acquired int) {
+	runSemaphoreTest(t, func(w *semHarness) {
+		s := &semSchedule{semHarness: w, seed: seed, random: rand.New(rand.NewPCG(seed, 5)), begin: time.Now(), expired: map[int64]bool{}}
 		s.limit = 1 + s.random.IntN(4)
-		s.company = make != nil
-		s.changes = !s.company && seed%3 == 0
+		s.mutexProtocol = make != nil
+		s.changes = !s.mutexProtocol && seed%3 == 0
 		if s.changes {
 			s.limit = 5
 		}
 		if make == nil {
-			make = func(w *semWorld, conn *zk.Conn, limit int) *Semaphore { return w.semaphore(conn, limit) }
+			make = func(w *semHarness, conn *zk.Conn, limit int) *Semaphore { return w.semaphore(conn, limit) }
 		}
 		var conns []*zk.Conn
 		var programs, faults sync.WaitGroup
@@ -315,7 +315,7 @@ func playSchedule(t *testing.T, seed uint64, make func(w *semWorld, conn *zk.Con
 			h.Remove()
 		}
 		w.srv.Heal()
-		w.pass(semTimeout + 2*time.Second) // sessions that are to end have ended
+		w.pass(timeout + 2*time.Second) // sessions that are to end have ended
 		s.nobodyIsStranded()
 		s.mu.Lock()
 		s.calm = true
@@ -324,7 +324,7 @@ func playSchedule(t *testing.T, seed uint64, make func(w *semWorld, conn *zk.Con
 			s.release()
 		}
 		programs.Wait()
-		w.pass(3 * semTimeout)
+		w.pass(3 * timeout)
 		require.Empty(w, w.leases(), "seed %d\n%s", seed, w.srv.Tree())
 		require.Empty(w, w.srv.Watches(), "seed %d", seed)
 		limit, ops, acquired = s.limit, s.ops, len(s.given)

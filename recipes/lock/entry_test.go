@@ -17,7 +17,7 @@ import (
 // failure is the cause for which the others give up, as by errgroup. What that
 // says of its connection says nothing of theirs.
 func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		holder := w.lock(w.connect())
 		other := w.connect()
 		s, err := NewSemaphore(other, "/locks/two", 1, recipes.WithSessionTimeout(timeout))
@@ -47,24 +47,5 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 		w.pass(time.Second)
 		w.line(holder.hold.Path())
 		holder.release()
-	})
-}
-
-// Nobody has received the grant, and it was not lost: the cause for which it was not
-// waited for is the end of another hold.
-func TestLockDelayOfOneWhoGivesUpForALoss(t *testing.T) {
-	play(t, 1, func(w *world) {
-		ctx, cancel := context.WithCancelCause(w.Context())
-		waiter := w.mutex(w.connect(), WithLockDelay(lockDelay)).Join(ctx)
-		w.pass(0)
-		require.Len(w, w.marks(), 1)
-		cancel(recipes.ErrLeaseExpired)
-		w.pass(0)
-		_, err := waiter.Wait()
-		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
-		_, err = waiter.Position(w.Context())
-		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
-		require.Empty(w, w.marks())
-		w.line()
 	})
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
-// holding is the context of one or several holds. It tells a Lock that is called
-// with it what the caller holds; a hold is a value, so nothing else does.
+// holding is the context of one or several holds. From it, Lock finds out which locks its caller
+// holds: a hold is a value and belongs to no goroutine.
 type holding struct {
 	context.Context
 	holds []*Hold
 }
 
-// lockKey asks a context for the hold of a lock.
+// lockKey is the key of the value of a context that is a hold of this lock.
 type lockKey struct {
 	conn *zk.Conn
 	dir  string
@@ -34,14 +34,14 @@ func (c holding) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// refuse returns an error where a contender would wait for the caller's own hold,
-// or could: a reader waits for a writer who waits for the caller's read lock.
-func refuse(ctx context.Context, s *recipe.Setup, toWrite bool) error {
+// checkReentry returns an error if a contender would or could wait for a hold of the caller. A reader
+// could, because it waits for an earlier writer that waits for the caller's read lock.
+func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 	h, _ := ctx.Value(lockKey{s.Conn, s.Path}).(*Hold)
 	switch {
 	case h == nil, ctx.Err() != nil, h.Err() != nil: // a context can outlive its hold
 		return nil
-	case toWrite && contender.Reads(path.Base(h.own())):
+	case toWrite && contender.Reads(path.Base(h.znodePath())):
 		return ErrUpgrade
 	}
 	return ErrReentrant

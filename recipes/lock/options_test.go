@@ -1,10 +1,12 @@
 package lock
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -33,4 +35,22 @@ func TestLongerThanGranted(t *testing.T) {
 		require.ErrorContains(t, err, "the servers have granted 20s")
 		conn.Close()
 	})
+}
+
+func TestOptions(t *testing.T) {
+	for name, option := range map[string]recipes.Option{
+		"negative delay": WithLockDelay(-1),
+		"too long name":  WithName(strings.Repeat("x", maxName+1)),
+		"nil":            nil,
+		"timeout":        recipes.WithSessionTimeout(time.Millisecond),
+	} {
+		_, err := NewMutex(new(zk.Conn), node, option)
+		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
+		_, err = NewRWMutex(new(zk.Conn), node, option)
+		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
+	}
+	_, err := NewMutex(nil, node)
+	require.ErrorIs(t, err, recipes.ErrNilConn)
+	_, err = NewMutex(new(zk.Conn), "no/slash")
+	require.ErrorIs(t, err, recipes.ErrInvalidPath)
 }

@@ -23,7 +23,7 @@ func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
 	each(t, answers, 1, createAnswerLost)
 }
 
-func createAnswerLost(w *world, l loss) {
+func createAnswerLost(w *harness, l loss) {
 	holder, conn := w.lock(w.connect()), w.connect()
 	session := conn.SessionID()
 	lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
@@ -44,7 +44,7 @@ func createAnswerLost(w *world, l loss) {
 // CURATOR-79, CURATOR-62: the caller gives up meanwhile, and nobody looks for the
 // orphan.
 func TestTrap01_GivenUpMeanwhile(t *testing.T) {
-	each(t, append(losses, answers...), 1, func(w *world, l loss) {
+	each(t, append(losses, answers...), 1, func(w *harness, l loss) {
 		conn := w.connect()
 		session := conn.SessionID()
 		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
@@ -63,7 +63,7 @@ func TestTrap01_GivenUpMeanwhile(t *testing.T) {
 // CURATOR-498: the search for what the create has left finds a znode of another
 // session, as that of a dying one may still be seen, and takes it for the own.
 func TestTrap02_ForeignOwner(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Refuse(true)
@@ -84,7 +84,7 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 
 // CURATOR-498, with the session's end itself between create and search.
 func TestTrap02_SessionEndsBeforeTheSearch(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		conn := w.connect()
 		old := conn.SessionID()
@@ -106,7 +106,7 @@ func TestTrap02_SessionEndsBeforeTheSearch(t *testing.T) {
 // ZOOKEEPER-1675: the search is answered by a server that lags behind, and does
 // not show what the create has made.
 func TestTrap03_SearchAtALaggingServer(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		w.dirs()
 		lagging, conn := w.ensemble.Server(1), w.connect()
 		lagging.Lag()
@@ -127,7 +127,7 @@ func TestTrap03_SearchAtALaggingServer(t *testing.T) {
 // What the search has not shown appears later, ahead of the own znode, and the
 // contender would wait for itself.
 func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		conn := w.connect()
 		ahead := w.stand("-lock-")
@@ -164,14 +164,14 @@ func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
 // kazoo's Lock has one GUID for all its creates: after a reset the same name can
 // come back.
 func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		w.dirs()
 		conn := w.connect()
 		m := w.mutex(conn)
 		first := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, zktest.Cut)
 		second := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 2}, zktest.Cut)
 		for range 3 { // of one value
-			a := w.ask(conn, m.Lock)
+			a := w.startCall(conn, m.Lock)
 			w.pass(timeout)
 			a.holds()
 			w.expire(conn)
@@ -193,7 +193,7 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 // CURATOR-724, CURATOR-180, kazoo #563: the lock's znode, a container, is removed
 // between the making of it and the create. It is made again.
 func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		a := w.lock(conn)
 		a.release()
@@ -215,7 +215,7 @@ func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
 		require.Contains(w, w.srv.Tree(), "one container")
 	})
 	t.Run("while the connection is down", func(t *testing.T) {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			conn := w.connect()
 			w.lock(conn).release()
 			var once sync.Once
@@ -235,8 +235,8 @@ func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
 		})
 	})
 	t.Run("between the hand-overs", func(t *testing.T) {
-		play(t, 1, func(w *world) {
-			var last *asked
+		play(t, 1, func(w *harness) {
+			var last *call
 			for range 3 {
 				a := w.lock(w.connect())
 				if last != nil {
@@ -253,7 +253,7 @@ func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
 // CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves
 // an orphan.
 func TestTrap40_EndDuringTheCreate(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		answer, open := w.gate()
 		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -275,7 +275,7 @@ func TestTrap40_EndDuringTheCreate(t *testing.T) {
 		require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
 	})
 	t.Run("the request is late", func(t *testing.T) {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			w.dirs()
 			conn := w.connect()
 			w.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())

@@ -31,7 +31,7 @@ func clientWatches(conn *zk.Conn) (n int) {
 func TestTrap24_PredecessorVanishes(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("after a lost answer %v", lost), func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				w.dirs()
 				ahead := w.stand("-lock-")
 				reads := 1
@@ -60,7 +60,7 @@ func TestTrap24_PredecessorVanishes(t *testing.T) {
 // kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each new try sets another
 // watch and abandons the last one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		w.dirs()
 		conn := w.connect()
 		ahead := w.stand("-lock-")
@@ -106,41 +106,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// The same for the watch by which a holder learns that it was asked to release.
-func TestTrap25_RevocationHasOneWatch(t *testing.T) {
-	play(t, 3, func(w *world) {
-		a := w.lock(w.connect())
-		h := a.holds()
-		h.Revoked()
-		for i := range 10 {
-			w.set(h.Path(), fmt.Sprint(i))
-			w.pass(0)
-			h.Revoked()
-			require.Equal(w, 2, clientWatches(a.conn))
-			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-			w.pass(timeout / 5)
-			require.Equal(w, 3, clientWatches(a.conn), "that on the data was set again")
-		}
-		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
-		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-		w.pass(timeout / 2)
-		w.ran(refused)
-		w.set(h.Path(), revokeRequest)
-		w.pass(0)
-		select {
-		case <-h.Revoked():
-		default:
-			w.Fatal("the request was not noticed")
-		}
-		a.release()
-		require.Zero(w, clientWatches(a.conn))
-	})
-}
-
 // CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets
 // it anew.
 func TestTrap26_UnrelatedEvents(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		ahead := w.stand("-lock-")
 		a, last := w.lock(w.connect()), w.lock(w.connect())
@@ -171,9 +140,9 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 // ZooKeeper's recipes page: everybody watches the first, or the parent, and all
 // wake when one goes.
 func TestTrap52_Herd(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		const count = 20
-		var all []*asked
+		var all []*call
 		for range count {
 			all = append(all, w.lock(w.connect()))
 		}
@@ -209,9 +178,9 @@ func TestTrap52_Herd(t *testing.T) {
 
 // Neither do readers watch the line's node, or more than one writer.
 func TestTrap52_HerdOfReaders(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		first, second := w.write(w.connect()), w.write(w.connect())
-		var readers []*asked
+		var readers []*call
 		for range 10 {
 			readers = append(readers, w.read(w.connect()))
 		}
@@ -233,7 +202,7 @@ func TestTrap52_HerdOfReaders(t *testing.T) {
 // CURATOR-43, go-zookeeper's Lock: a child that is no contender breaks the parsing, or
 // is waited for.
 func TestTrap34_ForeignChildren(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		for _, name := range []string{"config", "_c_", "_c_short-lock-", "lock-", "x-0000000001", "held-w-nobody", "\u00e9"} {
 			w.create(node + "/" + name)
@@ -263,7 +232,7 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 // and counts as a writer.
 func TestHandWrittenContenders(t *testing.T) {
 	for _, name := range []string{"/x-", "/n_", "/", "/write-", "/read-"} {
-		play(t, 1, func(w *world) {
+		play(t, 1, func(w *harness) {
 			w.dirs()
 			ahead, err := w.operator.Create(node+name, []byte("of another program"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
@@ -281,7 +250,7 @@ func TestHandWrittenContenders(t *testing.T) {
 			w.pass(0)
 			a.release()
 
-			ahead, err = w.operator.Create(w.rw(w.operator).at.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			ahead, err = w.operator.Create(w.rw(w.operator).setup.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			r, x := w.read(w.connect()), w.write(w.connect())
 			r.waits()
@@ -296,7 +265,7 @@ func TestHandWrittenContenders(t *testing.T) {
 
 // Contenders of other libraries stand in line as they do here.
 func TestTrap34_OtherLibraries(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		for _, name := range []string{
 			"/_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lock-", // Curator

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -31,13 +32,13 @@ const (
 // world is a test in a bubble: servers and clients on fake time. At its end nothing
 // may be left of any contender, and no two grants that exclude each other may have
 // been there together.
-type world struct {
+type harness struct {
 	*testing.T
 	ensemble *zktest.Ensemble
 	srv      *zktest.Server // its first
 	operator *zk.Conn       // a client beside the contenders
 	stood    int            // see stand
-	asked    []*asked
+	calls    []*call
 	excused  bool // two holders at once are nobody's fault
 	untidy   bool // what is left is nobody's fault
 
@@ -54,15 +55,21 @@ type granted struct {
 	written  time.Time // until when for writing, of one that was downgraded
 }
 
+// newHarness returns a harness with as many servers. Call it in a bubble.
+func newHarness(t *testing.T, servers int, options ...zktest.Option) *harness {
+	w := &harness{T: t, ensemble: zktest.Cluster(t, servers, options...)}
+	t.Cleanup(w.leave)
+	w.srv = w.ensemble.Server(0)
+	w.operator = w.connect()
+	return w
+}
+
 // play runs f in a bubble with as many servers.
-func play(t *testing.T, servers int, f func(w *world), options ...zktest.Option) {
+func play(t *testing.T, servers int, f func(w *harness), options ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Minute) }) // what cannot leave ends with its client
-		w := &world{T: t, ensemble: zktest.Cluster(t, servers, options...)}
-		t.Cleanup(w.leave)
-		w.srv = w.ensemble.Server(0)
-		w.operator = w.connect()
+		w := newHarness(t, servers, options...)
 		f(w)
 		w.leave()
 		w.checkGrants()
@@ -74,8 +81,8 @@ func play(t *testing.T, servers int, f func(w *world), options ...zktest.Option)
 }
 
 // leave has all contenders leave, and waits until they have.
-func (w *world) leave() {
-	for _, a := range w.asked {
+func (w *harness) leave() {
+	for _, a := range w.calls {
 		a.cancel()
 		select {
 		case <-a.done:
@@ -90,7 +97,7 @@ func (w *world) leave() {
 
 // checkGrants asserts that no two grants that exclude each other were there at
 // once, and that the later one had the greater token.
-func (w *world) checkGrants() {
+func (w *harness) checkGrants() {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +120,7 @@ func (w *world) checkGrants() {
 }
 
 // note keeps a hold for checkGrants.
-func (w *world) note(h *Hold) {
+func (w *harness) note(h *Hold) {
 	g := &granted{Hold: h, dir: h.dir, reads: contender.Reads(path.Base(h.Path())), from: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,9 +133,9 @@ func (w *world) note(h *Hold) {
 }
 
 // connect opens a session, at server 0 first where there are several.
-func (w *world) connect() *zk.Conn { return w.connectTo(0) }
+func (w *harness) connect() *zk.Conn { return w.connectTo(0) }
 
-func (w *world) connectTo(server int) *zk.Conn {
+func (w *harness) connectTo(server int) *zk.Conn {
 	w.Helper()
 	conn, _, err := w.ensemble.ConnectFrom(server, timeout, zk.WithMaxBufferSize(64<<10)) // by default 1.5 MB, cleared each time
 	require.NoError(w, err)
@@ -138,17 +145,17 @@ func (w *world) connectTo(server int) *zk.Conn {
 }
 
 // pass lets time pass, and then what happens at that instant happen.
-func (w *world) pass(d time.Duration) {
+func (w *harness) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (w *world) mutex(conn *zk.Conn, options ...recipes.Option) *Mutex {
+func (w *harness) mutex(conn *zk.Conn, options ...recipes.Option) *Mutex {
 	w.Helper()
 	return newMutex(w.T, conn, options...)
 }
 
-func (w *world) rw(conn *zk.Conn, options ...recipes.Option) *RWMutex {
+func (w *harness) rw(conn *zk.Conn, options ...recipes.Option) *RWMutex {
 	w.Helper()
 	m, err := NewRWMutex(conn, node, append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, options...)...)
 	require.NoError(w, err)
@@ -156,27 +163,27 @@ func (w *world) rw(conn *zk.Conn, options ...recipes.Option) *RWMutex {
 }
 
 // remove deletes a znode.
-func (w *world) remove(path string) {
+func (w *harness) remove(path string) {
 	w.Helper()
 	require.NoError(w, w.operator.Delete(path, -1))
 }
 
 // create makes a persistent znode.
-func (w *world) create(path string) {
+func (w *harness) create(path string) {
 	w.Helper()
 	_, err := w.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
 }
 
 // set writes a znode's data.
-func (w *world) set(path, data string) {
+func (w *harness) set(path, data string) {
 	w.Helper()
 	_, err := w.operator.Set(path, []byte(data), -1)
 	require.NoError(w, err)
 }
 
 // stat reads a znode that must be there.
-func (w *world) stat(path string) *zk.Stat {
+func (w *harness) stat(path string) *zk.Stat {
 	w.Helper()
 	found, stat, err := w.operator.Exists(path)
 	require.NoError(w, err)
@@ -186,7 +193,7 @@ func (w *world) stat(path string) *zk.Stat {
 
 // stand puts a znode into the line, named as by Curator, that does nothing but
 // stand there; of what kind says the end of its name.
-func (w *world) stand(base string) string {
+func (w *harness) stand(base string) string {
 	w.Helper()
 	w.stood++
 	path, err := w.operator.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", node, w.stood, base), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -195,14 +202,14 @@ func (w *world) stand(base string) string {
 }
 
 // dirs makes the lock's znode before anybody contends.
-func (w *world) dirs() {
+func (w *harness) dirs() {
 	w.create("/locks")
 	w.create(node)
 }
 
 // contenders are the paths of the contenders' znodes, as the server keeps them:
 // lock by lock in the order of the line.
-func (w *world) contenders() (found []string) {
+func (w *harness) contenders() (found []string) {
 	var parents []string
 	children := map[string][]string{}
 	for _, name := range strings.Split(w.srv.Tree(), "\n") {
@@ -226,13 +233,13 @@ func (w *world) contenders() (found []string) {
 }
 
 // line asserts that these contenders have znodes and no others.
-func (w *world) line(paths ...string) {
+func (w *harness) line(paths ...string) {
 	w.Helper()
 	require.ElementsMatch(w, paths, w.contenders())
 }
 
 // created lists the contenders' znodes that were ever created.
-func (w *world) created() (paths []string) {
+func (w *harness) created() (paths []string) {
 	for _, e := range w.srv.Log() {
 		switch {
 		case strings.HasPrefix(e.Created, node+"/"):
@@ -251,7 +258,7 @@ func isStampedCreate(e zktest.Entry) bool {
 }
 
 // beforeCreate runs do before each create of a contender's znode.
-func (w *world) beforeCreate(do zktest.HookFunc) {
+func (w *harness) beforeCreate(do zktest.HookFunc) {
 	w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under}, do)
 	w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: under}, func(q *zktest.Request) zktest.Verdict {
 		if !slices.Contains(q.Paths, node) {
@@ -262,7 +269,7 @@ func (w *world) beforeCreate(do zktest.HookFunc) {
 }
 
 // ran asserts that hooks have met their requests.
-func (w *world) ran(hooks ...*zktest.Hook) {
+func (w *harness) ran(hooks ...*zktest.Hook) {
 	w.Helper()
 	for _, h := range hooks {
 		require.True(w, ran(h), "the hook has met no request")
@@ -280,7 +287,7 @@ func ran(h *zktest.Hook) bool {
 }
 
 // gate returns what a hook can wait for, and what ends that; the test's end does.
-func (w *world) gate() (wait <-chan struct{}, open func()) {
+func (w *harness) gate() (wait <-chan struct{}, open func()) {
 	c := make(chan struct{})
 	open = sync.OnceFunc(func() { close(c) })
 	w.Cleanup(open)
@@ -288,14 +295,14 @@ func (w *world) gate() (wait <-chan struct{}, open func()) {
 }
 
 // servers calls f for each server.
-func (w *world) servers(f func(*zktest.Server)) {
+func (w *harness) servers(f func(*zktest.Server)) {
 	for i := range w.ensemble.Len() {
 		f(w.ensemble.Server(i))
 	}
 }
 
 // cut breaks a client's connection and keeps everybody out until restore.
-func (w *world) cut(conn *zk.Conn) {
+func (w *harness) cut(conn *zk.Conn) {
 	session := conn.SessionID()
 	w.servers(func(s *zktest.Server) {
 		s.Refuse(true)
@@ -305,13 +312,13 @@ func (w *world) cut(conn *zk.Conn) {
 }
 
 // restore lets clients in again, and waits until all are.
-func (w *world) restore() {
+func (w *harness) restore() {
 	w.servers(func(s *zktest.Server) { s.Refuse(false) })
 	w.pass(time.Second + moment) // the client library pauses that long when it has tried all
 }
 
 // expire ends a client's session.
-func (w *world) expire(conn *zk.Conn) {
+func (w *harness) expire(conn *zk.Conn) {
 	w.Helper()
 	require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
 }
@@ -319,7 +326,7 @@ func (w *world) expire(conn *zk.Conn) {
 // outlive cuts a contender off, ends its session, and leaves a znode of its name
 // behind: as one of a session that has ended may still be seen, by a server that
 // lags or a bug of its.
-func (w *world) outlive(conn *zk.Conn, path string) {
+func (w *harness) outlive(conn *zk.Conn, path string) {
 	w.Helper()
 	w.cut(conn)
 	w.expire(conn)
@@ -327,7 +334,7 @@ func (w *world) outlive(conn *zk.Conn, path string) {
 }
 
 // session is that of a connection, as the servers know it.
-func (w *world) session(conn *zk.Conn) zktest.Session {
+func (w *harness) session(conn *zk.Conn) zktest.Session {
 	w.Helper()
 	all := w.ensemble.Leader().Sessions()
 	i := slices.IndexFunc(all, func(s zktest.Session) bool { return s.ID == conn.SessionID() })
@@ -336,7 +343,7 @@ func (w *world) session(conn *zk.Conn) zktest.Session {
 }
 
 // watched lists the paths that are watched, each as often as there are watches.
-func (w *world) watched() (paths []string) {
+func (w *harness) watched() (paths []string) {
 	for _, x := range w.srv.Watches() {
 		paths = append(paths, x.Path)
 	}
@@ -351,7 +358,7 @@ func async[T any](f func() T) <-chan T {
 }
 
 // elapsed asserts how long f takes.
-func (w *world) elapsed(want time.Duration, f func()) {
+func (w *harness) elapsed(want time.Duration, f func()) {
 	w.Helper()
 	begin := time.Now()
 	f()
@@ -362,3 +369,230 @@ func (w *world) elapsed(want time.Duration, f func()) {
 func doneAt(h *Hold) <-chan time.Time {
 	return async(func() time.Time { <-h.Done(); return time.Now() })
 }
+
+// call is a call that acquires a lock or leases.
+type call struct {
+	w      *harness
+	conn   *zk.Conn
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has returned
+	at     time.Time     // when
+	hold   *Hold
+	err    error
+}
+
+// startCall calls f in a new goroutine. The context is done at the end of the test.
+func (w *harness) startCall(conn *zk.Conn, f func(context.Context) (*Hold, error)) *call {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &call{w: w, conn: conn, cancel: cancel, done: make(chan struct{})}
+	w.calls = append(w.calls, a)
+	go func() {
+		defer close(a.done)
+		if a.hold, a.err = f(ctx); a.hold != nil {
+			w.note(a.hold)
+		}
+		a.at = time.Now()
+	}()
+	return a
+}
+
+// lock asks for the mutex and lets that find its place.
+func (w *harness) lock(conn *zk.Conn, options ...recipes.Option) *call {
+	w.Helper()
+	a := w.startCall(conn, w.mutex(conn, options...).Lock)
+	w.pass(0)
+	return a
+}
+
+// read asks for the lock for reading and lets that find its place.
+func (w *harness) read(conn *zk.Conn, options ...recipes.Option) *call {
+	w.Helper()
+	a := w.startCall(conn, w.rw(conn, options...).RLock)
+	w.pass(0)
+	return a
+}
+
+// write asks for the lock for writing and lets that find its place.
+func (w *harness) write(conn *zk.Conn, options ...recipes.Option) *writer {
+	w.Helper()
+	x := &writer{}
+	x.call = w.startCall(conn, func(ctx context.Context) (*Hold, error) {
+		h, err := w.rw(conn, options...).Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		x.write = h
+		return h.Hold, nil
+	})
+	w.pass(0)
+	return x
+}
+
+// writer is a call that asks for a lock for writing.
+type writer struct {
+	*call
+	write *WriteHold
+}
+
+// downgrade makes it a lock for reading.
+func (x *writer) downgrade() {
+	x.w.Helper()
+	require.NoError(x.w, x.write.Downgrade(x.w.Context()))
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	for _, g := range x.w.grants {
+		if g.Hold == x.hold && g.written.IsZero() {
+			g.written = time.Now()
+		}
+	}
+}
+
+// asReader is the path of the znode after a downgrade.
+func (x *writer) asReader() string {
+	return strings.NewReplacer("__WRIT__", "__READ__", "__lock__", "__rlock__").Replace(x.hold.Path())
+}
+
+// holds asserts that the lock was granted and is held.
+func (a *call) holds() *Hold {
+	a.w.Helper()
+	select {
+	case <-a.done:
+		require.NoError(a.w, a.err)
+		require.NoError(a.w, a.hold.Err())
+		return a.hold
+	default:
+		require.Fail(a.w, "still waits")
+		return nil
+	}
+}
+
+// waits asserts that the lock is still waited for.
+func (a *call) waits() {
+	a.w.Helper()
+	select {
+	case <-a.done:
+		require.Fail(a.w, "has returned", "%v", a.err)
+	default:
+	}
+}
+
+// result returns whether the call has returned, and its results.
+func (a *call) result() (over bool, h *Hold, err error) {
+	select {
+	case <-a.done:
+		return true, a.hold, a.err
+	default:
+		return false, nil, nil
+	}
+}
+
+// failed asserts that the lock was not granted, and returns why.
+func (a *call) failed() error {
+	a.w.Helper()
+	select {
+	case <-a.done:
+		require.Error(a.w, a.err)
+		return a.err
+	default:
+		require.Fail(a.w, "still waits")
+		return nil
+	}
+}
+
+// release releases and asserts that this is confirmed.
+func (a *call) release() {
+	a.w.Helper()
+	require.NoError(a.w, a.holds().Release(a.w.Context()))
+	a.w.pass(0)
+}
+
+// alone asserts that the hold has the only znode, of its own session.
+func (a *call) alone() {
+	a.w.Helper()
+	h := a.holds()
+	a.w.line(h.Path())
+	stat := a.w.stat(h.Path())
+	require.Equal(a.w, a.conn.SessionID(), stat.EphemeralOwner)
+	require.Equal(a.w, stat.Czxid, h.Token())
+}
+
+// loss is a way in which the outcome of a request becomes unknown.
+type loss struct {
+	name    string
+	applied bool // though nobody is told
+	silent  bool // nor is the connection closed
+	set     func(s *zktest.Server, m zktest.Match) *zktest.Hook
+}
+
+var losses = []loss{
+	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.Before(m, zktest.Cut)
+	}},
+	{"cut before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, zktest.Cut)
+	}},
+	{"silence instead of the reply", true, true, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, func(q *zktest.Request) zktest.Verdict {
+			q.Server.Blackhole(zktest.BothWays, q.Session)
+			return zktest.Pass(q)
+		})
+	}},
+}
+
+// answers are those that leave the outcome open though the connection is well.
+var answers = []loss{
+	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
+	}},
+	{"session moved before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
+		return s.After(m, zktest.Fail(zk.ErrSessionMoved))
+	}},
+}
+
+// each runs f in a world of its own for each loss.
+func each(t *testing.T, of []loss, servers int, f func(w *harness, l loss)) {
+	for _, l := range of {
+		t.Run(l.name, func(t *testing.T) {
+			play(t, servers, func(w *harness) { f(w, l) })
+		})
+	}
+}
+
+// connect opens a session and lets it come about. Call it in a bubble.
+func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
+	conn, _, err := srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
+	require.NoError(t, err)
+	synctest.Wait()
+	return conn
+}
+
+func newMutex(t *testing.T, conn *zk.Conn, opts ...recipes.Option) *Mutex {
+	m, err := NewMutex(conn, "/locks/one", append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
+	require.NoError(t, err)
+	return m
+}
+
+const timeout = 4 * time.Second // of sessions
+
+// marks are those of holders.
+func (w *harness) marks() (found []string) {
+	for _, name := range strings.Fields(w.srv.Tree()) {
+		if strings.HasPrefix(name, "held-") {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// silence keeps a client from everybody, and everybody from new connections.
+func (w *harness) silence(conn *zk.Conn) {
+	w.srv.Blackhole(zktest.BothWays, conn.SessionID())
+	w.srv.Refuse(true)
+}
+
+func (w *harness) unsilence(conn *zk.Conn) {
+	w.srv.Refuse(false)
+	w.srv.Heal(conn.SessionID())
+}
+
+var errEnough = errors.New("enough")

@@ -9,7 +9,7 @@ import (
 
 // A context can outlive the hold that it comes from. Nobody waits for that one then.
 func TestContextThatOutlivesItsHold(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
 		ctx := context.WithoutCancel(a.holds().Context())
 		_, err := w.mutex(a.conn).Lock(ctx)

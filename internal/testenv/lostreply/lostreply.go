@@ -1,22 +1,26 @@
-package lock
+// Package lostreply lists the faults after which a client does not know whether a request was
+// applied.
+package lostreply
 
 import (
-	"testing"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// loss is a way in which the outcome of a request becomes unknown.
-type loss struct {
-	name    string
-	applied bool // though nobody is told
-	silent  bool // nor is the connection closed
-	set     func(s *zktest.Server, m zktest.Match) *zktest.Hook
+// Fault is a fault of one request.
+type Fault struct {
+	Name    string
+	Applied bool // the request is applied
+	Silent  bool // the connection is not closed
+	// Set makes the server cause the fault at the first request that matches.
+	Set func(s *zktest.Server, m zktest.Match) *zktest.Hook
 }
 
-var losses = []loss{
+// ConnectionLost are the faults of the connection.
+var ConnectionLost = []Fault{
 	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
 		return s.Before(m, zktest.Cut)
 	}},
@@ -31,8 +35,9 @@ var losses = []loss{
 	}},
 }
 
-// answers are those that leave the outcome open though the connection is well.
-var answers = []loss{
+// SessionMoved are replies that the session has moved to another server. The connection is not
+// affected.
+var SessionMoved = []Fault{
 	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
 		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
 	}},
@@ -41,11 +46,5 @@ var answers = []loss{
 	}},
 }
 
-// each runs f in a world of its own for each loss.
-func each(t *testing.T, of []loss, servers int, f func(w *world, l loss)) {
-	for _, l := range of {
-		t.Run(l.name, func(t *testing.T) {
-			play(t, servers, func(w *world) { f(w, l) })
-		})
-	}
-}
+// All are the faults of both lists.
+var All = slices.Concat(ConnectionLost, SessionMoved)

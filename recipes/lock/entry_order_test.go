@@ -1,12 +1,9 @@
 package lock
 
 import (
-	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -19,10 +16,10 @@ import (
 // since 3.6 then gives 2147483647 to everybody, so that none of them stands behind
 // another one, and all of them would hold the lock.
 func TestTrap32_CounterComesToItsEnd(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
-		var line, late []*asked
+		var line, late []*call
 		for range 3 {
 			line = append(line, w.lock(w.connect()))
 		}
@@ -53,7 +50,7 @@ func TestTrap32_CounterComesToItsEnd(t *testing.T) {
 
 // The same for readers, of whom several may hold the lock, and writers.
 func TestTrap32_CounterOfAnRWMutexComesToItsEnd(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
 		x := w.write(w.connect())
@@ -73,7 +70,7 @@ func TestTrap32_CounterOfAnRWMutexComesToItsEnd(t *testing.T) {
 // kazoo #730, go-zookeeper PR 65: servers up to 3.5 go on with -2147483648, and an
 // order by text puts that first.
 func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.dirs()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-1))
 		a := w.lock(w.connect())
@@ -100,9 +97,9 @@ func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
 
 // The number is no token: it begins anew with the lock's znode.
 func TestTrap35_NumbersBeginAnew(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
-		var last *asked
+		var last *call
 		for range 3 {
 			a := w.lock(conn)
 			require.Contains(w, a.holds().Path(), "-0000000000")
@@ -120,10 +117,10 @@ func TestTrap35_NumbersBeginAnew(t *testing.T) {
 // holders, or leave one behind.
 func TestTrap38_EverythingAtOnce(t *testing.T) {
 	for round := range 10 {
-		play(t, 3, func(w *world) {
+		play(t, 3, func(w *harness) {
 			conn := w.connect()
 			drop := func() { w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) }) }
-			a := w.ask(conn, w.mutex(conn).Lock)
+			a := w.startCall(conn, w.mutex(conn).Lock)
 			drop()
 			w.pass(timeout)
 			h := a.holds()
@@ -148,10 +145,10 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 // CURATOR-504, CURATOR-644, FLINK-28078: a missing predecessor makes a contender
 // create itself anew, which makes the next one do so, and so on for ever.
 func TestTrap39_NoCreateStorm(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		const count = 30
 		conns := []*zk.Conn{w.connect(), w.connect()}
-		var all []*asked
+		var all []*call
 		for i := range count {
 			all = append(all, w.lock(conns[i%4/2]))
 		}
@@ -197,7 +194,7 @@ func TestTrap41_WhateverBreaks(t *testing.T) {
 			t.Run(kind+", "+l.name, func(t *testing.T) {
 				k := 1
 				for met := true; met; k++ {
-					play(t, 1, func(w *world) {
+					play(t, 1, func(w *harness) {
 						met = whateverBreaks(w, kind, l, k)
 					})
 				}
@@ -209,13 +206,13 @@ func TestTrap41_WhateverBreaks(t *testing.T) {
 
 // whateverBreaks has the k-th request of a contender break, while it waits, holds and
 // releases, and reports whether there was such a request.
-func whateverBreaks(w *world, kind string, l loss, k int) bool {
+func whateverBreaks(w *harness, kind string, l loss, k int) bool {
 	w.dirs()
 	base := map[string]string{"mutex": "-lock-", "delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
 	ahead, conn := w.stand(base), w.connect()
 	session := conn.SessionID()
 	broken := l.set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
-	var a *asked
+	var a *call
 	var x *writer
 	switch kind {
 	case "mutex":
@@ -226,7 +223,7 @@ func whateverBreaks(w *world, kind string, l loss, k int) bool {
 		a = w.read(conn)
 	case "write":
 		x = w.write(conn)
-		a = x.asked
+		a = x.call
 	}
 	w.pass(timeout + moment)
 	a.waits()
@@ -254,7 +251,7 @@ func whateverBreaks(w *world, kind string, l loss, k int) bool {
 }
 
 // kept is holds, or nil when the lock was granted and is lost.
-func (a *asked) kept() *Hold {
+func (a *call) kept() *Hold {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)
@@ -262,114 +259,4 @@ func (a *asked) kept() *Hold {
 		return nil
 	}
 	return a.hold
-}
-
-// kazoo #649: a reader waits for itself, or a writer does not see readers. Every
-// line of up to five, each of whom releases in each order, goes as it should: whoever
-// stands behind one whom it excludes waits, and nobody else does.
-func TestTrap47_EveryLineOfReadersAndWriters(t *testing.T) {
-	const count = 5
-	for kinds := range 1 << count {
-		t.Run(fmt.Sprintf("%05b", kinds), func(t *testing.T) {
-			play(t, 1, func(w *world) {
-				conns := []*zk.Conn{w.connect(), w.connect()}
-				type contender struct {
-					*asked
-					writes bool
-				}
-				var line []contender
-				for i := range count {
-					c := contender{writes: kinds>>i&1 == 1}
-					if c.writes {
-						c.asked = w.write(conns[i%2]).asked
-					} else {
-						c.asked = w.read(conns[i%2])
-					}
-					line = append(line, c)
-				}
-				for turn := 0; len(line) > 0; turn++ {
-					var holding []int
-					for i, c := range line {
-						free := !slices.ContainsFunc(line[:i], func(ahead contender) bool { return ahead.writes || c.writes })
-						if free {
-							c.holds()
-							holding = append(holding, i)
-						} else {
-							c.waits()
-						}
-					}
-					require.NotEmpty(w, holding)
-					// The last of those who hold, or the first.
-					i := holding[len(holding)-1]
-					if turn%2 == 1 {
-						i = holding[0]
-					}
-					line[i].release()
-					w.pass(moment)
-					line = slices.Delete(line, i, i+1)
-				}
-			})
-		})
-	}
-}
-
-// CURATOR-621, CURATOR-276: a downgrade loses the place in line, and a writer that
-// waits, behind or between, comes before the reader that the holder has become.
-func TestTrap48_DowngradeKeepsThePlace(t *testing.T) {
-	play(t, 3, func(w *world) {
-		x := w.write(w.connect())
-		between := w.write(w.connect())
-		behind := w.read(w.connect())
-		x.downgrade()
-		w.pass(timeout)
-		between.waits()
-		behind.waits()
-		// Not even after the connections were down.
-		for _, c := range []*zk.Conn{between.conn, x.conn, behind.conn} {
-			w.servers(func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
-			w.pass(timeout / 4)
-		}
-		x.holds()
-		between.waits()
-		behind.waits()
-		x.release()
-		between.holds()
-		behind.waits()
-		between.release()
-		behind.holds()
-	})
-}
-
-// kazoo #291, #134, #315: what a thread holds, and whether it holds it already, are
-// surprises. A hold is a value of whoever has it.
-func TestTrap54_HoldsAreValues(t *testing.T) {
-	play(t, 1, func(w *world) {
-		conn := w.connect()
-		m := w.mutex(conn)
-		first := w.ask(conn, m.Lock)
-		w.pass(0)
-		h := first.holds()
-		second := w.ask(conn, m.Lock) // of the same value, over the same connection
-		w.pass(timeout)
-		second.waits()
-		_, err := m.Lock(h.Context())
-		require.ErrorIs(w, err, ErrReentrant, "that would never end")
-		_, err = m.TryLock(h.Context())
-		require.ErrorIs(w, err, ErrReentrant)
-
-		// Any goroutine releases it, once or more often, and nobody else's.
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() { require.NoError(w, h.Release(w.Context())) })
-		}
-		all.Wait()
-		w.pass(0)
-		g := second.holds()
-		require.NoError(w, h.Release(w.Context()))
-		w.pass(time.Second)
-		require.NoError(w, g.Err())
-		require.ErrorIs(w, h.Err(), ErrReleased)
-		_, err = m.Lock(h.Context())
-		require.ErrorIs(w, err, ErrReleased, "the context is done, that is all")
-	})
 }

@@ -14,29 +14,29 @@ import (
 )
 
 // companies are the semaphores of other libraries.
-var companies = map[string]func(w *semWorld, conn *zk.Conn, limit int) *Semaphore{
-	"Curator": func(w *semWorld, conn *zk.Conn, limit int) *Semaphore {
+var companies = map[string]func(w *semHarness, conn *zk.Conn, limit int) *Semaphore{
+	"Curator": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
 		s, err := NewCuratorSemaphore(conn, semPath, limit, semOptions(nil)...)
 		require.NoError(w, err)
 		return s
 	},
-	"kazoo": func(w *semWorld, conn *zk.Conn, limit int) *Semaphore {
+	"kazoo": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
 		return w.semaphore(conn, limit, recipes.WithLayout(recipes.Kazoo))
 	},
 }
 
-func eachCompany(t *testing.T, f func(w *semWorld, contend func(limit, n int) *semContender)) {
+func eachCompany(t *testing.T, f func(w *semHarness, contend func(limit, n int) *semContender)) {
 	for name, make := range companies {
 		t.Run(name, func(t *testing.T) {
-			playSem(t, func(w *semWorld) {
-				f(w, func(limit, n int) *semContender { return w.ask(make(w, w.connect(), limit), n) })
+			runSemaphoreTest(t, func(w *semHarness) {
+				f(w, func(limit, n int) *semContender { return w.acquire(make(w, w.connect(), limit), n) })
 			})
 		})
 	}
 }
 
 func TestSemaphoreInCompany(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
+	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		a, b := contend(3, 1), contend(3, 2)
 		w.holding(a, b)
 		require.Len(w, w.leases(), 3)
@@ -61,9 +61,9 @@ func TestSemaphoreInCompany(t *testing.T) {
 
 func TestSemaphoreInCompanyLayout(t *testing.T) {
 	t.Run("Curator", func(t *testing.T) {
-		playSem(t, func(w *semWorld) {
-			a := w.ask(companies["Curator"](w, w.connect(), 1), 1)
-			b := w.ask(companies["Curator"](w, w.connect(), 1), 1)
+		runSemaphoreTest(t, func(w *semHarness) {
+			a := w.acquire(companies["Curator"](w, w.connect(), 1), 1)
+			b := w.acquire(companies["Curator"](w, w.connect(), 1), 1)
 			require.Regexp(t, `^/
   app
     sem container
@@ -78,9 +78,9 @@ $`, w.srv.Tree(), "whoever waits has the mutex")
 		})
 	})
 	t.Run("kazoo", func(t *testing.T) {
-		playSem(t, func(w *semWorld) {
-			a := w.ask(companies["kazoo"](w, w.connect(), 1), 1)
-			b := w.ask(companies["kazoo"](w, w.connect(), 7), 1)
+		runSemaphoreTest(t, func(w *semHarness) {
+			a := w.acquire(companies["kazoo"](w, w.connect(), 1), 1)
+			b := w.acquire(companies["kazoo"](w, w.connect(), 7), 1)
 			require.Regexp(t, `^/
   app
     sem "1"
@@ -102,12 +102,12 @@ $`, w.srv.Tree(), "what is stored wins")
 func TestSemaphoreInCompanyOfOthers(t *testing.T) {
 	for name, dir := range map[string]string{"Curator": semPath + "/leases", "kazoo": semPath} {
 		t.Run(name, func(t *testing.T) {
-			playSem(t, func(w *semWorld) {
+			runSemaphoreTest(t, func(w *semHarness) {
 				make := companies[name]
-				first := w.ask(make(w, w.connect(), 2), 1)
+				first := w.acquire(make(w, w.connect(), 2), 1)
 				other, err := w.operator.Create(dir+"/597de0d1c10b4e1ea9f73a88a1fa7c26", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 				require.NoError(w, err)
-				next := w.ask(make(w, w.connect(), 2), 1)
+				next := w.acquire(make(w, w.connect(), 2), 1)
 				next.waits()
 				_, err = make(w, w.operator, 2).TryAcquire(w.Context(), 1)
 				require.ErrorIs(w, err, ErrHeld)
@@ -123,7 +123,7 @@ func TestSemaphoreInCompanyOfOthers(t *testing.T) {
 
 // Whoever gives up gives up the mutex and its leases.
 func TestSemaphoreInCompanyGivingUp(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
+	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		holder := contend(2, 2)
 		first, second, third := contend(2, 2), contend(2, 1), contend(2, 1)
 		second.cancel()
@@ -141,7 +141,7 @@ func TestSemaphoreInCompanyGivingUp(t *testing.T) {
 // The mutex is taken away from who waits for leases: to stay would mean that two
 // count each other and wait for ever.
 func TestSemaphoreInCompanyMutexLost(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
+	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		holder := contend(1, 1)
 		waiter, next := contend(1, 1), contend(1, 1)
 		for _, s := range w.srv.Sessions() {
@@ -161,7 +161,7 @@ func TestSemaphoreInCompanyMutexLost(t *testing.T) {
 
 // One of several leases is taken away: that is the end of the grant.
 func TestSemaphoreInCompanyOneOfSeveralLost(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
+	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		c := contend(3, 3)
 		h := c.holds()
 		require.Len(w, w.leases(), 3)
@@ -179,14 +179,14 @@ func TestSemaphoreInCompanyAnswersLost(t *testing.T) {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
 			for nth := 1; nth <= 2; nth++ {
 				t.Run(name+" "+op.String(), func(t *testing.T) {
-					eachLoss(t, func(w *semWorld, l semLoss) {
-						w.ask(make(w, w.connect(), 1), 1).release()
+					eachLoss(t, func(w *semHarness, l loss) {
+						w.acquire(make(w, w.connect(), 1), 1).release()
 						conn := w.connect()
 						session := conn.SessionID()
 						l.set(w.srv, zktest.Match{Op: op, Session: session, Nth: nth})
-						c := w.ask(make(w, conn, 1), 1)
+						c := w.acquire(make(w, conn, 1), 1)
 						w.pass(4 * time.Second)
-						next := w.ask(make(w, w.connect(), 1), 1)
+						next := w.acquire(make(w, w.connect(), 1), 1)
 						next.waits()
 						require.NoError(w, c.holds().Release(w.Context()))
 						w.pass(2 * time.Second)
@@ -205,8 +205,8 @@ func TestSemaphoreInCompanyAnswersLost(t *testing.T) {
 func TestTrap40_SemaphoreInCompanyEndDuringTheCreate(t *testing.T) {
 	for name, make := range companies {
 		t.Run(name, func(t *testing.T) {
-			eachLoss(t, func(w *semWorld, l semLoss) {
-				w.ask(make(w, w.connect(), 1), 1).release()
+			eachLoss(t, func(w *semHarness, l loss) {
+				w.acquire(make(w, w.connect(), 1), 1).release()
 				conn := w.connect()
 				ctx, cancel := context.WithCancel(w.Context())
 				match := zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}
@@ -217,7 +217,7 @@ func TestTrap40_SemaphoreInCompanyEndDuringTheCreate(t *testing.T) {
 				})
 				_, err := make(w, conn, 1).Acquire(ctx, 1)
 				require.ErrorIs(w, err, context.Canceled)
-				w.pass(2 * semTimeout)
+				w.pass(2 * timeout)
 				w.ran(lost, canceled)
 				w.clean()
 			})
@@ -229,11 +229,11 @@ func TestTrap40_SemaphoreInCompanyEndDuringTheCreate(t *testing.T) {
 func TestTrap03_SemaphoreInCompanyLeaseShowsUpLate(t *testing.T) {
 	for name, make := range companies {
 		t.Run(name, func(t *testing.T) {
-			playSem(t, func(w *semWorld) {
-				holder := w.ask(make(w, w.connect(), 2), 2)
+			runSemaphoreTest(t, func(w *semHarness) {
+				holder := w.acquire(make(w, w.connect(), 2), 2)
 				conn := w.connect()
 				lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}, zktest.Cut)
-				c := w.ask(make(w, conn, 2), 2)
+				c := w.acquire(make(w, conn, 2), 2)
 				w.pass(2 * time.Second)
 				w.ran(lost)
 				c.waits()
@@ -257,7 +257,7 @@ func TestTrap03_SemaphoreInCompanyLeaseShowsUpLate(t *testing.T) {
 
 // A holder out of reach is told before others can have its lease.
 func TestSemaphoreInCompanyHolderIsTold(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
+	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		holder := contend(2, 2)
 		h := holder.holds()
 		next := contend(2, 1)
@@ -265,11 +265,11 @@ func TestSemaphoreInCompanyHolderIsTold(t *testing.T) {
 		<-h.Done()
 		synctest.Wait()
 		next.waits()
-		w.pass(2 * semTimeout)
+		w.pass(2 * timeout)
 		next.holds()
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.srv.Heal()
-		w.pass(semTimeout)
+		w.pass(timeout)
 		next.release()
 		w.clean()
 	})
@@ -278,15 +278,15 @@ func TestSemaphoreInCompanyHolderIsTold(t *testing.T) {
 // kazoo's nodes and the limit in their data may be there before.
 func TestSemaphoreInCompanyOfKazooLimit(t *testing.T) {
 	for data, limit := range map[string]int{"2": 2, " 2\n": 2, "": 1, "no number": 1, "0": 0} {
-		playSem(t, func(w *semWorld) {
+		runSemaphoreTest(t, func(w *semHarness) {
 			_, err := w.operator.Create(semPath, []byte(data), 0, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			var all []*semContender
 			for range limit {
-				all = append(all, w.ask(companies["kazoo"](w, w.connect(), 1), 1))
+				all = append(all, w.acquire(companies["kazoo"](w, w.connect(), 1), 1))
 			}
 			w.holding(all...)
-			next := w.ask(companies["kazoo"](w, w.connect(), 1), 1)
+			next := w.acquire(companies["kazoo"](w, w.connect(), 1), 1)
 			if limit == 0 {
 				next.fails(ErrOverLimit)
 				return
@@ -298,8 +298,8 @@ func TestSemaphoreInCompanyOfKazooLimit(t *testing.T) {
 
 // The mutex of others is respected.
 func TestSemaphoreInCompanyTryWhileTheMutexIsHeld(t *testing.T) {
-	playSem(t, func(w *semWorld) {
-		w.ask(companies["kazoo"](w, w.connect(), 2), 1).release()
+	runSemaphoreTest(t, func(w *semHarness) {
+		w.acquire(companies["kazoo"](w, w.connect(), 2), 1).release()
 		conn := w.connect()
 		m, err := NewMutex(conn, semPath+"-__lock__", semOptions([]recipes.Option{recipes.WithLayout(recipes.Kazoo)})...)
 		require.NoError(w, err)
@@ -308,7 +308,7 @@ func TestSemaphoreInCompanyTryWhileTheMutexIsHeld(t *testing.T) {
 		s := companies["kazoo"](w, w.connect(), 2)
 		_, err = s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
-		c := w.ask(s, 1)
+		c := w.acquire(s, 1)
 		c.waits()
 		require.NoError(w, h.Release(w.Context()))
 		synctest.Wait()
@@ -321,8 +321,8 @@ func TestSemaphoreInCompanyTryWhileTheMutexIsHeld(t *testing.T) {
 // left at once: a lease that is created in the next session was not taken under the
 // mutex. kazoo, which counts before it creates, does not see it.
 func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
-	playSem(t, func(w *semWorld) {
-		w.ask(companies["kazoo"](w, w.connect(), 1), 1).release()
+	runSemaphoreTest(t, func(w *semHarness) {
+		w.acquire(companies["kazoo"](w, w.connect(), 1), 1).release()
 		mutex := semPath + "-__lock__"
 		conn := w.connect()
 		// An earlier create has gone without an answer, so there is something to
@@ -331,7 +331,7 @@ func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
 		second := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: semBelow, Nth: 1}, zktest.Cut)
 		s := companies["kazoo"](w, conn, 1)
 		before := conn.SessionID()
-		c := w.start(s, 1)
+		c := w.startAcquire(s, 1)
 		<-second.Ran()
 		require.NoError(w, w.srv.ExpireSession(before))
 		w.srv.Before(zktest.Match{Op: zktest.OpSync, Path: mutex}, zktest.Fail(zk.ErrSessionMoved))
@@ -354,7 +354,7 @@ func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
 		if over, h, _ := c.result(); over && h != nil {
 			require.Error(w, h.Err(), "two leases, and the limit is 1\n%s", w.srv.Tree())
 		}
-		w.pass(10 * semTimeout)
+		w.pass(10 * timeout)
 		c.fails(recipes.ErrSessionExpired)
 	})
 }
@@ -362,7 +362,7 @@ func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
 // A transaction of a holder of several leases meets the end of one of them, of which
 // the holder has not heard.
 func TestTrap16_SemaphoreInCompanyTransactionAfterOneOfSeveralIsLost(t *testing.T) {
-	eachCompany(t, func(w *semWorld, contend func(limit, n int) *semContender) {
+	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		c := contend(2, 2)
 		h := c.holds()
 		leases := w.leases()

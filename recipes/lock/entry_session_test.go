@@ -17,7 +17,7 @@ import (
 // CURATOR-696, CURATOR-604: a contender takes the lock although its znode is from
 // the session before, and is about to go.
 func TestTrap11_ZnodeOfThePreviousSession(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		holder, a := w.lock(w.connect()), w.lock(w.connect())
 		own := w.contenders()[1]
 		w.outlive(a.conn, own)
@@ -34,7 +34,7 @@ func TestTrap11_ZnodeOfThePreviousSession(t *testing.T) {
 // CURATOR-460, TN14: a lease that is counted from the moment at which the client
 // sees the connection break ends after the session.
 func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		h := a.holds()
 		w.pass(2*timeout + moment)
@@ -53,7 +53,7 @@ func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
 
 // endsInTime asserts that a hold that cannot be proven from now on ends with its
 // lease, half a session timeout after what was proven last.
-func (w *world) endsInTime(a *asked) {
+func (w *harness) endsInTime(a *call) {
 	w.Helper()
 	h := a.holds()
 	done := doneAt(h)
@@ -71,7 +71,7 @@ func (w *world) endsInTime(a *asked) {
 // CURATOR-444: a server that is cut off answers reads, while the others expire
 // the session.
 func TestTrap13_PartitionedServerAnswers(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		a, next := w.lock(w.connectTo(0)), w.lock(w.connectTo(1))
 		reader := w.connectTo(0)
 		h := a.holds()
@@ -98,7 +98,7 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 // ZOOKEEPER-2886: a session that has moved is no reason to lose a lock, nor does
 // such an answer prove it.
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
-	each(t, answers, 1, func(w *world, l loss) {
+	each(t, answers, 1, func(w *harness, l loss) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		h := a.holds()
 		for range 5 {
@@ -121,13 +121,13 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 func TestTrap14_HolderIsTold(t *testing.T) {
 	for _, end := range []struct {
 		name   string
-		do     func(w *world, a *asked)
+		do     func(w *harness, a *call)
 		reason error
 	}{
-		{"released", func(w *world, a *asked) { a.release() }, ErrReleased},
-		{"znode deleted", func(w *world, a *asked) { w.remove(a.hold.Path()) }, recipes.ErrDeleted},
-		{"connection closed", func(_ *world, a *asked) { a.conn.Close() }, recipes.ErrDeleted},
-		{"session expired", func(w *world, a *asked) {
+		{"released", func(w *harness, a *call) { a.release() }, ErrReleased},
+		{"znode deleted", func(w *harness, a *call) { w.remove(a.hold.Path()) }, recipes.ErrDeleted},
+		{"connection closed", func(_ *harness, a *call) { a.conn.Close() }, recipes.ErrDeleted},
+		{"session expired", func(w *harness, a *call) {
 			w.cut(a.conn)
 			w.expire(a.conn)
 			w.servers(func(s *zktest.Server) { s.Refuse(false) })
@@ -135,7 +135,7 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 		}, recipes.ErrSessionExpired},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				a := w.lock(w.connect())
 				h := a.holds()
 				done := doneAt(h)
@@ -154,10 +154,10 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 // InterProcessMutex keeps who holds it in the process, and goes on to say so after
 // the session, to a second acquire too: here nothing says it.
 func TestTrap15_NothingOfALostHoldIsLeft(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		conn := w.connect()
 		m := w.mutex(conn)
-		a := w.ask(conn, m.Lock)
+		a := w.startCall(conn, m.Lock)
 		next := w.lock(w.connect())
 		h := a.holds()
 		w.expire(conn)
@@ -178,7 +178,7 @@ func TestTrap15_NothingOfALostHoldIsLeft(t *testing.T) {
 // another one has got the lock, and writes. Here it has a lease far too long, which
 // is as if it had just looked at the clock when it was stopped.
 func TestTrap16_StoppedHolderWrites(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.excused = true
 		w.create("/register")
 		conn := w.connect()
@@ -215,7 +215,7 @@ func register(h *Hold, what string) error {
 // Kleppmann 2016, where the old holder's write is on its way while another one gets
 // the lock.
 func TestTrap16_WriteUnderWay(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		w.excused = true
 		w.create("/register")
 		a, next := w.lock(w.connect()), w.lock(w.connect())
@@ -236,7 +236,7 @@ func TestTrap16_WriteUnderWay(t *testing.T) {
 // having seen the old one expire.
 func TestTrap18_NewSessionUnseen(t *testing.T) {
 	t.Run("while holding", func(t *testing.T) {
-		play(t, 3, func(w *world) {
+		play(t, 3, func(w *harness) {
 			a := w.lock(w.connect())
 			old := a.conn.SessionID()
 			w.expire(a.conn)
@@ -247,7 +247,7 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 		})
 	})
 	t.Run("while waiting", func(t *testing.T) {
-		play(t, 3, func(w *world) {
+		play(t, 3, func(w *harness) {
 			holder, a := w.lock(w.connect()), w.lock(w.connect())
 			w.expire(a.conn)
 			w.pass(moment)
@@ -257,7 +257,7 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 	})
 	t.Run("while entering", func(t *testing.T) {
 		// The create is queued in one session and carried out in the next.
-		play(t, 3, func(w *world) {
+		play(t, 3, func(w *harness) {
 			w.dirs()
 			conn := w.connect()
 			old := conn.SessionID()
@@ -278,22 +278,22 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 func TestTrap22_NothingHangs(t *testing.T) {
 	states := []struct {
 		name    string
-		prepare func(w *world, conn *zk.Conn) *asked
+		prepare func(w *harness, conn *zk.Conn) *call
 	}{
-		{"holding", func(w *world, conn *zk.Conn) *asked { return w.lock(conn) }},
-		{"waiting", func(w *world, conn *zk.Conn) *asked {
+		{"holding", func(w *harness, conn *zk.Conn) *call { return w.lock(conn) }},
+		{"waiting", func(w *harness, conn *zk.Conn) *call {
 			w.dirs()
 			w.stand("-lock-")
 			return w.lock(conn)
 		}},
-		{"disconnected", func(w *world, conn *zk.Conn) *asked {
+		{"disconnected", func(w *harness, conn *zk.Conn) *call {
 			w.dirs()
 			w.stand("-lock-")
 			a := w.lock(conn)
 			w.cut(conn)
 			return a
 		}},
-		{"creating", func(w *world, conn *zk.Conn) *asked {
+		{"creating", func(w *harness, conn *zk.Conn) *call {
 			w.dirs()
 			answer, open := w.gate()
 			w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -303,23 +303,23 @@ func TestTrap22_NothingHangs(t *testing.T) {
 			time.AfterFunc(5*timeout, open)
 			return w.lock(conn)
 		}},
-		{"entering without a connection", func(w *world, conn *zk.Conn) *asked {
+		{"entering without a connection", func(w *harness, conn *zk.Conn) *call {
 			w.cut(conn)
 			return w.lock(conn)
 		}},
 	}
 	ends := []struct {
 		name string
-		end  func(a *asked)
+		end  func(a *call)
 		want error
 	}{
-		{"closed", func(a *asked) { a.conn.Close() }, recipes.ErrConnClosed},
-		{"context", func(a *asked) { a.cancel() }, context.Canceled},
+		{"closed", func(a *call) { a.conn.Close() }, recipes.ErrConnClosed},
+		{"context", func(a *call) { a.cancel() }, context.Canceled},
 	}
 	for _, state := range states {
 		for _, end := range ends {
 			t.Run(state.name+", "+end.name, func(t *testing.T) {
-				play(t, 1, func(w *world) {
+				play(t, 1, func(w *harness) {
 					w.untidy = true
 					a := state.prepare(w, w.connect())
 					returned := async(func() struct{} { end.end(a); return struct{}{} })
@@ -346,9 +346,9 @@ func TestTrap22_NothingHangs(t *testing.T) {
 func TestTrap22_CloseWithSeveral(t *testing.T) {
 	for _, releases := range []bool{false, true} {
 		t.Run(map[bool]string{false: "held", true: "being released"}[releases], func(t *testing.T) {
-			play(t, 1, func(w *world) {
+			play(t, 1, func(w *harness) {
 				conn := w.connect()
-				var all []*asked
+				var all []*call
 				for range 4 {
 					all = append(all, w.lock(conn))
 				}
@@ -375,7 +375,7 @@ func TestTrap22_CloseWithSeveral(t *testing.T) {
 // The session ends in the moment in which the holder's znode goes: the next one in line
 // was of the same session, and has nothing.
 func TestTrap11_SessionEndsAtTheHandOver(t *testing.T) {
-	play(t, 3, func(w *world) {
+	play(t, 3, func(w *harness) {
 		conn := w.connect()
 		first, second := w.lock(conn), w.lock(conn)
 		other := w.lock(w.connect())
@@ -391,7 +391,7 @@ func TestTrap11_SessionEndsAtTheHandOver(t *testing.T) {
 // kazoo #482: what is called on a connection that was closed long ago returns, and
 // says so.
 func TestTrap22_ClosedConnection(t *testing.T) {
-	play(t, 1, func(w *world) {
+	play(t, 1, func(w *harness) {
 		conn := w.connect()
 		m, rw, multi := w.mutex(conn), w.rw(conn), w.multi(conn, "a", "b")
 		conn.Close()
@@ -419,7 +419,7 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 // they watch for happens while the connection is down.
 func TestTrap27_WatchesLost(t *testing.T) {
 	t.Run("the predecessors go", func(t *testing.T) {
-		play(t, 3, func(w *world) {
+		play(t, 3, func(w *harness) {
 			w.dirs()
 			first, second := w.stand("-lock-"), w.stand("-lock-")
 			a := w.lock(w.connect())
@@ -435,7 +435,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	})
 	for _, farther := range []bool{false, true} {
 		t.Run(fmt.Sprintf("and cannot be set anew, farther back %v", farther), func(t *testing.T) {
-			play(t, 3, func(w *world) {
+			play(t, 3, func(w *harness) {
 				w.dirs()
 				first := ""
 				if farther {
@@ -459,7 +459,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	}
 	for _, holding := range []bool{true, false} {
 		t.Run(map[bool]string{true: "the holder's own znode", false: "a waiter's own znode"}[holding], func(t *testing.T) {
-			play(t, 3, func(w *world) {
+			play(t, 3, func(w *harness) {
 				w.dirs()
 				if !holding {
 					w.stand("-lock-")

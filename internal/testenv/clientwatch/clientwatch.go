@@ -1,0 +1,24 @@
+// Package clientwatch counts the watches that the client library holds, for tests that no watch
+// is leaked. The client library has no method for that.
+package clientwatch
+
+import (
+	"reflect"
+	"sync"
+	"unsafe"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Count returns the number of channels that conn holds for watches that have not fired. It may be
+// called from any goroutine.
+func Count(conn *zk.Conn) (n int) {
+	fields := reflect.ValueOf(conn).Elem()
+	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
+	lock.Lock()
+	defer lock.Unlock()
+	for _, channels := range fields.FieldByName("watchers").Seq2() {
+		n += channels.Len()
+	}
+	return n
+}

@@ -1,0 +1,181 @@
+package session
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Subscription is the access of one election or lock to the state of a connection. Its methods
+// may be called from any goroutine. Close must be called once.
+type Subscription struct {
+	m       *monitor
+	changed chan struct{}
+	path    string // the znode of Prove, "" for none
+	missing bool   // a check has not found path
+	onCheck func(Check)
+	every   time.Duration // see CheckEvery
+	stated  time.Duration // the timeout of Subscribe
+	log     *slog.Logger  // nil for none
+}
+
+// Subscribe starts to monitor conn. timeout is the session timeout that the user has configured,
+// or 0 for the granted one. The lease uses the shortest timeout of all subscriptions of the
+// connection, and at most the granted one. Subscribe sends no request.
+func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
+	slot := slots.Of(conn)
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
+	m := slot.monitor
+	if m == nil {
+		m = slot.start(conn, timeout)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if timeout > 0 && (m.stated == 0 || timeout < m.stated) {
+		m.stated = timeout
+		m.updateTimeout()
+	}
+	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
+	m.subs[s] = struct{}{}
+	return s
+}
+
+// Close ends the subscription. If it is the last one of the connection, Close ends the
+// goroutine of the monitor and waits for it.
+func (s *Subscription) Close() {
+	m := s.m
+	m.slot.mu.Lock()
+	defer m.slot.mu.Unlock()
+	m.mu.Lock()
+	delete(m.subs, s)
+	delete(m.proving, s.path)
+	last := len(m.subs) == 0
+	m.mu.Unlock()
+	if !last {
+		return
+	}
+	m.slot.monitor = nil
+	if m.timer.Stop() {
+		// The goroutine was not started. The idle monitor must not keep the connection in memory.
+		m.conn, m.slot.idle = nil, m
+		return
+	}
+	m.stop()
+	<-m.done
+}
+
+// Changed returns a channel that receives an element if the State may have changed since the
+// last element was received. It is never closed.
+func (s *Subscription) Changed() <-chan struct{} { return s.changed }
+
+// State is the state of a connection and of the lease of its session.
+type State struct {
+	Session int64 // the current session, 0 if there is none
+	Up      bool  // a server answers in that session
+	Closed  bool  // the owner has closed the connection
+	// Epoch increases whenever the monitor sees the connection break, and is not 0. It also
+	// increases if the connection was without a subscription, because nothing was monitored.
+	Epoch   uint64
+	Missing bool // a check has not found the znode of Prove
+	// Proven reports that the lease is valid: the ensemble does not expire the session before
+	// Deadline. After the lease has ended, Proven becomes true again only if at least a quarter
+	// of the timeout is left.
+	Proven   bool
+	Deadline time.Time
+	// Lapses counts how often Proven has become false, so that users notice this even if it is
+	// true again.
+	Lapses uint64
+}
+
+// State returns the current state. Up and Session are read from the connection during the call.
+func (s *Subscription) State() State {
+	m := s.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.observe()
+	m.updateProven()
+	return State{
+		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
+		Missing: s.missing, Proven: m.proven, Deadline: m.lease.deadline(), Lapses: m.lapses,
+	}
+}
+
+// Deadline returns the end of the lease, or the zero time if there is none.
+func (s *Subscription) Deadline() time.Time {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.m.lease.deadline()
+}
+
+// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that
+// session. sent is the time at which an acknowledged write of the session was sent. It is the
+// first proof, unless it is zero or older than a third of the timeout.
+func (s *Subscription) Prove(path string, sent time.Time) {
+	m := s.m
+	m.mu.Lock()
+	m.observe()
+	alone := len(m.proving) == 0
+	if alone {
+		m.lease.clear()
+		m.updateTimeout()
+	}
+	m.updateProven()
+	now := time.Now()
+	age := elapsed(sent, now)
+	if age < m.lease.timeout/3 {
+		m.lease.add(sent, now)
+	}
+	delete(m.proving, s.path)
+	s.path, s.missing = path, false
+	m.proving[path] = s
+	m.updateProven()
+	if alone && age < m.lease.timeout/8 && m.proven {
+		// A check would not extend the lease. A lock that is held briefly needs none.
+		m.checkNow, m.lastCheck = false, sent
+	} else {
+		m.checkNow = true
+	}
+	check := m.checkNow
+	m.mu.Unlock()
+	if check && m.timer.Stop() {
+		m.timer.Reset(0)
+	}
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Move continues the checks of Prove with another znode. An acknowledged transaction, which was
+// sent at the time sent, has replaced the previous znode by path. The lease continues, even if a
+// check has not found the previous znode.
+func (s *Subscription) Move(path string, sent time.Time) {
+	m := s.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.updateProven()
+	m.lease.add(sent, time.Now())
+	delete(m.proving, s.path)
+	s.path, s.missing = path, false
+	m.proving[path] = s
+	m.updateProven()
+}
+
+// CheckEvery sets the time from the acknowledgement of a check to the next check. At most a
+// quarter of the session timeout is used. Zero is the default, an eighth of the timeout. The
+// shortest d of all subscriptions that require a lease applies to the connection.
+func (s *Subscription) CheckEvery(d time.Duration) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.every = d
+}
+
+// StopProving ends the checks that Prove has started.
+func (s *Subscription) StopProving() {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	delete(s.m.proving, s.path)
+	s.path = ""
+}

@@ -1,0 +1,242 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// entry is one contender's position in the queue, from the first request until nothing is left
+// of it. Its goroutine runs the contender.
+type entry struct {
+	conn       *zk.Conn
+	dir        string                  // the lock's znode
+	timeout    time.Duration           // of the session
+	ctx        context.Context         // is done when the contender must leave
+	stop       context.CancelCauseFunc // makes the contender leave for a reason
+	granted    chan *Hold              // capacity 1
+	entered    chan struct{}           // closed when the path is known; nil if Position is not available
+	left       chan struct{}           // closed when the goroutine has ended
+	otherPaths []string                // other znodes that must exist during the grant; set before it
+
+	member  *queue.Member
+	delay   *delayFilter // nil without a lock-delay
+	tracker tracker
+	// resume starts the goroutine of the contender, if it does not run when the lock is granted.
+	// It is nil if the goroutine was started before the grant, and does not change after the
+	// grant.
+	resume *time.Timer
+
+	mu       sync.Mutex
+	path     string        // of the contender's znode
+	renaming chan struct{} // closed when a rename is over (downgrade.go); nil before the first
+	watching chan struct{} // closed when awaitRevocation has returned; nil before it is called
+	revoked  chan struct{} // closed when the release is requested; nil before Revoked is called
+
+	// Written by the goroutine before left is closed.
+	err     error
+	removal *queue.Removal
+}
+
+// acquisition describes one acquisition.
+type acquisition struct {
+	cfg          *queue.Config
+	noWait       bool          // do not wait for other contenders, but return ErrHeld
+	delay        time.Duration // the lock-delay after the loss of a holder
+	withPosition bool          // Position may be called
+}
+
+// errGivenUp is the reason to leave if the caller of Lock does not wait any more. The cause of the
+// caller's context must not be used as the reason, because it may be the loss of another hold.
+var errGivenUp = errors.New("the caller no longer waits")
+
+// wait waits in the queue until it is the contender's turn, and returns the grant; or until the
+// context is done or the contender fails, and returns the reason.
+func (a acquisition) wait(ctx context.Context) (*Hold, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if ctx.Done() == nil && a.delay == 0 {
+		return a.waitHere()
+	}
+	e := a.start()
+	select {
+	case h := <-e.granted:
+		return h, nil
+	case <-e.left:
+		return nil, e.err
+	case <-ctx.Done():
+		e.stop(errGivenUp)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// waitHere is wait for a context that is never done: the caller's goroutine runs the contender.
+// Only if the hold lasts longer than OwnDelay, a goroutine is started for it.
+func (a acquisition) waitHere() (*Hold, error) {
+	e := a.prepare()
+	if e.member.RunUntil(e.ctx, func() bool { return len(e.granted) > 0 }) {
+		e.leave()
+		if len(e.granted) == 0 {
+			return nil, e.err
+		}
+		return <-e.granted, nil // the lock was granted and is already lost
+	}
+	h := <-e.granted
+	e.resume = time.AfterFunc(contender.OwnDelay, e.run)
+	return h, nil
+}
+
+// start runs the contender in a new goroutine.
+func (a acquisition) start() *entry {
+	e := a.prepare()
+	go e.run()
+	return e
+}
+
+// prepare returns a contender that does not run yet.
+func (a acquisition) prepare() *entry {
+	e := &entry{
+		conn: a.cfg.Conn, dir: a.cfg.Dir, timeout: a.cfg.Timeout,
+		granted: make(chan *Hold, 1), left: make(chan struct{}),
+	}
+	e.ctx, e.stop = context.WithCancelCause(context.Background())
+	e.tracker = tracker{entry: e, noWait: a.noWait}
+	a.cfg.Alone = true
+	if a.withPosition {
+		e.entered = make(chan struct{})
+	}
+	report := e.tracker.changed
+	if a.delay > 0 {
+		e.delay = &delayFilter{ctx: e.ctx, cfg: a.cfg, delay: a.delay, next: e.tracker.changed, stop: e.stop}
+		a.cfg.Parting, report = e.delay.parting, e.delay.changed
+	}
+	e.member = queue.Join(a.cfg, report)
+	return e
+}
+
+// run runs the contender until it has left.
+func (e *entry) run() {
+	e.member.RunUntil(e.ctx, func() bool { return false })
+	e.leave()
+}
+
+// leave removes the znodes of a contender after it has left the queue.
+func (e *entry) leave() {
+	defer close(e.left)
+	e.removal, e.err = e.member.Leave(e.ctx)
+	e.stop(e.err) // releases the context
+	if e.delay != nil {
+		e.delay.wait()
+	}
+}
+
+// runNow makes the contender run if it does not run yet: in the caller's goroutine if here is
+// true, and otherwise in a new one.
+func (e *entry) runNow(here bool) {
+	if e.resume == nil || !e.resume.Stop() {
+		return
+	}
+	if here {
+		e.run()
+	} else {
+		go e.run()
+	}
+}
+
+// awaitRemoval waits until the znodes of the contender are removed. It returns an error if ctx is
+// done first or if they cannot be removed.
+func (e *entry) awaitRemoval(ctx context.Context) error {
+	select {
+	case <-e.left:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	e.mu.Lock()
+	renaming, watching := e.renaming, e.watching
+	e.mu.Unlock()
+	for _, over := range []chan struct{}{renaming, watching} {
+		if over != nil {
+			<-over // soon, because the grant and the contender have ended
+		}
+	}
+	select {
+	case <-e.removal.Done():
+		return e.removal.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// znodePath returns the current path of the contender's znode.
+func (e *entry) znodePath() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.path
+}
+
+// wasRenamed reports whether the path of the contender's znode differs from path, because it was
+// renamed. It waits for a rename that is in progress.
+func (e *entry) wasRenamed(path string) bool {
+	e.mu.Lock()
+	renaming := e.renaming
+	e.mu.Unlock()
+	if renaming != nil {
+		<-renaming // at the latest when the contender has left
+	}
+	return e.znodePath() != path
+}
+
+// tracker creates and ends the grant according to the states of the contender. It belongs to the
+// goroutine that runs the contender.
+type tracker struct {
+	*entry
+	noWait bool
+	end    context.CancelCauseFunc // of the grant; nil before it exists
+}
+
+func (t *tracker) changed(s queue.State) {
+	if s.Path != "" {
+		t.setPath(s.Path)
+	}
+	switch {
+	case s.Proven && t.end == nil:
+		g, end := grant.New(s.Token, s.Deadline)
+		t.end = end
+		t.granted <- &Hold{t.entry, g, end}
+	case t.end != nil && s.First && !s.Proven:
+		// The grant must not become valid again, because other clients may acquire the lock now.
+		t.lose(zkerror.ErrLeaseExpired)
+	case t.end != nil && s.Path == "":
+		t.lose(s.Err)
+	case t.noWait && s.Predecessor != "":
+		t.stop(ErrHeld)
+	}
+}
+
+// setPath records the path of the contender's znode.
+func (t *tracker) setPath(path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.path == "" && t.entered != nil {
+		close(t.entered)
+	}
+	t.path = path
+}
+
+// lose ends the grant, and makes the contender leave.
+func (t *tracker) lose(err error) {
+	if !errors.Is(err, ErrReleased) {
+		err = zkerror.Refine(err)
+	}
+	t.end(err)
+	t.stop(err)
+}

@@ -1,0 +1,60 @@
+package lock
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A grant ends before its znode is deleted: Done is closed before another client can hold
+// the lock.
+func TestGrantEndsBeforeItsZnode(t *testing.T) {
+	play(t, 1, func(w *harness) {
+		a := w.lock(w.connect())
+		h := a.holds()
+		ended, leave := false, h.stop
+		var first sync.Once // the contender's goroutine calls it, too
+		h.stop = func(reason error) {
+			first.Do(func() { ended = h.Err() != nil })
+			leave(reason)
+		}
+		a.release()
+		require.True(w, ended)
+	})
+}
+
+// kazoo #291, #134, #315: what a thread holds, and whether it holds it already, are
+// surprises. A hold is a value of whoever has it.
+func TestTrap54_HoldsAreValues(t *testing.T) {
+	play(t, 1, func(w *harness) {
+		conn := w.connect()
+		m := w.mutex(conn)
+		first := w.startCall(conn, m.Lock)
+		w.pass(0)
+		h := first.holds()
+		second := w.startCall(conn, m.Lock) // of the same value, over the same connection
+		w.pass(timeout)
+		second.waits()
+		_, err := m.Lock(h.Context())
+		require.ErrorIs(w, err, ErrReentrant, "that would never end")
+		_, err = m.TryLock(h.Context())
+		require.ErrorIs(w, err, ErrReentrant)
+
+		// Any goroutine releases it, once or more often, and nobody else's.
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() { require.NoError(w, h.Release(w.Context())) })
+		}
+		all.Wait()
+		w.pass(0)
+		g := second.holds()
+		require.NoError(w, h.Release(w.Context()))
+		w.pass(time.Second)
+		require.NoError(w, g.Err())
+		require.ErrorIs(w, h.Err(), ErrReleased)
+		_, err = m.Lock(h.Context())
+		require.ErrorIs(w, err, ErrReleased, "the context is done, that is all")
+	})
+}

@@ -1,0 +1,213 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// mutexAcquisition is one acquisition of leases with the protocol of Curator or kazoo. It consists
+// of a contender for the mutex and, after that is held, one contender for each lease. Each
+// contender runs in a separate goroutine. The goroutine of run owns all other state, and ends
+// after them.
+type mutexAcquisition struct {
+	*mutexProtocol
+	*entry
+	n      int
+	noWait bool
+
+	events      chan event
+	running     int // contenders that have not ended
+	removals    []*queue.Removal
+	mutexCtx    context.Context
+	leaveMutex  context.CancelCauseFunc
+	leasesCtx   context.Context
+	leaveLeases context.CancelCauseFunc
+
+	maxLeases     int // the limit; 0 before it is known
+	mutexHeld     bool
+	mutexSession  int64        // the session in which the mutex is held, if first
+	leasesStarted bool         // the contenders for the leases were started
+	paths         []string     // of the leases
+	proven        []int64      // the session in which each lease is proven to be held, or 0
+	grant         *grant.Grant // nil before it exists
+	end           context.CancelCauseFunc
+	reason        error // why the acquisition or the grant is over
+}
+
+// event is a report of one contender.
+type event struct {
+	lease int // the index of the lease, or mutexIndex
+	queue.State
+	ended   bool // the last event of the contender; Err is the error of queue.Run
+	removal *queue.Removal
+	handled chan struct{} // closed when the contender may continue
+}
+
+// mutexIndex is the index of the contender for the mutex.
+const mutexIndex = -1
+
+// acquire acquires n leases. It corresponds to acquisition.wait.
+func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	standing, stop := context.WithCancelCause(context.Background())
+	p := &entry{
+		conn: c.setup.Conn, dir: c.setup.Path, timeout: c.setup.Timeout,
+		stop: stop, granted: make(chan *Hold, 1), left: make(chan struct{}),
+	}
+	go func() {
+		defer close(p.left)
+		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan event), paths: make([]string, n), proven: make([]int64, n)}
+		p.removal, p.err = v.run(standing)
+		stop(p.err) // releases the context
+	}()
+	select {
+	case h := <-p.granted:
+		return h, nil
+	case <-p.left:
+		return nil, p.err
+	case <-ctx.Done():
+		stop(context.Cause(ctx))
+		return nil, context.Cause(ctx)
+	}
+}
+
+// run runs the acquisition and the hold until all contenders have left. It returns the reason, and
+// the removal of all znodes of the contenders.
+func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
+	v.mutexCtx, v.leaveMutex = context.WithCancelCause(context.Background())
+	v.leasesCtx, v.leaveLeases = context.WithCancelCause(context.Background())
+	defer v.leaveMutex(nil)
+	defer v.leaveLeases(nil)
+	limit := request.Start(func() (int, error) { return v.agreeOnLimit(v.mutexCtx) })
+	v.startContender(v.mutexCtx, mutexIndex, v.config(v.mutex, v.mutexNames, v.makeMutex))
+	done := ctx.Done()
+	for v.running > 0 {
+		select {
+		case e := <-v.events:
+			v.changed(e)
+			close(e.handled)
+		case a := <-limit:
+			switch {
+			case a.Err != nil:
+				v.leave(a.Err)
+			case v.n > a.Value:
+				v.leave(ErrOverLimit)
+			}
+			v.maxLeases = a.Value
+			v.startLeases()
+		case <-done:
+			done = nil
+			v.leave(context.Cause(ctx))
+		}
+	}
+	return queue.RemovalOf(v.removals...), v.reason
+}
+
+// startContender starts a contender.
+func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *queue.Config) {
+	v.running++
+	go func() {
+		removal, err := queue.Run(ctx, cfg, func(s queue.State) { v.report(event{lease: lease, State: s}) })
+		v.report(event{lease: lease, State: queue.State{Err: err}, ended: true, removal: removal})
+	}()
+}
+
+// report passes e to run and waits until it was handled, so that the grant ends before its znode
+// is deleted.
+func (v *mutexAcquisition) report(e event) {
+	e.handled = make(chan struct{})
+	v.events <- e
+	<-e.handled
+}
+
+func (v *mutexAcquisition) changed(e event) {
+	lost := e.Path == ""
+	switch {
+	case e.ended:
+		v.running--
+		v.removals = append(v.removals, e.removal)
+		if v.grant == nil {
+			v.leave(e.Err)
+		}
+	case v.noWait && !e.First && !lost:
+		v.leave(ErrHeld)
+	case e.lease == mutexIndex:
+		v.mutexHeld, v.mutexSession = e.First, e.Session
+		v.startLeases()
+	case v.grant != nil && (lost || !e.Proven):
+		err := zkerror.ErrLeaseExpired
+		if lost {
+			err = zkerror.Refine(e.Err)
+		}
+		v.leave(err) // the grant must not become valid again, because other clients may acquire the lease now
+	default:
+		v.proven[e.lease] = 0
+		if e.Proven {
+			v.paths[e.lease], v.proven[e.lease] = e.Path, e.Session
+			v.grantLeases(e)
+		}
+	}
+}
+
+// startLeases starts a contender for each lease as soon as the mutex is held.
+func (v *mutexAcquisition) startLeases() {
+	if !v.mutexHeld || v.maxLeases == 0 || v.leasesStarted || v.reason != nil {
+		return
+	}
+	v.leasesStarted = true
+	for i := range v.n {
+		cfg := v.config(v.leases, v.leaseName, v.makeLeases)
+		cfg.Admit = allChildren(v.maxLeases)
+		v.startContender(v.leasesCtx, i, cfg)
+	}
+}
+
+// grantLeases creates the grant when all leases are held, and releases the mutex. The path
+// of the hold is that of the lease that was proven last. All leases must belong to
+// the session of the mutex, because only then were they created while the mutex was
+// held.
+func (v *mutexAcquisition) grantLeases(e event) {
+	if !v.mutexHeld || v.mutexSession != e.Session {
+		return // the loss of the mutex or of its session is reported next
+	}
+	for _, session := range v.proven {
+		if session != e.Session {
+			return // not held yet, or in a session that has ended
+		}
+	}
+	if v.grant != nil || v.reason != nil {
+		return
+	}
+	v.mu.Lock()
+	v.path = e.Path
+	v.mu.Unlock()
+	v.otherPaths = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
+	v.grant, v.end = grant.New(e.Token, e.Deadline)
+	v.granted <- &Hold{v.entry, v.grant, v.end}
+	v.leaveMutex(errLeaving)
+}
+
+// errLeaving is the reason with which contenders leave. It must differ from all reasons for which
+// a contender can lose its znode, because the znodes of the other contenders must still be
+// removed.
+var errLeaving = errors.New("the znode is no longer needed")
+
+// leave ends the grant and makes all contenders leave. Only the first reason counts.
+func (v *mutexAcquisition) leave(err error) {
+	if v.reason == nil {
+		v.reason = err
+	}
+	if v.grant != nil {
+		v.end(v.reason)
+	}
+	v.leaveLeases(errLeaving)
+	v.leaveMutex(errLeaving)
+}
