@@ -240,7 +240,7 @@ func (c *Core) ReportApplied(index uint64, outcomes []replica.Outcome) {
 	c.proposals.releaseReplies(c)
 }
 
-// RequestSnapshot requests a snapshot of the present state.
+// RequestSnapshot requests a snapshot of the current state.
 func (c *Core) RequestSnapshot() {
 	m := c.replica.Members
 	c.output.Apply = append(c.output.Apply, Apply{Create: &CreateSnapshot{

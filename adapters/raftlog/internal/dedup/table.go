@@ -112,8 +112,8 @@ func (t *Table) seal() {
 	t.recent = t.recent[:0]
 }
 
-// merge returns buckets of the entries of old, which is at most one bucket, and of more. last
-// reports whether later entries are likely to follow them.
+// merge returns buckets that contain the entries of old, which has at most one bucket, and those of
+// more. last reports whether later entries are likely to be inserted behind these.
 func merge(old []*bucket, more []entry, last bool) []*bucket {
 	var all []entry
 	for _, b := range old {
@@ -187,7 +187,7 @@ func (t *Table) OldestIndex() (uint64, bool) {
 // Sum returns a checksum of all IDs, indexes and sums. It reads the whole table.
 func (t *Table) Sum() uint64 { return t.Snapshot().Sum() }
 
-// Snapshot returns the present content of the table. It copies one pointer per bucket, and
+// Snapshot returns the current content of the table. It copies one pointer per bucket, and
 // no IDs. While the View is in use, buckets that the table replaces stay in memory.
 func (t *Table) Snapshot() *View {
 	t.seal()

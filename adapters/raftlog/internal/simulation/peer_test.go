@@ -164,7 +164,7 @@ func (p *peer) scheduleInput(d time.Duration, f func()) {
 	})
 }
 
-// pause stops the process for a while, without its knowledge.
+// pause stops the process for a while. The process is not notified.
 func (p *peer) pause(d time.Duration) {
 	if !p.up || p.paused {
 		return
