@@ -20,7 +20,8 @@
 // creates a znode, lists the queue, and reads the znode of its predecessor with a watch. It leads, or
 // holds the lock, if it is the first, or when the watch reports the deletion. To leave, it deletes its
 // znode. It has no tokens, and relies on conditions that the other contestants have to verify: znodes
-// are deleted only at the head of the queue, every reply arrives, and sessions do not expire. Rows in ms and in 1/s show the other contestants as multiples of the baseline's median.
+// are deleted only at the head of the queue, every reply arrives, and sessions do not expire. Rows
+// in ms and in 1/s show the other contestants as multiples of the baseline's median.
 //
 // # Rows
 //

@@ -164,9 +164,9 @@ func joinIdle(c *local, n int, dir string) error {
 	return nil
 }
 
-// joinIdleBaseline adds a candidate of the baseline and returns its znode. The candidate is a goroutine that
-// waits for the watch on its predecessor. It does not list the queue, because the garbage of listings
-// increases the resident memory.
+// joinIdleBaseline adds a candidate of the baseline and returns its znode. The candidate is a
+// goroutine that waits for the watch on its predecessor. It does not list the queue, because the
+// garbage of listings increases the resident memory.
 func joinIdleBaseline(conn *zk.Conn, dir, predecessor string) (string, error) {
 	znode, err := conn.Create(dir+"/"+baselinePrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	if err != nil || predecessor == "" {

@@ -16,8 +16,9 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 	return r
 }
 
-// TestRow_PrintsMultiplesOfTheBaseline fails if values are divided by the baseline although their unit is
-// absolute, if the baseline is not printed in its unit, or if a quantile counts from the worst value.
+// TestRow_PrintsMultiplesOfTheBaseline fails if values are divided by the baseline although their
+// unit is absolute, if the baseline is not printed in its unit, or if a quantile counts from the
+// worst value.
 func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)

@@ -103,9 +103,9 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 	require.Equal(t, readStat(t, admin, c.ID()).Czxid, l.Token())
 }
 
-// TestTrap03_ZnodeAppearsLate fails if a candidate follows a znode that it created itself. That is possible if it looks for
-// the znode on a server that lags behind, so that the znode of the first create appears after the znode
-// of the second create, with a lower sequence number.
+// TestTrap03_ZnodeAppearsLate fails if a candidate follows a znode that it created itself. That is possible
+// if it looks for the znode on a server that lags behind, so that the znode of the first create appears
+// after the znode of the second create, with a lower sequence number.
 func TestTrap03_ZnodeAppearsLate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)

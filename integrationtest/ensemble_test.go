@@ -175,8 +175,9 @@ func waitSuspended(t *testing.T, statuses <-chan receivedStatus, fault time.Time
 	return s
 }
 
-// testServerCutOff reproduces failure scenario 13: the server of the leader's client is cut off from its quorum and still
-// answers pings and reads, while the others expire the session and elect another candidate.
+// testServerCutOff reproduces failure scenario 13: the server of the leader's client is cut off from its
+// quorum and still answers pings and reads, while the others expire the session and elect another
+// candidate.
 func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.Duration, leader bool) {
 	member, others := chooseServer(t, ens, leader)
 	conn := connectTo(t, timeout, ens.Addr(member))

@@ -148,9 +148,10 @@ func (e *Election) leaseEnd(lease int64) time.Time {
 }
 
 // leadershipDeadline returns the time until which the candidate leads with the given token: when the
-// lease expires, if the candidate is the head of the queue for which the lease was granted. A lease that
-// has expired and was renewed does not confirm an earlier leadership, even if this goroutine has not
-// noticed that. The loop publishes queues before leases, so this method reads the lease first.
+// lease expires, if the candidate is the head of the queue for which the lease was granted. A lease
+// that has expired and was renewed does not confirm an earlier leadership, even if this goroutine
+// has not noticed that. The loop publishes queues before leases, so this method reads the lease
+// first.
 func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 	lease := e.node.lease.Load()
 	queue := e.queue.Load()

@@ -104,8 +104,8 @@ type backendKind struct {
 	// sessionTimeout returns the session timeout that the settings request. It is nil if the backend
 	// has no sessions.
 	sessionTimeout func(*settings) time.Duration
-	// values reports whether candidates can advertise a value (--value).
-	values bool
+	// supportsValues reports whether candidates can advertise a value (--value).
+	supportsValues bool
 	// advise adds advice for the user to an error of the backend. It is optional.
 	advise func(*settings, error) error
 }

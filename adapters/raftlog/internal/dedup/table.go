@@ -39,8 +39,8 @@ func compareID(e entry, id requestid.ID) int { return bytes.Compare(e.id[:], id[
 // Table is a set of request IDs, each with the index of its entry and the CRC32C of its data.
 // It must not be used concurrently. Its Views may be.
 type Table struct {
-	buckets []*bucket // are not empty, and in the order of their IDs
-	recent  []entry   // are sorted, and not in a bucket
+	buckets []*bucket // buckets that are not empty, in the order of their IDs
+	recent  []entry   // entries that are not in a bucket yet, in order
 	len     int
 
 	oldest      uint64 // is the smallest index if oldestKnown is set
