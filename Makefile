@@ -28,31 +28,30 @@ help:
 		comment{name = comment; sub(/ .*/, "", name); sub(/([.]|: it) .*/, "", comment); about[name] = substr(comment, length(name) + 2); comment = ""} \
 		/^[a-z]+:/{name = $$1; sub(/:.*/, "", name); if (about[name]) printf "make %-8s  %s\n", name, about[name]; delete about[name]}' Makefile
 
-# The client library races with itself when it reconnects while requests are
-# queued (its pull request 35, open since 2020), which is not for these tests to
-# find: that one package is compiled without instrumentation.
+# The client library has a data race if it reconnects while requests are queued (its pull
+# request 35, open since 2020). These tests do not test the client library, so that package is
+# compiled without instrumentation.
 RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 
-# In a bubble of testing/synctest, a timer of no duration is run by the goroutine that
-# makes it, and the race detector crashes when two do so at once (Go 1.26.8: the
-# timers of a bubble share one context of the detector's). So tests in bubbles have
-# one processor each. The detector finds races by what is ordered before what, for
-# which one processor is enough.
+# In a bubble of testing/synctest, a timer with duration 0 is run by the goroutine that creates
+# it, and the race detector crashes if two goroutines do so at the same time (Go 1.26.8: the
+# timers of a bubble share one context of the detector). So tests in bubbles use one processor
+# each. The detector finds races by the happens-before order, for which one processor is enough.
 # The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
 ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
 BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
 
-# The simulation of the raft log has one goroutine, and nothing for the race detector, with
-# which it is thirteen times as slow. The tag adds its negative controls: runs in which one
-# protection is switched off, which programs cannot do. -args -seeds 10000 plays more.
+# The simulation of the raft log uses one goroutine, so that the race detector cannot find a race
+# and makes it thirteen times as slow. The tag adds its negative controls: runs in which one safety
+# check is disabled, which programs cannot do. -args -seeds 10000 runs more schedules.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
 SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
-# test is everything: lint, unit and integration tests, with the race detector.
-# ZKTEST_REAL makes tests fail, not skip, without the servers and clients that they compare with
-# or run on. The three groups run side by side, because many tests wait for servers, processes
-# and session timeouts. The limits are for machines that are busy with something else too.
+# test runs everything: lint, unit and integration tests, with the race detector.
+# With ZKTEST_REAL=required, a test fails, and is not skipped, if a server or client that it needs
+# is not installed. The three groups run concurrently, because many tests wait for servers,
+# processes and session timeouts. The time limits allow for machines that run other programs as well.
 test: prepare lint
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
 
@@ -67,8 +66,8 @@ simulated:
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
 
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
-# needs no root. It leaves the simulation of the raft log, a minute of computing, to make test.
-# Some packages wait for processes, so one more is tested at a time than there are cores.
+# needs no root. It does not run the simulation of the raft log, which takes a minute: make test
+# does. Some packages wait for processes, so it tests one package more at a time than there are cores.
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 unit:

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// createCrowd makes the list of candidates longer than the connections of a harness accept.
-func (h *harness) createCrowd() {
+// createManyCandidates makes the list of candidates longer than the connections of a harness accept.
+func (h *harness) createManyCandidates() {
 	conn := h.connectUnlimited()
 	for range 1200 {
 		_, err := conn.Create(path.Join(node, "_c_00000000-0000-4000-8000-000000000000-latch-"), nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
@@ -26,7 +26,7 @@ func (h *harness) createCrowd() {
 // error, and its znode must not block others.
 func TestTrap37_TooManyCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		h.createCrowd()
+		h.createManyCandidates()
 		conn := h.connect()
 		_, err := h.operator.Create("/other", nil, 0, openACL)
 		require.NoError(h, err)

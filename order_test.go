@@ -96,7 +96,7 @@ func TestOrder_OtherChildren(t *testing.T) {
 		all, err := leaderelection.Candidates(h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 2)
-		// A child that is created and deleted later has no effect.
+		// A child that is created and deleted later is ignored.
 		late := path.Join(node, "a-DONE")
 		_, err = h.operator.Create(late, nil, 0, openACL)
 		require.NoError(h, err)

@@ -67,7 +67,7 @@ func (r *scheduleRun) excuseAll(conn *sharedConn) {
 	}
 }
 
-// choose returns one of the active candidates, or nil if there are none.
+// choose returns one of the active candidates, or nil.
 func (r *scheduleRun) choose(n int) *member {
 	active := r.active()
 	if len(active) == 0 {

@@ -20,8 +20,8 @@ const (
 	cachedName = "written"
 	// cachedNumber is the number of znodes with which caches are filled.
 	cachedNumber = 10000
-	// floorParallelism is the number of requests that the floor keeps in flight.
-	floorParallelism = 64
+	// baselineParallelism is the number of requests that the baseline keeps in flight.
+	baselineParallelism = 64
 )
 
 func (l *local) fillCache(session int, dir string, n int) (time.Duration, error) {
@@ -52,9 +52,9 @@ func (l *local) writeCached(session int, dir string) (time.Duration, error) {
 	}
 }
 
-// fillFloorCache lists dir and reads each child into a map, with watches. It keeps many requests in
+// fillBaselineCache lists dir and reads each child into a map, with watches. It keeps many requests in
 // flight.
-func fillFloorCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
+func fillBaselineCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
 	begin := now()
 	names, _, _, err := conn.ChildrenW(dir)
 	if err != nil {
@@ -62,9 +62,9 @@ func fillFloorCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
 	}
 	var mu sync.Mutex
 	cached := make(map[string][]byte, len(names))
-	pending, failures := make(chan string), make(chan error, floorParallelism)
+	pending, failures := make(chan string), make(chan error, baselineParallelism)
 	var reading sync.WaitGroup
-	for range floorParallelism {
+	for range baselineParallelism {
 		reading.Go(func() {
 			for name := range pending {
 				data, _, _, err := conn.GetW(dir + "/" + name)
@@ -89,13 +89,13 @@ func fillFloorCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
 	reading.Wait()
 	took := time.Duration(now() - begin)
 	if len(cached) != n {
-		return 0, fmt.Errorf("the floor has read %d znodes of %d", len(cached), n)
+		return 0, fmt.Errorf("the baseline has read %d znodes of %d", len(cached), n)
 	}
 	return took, nil
 }
 
-// watchFloorCache reads the znode again each time its watch fires.
-func watchFloorCache(conn *zk.Conn, dir string, updates chan<- error) error {
+// watchBaselineCache reads the znode again each time its watch fires.
+func watchBaselineCache(conn *zk.Conn, dir string, updates chan<- error) error {
 	znode := dir + "/" + cachedName
 	_, _, watch, err := conn.GetW(znode)
 	if err != nil {

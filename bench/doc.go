@@ -13,15 +13,15 @@
 // cores, differences of less than 15 % are noise; use more rounds. Other programs increase the times of
 // some rounds: on a busy machine, -quantile 0.1 compares the fastest tenth of the rounds.
 //
-// # The floor
+// # The baseline
 //
-// The floor is the baseline: the shortest loop in which sessions take turns, without any guarantee,
-// with go-zookeeper and with as many candidates and connections as the other contestants. To join, it
+// The baseline is the shortest loop in which sessions take turns, without any guarantee, with
+// go-zookeeper and with as many candidates and connections as the other contestants. To join, it
 // creates a znode, lists the queue, and reads the znode of its predecessor with a watch. It leads, or
-// holds the lock, when there is no predecessor, or when the watch reports the deletion. To leave, it
-// deletes its znode. It knows no tokens, and relies on conditions that the other contestants have to
-// verify: znodes are deleted only at the head of the queue, every reply arrives, and sessions do not
-// expire. Rows in ms and in 1/s show the other contestants as multiples of the floor's median.
+// holds the lock, if it is the first, or when the watch reports the deletion. To leave, it deletes its
+// znode. It has no tokens, and relies on conditions that the other contestants have to verify: znodes
+// are deleted only at the head of the queue, every reply arrives, and sessions do not expire. Rows
+// in ms and in 1/s show the other contestants as multiples of the baseline's median.
 //
 // # Rows
 //
@@ -55,10 +55,10 @@
 // another session's, and acknowledges it.
 //
 // Caches: kazoo's TreeCache and Curator's CuratorCache. Curator uses persistent watches, which the
-// client library of this library lacks. The floor lists and reads all znodes, 64 at a time.
+// client library of this library lacks. The baseline lists and reads all znodes, 64 at a time.
 //
 // Memory and goroutines per candidate are measured in a separate process for each contestant in Go,
-// while the candidates wait. There the floor joins without listings, whose garbage remains resident.
+// while the candidates wait. There the baseline joins without listings, whose garbage remains resident.
 //
 // # Contestants in other languages
 //

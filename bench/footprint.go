@@ -96,7 +96,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, profile strin
 		return err
 	}
 	constructors := map[string]func(string, time.Duration) *local{
-		floorName: newFloor, libraryName: newLibrary, zkLockName: newZKLock,
+		baselineName: newBaseline, libraryName: newLibrary, zkLockName: newZKLock,
 	}
 	newContestant := constructors[name]
 	if newContestant == nil {
@@ -147,8 +147,8 @@ func joinIdle(c *local, n int, dir string) error {
 		session := candidate % sharedSessions
 		var err error
 		switch c.name() {
-		case floorName:
-			predecessor, err = joinIdleFloor(c.conn(session), dir, predecessor)
+		case baselineName:
+			predecessor, err = joinIdleBaseline(c.conn(session), dir, predecessor)
 		case libraryName:
 			var e *leaderelection.Election
 			if e, err = newLibraryElection(c.conn(session), dir, sessionTimeout); err == nil {
@@ -164,11 +164,11 @@ func joinIdle(c *local, n int, dir string) error {
 	return nil
 }
 
-// joinIdleFloor adds a candidate of the floor and returns its znode. The candidate is a goroutine that
-// waits for the watch on its predecessor. It does not list the queue, because the garbage of listings
-// increases the resident memory.
-func joinIdleFloor(conn *zk.Conn, dir, predecessor string) (string, error) {
-	znode, err := conn.Create(dir+"/"+floorPrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+// joinIdleBaseline adds a candidate of the baseline and returns its znode. The candidate is a
+// goroutine that waits for the watch on its predecessor. It does not list the queue, because the
+// garbage of listings increases the resident memory.
+func joinIdleBaseline(conn *zk.Conn, dir, predecessor string) (string, error) {
+	znode, err := conn.Create(dir+"/"+baselinePrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	if err != nil || predecessor == "" {
 		return znode, err
 	}

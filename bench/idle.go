@@ -12,7 +12,7 @@ import (
 const idleTimeout = 4 * time.Second
 
 // measureIdle counts the transactions per minute of an election in which nothing happens. Each of
-// the rows corresponds to one candidate, the leader first; each candidate has a separate session.
+// the rows corresponds to one candidate, the leader first; each candidate uses a separate session.
 // All contestants are measured at the same time.
 func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
 	return b.throughProxy(ctx, idleTimeout, func(proxy *zkproxy.Proxy, contestants []contestant) error {

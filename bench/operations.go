@@ -95,10 +95,10 @@ func (p *process) repeat(o operation, n int, dir string, period benchmark.Period
 
 func closeNothing() error { return nil }
 
-// newFloorOperation returns the operation of the floor. To add, it reads and writes, and loses
+// newBaselineOperation returns the operation of the baseline. To add, it reads and writes, and loses
 // concurrent additions. An item of a queue costs it a create, a read and a delete; every session
 // takes its own items.
-func newFloorOperation(o operation, conn *zk.Conn, dir string) (repeated, error) {
+func newBaselineOperation(o operation, conn *zk.Conn, dir string) (repeated, error) {
 	if o == operationAdd {
 		return repeated{func() error {
 			data, _, err := conn.Get(dir)
@@ -181,7 +181,7 @@ func (b *bench) measureOperations(ctx context.Context, r *row, o operation, n in
 		return err
 	}
 	for name := range r.Values {
-		if name == floorName {
+		if name == baselineName {
 			continue
 		}
 		if sum, err := b.server.readCounter(dirs[name]); err != nil || sum != sums[name] {

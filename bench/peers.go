@@ -35,10 +35,10 @@ var unavailable = []absent{{
 	"github.com/Comcast/go-leaderelection is not available from the Go module proxy, so this module cannot require it",
 }}
 
-// startContestants returns the contestants for the server at addr, the floor first. It starts the
+// startContestants returns the contestants for the server at addr, the baseline first. It starts the
 // processes with files in dir. Contestants that are not installed are returned as absent.
 func startContestants(ctx context.Context, addr, dir string, timeout time.Duration) ([]contestant, []absent) {
-	all := []contestant{newFloor(addr, timeout), newLibrary(addr, timeout), newZKLock(addr, timeout)}
+	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout), newZKLock(addr, timeout)}
 	missing := slices.Clone(unavailable)
 	for _, peer := range []struct {
 		name  string

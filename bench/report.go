@@ -42,8 +42,8 @@ func (r *report) print(w io.Writer, s settings) {
 	}
 	fmt.Fprintf(w, `
 Each cell contains the %s of the rounds, and in parentheses the quartiles. In rows
-in ms and /s, the result of the floor is the unit of the other contestants; of rates, more
-is better. The package comment of bench (go doc) describes the rows and the floor. All
+in ms and /s, the result of the baseline is the unit of the other contestants; of rates, more
+is better. The package comment of bench (go doc) describes the rows and the baseline. All
 contestants took turns in random order within each round, with a pause of %v after each
 turn, %v after turns with more than %d candidates. Differences of less than 15 %% are
 noise on two cores; processor times vary less.

@@ -18,7 +18,7 @@ type bench struct {
 	settings
 	server      *server
 	dir         string       // for the files of processes
-	contestants []contestant // the floor first
+	contestants []contestant // the baseline first
 	random      *rand.Rand
 	results     []*row
 }
@@ -40,7 +40,7 @@ func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, err
 
 // interleave measures every turn once per round, in random order, with a pause after each. The
 // warm-up rounds do not count. If a turn fails, the contestant has no values in these rows, and does
-// not participate in the remaining rounds. If the floor fails, interleave fails.
+// not participate in the remaining rounds. If the baseline fails, interleave fails.
 func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns []turn) error {
 	turns = slices.Clone(turns)
 	for round := -warmups; round < rounds; round++ {
@@ -77,9 +77,9 @@ func addValues(rows []*row, contestant string, values []float64) {
 }
 
 // exclude records that a contestant has failed in these rows. It returns an error if the run cannot
-// continue: without the floor, or if ctx is done.
+// continue: without the baseline, or if ctx is done.
 func (b *bench) exclude(ctx context.Context, rows []*row, contestant string, err error) error {
-	if contestant == floorName || ctx.Err() != nil {
+	if contestant == baselineName || ctx.Err() != nil {
 		return fmt.Errorf("%s: %s: %w", rows[0].Name, contestant, err)
 	}
 	for _, r := range rows {

@@ -12,7 +12,7 @@ import (
 type unit string
 
 const (
-	// Times and rates are printed relative to the floor.
+	// Times and rates are printed relative to the baseline.
 	unitMillis unit = "ms"
 	unitRate   unit = "/s" // the only unit of which more is better
 
@@ -59,7 +59,7 @@ func newRow(name string, u unit, g goal) *row {
 	}
 }
 
-// isRelative reports whether the values are printed relative to the floor.
+// isRelative reports whether the values are printed relative to the baseline.
 func (r *row) isRelative() bool { return r.Unit == unitMillis || r.Unit == unitRate }
 
 // rounds returns the number of rounds.
@@ -82,7 +82,7 @@ func (r *row) compared(values []float64) float64 {
 // base returns the divisor of the values.
 func (r *row) base() float64 {
 	if r.isRelative() {
-		return r.compared(r.Values[floorName])
+		return r.compared(r.Values[baselineName])
 	}
 	return 1
 }
@@ -90,7 +90,7 @@ func (r *row) base() float64 {
 // result returns the value of a contestant as it is printed. It returns false if there are no values.
 func (r *row) result(contestant string) (value float64, ok bool) {
 	values := r.Values[contestant]
-	if len(values) == 0 || r.isRelative() && len(r.Values[floorName]) == 0 {
+	if len(values) == 0 || r.isRelative() && len(r.Values[baselineName]) == 0 {
 		return 0, false
 	}
 	return r.compared(values) / r.base(), true
@@ -103,9 +103,9 @@ func (r *row) cell(contestant string) string {
 	}
 	values, format, base := r.Values[contestant], "%.2f", r.base()
 	switch {
-	case contestant == floorName && r.Unit == unitMillis:
+	case contestant == baselineName && r.Unit == unitMillis:
 		format, base = "%.2f", 1
-	case contestant == floorName && r.Unit == unitRate:
+	case contestant == baselineName && r.Unit == unitRate:
 		format, base = "%.0f", 1
 	case r.Unit == unitKiB, r.Unit == unitPerMinute:
 		format = "%.1f"
@@ -151,13 +151,13 @@ func (r *row) verdict() string {
 	}
 }
 
-// compareWithPeers names the libraries that are better than this library, which has the given result.
+// compareWithPeers names the libraries that are better than the given result of this library.
 func (r *row) compareWithPeers(value float64) string {
 	var better []string
 	peers := 0
 	for name := range r.Values {
 		other, ok := r.result(name)
-		if !ok || name == floorName || name == libraryName {
+		if !ok || name == baselineName || name == libraryName {
 			continue
 		}
 		peers++

@@ -16,35 +16,36 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 	return r
 }
 
-// TestRow_PrintsMultiplesOfTheFloor fails if values are divided by the floor although their unit is
-// absolute, if the floor is not printed in its unit, or if a quantile counts from the worst value.
-func TestRow_PrintsMultiplesOfTheFloor(t *testing.T) {
-	values := map[string][]float64{floorName: {1, 2, 3}, libraryName: {3, 2, 4}}
+// TestRow_PrintsMultiplesOfTheBaseline fails if values are divided by the baseline although their
+// unit is absolute, if the baseline is not printed in its unit, or if a quantile counts from the
+// worst value.
+func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
+	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)
-	require.Equal(t, "2.00 (1.50–2.50)", r.cell(floorName))
+	require.Equal(t, "2.00 (1.50–2.50)", r.cell(baselineName))
 	require.Equal(t, "1.50 (1.25–1.75)", r.cell(libraryName))
 	require.Equal(t, "–", r.cell(zkLockName))
 	require.Equal(t, 3, r.rounds())
 
 	r.quantile = 0
-	require.Equal(t, "1.00 (1.50–2.50)", r.cell(floorName))
-	require.Equal(t, "2.00 (2.50–3.50)", r.cell(libraryName), "multiples of the best value of the floor")
+	require.Equal(t, "1.00 (1.50–2.50)", r.cell(baselineName))
+	require.Equal(t, "2.00 (2.50–3.50)", r.cell(libraryName), "multiples of the best value of the baseline")
 	rates := newTestRow(unitRate, goal{}, values)
 	rates.quantile = 0
 	require.Equal(t, "1.33 (0.83–1.17)", rates.cell(libraryName), "the best rate is the highest")
 
-	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).cell(floorName))
+	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).cell(baselineName))
 	require.Equal(t, "3.0 (2.5–3.5)", newTestRow(unitKiB, goal{}, values).cell(libraryName))
 	require.Equal(t, "4.00", newTestRow(unitNumber, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName))
 	require.Equal(t, "–", newTestRow(unitMillis, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName),
-		"a row without a floor has no multiples")
+		"a row without a baseline has no multiples")
 }
 
 // TestRow_ComparesWithGoal fails if a goal counts as met although the printed value misses it, if it
 // counts as missed although the printed value meets it, or if rates have a maximum.
 func TestRow_ComparesWithGoal(t *testing.T) {
-	verdict := func(u unit, limitValue, floor, library float64) string {
-		return newTestRow(u, limit(limitValue), map[string][]float64{floorName: {floor}, libraryName: {library}}).verdict()
+	verdict := func(u unit, limitValue, baseline, library float64) string {
+		return newTestRow(u, limit(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
 	}
 	require.Equal(t, "≤ 1.15 met", verdict(unitMillis, 1.15, 100, 115.4))
 	require.Equal(t, "≤ 1.15 MISSED", verdict(unitMillis, 1.15, 100, 116))
@@ -58,9 +59,9 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
 }
 
-// TestRow_ComparesWithPeers fails if the floor counts as a peer, or if the direction is wrong.
+// TestRow_ComparesWithPeers fails if the baseline counts as a peer, or if the direction is wrong.
 func TestRow_ComparesWithPeers(t *testing.T) {
-	values := map[string][]float64{floorName: {1}, libraryName: {2}, zkLockName: {3}, kazooName: {4}}
+	values := map[string][]float64{baselineName: {1}, libraryName: {2}, zkLockName: {3}, kazooName: {4}}
 	require.Equal(t, "best: met", newTestRow(unitMillis, beatPeers, values).verdict())
 	require.Equal(t, "best: MISSED, after kazoo, zk.Lock", newTestRow(unitRate, beatPeers, values).verdict())
 	require.Equal(t, "best", newTestRow(unitRate, beatPeers, nil).verdict())
@@ -87,18 +88,18 @@ func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
 	unsupported := func(int) error { return errors.ErrUnsupported }
 	first, second := newRow("first", unitMillis, goal{}), newRow("second", unitMillis, goal{})
 	turns := []turn{
-		always(floorName, []float64{1, math.NaN()}, succeed),
+		always(baselineName, []float64{1, math.NaN()}, succeed),
 		always(libraryName, []float64{2, 3}, failThird),
 		always(zkLockName, nil, unsupported),
 	}
 	b := &bench{random: rand.New(rand.NewPCG(1, 2))}
 	require.NoError(t, b.interleave(t.Context(), []*row{first, second}, 1, 4, 0, turns))
-	require.Equal(t, map[string]int{floorName: 5, libraryName: 3, zkLockName: 1}, calls)
-	require.Equal(t, map[string][]float64{floorName: {1, 1, 1, 1}}, first.Values)
+	require.Equal(t, map[string]int{baselineName: 5, libraryName: 3, zkLockName: 1}, calls)
+	require.Equal(t, map[string][]float64{baselineName: {1, 1, 1, 1}}, first.Values)
 	require.Empty(t, second.Values, "an unknown value is not added")
 	require.Equal(t, map[string]string{libraryName: "failed: cause"}, first.Missing)
 	require.Equal(t, first.Missing, second.Missing)
 
-	failing := []turn{always(floorName, nil, func(int) error { return errors.New("cause") })}
-	require.ErrorContains(t, b.interleave(t.Context(), []*row{first}, 0, 1, 0, failing), "first: floor: cause")
+	failing := []turn{always(baselineName, nil, func(int) error { return errors.New("cause") })}
+	require.ErrorContains(t, b.interleave(t.Context(), []*row{first}, 0, 1, 0, failing), "first: baseline: cause")
 }

@@ -20,7 +20,7 @@ func newTestBench(t *testing.T, only string) *bench {
 	s, err := connectServer(addr)
 	require.NoError(t, err)
 	t.Cleanup(s.close)
-	contestants := []contestant{newFloor(addr, sessionTimeout), newLibrary(addr, sessionTimeout), newZKLock(addr, sessionTimeout)}
+	contestants := []contestant{newBaseline(addr, sessionTimeout), newLibrary(addr, sessionTimeout), newZKLock(addr, sessionTimeout)}
 	t.Cleanup(func() { require.NoError(t, closeContestants(contestants)) })
 	return &bench{
 		settings: settings{
@@ -38,7 +38,7 @@ func TestMeasureAll(t *testing.T) {
 	b := newTestBench(t, "^(first|join|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
 	require.NoError(t, b.measureAll(t.Context()))
 	for _, r := range b.results {
-		expected := []string{floorName, libraryName, zkLockName}
+		expected := []string{baselineName, libraryName, zkLockName}
 		if strings.HasPrefix(r.Name, "counter") || strings.HasPrefix(r.Name, "queue") || strings.HasPrefix(r.Name, "cache") {
 			expected = expected[:2]
 		}
@@ -54,7 +54,7 @@ func TestMeasureAll(t *testing.T) {
 	require.Len(t, b.results, 28)
 }
 
-// TestMeasureRequests fails if the floor sends more than one request per succession, or if messages
+// TestMeasureRequests fails if the baseline sends more than one request per succession, or if messages
 // between successions count.
 func TestMeasureRequests(t *testing.T) {
 	b := newTestBench(t, "")
@@ -62,11 +62,11 @@ func TestMeasureRequests(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Millisecond} {
 		require.NoError(t, b.measureRequests(t.Context(), requests, watches, 24, 1, pause))
 	}
-	require.Equal(t, []float64{1, 1}, requests.Values[floorName])
-	require.Equal(t, []float64{1, 1}, watches.Values[floorName])
+	require.Equal(t, []float64{1, 1}, requests.Values[baselineName])
+	require.Equal(t, []float64{1, 1}, watches.Values[baselineName])
 	require.Equal(t, []float64{2, 2}, requests.Values[zkLockName], "a delete and a listing")
 	require.Len(t, requests.Values[libraryName], 2)
-	require.Equal(t, "delete 1.00", requests.Details[floorName])
+	require.Equal(t, "delete 1.00", requests.Details[baselineName])
 }
 
 // TestMeasureIdle fails if idle candidates of contestants without leases have transactions, or if the
@@ -76,7 +76,7 @@ func TestMeasureIdle(t *testing.T) {
 	rows := []*row{newRow("leader", unitPerMinute, goal{}), newRow("second", unitPerMinute, goal{}), newRow("third", unitPerMinute, goal{})}
 	require.NoError(t, b.measureIdle(t.Context(), rows))
 	for _, r := range rows {
-		require.Equal(t, []float64{0}, r.Values[floorName])
+		require.Equal(t, []float64{0}, r.Values[baselineName])
 		require.Equal(t, []float64{0}, r.Values[zkLockName])
 		require.Len(t, r.Values[libraryName], 1)
 	}

@@ -103,9 +103,9 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 	require.Equal(t, readStat(t, admin, c.ID()).Czxid, l.Token())
 }
 
-// TestTrap03_ZnodeAppearsLate fails if a candidate follows a znode that it created itself. That is possible if it looks for
-// the znode on a server that lags behind, so that the znode of the first create appears after the znode
-// of the second create, with a lower sequence number.
+// TestTrap03_ZnodeAppearsLate fails if a candidate follows a znode that it created itself. That is possible
+// if it looks for the znode on a server that lags behind, so that the znode of the first create appears
+// after the znode of the second create, with a lower sequence number.
 func TestTrap03_ZnodeAppearsLate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -145,9 +145,9 @@ func TestTrap03_ZnodeAppearsLate(t *testing.T) {
 	require.Empty(t, listChildren(t, admin, node))
 }
 
-// TestTrap04_FreshGUIDForEachCreate fails if a candidate uses the same GUID for two creates, because a
+// TestTrap04_NewGUIDForEachCreate fails if a candidate uses the same GUID for two creates, because a
 // znode of an earlier create can still appear.
-func TestTrap04_FreshGUIDForEachCreate(t *testing.T) {
+func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)

@@ -188,11 +188,11 @@ func TestEndElection_RecreatedElection(t *testing.T) {
 	require.NoError(t, grant.Err())
 }
 
-func isEndMarker(path string) bool { return strings.HasSuffix(path, "/DONE") }
+func isTombstone(path string) bool { return strings.HasSuffix(path, "/DONE") }
 
-// TestEndMarker_PreventsSuccession fails if a candidate becomes leader after a deletion that stopped after
-// the end marker. The first follower does not ask the server when the leader leaves.
-func TestEndMarker_PreventsSuccession(t *testing.T) {
+// TestTombstone_PreventsSuccession fails if a candidate becomes leader after a deletion that stopped after
+// it has created the tombstone. The first follower sends no request when the leader leaves.
+func TestTombstone_PreventsSuccession(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
@@ -201,14 +201,14 @@ func TestEndMarker_PreventsSuccession(t *testing.T) {
 	third := startFollower(t, connect(t), node, second)
 
 	deleter := connectShort(t)
-	// The first transaction creates the marker. The second would delete candidates.
+	// The first transaction creates the tombstone. The second would delete candidates.
 	stop := deleter.Network[0].On(zkproxy.Rule{Op: zkproxy.OpMulti, K: 2, Action: zkproxy.CutBeforeRequest})
 	deleter.Network.Refuse()
 	err := leaderelection.DeleteElection(deleter.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 	harness.Receive(t, stop.Done(), "the fault")
 
-	second.requireEnded(t, leaderelection.ErrElectionOver) // because of the marker
+	second.requireEnded(t, leaderelection.ErrElectionOver) // because of the tombstone
 	third.requireEnded(t, leaderelection.ErrElectionOver)
 	require.NoError(t, grant.Err(), "the leader was notified")
 	leader.resign(t)
@@ -220,9 +220,9 @@ func TestEndMarker_PreventsSuccession(t *testing.T) {
 	waitDeleted(t, conn, node)
 }
 
-// TestEndMarker_RecreatedElection fails if the end marker of a deletion whose reply was lost gets into a
+// TestTombstone_RecreatedElection fails if the tombstone of a deletion whose reply was lost is created in a
 // new election that another client has created at the same path.
-func TestEndMarker_RecreatedElection(t *testing.T) {
+func TestTombstone_RecreatedElection(t *testing.T) {
 	for name, enlisted := range map[string]bool{"empty election": false, "with a leader": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,14 +231,14 @@ func TestEndMarker_RecreatedElection(t *testing.T) {
 			conn := connect(t)
 			old := newCandidate(t, conn, node)
 			var path func(string) bool
-			if path = isEndMarker; enlisted {
+			if path = isTombstone; enlisted {
 				startLeader(t, other, node)
 				path = isBelow(node)
 			}
 			cut := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpMulti, Path: path, Action: zkproxy.CutBeforeRequest})
 			conn.Network.Refuse()
 			ended := harness.InBackground(t, old.EndElection)
-			harness.Receive(t, cut.Done(), "the end marker")
+			harness.Receive(t, cut.Done(), "the tombstone")
 
 			require.NoError(t, leaderelection.DeleteElection(other.Conn, node))
 			_, err := other.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
@@ -257,7 +257,7 @@ func TestEndMarker_RecreatedElection(t *testing.T) {
 }
 
 // TestDelete_CandidateWithPredecessor fails if a candidate becomes leader although its znode was deleted
-// together with its predecessor and before it, as libraries do that end an election without a marker.
+// together with its predecessor and before it, as by libraries that end an election without a tombstone.
 func TestDelete_CandidateWithPredecessor(t *testing.T) {
 	t.Parallel()
 	conn, operator := connectShort(t), connectShort(t)
@@ -265,7 +265,7 @@ func TestDelete_CandidateWithPredecessor(t *testing.T) {
 		node := createElectionNode(t, operator)
 		leader, _ := startLeader(t, connectShort(t), node)
 		second := startFollower(t, conn, node, leader)
-		// Before the first check, the first follower would ask the server.
+		// Before the first check, the first follower would list the queue.
 		harness.Eventually(t, func() bool { return conn.Network[0].Count(zkproxy.OpMulti) > 0 }, "the follower has not sent a check")
 		_, err := operator.Multi(deleteRequest(second.ID()), deleteRequest(leader.ID()))
 		require.NoError(t, err)
@@ -298,7 +298,7 @@ func TestDelete_LeaderIsSuspendedFirst(t *testing.T) {
 	node := createElectionNode(t, operator)
 	leader, grant := startLeader(t, conn, node)
 	held := conn.Network[0].On(zkproxy.Rule{
-		Op: zkproxy.OpExists, Path: isBelow(node), Action: zkproxy.HoldReply, // the check for the end marker
+		Op: zkproxy.OpExists, Path: isBelow(node), Action: zkproxy.HoldReply, // the check for the tombstone
 	})
 	deleteZnode(t, operator, leader.ID())
 	requireLost(t, grant, leaderelection.ErrCandidateDeleted)

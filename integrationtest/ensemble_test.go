@@ -175,8 +175,9 @@ func waitSuspended(t *testing.T, statuses <-chan receivedStatus, fault time.Time
 	return s
 }
 
-// testServerCutOff is trap 13: the server of the leader's client is cut off from its quorum and still
-// answers pings and reads, while the others expire the session and elect another candidate.
+// testServerCutOff reproduces failure scenario 13: the server of the leader's client is cut off from its
+// quorum and still answers pings and reads, while the others expire the session and elect another
+// candidate.
 func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.Duration, leader bool) {
 	member, others := chooseServer(t, ens, leader)
 	conn := connectTo(t, timeout, ens.Addr(member))
@@ -212,7 +213,7 @@ func testServerCutOff(t *testing.T, ens *ensemble.Ensemble, tick, timeout time.D
 	t.Logf("tick %v, session %v: Done %v and Suspended %v after the cut, in state %v of the client library; the next candidate became leader after %v",
 		tick, timeout, since(done), since(suspended.at), state, since(elected))
 	if !leader {
-		// The trap requires that the server still answers, and still shows the old leader's znode.
+		// The scenario requires that the server still answers, and still shows the old leader's znode.
 		require.Equal(t, zk.StateHasSession, idle.State())
 		require.True(t, znodeExists(t, idle, c.ID()), "the server that is cut off no longer serves the znode, so that the test has no effect")
 	}

@@ -93,7 +93,7 @@ func TestTrap35_SequenceRestarts(t *testing.T) {
 	require.Greater(t, l.Token(), oldToken)
 }
 
-// TestTrap38_ConcurrentCalls fails if concurrent calls make two znodes or two leaders, or leave a znode.
+// TestTrap38_ConcurrentCalls fails if concurrent calls create two znodes or two leaders, or leave a znode.
 func TestTrap38_ConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)

@@ -186,7 +186,7 @@ func TestRoundTrips_Idle(t *testing.T) {
 	server := harness.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
 	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
 	const (
-		inLine  = 100 // candidates of one election
+		queued  = 100 // candidates of one election
 		leaders = 50  // elections with one candidate
 	)
 	long, short := createElectionNode(t, admin), make([]string, leaders)
@@ -198,7 +198,7 @@ func TestRoundTrips_Idle(t *testing.T) {
 	require.Zero(t, countClientWatches(t, conn))
 
 	var all []*candidate
-	for range inLine {
+	for range queued {
 		all = append(all, newCandidate(t, conn, long))
 	}
 	for _, node := range short {

@@ -37,7 +37,7 @@ var (
 
 // Request requests that the candidate with the given ID resigns from the election at node, and
 // blocks until the candidate's znode does not exist any more. The request does not affect other
-// candidates, and has no effect on a candidate that does not receive requests.
+// candidates. A candidate that does not receive requests ignores it.
 //
 // Request returns nil as soon as the znode does not exist, for whatever reason. Then another
 // candidate, if there is one, is or is about to become the leader. When ctx is done, Request

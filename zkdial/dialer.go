@@ -104,7 +104,7 @@ func (d *dialer) recordRefusal() (long bool) {
 
 // handshakeConn is a connection that reads the handshake. During the handshake the client library
 // reads and writes on one goroutine. After that it uses one goroutine for each, and Write and Read
-// have no field in common.
+// do not access the same fields.
 type handshakeConn struct {
 	net.Conn
 	dialer  *dialer

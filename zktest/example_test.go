@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// must panics if err is not nil. Examples have no test that could fail.
+// must panics if err is not nil. An example cannot fail a test.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFourLetter_DuringFault fails if faults have no effect on four-letter words.
+// TestFourLetter_DuringFault fails if faults do not affect four-letter words.
 func TestFourLetter_DuringFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},

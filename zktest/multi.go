@@ -78,7 +78,7 @@ func (e *ensemble) applyMulti(c *conn, r *wire.Request, t *txn) Code {
 	return codeOK
 }
 
-// applyMultiRead answers each read separately: an error of one read has no effect on the others. It
+// applyMultiRead answers each read separately: an error of one read does not affect the others. It
 // returns false if the reply is too large: a small packet can request the same large znode many
 // times.
 func (e *ensemble) applyMultiRead(c *conn, t *tree, r *wire.Request) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestServer_Requests fails if a request of a go-zookeeper client has a wrong result.
+// TestServer_Requests fails if the result of a request of a go-zookeeper client is wrong.
 func TestServer_Requests(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)

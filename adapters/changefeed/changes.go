@@ -151,7 +151,7 @@ func (c *changes) Next(ctx context.Context) (any, error) {
 	}
 }
 
-// removeFirst removes the first unread change. ok is false if there is none yet.
+// removeFirst removes the first unread change. ok is false if all changes were read.
 func (c *changes) removeFirst() (change any, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -126,7 +126,8 @@ func (o *options) wallTime() uint64 { return termOf(o.clock.Now()) }
 // termOf returns t in milliseconds since the Unix epoch.
 func termOf(t time.Time) uint64 { return uint64(max(0, t.UnixMilli())) }
 
-// wrapError adds the operation to an error, and the errors of package leaderelection that it means.
+// wrapError adds the operation to an error, and wraps it with the corresponding error of package
+// leaderelection.
 func (o *options) wrapError(ctx context.Context, operation string, err error) error {
 	switch {
 	case err == nil:

@@ -256,7 +256,7 @@ func (h *harness) awaitLeader() *candidate {
 	return nil
 }
 
-// leader returns the current leader, or nil if there is none. It fails the test if there are two.
+// leader returns the current leader, or nil. It fails the test if there are two.
 func (h *harness) leader() (leader *candidate) {
 	h.Helper()
 	for _, c := range h.candidates {

@@ -23,10 +23,10 @@ type campaign struct {
 	requested bool   // the peer was requested to queue the candidate
 	joined    uint64 // the index of the entry by which the candidate has joined; 0 before
 	following string
-	published bool // a status of the present position was published
+	published bool // a status of the current position was published
 }
 
-// runCampaign takes part until the candidacy is over, and returns the reason.
+// runCampaign participates in the election until the candidacy is over, and returns the reason.
 func (c *campaign) runCampaign(ctx context.Context) error {
 	e, n := c.election, c.election.node
 	n.mu.Lock()
@@ -68,7 +68,7 @@ func (c *campaign) runCampaign(ctx context.Context) error {
 
 // requestJoin requests the peer to queue the candidate. If the election is over according to this
 // peer, it may have been restarted by an entry that the peer has not applied yet, so requestJoin first
-// reads the present state.
+// reads the current state.
 func (c *campaign) requestJoin(ctx context.Context) {
 	e := c.election
 	over := false
@@ -148,9 +148,10 @@ func (e *Election) leaseEnd(lease int64) time.Time {
 }
 
 // leadershipDeadline returns the time until which the candidate leads with the given token: when the
-// lease expires, if the candidate is the head of the queue for which the lease was granted. A lease that
-// has expired and was renewed does not confirm an earlier leadership, even if this goroutine has not
-// noticed that. The loop publishes queues before leases, so this method reads the lease first.
+// lease expires, if the candidate is the head of the queue for which the lease was granted. A lease
+// that has expired and was renewed does not confirm an earlier leadership, even if this goroutine
+// has not noticed that. The loop publishes queues before leases, so this method reads the lease
+// first.
 func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 	lease := e.node.lease.Load()
 	queue := e.queue.Load()
@@ -223,7 +224,7 @@ func (c *campaign) leaveElection(reason error) error {
 }
 
 // confirmRemoval reports whether a candidate that is not queued according to this peer will certainly
-// not be queued. If it was never queued, the request to join may still be in flight, so the present
+// not be queued. If it was never queued, the request to join may still be in flight, so the current
 // state is read. A request that is overtaken by that read can still be applied. Then the peer, which
 // does not want the candidate any more, removes it with the next heartbeat, and the candidate does
 // not lead before.

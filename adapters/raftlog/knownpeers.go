@@ -58,8 +58,8 @@ func (n *Node) readKnownPeers() error {
 	return nil
 }
 
-// acceptHandshake decides whether a remote process may take part in the cluster, for incoming and outgoing
-// connections. When it returns nil, the identity of the remote peer is on disk.
+// acceptHandshake decides whether a remote process may participate in the cluster, for incoming and
+// outgoing connections. When it returns nil, the identity of the remote peer is on disk.
 func (n *Node) acceptHandshake(h link.Hello) error {
 	if !h.Peer {
 		return nil

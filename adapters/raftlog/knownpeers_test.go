@@ -90,7 +90,7 @@ func copyDisk(t testing.TB, d *crashdisk.Disk) *crashdisk.Disk {
 }
 
 // TestIdentity_LostDirectory fails if a peer that has lost its directory, its log or its snapshot
-// takes part after all peers were restarted, so that no peer remembers what it has acknowledged.
+// participates after all peers were restarted, so that no peer remembers what it has acknowledged.
 func TestIdentity_LostDirectory(t *testing.T) {
 	for what, says := range map[string]string{
 		"all": "does not have the data", "log": "the log was lost", "segments": "files of the log", "snapshot": "snapshot in directory", "peer.json": "not the whole directory",
@@ -219,7 +219,7 @@ func TestIdentity_EarlierDirectory(t *testing.T) {
 }
 
 // TestIdentity_CopiedDirectory fails if a process with a copy of the directory of a running peer
-// takes part, or if the running peer stops.
+// participates, or if the running peer stops.
 func TestIdentity_CopiedDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		b := h.peers[1]

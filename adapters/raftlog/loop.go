@@ -205,7 +205,7 @@ func (l *loopState) handleOutput() {
 	if out.PeersChanged {
 		n.net.SetPeers(l.c.Peers())
 	}
-	l.showElections(out)
+	l.publishElections(out)
 	n.publishStatus(status)
 	if status.Role == core.Removed && !l.removed {
 		l.removed = true
@@ -217,9 +217,9 @@ func (l *loopState) handleOutput() {
 	l.signalCandidates(out, status.Lease)
 }
 
-// showElections publishes changed queues to candidates and observers. It does so before the lease is
+// publishElections publishes changed queues to candidates and observers. It does so before the lease is
 // published, which may have been granted for these changes, see Election.leadershipDeadline.
-func (l *loopState) showElections(out core.Output) {
+func (l *loopState) publishElections(out core.Output) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
 	}

@@ -352,7 +352,7 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 }
 
 // TestIdentity_WipedVoter fails if a voter that has lost its disk, and so its votes and
-// acknowledgements, takes part with its previous ID.
+// acknowledgements, participates with its previous ID.
 func TestIdentity_WipedVoter(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

@@ -59,7 +59,7 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 		return nil, err
 	}
 	o := &observer{name: name, changed: make(chan struct{}, 1), out: make(chan leaderelection.Observation, 1)}
-	// The loop adds the observer, so that no change is missed after the present queue.
+	// The loop adds the observer, so that no change is missed after the current queue.
 	err := node.callLoop(ctx, func(c *core.Core) {
 		o.setQueue(c.Replica().Elections.Get(name))
 		node.mu.Lock()

@@ -2,7 +2,7 @@
 
 package changefeed_test
 
-// The measured stores. Each store has a separate server, and each candidate has a separate connection,
+// The measured stores. Each store uses a separate server, and each candidate a separate connection,
 // which counts the requests to the server.
 
 import (

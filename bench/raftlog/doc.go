@@ -17,9 +17,9 @@
 // A library with several settings is measured with each of them. For each number of clients the
 // table contains the settings with the highest median rate; the others are listed below the table.
 //
-// # The floor
+// # The baseline
 //
-// The floor is a lower bound on the cost of a log that needs no network and no processor. Three
+// The baseline is a lower bound on the cost of a log that needs no network and no processor. Three
 // preallocated files are written in lockstep, each by one goroutine. A round consists of as many
 // updates as there are clients, in one write and one fdatasync, and is complete when two of the
 // files contain it. A file that lags behind writes all rounds that it lacks in one write. The

@@ -93,7 +93,7 @@ func selectBest(all []*series) (chosen, others []*series) {
 	return chosen, others
 }
 
-// highestRate returns the highest median rate of the peers, or 0 if there are none.
+// highestRate returns the highest median rate of the peers, or 0 without peers.
 func highestRate(all []*series, isPeer func(name string) bool) float64 {
 	rate := 0.0
 	for _, s := range all {
@@ -111,7 +111,7 @@ type failOvers struct {
 	Times    []float64 `json:"times"`
 }
 
-// shortestFailOver returns the lowest median of the peers, or 0 if there are none.
+// shortestFailOver returns the lowest median of the peers, or 0 without peers.
 func shortestFailOver(all []*failOvers, isPeer func(name string) bool) float64 {
 	lowest := 0.0
 	for _, f := range all {

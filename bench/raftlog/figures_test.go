@@ -76,7 +76,7 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 	r := &report{
 		Environment: environment{Machine: benchmark.Environment{CPUs: 2}}, Seed: 7, Seconds: 3,
 		Series: []*series{
-			newSeries("floor", "none", 1, 200), newSeries("peer", "defaults", 1, 50, 60, 70), newSeries("peer", "tuned", 1, 100, 100, 100),
+			newSeries("baseline", "none", 1, 200), newSeries("peer", "defaults", 1, 50, 60, 70), newSeries("peer", "tuned", 1, 100, 100, 100),
 			newSeries("this", "defaults", 1, 125, 125, 125), newSeries("peer", "defaults", 16, 1000),
 		},
 		FailOvers: []*failOvers{{Name: "peer", Settings: "quick", Times: []float64{200, 300, 400}}, {Name: "this", Times: []float64{150}}},
@@ -85,7 +85,7 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 	var text strings.Builder
 	r.print(&text, func(name string) bool { return name == "peer" })
 	for _, line := range []string{
-		"| 1 | floor | none | 1 | 200 (200–200) | 5.00 (5.00–5.00) | 10.00 (10.00–10.00) | 2.00 |",
+		"| 1 | baseline | none | 1 | 200 (200–200) | 5.00 (5.00–5.00) | 10.00 (10.00–10.00) | 2.00 |",
 		"| 1 | peer | tuned | 3 | 100 (100–100) | 10.00 (10.00–10.00) | 20.00 (20.00–20.00) | 1.00 |",
 		"| 1 | this | defaults | 3 | 125 (125–125) | 8.00 (8.00–8.00) | 16.00 (16.00–16.00) | 1.25 |",
 		"| 16 | peer | defaults | 1 | 1000 (1000–1000) | 1.00 (1.00–1.00) | 2.00 (2.00–2.00) | 1.00 |",

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// entrant is measured in the table of rates: a contestant, or the floor.
+// entrant is measured in the table of rates: a contestant, or the baseline.
 type entrant interface {
 	name() string
 	settings() string
@@ -20,7 +20,7 @@ type entrant interface {
 }
 
 // isPeer reports whether this library is compared with the library of that name.
-func isPeer(name string) bool { return name != floorName && name != libraryName }
+func isPeer(name string) bool { return name != baselineName && name != libraryName }
 
 // cell is a measurement that is repeated in every round.
 type cell struct {
@@ -52,7 +52,7 @@ func runBenchmark(ctx context.Context, s settings, contestants []contestant) (*r
 
 // throughputCells returns the cells that count updates. It adds their series to r.
 func (s settings) throughputCells(r *report, contestants []contestant) []cell {
-	entrants := []entrant{floor{}}
+	entrants := []entrant{baseline{}}
 	for _, c := range contestants {
 		entrants = append(entrants, throughput{c, s.timeouts})
 	}

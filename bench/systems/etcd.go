@@ -27,7 +27,7 @@ func (c *connection) close() { _ = c.client.Close() }
 // joinEtcd joins the election on etcd, with an implementation of elections.
 type joinEtcd func(c *connection, name string) (*candidate, error)
 
-// onEtcd starts an etcd server in this process. Every candidate has a separate connection.
+// onEtcd starts an etcd server in this process. Every candidate uses a separate connection.
 func onEtcd(join joinEtcd) starter {
 	return func(ctx context.Context) (joiner, func(), error) {
 		dir, err := os.MkdirTemp("", "systems-etcd-")

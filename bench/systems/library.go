@@ -21,7 +21,7 @@ func systems(timeout time.Duration) []system {
 	}
 }
 
-// onZooKeeper uses this library on a ZooKeeper server. Every candidate has a separate session.
+// onZooKeeper uses this library on a ZooKeeper server. Every candidate uses a separate session.
 func onZooKeeper(timeout time.Duration) starter {
 	return func(ctx context.Context) (joiner, func(), error) {
 		server, err := zookeeper.Start(ctx, time.Second)

@@ -91,7 +91,7 @@ type backendKind struct {
 	functions backend
 	// flags registers the flags of the backend. It is optional.
 	flags func(*settings, *pflag.FlagSet)
-	// servers returns the servers in the settings without passwords, or "" if there are none.
+	// servers returns the servers in the settings without passwords, or "" if they do not contain any.
 	servers func(*settings) string
 	// check returns an error if the settings are invalid. It sends nothing.
 	check func(*settings) error
@@ -104,8 +104,8 @@ type backendKind struct {
 	// sessionTimeout returns the session timeout that the settings request. It is nil if the backend
 	// has no sessions.
 	sessionTimeout func(*settings) time.Duration
-	// values reports whether candidates can advertise a value (--value).
-	values bool
+	// supportsValues reports whether candidates can advertise a value (--value).
+	supportsValues bool
 	// advise adds advice for the user to an error of the backend. It is optional.
 	advise func(*settings, error) error
 }

@@ -100,7 +100,7 @@ func adviseUnsafe(err error) error {
 }
 
 // credentialErrors are parts of the errors, in lower case, that servers of stores return for wrong
-// credentials. Their clients have no common type for these errors.
+// credentials. Their clients do not share a type for these errors.
 var credentialErrors = []string{
 	"password authentication failed", "no pg_hba.conf entry", // PostgreSQL
 	"wrongpass", "noauth", "noperm", // Redis

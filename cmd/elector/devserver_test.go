@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDevServer_Addresses fails if a server has a wrong address, or if invalid flags are accepted.
+// TestDevServer_Addresses fails if the address of a server is wrong, or if invalid flags are accepted.
 func TestDevServer_Addresses(t *testing.T) {
 	for _, c := range []struct {
 		servers int
@@ -61,7 +61,7 @@ func TestDevServer_InvalidFlags(t *testing.T) {
 	}
 }
 
-// TestDevServer_Ensemble fails if a flag has no effect on the servers.
+// TestDevServer_Ensemble fails if a flag does not affect the servers.
 func TestDevServer_Ensemble(t *testing.T) {
 	srv := start(t, nil, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
 		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")

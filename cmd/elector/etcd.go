@@ -27,7 +27,7 @@ func init() {
 		check:          checkEtcd,
 		open:           openEtcd,
 		sessionTimeout: etcdTTL,
-		values:         true,
+		supportsValues: true,
 		advise:         adviseEtcd,
 	}
 }

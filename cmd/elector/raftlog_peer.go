@@ -38,7 +38,7 @@ func init() {
 		open:           openRaftlogClient,
 		openRun:        openRaftlogPeer,
 		sessionTimeout: (*settings).requestedTimeout,
-		values:         true,
+		supportsValues: true,
 		advise:         func(_ *settings, err error) error { return adviseFault(err) },
 	}
 }

@@ -163,7 +163,7 @@ func (r *runCommand) check() error {
 			return err
 		}
 	}
-	if s.value != "" && !kind.values {
+	if s.value != "" && !kind.supportsValues {
 		return usage("--value: backend %s cannot advertise a value; use backend zookeeper, etcd or raftlog, or omit the flag, for example elector run ... -- report", s.backend)
 	}
 	if err := checkText("value", s.value, maxValue); err != nil {

@@ -113,7 +113,7 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 		}
 		return json.NewEncoder(w).Encode(struct {
 			Election   string          `json:"election"`
-			Leader     *candidateInfo  `json:"leader"` // null if there is none
+			Leader     *candidateInfo  `json:"leader"` // null without a leader
 			Candidates []candidateInfo `json:"candidates"`
 		}{election, leader, append([]candidateInfo{}, candidates...)})
 	}

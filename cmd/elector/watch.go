@@ -55,7 +55,7 @@ func printObservation(w io.Writer, election string, o observation, asJSON bool) 
 		return json.NewEncoder(w).Encode(struct {
 			Time     time.Time      `json:"time"` // of the observation
 			Election string         `json:"election"`
-			Leader   *candidateInfo `json:"leader"` // null if there is none
+			Leader   *candidateInfo `json:"leader"` // null without a leader
 		}{now, election, o.leader})
 	}
 	text := "no leader"

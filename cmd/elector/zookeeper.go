@@ -29,7 +29,7 @@ func init() {
 		check:          checkZooKeeper,
 		open:           openZooKeeper,
 		sessionTimeout: (*settings).requestedTimeout,
-		values:         true,
+		supportsValues: true,
 		advise:         adviseZooKeeper,
 	}
 }

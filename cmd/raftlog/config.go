@@ -23,7 +23,7 @@ A peer has the form tcp://host:port/id. tcp:// may be omitted; without /id the I
 --delete the ID is sufficient. The command contacts the peers in the file of -c, or those that are
 given as arguments.
 
-Start new peers before they are added, with the present peers in their configuration. The change is
+Start new peers before they are added, with the current peers in their configuration. The change is
 complete when the command returns: peers that were deleted do not participate any more and can be
 stopped. Their IDs must not be used again.
 

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// Exit codes. A code has the same meaning as in the command elector. exitHelp documents them.
+// Exit codes. A code means the same as in the command elector. exitHelp documents them.
 const (
 	exitFailed   = cmdline.Failed
 	exitUsage    = cmdline.Usage

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-// TestExitCode fails if an error has a wrong exit code, or a help text lacks the exit codes.
+// TestExitCode fails if the exit code for an error is wrong, or a help text lacks the exit codes.
 func TestExitCode(t *testing.T) {
 	for want, errs := range map[int][]error{
 		0:           {nil},

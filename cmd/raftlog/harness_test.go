@@ -296,7 +296,7 @@ func (h *harness) requireIdentityError(id, message string, args ...string) {
 	require.Equal(h.t, exitIdentity, r.code, r.log)
 	lines := strings.Split(strings.TrimSpace(r.log), "\n")
 	last := lines[len(lines)-1]
-	require.True(h.t, strings.HasPrefix(last, "raftlog: this peer must not take part in the cluster: "), r.log)
+	require.True(h.t, strings.HasPrefix(last, "raftlog: this peer must not participate in the cluster: "), r.log)
 	require.Contains(h.t, last, message)
 }
 

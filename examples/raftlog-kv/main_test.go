@@ -46,7 +46,7 @@ func TestRunDemo(t *testing.T) {
 	require.Len(t, regexp.MustCompile(`[abc] leads the harvest, token \d+`).FindAllString(out.String(), -1), 3)
 }
 
-// TestRunPeer fails if a command has a wrong result, or if its effect is lost after a restart.
+// TestRunPeer fails if the result of a command is wrong, or if its effect is lost after a restart.
 func TestRunPeer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -37,7 +37,7 @@ type assignment struct {
 	changed chan struct{}     // contains an element after a change
 }
 
-// set records the worker of a part. An empty worker means that the part has none.
+// set records the worker of a part. The worker is empty if the part is not assigned.
 func (a *assignment) set(part, worker string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

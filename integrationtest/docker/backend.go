@@ -47,7 +47,7 @@ type servers struct {
 	clientNet, quorumNet string
 	networks             []*testcontainers.DockerNetwork
 	// quorumAddrs are the addresses of the servers in the quorum network. They are fixed, so that
-	// a server has the same address after it was cut off.
+	// the address of a server does not change when it is cut off.
 	quorumAddrs []netip.Addr
 	containers  []testcontainers.Container
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkHandOver measures the time from SIGTERM for the leader to the output of the next leader's
-// begin command. It includes the start of the shell of that command and its guard process.
+// begin command. It includes the start of the shell of that command and its watchdog.
 func BenchmarkHandOver(b *testing.B) {
 	f := newFixture(b)
 	fifo := filepath.Join(b.TempDir(), "output")
@@ -55,15 +55,15 @@ func BenchmarkHandOver(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // it would include the start of processes
 }
 
-// BenchmarkIdleMemory reports the resident memory of a leader whose program sleeps, of the guard
-// process of that program, and of a follower, some time after the last event.
+// BenchmarkIdleMemory reports the resident memory of a leader whose program sleeps, of the watchdog
+// of that program, and of a follower, some time after the last event.
 func BenchmarkIdleMemory(b *testing.B) {
 	for _, listen := range []string{"", "127.0.0.1:0"} {
 		b.Run(map[bool]string{true: "listening", false: "plain"}[listen != ""], func(b *testing.B) {
 			f := newFixture(b)
-			args := slices.Concat(withShortSession, []string{"--listen", listen, "--", "/bin/sh", "-c", `echo "guard $PPID"; exec sleep 1000`})
+			args := slices.Concat(withShortSession, []string{"--listen", listen, "--", "/bin/sh", "-c", `echo "watchdog $PPID"; exec sleep 1000`})
 			leader := f.start(buildPlain(b), "a", args...)
-			guard, err := strconv.Atoi(strings.TrimPrefix(leader.waitLog("guard "), "guard "))
+			watchdog, err := strconv.Atoi(strings.TrimPrefix(leader.waitLog("watchdog "), "watchdog "))
 			require.NoError(b, err)
 			follower := f.start(buildPlain(b), "b", args...)
 			follower.waitLog("follower")
@@ -79,7 +79,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 			}
 			time.Sleep(5 * shortTimeout) // leases are extended in the meantime
 			b.ReportMetric(residentMemory(b, leader.cmd.Process.Pid), "MB-leader")
-			b.ReportMetric(residentMemory(b, guard), "MB-guard")
+			b.ReportMetric(residentMemory(b, watchdog), "MB-watchdog")
 			b.ReportMetric(residentMemory(b, follower.cmd.Process.Pid), "MB-follower")
 			b.ReportMetric(0, "ns/op")
 			leader.terminate()

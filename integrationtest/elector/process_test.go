@@ -40,7 +40,7 @@ type elector struct {
 }
 
 // program contains the arguments that make an elector run the lock file's program. A shell runs it:
-// the kernel kills the child of an elector together with its guard process, but not a grandchild.
+// the kernel kills the child of an elector together with its watchdog, but not a grandchild.
 var program = []string{"--", "/bin/sh", "-c", `"$SELF" & wait`}
 
 // stubborn makes the program ignore SIGTERM.

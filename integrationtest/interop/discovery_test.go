@@ -73,7 +73,7 @@ func describeInstances(instances []discovery.Instance) string {
 	return strings.Join(all, ",")
 }
 
-// waitInstances waits until a provider has the given instances.
+// waitInstances waits until a provider returns the given instances.
 func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	t.Helper()
 	limit, last := time.After(harness.WaitLimit), ""

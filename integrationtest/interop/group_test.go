@@ -47,7 +47,7 @@ func TestGroup_Peers(t *testing.T) {
 	}
 }
 
-// waitMembers waits until a group has the given members.
+// waitMembers waits until a group consists of the given members.
 func waitMembers(t *testing.T, changes <-chan group.View, want ...string) {
 	t.Helper()
 	limit, last := time.After(harness.WaitLimit), []string(nil)

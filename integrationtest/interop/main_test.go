@@ -55,7 +55,7 @@ func connect(t *testing.T) *zk.Conn {
 	return harness.ConnectDirectly(t, sessionTimeout, server.Addr(0)).Conn
 }
 
-// waitChildren waits until a znode has n children. A znode that does not exist has none.
+// waitChildren waits until a znode has n children. It treats a missing znode as one without children.
 func waitChildren(t *testing.T, conn *zk.Conn, n int, path string) {
 	t.Helper()
 	harness.Eventually(t, func() bool {

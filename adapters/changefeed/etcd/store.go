@@ -194,12 +194,13 @@ func formatVersion(revision int64) string { return strconv.FormatInt(revision, 1
 
 func parseVersion(version string) (int64, error) { return strconv.ParseInt(version, 10, 64) }
 
-// wrapError adds the operation to err, and wraps it with the error of stores that it means.
+// wrapError adds the operation to err, and wraps it with the corresponding error of package changefeed.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, fmt.Sprintf("changefeed/etcd: %s %s", operation, s.key), err, s.meaningOf)
 }
 
-// meaningOf returns the error of stores that an error of the client means, or nil.
+// meaningOf returns the error of package changefeed that corresponds to an error of the client, or
+// nil.
 func (s *Store) meaningOf(err error) error {
 	switch {
 	case s.client.Ctx().Err() != nil:

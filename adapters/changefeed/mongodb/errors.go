@@ -37,13 +37,14 @@ func hasCode(err error, code int) bool {
 	return errors.As(err, &server) && server.HasErrorCode(code)
 }
 
-// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
-// is that of the caller.
+// wrapError adds the operation to err, and wraps it with the corresponding error of package
+// changefeed. ctx is that of the caller.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, "mongodb: "+operation, err, meaningOf)
 }
 
-// meaningOf returns the error of stores that an error of the driver means, or nil.
+// meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
+// nil.
 func meaningOf(err error) error {
 	switch {
 	case errors.Is(err, mongo.ErrClientDisconnected):

@@ -41,8 +41,8 @@ func (s *Store) permissionError() error {
 	return nil
 }
 
-// wrapError adds the operation to err, and wraps it with the error of stores that it means. It must
-// not be used for a write whose outcome is unknown.
+// wrapError adds the operation to err, and wraps it with the corresponding error of package
+// changefeed. It must not be used for a write whose outcome is unknown.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, s.message(operation), err, s.meaningOf)
 }
@@ -57,7 +57,8 @@ func (s *Store) message(operation string) string {
 	return fmt.Sprintf("changefeed/nats: %s %s", operation, s.path())
 }
 
-// meaningOf returns the error of stores that an error of the driver means, or nil.
+// meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
+// nil.
 func (s *Store) meaningOf(err error) error {
 	denied := s.permissionError()
 	switch {

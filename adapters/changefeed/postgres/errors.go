@@ -48,13 +48,14 @@ func errorCode(err error) string {
 	return ""
 }
 
-// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
-// is that of the caller.
+// wrapError adds the operation to err, and wraps it with the corresponding error of package
+// changefeed. ctx is that of the caller.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, "postgres: "+operation, err, meaningOf)
 }
 
-// meaningOf returns the error of stores that an error of the driver means, or nil.
+// meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
+// nil.
 func meaningOf(err error) error {
 	if errors.Is(err, puddle.ErrClosedPool) {
 		return fmt.Errorf("%w: %w: the pool was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)

@@ -66,8 +66,9 @@ func (s *Store) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// schema returns the quoted schema in the name of the table, or "" if it has none. The first dot
-// that follows an even number of quotes separates it, because quotes in names are doubled.
+// schema returns the quoted schema in the name of the table, or "" if the name does not contain
+// one. The first dot that follows an even number of quotes separates it, because quotes in names
+// are doubled.
 func (s *Store) schema() string {
 	quotes := 0
 	for i, c := range s.table {

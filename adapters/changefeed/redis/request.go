@@ -19,13 +19,14 @@ func call[T any](ctx context.Context, s *Store, operation string, f func(ctx con
 	return value, s.wrapError(ctx, operation, err)
 }
 
-// wrapError adds the operation to err, and wraps it with the error of stores that it means. ctx
-// is that of the caller.
+// wrapError adds the operation to err, and wraps it with the corresponding error of package
+// changefeed. ctx is that of the caller.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, fmt.Sprintf("redis: %s key %q", operation, s.key), err, meaningOf)
 }
 
-// meaningOf returns the error of stores that an error of the driver means, or nil.
+// meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
+// nil.
 func meaningOf(err error) error {
 	switch {
 	case errors.Is(err, redis.ErrClosed):

@@ -28,7 +28,7 @@ func serverCase(start func(t *testing.T) *dbserver.Server) safetytable.Case {
 	}}
 }
 
-// settingsCase returns a case with a server that has the given arguments.
+// settingsCase returns a case with a server with these arguments.
 func settingsCase(args ...string) safetytable.Case {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }

@@ -123,7 +123,7 @@ func (a *address) serverURLs(scheme string) []string {
 }
 
 // tlsConfig returns the TLS configuration for a server whose certificate is for host, or nil if
-// there the configuration has none.
+// Config.TLS is nil.
 func (a *address) tlsConfig(host string) *tls.Config {
 	if a.config.TLS == nil {
 		return nil

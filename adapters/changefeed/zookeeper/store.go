@@ -260,12 +260,13 @@ func call[T any](ctx context.Context, s *Store, f func() (T, error)) (T, error) 
 	return value, err
 }
 
-// wrapError adds the operation to err, and wraps it with the error of stores that it means.
+// wrapError adds the operation to err, and wraps it with the corresponding error of package changefeed.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
 	return s.feeds.WrapError(ctx, fmt.Sprintf("changefeed/zookeeper: %s %s", operation, s.path), err, meaningOf)
 }
 
-// meaningOf returns the error of stores that an error of the client means, or nil.
+// meaningOf returns the error of package changefeed that corresponds to an error of the client, or
+// nil.
 func meaningOf(err error) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):

@@ -115,7 +115,7 @@ type Info struct {
 	Role string `json:"role"`
 	// Leader is the leader, or zero if the peer does not know one.
 	Leader Peer `json:"leader"`
-	// Lease is the remaining time of this peer's lease, or 0 if it has none.
+	// Lease is the remaining time of this peer's lease, or 0 without a lease.
 	Lease time.Duration `json:"lease"`
 	// Term is the newest term that the peer knows.
 	Term uint64 `json:"term"`
@@ -203,7 +203,7 @@ var (
 // identityError is the type of ErrIdentity.
 type identityError struct{}
 
-func (identityError) Error() string { return "raftlog: this peer must not take part in the cluster" }
+func (identityError) Error() string { return "raftlog: this peer must not participate in the cluster" }
 
 // Is reports whether target is ErrFault.
 func (identityError) Is(target error) bool { return target == ErrFault }

@@ -36,7 +36,7 @@ func KeepaliveTimeout(d time.Duration) SubscribeOption {
 
 // Subscription follows the log without gaps: the delivered entries have consecutive
 // indexes, and start after the delivered snapshot, if any. It survives the loss of
-// connections and peers. Each subscription has its own connection. If its events are not
+// connections and peers. Each subscription uses a separate connection. If its events are not
 // received, it stores one event, and the peer stops sending when the buffers of the connection
 // are full.
 type Subscription struct {

@@ -119,7 +119,7 @@ func TestProcess_ExitCode(t *testing.T) {
 	p, err := Start(Command{Args: Shell("exit 7")})
 	require.NoError(t, err)
 	require.Equal(t, Exit{Code: 7}, p.Wait())
-	p.Stop() // has no effect
+	p.Stop() // does nothing
 	require.ErrorIs(t, p.Signal(syscall.SIGHUP), os.ErrProcessDone)
 
 	p, err = Start(Command{Args: Shell("kill -9 $$")})

@@ -2,7 +2,7 @@ package cmdline
 
 import "fmt"
 
-// The exit codes of both commands. A code has the same meaning in both. They are documented in
+// The exit codes of both commands. A code means the same in both. They are documented in
 // docs/elector.md and docs/raftlog.md.
 const (
 	OK          = 0

@@ -45,13 +45,13 @@ func main() {
 
 // work takes jobs until ctx is done. Any number of processes can do so.
 func work(ctx context.Context, jobs *queue.Queue) error {
-	answer := context.WithoutCancel(ctx) // a job that is done is acknowledged also at the end
+	ackCtx := context.WithoutCancel(ctx) // completed jobs are acknowledged even if ctx is done
 	for item := range jobs.Consume(ctx) {
 		var err error
 		if do(item.Context(), string(item.Data())) == nil {
-			err = item.Ack(answer) // deletes the job
+			err = item.Ack(ackCtx) // deletes the job
 		} else {
-			err = item.Return(answer, nil) // for another attempt
+			err = item.Return(ackCtx, nil) // for another attempt
 		}
 		if err != nil {
 			log.Print(item.ID(), " is delivered again: ", err)

@@ -52,7 +52,7 @@ func startEmbeddedServer(t *testing.T, sweep time.Duration) *zktest.Server {
 		zktest.WithSessionTimeouts(400*time.Millisecond, time.Minute))
 }
 
-// sendFourLetter returns the answer to a four-letter word, or "" if there is none.
+// sendFourLetter returns the answer to a four-letter word. It is empty if the request fails.
 func sendFourLetter(addr, word string) string {
 	nc, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

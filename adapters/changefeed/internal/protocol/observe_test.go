@@ -62,7 +62,7 @@ func TestObserve_LeaderStops(t *testing.T) {
 	}
 }
 
-// TestObserve_NextGeneration fails if a candidate takes part in an election that was restarted after
+// TestObserve_NextGeneration fails if a candidate participates in an election that was restarted after
 // its own election has ended.
 func TestObserve_NextGeneration(t *testing.T) {
 	c := newLeader(t, defaultConfig)

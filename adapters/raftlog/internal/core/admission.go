@@ -236,7 +236,7 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 }
 
 // receiveWelcome handles a leader's reply. A peer that has acknowledged entries which its log does
-// not contain has lost its disk, and its votes. It must not take part under this ID again.
+// not contain has lost its disk, and its votes. It must not participate under this ID again.
 func (a *admission) receiveWelcome(c *Core, body []byte) error {
 	w, err := decodeWelcome(body)
 	if err != nil {

@@ -19,10 +19,10 @@ type agreement struct {
 	recent [recentPoints]historyPoint // of the newest entries, by index
 	sparse [sparsePoints]historyPoint // of every stride-th entry
 	peers  map[uint64]*peerHistory
-	next   uint64 // the smallest index in waiting of all peers; 0 if there is none
+	next   uint64 // the smallest index in waiting of all peers; 0 if waiting is empty
 	sentAt time.Duration
 
-	differsAt uint64        // the smallest index at which a difference was found; 0 if there is none
+	differsAt uint64        // the smallest index at which a difference was found; 0 if none was found
 	foundAt   time.Duration // when the first difference was found
 	reported  string        // the peers in the last log message about a difference
 }

@@ -301,7 +301,7 @@ func (c *Core) role() Role {
 	return Learner
 }
 
-// Status returns the present state.
+// Status returns the current state.
 func (c *Core) Status() Status {
 	lease := c.lease.until
 	if c.cfg.Disabled.Has(replica.CheckLease) {

@@ -73,7 +73,7 @@ type Apply struct {
 	Outcomes []replica.Outcome
 	// Restore is the index of an installed snapshot that replaces the state.
 	Restore uint64
-	// Create requests a snapshot of the present state. The caller calls
+	// Create requests a snapshot of the current state. The caller calls
 	// [Core.ReportSnapshotCreated] or [Core.ReportSnapshotFailed].
 	Create *CreateSnapshot
 }

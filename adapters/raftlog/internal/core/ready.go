@@ -146,7 +146,7 @@ func (c *Core) ReportStored(w *Write, installed *Installed) {
 	}
 }
 
-// stepEngine passes a message to the engine. Its errors have no consequence.
+// stepEngine passes a message to the engine. Its errors are ignored.
 func (c *Core) stepEngine(m *raftpb.Message) { _ = c.rn.Step(m) }
 
 // applyCommitted applies committed entries to the replica, and passes them to the state machine.
@@ -240,7 +240,7 @@ func (c *Core) ReportApplied(index uint64, outcomes []replica.Outcome) {
 	c.proposals.releaseReplies(c)
 }
 
-// RequestSnapshot requests a snapshot of the present state.
+// RequestSnapshot requests a snapshot of the current state.
 func (c *Core) RequestSnapshot() {
 	m := c.replica.Members
 	c.output.Apply = append(c.output.Apply, Apply{Create: &CreateSnapshot{

@@ -30,7 +30,7 @@ func (c *Core) sendRemoved(to string) {
 	c.sendFrame(to, frameRemoved, wire.AppendMembership(nil, m))
 }
 
-// receiveRemoved handles the reply to a removed peer. If this peer was removed, it stops taking part,
+// receiveRemoved handles the reply to a removed peer. If this peer was removed, it stops participating,
 // and continues to report the members to its clients.
 func (c *Core) receiveRemoved(body []byte) error {
 	d := wire.Decoder{B: body}

@@ -39,8 +39,8 @@ func compareID(e entry, id requestid.ID) int { return bytes.Compare(e.id[:], id[
 // Table is a set of request IDs, each with the index of its entry and the CRC32C of its data.
 // It must not be used concurrently. Its Views may be.
 type Table struct {
-	buckets []*bucket // are not empty, and in the order of their IDs
-	recent  []entry   // are sorted, and not in a bucket
+	buckets []*bucket // buckets that are not empty, in the order of their IDs
+	recent  []entry   // entries that are not in a bucket yet, in order
 	len     int
 
 	oldest      uint64 // is the smallest index if oldestKnown is set
@@ -112,8 +112,8 @@ func (t *Table) seal() {
 	t.recent = t.recent[:0]
 }
 
-// merge returns buckets of the entries of old, which is at most one bucket, and of more. last
-// reports whether later entries are likely to follow them.
+// merge returns buckets that contain the entries of old, which has at most one bucket, and those of
+// more. last reports whether later entries are likely to be inserted behind these.
 func merge(old []*bucket, more []entry, last bool) []*bucket {
 	var all []entry
 	for _, b := range old {
@@ -170,7 +170,7 @@ func (t *Table) Expire(before time.Time) {
 // Len returns the number of IDs.
 func (t *Table) Len() int { return t.len }
 
-// OldestIndex returns the smallest index of all IDs, and false if there are none.
+// OldestIndex returns the smallest index of all IDs, and false if the table is empty.
 func (t *Table) OldestIndex() (uint64, bool) {
 	if !t.oldestKnown {
 		t.oldest, t.oldestKnown = math.MaxUint64, true
@@ -187,7 +187,7 @@ func (t *Table) OldestIndex() (uint64, bool) {
 // Sum returns a checksum of all IDs, indexes and sums. It reads the whole table.
 func (t *Table) Sum() uint64 { return t.Snapshot().Sum() }
 
-// Snapshot returns the present content of the table. It copies one pointer per bucket, and
+// Snapshot returns the current content of the table. It copies one pointer per bucket, and
 // no IDs. While the View is in use, buckets that the table replaces stay in memory.
 func (t *Table) Snapshot() *View {
 	t.seal()

@@ -156,7 +156,7 @@ func TestTable_EqualsModel(t *testing.T) {
 					t.Fatalf("%v is in the table: %v, want %v", id, ok, want)
 				}
 			}
-			// Another table has the same content after other calls.
+			// The contents of another table are equal after other calls.
 			other := New()
 			for _, e := range m { // in any order
 				other.Insert(e.id, e.index, e.sum)

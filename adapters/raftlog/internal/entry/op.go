@@ -33,10 +33,10 @@ const (
 	Leave
 	// End ends Election: its candidates are removed, and no candidate can join. Through is the
 	// last index that the requester had seen. If Election was restarted by a later entry, End
-	// has no effect, because the election that the requester has seen had already ended.
+	// is ignored, because the election that the requester has seen had already ended.
 	End
 	// Restart makes an ended Election accept candidates again. Through is the last index that
-	// the requester had seen. If Election was ended by a later entry, Restart has no effect.
+	// the requester had seen. If Election was ended by a later entry, Restart is ignored.
 	Restart
 	// Forget removes elections that were ended by an entry with an index of at most Through. After
 	// it, a request to End an election is rejected if its Through is less than this one: it could

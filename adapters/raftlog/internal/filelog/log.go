@@ -85,7 +85,7 @@ type segment struct {
 
 func (s *segment) last() uint64 { return s.id.first + uint64(s.count) - 1 }
 
-// HardState returns the newest hard state, durable or not, or nil if there is none. Its commit
+// HardState returns the newest hard state, durable or not, or nil before the first one. Its commit
 // index never decreases and is at least the index through which the log is compacted.
 func (l *Log) HardState() *raftpb.HardState {
 	l.mu.RLock()
@@ -323,7 +323,7 @@ func (l *Log) dropCompacted() {
 // Segment describes a file of the log.
 type Segment struct {
 	Name        string // path in the disk.FS
-	First, Last uint64 // indexes of the valid entries; Last is First-1 if there are none
+	First, Last uint64 // indexes of the valid entries; Last is First-1 if the log is empty
 	Size        int64  // size of the records in bytes
 	Sealed      bool   // whether the file is not written any more
 }

@@ -58,7 +58,7 @@ func (o Owner) checksum() uint32 {
 var (
 	// ErrFormat is returned if the directory has a format that this version does not support.
 	ErrFormat = errors.New("unknown format of the directory")
-	// ErrDamaged is returned if the file cannot be decoded, or has a wrong checksum.
+	// ErrDamaged is returned if the file cannot be decoded, or if its checksum is wrong.
 	ErrDamaged = errors.New("damaged")
 )
 

@@ -1,4 +1,4 @@
-// Package identity decides which peer may take part in a cluster.
+// Package identity decides which peer may participate in a cluster.
 //
 // Names do not suffice for that. Two clusters can be founded with the same name, a peer can be
 // started with an empty directory or with an old copy of its directory, and two processes can use

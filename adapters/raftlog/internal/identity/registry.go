@@ -51,7 +51,7 @@ func (r *Registry) Check(id string, c link.Claim) *link.RefusedError {
 	return nil
 }
 
-// Meet checks a peer that connects to take part in the cluster, and stores its claim if it may.
+// Meet checks a peer that connects to participate in the cluster, and stores its claim if it may.
 // It reports whether the registry has changed, and whether the peer was not known before.
 func (r *Registry) Meet(id string, c link.Claim) (changed, first bool, refused *link.RefusedError) {
 	if refused := r.Check(id, c); refused != nil {

@@ -75,7 +75,7 @@ type Identity struct {
 	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set.
 	TLS *tls.Config
 	// ServerName is the name that the certificate of the accepting side must contain, if TLS
-	// does not contain one. The default is the host of the remote address. It has no effect
+	// does not contain one. The default is the host of the remote address. It is ignored
 	// without TLS.
 	ServerName string
 	// Insecure disables authentication and encryption.

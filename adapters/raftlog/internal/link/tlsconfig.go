@@ -80,7 +80,7 @@ func hardenTLS(c *tls.Config) *tls.Config {
 	c.MinVersion = tls.VersionTLS13
 	c.SessionTicketsDisabled = true
 	c.ClientSessionCache = nil
-	// Frames are large or flushed, so smaller records at the beginning have no advantage.
+	// Frames are large or flushed, so smaller records at the beginning would not help.
 	c.DynamicRecordSizingDisabled = true
 	return c
 }

@@ -153,7 +153,7 @@ type View struct {
 	ids         *dedup.View
 }
 
-// View returns the present state. It encodes nothing, so that it takes little time.
+// View returns the current state. It encodes nothing, so that it takes little time.
 func (s *State) View() *View {
 	v := &View{s.Index, s.Term, *s, s.IDs.Snapshot()}
 	v.state.IDs = nil

@@ -160,7 +160,7 @@ func (m Members) CheckVoters(voters []entry.Peer) error {
 	return nil
 }
 
-// applyConfig applies a Config entry. It rejects an entry that does not fit the present members: a
+// applyConfig applies a Config entry. It rejects an entry that does not fit the current members: a
 // new leader may have proposed again what an entry of its predecessor has done.
 func (s *State) applyConfig(o *Outcome) error {
 	c, err := entry.DecodeConfig(o.Data)

@@ -1,7 +1,7 @@
 // Package replica implements the state that every peer derives from the log alone: the request IDs
 // within the deduplication window, the candidates of elections, and the members of the cluster. It
-// is the same on all peers at the same index. It reads no clock: time is what leaders have written
-// into entries.
+// is the same on all peers at the same index. It reads no clock: its time is that of the newest
+// entry, which the leader has written into the entry.
 package replica
 
 import (
@@ -239,7 +239,7 @@ func (s *State) PruneIndex() uint64 {
 }
 
 // RestartCluster turns the state into that of a new cluster with the given voters. The next index
-// is gap+1 above the present one. IDs of removed peers can be used again.
+// is gap+1 above the current one. IDs of removed peers can be used again.
 func (s *State) RestartCluster(voters []entry.Peer, gap uint64) {
 	s.Index += gap
 	s.Term++

@@ -46,7 +46,7 @@ func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve
 		<-ctx.Done()
 		conn.Close()
 	})
-	cancel(serve(ctx, cancel)) // has no effect if ctx is done
+	cancel(serve(ctx, cancel)) // does nothing if ctx is done
 	goroutines.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
 		return fmt.Errorf("serving a client: %w", cause)

@@ -58,7 +58,7 @@ func (c *clients) requestOp(op entry.Op, end func()) {
 	p.input(func() { p.core.Propose(r) })
 }
 
-// opNow returns a request to end or restart an election, with the present index of the log.
+// opNow returns a request to end or restart an election, with the current index of the log.
 func (h *harness) opNow(do entry.Operation, name string) entry.Op {
 	return entry.Op{Do: do, Election: name, Through: uint64(len(h.checker.committed)) + 1}
 }

@@ -1,6 +1,6 @@
 package simulation
 
-// Peers that must not take part with their data.
+// Peers that must not participate with their data.
 
 import (
 	"fmt"
@@ -76,7 +76,7 @@ func (p *peer) handleRefusal(reason *link.RefusedError) {
 	p.stopForGood(reason.Error())
 }
 
-// stopForGood stops a peer that must not take part.
+// stopForGood stops a peer that must not participate.
 func (p *peer) stopForGood(reason string) {
 	if !p.mustStop {
 		p.h.failf("%s stops without a fault: %s", p.ID, reason)

@@ -68,7 +68,8 @@ func (p *peer) founds() bool { return slices.Contains(p.seeds, p.Peer) }
 // hasLostDisk reports whether the peer has lost its disk and has not stopped yet.
 func (p *peer) hasLostDisk() bool { return p.h.lostDisk != nil && p.h.lostDisk.p == p }
 
-// watchLostDisk checks at each step whether the leader that remembers is lost.
+// watchLostDisk checks at each step whether the leader that remembers the acknowledgements of the
+// lost disk has been replaced.
 func (h *harness) watchLostDisk(q *peer) {
 	if x := h.lostDisk; x != nil && (q.observed.term > x.term || q == x.leader && !q.observed.isLeader) {
 		h.schedule(0, func() { h.replaceLostDisk(x.p) })

@@ -55,7 +55,6 @@ type peer struct {
 	received     map[uint64][]byte // snapshots that are not installed yet, by index
 	restores     map[uint64][]byte // the data of installed snapshots, by index
 	candidates   map[string]string // the candidates of this process, by election
-	toldPeers    map[string]time.Duration
 	observed     observation
 }
 
@@ -97,7 +96,7 @@ func (p *peer) start() {
 	p.up, p.paused, p.inbox = true, false, nil
 	p.writes, p.writing, p.apply, p.applying, p.waitingForSpace = nil, nil, nil, false, false
 	p.received, p.restores = map[uint64][]byte{}, map[uint64][]byte{}
-	p.candidates, p.toldPeers, p.observed = map[string]string{}, map[string]time.Duration{}, observation{}
+	p.candidates, p.observed = map[string]string{}, observation{}
 	tables, snap, err := p.openDisk()
 	if err != nil {
 		h.tracef("%s: cannot start: %v", p.ID, err)
@@ -164,7 +163,7 @@ func (p *peer) scheduleInput(d time.Duration, f func()) {
 	})
 }
 
-// pause stops the process for a while, without its knowledge.
+// pause stops the process for a while. The process is not notified.
 func (p *peer) pause(d time.Duration) {
 	if !p.up || p.paused {
 		return

@@ -181,7 +181,7 @@ func (w *Writer) Commit() error {
 		err = replaceCurrent(w.fs, w.dir, w.name, w.meta)
 	}
 	if err != nil {
-		w.fs.Remove(w.name) // has no effect if it was renamed; if this fails, Open removes it
+		w.fs.Remove(w.name) // fails if the file was renamed; if it fails otherwise, Open removes the file
 	}
 	return err
 }

@@ -114,7 +114,7 @@ func TestDialer_Pauses(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		require.Equal(t, []time.Duration{0}, gaps())
-		// The same peers have no effect.
+		// SetPeers with the same peers does not dial again.
 		a.SetPeers([]api.Peer{{ID: "b", Addr: "elsewhere:7"}})
 		require.Empty(t, gaps())
 	})

@@ -9,7 +9,8 @@ type reporter struct {
 	last  time.Time
 }
 
-// shouldReport reports whether err differs from the last error, or that was too long ago.
+// shouldReport reports whether err differs from the last error, or whether the last error was
+// reported long ago.
 func (r *reporter) shouldReport(err error) bool {
 	now := time.Now()
 	if err.Error() == r.text && now.Sub(r.last) < r.every {

@@ -8,8 +8,8 @@ import (
 // mailboxSize is the maximum number of IDs in a mailbox. If it is full, the oldest ID is removed.
 const mailboxSize = 1024
 
-// mailbox delivers IDs to a reader that may be slow. Adding an ID does not block, and has no effect if
-// the mailbox already contains it.
+// mailbox delivers IDs to a reader that may be slow. Adding an ID does not block, and does nothing if
+// the mailbox already contains the ID.
 type mailbox struct {
 	out  chan string
 	wake chan struct{}

@@ -4,5 +4,5 @@ package transport
 
 import "net"
 
-// limitUnsent has no effect on this system.
+// limitUnsent does nothing on this system.
 func limitUnsent(net.Conn) {}

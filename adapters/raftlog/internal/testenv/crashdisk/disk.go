@@ -96,7 +96,7 @@ func (d *Disk) Reads() int {
 	return d.reads
 }
 
-// FailAt makes the n-th operation, as counted by Ops, fail with [ErrIO]. It has no effect, with two
+// FailAt makes the n-th operation, as counted by Ops, fail with [ErrIO] without any effect, with two
 // exceptions: a write may have written a part of the data, and a Sync discards everything that was
 // not durable, although it can still be read, and every later Sync of the file fails. If n is 0, no
 // operation fails.
@@ -127,7 +127,7 @@ func (d *Disk) CrashAt(n int) {
 }
 
 // SetSpace limits the total size of all files in bytes. An operation that would exceed the limit
-// fails with ENOSPC and has no effect. If the limit is negative, there is none.
+// fails with ENOSPC and changes nothing. A negative limit means that the size is not limited.
 func (d *Disk) SetSpace(bytes int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

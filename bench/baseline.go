@@ -9,40 +9,40 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-const floorName = "floor"
+const baselineName = "baseline"
 
-// newFloor returns the baseline: the shortest loop in which sessions take turns, without any
+// newBaseline returns the baseline: the shortest loop in which sessions take turns, without any
 // guarantee. See the package comment.
-func newFloor(addr string, timeout time.Duration) *local {
-	l := newLocal(floorName, addr, timeout, implementation{
+func newBaseline(addr string, timeout time.Duration) *local {
+	l := newLocal(baselineName, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
-			return &floorEntry{conn: conn, dir: dir}, nil
+			return &baselineEntry{conn: conn, dir: dir}, nil
 		},
-		newOperation: newFloorOperation,
-		fillCache:    fillFloorCache,
-		watchCache:   watchFloorCache,
+		newOperation: newBaselineOperation,
+		fillCache:    fillBaselineCache,
+		watchCache:   watchBaselineCache,
 	})
 	l.countsQueued = true
 	return l
 }
 
-// floorEntry creates an ephemeral sequential znode, lists the queue, reads the znode of its
+// baselineEntry creates an ephemeral sequential znode, lists the queue, reads the znode of its
 // predecessor with a watch, and waits for the event. A releasing entry deletes its znode. The entry
 // relies on conditions that the other contestants have to verify: znodes are deleted only by their
 // owner and only at the head of the queue, every reply arrives, and sessions do not expire.
-type floorEntry struct {
+type baselineEntry struct {
 	conn  *zk.Conn
 	dir   string
 	znode string
 }
 
-// floorPrefix makes the names as long as those of the other contestants, so that listings are equally
-// long.
-const floorPrefix = "_c_00000000-0000-0000-0000-000000000000-latch-"
+// baselinePrefix makes the names as long as those of the other contestants, so that listings are
+// equally long.
+const baselinePrefix = "_c_00000000-0000-0000-0000-000000000000-latch-"
 
-func (e *floorEntry) acquire(queued func()) error {
+func (e *baselineEntry) acquire(queued func()) error {
 	var err error
-	e.znode, err = e.conn.Create(e.dir+"/"+floorPrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	e.znode, err = e.conn.Create(e.dir+"/"+baselinePrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	if err != nil {
 		return err
 	}
@@ -77,4 +77,4 @@ func (e *floorEntry) acquire(queued func()) error {
 	}
 }
 
-func (e *floorEntry) release() error { return e.conn.Delete(e.znode, -1) }
+func (e *baselineEntry) release() error { return e.conn.Delete(e.znode, -1) }

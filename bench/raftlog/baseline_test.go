@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFloor_RoundCompletesWithTwoFiles fails if a round waits for all files, if a file skips rounds,
+// TestBaseline_RoundCompletesWithTwoFiles fails if a round waits for all files, if a file skips rounds,
 // or if a write error is ignored.
-func TestFloor_RoundCompletesWithTwoFiles(t *testing.T) {
+func TestBaseline_RoundCompletesWithTwoFiles(t *testing.T) {
 	require.Equal(t, 1, countReached([nodes]int{3, 2, 1}, 3))
 	require.Equal(t, 2, countReached([nodes]int{3, 2, 4}, 3))
 
-	var files [nodes]*floorFile
+	var files [nodes]*baselineFile
 	for i := range files {
-		f, err := newFloorFile(filepath.Join(t.TempDir(), "floor"), updateSize)
+		f, err := newBaselineFile(filepath.Join(t.TempDir(), "baseline"), updateSize)
 		require.NoError(t, err)
 		defer f.file.Close()
 		files[i] = f
@@ -36,18 +36,18 @@ func TestFloor_RoundCompletesWithTwoFiles(t *testing.T) {
 
 	require.NoError(t, files[1].file.Close())
 	err := writeInLockstep(files, func(from, to time.Time) bool { return true })
-	require.Error(t, err, "a write error must stop the floor")
+	require.Error(t, err, "a write error must stop the baseline")
 }
 
-// TestFloorFile_ContinuesAtStart fails if the file grows beyond its size.
-func TestFloorFile_ContinuesAtStart(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "floor")
-	f, err := newFloorFile(name, floorSize/2+1)
+// TestBaselineFile_ContinuesAtStart fails if the file grows beyond its size.
+func TestBaselineFile_ContinuesAtStart(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "baseline")
+	f, err := newBaselineFile(name, baselineSize/2+1)
 	require.NoError(t, err)
 	defer f.file.Close()
 	require.NoError(t, f.writeUpTo(2))
 	require.EqualValues(t, 2, f.at)
 	info, err := os.Stat(name)
 	require.NoError(t, err)
-	require.EqualValues(t, floorSize, info.Size())
+	require.EqualValues(t, baselineSize, info.Size())
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-const floorName = "floor: the disk"
+const baselineName = "baseline: the disk"
 
-// floorSize is the size of a file of the floor. When it is full, writing continues at its start.
-const floorSize = 8 << 20
+// baselineSize is the size of a file of the baseline. When it is full, writing continues at its start.
+const baselineSize = 8 << 20
 
-// floor writes three files in lockstep.
-type floor struct{}
+// baseline writes three files in lockstep.
+type baseline struct{}
 
-func (floor) name() string     { return floorName }
-func (floor) settings() string { return "fdatasync, 2 of 3 files, perfect batches" }
+func (baseline) name() string     { return baselineName }
+func (baseline) settings() string { return "fdatasync, 2 of 3 files, perfect batches" }
 
-func (floor) measure(ctx context.Context, dir string, clients int, p benchmark.Period) (figure, error) {
-	var files [nodes]*floorFile
+func (baseline) measure(ctx context.Context, dir string, clients int, p benchmark.Period) (figure, error) {
+	var files [nodes]*baselineFile
 	for i := range files {
-		f, err := newFloorFile(filepath.Join(dir, fmt.Sprint(i)), clients*updateSize)
+		f, err := newBaselineFile(filepath.Join(dir, fmt.Sprint(i)), clients*updateSize)
 		if err != nil {
 			return figure{}, err
 		}
@@ -55,7 +55,7 @@ type written struct {
 
 // writeInLockstep writes the files round by round until completed returns false. It calls completed
 // when two of the files contain the round, with the times at which the round started and completed.
-func writeInLockstep(files [nodes]*floorFile, completed func(from, to time.Time) bool) error {
+func writeInLockstep(files [nodes]*baselineFile, completed func(from, to time.Time) bool) error {
 	var wg sync.WaitGroup
 	var pending [nodes]chan int
 	done := make(chan written)
@@ -113,8 +113,8 @@ func countReached(reached [nodes]int, round int) int {
 	return n
 }
 
-// floorFile is a file that is overwritten repeatedly from start to end.
-type floorFile struct {
+// baselineFile is a file that is overwritten repeatedly from start to end.
+type baselineFile struct {
 	file  *os.File
 	batch int // bytes per round
 	round int
@@ -122,20 +122,20 @@ type floorFile struct {
 	data  []byte
 }
 
-// newFloorFile creates a file and writes it once, because the first sync of a new block costs more.
-func newFloorFile(name string, batch int) (*floorFile, error) {
+// newBaselineFile creates a file and writes it once, because the first sync of a new block costs more.
+func newBaselineFile(name string, batch int) (*baselineFile, error) {
 	file, err := os.Create(name)
 	if err != nil {
 		return nil, err
 	}
-	f := &floorFile{file: file, batch: batch, data: make([]byte, floorSize)}
-	if err := errors.Join(f.write(floorSize), file.Sync()); err != nil {
+	f := &baselineFile{file: file, batch: batch, data: make([]byte, baselineSize)}
+	if err := errors.Join(f.write(baselineSize), file.Sync()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return f, nil
 }
 
-func (f *floorFile) writeUpTo(round int) error {
+func (f *baselineFile) writeUpTo(round int) error {
 	missing := (round - f.round) * f.batch
 	f.round = round
 	if err := f.write(missing); err != nil {
@@ -144,14 +144,14 @@ func (f *floorFile) writeUpTo(round int) error {
 	return syncData(f.file)
 }
 
-func (f *floorFile) write(n int) error {
+func (f *baselineFile) write(n int) error {
 	for n > 0 {
-		part := min(int64(n), floorSize-f.at)
+		part := min(int64(n), baselineSize-f.at)
 		if _, err := f.file.WriteAt(f.data[:part], f.at); err != nil {
 			return err
 		}
 		n -= int(part)
-		f.at = (f.at + part) % floorSize
+		f.at = (f.at + part) % baselineSize
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (f *floorFile) write(n int) error {
 // measureSyncs writes n updates to a file in dir, syncs each of them, and returns the durations in
 // ms.
 func measureSyncs(dir string, n int) ([]float64, error) {
-	f, err := newFloorFile(filepath.Join(dir, "sync"), updateSize)
+	f, err := newBaselineFile(filepath.Join(dir, "sync"), updateSize)
 	if err != nil {
 		return nil, err
 	}
