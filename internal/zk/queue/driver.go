@@ -190,7 +190,7 @@ func (d *driver) send(q *contender.Request, last bool) {
 	}(d.requests, d.replies)
 }
 
-// receive notes the result of a request, and returns it as an input.
+// receive records the result of a request, and returns it as an input.
 func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch r.request.Kind {
