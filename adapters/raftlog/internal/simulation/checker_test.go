@@ -31,7 +31,7 @@ type checker struct {
 // counters count events, to show that they have happened.
 type counters struct {
 	entries, skipped, terms, crashes, snapshots, installs, compactions, holders, reads, changes, handOvers, reused int
-	faults, noSnapshots, full, wiped, lost, admitted, dismissed, noRoom, noStart, mistaken, diverged, forgot       int
+	faults, noSnapshots, full, wiped, lost, admitted, dismissed, noSpace, noStart, mistaken, diverged, forgot      int
 	waited, votesAhead, removed                                                                                    int
 }
 

@@ -101,7 +101,7 @@ func (h *harness) fillIDs() {
 		return ""
 	})
 	h.clients.clockOffset += 20 * time.Minute // longer than the window, the slack, and the maximum time of an ID in the future
-	h.waitFor("room for IDs", recoveryLimit, func() string {
+	h.waitFor("space for IDs", recoveryLimit, func() string {
 		if n := l.core.Status().IDs; n > 0 {
 			return fmt.Sprintf("%d are stored", n)
 		}

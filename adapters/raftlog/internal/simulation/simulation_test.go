@@ -79,7 +79,7 @@ func (c *counters) add(d counters) {
 	c.lost += d.lost
 	c.admitted += d.admitted
 	c.dismissed += d.dismissed
-	c.noRoom += d.noRoom
+	c.noSpace += d.noSpace
 	c.noStart += d.noStart
 	c.mistaken += d.mistaken
 	c.diverged += d.diverged
