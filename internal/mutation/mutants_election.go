@@ -84,7 +84,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"session.Validate(conn, s.Timeout)", "session.Validate(conn, 0)"},
 		},
-		tests: "./recipes/lock -run TestLongerThanGranted",
+		tests: "./recipes/lock -run TestOptions_SessionTimeoutExceedsGranted",
 	},
 	{
 		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",

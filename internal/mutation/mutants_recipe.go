@@ -16,7 +16,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"if d.name == \"\" || errors.Is(reason, zkerror.ErrLeaseExpired) {", "if _ = errors.Is(reason, zkerror.ErrLeaseExpired); d.name == \"\" {"},
 		},
-		tests: "./recipes/lock -run ^TestLockDelayAfterALapse$",
+		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},
 	{
 		name: "recipe/rL12", breaks: "a lock lost while another was awaited",
@@ -28,7 +28,7 @@ var recipeMutants = []mutant{
 `, `			err = cmp.Or(err)
 `},
 		},
-		tests: "./recipes/lock -run ^TestMultiDoesNotGrantALostLock$",
+		tests: "./recipes/lock -run ^TestMultiLock_LosesLockDuringLastAcquisition$",
 	},
 	{
 		name: "recipe/rL13", breaks: "a grant that lapsed comes back",
@@ -39,7 +39,7 @@ var recipeMutants = []mutant{
 		t.lose(zkerror.ErrLeaseExpired)
 `, ""},
 		},
-		tests: "./recipes/lock -run ^TestLockDelayAfterALapse$",
+		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},
 	{
 		name: "recipe/rQ1", breaks: "early read used whatever it saw",
@@ -158,7 +158,7 @@ var recipeMutants = []mutant{
 	h.stop(err)`, `	h.stop(err)
 	h.end(err)`},
 		},
-		tests: "./recipes/lock -run ^TestGrantEndsBeforeItsZnode$",
+		tests: "./recipes/lock -run ^TestHold_EndsBeforeZnodeIsDeleted$",
 	},
 	{
 		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",

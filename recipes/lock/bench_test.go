@@ -22,7 +22,7 @@ func benchConn(b testing.TB, srv *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// A free lock, taken and given back.
+// BenchmarkFree acquires and releases a free lock.
 func BenchmarkFree(b *testing.B) {
 	srv := zktest.Start(b, zktest.WithLogLimit(0))
 	m, err := NewMutex(benchConn(b, srv), node, recipes.WithSessionTimeout(30*time.Second))
@@ -41,7 +41,8 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// The requests that it takes at least, without anything around them.
+// BenchmarkFreeFloor is the lower bound: it sends only the requests of an acquisition and a
+// release.
 func BenchmarkFreeFloor(b *testing.B) {
 	srv := zktest.Start(b, zktest.WithLogLimit(0))
 	conn := benchConn(b, srv)
@@ -62,7 +63,7 @@ func BenchmarkFreeFloor(b *testing.B) {
 	}
 }
 
-// From hand to hand among 64 sessions.
+// BenchmarkHandOver64 hands a lock over among 64 sessions.
 func BenchmarkHandOver64(b *testing.B) {
 	srv := zktest.Start(b, zktest.WithLogLimit(0))
 	var ready, done sync.WaitGroup

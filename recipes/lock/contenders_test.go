@@ -13,10 +13,10 @@ import (
 )
 
 func TestContenders(t *testing.T) {
-	play(t, 1, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
-		require.NoError(w, err, "without a znode nobody contends")
+		require.NoError(w, err, "the znode of the lock does not exist")
 		require.Empty(w, all)
 
 		first := w.lock(w.connect(), WithName("a"))
@@ -45,8 +45,8 @@ func TestContenders(t *testing.T) {
 	})
 }
 
-func TestContendersOfAnRWMutex(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestContenders_RWMutex(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		r1, r2 := w.read(w.connect()), w.read(w.connect())
 		x := w.write(w.connect())
 		r3 := w.read(w.connect())
@@ -69,7 +69,7 @@ func TestContendersOfAnRWMutex(t *testing.T) {
 	})
 }
 
-func TestHolds(t *testing.T) {
+func TestContenders_Holds(t *testing.T) {
 	for _, c := range []struct {
 		names []string
 		want  []bool
@@ -88,8 +88,8 @@ func TestHolds(t *testing.T) {
 }
 
 // CURATOR-358: a contender leaves between the listing and the read of its znode.
-func TestTrap43_ContenderVanishes(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestTrap43_ContenderIsDeleted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: w.operator.SessionID(), Path: first.hold.Path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, w.srv.ExpireSession(first.conn.SessionID()))
@@ -98,14 +98,14 @@ func TestTrap43_ContenderVanishes(t *testing.T) {
 		all, err := w.mutex(w.operator).Contenders(w.Context())
 		require.NoError(w, err)
 		require.Len(w, all, 1)
-		w.excused = true
+		w.allowOverlap = true
 		w.pass(timeout)
 		require.Equal(w, second.holds().Path(), all[0].Path)
 	})
 }
 
-func TestContendersWithin(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestContenders_ContextAndPermission(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		w.lock(w.connect()).holds()
 		ctx, cancel := context.WithTimeout(w.Context(), timeout)
 		defer cancel()
@@ -122,6 +122,6 @@ func TestContendersWithin(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrPermission)
 		_, err = w.operator.SetACL(node, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(w, err)
-		w.excused, w.untidy = true, true
+		w.allowOverlap, w.allowLeftovers = true, true
 	})
 }

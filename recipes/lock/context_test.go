@@ -7,9 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A context can outlive the hold that it comes from. Nobody waits for that one then.
-func TestContextThatOutlivesItsHold(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A context can outlive its hold. Then Lock does not reject it, because there is no hold to wait
+// for.
+func TestContext_OutlivesHold(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
 		ctx := context.WithoutCancel(a.holds().Context())
 		_, err := w.mutex(a.conn).Lock(ctx)

@@ -12,28 +12,28 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// roundTrip is that of the world in which costs are measured. Sessions live so long
-// that proofs are not the matter.
+// roundTrip is the round trip time of these tests. The session timeout is so long that checks of
+// the lease do not matter.
 const (
 	roundTrip   = time.Second
 	longTimeout = 40 * time.Second
 )
 
-// playSlow runs f where a request takes roundTrip and nothing else takes any time: so
-// the time that passes tells how many requests were waited for one after another.
-func playSlow(t *testing.T, f func(w *slow)) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
-		s := &slow{w}
+// runWithLatency runs f in a test in which each request takes roundTrip, and everything else takes
+// no time. So the elapsed time shows the number of sequential round trips.
+func runWithLatency(t *testing.T, f func(w *latencyHarness)) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
+		s := &latencyHarness{w}
 		f(s)
 		w.srv.Heal()
 	})
 }
 
-type slow struct{ *harness }
+type latencyHarness struct{ *harness }
 
-// connect opens a session that is slow once it is there.
-func (w *slow) connect() *zk.Conn {
+// connect opens a session, whose requests take roundTrip from then on.
+func (w *latencyHarness) connect() *zk.Conn {
 	conn, _, err := w.ensemble.Connect(longTimeout, zk.WithMaxBufferSize(64<<10))
 	require.NoError(w, err)
 	w.pass(0)
@@ -41,64 +41,64 @@ func (w *slow) connect() *zk.Conn {
 	return conn
 }
 
-func (w *slow) long() recipes.Option { return recipes.WithSessionTimeout(longTimeout) }
+func (w *latencyHarness) long() recipes.Option { return recipes.WithSessionTimeout(longTimeout) }
 
-// costs asserts how many round trips f waits for, and how many requests the session
-// sends meanwhile, without the ones that prove its life; some is not asserted.
-func (w *slow) costs(conn *zk.Conn, trips, requests int, f func()) {
+// requireCost asserts the number of sequential round trips of f, and, unless it is anyNumber, the
+// number of requests that the session sends in that time, without checks of the lease.
+func (w *latencyHarness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 	w.Helper()
 	begin := len(w.srv.Log())
 	w.elapsed(time.Duration(trips)*roundTrip, f)
-	if requests != some {
+	if requests != anyNumber {
 		require.Len(w, w.sent(begin, conn), requests, "%v", w.sent(begin, conn))
 	}
 }
 
-const some = -1
+const anyNumber = -1
 
-// sent lists what a session has sent.
-func (w *slow) sent(begin int, conn *zk.Conn) zktest.Log {
+// sent returns the requests that a session has sent, without checks of the lease.
+func (w *latencyHarness) sent(begin int, conn *zk.Conn) zktest.Log {
 	return w.srv.Log()[begin:].Session(conn.SessionID()).Requests().Filter(func(e zktest.Entry) bool {
 		return e.Op != zktest.OpMulti || e.Ops != 1
 	})
 }
 
-func TestCostOfAFreeMutex(t *testing.T) {
-	playSlow(t, func(w *slow) {
+func TestCost_FreeMutex(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		conn := w.connect()
 		m := w.mutex(conn, w.long())
 		var h *Hold
-		w.costs(conn, 2, 3, func() { // create; listing and own znode
+		w.requireCost(conn, 2, 3, func() { // the create; then concurrently the list and the read of the contender's znode
 			var err error
 			h, err = m.Lock(w.Context())
 			require.NoError(w, err)
 			require.NotZero(w, h.Token())
 			require.NoError(w, h.Err())
 		})
-		w.costs(conn, 1, 1, func() {
+		w.requireCost(conn, 1, 1, func() {
 			_, err := h.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
 			require.NoError(w, err)
 		})
-		w.costs(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
-		require.Zero(w, w.srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Ops == 1 }), "no check is needed")
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		require.Zero(w, w.srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Ops == 1 }), "no check of the lease is sent")
 	})
 }
 
-func TestCostOfTryingAHeldMutex(t *testing.T) {
-	playSlow(t, func(w *slow) {
+func TestCost_TryLockOfHeldMutex(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		holder := w.lock(w.operator)
 		conn := w.connect()
-		w.costs(conn, 1, 1, func() {
+		w.requireCost(conn, 1, 1, func() {
 			_, err := w.mutex(conn, w.long()).TryLock(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
 		})
-		require.Len(w, w.created(), 1, "nothing is created")
+		require.Len(w, w.created(), 1, "TryLock creates nothing")
 		holder.release()
 	})
 }
 
-func TestCostOfAContendedMutex(t *testing.T) {
-	playSlow(t, func(w *slow) {
+func TestCost_ContendedMutex(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		holder := w.lock(w.operator)
 		var conns []*zk.Conn
 		var waiting []*call
@@ -113,18 +113,19 @@ func TestCostOfAContendedMutex(t *testing.T) {
 			require.Len(w, sent, 4, "%v", sent)
 			last := sent[len(sent)-1]
 			require.Equal(w, zktest.OpGetData, last.Op)
-			require.Equal(w, begin.Add(5*roundTrip/2), last.Time, "the third, which sets the watch")
+			require.Equal(w, begin.Add(5*roundTrip/2), last.Time, "the watch is set in the third round trip")
 		}
-		// To one that joined directly behind: the deletion, and its event.
+		// The direct follower joined while the holder was the only other contender: the hand-over
+		// takes the deletion and its event.
 		begin := len(w.srv.Log())
 		released := time.Now()
 		w.srv.Delay(zktest.BothWays, roundTrip/2, w.operator.SessionID())
 		require.NoError(w, holder.hold.Release(w.Context()))
 		w.pass(0)
 		require.Equal(w, released.Add(roundTrip), waiting[0].at)
-		require.Empty(w, w.sent(begin, conns[0]), "nothing is asked")
+		require.Empty(w, w.sent(begin, conns[0]), "the follower sends no request")
 
-		// To one that joined farther back: and a listing.
+		// The next follower joined farther back: its hand-over also takes a listing.
 		begin = len(w.srv.Log())
 		released = time.Now()
 		require.NoError(w, waiting[0].hold.Release(w.Context()))
@@ -135,16 +136,16 @@ func TestCostOfAContendedMutex(t *testing.T) {
 	})
 }
 
-// Goroutines that share a connection hand on as quickly as others.
-func TestCostOfAHandOverOnOneConnection(t *testing.T) {
-	playSlow(t, func(w *slow) {
+// Between goroutines that share a connection, a hand-over is as fast as between connections.
+func TestCost_HandOverOnOneConnection(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		conn := w.connect()
 		m := w.mutex(conn, w.long())
 		first := w.startCall(conn, m.Lock)
 		w.pass(2 * roundTrip)
 		second := w.startCall(conn, m.Lock)
 		w.pass(3 * roundTrip)
-		w.costs(conn, 1, some, func() {
+		w.requireCost(conn, 1, anyNumber, func() {
 			first.release()
 			second.holds()
 		})
@@ -152,9 +153,9 @@ func TestCostOfAHandOverOnOneConnection(t *testing.T) {
 	})
 }
 
-// Only the direct successor is woken.
-func TestCostOfAReleaseToOthers(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A release wakes only the direct follower.
+func TestCost_ReleaseWakesDirectFollower(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		var line []*call
 		for range 6 {
 			line = append(line, w.lock(w.connect()))
@@ -163,13 +164,13 @@ func TestCostOfAReleaseToOthers(t *testing.T) {
 			w.srv.ResetLog()
 			path := a.holds().Path()
 			a.release()
-			woken := []int64{a.conn.SessionID()} // by its own watch
+			woken := []int64{a.conn.SessionID()} // by the watch on its znode
 			if i+1 < len(line) {
 				woken = append(woken, line[i+1].conn.SessionID())
 			}
 			require.ElementsMatch(w, woken, w.srv.Log().Woken(path))
 			for _, e := range w.srv.Log() {
-				if e.Op != zktest.OpPing && e.Ops != 1 { // a proof
+				if e.Op != zktest.OpPing && e.Ops != 1 { // not a check of the lease
 					require.Contains(w, woken, e.Session)
 				}
 			}
@@ -177,40 +178,40 @@ func TestCostOfAReleaseToOthers(t *testing.T) {
 	})
 }
 
-func TestCostOfAnRWMutex(t *testing.T) {
-	playSlow(t, func(w *slow) {
+func TestCost_RWMutex(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		conn := w.connect()
 		m := w.rw(conn, w.long())
 		var h *WriteHold
 		var err error
-		w.costs(conn, 2, 3, func() {
+		w.requireCost(conn, 2, 3, func() {
 			h, err = m.Lock(w.Context())
 			require.NoError(w, err)
 		})
-		w.costs(conn, 1, some, func() { // no write, so it looks like a proof
+		w.requireCost(conn, 1, anyNumber, func() { // the transaction changes nothing, so it looks like a check of the lease
 			_, err := h.Multi()
 			require.NoError(w, err)
 		})
-		// The transaction; the read that sets the watch anew is waited for as well.
-		w.costs(conn, 2, 2, func() { require.NoError(w, h.Downgrade(w.Context())) })
+		// The transaction, and the read that sets the watch on the new znode.
+		w.requireCost(conn, 2, 2, func() { require.NoError(w, h.Downgrade(w.Context())) })
 		other := w.connect()
 		var r *Hold
-		w.costs(other, 2, 3, func() {
+		w.requireCost(other, 2, 3, func() {
 			r, err = w.rw(other, w.long()).RLock(w.Context())
 			require.NoError(w, err)
 		})
-		w.costs(other, 1, 1, func() {
+		w.requireCost(other, 1, 1, func() {
 			_, err := w.rw(other, w.long()).TryLock(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
 		})
-		w.costs(other, 1, 1, func() { require.NoError(w, r.Release(w.Context())) })
-		w.costs(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(other, 1, 1, func() { require.NoError(w, r.Release(w.Context())) })
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
 	})
 }
 
-// A writer wakes the readers directly behind it, or one writer.
-func TestCostOfAWritersRelease(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// The release of a writer wakes the readers that directly follow, or one writer.
+func TestCost_WriterReleaseWakesReaders(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		first := w.write(w.connect())
 		readers := []*call{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
 		second := w.write(w.connect())
@@ -228,7 +229,7 @@ func TestCostOfAWritersRelease(t *testing.T) {
 		require.ElementsMatch(w, woken, w.srv.Log().Woken(path))
 		second.waits()
 
-		// The readers before the last one in line wake nobody.
+		// Only the release of the last reader wakes another contender.
 		w.srv.ResetLog()
 		for i, r := range readers {
 			path := r.holds().Path()
@@ -249,8 +250,8 @@ func TestCostOfAWritersRelease(t *testing.T) {
 	})
 }
 
-func TestCostOfRevocation(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestCost_Revoked(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		h := w.lock(conn).holds()
 		w.srv.ResetLog()
@@ -264,21 +265,21 @@ func TestCostOfRevocation(t *testing.T) {
 	})
 }
 
-func TestCostOfALockDelay(t *testing.T) {
-	playSlow(t, func(w *slow) {
+func TestCost_LockDelay(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		conn := w.connect()
 		var h *Hold
-		w.costs(conn, 4, 5, func() { // and a listing, and a transaction
+		w.requireCost(conn, 4, 5, func() { // in addition a listing and a transaction
 			var err error
 			h, err = w.mutex(conn, w.long(), WithLockDelay(time.Minute)).Lock(w.Context())
 			require.NoError(w, err)
 		})
-		w.costs(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
 	})
 }
 
-func TestCostOfMulti(t *testing.T) {
-	playSlow(t, func(w *slow) {
+func TestCost_MultiLock(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		conn := w.connect()
 		var parts []Part
 		for _, path := range []string{"/locks/a", "/locks/b", "/locks/c"} {
@@ -290,27 +291,27 @@ func TestCostOfMulti(t *testing.T) {
 		m, err := NewMultiLock(parts...)
 		require.NoError(w, err)
 		var h *MultiHold
-		w.costs(conn, 6, some, func() {
+		w.requireCost(conn, 6, anyNumber, func() {
 			h, err = m.Lock(w.Context())
 			require.NoError(w, err)
 		})
-		w.costs(conn, 1, some, func() { // no write, so it looks like a proof
+		w.requireCost(conn, 1, anyNumber, func() { // the transaction changes nothing, so it looks like a check of the lease
 			_, err := h.Multi()
 			require.NoError(w, err)
 		})
-		w.costs(conn, 1, 3, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(conn, 1, 3, func() { require.NoError(w, h.Release(w.Context())) })
 	})
 }
 
-// One request with one position.
-func TestCostOfAPosition(t *testing.T) {
-	playSlow(t, func(w *slow) {
+// Position sends one request.
+func TestCost_Position(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
 		holder := w.lock(w.operator)
 		conn := w.connect()
 		ctx, cancel := context.WithCancel(w.Context())
 		waiter := w.mutex(conn, w.long()).Join(ctx)
 		w.pass(3 * roundTrip)
-		w.costs(conn, 1, 1, func() {
+		w.requireCost(conn, 1, 1, func() {
 			ahead, err := waiter.Position(w.Context())
 			require.NoError(w, err)
 			require.Equal(w, 1, ahead)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -15,8 +17,8 @@ import (
 
 const lockDelay = 10 * time.Second
 
-// Whatever ends a hold but Release, the next one waits; and the one after that
-// does not.
+// If a hold ends for another reason than Release, the next contender waits for the delay, and the
+// contender after it does not.
 func TestLockDelay(t *testing.T) {
 	for _, end := range []struct {
 		name string
@@ -27,11 +29,11 @@ func TestLockDelay(t *testing.T) {
 		{"connection closed", func(_ *harness, a *call) { a.conn.Close() }},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *harness) {
+			runTest(t, 1, func(w *harness) {
 				with := WithLockDelay(lockDelay)
 				first, second, third := w.lock(w.connect(), with), w.lock(w.connect(), with), w.lock(w.connect(), with)
 				first.holds()
-				require.Len(w, w.marks(), 1)
+				require.Len(w, w.markers(), 1)
 				w.pass(timeout)
 				end.do(w, first)
 				w.pass(lockDelay - 1)
@@ -40,20 +42,20 @@ func TestLockDelay(t *testing.T) {
 				require.ErrorIs(w, err, ErrHeld)
 				w.pass(1)
 				second.holds()
-				require.Len(w, w.marks(), 1, "only the own one")
+				require.Len(w, w.markers(), 1, "the marker of the current holder")
 				second.release()
-				require.Equal(w, third.at, time.Now(), "at once after a release")
+				require.Equal(w, third.at, time.Now(), "without a delay after a release")
 				third.release()
-				require.Empty(w, w.marks())
+				require.Empty(w, w.markers())
 			})
 		})
 	}
 }
 
-// The lease lapses, the session does not: the holder gives up its place, and that
-// is no release.
-func TestLockDelayAfterALapse(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// The lease expires and the session does not: the holder leaves the queue, which does not count as
+// a release.
+func TestLockDelay_LeaseExpires(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first, second := w.lock(w.connect(), with), w.lock(w.connect(), with)
 		h := first.holds()
@@ -61,9 +63,9 @@ func TestLockDelayAfterALapse(t *testing.T) {
 		lapsed := <-doneAt(h)
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.pass(0)
-		w.line(w.contenders()[0]) // the second's
+		w.requireContenders(w.contenders()[0]) // of the second contender
 		require.NoError(w, h.Release(w.Context()), "too late for a release")
-		require.Len(w, w.marks(), 1)
+		require.Len(w, w.markers(), 1)
 		w.pass(time.Until(lapsed.Add(lockDelay - 1)))
 		second.waits()
 		w.pass(1)
@@ -71,15 +73,15 @@ func TestLockDelayAfterALapse(t *testing.T) {
 	})
 }
 
-// A process that was stopped finds out by the clock, and releases then: that is no
-// release in time either.
-func TestLockDelayAfterALateRelease(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A process that was stopped finds by the clock that its lease has expired, and calls Release:
+// that does not count as a release either.
+func TestLockDelay_LateRelease(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), WithLockDelay(lockDelay))
 		h := a.holds()
-		h.end(recipes.ErrLeaseExpired) // as Err does by the clock; the line has not noticed
+		h.end(recipes.ErrLeaseExpired) // as Err does by the clock; the contender has not noticed it
 		require.NoError(w, h.Release(w.Context()))
-		require.Len(w, w.marks(), 1)
+		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), WithLockDelay(lockDelay))
 		w.pass(lockDelay - 1)
 		next.waits()
@@ -88,15 +90,15 @@ func TestLockDelayAfterALateRelease(t *testing.T) {
 	})
 }
 
-// Nobody was there to see the end: who comes later counts from then. The mark keeps
-// the lock's znode from being removed as empty.
-func TestLockDelayForANewcomer(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// If no contender waits when the holder is lost, the delay of the next contender starts when it
+// joins. The marker prevents the removal of the lock's znode as an empty container.
+func TestLockDelay_ContenderJoinsLater(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
 		w.pass(5 * time.Minute)
-		require.Len(w, w.marks(), 1)
+		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), with)
 		w.pass(lockDelay - 1)
 		next.waits()
@@ -105,9 +107,10 @@ func TestLockDelayForANewcomer(t *testing.T) {
 	})
 }
 
-// TryLock waits for the delay, or those who only try would never get the lock.
-func TestLockDelayOfATry(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// TryLock waits for the delay. Otherwise programs that only call TryLock would never acquire the
+// lock.
+func TestLockDelay_TryLock(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -120,9 +123,10 @@ func TestLockDelayOfATry(t *testing.T) {
 	})
 }
 
-// A grant that nobody has received was not lost, nor was a wait that was given up.
-func TestLockDelayOfOneWhoGivesUp(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A grant that no caller has received does not count as lost, and neither does a wait that was
+// given up.
+func TestLockDelay_WaiterGivesUp(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		second := w.lock(w.connect(), with)
@@ -131,7 +135,7 @@ func TestLockDelayOfOneWhoGivesUp(t *testing.T) {
 		w.pass(0)
 		first.release()
 		third.release()
-		require.Empty(w, w.marks())
+		require.Empty(w, w.markers())
 
 		// During the delay.
 		again := w.lock(w.connect(), with)
@@ -141,50 +145,49 @@ func TestLockDelayOfOneWhoGivesUp(t *testing.T) {
 		w.pass(lockDelay / 2)
 		waits.cancel()
 		w.pass(0)
-		w.line()
-		require.Len(w, w.marks(), 1)
+		w.requireContenders()
+		require.Len(w, w.markers(), 1)
 		last := w.lock(w.connect(), with)
 		w.pass(lockDelay - 1)
 		last.waits()
 		w.pass(1)
 		last.release()
 
-		// With the mark, before the grant is received.
+		// After the marker was created, before the grant is received.
 		ctx, cancel := context.WithCancel(w.Context())
 		waiter := w.mutex(w.connect(), with).Join(ctx)
 		w.pass(0)
-		require.Len(w, w.marks(), 1)
+		require.Len(w, w.markers(), 1)
 		cancel()
 		w.pass(0)
 		_, err := waiter.Wait()
 		require.ErrorIs(w, err, context.Canceled)
-		require.Empty(w, w.marks())
+		require.Empty(w, w.markers())
 	})
 }
 
-// The outcome of the transaction that leaves the mark is lost, or that of the
-// release.
-func TestLockDelayAnswersLost(t *testing.T) {
-	each(t, append(slices.Clone(losses[:2]), answers...), 3, func(w *harness, l loss) {
+// The reply to the transaction that creates the marker, or to the release, is lost.
+func TestLockDelay_RepliesLost(t *testing.T) {
+	forEachLoss(t, slices.Concat(lostreply.ConnectionLost[:2], lostreply.SessionMoved), 3, func(w *harness, l lostreply.Fault) {
 		with := WithLockDelay(lockDelay)
-		for k := 1; k <= 2; k++ { // mark, release
+		for k := 1; k <= 2; k++ { // the marker, the release
 			conn := w.connect()
-			lost := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Path: node + "/held*", Nth: k})
+			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Path: node + "/held*", Nth: k})
 			a := w.lock(conn, with)
 			w.pass(timeout / 2)
 			a.holds()
-			require.Len(w, w.marks(), 1)
+			require.Len(w, w.markers(), 1)
 			require.NoError(w, a.hold.Release(w.Context()))
 			w.ran(lost)
-			require.Empty(w, w.marks())
+			require.Empty(w, w.markers())
 		}
 	})
 }
 
-// One whose znode goes before it has the lock leaves no mark, for which others would
-// wait.
-func TestLockDelayOfOneWhoIsDeleted(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// If the contender's znode is deleted before it holds the lock, it leaves no marker, for which
+// others would have to wait.
+func TestLockDelay_WaiterIsDeleted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.remove(w.contenders()[0])
@@ -194,13 +197,13 @@ func TestLockDelayOfOneWhoIsDeleted(t *testing.T) {
 		w.pass(moment)
 		w.ran(gone)
 		require.ErrorIs(w, a.failed(), recipes.ErrDeleted)
-		require.Empty(w, w.marks())
+		require.Empty(w, w.markers())
 	})
 }
 
-// Who may not leave a mark is told, and does not hold the lock.
-func TestLockDelayWithoutPermission(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A contender without the permission to create a marker does not acquire the lock.
+func TestLockDelay_NoPermission(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), WithLockDelay(lockDelay))
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*"}, zktest.Fail(zk.ErrNoAuth))
 		a.release()
@@ -209,14 +212,15 @@ func TestLockDelayWithoutPermission(t *testing.T) {
 		require.ErrorIs(w, b.failed(), recipes.ErrPermission)
 		w.ran(refused)
 		refused.Remove()
-		require.Len(w, w.marks(), 1, "of the one that could not take it away")
-		w.line()
+		require.Len(w, w.markers(), 1, "of the holder that was not permitted to delete it")
+		w.requireContenders()
 	})
 }
 
-// A lapse while it waits for the delay costs nothing: nothing was granted.
-func TestLockDelaySurvivesALapse(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// If the lease expires while a contender waits for the delay, the contender stays in the queue,
+// because nothing was granted.
+func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		first := w.lock(w.connect(), with)
 		w.expire(first.conn)
@@ -231,14 +235,14 @@ func TestLockDelaySurvivesALapse(t *testing.T) {
 	})
 }
 
-// Readers wait for a writer that was lost, and a writer for readers; readers do not
-// wait for readers.
-func TestLockDelayOfReadersAndWriters(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// Readers wait for the delay after a writer was lost, and writers after readers were lost. Readers
+// do not wait for lost readers.
+func TestLockDelay_ReadersAndWriters(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		r1 := w.read(w.connect(), with)
 		r2 := w.read(w.connect(), with)
-		require.Len(w, w.marks(), 2)
+		require.Len(w, w.markers(), 2)
 		w.expire(r1.conn)
 		w.pass(0)
 		r3 := w.read(w.connect(), with)
@@ -246,7 +250,7 @@ func TestLockDelayOfReadersAndWriters(t *testing.T) {
 		x := w.write(w.connect(), with)
 		r2.release()
 		r3.release()
-		require.Len(w, w.marks(), 1)
+		require.Len(w, w.markers(), 1)
 		w.pass(lockDelay - 1)
 		x.waits()
 		w.pass(1)
@@ -260,25 +264,25 @@ func TestLockDelayOfReadersAndWriters(t *testing.T) {
 		w.pass(1)
 		r4.holds()
 		r5.holds()
-		require.Len(w, w.marks(), 2)
+		require.Len(w, w.markers(), 2)
 		r4.release()
 		r5.release()
-		require.Empty(w, w.marks())
+		require.Empty(w, w.markers())
 	})
 }
 
-// The mark stays with a hold that was downgraded.
-func TestLockDelayOfADowngrade(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// The marker remains after a downgrade.
+func TestLockDelay_Downgrade(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		x := w.write(w.connect(), with)
 		x.downgrade()
 		r := w.read(w.connect(), with)
 		r.holds()
-		require.Len(w, w.marks(), 2)
+		require.Len(w, w.markers(), 2)
 		r.release()
 		x.release()
-		require.Empty(w, w.marks())
+		require.Empty(w, w.markers())
 
 		x = w.write(w.connect(), with)
 		x.downgrade()
@@ -300,15 +304,14 @@ func TestStaleMarkers(t *testing.T) {
 	require.Equal(t, []string{"held-r-" + b}, staleMarkers(children, "held-w-"+a))
 }
 
-// A release in time is one, also while it is not known whether the downgrade was
-// carried out.
-func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
+// A release in time counts as one, even if it is unknown whether an earlier downgrade was applied.
+func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 	for _, applied := range []bool{true, false} {
-		play(t, 1, func(w *harness) {
+		runTest(t, 1, func(w *harness) {
 			with := WithLockDelay(lockDelay)
 			x := w.write(w.connect(), with)
 			x.holds()
-			match := zktest.Match{Op: zktest.OpMulti, Path: x.asReader()}
+			match := zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}
 			moved := zktest.Fail(zk.ErrSessionMoved)
 			if match.Nth = 1; applied {
 				w.srv.After(match, moved)
@@ -322,47 +325,47 @@ func TestLockDelayOfAReleaseDuringADowngrade(t *testing.T) {
 			require.ErrorIs(w, <-down, recipes.ErrUnconfirmed)
 			require.NoError(w, x.hold.Release(w.Context()))
 			require.ErrorIs(w, x.hold.Err(), ErrReleased)
-			require.Empty(w, w.marks())
+			require.Empty(w, w.markers())
 			w.write(w.connect(), with).holds()
 		})
 	}
 }
 
-// What the documentation of WithLockDelay says: readers do not wait for a reader that was
-// lost, so its mark stays for the next writer.
-func TestLockDelayOfALostReader(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// As documented at WithLockDelay, readers do not wait for a lost reader, so its marker remains
+// until the next writer.
+func TestLockDelay_ReaderIsLost(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		with := WithLockDelay(lockDelay)
 		lost := w.read(w.connect(), with)
 		lost.holds()
 		w.expire(lost.conn)
 		w.pass(moment)
 		w.read(w.connect(), with).release()
-		require.Len(w, w.marks(), 1)
+		require.Len(w, w.markers(), 1)
 		x := w.write(w.connect(), with)
 		w.pass(lockDelay - 1)
 		x.waits()
 		w.pass(1)
 		x.release()
-		require.Empty(w, w.marks())
+		require.Empty(w, w.markers())
 	})
 }
 
-// Nobody has received the grant, and it was not lost: the cause for which it was not
-// waited for is the end of another hold.
-func TestLockDelayOfOneWhoGivesUpForALoss(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// No caller has received the grant, so it was not lost. The cause of the context is the loss of
+// another hold, and must not be mistaken for the loss of this one.
+func TestLockDelay_WaiterGivesUpBecauseOtherHoldIsLost(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		ctx, cancel := context.WithCancelCause(w.Context())
 		waiter := w.mutex(w.connect(), WithLockDelay(lockDelay)).Join(ctx)
 		w.pass(0)
-		require.Len(w, w.marks(), 1)
+		require.Len(w, w.markers(), 1)
 		cancel(recipes.ErrLeaseExpired)
 		w.pass(0)
 		_, err := waiter.Wait()
 		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
 		_, err = waiter.Position(w.Context())
 		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
-		require.Empty(w, w.marks())
-		w.line()
+		require.Empty(w, w.markers())
+		w.requireContenders()
 	})
 }

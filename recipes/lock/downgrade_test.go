@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +16,7 @@ import (
 
 func TestDowngrade(t *testing.T) {
 	for _, layout := range []recipes.Layout{recipes.Curator, recipes.Kazoo} {
-		play(t, 1, func(w *harness) {
+		runTest(t, 1, func(w *harness) {
 			as := recipes.WithLayout(layout)
 			x := w.write(w.connect(), as)
 			h := x.holds()
@@ -23,12 +25,12 @@ func TestDowngrade(t *testing.T) {
 			last := w.read(w.connect(), as)
 			before, token := h.Path(), h.Token()
 
-			after := x.asReader()
+			after := x.pathAsReader()
 			x.downgrade()
 			w.pass(0)
 			require.NoError(w, h.Err())
 			require.Equal(w, after, h.Path())
-			require.Equal(w, before[len(before)-10:], after[len(after)-10:], "the place in line")
+			require.Equal(w, before[len(before)-10:], after[len(after)-10:], "the position in the queue")
 			require.Equal(w, token, h.Token())
 			require.Equal(w, x.conn.SessionID(), w.stat(h.Path()).EphemeralOwner)
 			r.holds()
@@ -38,7 +40,8 @@ func TestDowngrade(t *testing.T) {
 			require.NoError(w, err)
 			require.NoError(w, x.write.Downgrade(w.Context()), "again")
 
-			// The session's life is proven by the new znode, and its end is told.
+			// The lease is renewed by checks of the new znode, and the loss of the session is
+			// reported.
 			w.pass(3 * timeout)
 			require.NoError(w, h.Err())
 			require.Greater(w, time.Until(h.Deadline()), timeout/4)
@@ -52,9 +55,9 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// The end of the new znode is told at once, not only by a check.
-func TestDowngradedHoldIsDeleted(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// The deletion of the new znode is reported immediately, not only by the next check.
+func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		x.downgrade()
@@ -64,9 +67,10 @@ func TestDowngradedHoldIsDeleted(t *testing.T) {
 	})
 }
 
-// A writer must not take a writer's downgrade for its end, however it has joined.
-func TestDowngradeLetsNoWriterIn(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A writer must not mistake the downgrade of the writer ahead for a release, however it has
+// joined.
+func TestDowngrade_WriterStillWaits(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		first := w.write(w.connect())
 		second := w.write(w.connect())
 		second.waits()
@@ -78,11 +82,11 @@ func TestDowngradeLetsNoWriterIn(t *testing.T) {
 	})
 }
 
-// Curator creates the znode for reading first, and deletes the other one later.
-func TestDowngradeByCurator(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
-		written := w.stand("-__WRIT__")
+// Curator first creates the znode for reading, and later deletes that for writing.
+func TestDowngrade_ByCurator(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
+		written := w.createContender("-__WRIT__")
 		r, x := w.read(w.connect()), w.write(w.connect())
 		read := node + "/_c_00000000-0000-4000-8000-000000000099-__READ__" + written[len(written)-10:]
 		w.create(read)
@@ -100,17 +104,17 @@ func TestDowngradeByCurator(t *testing.T) {
 	})
 }
 
-// The reply to the transaction is lost: it is repeated under the same name, and so
-// carried out once.
-func TestDowngradeAnswerLost(t *testing.T) {
-	each(t, append(losses, answers...), 1, func(w *harness, l loss) {
+// The reply to the transaction is lost. It is retried with the same name, and so applied only
+// once.
+func TestDowngrade_ReplyLost(t *testing.T) {
+	forEachLoss(t, lostreply.All, 1, func(w *harness, l lostreply.Fault) {
 		x := w.write(w.connect())
 		h, session := x.holds(), x.conn.SessionID()
 		next := w.write(w.connect())
 		w.pass(timeout + moment)
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.asReader(), Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1})
 		done := async(func() error { return x.write.Downgrade(w.Context()) })
-		if l.silent {
+		if l.Silent {
 			w.pass(timeout)
 			require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 			require.ErrorIs(w, <-done, ErrNotHeld)
@@ -131,23 +135,23 @@ func TestDowngradeAnswerLost(t *testing.T) {
 	})
 }
 
-// A check misses the old znode before it is known that the new one is there: that is
-// neither an end nor a gap in what is proven.
-func TestDowngradeAnswerLostForLong(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A check does not find the old znode before it is known that the new znode exists: the hold does
+// not end, and its lease has no gap.
+func TestDowngrade_ReplyLostForLong(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		w.pass(timeout + moment)
 		moved := zktest.Fail(zk.ErrSessionMoved)
-		first := w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.asReader(), Nth: 1}, moved)
-		again := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.asReader()}, func(q *zktest.Request) zktest.Verdict {
+		first := w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, moved)
+		again := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, func(q *zktest.Request) zktest.Verdict {
 			if ran(first) {
 				return moved(q)
 			}
 			return zktest.Pass(q)
 		})
 		done := async(func() error { return x.write.Downgrade(w.Context()) })
-		w.pass(timeout / 4) // there are two checks in that time
+		w.pass(timeout / 4) // two checks are sent in this time
 		w.ran(first)
 		require.Empty(w, done)
 		again.Remove()
@@ -158,20 +162,19 @@ func TestDowngradeAnswerLostForLong(t *testing.T) {
 	})
 }
 
-// A transaction of the holder that meets the downgrade is not taken for one of a
-// former holder.
-func TestDowngradeDuringATransaction(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A transaction of the holder during the downgrade is not rejected as that of a former holder.
+func TestDowngrade_DuringTransaction(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		wait, open := w.gate()
-		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.asReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			<-wait
 			return zktest.Pass(q)
 		})
 		down := async(func() error { return x.write.Downgrade(w.Context()) })
 		w.pass(0)
-		require.Contains(w, w.contenders()[0], "__READ__", "it is carried out, and nobody knows")
+		require.Contains(w, w.contenders()[0], "__READ__", "it was applied, and the holder does not know it")
 		wrote := async(func() error {
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			return err
@@ -183,15 +186,15 @@ func TestDowngradeDuringATransaction(t *testing.T) {
 	})
 }
 
-// An end of the place while the downgrade is under way leaves nothing behind.
-func TestDowngradeMeetsTheEnd(t *testing.T) {
+// If the hold ends during the downgrade, no znode is left.
+func TestDowngrade_HoldEnds(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		do   func(w *harness, x *writer)
 	}{
 		{"release", func(w *harness, x *writer) { go x.hold.Release(context.Background()) }},
 		{"znode deleted", func(w *harness, x *writer) {
-			w.excused = true
+			w.allowOverlap = true
 			for _, p := range w.contenders() {
 				w.remove(p)
 			}
@@ -201,7 +204,7 @@ func TestDowngradeMeetsTheEnd(t *testing.T) {
 	} {
 		for _, applied := range []bool{true, false} {
 			t.Run(end.name, func(t *testing.T) {
-				play(t, 3, func(w *harness) {
+				runTest(t, 3, func(w *harness) {
 					x := w.write(w.connect())
 					x.holds()
 					wait, open := w.gate()
@@ -209,7 +212,7 @@ func TestDowngradeMeetsTheEnd(t *testing.T) {
 					if applied {
 						set = w.srv.After
 					}
-					set(zktest.Match{Op: zktest.OpMulti, Path: x.asReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					set(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 						<-wait
 						return zktest.Pass(q)
 					})
@@ -223,7 +226,7 @@ func TestDowngradeMeetsTheEnd(t *testing.T) {
 					w.pass(2 * timeout)
 					<-down
 					require.Error(w, x.hold.Err())
-					w.line()
+					w.requireContenders()
 					w.write(w.connect()).holds()
 				})
 			})
@@ -231,9 +234,9 @@ func TestDowngradeMeetsTheEnd(t *testing.T) {
 	}
 }
 
-// What ZooKeeper has against it leaves the hold as it was.
-func TestDowngradeRefused(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// If ZooKeeper rejects the downgrade, the hold is unchanged.
+func TestDowngrade_Rejected(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
@@ -241,7 +244,7 @@ func TestDowngradeRefused(t *testing.T) {
 		require.ErrorIs(w, x.write.Downgrade(w.Context()), recipes.ErrPermission)
 		w.pass(timeout)
 		require.NoError(w, h.Err())
-		x.alone()
+		x.requireOnlyZnode()
 		_, err = w.operator.SetACL(node, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(w, err)
 		require.NoError(w, x.write.Downgrade(w.Context()))
@@ -250,26 +253,27 @@ func TestDowngradeRefused(t *testing.T) {
 	})
 }
 
-func TestDowngradeOfALostLock(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestDowngrade_LockIsLost(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.release()
 		require.ErrorIs(w, x.write.Downgrade(w.Context()), ErrNotHeld)
 
-		// At once, however long it takes to leave.
+		// Immediately, however long the removal of the znode takes.
 		y := w.write(w.connect())
-		w.silence(y.conn)
+		w.isolate(y.conn)
 		go y.hold.Release(w.Context())
 		w.pass(0)
 		w.elapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(w.Context()), ErrNotHeld) })
-		w.unsilence(y.conn)
+		w.reconnect(y.conn)
 		w.pass(timeout)
 	})
 }
 
-// Several goroutines may ask; one context that ends is no harm to the others.
-func TestDowngradeBySeveral(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// Several goroutines may call Downgrade. If the context of one call is done, the other calls
+// continue.
+func TestDowngrade_ConcurrentCalls(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		w.srv.Delay(zktest.BothWays, 100*time.Millisecond, x.conn.SessionID())
@@ -288,14 +292,14 @@ func TestDowngradeBySeveral(t *testing.T) {
 	})
 }
 
-// The downgrade is carried out, its reply is lost, and ZooKeeper refuses to repeat it:
-// the new znode must not stay behind unknown and block writers.
-func TestDowngradeAnswerLostThenRefused(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// The downgrade is applied, its reply is lost, and ZooKeeper rejects the retry: the new znode must
+// not remain and block writers.
+func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h, session := x.holds(), x.conn.SessionID()
 		w.pass(timeout + moment)
-		match := zktest.Match{Op: zktest.OpMulti, Path: x.asReader(), Nth: 1}
+		match := zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}
 		lost := w.srv.After(match, zktest.Fail(zk.ErrSessionMoved))
 		match.Nth = 2
 		refused := w.srv.Before(match, zktest.Fail(zk.ErrNoAuth))
@@ -304,16 +308,16 @@ func TestDowngradeAnswerLostThenRefused(t *testing.T) {
 		w.pass(timeout)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release(w.Context()))
-		w.line()
+		w.requireContenders()
 		require.Equal(w, session, x.conn.SessionID(), "the session's end is no solution")
 		w.write(w.connect()).holds()
 	})
 }
 
-// CURATOR-621, CURATOR-276: a downgrade loses the place in line, and a writer that
-// waits, behind or between, comes before the reader that the holder has become.
-func TestTrap48_DowngradeKeepsThePlace(t *testing.T) {
-	play(t, 3, func(w *harness) {
+// CURATOR-621, CURATOR-276: a downgrade loses the position in the queue, so that a waiting writer
+// acquires the lock before the reader that the holder has become.
+func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
 		x := w.write(w.connect())
 		between := w.write(w.connect())
 		behind := w.read(w.connect())
@@ -321,7 +325,7 @@ func TestTrap48_DowngradeKeepsThePlace(t *testing.T) {
 		w.pass(timeout)
 		between.waits()
 		behind.waits()
-		// Not even after the connections were down.
+		// The position is kept even after the connections were down.
 		for _, c := range []*zk.Conn{between.conn, x.conn, behind.conn} {
 			w.servers(func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
 			w.pass(timeout / 4)

@@ -6,65 +6,66 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CURATOR-45: a create is applied and its answer lost; an orphan that nobody owns
-// blocks the line.
-func TestTrap01_CreateAnswerLost(t *testing.T) {
-	each(t, losses, 1, createAnswerLost)
+// CURATOR-45: a create is applied and its reply is lost. The orphaned znode would block the queue.
+func TestTrap01_CreateReplyLost(t *testing.T) {
+	forEachLoss(t, lostreply.ConnectionLost, 1, testCreateReplyLost)
 }
 
-// ZOOKEEPER-2886: so does a server that says that the session has moved.
+// ZOOKEEPER-2886: the outcome is also unknown if a server reports that the session has moved.
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
-	each(t, answers, 1, createAnswerLost)
+	forEachLoss(t, lostreply.SessionMoved, 1, testCreateReplyLost)
 }
 
-func createAnswerLost(w *harness, l loss) {
+func testCreateReplyLost(w *harness, l lostreply.Fault) {
 	holder, conn := w.lock(w.connect()), w.connect()
 	session := conn.SessionID()
-	lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
+	lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
 	a := w.lock(conn)
 	w.pass(timeout)
 	w.ran(lost)
 	a.waits()
 	require.Len(w, w.contenders(), 2)
-	if l.applied {
-		require.Len(w, w.created(), 2, "what was created is used")
+	if l.Applied {
+		require.Len(w, w.created(), 2, "the znode of the first create is used")
 	}
 	holder.release()
-	a.alone()
-	require.Equal(w, session, conn.SessionID(), "it had to be solved within the session")
+	a.requireOnlyZnode()
+	require.Equal(w, session, conn.SessionID(), "the znode must be found in the same session")
 	a.release()
 }
 
-// CURATOR-79, CURATOR-62: the caller gives up meanwhile, and nobody looks for the
-// orphan.
-func TestTrap01_GivenUpMeanwhile(t *testing.T) {
-	each(t, append(losses, answers...), 1, func(w *harness, l loss) {
+// CURATOR-79, CURATOR-62: the caller gives up while the outcome is unknown, and the orphaned znode
+// is not searched for.
+func TestTrap01_CallerGivesUp(t *testing.T) {
+	forEachLoss(t, lostreply.All, 1, func(w *harness, l lostreply.Fault) {
 		conn := w.connect()
 		session := conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
-		w.dirs()
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1})
+		w.createLockNode()
 		a := w.lock(conn)
 		w.ran(lost)
 		a.cancel()
 		w.pass(0)
 		require.Error(w, a.err)
 		w.pass(timeout)
-		w.line()
-		require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
+		w.requireContenders()
+		require.Equal(w, session, conn.SessionID(), "the session must not have ended")
 	})
 }
 
-// CURATOR-498: the search for what the create has left finds a znode of another
-// session, as that of a dying one may still be seen, and takes it for the own.
-func TestTrap02_ForeignOwner(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// CURATOR-498: the search after a create without a reply finds a znode of another session, which
+// may have expired, and takes it for that of the contender.
+func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Refuse(true)
 			return zktest.Cut(q)
@@ -78,14 +79,14 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 		require.NoError(w, err)
 		w.restore()
 		require.NotEqual(w, other, a.holds().Path())
-		a.alone()
+		a.requireOnlyZnode()
 	})
 }
 
-// CURATOR-498, with the session's end itself between create and search.
-func TestTrap02_SessionEndsBeforeTheSearch(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// CURATOR-498: the session expires between the create and the search.
+func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		conn := w.connect()
 		old := conn.SessionID()
 		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -98,16 +99,16 @@ func TestTrap02_SessionEndsBeforeTheSearch(t *testing.T) {
 		w.restore()
 		w.pass(timeout)
 		require.NotEqual(w, old, conn.SessionID())
-		a.alone()
+		a.requireOnlyZnode()
 		require.Len(w, w.created(), 2)
 	})
 }
 
-// ZOOKEEPER-1675: the search is answered by a server that lags behind, and does
-// not show what the create has made.
-func TestTrap03_SearchAtALaggingServer(t *testing.T) {
-	play(t, 3, func(w *harness) {
-		w.dirs()
+// ZOOKEEPER-1675: the search is answered by a server that lags behind, and does not find the
+// created znode.
+func TestTrap03_SearchOnLaggingServer(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
+		w.createLockNode()
 		lagging, conn := w.ensemble.Server(1), w.connect()
 		lagging.Lag()
 		lost := w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, zktest.Cut)
@@ -116,22 +117,22 @@ func TestTrap03_SearchAtALaggingServer(t *testing.T) {
 		require.Equal(w, lagging.Name(), conn.Server())
 		require.NotContains(w, lagging.Tree(), "-lock-")
 		w.pass(timeout / 4)
-		a.waits() // nobody can know yet
+		a.waits() // the contender cannot know yet that it is the head of the queue
 		lagging.Heal()
 		w.pass(0)
-		a.alone()
+		a.requireOnlyZnode()
 		require.Len(w, w.created(), 1)
 	})
 }
 
-// What the search has not shown appears later, ahead of the own znode, and the
+// A znode that the search has not found appears later, ahead of the contender's znode. The
 // contender would wait for itself.
-func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+func TestTrap03_OrphanedZnodeAppearsLate(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		conn := w.connect()
-		ahead := w.stand("-lock-")
-		w.remove(w.stand("-lock-")) // leaves a gap in the numbers
+		ahead := w.createContender("-lock-")
+		w.remove(w.createContender("-lock-")) // leaves a gap in the sequence numbers
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, zktest.Cut)
 		a := w.lock(conn)
 		w.ran(lost)
@@ -145,32 +146,32 @@ func TestTrap03_OwnZnodeShowsUpLate(t *testing.T) {
 			require.NoError(w, err)
 		}
 		late("0000000001")
-		w.line(ahead, first+"0000000001", own)
-		w.set(ahead, "has the contender look again")
+		w.requireContenders(ahead, first+"0000000001", own)
+		w.set(ahead, "makes the contender list the queue")
 		w.pass(0)
-		w.line(ahead, own)
+		w.requireContenders(ahead, own)
 		a.waits()
 
 		w.remove(ahead)
 		w.pass(0)
-		a.alone()
-		// One that shows up still later goes when the contender does.
+		a.requireOnlyZnode()
+		// An orphaned znode that appears even later is removed when the contender leaves.
 		late("0000000000")
 		a.release()
-		w.line()
+		w.requireContenders()
 	})
 }
 
-// kazoo's Lock has one GUID for all its creates: after a reset the same name can
-// come back.
+// kazoo's Lock uses one GUID for all its creates: after the numbers restart, a name can be used
+// again.
 func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
-	play(t, 3, func(w *harness) {
-		w.dirs()
+	runTest(t, 3, func(w *harness) {
+		w.createLockNode()
 		conn := w.connect()
 		m := w.mutex(conn)
 		first := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, zktest.Cut)
 		second := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 2}, zktest.Cut)
-		for range 3 { // of one value
+		for range 3 { // of one Mutex
 			a := w.startCall(conn, m.Lock)
 			w.pass(timeout)
 			a.holds()
@@ -186,14 +187,14 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 				names[e.Path] = true
 			}
 		}
-		require.Len(w, names, 5, "two that were cut, and one for each hold")
+		require.Len(w, names, 5, "two creates whose replies were lost, and one for each hold")
 	})
 }
 
-// CURATOR-724, CURATOR-180, kazoo #563: the lock's znode, a container, is removed
-// between the making of it and the create. It is made again.
-func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// CURATOR-724, CURATOR-180, kazoo #563: the lock's znode, a container, is removed after it was
+// created and before the create of the contender's znode. It is created again.
+func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		a := w.lock(conn)
 		a.release()
@@ -207,15 +208,15 @@ func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
 		})
 		for range 4 {
 			a = w.lock(conn)
-			a.alone()
-			require.Zero(w, w.srv.Sweep(), "a contender holds it")
+			a.requireOnlyZnode()
+			require.Zero(w, w.srv.Sweep(), "the container is not empty")
 			a.release()
 		}
 		require.Equal(w, 3, swept)
 		require.Contains(w, w.srv.Tree(), "one container")
 	})
 	t.Run("while the connection is down", func(t *testing.T) {
-		play(t, 1, func(w *harness) {
+		runTest(t, 1, func(w *harness) {
 			conn := w.connect()
 			w.lock(conn).release()
 			var once sync.Once
@@ -231,16 +232,16 @@ func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
 			a := w.lock(conn)
 			require.Equal(w, 1, w.srv.Sweep())
 			w.restore()
-			a.alone()
+			a.requireOnlyZnode()
 		})
 	})
-	t.Run("between the hand-overs", func(t *testing.T) {
-		play(t, 1, func(w *harness) {
+	t.Run("between two holds", func(t *testing.T) {
+		runTest(t, 1, func(w *harness) {
 			var last *call
 			for range 3 {
 				a := w.lock(w.connect())
 				if last != nil {
-					require.Greater(w, a.holds().Token(), last.hold.Token(), "numbers begin anew, tokens do not")
+					require.Greater(w, a.holds().Token(), last.hold.Token(), "sequence numbers restart, tokens increase")
 				}
 				a.release()
 				require.Equal(w, 1, w.srv.Sweep())
@@ -250,11 +251,11 @@ func TestTrap36_NodeGoesBeforeTheCreate(t *testing.T) {
 	})
 }
 
-// CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves
-// an orphan.
-func TestTrap40_EndDuringTheCreate(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// CURATOR-18, CURATOR-3: Lock is cancelled while the create is in flight, which leaves an orphaned
+// znode.
+func TestTrap40_CancelledDuringCreate(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		answer, open := w.gate()
 		w.srv.After(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			<-answer
@@ -266,17 +267,17 @@ func TestTrap40_EndDuringTheCreate(t *testing.T) {
 		require.Len(w, w.contenders(), 1)
 		a.cancel()
 		w.pass(0)
-		require.Error(w, a.err, "Lock returns at once")
+		require.Error(w, a.err, "Lock returns immediately")
 		require.Len(w, w.contenders(), 1)
 		w.pass(confirmed)
 		open()
 		w.pass(0)
-		w.line()
-		require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
+		w.requireContenders()
+		require.Equal(w, session, conn.SessionID(), "the session must not have ended")
 	})
 	t.Run("the request is late", func(t *testing.T) {
-		play(t, 1, func(w *harness) {
-			w.dirs()
+		runTest(t, 1, func(w *harness) {
+			w.createLockNode()
 			conn := w.connect()
 			w.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
 			a := w.lock(conn)
@@ -287,7 +288,7 @@ func TestTrap40_EndDuringTheCreate(t *testing.T) {
 			w.srv.Heal()
 			require.Len(w, w.created(), 1)
 			w.pass(time.Second)
-			w.line()
+			w.requireContenders()
 		})
 	})
 }

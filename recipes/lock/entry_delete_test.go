@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -13,52 +15,52 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the
-// session lives on, and the own stale znode blocks everybody.
-func TestTrap05_DeleteAnswerLost(t *testing.T) {
-	each(t, losses, 1, deleteAnswerLost)
+// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session stays
+// alive, and the remaining znode blocks all later contenders.
+func TestTrap05_DeleteReplyLost(t *testing.T) {
+	forEachLoss(t, lostreply.ConnectionLost, 1, testDeleteReplyLost)
 }
 
-// ZOOKEEPER-2886: so does a server that says that the session has moved.
+// ZOOKEEPER-2886: the outcome is also unknown if a server reports that the session has moved.
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
-	each(t, answers, 1, deleteAnswerLost)
+	forEachLoss(t, lostreply.SessionMoved, 1, testDeleteReplyLost)
 }
 
-func deleteAnswerLost(w *harness, l loss) {
+func testDeleteReplyLost(w *harness, l lostreply.Fault) {
 	a, next := w.lock(w.connect()), w.lock(w.connect())
 	h, session := a.holds(), a.conn.SessionID()
-	lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
+	lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
 	released := async(func() error { return h.Release(w.Context()) })
 	w.pass(0)
 	require.ErrorIs(w, h.Err(), ErrReleased)
 	w.pass(timeout)
 	w.ran(lost)
 	require.NoError(w, <-released)
-	next.alone()
-	require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+	next.requireOnlyZnode()
+	require.Equal(w, session, a.conn.SessionID(), "the session must not have ended")
 }
 
-// The same for a contender that waits.
-func TestTrap05_DeleteAnswerLostByAWaiter(t *testing.T) {
-	each(t, append(losses, answers...), 1, func(w *harness, l loss) {
+// Trap 5 for a contender that waits.
+func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
+	forEachLoss(t, lostreply.All, 1, func(w *harness, l lostreply.Fault) {
 		holder, a := w.lock(w.connect()), w.lock(w.connect())
 		last := w.lock(w.connect())
 		session := a.conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: under, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: under, Nth: 1})
 		a.cancel()
 		w.pass(timeout)
 		require.Error(w, a.failed())
 		w.ran(lost)
 		require.Len(w, w.contenders(), 2)
 		last.waits()
-		require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+		require.Equal(w, session, a.conn.SessionID(), "the session must not have ended")
 		holder.release()
 		last.holds()
 	})
 }
 
-// CURATOR-202, with a link that is dead from before the delete on.
-func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
+// CURATOR-202: the network discards all packets from before the delete on.
+func TestTrap05_DeleteIntoBlackHole(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		heal time.Duration
@@ -67,9 +69,9 @@ func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
 		{"until the session has ended", 2 * timeout},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *harness) {
+			runTest(t, 1, func(w *harness) {
 				a, next := w.lock(w.connect()), w.lock(w.connect())
-				w.silence(a.conn)
+				w.isolate(a.conn)
 				ctx, cancel := context.WithTimeout(w.Context(), end.heal/2)
 				defer cancel()
 				w.elapsed(end.heal/2, func() {
@@ -87,9 +89,9 @@ func TestTrap05_DeleteIntoABlackHole(t *testing.T) {
 	}
 }
 
-// vitess #15756, etcd #22123: the cleanup uses the context whose end has caused
-// it, and does nothing.
-func TestTrap06_CleanupAfterTheContext(t *testing.T) {
+// vitess #15756, etcd #22123: the cleanup after a cancellation uses the cancelled context, and has
+// no effect.
+func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	for _, state := range []struct {
 		name  string
 		spoil func(w *harness, conn *zk.Conn) (repair func())
@@ -105,7 +107,7 @@ func TestTrap06_CleanupAfterTheContext(t *testing.T) {
 		}},
 	} {
 		t.Run("waiting, "+state.name, func(t *testing.T) {
-			play(t, 1, func(w *harness) {
+			runTest(t, 1, func(w *harness) {
 				holder, a := w.lock(w.connect()), w.lock(w.connect())
 				session := a.conn.SessionID()
 				repair := state.spoil(w, a.conn)
@@ -114,12 +116,12 @@ func TestTrap06_CleanupAfterTheContext(t *testing.T) {
 				require.ErrorIs(w, a.failed(), context.Canceled)
 				repair()
 				w.pass(moment)
-				w.line(holder.hold.Path())
-				require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+				w.requireContenders(holder.hold.Path())
+				require.Equal(w, session, a.conn.SessionID(), "the session must not have ended")
 			})
 		})
 		t.Run("releasing, "+state.name, func(t *testing.T) {
-			play(t, 1, func(w *harness) {
+			runTest(t, 1, func(w *harness) {
 				a := w.lock(w.connect())
 				session := a.conn.SessionID()
 				repair := state.spoil(w, a.conn)
@@ -130,18 +132,17 @@ func TestTrap06_CleanupAfterTheContext(t *testing.T) {
 				w.pass(moment)
 				repair()
 				w.pass(moment)
-				w.line()
+				w.requireContenders()
 				require.NoError(w, a.hold.Release(w.Context()))
-				require.Equal(w, session, a.conn.SessionID(), "the session's end is no solution")
+				require.Equal(w, session, a.conn.SessionID(), "the session must not have ended")
 			})
 		})
 	}
 }
 
-// CURATOR-559: loops of retries inside of loops of retries. There is one try for
-// each connection.
+// CURATOR-559: nested loops of retries. Here the delete is sent once for each connection.
 func TestTrap09_OneLayerOfRetries(t *testing.T) {
-	play(t, 1, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: under}, zktest.Cut)
 		w.srv.ResetLog()
@@ -151,7 +152,7 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 		w.pass(time.Minute)
 		log := w.srv.Log().Session(a.conn.SessionID())
 		require.InDelta(w, log.Count(zktest.OpConnect), log.Count(zktest.OpDelete), 1)
-		require.Greater(w, log.Count(zktest.OpDelete), 30, "it is not given up")
+		require.Greater(w, log.Count(zktest.OpDelete), 30, "the removal is retried")
 		lost.Remove()
 		w.pass(2 * time.Second)
 		require.NoError(w, a.hold.Release(w.Context()))
@@ -159,11 +160,11 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	})
 }
 
-// etcd #22082, #22123: a stale release deletes what belongs to a newer hold.
+// etcd #22082, #22123: a late release deletes the znode of a newer hold.
 func TestTrap44_StaleRelease(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		// The delete of the first stays open while the second joins on the same
-		// connection, and goes on when the second holds the lock already.
+	runTest(t, 1, func(w *harness) {
+		// The delete of the first hold hangs while the second contender joins on the same
+		// connection, and continues when the second one holds the lock.
 		conn := w.connect()
 		old := w.lock(conn)
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -186,13 +187,13 @@ func TestTrap44_StaleRelease(t *testing.T) {
 		require.ErrorIs(w, err, ErrNotHeld)
 		w.pass(timeout)
 		require.NoError(w, h.Err())
-		a.alone()
+		a.requireOnlyZnode()
 	})
 }
 
-// kazoo and Curator's MultiLock take the time for each of their waits. Here the
-// context is for the whole of a call, however many requests it takes.
-func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {
+// In kazoo and in Curator's MultiLock, the timeout applies to each wait separately. Here the
+// deadline of the context applies to the whole call.
+func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	for name, call := range map[string]func(ctx context.Context, w *harness, conn *zk.Conn) error{
 		"Lock": func(ctx context.Context, w *harness, conn *zk.Conn) error {
@@ -224,12 +225,12 @@ func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 1, func(w *harness) {
-				w.dirs()
+			runTest(t, 1, func(w *harness) {
+				w.createLockNode()
 				for _, name := range []string{"a", "b", "c"} {
 					w.create("/locks/" + name)
 				}
-				w.stand("-lock-")
+				w.createContender("-lock-")
 				conn := w.connect()
 				w.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
 				ctx, cancel := context.WithTimeout(w.Context(), limit)
@@ -248,5 +249,5 @@ func TestTrap46_OneDeadlineForAWholeCall(t *testing.T) {
 	}
 }
 
-// countEphemerals is how many znodes a session owns.
+// countEphemerals returns the number of znodes of a session.
 func countEphemerals(w *harness, conn *zk.Conn) int { return len(w.session(conn).Ephemerals) }

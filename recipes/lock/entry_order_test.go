@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -12,12 +14,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the counter comes to its end. A server
-// since 3.6 then gives 2147483647 to everybody, so that none of them stands behind
-// another one, and all of them would hold the lock.
-func TestTrap32_CounterComesToItsEnd(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the sequence numbers are exhausted.
+// Servers since 3.6 then assign 2147483647 to all new znodes. None of these
+// contenders would have a predecessor, and all would acquire the lock.
+func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
 		var line, late []*call
 		for range 3 {
@@ -29,9 +31,9 @@ func TestTrap32_CounterComesToItsEnd(t *testing.T) {
 		for _, a := range late {
 			require.ErrorIs(w, a.failed(), recipes.ErrNodeExhausted)
 		}
-		w.line(w.contenders()[:3]...)
+		w.requireContenders(w.contenders()[:3]...)
 
-		// Those who stand in line succeed each other as ever.
+		// The contenders that are already queued acquire the lock in their order.
 		line[0].release()
 		line[1].holds()
 		line[2].waits()
@@ -40,18 +42,18 @@ func TestTrap32_CounterComesToItsEnd(t *testing.T) {
 		line[2].release()
 		_, err := w.mutex(w.operator).TryLock(w.Context())
 		require.ErrorIs(w, err, recipes.ErrNodeExhausted)
-		w.line()
+		w.requireContenders()
 
-		// The way out.
+		// After the lock's znode was re-created, the lock can be acquired again.
 		w.remove(node)
-		w.lock(w.connect()).alone()
+		w.lock(w.connect()).requireOnlyZnode()
 	})
 }
 
-// The same for readers, of whom several may hold the lock, and writers.
-func TestTrap32_CounterOfAnRWMutexComesToItsEnd(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// Trap 32 for readers, of which several may hold the lock, and writers.
+func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
 		x := w.write(w.connect())
 		r := w.read(w.connect())
@@ -67,17 +69,17 @@ func TestTrap32_CounterOfAnRWMutexComesToItsEnd(t *testing.T) {
 	})
 }
 
-// kazoo #730, go-zookeeper PR 65: servers up to 3.5 go on with -2147483648, and an
-// order by text puts that first.
-func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// kazoo #730, go-zookeeper PR 65: servers up to 3.5 continue with -2147483648, which comes first
+// if names are sorted as text.
+func TestTrap32_NegativeNumbersComeLater(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-1))
 		a := w.lock(w.connect())
 		want := []string{a.holds().Path()}
 		for _, n := range []int32{math.MinInt32, math.MinInt32 + 1, -999_999_999, -9} {
 			require.NoError(w, w.srv.SetSequence(node, n))
-			want = append(want, w.stand("-lock-"))
+			want = append(want, w.createContender("-lock-"))
 		}
 		all, err := w.mutex(w.operator).Contenders(w.Context())
 		require.NoError(w, err)
@@ -95,9 +97,9 @@ func TestTrap32_NegativeNumbersStandBehind(t *testing.T) {
 	})
 }
 
-// The number is no token: it begins anew with the lock's znode.
-func TestTrap35_NumbersBeginAnew(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// The sequence number cannot be the token: it restarts if the lock's znode is re-created.
+func TestTrap35_SequenceNumbersRestart(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		var last *call
 		for range 3 {
@@ -113,18 +115,18 @@ func TestTrap35_NumbersBeginAnew(t *testing.T) {
 	})
 }
 
-// CURATOR-620, CURATOR-652, CURATOR-653: two resets at once make two znodes, or two
-// holders, or leave one behind.
-func TestTrap38_EverythingAtOnce(t *testing.T) {
+// CURATOR-620, CURATOR-652, CURATOR-653: concurrent resets create two znodes, or two holders, or
+// leave a znode.
+func TestTrap38_ConcurrentResets(t *testing.T) {
 	for round := range 10 {
-		play(t, 3, func(w *harness) {
+		runTest(t, 3, func(w *harness) {
 			conn := w.connect()
 			drop := func() { w.servers(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) }) }
 			a := w.startCall(conn, w.mutex(conn).Lock)
 			drop()
 			w.pass(timeout)
 			h := a.holds()
-			a.alone()
+			a.requireOnlyZnode()
 			var ended sync.WaitGroup
 			for i := range 10 {
 				if i == round {
@@ -135,17 +137,17 @@ func TestTrap38_EverythingAtOnce(t *testing.T) {
 				ended.Go(func() { _, _ = h.Multi() })
 			}
 			ended.Wait()
-			w.line()
+			w.requireContenders()
 			w.pass(timeout)
 			require.Equal(w, zk.StateHasSession, conn.State())
 		})
 	}
 }
 
-// CURATOR-504, CURATOR-644, FLINK-28078: a missing predecessor makes a contender
-// create itself anew, which makes the next one do so, and so on for ever.
+// CURATOR-504, CURATOR-644, FLINK-28078: a contender whose predecessor is missing re-creates its
+// znode, which makes its follower do so, and so on forever.
 func TestTrap39_NoCreateStorm(t *testing.T) {
-	play(t, 3, func(w *harness) {
+	runTest(t, 3, func(w *harness) {
 		const count = 30
 		conns := []*zk.Conn{w.connect(), w.connect()}
 		var all []*call
@@ -153,7 +155,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 			all = append(all, w.lock(conns[i%4/2]))
 		}
 		line := w.contenders()
-		// Every second one goes, most while the connections are down.
+		// Every second contender is deleted, most of them while the connections are down.
 		for i := 0; i < count; i += 2 {
 			if i == count/3 {
 				for _, conn := range conns {
@@ -180,22 +182,22 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 				left = append(left, line[i])
 			}
 		}
-		w.line(left...)
-		require.Len(w, w.created(), count, "nobody was created anew")
-		w.untidy = true // those who were deleted could not take their watches back
+		w.requireContenders(left...)
+		require.Len(w, w.created(), count, "no contender re-creates its znode")
+		w.allowLeftovers = true // deleted contenders leave their watches
 	})
 }
 
-// CURATOR-518, helix #2815: whatever request the connection breaks at, from the
-// first to the last, and however, the contender goes on.
-func TestTrap41_WhateverBreaks(t *testing.T) {
+// CURATOR-518, helix #2815: the connection breaks at any request of a contender, from the first to
+// the last, in any way. The contender recovers.
+func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"mutex", "delay", "read", "write"} {
-		for _, l := range append(losses, answers...) {
-			t.Run(kind+", "+l.name, func(t *testing.T) {
+		for _, l := range lostreply.All {
+			t.Run(kind+", "+l.Name, func(t *testing.T) {
 				k := 1
 				for met := true; met; k++ {
-					play(t, 1, func(w *harness) {
-						met = whateverBreaks(w, kind, l, k)
+					runTest(t, 1, func(w *harness) {
+						met = breakAtRequest(w, kind, l, k)
 					})
 				}
 				require.Greater(t, k, 15)
@@ -204,14 +206,14 @@ func TestTrap41_WhateverBreaks(t *testing.T) {
 	}
 }
 
-// whateverBreaks has the k-th request of a contender break, while it waits, holds and
-// releases, and reports whether there was such a request.
-func whateverBreaks(w *harness, kind string, l loss, k int) bool {
-	w.dirs()
+// breakAtRequest breaks the connection at the k-th request of a contender that waits, holds and
+// releases. It reports whether the contender has sent so many requests.
+func breakAtRequest(w *harness, kind string, l lostreply.Fault, k int) bool {
+	w.createLockNode()
 	base := map[string]string{"mutex": "-lock-", "delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
-	ahead, conn := w.stand(base), w.connect()
+	ahead, conn := w.createContender(base), w.connect()
 	session := conn.SessionID()
-	broken := l.set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
+	broken := l.Set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
 	var a *call
 	var x *writer
 	switch kind {
@@ -229,29 +231,29 @@ func whateverBreaks(w *harness, kind string, l loss, k int) bool {
 	a.waits()
 	w.remove(ahead)
 	w.pass(3 * timeout)
-	h := a.kept()
+	h := a.heldOrNil()
 	if h == nil {
-		// The silence has ended the lease of a contender that held the lock.
-		require.True(w, l.silent, "request %d: %v", k, a.hold.Err())
+		// The lease of a contender that held the lock has expired, because no reply arrived.
+		require.True(w, l.Silent, "request %d: %v", k, a.hold.Err())
 		require.ErrorIs(w, a.hold.Err(), recipes.ErrLeaseExpired)
 	} else if x != nil {
 		down := async(func() error { return x.write.Downgrade(w.Context()) })
 		w.pass(timeout)
 		if err := <-down; err != nil {
-			require.True(w, l.silent, "request %d: %v", k, err)
+			require.True(w, l.Silent, "request %d: %v", k, err)
 		}
 	}
 	released := async(func() error { return a.hold.Release(w.Context()) })
 	w.pass(2 * timeout)
 	require.Len(w, released, 1, "request %d", k)
 	require.NoError(w, <-released, "request %d", k)
-	w.line()
+	w.requireContenders()
 	require.Equal(w, session, conn.SessionID())
 	return ran(broken)
 }
 
-// kept is holds, or nil when the lock was granted and is lost.
-func (a *call) kept() *Hold {
+// heldOrNil is like holds, but returns nil if the lock was granted and is lost.
+func (a *call) heldOrNil() *Hold {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)

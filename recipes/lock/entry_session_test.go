@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -14,53 +16,53 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CURATOR-696, CURATOR-604: a contender takes the lock although its znode is from
-// the session before, and is about to go.
-func TestTrap11_ZnodeOfThePreviousSession(t *testing.T) {
-	play(t, 3, func(w *harness) {
+// CURATOR-696, CURATOR-604: a contender acquires the lock although its znode belongs to the
+// previous session, and will be deleted.
+func TestTrap11_ZnodeOfPreviousSession(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
 		holder, a := w.lock(w.connect()), w.lock(w.connect())
 		own := w.contenders()[1]
-		w.outlive(a.conn, own)
-		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: own, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
+		w.leaveStaleZnode(a.conn, own)
+		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: own, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // the contender cannot delete the znode
 		holder.release()
 		w.restore()
 		w.pass(timeout)
 		require.ErrorIs(w, a.failed(), recipes.ErrSessionExpired)
-		w.line(own)
+		w.requireContenders(own)
 		w.remove(own)
 	})
 }
 
-// CURATOR-460, TN14: a lease that is counted from the moment at which the client
-// sees the connection break ends after the session.
-func TestTrap12_LeaseCountsFromTheLastProof(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// CURATOR-460, TN14: a lease that is measured from the time at which the client notices the
+// disconnect expires after the session.
+func TestTrap12_LeaseStartsWithLastCheck(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		h := a.holds()
 		w.pass(2*timeout + moment)
-		w.silence(a.conn)
+		w.isolate(a.conn)
 		w.endsInTime(a)
-		require.Equal(w, zk.StateHasSession, a.conn.State(), "the client library has seen nothing yet")
+		require.Equal(w, zk.StateHasSession, a.conn.State(), "the client library has not noticed the disconnect")
 		w.pass(w.session(a.conn).ExpiresIn - 1)
 		next.waits()
 		w.pass(1)
 		next.holds()
-		w.unsilence(a.conn)
+		w.reconnect(a.conn)
 		w.pass(2 * timeout)
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 	})
 }
 
-// endsInTime asserts that a hold that cannot be proven from now on ends with its
-// lease, half a session timeout after what was proven last.
+// endsInTime asserts that a hold whose lease cannot be renewed from now on ends when the lease
+// expires, half a session timeout after the last acknowledged check was sent.
 func (w *harness) endsInTime(a *call) {
 	w.Helper()
 	h := a.holds()
 	done := doneAt(h)
 	left := time.Until(h.Deadline())
 	require.LessOrEqual(w, left, timeout/2)
-	require.Greater(w, left, timeout/2-timeout/8-timeout/32, "the last proof is old")
-	require.Greater(w, w.session(a.conn).ExpiresIn-left, timeout/8, "the session's end is near")
+	require.Greater(w, left, timeout/2-timeout/8-timeout/32, "the last check was too long ago")
+	require.Greater(w, w.session(a.conn).ExpiresIn-left, timeout/8, "the session expires soon after the lease")
 	w.pass(left - 1)
 	a.holds()
 	w.pass(1)
@@ -68,10 +70,10 @@ func (w *harness) endsInTime(a *call) {
 	require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 }
 
-// CURATOR-444: a server that is cut off answers reads, while the others expire
-// the session.
+// CURATOR-444: a server that is cut off from the others answers reads, while the others expire the
+// session.
 func TestTrap13_PartitionedServerAnswers(t *testing.T) {
-	play(t, 3, func(w *harness) {
+	runTest(t, 3, func(w *harness) {
 		a, next := w.lock(w.connectTo(0)), w.lock(w.connectTo(1))
 		reader := w.connectTo(0)
 		h := a.holds()
@@ -85,7 +87,7 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 		next.holds()
 		found, _, err := reader.Exists(h.Path())
 		require.NoError(w, err)
-		require.True(w, found, "for the old holder's server nothing has happened")
+		require.True(w, found, "the server of the old holder has not noticed the expiry")
 		_, err = h.Multi()
 		require.ErrorIs(w, err, ErrNotHeld)
 		w.servers(func(s *zktest.Server) { s.Refuse(false) })
@@ -95,20 +97,20 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-2886: a session that has moved is no reason to lose a lock, nor does
-// such an answer prove it.
+// ZOOKEEPER-2886: if a server reports that the session has moved, the lock is not lost, and the
+// lease is not renewed.
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
-	each(t, answers, 1, func(w *harness, l loss) {
+	forEachLoss(t, lostreply.SessionMoved, 1, func(w *harness, l lostreply.Fault) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		h := a.holds()
 		for range 5 {
 			w.pass(timeout + moment)
-			one := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: h.Path(), Nth: 1})
+			one := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: h.Path(), Nth: 1})
 			w.pass(timeout / 4)
 			w.ran(one)
 		}
 		require.NoError(w, h.Err())
-		all := l.set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: a.conn.SessionID()})
+		all := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: a.conn.SessionID()})
 		w.endsInTime(a)
 		all.Remove()
 		w.pass(timeout)
@@ -116,9 +118,8 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	})
 }
 
-// CURATOR-206, kazoo #2, go-zookeeper #190: the holder is not told that the lock is
-// gone.
-func TestTrap14_HolderIsTold(t *testing.T) {
+// CURATOR-206, kazoo #2, go-zookeeper #190: the holder does not learn that the lock is lost.
+func TestTrap14_HolderIsNotified(t *testing.T) {
 	for _, end := range []struct {
 		name   string
 		do     func(w *harness, a *call)
@@ -135,7 +136,7 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 		}, recipes.ErrSessionExpired},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			play(t, 1, func(w *harness) {
+			runTest(t, 1, func(w *harness) {
 				a := w.lock(w.connect())
 				h := a.holds()
 				done := doneAt(h)
@@ -151,10 +152,11 @@ func TestTrap14_HolderIsTold(t *testing.T) {
 	}
 }
 
-// InterProcessMutex keeps who holds it in the process, and goes on to say so after
-// the session, to a second acquire too: here nothing says it.
-func TestTrap15_NothingOfALostHoldIsLeft(t *testing.T) {
-	play(t, 3, func(w *harness) {
+// InterProcessMutex stores in the process which thread holds it. After session expiry it still
+// reports the thread as holder, and a second acquire succeeds. Here the state is only in
+// ZooKeeper.
+func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
 		conn := w.connect()
 		m := w.mutex(conn)
 		a := w.startCall(conn, m.Lock)
@@ -162,24 +164,25 @@ func TestTrap15_NothingOfALostHoldIsLeft(t *testing.T) {
 		h := a.holds()
 		w.expire(conn)
 		w.pass(timeout)
-		w.excused = true
+		w.allowOverlap = true
 		require.Error(w, h.Err())
 		next.holds()
 		_, err := m.TryLock(w.Context())
-		require.ErrorIs(w, err, ErrHeld, "by the same value, over the same connection")
+		require.ErrorIs(w, err, ErrHeld, "with the same Mutex and connection")
 		_, err = h.Multi()
 		require.ErrorIs(w, err, ErrNotHeld)
 		require.NoError(w, h.Release(w.Context()))
-		next.alone()
+		next.requireOnlyZnode()
 	})
 }
 
-// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a holder that was stopped goes on after
-// another one has got the lock, and writes. Here it has a lease far too long, which
-// is as if it had just looked at the clock when it was stopped.
+// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a holder that was stopped continues
+// after another client has acquired the lock, and writes. The test uses a lease
+// that is far too long, which has the same effect as a stop right after the check
+// of the clock.
 func TestTrap16_StoppedHolderWrites(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.excused = true
+	runTest(t, 1, func(w *harness) {
+		w.allowOverlap = true
 		w.create("/register")
 		conn := w.connect()
 		handshake.Of(conn).Grant(time.Minute)
@@ -187,18 +190,18 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 		next := w.lock(w.connect())
 		old := a.holds()
 		w.pass(timeout)
-		w.silence(a.conn)
+		w.isolate(a.conn)
 		w.pass(2 * timeout)
 		h := next.holds()
 		require.NoError(w, old.Err(), "the old holder must still believe")
-		require.Greater(w, h.Token(), old.Token(), "what checks tokens refuses the old holder")
-		late := async(func() error { return register(old, "too late") })
+		require.Greater(w, h.Token(), old.Token(), "a system that checks tokens rejects the old holder")
+		late := async(func() error { return writeRegister(old, "too late") })
 		w.pass(0)
-		require.NoError(w, register(h, "new"))
-		w.unsilence(a.conn)
+		require.NoError(w, writeRegister(h, "new"))
+		w.reconnect(a.conn)
 		w.pass(timeout)
 		require.ErrorIs(w, <-late, recipes.ErrUnconfirmed)
-		require.ErrorIs(w, register(old, "too late"), ErrNotHeld)
+		require.ErrorIs(w, writeRegister(old, "too late"), ErrNotHeld)
 		data, stat, err := w.operator.Get("/register")
 		require.NoError(w, err)
 		require.Equal(w, "new", string(data))
@@ -206,22 +209,21 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 	})
 }
 
-// register writes what only a holder may write.
-func register(h *Hold, what string) error {
+// writeRegister writes in a transaction of the hold.
+func writeRegister(h *Hold, what string) error {
 	_, err := h.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte(what), Version: -1})
 	return err
 }
 
-// Kleppmann 2016, where the old holder's write is on its way while another one gets
-// the lock.
-func TestTrap16_WriteUnderWay(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.excused = true
+// Kleppmann 2016: a write of the old holder is in transit while another client acquires the lock.
+func TestTrap16_WriteInTransit(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.allowOverlap = true
 		w.create("/register")
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		old := a.holds()
 		w.srv.Blackhole(zktest.ToServer, a.conn.SessionID())
-		late := async(func() error { return register(old, "too late") })
+		late := async(func() error { return writeRegister(old, "too late") })
 		w.pass(0)
 		w.remove(old.Path())
 		w.pass(moment)
@@ -232,33 +234,33 @@ func TestTrap16_WriteUnderWay(t *testing.T) {
 	})
 }
 
-// ClickHouse #116690: the client library goes on in a new session without anybody's
-// having seen the old one expire.
-func TestTrap18_NewSessionUnseen(t *testing.T) {
+// ClickHouse #116690: the client library continues in a new session, without an event for the
+// expiry of the old one.
+func TestTrap18_SessionReplaced(t *testing.T) {
 	t.Run("while holding", func(t *testing.T) {
-		play(t, 3, func(w *harness) {
+		runTest(t, 3, func(w *harness) {
 			a := w.lock(w.connect())
 			old := a.conn.SessionID()
 			w.expire(a.conn)
-			w.pass(0) // there are three servers: the next one is dialled at once
+			w.pass(0) // of three servers, the next one is dialled immediately
 			require.Equal(w, zk.StateHasSession, a.conn.State())
 			require.NotEqual(w, old, a.conn.SessionID())
 			require.Error(w, a.hold.Err())
 		})
 	})
 	t.Run("while waiting", func(t *testing.T) {
-		play(t, 3, func(w *harness) {
+		runTest(t, 3, func(w *harness) {
 			holder, a := w.lock(w.connect()), w.lock(w.connect())
 			w.expire(a.conn)
 			w.pass(moment)
 			require.ErrorIs(w, a.failed(), recipes.ErrSessionExpired)
-			w.line(holder.hold.Path())
+			w.requireContenders(holder.hold.Path())
 		})
 	})
-	t.Run("while entering", func(t *testing.T) {
-		// The create is queued in one session and carried out in the next.
-		play(t, 3, func(w *harness) {
-			w.dirs()
+	t.Run("while joining", func(t *testing.T) {
+		// The create is queued in one session and sent in the next.
+		runTest(t, 3, func(w *harness) {
+			w.createLockNode()
 			conn := w.connect()
 			old := conn.SessionID()
 			w.cut(conn)
@@ -268,13 +270,12 @@ func TestTrap18_NewSessionUnseen(t *testing.T) {
 			w.restore()
 			w.pass(timeout)
 			require.NotEqual(w, old, conn.SessionID())
-			a.alone()
+			a.requireOnlyZnode()
 		})
 	})
 }
 
-// kazoo PR 170, #116, #482: something waits for ever on a connection that is
-// suspended, or was closed.
+// kazoo PR 170, #116, #482: a call blocks forever on a connection that is suspended or was closed.
 func TestTrap22_NothingHangs(t *testing.T) {
 	states := []struct {
 		name    string
@@ -282,19 +283,19 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	}{
 		{"holding", func(w *harness, conn *zk.Conn) *call { return w.lock(conn) }},
 		{"waiting", func(w *harness, conn *zk.Conn) *call {
-			w.dirs()
-			w.stand("-lock-")
+			w.createLockNode()
+			w.createContender("-lock-")
 			return w.lock(conn)
 		}},
 		{"disconnected", func(w *harness, conn *zk.Conn) *call {
-			w.dirs()
-			w.stand("-lock-")
+			w.createLockNode()
+			w.createContender("-lock-")
 			a := w.lock(conn)
 			w.cut(conn)
 			return a
 		}},
 		{"creating", func(w *harness, conn *zk.Conn) *call {
-			w.dirs()
+			w.createLockNode()
 			answer, open := w.gate()
 			w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				<-answer
@@ -319,12 +320,12 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	for _, state := range states {
 		for _, end := range ends {
 			t.Run(state.name+", "+end.name, func(t *testing.T) {
-				play(t, 1, func(w *harness) {
-					w.untidy = true
+				runTest(t, 1, func(w *harness) {
+					w.allowLeftovers = true
 					a := state.prepare(w, w.connect())
 					returned := async(func() struct{} { end.end(a); return struct{}{} })
 					w.pass(2*time.Second + moment)
-					require.Len(w, returned, 1, "the call that ends it has not returned")
+					require.Len(w, returned, 1, "the call did not return when it was ended")
 					if state.name == "holding" {
 						if end.want == context.Canceled {
 							a.holds()
@@ -341,12 +342,12 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	}
 }
 
-// kazoo #482, with several contenders on the connection: their znodes all go with the
-// session, and the server still tells them of each other.
-func TestTrap22_CloseWithSeveral(t *testing.T) {
+// kazoo #482, with several contenders on the connection: all their znodes are deleted with the
+// session, and the server still sends each of them the events of the others' deletions.
+func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 	for _, releases := range []bool{false, true} {
 		t.Run(map[bool]string{false: "held", true: "being released"}[releases], func(t *testing.T) {
-			play(t, 1, func(w *harness) {
+			runTest(t, 1, func(w *harness) {
 				conn := w.connect()
 				var all []*call
 				for range 4 {
@@ -366,16 +367,16 @@ func TestTrap22_CloseWithSeveral(t *testing.T) {
 					require.ErrorIs(w, a.failed(), recipes.ErrConnClosed)
 				}
 				w.pass(timeout)
-				last.alone()
+				last.requireOnlyZnode()
 			})
 		})
 	}
 }
 
-// The session ends in the moment in which the holder's znode goes: the next one in line
-// was of the same session, and has nothing.
-func TestTrap11_SessionEndsAtTheHandOver(t *testing.T) {
-	play(t, 3, func(w *harness) {
+// The session ends at the moment at which the holder's znode is deleted. The znode of the next
+// contender belonged to the same session and was deleted as well.
+func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
 		conn := w.connect()
 		first, second := w.lock(conn), w.lock(conn)
 		other := w.lock(w.connect())
@@ -384,14 +385,13 @@ func TestTrap11_SessionEndsAtTheHandOver(t *testing.T) {
 		w.pass(timeout)
 		require.Error(w, first.hold.Err())
 		require.ErrorIs(w, second.failed(), recipes.ErrSessionExpired)
-		other.alone()
+		other.requireOnlyZnode()
 	})
 }
 
-// kazoo #482: what is called on a connection that was closed long ago returns, and
-// says so.
+// kazoo #482: all calls return ErrConnClosed if the connection was closed before.
 func TestTrap22_ClosedConnection(t *testing.T) {
-	play(t, 1, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m, rw, multi := w.mutex(conn), w.rw(conn), w.multi(conn, "a", "b")
 		conn.Close()
@@ -415,33 +415,33 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 	})
 }
 
-// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or what
-// they watch for happens while the connection is down.
+// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or the watched change
+// happens while the connection is down.
 func TestTrap27_WatchesLost(t *testing.T) {
-	t.Run("the predecessors go", func(t *testing.T) {
-		play(t, 3, func(w *harness) {
-			w.dirs()
-			first, second := w.stand("-lock-"), w.stand("-lock-")
+	t.Run("the predecessors are deleted", func(t *testing.T) {
+		runTest(t, 3, func(w *harness) {
+			w.createLockNode()
+			first, second := w.createContender("-lock-"), w.createContender("-lock-")
 			a := w.lock(w.connect())
 			for _, gone := range []string{second, first} {
 				a.waits()
 				w.cut(a.conn)
 				w.remove(gone)
-				w.pass(moment) // off the instants at which the library looks by itself
+				w.pass(moment) // between the times at which the library checks the connection
 				w.restore()
 			}
-			a.alone()
+			a.requireOnlyZnode()
 		})
 	})
 	for _, farther := range []bool{false, true} {
-		t.Run(fmt.Sprintf("and cannot be set anew, farther back %v", farther), func(t *testing.T) {
-			play(t, 3, func(w *harness) {
-				w.dirs()
+		t.Run(fmt.Sprintf("and cannot be set again, farther back %v", farther), func(t *testing.T) {
+			runTest(t, 3, func(w *harness) {
+				w.createLockNode()
 				first := ""
 				if farther {
-					first = w.stand("-lock-")
+					first = w.createContender("-lock-")
 				}
-				ahead, a := w.stand("-lock-"), w.lock(w.connect())
+				ahead, a := w.createContender("-lock-"), w.lock(w.connect())
 				if farther {
 					w.remove(first)
 				}
@@ -452,17 +452,17 @@ func TestTrap27_WatchesLost(t *testing.T) {
 				w.restore()
 				w.ran(lost)
 				lost.Remove()
-				a.alone()
-				w.untidy = true // the client library has lost the watch on the own znode, too
+				a.requireOnlyZnode()
+				w.allowLeftovers = true // the client library has lost the watch on the contender's znode as well
 			})
 		})
 	}
 	for _, holding := range []bool{true, false} {
-		t.Run(map[bool]string{true: "the holder's own znode", false: "a waiter's own znode"}[holding], func(t *testing.T) {
-			play(t, 3, func(w *harness) {
-				w.dirs()
+		t.Run(map[bool]string{true: "the holder's znode", false: "the znode of a waiting contender"}[holding], func(t *testing.T) {
+			runTest(t, 3, func(w *harness) {
+				w.createLockNode()
 				if !holding {
-					w.stand("-lock-")
+					w.createContender("-lock-")
 				}
 				a := w.lock(w.connect())
 				w.cut(a.conn)

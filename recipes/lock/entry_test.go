@@ -13,11 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// One of a group of goroutines fails because its connection was closed, and the
-// failure is the cause for which the others give up, as by errgroup. What that
-// says of its connection says nothing of theirs.
+// One of several goroutines fails because its connection was closed, and the error
+// is the cause with which the contexts of the others are cancelled, as errgroup
+// does. They must not take the error for one of their own connections.
 func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
-	play(t, 1, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		holder := w.lock(w.connect())
 		other := w.connect()
 		s, err := NewSemaphore(other, "/locks/two", 1, recipes.WithSessionTimeout(timeout))
@@ -45,7 +45,7 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 		cancel(cause)
 		require.True(w, errors.Is(<-a, cause))
 		w.pass(time.Second)
-		w.line(holder.hold.Path())
+		w.requireContenders(holder.hold.Path())
 		holder.release()
 	})
 }

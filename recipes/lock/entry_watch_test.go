@@ -2,10 +2,9 @@ package lock
 
 import (
 	"fmt"
-	"reflect"
-	"sync"
 	"testing"
-	"unsafe"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -14,26 +13,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// clientWatches is how many watches the client library keeps for a connection.
-func clientWatches(conn *zk.Conn) (n int) {
-	fields := reflect.ValueOf(conn).Elem()
-	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
-	lock.Lock()
-	defer lock.Unlock()
-	for _, channels := range fields.FieldByName("watchers").Seq2() {
-		n += channels.Len()
-	}
-	return n
-}
-
-// CURATOR-107, helix #44: asking whether a predecessor exists that has vanished
-// leaves a watch on nothing, and without another look nobody ever wakes.
-func TestTrap24_PredecessorVanishes(t *testing.T) {
+// CURATOR-107, helix #44: an exists request for a predecessor that was deleted sets a watch that
+// never fires, and a contender that does not list the queue again waits forever.
+func TestTrap24_PredecessorIsDeleted(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("after a lost answer %v", lost), func(t *testing.T) {
-			play(t, 1, func(w *harness) {
-				w.dirs()
-				ahead := w.stand("-lock-")
+		t.Run(fmt.Sprintf("after a lost reply %v", lost), func(t *testing.T) {
+			runTest(t, 1, func(w *harness) {
+				w.createLockNode()
+				ahead := w.createContender("-lock-")
 				reads := 1
 				if lost {
 					w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
@@ -49,21 +36,21 @@ func TestTrap24_PredecessorVanishes(t *testing.T) {
 				require.Equal(w, []string{a.holds().Path()}, w.watched())
 				want := 1
 				if lost {
-					want = 2 // the watch on its own znode was set again after the reconnect
+					want = 2 // the watch on the contender's znode was set again after the reconnect
 				}
-				require.Equal(w, want, clientWatches(a.conn))
+				require.Equal(w, want, clientwatch.Count(a.conn))
 			})
 		})
 	}
 }
 
-// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each new try sets another
-// watch and abandons the last one.
+// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each retry sets another watch and
+// abandons the previous one.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
-	play(t, 3, func(w *harness) {
-		w.dirs()
+	runTest(t, 3, func(w *harness) {
+		w.createLockNode()
 		conn := w.connect()
-		ahead := w.stand("-lock-")
+		ahead := w.createContender("-lock-")
 		a := w.lock(conn)
 		own := w.contenders()[1]
 		most := 2
@@ -71,10 +58,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		set := func() {
 			w.Helper()
 			require.ElementsMatch(w, watched, w.watched())
-			require.LessOrEqual(w, clientWatches(conn), most)
+			require.LessOrEqual(w, clientwatch.Count(conn), most)
 		}
 		set()
-		most = 12 // the own one is set again after each break, up to a limit
+		most = 12 // the watch on the contender's znode is set again after each disconnect, up to a limit
 		for i := range 20 {
 			w.set(ahead, fmt.Sprint(i))
 			w.pass(0)
@@ -83,7 +70,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			w.pass(timeout / 5)
 			set()
 		}
-		// Others come and go behind it, and leave one watch. Some only try.
+		// Other contenders join behind it and leave, some by TryLock. They leave one watch.
 		watched, most = append(watched, own), most+1
 		for range 10 {
 			other := w.lock(conn)
@@ -99,19 +86,18 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		h := a.holds()
 		h.Revoked()
 		w.pass(0)
-		require.LessOrEqual(w, clientWatches(conn), most)
+		require.LessOrEqual(w, clientwatch.Count(conn), most)
 		a.release()
 		require.Empty(w, w.watched())
-		require.Zero(w, clientWatches(conn))
+		require.Zero(w, clientwatch.Count(conn))
 	})
 }
 
-// CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets
-// it anew.
+// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, which is not set again.
 func TestTrap26_UnrelatedEvents(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
-		ahead := w.stand("-lock-")
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
+		ahead := w.createContender("-lock-")
 		a, last := w.lock(w.connect()), w.lock(w.connect())
 		line := w.contenders()
 		for i := range 5 {
@@ -128,7 +114,7 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 		w.remove(ahead)
 		w.pass(0)
 		h := a.holds()
-		w.set(h.Path(), "the holder's own data")
+		w.set(h.Path(), "data of the holder")
 		w.pass(timeout)
 		require.NoError(w, h.Err())
 		last.waits()
@@ -137,10 +123,10 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 	})
 }
 
-// ZooKeeper's recipes page: everybody watches the first, or the parent, and all
-// wake when one goes.
-func TestTrap52_Herd(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// ZooKeeper's recipes page: if all contenders watch the first one or the parent, all wake when one
+// leaves.
+func TestTrap52_NoHerd(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		const count = 20
 		var all []*call
 		for range count {
@@ -150,13 +136,13 @@ func TestTrap52_Herd(t *testing.T) {
 		var want []string
 		w.pass(timeout)
 		for i, path := range line {
-			want = append(want, path) // its own watch, and those of the next two contenders
+			want = append(want, path) // the watch of the contender itself, and those of the next two
 			for range line[i+1 : min(i+3, count)] {
 				want = append(want, path)
 			}
 		}
 		require.ElementsMatch(w, want, w.watched())
-		for _, gone := range []int{count / 2, 0} { // one in the middle, and the holder
+		for _, gone := range []int{count / 2, 0} { // a contender in the middle, and the holder
 			w.srv.ResetLog()
 			if gone == 0 {
 				all[0].release()
@@ -176,9 +162,9 @@ func TestTrap52_Herd(t *testing.T) {
 	})
 }
 
-// Neither do readers watch the line's node, or more than one writer.
-func TestTrap52_HerdOfReaders(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// Readers do not watch the lock's znode or more than one writer either.
+func TestTrap52_NoHerdOfReaders(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		first, second := w.write(w.connect()), w.write(w.connect())
 		var readers []*call
 		for range 10 {
@@ -199,11 +185,11 @@ func TestTrap52_HerdOfReaders(t *testing.T) {
 	})
 }
 
-// CURATOR-43, go-zookeeper's Lock: a child that is no contender breaks the parsing, or
-// is waited for.
-func TestTrap34_ForeignChildren(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// CURATOR-43, go-zookeeper's Lock: a child that is not a contender breaks the parsing, or is
+// waited for.
+func TestTrap34_UnrecognizedChildren(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		for _, name := range []string{"config", "_c_", "_c_short-lock-", "lock-", "x-0000000001", "held-w-nobody", "\u00e9"} {
 			w.create(node + "/" + name)
 		}
@@ -230,10 +216,10 @@ func TestTrap34_ForeignChildren(t *testing.T) {
 
 // An ephemeral child that ends in ten digits is a contender of a hand-written lock,
 // and counts as a writer.
-func TestHandWrittenContenders(t *testing.T) {
+func TestContenders_HandWritten(t *testing.T) {
 	for _, name := range []string{"/x-", "/n_", "/", "/write-", "/read-"} {
-		play(t, 1, func(w *harness) {
-			w.dirs()
+		runTest(t, 1, func(w *harness) {
+			w.createLockNode()
 			ahead, err := w.operator.Create(node+name, []byte("of another program"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			a := w.lock(w.connect())
@@ -263,10 +249,10 @@ func TestHandWrittenContenders(t *testing.T) {
 	}
 }
 
-// Contenders of other libraries stand in line as they do here.
+// Contenders of other libraries are queued in the order of their sequence numbers.
 func TestTrap34_OtherLibraries(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		for _, name := range []string{
 			"/_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lock-", // Curator
 			"/_c_597de0d1c10b4e1ea9f73a88a1fa7c26-lock-",     // go-zookeeper

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -23,36 +25,36 @@ import (
 const (
 	node  = "/locks/one"
 	under = node + "/*" // matches the contenders' znodes
-	// moment is as long as it takes to find out why a znode has gone.
+	// moment is at least as long as it takes to find out why a znode was deleted.
 	moment = 10 * time.Millisecond
 	// confirmed is how long a contender that leaves waits for the confirmation.
 	confirmed = 1500 * time.Millisecond
 )
 
-// world is a test in a bubble: servers and clients on fake time. At its end nothing
-// may be left of any contender, and no two grants that exclude each other may have
-// been there together.
+// harness is a test in a bubble, with servers and clients on fake time. At the end
+// of the test, no znodes of contenders may be left, and holds that exclude each
+// other must not have overlapped.
 type harness struct {
 	*testing.T
-	ensemble *zktest.Ensemble
-	srv      *zktest.Server // its first
-	operator *zk.Conn       // a client beside the contenders
-	stood    int            // see stand
-	calls    []*call
-	excused  bool // two holders at once are nobody's fault
-	untidy   bool // what is left is nobody's fault
+	ensemble       *zktest.Ensemble
+	srv            *zktest.Server // the first of them
+	operator       *zk.Conn       // a client that is not a contender
+	contenderCount int            // see createContender
+	calls          []*call
+	allowOverlap   bool // the test causes holds to overlap
+	allowLeftovers bool // the test prevents the removal of znodes or watches
 
 	mu     sync.Mutex
-	grants []*granted
+	grants []*heldPeriod
 }
 
-// granted is a hold and when it was one.
-type granted struct {
+// heldPeriod is a hold, and the time in which it was held.
+type heldPeriod struct {
 	*Hold
-	dir      string
-	reads    bool
-	from, to time.Time // to is zero while it lasts
-	written  time.Time // until when for writing, of one that was downgraded
+	dir        string
+	reads      bool
+	from, to   time.Time // to is zero while it is held
+	downgraded time.Time // when it was downgraded, or zero
 }
 
 // newHarness returns a harness with as many servers. Call it in a bubble.
@@ -64,23 +66,23 @@ func newHarness(t *testing.T, servers int, options ...zktest.Option) *harness {
 	return w
 }
 
-// play runs f in a bubble with as many servers.
-func play(t *testing.T, servers int, f func(w *harness), options ...zktest.Option) {
+// runTest runs f in a bubble with as many servers.
+func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // what cannot leave ends with its client
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // until contenders that cannot leave have ended with their connections
 		w := newHarness(t, servers, options...)
 		f(w)
 		w.leave()
 		w.checkGrants()
-		if !w.untidy {
-			w.line()
+		if !w.allowLeftovers {
+			w.requireContenders()
 			require.Empty(w, w.srv.Watches())
 		}
 	})
 }
 
-// leave has all contenders leave, and waits until they have.
+// leave makes all contenders leave, and waits until they have left.
 func (w *harness) leave() {
 	for _, a := range w.calls {
 		a.cancel()
@@ -95,13 +97,13 @@ func (w *harness) leave() {
 	w.pass(timeout)
 }
 
-// checkGrants asserts that no two grants that exclude each other were there at
-// once, and that the later one had the greater token.
+// checkGrants asserts that holds that exclude each other did not overlap, and that the later hold
+// had the greater token.
 func (w *harness) checkGrants() {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.excused {
+	if w.allowOverlap {
 		return
 	}
 	for i, a := range w.grants {
@@ -110,8 +112,8 @@ func (w *harness) checkGrants() {
 				continue
 			}
 			to := a.to
-			if b.reads && !a.written.IsZero() {
-				to = a.written
+			if b.reads && !a.downgraded.IsZero() {
+				to = a.downgraded
 			}
 			require.False(w, to.IsZero() || to.After(b.from), "token %d was held until %v, %d from %v", a.Token(), to, b.Token(), b.from)
 			require.Greater(w, b.Token(), a.Token())
@@ -119,9 +121,9 @@ func (w *harness) checkGrants() {
 	}
 }
 
-// note keeps a hold for checkGrants.
-func (w *harness) note(h *Hold) {
-	g := &granted{Hold: h, dir: h.dir, reads: contender.Reads(path.Base(h.Path())), from: time.Now()}
+// recordHold records a hold for checkGrants.
+func (w *harness) recordHold(h *Hold) {
+	g := &heldPeriod{Hold: h, dir: h.dir, reads: contender.Reads(path.Base(h.Path())), from: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants = append(w.grants, g)
@@ -132,7 +134,7 @@ func (w *harness) note(h *Hold) {
 	})
 }
 
-// connect opens a session, at server 0 first where there are several.
+// connect opens a session. The client connects to server 0 first.
 func (w *harness) connect() *zk.Conn { return w.connectTo(0) }
 
 func (w *harness) connectTo(server int) *zk.Conn {
@@ -144,7 +146,7 @@ func (w *harness) connectTo(server int) *zk.Conn {
 	return conn
 }
 
-// pass lets time pass, and then what happens at that instant happen.
+// pass sleeps for d, and waits until all other goroutines are blocked.
 func (w *harness) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -168,7 +170,7 @@ func (w *harness) remove(path string) {
 	require.NoError(w, w.operator.Delete(path, -1))
 }
 
-// create makes a persistent znode.
+// create creates a persistent znode.
 func (w *harness) create(path string) {
 	w.Helper()
 	_, err := w.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
@@ -182,7 +184,7 @@ func (w *harness) set(path, data string) {
 	require.NoError(w, err)
 }
 
-// stat reads a znode that must be there.
+// stat returns the Stat of a znode, which must exist.
 func (w *harness) stat(path string) *zk.Stat {
 	w.Helper()
 	found, stat, err := w.operator.Exists(path)
@@ -191,24 +193,25 @@ func (w *harness) stat(path string) *zk.Stat {
 	return stat
 }
 
-// stand puts a znode into the line, named as by Curator, that does nothing but
-// stand there; of what kind says the end of its name.
-func (w *harness) stand(base string) string {
+// createContender creates an ephemeral znode in the queue of the lock. Its name is that of a
+// contender of Curator and ends in base, which determines the kind of contender. It returns the
+// path.
+func (w *harness) createContender(base string) string {
 	w.Helper()
-	w.stood++
-	path, err := w.operator.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", node, w.stood, base), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	w.contenderCount++
+	path, err := w.operator.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-%012d%s", node, w.contenderCount, base), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
 	return path
 }
 
-// dirs makes the lock's znode before anybody contends.
-func (w *harness) dirs() {
+// createLockNode creates the lock's znode before the first contender.
+func (w *harness) createLockNode() {
 	w.create("/locks")
 	w.create(node)
 }
 
-// contenders are the paths of the contenders' znodes, as the server keeps them:
-// lock by lock in the order of the line.
+// contenders returns the paths of the contenders' znodes on the server, by lock and in the order
+// of the queue.
 func (w *harness) contenders() (found []string) {
 	var parents []string
 	children := map[string][]string{}
@@ -232,13 +235,13 @@ func (w *harness) contenders() (found []string) {
 	return found
 }
 
-// line asserts that these contenders have znodes and no others.
-func (w *harness) line(paths ...string) {
+// requireContenders asserts that the znodes of contenders are exactly these.
+func (w *harness) requireContenders(paths ...string) {
 	w.Helper()
 	require.ElementsMatch(w, paths, w.contenders())
 }
 
-// created lists the contenders' znodes that were ever created.
+// created returns the paths of all contenders' znodes that were created during the test.
 func (w *harness) created() (paths []string) {
 	for _, e := range w.srv.Log() {
 		switch {
@@ -252,7 +255,7 @@ func (w *harness) created() (paths []string) {
 }
 
 // isStampedCreate reports whether an entry is a create in one transaction with the write of the
-// lock's znode. Its path has no sequence number.
+// lock's znode. The sequence number is missing in its path.
 func isStampedCreate(e zktest.Entry) bool {
 	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, node+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
 }
@@ -268,15 +271,15 @@ func (w *harness) beforeCreate(do zktest.HookFunc) {
 	})
 }
 
-// ran asserts that hooks have met their requests.
+// ran asserts that the hooks were called.
 func (w *harness) ran(hooks ...*zktest.Hook) {
 	w.Helper()
 	for _, h := range hooks {
-		require.True(w, ran(h), "the hook has met no request")
+		require.True(w, ran(h), "the hook was not called")
 	}
 }
 
-// ran reports whether a hook has met its request.
+// ran reports whether a hook was called.
 func ran(h *zktest.Hook) bool {
 	select {
 	case <-h.Ran():
@@ -286,7 +289,8 @@ func ran(h *zktest.Hook) bool {
 	}
 }
 
-// gate returns what a hook can wait for, and what ends that; the test's end does.
+// gate returns a channel on which a hook can wait, and a function that closes it. It is also
+// closed at the end of the test.
 func (w *harness) gate() (wait <-chan struct{}, open func()) {
 	c := make(chan struct{})
 	open = sync.OnceFunc(func() { close(c) })
@@ -301,7 +305,7 @@ func (w *harness) servers(f func(*zktest.Server)) {
 	}
 }
 
-// cut breaks a client's connection and keeps everybody out until restore.
+// cut breaks a client's connection. No client can connect until restore.
 func (w *harness) cut(conn *zk.Conn) {
 	session := conn.SessionID()
 	w.servers(func(s *zktest.Server) {
@@ -311,29 +315,29 @@ func (w *harness) cut(conn *zk.Conn) {
 	w.pass(0)
 }
 
-// restore lets clients in again, and waits until all are.
+// restore lets clients connect again, and waits until all are connected.
 func (w *harness) restore() {
 	w.servers(func(s *zktest.Server) { s.Refuse(false) })
-	w.pass(time.Second + moment) // the client library pauses that long when it has tried all
+	w.pass(time.Second + moment) // the client library pauses for a second after it has tried all servers
 }
 
-// expire ends a client's session.
+// expire expires a client's session.
 func (w *harness) expire(conn *zk.Conn) {
 	w.Helper()
 	require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
 }
 
-// outlive cuts a contender off, ends its session, and leaves a znode of its name
-// behind: as one of a session that has ended may still be seen, by a server that
-// lags or a bug of its.
-func (w *harness) outlive(conn *zk.Conn, path string) {
+// leaveStaleZnode breaks a contender's connection, expires its session, and creates
+// a znode with the same name, which no session owns. A client can see such a znode
+// of an expired session on a server that lags behind.
+func (w *harness) leaveStaleZnode(conn *zk.Conn, path string) {
 	w.Helper()
 	w.cut(conn)
 	w.expire(conn)
 	w.create(path)
 }
 
-// session is that of a connection, as the servers know it.
+// session returns the session of a connection, as stored by the servers.
 func (w *harness) session(conn *zk.Conn) zktest.Session {
 	w.Helper()
 	all := w.ensemble.Leader().Sessions()
@@ -342,7 +346,7 @@ func (w *harness) session(conn *zk.Conn) zktest.Session {
 	return all[i]
 }
 
-// watched lists the paths that are watched, each as often as there are watches.
+// watched returns the path of each watch on the server.
 func (w *harness) watched() (paths []string) {
 	for _, x := range w.srv.Watches() {
 		paths = append(paths, x.Path)
@@ -350,14 +354,14 @@ func (w *harness) watched() (paths []string) {
 	return paths
 }
 
-// async starts something that blocks: what it returns is in the channel.
+// async calls f in a new goroutine. The channel receives its result.
 func async[T any](f func() T) <-chan T {
 	c := make(chan T, 1)
 	go func() { c <- f() }()
 	return c
 }
 
-// elapsed asserts how long f takes.
+// elapsed asserts that f takes the time want.
 func (w *harness) elapsed(want time.Duration, f func()) {
 	w.Helper()
 	begin := time.Now()
@@ -365,7 +369,7 @@ func (w *harness) elapsed(want time.Duration, f func()) {
 	require.Equal(w, want, time.Since(begin))
 }
 
-// doneAt tells when a hold ends.
+// doneAt returns a channel that receives the time at which a hold ends.
 func doneAt(h *Hold) <-chan time.Time {
 	return async(func() time.Time { <-h.Done(); return time.Now() })
 }
@@ -375,13 +379,13 @@ type call struct {
 	w      *harness
 	conn   *zk.Conn
 	cancel context.CancelFunc
-	done   chan struct{} // closed when it has returned
-	at     time.Time     // when
+	done   chan struct{} // closed when the call has returned
+	at     time.Time     // the time of the return
 	hold   *Hold
 	err    error
 }
 
-// startCall calls f in a new goroutine. The context is done at the end of the test.
+// startCall calls f in a new goroutine. The context of f is done at the end of the test.
 func (w *harness) startCall(conn *zk.Conn, f func(context.Context) (*Hold, error)) *call {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &call{w: w, conn: conn, cancel: cancel, done: make(chan struct{})}
@@ -389,14 +393,14 @@ func (w *harness) startCall(conn *zk.Conn, f func(context.Context) (*Hold, error
 	go func() {
 		defer close(a.done)
 		if a.hold, a.err = f(ctx); a.hold != nil {
-			w.note(a.hold)
+			w.recordHold(a.hold)
 		}
 		a.at = time.Now()
 	}()
 	return a
 }
 
-// lock asks for the mutex and lets that find its place.
+// lock calls Lock of the mutex, and waits until the contender is in the queue.
 func (w *harness) lock(conn *zk.Conn, options ...recipes.Option) *call {
 	w.Helper()
 	a := w.startCall(conn, w.mutex(conn, options...).Lock)
@@ -404,7 +408,7 @@ func (w *harness) lock(conn *zk.Conn, options ...recipes.Option) *call {
 	return a
 }
 
-// read asks for the lock for reading and lets that find its place.
+// read calls RLock, and waits until the contender is in the queue.
 func (w *harness) read(conn *zk.Conn, options ...recipes.Option) *call {
 	w.Helper()
 	a := w.startCall(conn, w.rw(conn, options...).RLock)
@@ -412,7 +416,7 @@ func (w *harness) read(conn *zk.Conn, options ...recipes.Option) *call {
 	return a
 }
 
-// write asks for the lock for writing and lets that find its place.
+// write calls Lock of the RWMutex, and waits until the contender is in the queue.
 func (w *harness) write(conn *zk.Conn, options ...recipes.Option) *writer {
 	w.Helper()
 	x := &writer{}
@@ -428,27 +432,27 @@ func (w *harness) write(conn *zk.Conn, options ...recipes.Option) *writer {
 	return x
 }
 
-// writer is a call that asks for a lock for writing.
+// writer is a call that acquires a lock for writing.
 type writer struct {
 	*call
 	write *WriteHold
 }
 
-// downgrade makes it a lock for reading.
+// downgrade converts the write lock into a read lock.
 func (x *writer) downgrade() {
 	x.w.Helper()
 	require.NoError(x.w, x.write.Downgrade(x.w.Context()))
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
 	for _, g := range x.w.grants {
-		if g.Hold == x.hold && g.written.IsZero() {
-			g.written = time.Now()
+		if g.Hold == x.hold && g.downgraded.IsZero() {
+			g.downgraded = time.Now()
 		}
 	}
 }
 
-// asReader is the path of the znode after a downgrade.
-func (x *writer) asReader() string {
+// pathAsReader returns the path of the znode after a downgrade.
+func (x *writer) pathAsReader() string {
 	return strings.NewReplacer("__WRIT__", "__READ__", "__lock__", "__rlock__").Replace(x.hold.Path())
 }
 
@@ -466,7 +470,7 @@ func (a *call) holds() *Hold {
 	}
 }
 
-// waits asserts that the lock is still waited for.
+// waits asserts that the call still waits.
 func (a *call) waits() {
 	a.w.Helper()
 	select {
@@ -486,7 +490,7 @@ func (a *call) result() (over bool, h *Hold, err error) {
 	}
 }
 
-// failed asserts that the lock was not granted, and returns why.
+// failed asserts that the call has returned an error, and returns the error.
 func (a *call) failed() error {
 	a.w.Helper()
 	select {
@@ -499,66 +503,34 @@ func (a *call) failed() error {
 	}
 }
 
-// release releases and asserts that this is confirmed.
+// release releases the hold and asserts that the release is confirmed.
 func (a *call) release() {
 	a.w.Helper()
 	require.NoError(a.w, a.holds().Release(a.w.Context()))
 	a.w.pass(0)
 }
 
-// alone asserts that the hold has the only znode, of its own session.
-func (a *call) alone() {
+// requireOnlyZnode asserts that the znode of the hold is the only one, and that the session of the
+// call owns it.
+func (a *call) requireOnlyZnode() {
 	a.w.Helper()
 	h := a.holds()
-	a.w.line(h.Path())
+	a.w.requireContenders(h.Path())
 	stat := a.w.stat(h.Path())
 	require.Equal(a.w, a.conn.SessionID(), stat.EphemeralOwner)
 	require.Equal(a.w, stat.Czxid, h.Token())
 }
 
-// loss is a way in which the outcome of a request becomes unknown.
-type loss struct {
-	name    string
-	applied bool // though nobody is told
-	silent  bool // nor is the connection closed
-	set     func(s *zktest.Server, m zktest.Match) *zktest.Hook
-}
-
-var losses = []loss{
-	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.Before(m, zktest.Cut)
-	}},
-	{"cut before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, zktest.Cut)
-	}},
-	{"silence instead of the reply", true, true, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, func(q *zktest.Request) zktest.Verdict {
-			q.Server.Blackhole(zktest.BothWays, q.Session)
-			return zktest.Pass(q)
-		})
-	}},
-}
-
-// answers are those that leave the outcome open though the connection is well.
-var answers = []loss{
-	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.Before(m, zktest.Fail(zk.ErrSessionMoved))
-	}},
-	{"session moved before the reply", true, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
-		return s.After(m, zktest.Fail(zk.ErrSessionMoved))
-	}},
-}
-
-// each runs f in a world of its own for each loss.
-func each(t *testing.T, of []loss, servers int, f func(w *harness, l loss)) {
+// forEachLoss runs f as a separate test for each loss.
+func forEachLoss(t *testing.T, of []lostreply.Fault, servers int, f func(w *harness, l lostreply.Fault)) {
 	for _, l := range of {
-		t.Run(l.name, func(t *testing.T) {
-			play(t, servers, func(w *harness) { f(w, l) })
+		t.Run(l.Name, func(t *testing.T) {
+			runTest(t, servers, func(w *harness) { f(w, l) })
 		})
 	}
 }
 
-// connect opens a session and lets it come about. Call it in a bubble.
+// connect opens a session and waits until it is established. Call it in a bubble.
 func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
 	conn, _, err := srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
 	require.NoError(t, err)
@@ -574,8 +546,8 @@ func newMutex(t *testing.T, conn *zk.Conn, opts ...recipes.Option) *Mutex {
 
 const timeout = 4 * time.Second // of sessions
 
-// marks are those of holders.
-func (w *harness) marks() (found []string) {
+// markers returns the names of the markers of holders.
+func (w *harness) markers() (found []string) {
 	for _, name := range strings.Fields(w.srv.Tree()) {
 		if strings.HasPrefix(name, "held-") {
 			found = append(found, name)
@@ -584,13 +556,13 @@ func (w *harness) marks() (found []string) {
 	return found
 }
 
-// silence keeps a client from everybody, and everybody from new connections.
-func (w *harness) silence(conn *zk.Conn) {
+// isolate discards all packets of a client, and lets no client connect.
+func (w *harness) isolate(conn *zk.Conn) {
 	w.srv.Blackhole(zktest.BothWays, conn.SessionID())
 	w.srv.Refuse(true)
 }
 
-func (w *harness) unsilence(conn *zk.Conn) {
+func (w *harness) reconnect(conn *zk.Conn) {
 	w.srv.Refuse(false)
 	w.srv.Heal(conn.SessionID())
 }

@@ -10,12 +10,12 @@ import (
 
 // A grant ends before its znode is deleted: Done is closed before another client can hold
 // the lock.
-func TestGrantEndsBeforeItsZnode(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestHold_EndsBeforeZnodeIsDeleted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		ended, leave := false, h.stop
-		var first sync.Once // the contender's goroutine calls it, too
+		var first sync.Once // the contender's goroutine calls it as well
 		h.stop = func(reason error) {
 			first.Do(func() { ended = h.Err() != nil })
 			leave(reason)
@@ -25,24 +25,24 @@ func TestGrantEndsBeforeItsZnode(t *testing.T) {
 	})
 }
 
-// kazoo #291, #134, #315: what a thread holds, and whether it holds it already, are
-// surprises. A hold is a value of whoever has it.
+// kazoo #291, #134, #315: users misunderstand which thread holds a lock, and whether it can be
+// acquired again. Here a hold is a value, which any goroutine can use.
 func TestTrap54_HoldsAreValues(t *testing.T) {
-	play(t, 1, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.mutex(conn)
 		first := w.startCall(conn, m.Lock)
 		w.pass(0)
 		h := first.holds()
-		second := w.startCall(conn, m.Lock) // of the same value, over the same connection
+		second := w.startCall(conn, m.Lock) // the same Mutex and connection
 		w.pass(timeout)
 		second.waits()
 		_, err := m.Lock(h.Context())
-		require.ErrorIs(w, err, ErrReentrant, "that would never end")
+		require.ErrorIs(w, err, ErrReentrant, "Lock would wait for the caller's hold")
 		_, err = m.TryLock(h.Context())
 		require.ErrorIs(w, err, ErrReentrant)
 
-		// Any goroutine releases it, once or more often, and nobody else's.
+		// Any goroutine can release a hold, repeatedly. That does not affect other holds.
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() { require.NoError(w, h.Release(w.Context())) })
@@ -55,6 +55,6 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 		require.NoError(w, g.Err())
 		require.ErrorIs(w, h.Err(), ErrReleased)
 		_, err = m.Lock(h.Context())
-		require.ErrorIs(w, err, ErrReleased, "the context is done, that is all")
+		require.ErrorIs(w, err, ErrReleased, "the context of a released hold does not prevent another acquisition")
 	})
 }

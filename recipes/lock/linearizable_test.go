@@ -22,24 +22,23 @@ type (
 	share     struct{ token int64 }
 	downgrade struct {
 		token   int64
-		unknown bool // whether it was carried out
+		unknown bool // whether it was applied
 	}
 	yield struct{ token int64 }
 )
 
-// lockState is who has a lock: one writer, or readers by their tokens in between
-// commas.
+// lockState is the state of a lock: its writer, or its readers as a list of tokens between commas.
 type lockState struct {
 	writer  int64
 	readers string
 	written int64 // the greatest token of a writer
-	read    int64 // that of a reader
+	read    int64 // the greatest token of a reader
 }
 
-func mark(token int64) string { return fmt.Sprintf(",%d,", token) }
+func readerKey(token int64) string { return fmt.Sprintf(",%d,", token) }
 
-// lockModel is a lock that grants what excludes each other one after the other, to
-// greater and greater tokens. A mutex is one without readers.
+// lockModel is a read-write lock. Of holds that exclude each other, the later one has the greater
+// token. A mutex is a lock without readers.
 var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -54,19 +53,19 @@ var lockModel = porcupine.Model{
 			if s.writer != 0 || in.token <= s.written {
 				return false, s
 			}
-			s.readers += mark(in.token)
+			s.readers += readerKey(in.token)
 			s.read = max(s.read, in.token)
 		case downgrade:
 			if s.writer != in.token {
 				return in.unknown, s
 			}
-			s.writer, s.readers = 0, mark(in.token)
+			s.writer, s.readers = 0, readerKey(in.token)
 		case yield:
 			switch {
 			case s.writer == in.token:
 				s.writer = 0
-			case strings.Contains(s.readers, mark(in.token)):
-				s.readers = strings.Replace(s.readers, mark(in.token), "", 1)
+			case strings.Contains(s.readers, readerKey(in.token)):
+				s.readers = strings.Replace(s.readers, readerKey(in.token), "", 1)
 			default:
 				return false, s
 			}
@@ -76,20 +75,20 @@ var lockModel = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return fmt.Sprintf("%T %v", input, input) },
 }
 
-// write and read are operations on what holders write to.
+// write and read are operations on the register to which holders write.
 type (
 	write struct {
 		token, value int64
-		unknown      bool // whether it was carried out
+		unknown      bool // whether it was applied
 	}
 	read struct{ value int64 }
 )
 
 type registerState struct{ token, value int64 }
 
-// registerModel is a register that refuses tokens smaller than the greatest it has
-// seen. A write of which nobody knows may be carried out late, or never, which is as if
-// after everything else.
+// registerModel is a register that rejects tokens smaller than the greatest it has seen. A write
+// with an unknown outcome may be applied late or never. The latter is equivalent to a write after
+// all other operations.
 var registerModel = porcupine.Model{
 	Init: func() any { return registerState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -108,8 +107,8 @@ var registerModel = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return fmt.Sprintf("%T %+v", input, input) },
 }
 
-// writes has a holder write a value that nobody else writes.
-func (c *client) writes(h *Hold) {
+// writeRegister writes a unique value in a transaction of the hold.
+func (c *client) writeRegister(h *Hold) {
 	value := c.now()
 	_, err := h.Multi(&zk.SetDataRequest{Path: registered, Data: strconv.AppendInt(nil, value, 10), Version: -1})
 	switch {
@@ -122,8 +121,8 @@ func (c *client) writes(h *Hold) {
 	}
 }
 
-// reads has a client, whether it holds a lock or not, read what was written last.
-func (c *client) reads() {
+// readRegister reads the newest value. It does not require a hold.
+func (c *client) readRegister() {
 	called := c.now()
 	if _, err := c.conn.Sync(registered); err != nil {
 		return
@@ -136,30 +135,31 @@ func (c *client) reads() {
 	c.operation(registered, read{value}, called, c.now())
 }
 
-// mayFail checks that there was a reason not to get a lock.
+// mayFail checks that an acquisition has failed for an expected reason.
 func (c *client) mayFail(err error) {
 	for _, reason := range []error{context.DeadlineExceeded, ErrHeld, recipes.ErrSessionExpired, recipes.ErrDeleted} {
 		if errors.Is(err, reason) {
 			return
 		}
 	}
-	c.violation("client %d: no lock for no reason: %v", c.id, err)
+	c.violation("client %d: unexpected error of an acquisition: %v", c.id, err)
 }
 
-// grant has the client believe that the servers have granted what it is told.
-func (c *client) grant() { handshake.Of(c.conn).Grant(c.told) }
+// setGrantedTimeout makes the library assume that the servers have granted the stated session
+// timeout.
+func (c *client) setGrantedTimeout() { handshake.Of(c.conn).Grant(c.stated) }
 
-// contendMutex locks, writes what only a holder may write, at once and at a time at
-// which it may have lost the lock, and releases.
+// contendMutex repeatedly acquires the mutex, writes to the register, immediately and again at a
+// time at which it may have lost the lock, and releases it.
 func contendMutex(c *client) {
-	c.grant()
-	m, err := NewMutex(c.conn, node, recipes.WithSessionTimeout(c.told))
+	c.setGrantedTimeout()
+	m, err := NewMutex(c.conn, node, recipes.WithSessionTimeout(c.stated))
 	if err != nil {
 		c.violation("%v", err)
 		return
 	}
 	for !c.over.Load() {
-		ctx, cancel := c.within()
+		ctx, cancel := c.callContext()
 		lock := m.Lock
 		if c.r.IntN(4) == 0 {
 			lock = m.TryLock
@@ -169,34 +169,35 @@ func contendMutex(c *client) {
 		if err != nil {
 			c.mayFail(err)
 			cancel()
-			c.pauses(context.Background())
+			c.pauseRandomly(context.Background())
 			continue
 		}
-		over := c.held(node, h, acquire{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
-		c.writes(h)
-		c.pauses(h.Context())
+		over := c.recordHold(node, h, acquire{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
+		c.writeRegister(h)
+		c.pauseRandomly(h.Context())
 		if c.r.IntN(2) == 0 {
-			c.reads()
+			c.readRegister()
 		}
-		c.writes(h)
+		c.writeRegister(h)
 		cancel()
-		ctx, cancel = c.within()
+		ctx, cancel = c.callContext()
 		over(ctx)
 		cancel()
-		c.pauses(context.Background())
+		c.pauseRandomly(context.Background())
 	}
 }
 
-// contendRWMutex reads, writes, or writes and goes on to read.
+// contendRWMutex repeatedly acquires the lock for reading or for writing, and sometimes downgrades
+// it.
 func contendRWMutex(c *client) {
-	c.grant()
-	m, err := NewRWMutex(c.conn, node, recipes.WithSessionTimeout(c.told))
+	c.setGrantedTimeout()
+	m, err := NewRWMutex(c.conn, node, recipes.WithSessionTimeout(c.stated))
 	if err != nil {
 		c.violation("%v", err)
 		return
 	}
 	for !c.over.Load() {
-		ctx, cancel := c.within()
+		ctx, cancel := c.callContext()
 		called, before := c.now(), c.conn.SessionID()
 		switch reads, try := c.r.IntN(2) == 0, c.r.IntN(5) == 0; {
 		case reads:
@@ -209,11 +210,11 @@ func contendRWMutex(c *client) {
 				c.mayFail(err)
 				break
 			}
-			over := c.held(node, h, share{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
-			c.reads()
-			c.pauses(h.Context())
-			within, cancel := c.within()
-			over(within)
+			over := c.recordHold(node, h, share{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
+			c.readRegister()
+			c.pauseRandomly(h.Context())
+			releaseCtx, cancel := c.callContext()
+			over(releaseCtx)
 			cancel()
 		default:
 			lock := m.Lock
@@ -225,60 +226,61 @@ func contendRWMutex(c *client) {
 				c.mayFail(err)
 				break
 			}
-			over := c.held(node, h.Hold, acquire{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
-			c.writes(h.Hold)
+			over := c.recordHold(node, h.Hold, acquire{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
+			c.writeRegister(h.Hold)
 			if c.r.IntN(2) == 0 {
-				c.downgrades(h)
+				c.downgradeHold(h)
 			} else {
-				c.pauses(h.Context())
-				c.writes(h.Hold)
+				c.pauseRandomly(h.Context())
+				c.writeRegister(h.Hold)
 			}
-			within, cancel := c.within()
-			over(within)
+			releaseCtx, cancel := c.callContext()
+			over(releaseCtx)
 			cancel()
 		}
 		cancel()
-		c.pauses(context.Background())
+		c.pauseRandomly(context.Background())
 	}
 }
 
-// downgrades has a holder go on to read.
-func (c *client) downgrades(h *WriteHold) {
+// downgradeHold downgrades a write lock.
+func (c *client) downgradeHold(h *WriteHold) {
 	called := c.now()
-	ctx, cancel := c.within()
+	ctx, cancel := c.callContext()
 	defer cancel()
 	err := h.Downgrade(ctx)
-	c.note("client %d: downgrade: %v", c.id, err)
+	c.logf("client %d: downgrade: %v", c.id, err)
 	if err == nil {
 		c.operation(node, downgrade{h.Token(), false}, called, c.now())
 	} else {
 		c.operation(node, downgrade{h.Token(), true}, called, never)
 	}
-	c.pauses(h.Context())
+	c.pauseRandomly(h.Context())
 }
 
-func TestLinearizableMutex(t *testing.T) {
-	explore(t, contendMutex, func(f *fray) {
+func TestLinearizable_Mutex(t *testing.T) {
+	runSchedules(t, contendMutex, func(f *scheduleRun) {
 		f.check(node, lockModel)
 		f.check(registered, registerModel)
 	})
 }
 
-func TestLinearizableRWMutex(t *testing.T) {
-	explore(t, contendRWMutex, func(f *fray) {
+func TestLinearizable_RWMutex(t *testing.T) {
+	runSchedules(t, contendRWMutex, func(f *scheduleRun) {
 		f.check(node, lockModel)
 		f.check(registered, registerModel)
 	})
 }
 
-// Leases are reckoned by the session timeout that the library is told. The histories
-// must show it where that is far too long, and the register must stand it.
-func TestLinearizableFindsLeasesThatAreTooLong(t *testing.T) {
+// Leases are derived from the session timeout that is passed to the library. If it is far too
+// long, the histories of the lock must show that, and the register must still be linearizable,
+// because it checks tokens.
+func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	found := 0
 	for seed := range uint64(60) {
 		s := newSchedule(1 + seed)
-		s.told *= 20
-		f := fight(t, s, contendMutex)
+		s.stated *= 20
+		f := runSchedule(t, s, contendMutex)
 		f.check(node, lockModel)
 		for _, v := range f.violations {
 			if strings.HasPrefix(v, "the history of "+node) {
@@ -290,10 +292,10 @@ func TestLinearizableFindsLeasesThatAreTooLong(t *testing.T) {
 		require.Empty(t, f.violations)
 	}
 	require.NotZero(t, found)
-	t.Logf("%d histories with two holders", found)
+	t.Logf("%d histories with two holders at a time", found)
 }
 
-func TestLockModel(t *testing.T) {
+func TestLinearizable_LockModel(t *testing.T) {
 	op := func(input any, call, ret int64) porcupine.Operation {
 		return porcupine.Operation{Input: input, Call: call, Return: ret}
 	}
@@ -311,7 +313,7 @@ func TestLockModel(t *testing.T) {
 	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, false}, 3, 4), op(acquire{2}, 1, 5), op(yield{1}, 6, 7))
 }
 
-func TestRegisterModel(t *testing.T) {
+func TestLinearizable_RegisterModel(t *testing.T) {
 	op := func(input any, call, ret int64) porcupine.Operation {
 		return porcupine.Operation{Input: input, Call: call, Return: ret}
 	}

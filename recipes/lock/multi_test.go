@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// at is the mutex at /locks/<name>.
+// at returns the mutex at /locks/<name>.
 func (w *harness) at(conn *zk.Conn, name string) *Mutex {
 	w.Helper()
 	m, err := NewMutex(conn, "/locks/"+name, recipes.WithSessionTimeout(timeout))
@@ -23,7 +23,7 @@ func (w *harness) at(conn *zk.Conn, name string) *Mutex {
 	return m
 }
 
-// multi is made of mutexes.
+// multi returns a MultiLock of the mutexes with these names.
 func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	w.Helper()
 	var parts []Part
@@ -35,8 +35,8 @@ func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	return m
 }
 
-func TestMulti(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestMultiLock(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		w.create("/register")
 		conn := w.connect()
 		h, err := w.multi(conn, "b", "c", "a").Lock(w.Context())
@@ -57,7 +57,7 @@ func TestMulti(t *testing.T) {
 		_, err = h.Multi(&zk.SetDataRequest{Path: "/register", Version: 0})
 		require.ErrorIs(w, err, zk.ErrBadVersion)
 
-		// A context of it is one of each of its locks.
+		// The context of a MultiHold is also a context of each of its holds.
 		_, err = w.at(conn, "b").Lock(h.Context())
 		require.ErrorIs(w, err, ErrReentrant)
 
@@ -71,10 +71,10 @@ func TestMulti(t *testing.T) {
 	})
 }
 
-// All are lost with the first.
-func TestMultiIsLostWithTheFirst(t *testing.T) {
+// The MultiHold is lost with the first of its locks.
+func TestMultiHold_OneLockIsLost(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
-		play(t, 1, func(w *harness) {
+		runTest(t, 1, func(w *harness) {
 			conn := w.connect()
 			h, err := w.multi(conn, "a", "b", "c").Lock(w.Context())
 			require.NoError(w, err)
@@ -86,23 +86,23 @@ func TestMultiIsLostWithTheFirst(t *testing.T) {
 			}
 			w.remove(path)
 			_, err = h.Multi()
-			require.ErrorIs(w, err, ErrNotHeld, "the ensemble knows at once")
+			require.ErrorIs(w, err, ErrNotHeld, "the ensemble rejects the transaction immediately")
 			w.pass(moment)
 			<-h.Done()
 			require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 			require.NoError(w, h.Release(w.Context()))
-			w.line()
+			w.requireContenders()
 		})
 	}
 }
 
-func TestMultiLosesItsLease(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestMultiHold_LeaseExpires(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		h, err := w.multi(conn, "a", "b").Lock(w.Context())
 		require.NoError(w, err)
 		w.pass(timeout)
-		w.silence(conn)
+		w.isolate(conn)
 		left := time.Until(h.Deadline())
 		require.LessOrEqual(w, left, timeout/2)
 		w.pass(left - 1)
@@ -110,14 +110,14 @@ func TestMultiLosesItsLease(t *testing.T) {
 		w.pass(1)
 		<-h.Done()
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
-		w.unsilence(conn)
+		w.reconnect(conn)
 		w.pass(timeout)
 		require.NoError(w, h.Release(w.Context()))
 	})
 }
 
-// The deadline is that of the lock that is proven for the shortest time.
-func TestMultiDeadline(t *testing.T) {
+// The deadline is the earliest of the deadlines of its locks.
+func TestMultiHold_Deadline(t *testing.T) {
 	begin := time.Now()
 	var holds []*Hold
 	for _, left := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
@@ -131,17 +131,17 @@ func TestMultiDeadline(t *testing.T) {
 	}
 }
 
-// InterProcessMultiLock goes on to acquire after a failure. Here the rest is not
-// asked for, and what was granted is released.
-func TestMultiGetsAllOrNothing(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// InterProcessMultiLock continues to acquire locks after a failure. Here the remaining locks are
+// not requested, and the granted locks are released.
+func TestMultiLock_AllOrNone(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
 		m := w.multi(conn, "a", "b", "c")
 		_, err = m.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
-		w.line(held.Path())
+		w.requireContenders(held.Path())
 
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
@@ -150,7 +150,7 @@ func TestMultiGetsAllOrNothing(t *testing.T) {
 			require.ErrorIs(w, err, context.DeadlineExceeded)
 		})
 		w.pass(0)
-		w.line(held.Path())
+		w.requireContenders(held.Path())
 		for _, e := range w.srv.Log() {
 			require.NotContains(w, e.Created, "/locks/c/")
 		}
@@ -161,9 +161,9 @@ func TestMultiGetsAllOrNothing(t *testing.T) {
 	})
 }
 
-// What was granted is lost while another one is waited for: that ends the wait.
-func TestMultiLosesOneWhileItWaits(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// If a granted lock is lost while Lock waits for another, Lock returns.
+func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		held, err := w.at(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
@@ -176,14 +176,14 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 		w.remove(w.contenders()[0])
 		w.pass(moment)
 		require.ErrorIs(w, <-failed, recipes.ErrDeleted)
-		w.line(held.Path())
+		w.requireContenders(held.Path())
 		require.NoError(w, held.Release(w.Context()))
 	})
 }
 
-// Those who take common locks in different orders would wait for each other.
-func TestMultiDoesNotDeadlock(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// Clients that acquire common locks in different orders would wait for each other.
+func TestMultiLock_DoesNotDeadlock(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		names := []string{"a", "b", "c", "d", "e"}
 		r := rand.New(rand.NewPCG(7, 7))
 		var done []<-chan error
@@ -214,8 +214,8 @@ func TestMultiDoesNotDeadlock(t *testing.T) {
 	})
 }
 
-func TestMultiOfReadersAndWriters(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestMultiLock_ReadersAndWriters(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
 			m, err := NewRWMutex(conn, "/locks/a", recipes.WithSessionTimeout(timeout))
 			require.NoError(w, err)
@@ -249,15 +249,15 @@ func TestMultiOfReadersAndWriters(t *testing.T) {
 	})
 }
 
-func TestMultiRefuses(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestNewMultiLock_InvalidParts(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		rw := w.rw(w.operator)
 		for name, parts := range map[string][]Part{
-			"nothing":             nil,
-			"nil":                 {nil},
-			"one twice":           {w.at(w.operator, "a"), w.at(w.operator, "b"), w.at(w.operator, "a")},
-			"both sides of one":   {rw.Reading(), rw.Writing()},
-			"several connections": {w.at(w.operator, "a"), w.at(w.connect(), "b")},
+			"nothing":                         nil,
+			"nil":                             {nil},
+			"the same lock twice":             {w.at(w.operator, "a"), w.at(w.operator, "b"), w.at(w.operator, "a")},
+			"reading and writing of one lock": {rw.Reading(), rw.Writing()},
+			"several connections":             {w.at(w.operator, "a"), w.at(w.connect(), "b")},
 		} {
 			_, err := NewMultiLock(parts...)
 			require.ErrorIs(w, err, recipes.ErrInvalidOption, name)
@@ -265,9 +265,9 @@ func TestMultiRefuses(t *testing.T) {
 	})
 }
 
-// The release is not confirmed for all before it is for each.
-func TestMultiReleaseUnconfirmed(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// The release is confirmed only when it is confirmed for each lock.
+func TestMultiHold_ReleaseUnconfirmed(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		h, err := w.multi(conn, "a", "b").Lock(w.Context())
 		require.NoError(w, err)
@@ -281,14 +281,14 @@ func TestMultiReleaseUnconfirmed(t *testing.T) {
 		lost.Remove()
 		w.pass(timeout)
 		require.NoError(w, h.Release(w.Context()))
-		w.line()
+		w.requireContenders()
 	})
 }
 
-// A lock that is lost while the last one is awaited ends the whole, even if the last one is
+// If a lock is lost while Lock waits for the last one, Lock fails, even if the last lock is
 // granted at the same time.
-func TestMultiDoesNotGrantALostLock(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestMultiLock_LosesLockDuringLastAcquisition(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		var first *Hold
 		_, err := w.multi(w.connect(), "a", "b").take(w.Context(), func(p part, ctx context.Context) (*Hold, error) {
 			if first == nil {
@@ -296,7 +296,7 @@ func TestMultiDoesNotGrantALostLock(t *testing.T) {
 				first, err = p.lock(ctx)
 				return first, err
 			}
-			h, err := p.lock(w.Context()) // not ctx, which ends with the first lock
+			h, err := p.lock(w.Context()) // not ctx, which is done when the first lock is lost
 			for _, path := range w.contenders() {
 				if strings.HasPrefix(path, "/locks/a/") {
 					w.remove(path)

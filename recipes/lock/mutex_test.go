@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestMutexIsHandedOn(t *testing.T) {
+func TestMutex_HandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, srv := t.Context(), zktest.Start(t)
 		first, err := newMutex(t, connect(t, srv)).Lock(ctx)
@@ -30,7 +30,7 @@ func TestMutexIsHandedOn(t *testing.T) {
 		go func() {
 			defer close(granted)
 			second, err = other.Lock(ctx)
-			require.ErrorIs(t, first.Err(), ErrReleased, "told before another has it")
+			require.ErrorIs(t, first.Err(), ErrReleased, "the first hold ends before the second begins")
 		}()
 		synctest.Wait()
 		require.NoError(t, first.Release(ctx))
@@ -48,7 +48,7 @@ func TestMutexIsHandedOn(t *testing.T) {
 	})
 }
 
-func TestLockGivesUpWithItsContext(t *testing.T) {
+func TestMutex_ContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		hold, err := newMutex(t, connect(t, srv)).Lock(t.Context())
@@ -65,9 +65,9 @@ func TestLockGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-// The holder is told before the session can end, and cannot write any more when
-// another has the lock.
-func TestHolderOutOfReachIsTold(t *testing.T) {
+// Done is closed before the session can expire, and the former holder cannot write any more when
+// another client holds the lock.
+func TestMutex_HolderIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, srv := t.Context(), zktest.Start(t)
 		conn := connect(t, srv)
@@ -85,15 +85,14 @@ func TestHolderOutOfReachIsTold(t *testing.T) {
 	})
 }
 
-// CURATOR-376: who tries and fails leaves a znode for a moment, which is in the way
-// of the next one who tries.
-func TestTrap45_TryLeavesNoGhost(t *testing.T) {
-	play(t, 1, func(w *harness) {
-		w.dirs()
+// CURATOR-376: the znode of a failed attempt exists for a moment, in which other attempts fail.
+func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
 		conn := w.connect()
 		m := w.mutex(conn)
 
-		// Held: nothing is created.
+		// The lock is held: TryLock creates nothing.
 		holder := w.lock(w.connect())
 		created := len(w.created())
 		_, err := m.TryLock(w.Context())
@@ -101,16 +100,16 @@ func TestTrap45_TryLeavesNoGhost(t *testing.T) {
 		require.Len(w, w.created(), created)
 		holder.release()
 
-		// Somebody else was quicker: it is deleted before TryLock returns.
-		var quicker string
+		// Another contender wins the race: the znode is deleted before TryLock returns.
+		var earlier string
 		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: under, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			quicker = w.stand("-lock-")
+			earlier = w.createContender("-lock-")
 			return zktest.Pass(q)
 		})
 		_, err = m.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
-		w.line(quicker)
-		w.remove(quicker)
+		w.requireContenders(earlier)
+		w.remove(earlier)
 		h, err := m.TryLock(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, h.Release(w.Context()))

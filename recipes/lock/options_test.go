@@ -13,9 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A program that asks for a session of 60 s is granted 20 s. A lock with 60 s is rejected;
-// made before the connection has a session, its lease is that of 20 s.
-func TestLongerThanGranted(t *testing.T) {
+// A program requests a session timeout of 60 s and is granted 20 s. A lock that states 60 s is
+// rejected, or, if it is created before the connection has a session, its leases are those of 20
+// s.
+func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(4*time.Second, 20*time.Second))
 		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
@@ -27,7 +28,7 @@ func TestLongerThanGranted(t *testing.T) {
 		hook.Remove()
 		h, err := m.Lock(t.Context())
 		require.NoError(t, err)
-		time.Sleep(40 * time.Second) // the chain of proofs is complete
+		time.Sleep(40 * time.Second) // longer than it takes until leases have their full length
 		require.LessOrEqual(t, time.Until(h.Deadline()), 10*time.Second)
 		require.NoError(t, h.Release(t.Context()))
 		_, err = NewMutex(conn, "/l", long)

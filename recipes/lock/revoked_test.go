@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// revoked reports whether a holder was asked to release.
+// revoked reports whether the release of a hold was requested.
 func revoked(h *Hold) bool {
 	select {
 	case <-h.Revoked():
@@ -20,14 +22,14 @@ func revoked(h *Hold) bool {
 	}
 }
 
-func TestRevoke(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestRevoked(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.holds()
 		require.False(w, revoked(h))
 		w.pass(0)
 
-		// Other writes are no requests, and do not end the watch.
+		// Other writes are not requests, and do not end the watch.
 		w.set(h.Path(), "something else")
 		w.pass(0)
 		require.False(w, revoked(h))
@@ -38,7 +40,7 @@ func TestRevoke(t *testing.T) {
 		require.NoError(w, m.Revoke(w.Context(), all[0]))
 		w.pass(0)
 		require.True(w, revoked(h))
-		require.NoError(w, h.Err(), "nothing else happens")
+		require.NoError(w, h.Err(), "the request does nothing else")
 		second.waits()
 		all, err = m.Contenders(w.Context())
 		require.NoError(w, err)
@@ -52,9 +54,9 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// Who was asked while it waited learns of it when it has the lock.
-func TestRevokeAWaiter(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A request to a waiting contender is reported when it holds the lock.
+func TestRevoked_RequestedWhileWaiting(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
@@ -68,9 +70,9 @@ func TestRevokeAWaiter(t *testing.T) {
 	})
 }
 
-// A request that comes while the connection is down is read when it is back.
-func TestRevokeWhileTheConnectionIsDown(t *testing.T) {
-	play(t, 3, func(w *harness) {
+// A request that arrives while the connection is down is reported after the reconnect.
+func TestRevoked_RequestedWhileDisconnected(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()
@@ -84,10 +86,10 @@ func TestRevokeWhileTheConnectionIsDown(t *testing.T) {
 	})
 }
 
-// The client library can set a watch anew with a zxid that is too new, and so lose
-// a change: the own znode is read again.
-func TestRevokeWithAWatchThatIsLost(t *testing.T) {
-	play(t, 3, func(w *harness) {
+// After a reconnect the client library can set a watch with a zxid that is too new, and so miss a
+// change. The holder reads its znode again.
+func TestRevoked_WatchIsLost(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()
@@ -103,16 +105,17 @@ func TestRevokeWithAWatchThatIsLost(t *testing.T) {
 	})
 }
 
-// After a downgrade the requests come to another znode.
-func TestRevokeAfterADowngrade(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// After a downgrade, requests are written to the new znode.
+func TestRevoked_AfterDowngrade(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
 		h.Revoked()
 		w.pass(0)
-		// Whoever watches hears of the old znode's end before the new one is known.
+		// The holder receives the deletion of the old znode before the reply that shows the new
+		// one.
 		wait, open := w.gate()
-		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.asReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			<-wait
 			return zktest.Pass(q)
 		})
@@ -129,16 +132,16 @@ func TestRevokeAfterADowngrade(t *testing.T) {
 	})
 }
 
-// However the grant ends, nobody goes on to watch; and who asks later is not told
-// anything.
-func TestRevokedEndsWithTheGrant(t *testing.T) {
+// However the hold ends, its watch ends, and a later hold of the same Mutex does not report an
+// earlier request.
+func TestRevoked_EndsWithHold(t *testing.T) {
 	for name, end := range map[string]func(w *harness, a *call){
 		"release":         func(w *harness, a *call) { a.release() },
 		"znode deleted":   func(w *harness, a *call) { w.remove(a.hold.Path()) },
 		"session expired": func(w *harness, a *call) { w.expire(a.conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, 3, func(w *harness) {
+			runTest(t, 3, func(w *harness) {
 				a := w.lock(w.connect())
 				h := a.holds()
 				h.Revoked()
@@ -157,11 +160,11 @@ func TestRevokedEndsWithTheGrant(t *testing.T) {
 	}
 }
 
-// What the documentation of Revoked says: a request goes with the old znode, unless it
-// was seen before.
-func TestRevokeBeforeADowngrade(t *testing.T) {
+// As documented at Revoked, a request that was written to the old znode is lost unless it was read
+// before the downgrade.
+func TestRevoked_RequestedBeforeDowngrade(t *testing.T) {
 	for _, seen := range []bool{true, false} {
-		play(t, 1, func(w *harness) {
+		runTest(t, 1, func(w *harness) {
 			x := w.write(w.connect())
 			x.holds()
 			if seen {
@@ -185,9 +188,9 @@ func TestRevokeBeforeADowngrade(t *testing.T) {
 	}
 }
 
-// The same for the watch by which a holder learns that it was asked to release.
+// Trap 25 for the watch with which a holder waits for requests to release.
 func TestTrap25_RevocationHasOneWatch(t *testing.T) {
-	play(t, 3, func(w *harness) {
+	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
 		h.Revoked()
@@ -195,10 +198,10 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 			w.set(h.Path(), fmt.Sprint(i))
 			w.pass(0)
 			h.Revoked()
-			require.Equal(w, 2, clientWatches(a.conn))
+			require.Equal(w, 2, clientwatch.Count(a.conn))
 			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 			w.pass(timeout / 5)
-			require.Equal(w, 3, clientWatches(a.conn), "that on the data was set again")
+			require.Equal(w, 3, clientwatch.Count(a.conn), "the watch on the data was set again")
 		}
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
@@ -212,6 +215,6 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 			w.Fatal("the request was not noticed")
 		}
 		a.release()
-		require.Zero(w, clientWatches(a.conn))
+		require.Zero(w, clientwatch.Count(a.conn))
 	})
 }

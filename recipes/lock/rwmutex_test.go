@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -15,11 +17,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Nobody is overtaken by one whom it excludes: a reader behind a writer who waits
-// waits too.
-func TestReadersAndWritersTakeTurns(t *testing.T) {
+// No contender is overtaken by another that excludes it: a reader behind a waiting writer waits as
+// well.
+func TestRWMutex_OrderOfGrants(t *testing.T) {
 	for _, layout := range []recipes.Layout{recipes.Curator, recipes.Kazoo} {
-		play(t, 1, func(w *harness) {
+		runTest(t, 1, func(w *harness) {
 			as := recipes.WithLayout(layout)
 			r1, r2 := w.read(w.connect(), as), w.read(w.connect(), as)
 			r1.holds()
@@ -42,9 +44,9 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 	}
 }
 
-// Readers of one layout see writers of the other.
-func TestReadersAndWritersOfBothLayouts(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// Readers with one layout recognize writers with the other.
+func TestRWMutex_BothLayouts(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		kazoo := recipes.WithLayout(recipes.Kazoo)
 		first := w.write(w.connect(), kazoo)
 		r := w.read(w.connect())
@@ -60,15 +62,15 @@ func TestReadersAndWritersOfBothLayouts(t *testing.T) {
 	})
 }
 
-func TestTryRWMutex(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestRWMutex_Try(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
 		_, err := m.TryRLock(w.Context())
 		require.NoError(w, err)
 		r, err := m.TryRLock(w.Context())
 		require.NoError(w, err, "readers let each other by")
-		w.untidy = true
+		w.allowLeftovers = true
 		_, err = m.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
 		writer := w.write(w.connect())
@@ -79,9 +81,9 @@ func TestTryRWMutex(t *testing.T) {
 	})
 }
 
-// A reader that asks to write would wait for itself.
-func TestUpgradeIsRefused(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// A reader that calls Lock would wait for its own read lock.
+func TestRWMutex_UpgradeIsRejected(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
 		r := w.read(conn).holds()
@@ -93,9 +95,9 @@ func TestUpgradeIsRefused(t *testing.T) {
 			_, err = m.TryLock(ctx)
 			require.ErrorIs(w, err, ErrUpgrade)
 			_, err = m.RLock(ctx)
-			require.ErrorIs(w, err, ErrReentrant, "a writer that waits between would be waited for")
+			require.ErrorIs(w, err, ErrReentrant, "the reader would wait for a writer that waits for the caller")
 		})
-		// Of another lock nothing is known.
+		// The context does not affect other locks.
 		other, err := NewRWMutex(conn, "/locks/two", recipes.WithSessionTimeout(timeout))
 		require.NoError(w, err)
 		x, err := other.Lock(ctx)
@@ -109,9 +111,10 @@ func TestUpgradeIsRefused(t *testing.T) {
 	})
 }
 
-// Without that context the upgrade waits, and ends with its context.
-func TestUpgradeUnseenEndsWithItsContext(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// Without the context of the hold, Lock waits for the caller's read lock until its context is
+// done.
+func TestRWMutex_UpgradeWithoutContextWaits(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		r := w.read(conn)
 		r.holds()
@@ -120,13 +123,13 @@ func TestUpgradeUnseenEndsWithItsContext(t *testing.T) {
 		_, err := w.rw(conn).Lock(ctx)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		w.pass(0)
-		w.line(r.hold.Path())
+		w.requireContenders(r.hold.Path())
 	})
 }
 
-// Readers that give up leave one watch for each connection on a writer that stays.
-func TestReadersLeaveOneWatch(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// Readers that give up leave at most one watch for each connection on the writer.
+func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		stays, conn := w.read(w.connect()), w.connect()
@@ -140,19 +143,19 @@ func TestReadersLeaveOneWatch(t *testing.T) {
 			w.pass(0)
 			require.True(w, errors.Is(r.failed(), context.Canceled))
 			require.ElementsMatch(w, append(before, x.hold.Path()), w.watched())
-			require.Equal(w, 1, clientWatches(conn))
+			require.Equal(w, 1, clientwatch.Count(conn))
 		}
 		stays.waits()
 		x.release()
 		stays.holds()
-		require.Zero(w, clientWatches(conn))
+		require.Zero(w, clientwatch.Count(conn))
 	})
 }
 
-// A reader that gives up costs one request, however many readers wait behind the same
+// A reader that gives up sends one request and wakes no other reader that waits for the same
 // writer.
-func TestReadersThatGiveUpWakeNoOthers(t *testing.T) {
-	play(t, 1, func(w *harness) {
+func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
 		const readers = 20
@@ -178,14 +181,14 @@ func TestReadersThatGiveUpWakeNoOthers(t *testing.T) {
 	})
 }
 
-// kazoo #649: a reader waits for itself, or a writer does not see readers. Every
-// line of up to five, each of whom releases in each order, goes as it should: whoever
-// stands behind one whom it excludes waits, and nobody else does.
-func TestTrap47_EveryLineOfReadersAndWriters(t *testing.T) {
+// kazoo #649: a reader waits for itself, or a writer does not notice readers. The test runs every
+// queue of five contenders, and two orders of releases: exactly those contenders wait that have an
+// earlier contender that excludes them.
+func TestTrap47_AllQueuesOfReadersAndWriters(t *testing.T) {
 	const count = 5
 	for kinds := range 1 << count {
 		t.Run(fmt.Sprintf("%05b", kinds), func(t *testing.T) {
-			play(t, 1, func(w *harness) {
+			runTest(t, 1, func(w *harness) {
 				conns := []*zk.Conn{w.connect(), w.connect()}
 				type contender struct {
 					*call
@@ -213,7 +216,7 @@ func TestTrap47_EveryLineOfReadersAndWriters(t *testing.T) {
 						}
 					}
 					require.NotEmpty(w, holding)
-					// The last of those who hold, or the first.
+					// The last holder, or the first.
 					i := holding[len(holding)-1]
 					if turn%2 == 1 {
 						i = holding[0]

@@ -23,32 +23,32 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A seed decides what the clients of a schedule do, which faults there are, and
-// when. What the scheduler of Go does within one instant of fake time it does not
-// decide.
+// A seed determines the actions of the clients of a schedule, and the faults and
+// their times. It does not determine the order in which the Go scheduler runs
+// goroutines within one instant of fake time.
 //
 //	go test ./recipes/lock -run TestLinearizable -schedules 10000
-//	go test ./recipes/lock -run TestLinearizableMutex -seed 4711 -v
+//	go test ./recipes/lock -run TestLinearizable_Mutex -seed 4711 -v
 var (
-	schedules = flag.Int("schedules", 60, "how many random schedules of each kind to play")
-	oneSeed   = flag.Uint64("seed", 0, "play this schedule only, and print its history")
+	schedules = flag.Int("schedules", 60, "how many random schedules of each kind to run")
+	oneSeed   = flag.Uint64("seed", 0, "run only this schedule, and print its history")
 )
 
-// fault is what a step does to the clients or to the servers.
+// fault is a fault of the network, the servers or the clients.
 type fault int
 
 const (
-	cutReply       fault = iota // the request is applied, its answer is lost
+	cutReply       fault = iota // the request is applied, its reply is lost
 	cutRequest                  // the request is lost
-	drop                        // the connection of one client
-	dropAll                     // all connections to one server
-	blackhole                   // of one client, in one direction or both
-	slower                      // the packets of one client
-	expire                      // one session, though it is alive
-	strand                      // one client: it reads old state, its writes stall, its session ends
-	partition                   // one server
-	pause                       // one server
-	operatorDelete              // of a contender's znode
+	drop                        // breaks the connection of one client
+	dropAll                     // breaks all connections to one server
+	blackhole                   // discards packets of one client, in one direction or both
+	slower                      // delays the packets of one client
+	expire                      // expires the session of a client that is alive
+	strand                      // cuts the server of one client off: reads are stale, writes hang, the session expires
+	partition                   // separates one server from the others
+	pause                       // stops one server for some time
+	operatorDelete              // deletes a contender's znode
 	faults
 )
 
@@ -64,7 +64,7 @@ var weights = [faults]int{
 	expire: 4, strand: 6, partition: 4, pause: 3, operatorDelete: 3,
 }
 
-// step is a fault, after a wait.
+// step is a fault that occurs after a wait.
 type step struct {
 	wait  time.Duration
 	fault fault
@@ -73,12 +73,12 @@ type step struct {
 	last  time.Duration
 }
 
-// schedule is everything that a seed decides.
+// schedule is everything that a seed determines.
 type schedule struct {
 	seed    uint64
 	servers int
 	timeout time.Duration // of sessions
-	told    time.Duration // what the library is told of it
+	stated  time.Duration // the session timeout that is passed to the library
 	tick    time.Duration
 	latency time.Duration // one way
 	clients int
@@ -90,7 +90,7 @@ func newSchedule(seed uint64) schedule {
 	s := schedule{seed: seed, servers: 1 + 2*r.IntN(2), clients: 2 + r.IntN(3)}
 	s.tick = []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond
 	s.timeout = max(s.tick*time.Duration(2+r.IntN(5)*r.IntN(3)), 400*time.Millisecond)
-	s.told = s.timeout
+	s.stated = s.timeout
 	s.latency = []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
 	total := 0
 	for _, w := range weights {
@@ -107,8 +107,8 @@ func newSchedule(seed uint64) schedule {
 	return s
 }
 
-// someTime is between nothing and twice t, and mostly short: what goes wrong goes
-// wrong when things happen close to each other.
+// someTime returns a random duration of at most 2t, which is mostly short, because defects mostly
+// appear if events are close to each other.
 func someTime(r *rand.Rand, t time.Duration) time.Duration {
 	switch r.IntN(6) {
 	case 0:
@@ -124,48 +124,48 @@ func someTime(r *rand.Rand, t time.Duration) time.Duration {
 }
 
 func (s schedule) String() string {
-	return fmt.Sprintf("seed %d: %d servers, tick %v, sessions of %v (told %v), latency %v, %d clients, %d steps",
-		s.seed, s.servers, s.tick, s.timeout, s.told, s.latency, s.clients, len(s.steps))
+	return fmt.Sprintf("seed %d: %d servers, tick %v, session timeout %v (stated %v), latency %v, %d clients, %d steps",
+		s.seed, s.servers, s.tick, s.timeout, s.stated, s.latency, s.clients, len(s.steps))
 }
 
-// fray is one schedule under way.
-type fray struct {
+// scheduleRun is the execution of one schedule.
+type scheduleRun struct {
 	schedule
 	ensemble *zktest.Ensemble
 	operator *zk.Conn
 	clients  []*client
 	hooks    []*zktest.Hook
 	heals    []*time.Timer
-	over     atomic.Bool // clients are to finish
+	over     atomic.Bool // the clients must finish
 	busy     sync.WaitGroup
 
-	clock atomic.Int64 // numbers what happens in the order in which it does
+	clock atomic.Int64 // numbers the events in their order
 
 	mu         sync.Mutex
-	operations map[string][]porcupine.Operation // by what they are on
-	excuses    map[string]int64                 // znodes and sessions that were taken away, and since when
-	holds      map[*Hold]int64                  // and when they were found to have ended
+	operations map[string][]porcupine.Operation // by object
+	takenAway  map[string]int64                 // the event at which a znode was deleted or a session expired by force
+	holds      map[*Hold]int64                  // the event at which a hold was found to have ended
 	lines      []string
 	violations []string
 	begin      time.Time
 }
 
-// client is a program with a connection of its own.
+// client is a program with a separate connection.
 type client struct {
-	*fray
+	*scheduleRun
 	id   int
 	conn *zk.Conn
 	r    *rand.Rand
 }
 
-// program is what a client does until over is set.
+// program is executed by a client. It returns when over is set.
 type program func(c *client)
 
-// fight plays a schedule in a bubble. At its end the faults are healed, all clients
-// have finished, and nothing is left under the znode.
-func fight(t *testing.T, s schedule, p program) (f *fray) {
+// runSchedule runs a schedule in a bubble. At the end, it heals all faults, waits for the clients,
+// and asserts that the lock's znode has no children.
+func runSchedule(t *testing.T, s schedule, p program) (f *scheduleRun) {
 	synctest.Test(t, func(t *testing.T) {
-		f = &fray{schedule: s, operations: map[string][]porcupine.Operation{}, excuses: map[string]int64{}, holds: map[*Hold]int64{}, begin: time.Now()}
+		f = &scheduleRun{schedule: s, operations: map[string][]porcupine.Operation{}, takenAway: map[string]int64{}, holds: map[*Hold]int64{}, begin: time.Now()}
 		f.ensemble = zktest.Cluster(t, s.servers,
 			zktest.WithTick(s.tick), zktest.WithSessionTimeouts(s.timeout, time.Minute),
 			zktest.WithSyncLimit(5*s.tick), zktest.WithLogLimit(0))
@@ -206,10 +206,10 @@ func fight(t *testing.T, s schedule, p program) (f *fray) {
 	return f
 }
 
-// registered is what holders write to.
+// registered is the path of the znode to which holders write.
 const registered = "/register"
 
-func (f *fray) connect(timeout time.Duration) *zk.Conn {
+func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
 	conn, _, err := f.ensemble.Connect(timeout, zk.WithMaxBufferSize(64<<10))
 	if err != nil {
 		f.violation("cannot connect: %v", err)
@@ -218,61 +218,64 @@ func (f *fray) connect(timeout time.Duration) *zk.Conn {
 	return conn
 }
 
-func (f *fray) each(do func(*zktest.Server)) {
+func (f *scheduleRun) each(do func(*zktest.Server)) {
 	for i := range f.ensemble.Len() {
 		do(f.ensemble.Server(i))
 	}
 }
 
-// pass lets time pass, and then what happens at that instant happen.
-func (f *fray) pass(d time.Duration) {
+// pass sleeps for d, and waits until all other goroutines are blocked.
+func (f *scheduleRun) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (f *fray) note(format string, args ...any) {
+func (f *scheduleRun) logf(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lines = append(f.lines, fmt.Sprintf("%12v  %s", time.Since(f.begin), fmt.Sprintf(format, args...)))
 }
 
-func (f *fray) violation(format string, args ...any) {
-	f.note("VIOLATION: "+format, args...)
+func (f *scheduleRun) violation(format string, args ...any) {
+	f.logf("VIOLATION: "+format, args...)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }
 
-// now numbers an event: what returned before another was called has the smaller one.
-func (f *fray) now() int64 { return f.clock.Add(1) }
+// now returns a number for an event. If one call returned before another began, its number is
+// smaller.
+func (f *scheduleRun) now() int64 { return f.clock.Add(1) }
 
-// never is when an operation returns of which nobody knows.
+// never is the time of the return of an operation whose outcome is unknown.
 const never = 1 << 62
 
-// operation notes one on an object, from its call to its return.
+// operation records an operation on an object, with its call and its return.
 func (c *client) operation(object string, input any, called, returned int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.operations[object] = append(c.operations[object], porcupine.Operation{ClientId: c.id, Input: input, Call: called, Return: returned})
 }
 
-// excuse notes that something is being taken away by somebody who has no right to.
-func (f *fray) excuse(what string) {
+// recordTakenAway records that a znode is deleted or a session is expired by force, of which a
+// holder learns late.
+func (f *scheduleRun) recordTakenAway(what string) {
 	at := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.excuses[what]; !known {
-		f.excuses[what] = at
+	if _, known := f.takenAway[what]; !known {
+		f.takenAway[what] = at
 	}
 }
 
-// excused returns since when one of several things may have been taken away.
-func (f *fray) excused(what ...string) int64 {
+// takenAwaySince returns the first event at which one of several znodes and sessions may have been
+// taken away.
+func (f *scheduleRun) takenAwaySince(what ...string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	since := int64(never)
 	for _, x := range what {
-		if at, known := f.excuses[x]; known {
+		if at, known := f.takenAway[x]; known {
 			since = min(since, at)
 		}
 	}
@@ -284,8 +287,8 @@ func ofZnode(path string) string { return strings.Replace(path, "__READ__", "__W
 
 func ofSession(id int64) string { return fmt.Sprintf("session %x", id) }
 
-func (f *fray) do(s step) {
-	f.note("%v: who %d, n %d, for %v", s.fault, s.who, s.n, s.last)
+func (f *scheduleRun) do(s step) {
+	f.logf("%v: who %d, n %d, for %v", s.fault, s.who, s.n, s.last)
 	server := f.ensemble.Server(s.who % f.ensemble.Len())
 	switch s.fault {
 	case dropAll:
@@ -326,36 +329,38 @@ func (f *fray) do(s step) {
 		f.each(func(x *zktest.Server) { x.Partition(id) })
 		f.later(s.last, func() { f.heal(id) })
 	case expire:
-		f.excuse(ofSession(id))
+		f.recordTakenAway(ofSession(id))
 		_ = f.ensemble.Server(0).ExpireSession(id)
 	case operatorDelete:
 		children, _, err := f.operator.Children(node)
 		if err == nil && len(children) > 0 {
 			slices.Sort(children)
 			path := node + "/" + children[s.n%len(children)]
-			f.excuse(ofZnode(path))
+			f.recordTakenAway(ofZnode(path))
 			err = f.operator.Delete(path, -1)
 		}
-		f.note("operator: %v", err)
+		f.logf("operator: %v", err)
 	}
 }
 
-// later ends a fault, unless the end of the schedule does.
-func (f *fray) later(d time.Duration, do func()) { f.heals = append(f.heals, time.AfterFunc(d, do)) }
+// later ends a fault after d, if the schedule has not ended before.
+func (f *scheduleRun) later(d time.Duration, do func()) {
+	f.heals = append(f.heals, time.AfterFunc(d, do))
+}
 
-func (f *fray) heal(id int64) {
+func (f *scheduleRun) heal(id int64) {
 	f.each(func(s *zktest.Server) {
 		s.Heal(id)
 		s.Delay(zktest.BothWays, f.latency, id)
 	})
 }
 
-func (f *fray) healServer(s *zktest.Server) {
+func (f *scheduleRun) healServer(s *zktest.Server) {
 	s.Heal()
 	s.Delay(zktest.BothWays, f.latency)
 }
 
-func (f *fray) healAll() {
+func (f *scheduleRun) healAll() {
 	for _, t := range f.heals {
 		t.Stop()
 	}
@@ -366,20 +371,20 @@ func (f *fray) healAll() {
 		s.Resume()
 		f.healServer(s)
 	})
-	f.note("all faults are healed")
+	f.logf("all faults are healed")
 }
 
-// pauses lets the client do nothing for a while, at most until ctx is done.
-func (c *client) pauses(ctx context.Context) {
+// pauseRandomly pauses for a random time, at most until ctx is done.
+func (c *client) pauseRandomly(ctx context.Context) {
 	select {
 	case <-time.After(someTime(c.r, c.timeout)):
 	case <-ctx.Done():
 	}
 }
 
-// within is a context for a call, mostly one that leaves it enough time. Some are never done:
-// then the caller's goroutine runs the contender.
-func (c *client) within() (context.Context, context.CancelFunc) {
+// callContext returns a context for a call, which mostly leaves enough time for it. Some contexts
+// are never done: then the caller's goroutine runs the contender.
+func (c *client) callContext() (context.Context, context.CancelFunc) {
 	if c.r.IntN(3) == 0 {
 		return context.Background(), func() {}
 	}
@@ -390,14 +395,15 @@ func (c *client) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), limit)
 }
 
-// held notes the operations of a hold: the grant, between two events, and its end. A
-// hold that is released ends between the call and the return of Release. One that is
-// lost ends when it says so, or later, since then nobody relies on it; one that was
-// taken away by somebody who has no right to may have ended since then.
-func (c *client) held(object string, h *Hold, grant, end any, called int64, sessions ...int64) (over func(ctx context.Context)) {
-	c.notice() // whatever was lost before
+// recordHold records the two operations of a hold: the grant, and the end when the
+// returned function is called. A hold that is released ends between the call and
+// the return of Release. A hold that is lost ends when Done is closed or later,
+// because its holder does not rely on it any more. If its znode or session was
+// taken away, it may have ended at any time since then.
+func (c *client) recordHold(object string, h *Hold, grant, end any, called int64, sessions ...int64) (over func(ctx context.Context)) {
+	c.recordEnds() // of holds that were lost before
 	c.operation(object, grant, called, c.now())
-	c.note("client %d: holds %v", c.id, grant)
+	c.logf("client %d: holds %v", c.id, grant)
 	what := []string{ofZnode(h.Path())}
 	for _, id := range sessions {
 		what = append(what, ofSession(id))
@@ -406,11 +412,11 @@ func (c *client) held(object string, h *Hold, grant, end any, called int64, sess
 	c.holds[h] = never
 	c.mu.Unlock()
 	context.AfterFunc(h.Context(), func() {
-		c.notice()
-		c.note("client %d: holds no more: %v", c.id, h.Err())
+		c.recordEnds()
+		c.logf("client %d: holds no more: %v", c.id, h.Err())
 	})
 	return func(ctx context.Context) {
-		c.notice()
+		c.recordEnds()
 		releasing := c.now()
 		err := h.Release(ctx)
 		released := c.now()
@@ -421,16 +427,16 @@ func (c *client) held(object string, h *Hold, grant, end any, called int64, sess
 		lost := c.holds[h]
 		delete(c.holds, h)
 		c.mu.Unlock()
-		if since := min(lost, c.excused(what...)); !errors.Is(h.Err(), ErrReleased) || since < releasing {
+		if since := min(lost, c.takenAwaySince(what...)); !errors.Is(h.Err(), ErrReleased) || since < releasing {
 			releasing, released = min(releasing, since), never
 		}
 		c.operation(object, end, releasing, released)
 	}
 }
 
-// notice notes when holds have ended. Whoever gets a lock does it first: its former
-// holder was told before, but the goroutine that was woken by that may not have run.
-func (f *fray) notice() {
+// recordEnds records which holds have ended. A client that acquires a lock calls it first: the
+// former holder was notified before, but the goroutine that this wakes may not have run yet.
+func (f *scheduleRun) recordEnds() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for h, at := range f.holds {
@@ -440,8 +446,8 @@ func (f *fray) notice() {
 	}
 }
 
-// check has porcupine judge the operations on an object.
-func (f *fray) check(object string, model porcupine.Model) {
+// check checks that the history of an object is linearizable.
+func (f *scheduleRun) check(object string, model porcupine.Model) {
 	operations := slices.Clone(f.operations[object])
 	for i := range operations {
 		if operations[i].Return == never { // the latest of all
@@ -465,13 +471,13 @@ func describe(model porcupine.Model, operations []porcupine.Operation) string {
 	return b.String()
 }
 
-// explore plays many schedules, or the one that was asked for, and has check judge.
-func explore(t *testing.T, p program, check func(*fray)) {
+// runSchedules runs many schedules, or the one that the flag selects, and checks their histories.
+func runSchedules(t *testing.T, p program, check func(*scheduleRun)) {
 	one := func(t *testing.T, seed uint64) {
 		s := newSchedule(seed)
 		watchdog := time.AfterFunc(time.Minute, func() { fmt.Fprintf(os.Stderr, "stuck: %v\n", s) })
 		defer watchdog.Stop()
-		f := fight(t, s, p)
+		f := runSchedule(t, s, p)
 		check(f)
 		if len(f.violations) > 0 {
 			t.Errorf("%v\n%q\nreplay with -seed %d", s, f.violations, seed)
@@ -497,7 +503,7 @@ func explore(t *testing.T, p program, check func(*fray)) {
 	})
 }
 
-// The checker must notice what is wrong.
+// requireIllegal asserts that the checker detects an illegal history.
 func requireIllegal(t *testing.T, model porcupine.Model, operations ...porcupine.Operation) {
 	t.Helper()
 	require.False(t, porcupine.CheckOperations(model, operations), "%v", describe(model, operations))

@@ -11,11 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// oneWay is how long everything takes in one direction; a round trip is twice that.
+// oneWay is the latency in one direction. A round trip takes twice as long.
 const oneWay = 5 * time.Millisecond
 
-// took is how long f takes, in round trips one after another.
-func took(f func()) float64 {
+// roundTripsOf returns how long f takes, in sequential round trips.
+func roundTripsOf(f func()) float64 {
 	begin := time.Now()
 	f()
 	return float64(time.Since(begin)) / float64(2*oneWay)
@@ -23,34 +23,34 @@ func took(f func()) float64 {
 
 func TestSemaphoreCost(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
-		w.contend(2, 1).release() // the node exists
+		w.contend(2, 1).release() // so that the znode exists
 		conn := w.connect()
 		s := w.semaphore(conn, 2)
 		w.srv.Delay(zktest.BothWays, oneWay)
 		var h *Hold
 		var err error
 		log := w.sent(conn.SessionID(), func() {
-			require.Equal(w, 2.0, took(func() { h, err = s.Acquire(w.Context(), 1) }), "a free lease")
+			require.Equal(w, 2.0, roundTripsOf(func() { h, err = s.Acquire(w.Context(), 1) }), "a free lease")
 		})
 		require.NoError(w, err)
 		require.Len(w, log, 3, "create, listing and own znode\n%v", log)
 		log = w.sent(conn.SessionID(), func() {
-			require.Equal(w, 1.0, took(func() { err = h.Release(w.Context()) }))
+			require.Equal(w, 1.0, roundTripsOf(func() { err = h.Release(w.Context()) }))
 		})
 		require.NoError(w, err)
 		require.Len(w, log, 1, "%v", log)
 
-		require.Equal(w, 3.0, took(func() { h, err = s.TryAcquire(w.Context(), 2) }))
+		require.Equal(w, 3.0, roundTripsOf(func() { h, err = s.TryAcquire(w.Context(), 2) }))
 		require.NoError(w, err)
-		require.Equal(w, 1.0, took(func() { _, err = s.TryAcquire(w.Context(), 1) }))
+		require.Equal(w, 1.0, roundTripsOf(func() { _, err = s.TryAcquire(w.Context(), 1) }))
 		require.ErrorIs(w, err, ErrHeld)
 		require.NoError(w, h.Release(w.Context()))
 		w.clean()
 	})
 }
 
-// The first waiter lists when it is told; nothing else is on its way.
-func TestSemaphoreHandOverCost(t *testing.T) {
+// The first waiter lists the queue when it is notified; no other request is in flight.
+func TestSemaphoreCost_HandOver(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
@@ -67,7 +67,7 @@ func TestSemaphoreHandOverCost(t *testing.T) {
 				w.pass(time.Second + 7*time.Millisecond)
 			}))
 			step.comes.holds()
-			require.Equal(w, 4*oneWay, step.comes.at.Sub(begin), "the delete on its way, the event, and one round trip")
+			require.Equal(w, 4*oneWay, step.comes.at.Sub(begin), "the delete, the event, and one round trip")
 			require.Len(w, log, step.requests, "the listing, and the word to the next\n%v", log)
 		}
 		d.release()
@@ -76,9 +76,9 @@ func TestSemaphoreHandOverCost(t *testing.T) {
 	})
 }
 
-// Of several that one release lets in, each waits for the one ahead: its word, and a
-// listing.
-func TestSemaphoreChainCost(t *testing.T) {
+// If one release admits several contenders, each waits for the write of its predecessor, and lists
+// the queue.
+func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		big := w.contend(3, 3)
 		all := []*semContender{w.contend(3, 1), w.contend(3, 1), w.contend(3, 1)}
@@ -99,9 +99,9 @@ func TestSemaphoreChainCost(t *testing.T) {
 	})
 }
 
-// Whoever is let in soon after it came is granted its leases at once, however long
-// that took: where the create does not prove enough any more, a check is made.
-func TestSemaphoreGrantedSoonAfterEntering(t *testing.T) {
+// A contender that is admitted soon after it has joined acquires its leases without a delay. If
+// the create is too old to prove the session alive, a check is sent.
+func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
 	for _, age := range []time.Duration{0, timeout / 16, timeout / 10, timeout / 8, timeout / 5, timeout / 2} {
 		runSemaphoreTest(t, func(w *semHarness) {
 			a, b := w.contend(1, 1), w.contend(1, 1)
@@ -116,8 +116,8 @@ func TestSemaphoreGrantedSoonAfterEntering(t *testing.T) {
 	}
 }
 
-// Nobody behind: no word is given.
-func TestSemaphoreNoHintWithoutAFollower(t *testing.T) {
+// A holder without a follower does not write its znode.
+func TestSemaphoreCost_NoWriteWithoutFollower(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(1, 1), w.contend(1, 1)
 		log := w.sent(b.session(), func() { a.release() })
@@ -126,8 +126,8 @@ func TestSemaphoreNoHintWithoutAFollower(t *testing.T) {
 	})
 }
 
-// While it waits only the first waiter proves that its session lives.
-func TestSemaphoreWaitingCosts(t *testing.T) {
+// While contenders wait, only the first of them renews its lease.
+func TestSemaphoreCost_Waiting(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)
@@ -141,28 +141,28 @@ func TestSemaphoreWaitingCosts(t *testing.T) {
 	})
 }
 
-func TestSemaphoreInCompanyCost(t *testing.T) {
-	for name, make := range companies {
+func TestSemaphoreCost_MutexProtocol(t *testing.T) {
+	for name, make := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
-				w.acquire(make(w, w.connect(), 2), 1).release() // the nodes exist
+				w.acquire(make(w, w.connect(), 2), 1).release() // so that the znodes exist
 				s := make(w, w.connect(), 2)
 				w.srv.Delay(zktest.BothWays, oneWay)
 				var h *Hold
 				var err error
-				require.Equal(w, 4.0, took(func() { h, err = s.Acquire(w.Context(), 1) }))
+				require.Equal(w, 4.0, roundTripsOf(func() { h, err = s.Acquire(w.Context(), 1) }))
 				require.NoError(w, err)
 				synctest.Wait()
 				w.pass(time.Second)
-				require.Equal(w, 1.0, took(func() { err = h.Release(w.Context()) }))
+				require.Equal(w, 1.0, roundTripsOf(func() { err = h.Release(w.Context()) }))
 				require.NoError(w, err)
-				require.Equal(w, 5.0, took(func() { h, err = s.TryAcquire(w.Context(), 1) }))
+				require.Equal(w, 5.0, roundTripsOf(func() { h, err = s.TryAcquire(w.Context(), 1) }))
 				require.NoError(w, err)
 				w.pass(time.Second)
 				require.NoError(w, h.Release(w.Context()))
-				require.LessOrEqual(w, took(func() { h, err = s.Acquire(w.Context(), 2) }), 5.0, "two may share a listing")
+				require.LessOrEqual(w, roundTripsOf(func() { h, err = s.Acquire(w.Context(), 2) }), 5.0, "two may share a listing")
 				require.NoError(w, err)
-				require.Equal(w, 1.0, took(func() { _, err = s.TryAcquire(w.Context(), 1) }))
+				require.Equal(w, 1.0, roundTripsOf(func() { _, err = s.TryAcquire(w.Context(), 1) }))
 				require.ErrorIs(w, err, ErrHeld)
 				w.pass(time.Second)
 				require.NoError(w, h.Release(w.Context()))

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -73,10 +75,10 @@ func (c *semContender) fails(want error) {
 	require.ErrorIs(c.w, c.failed(), want)
 }
 
-// session is that of the semContender's connection.
+// session returns the session of the contender's connection.
 func (c *semContender) session() int64 { return c.conn.SessionID() }
 
-// path is that of the only znode that the semContender's session owns.
+// path returns the path of the only znode of the contender's session.
 func (c *semContender) path() string {
 	c.w.Helper()
 	for _, s := range c.w.srv.Sessions() {
@@ -89,7 +91,8 @@ func (c *semContender) path() string {
 	return ""
 }
 
-// waiting asserts who waits, and holding who holds.
+// waiting asserts that all of these contenders wait, and holding that all of them hold their
+// leases.
 func (w *semHarness) waiting(all ...*semContender) {
 	w.Helper()
 	for _, c := range all {
@@ -104,7 +107,7 @@ func (w *semHarness) holding(all ...*semContender) {
 	}
 }
 
-// leases are the names of the contenders' znodes below dir.
+// leases returns the paths of the contenders' znodes.
 func (w *semHarness) leases() (names []string) {
 	for _, s := range w.srv.Sessions() {
 		for _, path := range s.Ephemerals {
@@ -116,7 +119,7 @@ func (w *semHarness) leases() (names []string) {
 	return names
 }
 
-// clean asserts that no znode of a semContender and no watch is left.
+// clean asserts that no znode of a contender and no watch is left.
 func (w *semHarness) clean() {
 	w.Helper()
 	synctest.Wait()
@@ -124,7 +127,7 @@ func (w *semHarness) clean() {
 	require.Empty(w, w.srv.Watches())
 }
 
-// sent are the requests of a session while f runs, without pings.
+// sent returns the requests that a session sends while f runs, without pings.
 func (w *semHarness) sent(session int64, f func()) zktest.Log {
 	begin := len(w.srv.Log())
 	f()
@@ -132,12 +135,13 @@ func (w *semHarness) sent(session int64, f func()) zktest.Log {
 	return w.srv.Log()[begin:].Session(session).Requests()
 }
 
-// withoutChecks removes from a log the checks that prove the session's life.
+// withoutChecks removes the checks of leases from a log.
 func withoutChecks(log zktest.Log) zktest.Log {
 	return log.Filter(func(e zktest.Entry) bool { return e.Op != zktest.OpMulti || e.Ops != 1 })
 }
 
-// woken are the sessions that were told of something while f ran.
+// woken returns the sessions to which the server sends events of watches while f runs, once for
+// each event.
 func (w *semHarness) woken(f func()) (sessions []int64) {
 	begin := len(w.srv.Log())
 	f()
@@ -162,8 +166,9 @@ func (w *semHarness) remove(path string) {
 	synctest.Wait()
 }
 
-// stand has the operator own a semContender's znode of the given prefix.
-func (w *semHarness) stand(prefix string) string {
+// createContender creates an ephemeral znode, owned by the operator, whose name begins with
+// prefix. It returns the path.
+func (w *semHarness) createContender(prefix string) string {
 	w.Helper()
 	path, err := w.operator.Create(semPath+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
@@ -171,8 +176,8 @@ func (w *semHarness) stand(prefix string) string {
 	return path
 }
 
-func eachLoss(t *testing.T, f func(w *semHarness, l loss)) {
-	for _, l := range append(slices.Clone(losses[:2]), answers...) {
-		t.Run(l.name, func(t *testing.T) { runSemaphoreTest(t, func(w *semHarness) { f(w, l) }) })
+func forEachSemaphoreLoss(t *testing.T, f func(w *semHarness, l lostreply.Fault)) {
+	for _, l := range slices.Concat(lostreply.ConnectionLost[:2], lostreply.SessionMoved) {
+		t.Run(l.Name, func(t *testing.T) { runSemaphoreTest(t, func(w *semHarness) { f(w, l) }) })
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// setLimit stores a limit and lets that take effect.
+// setLimit stores a limit and waits until it has taken effect.
 func (w *semHarness) setLimit(limit int) {
 	w.Helper()
 	require.NoError(w, w.semaphore(w.operator, 99).SetLimit(w.Context(), limit))
@@ -27,10 +27,11 @@ func (w *semHarness) limit() int {
 	return limit
 }
 
-// What is stored wins over what constructors are given, and outlives everybody.
-func TestSemaphoreLimitIsStored(t *testing.T) {
+// The stored limit has precedence over the limits of constructors, and remains when all contenders
+// have left.
+func TestSemaphoreLimit_Stored(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
-		require.Equal(w, 99, w.limit(), "there is nothing yet")
+		require.Equal(w, 99, w.limit(), "no limit is stored yet")
 		w.setLimit(2)
 		require.Equal(w, 2, w.limit())
 		a, b, c := w.contend(5, 1), w.contend(5, 1), w.contend(5, 1)
@@ -54,8 +55,8 @@ func TestSemaphoreLimitIsStored(t *testing.T) {
 	})
 }
 
-// Without a stored limit nothing keeps the node.
-func TestSemaphoreNodeIsSwept(t *testing.T) {
+// Without a stored limit, ZooKeeper can remove the znode of the semaphore.
+func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		c := w.contend(1, 1)
 		require.Zero(w, w.srv.Sweep())
@@ -65,8 +66,8 @@ func TestSemaphoreNodeIsSwept(t *testing.T) {
 	})
 }
 
-// A raise lets in at once who waits, as many as fit.
-func TestSemaphoreRaise(t *testing.T) {
+// When the limit is raised, as many waiting contenders as are within it are admitted immediately.
+func TestSemaphoreLimit_Raised(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 6 {
@@ -87,8 +88,8 @@ func TestSemaphoreRaise(t *testing.T) {
 	})
 }
 
-// A lower limit takes no lease away, and is met before anybody else is let in.
-func TestSemaphoreLower(t *testing.T) {
+// A lower limit revokes no lease, and no contender is admitted before the leases are within it.
+func TestSemaphoreLimit_Lowered(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 7 {
@@ -113,9 +114,9 @@ func TestSemaphoreLower(t *testing.T) {
 	})
 }
 
-// A newcomer stands behind holders who were let in by a higher limit, with nobody
-// there to tell. The last of them stays; the others' departure lets it in.
-func TestSemaphoreNewcomerAfterALowerLimit(t *testing.T) {
+// A new contender joins behind holders that were admitted under a higher limit, when they had no
+// follower to notify. The last of them stays, and the departure of the others admits it.
+func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 4 {
@@ -137,9 +138,9 @@ func TestSemaphoreNewcomerAfterALowerLimit(t *testing.T) {
 	})
 }
 
-// The limit falls below what a waiter asks for. It is told, at once if it is the
-// first, and those behind it are served.
-func TestSemaphoreShrinksBelowAWaiter(t *testing.T) {
+// If the limit falls below the request of a waiting contender, Acquire returns an error,
+// immediately if the contender is the first that waits, and later contenders are admitted.
+func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(4, 2)
 		first, small, second := w.contend(4, 3), w.contend(4, 1), w.contend(4, 3)
@@ -157,8 +158,8 @@ func TestSemaphoreShrinksBelowAWaiter(t *testing.T) {
 	})
 }
 
-// A limit is set while everybody comes and goes.
-func TestSemaphoreLimitChangesInUse(t *testing.T) {
+// The limit is changed while contenders join and leave.
+func TestSemaphoreLimit_ChangesWhileInUse(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		served := make(chan struct{}, 200)
 		for i := range 20 {
@@ -186,8 +187,8 @@ func TestSemaphoreLimitChangesInUse(t *testing.T) {
 	})
 }
 
-// Two set the limit at the same time; one after the other, whichever it is.
-func TestSemaphoreLimitSetByTwo(t *testing.T) {
+// Two clients set the limit concurrently: one of the changes is applied after the other.
+func TestSemaphoreLimit_SetConcurrently(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		other := w.semaphore(w.connect(), 1)
 		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -196,16 +197,16 @@ func TestSemaphoreLimitSetByTwo(t *testing.T) {
 		})
 		w.setLimit(5)
 		w.ran(race)
-		require.Equal(w, 5, w.limit(), "it was set after the other one")
+		require.Equal(w, 5, w.limit(), "it was set last")
 		children, _, err := w.operator.Children(semPath)
 		require.NoError(w, err)
 		require.Len(w, children, 3, "the limit and two registers: %v", children)
 	})
 }
 
-// The reply to SetLimit is lost. It is carried out once, and does not undo what
-// somebody else sets meanwhile.
-func TestTrap07_SemaphoreSetLimitAnswerLost(t *testing.T) {
+// If the reply to SetLimit is lost, the change is applied only once, and does not overwrite a
+// limit that another client sets in the meantime.
+func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		runSemaphoreTest(t, func(w *semHarness) {
 			other := w.semaphore(w.connect(), 1)
@@ -220,22 +221,22 @@ func TestTrap07_SemaphoreSetLimitAnswerLost(t *testing.T) {
 			})
 			w.setLimit(5)
 			w.ran(lost)
-			want := 5 // after the other's
+			want := 5 // it is applied after the other change
 			if applied {
-				want = 7 // before it
+				want = 7 // it is applied before the other change
 			}
 			require.Equal(w, want, w.limit())
 		})
 	}
 }
 
-func TestSemaphoreSetLimitUnconfirmed(t *testing.T) {
+func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.setLimit(2)
 		w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		// The listing is not answered either: nothing was sent yet.
+		// The listing is not answered either, so no change was sent yet.
 		require.ErrorIs(w, w.semaphore(w.operator, 1).SetLimit(ctx, 3), context.DeadlineExceeded)
 		w.srv.Heal()
 		w.pass(timeout)
@@ -255,8 +256,8 @@ func TestSemaphoreSetLimitUnconfirmed(t *testing.T) {
 	})
 }
 
-// A server that lags behind shows an earlier limit.
-func TestSemaphoreLimitIsNotOld(t *testing.T) {
+// Limit must not return the earlier limit of a server that lags behind.
+func TestSemaphoreLimit_NotOlderThanCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ensemble := zktest.Cluster(t, 3)
 		connect := func(server int) *zk.Conn {
@@ -283,8 +284,8 @@ func TestSemaphoreLimitIsNotOld(t *testing.T) {
 	})
 }
 
-// An operator's own children and data are no limit.
-func TestSemaphoreForeignLimits(t *testing.T) {
+// Other children and data that an operator has written are not taken for a limit.
+func TestSemaphoreLimit_UnrelatedChildrenAndData(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a := w.contend(1, 1)
 		for _, name := range []string{"limit", "limit-9", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001", "limit--9-0000000001", "limit-9-0000000001x"} {

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -13,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// companies are the semaphores of other libraries.
-var companies = map[string]func(w *semHarness, conn *zk.Conn, limit int) *Semaphore{
+// otherProtocols contains constructors of semaphores with the protocols of other libraries.
+var otherProtocols = map[string]func(w *semHarness, conn *zk.Conn, limit int) *Semaphore{
 	"Curator": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
 		s, err := NewCuratorSemaphore(conn, semPath, limit, semOptions(nil)...)
 		require.NoError(w, err)
@@ -25,8 +28,8 @@ var companies = map[string]func(w *semHarness, conn *zk.Conn, limit int) *Semaph
 	},
 }
 
-func eachCompany(t *testing.T, f func(w *semHarness, contend func(limit, n int) *semContender)) {
-	for name, make := range companies {
+func eachProtocol(t *testing.T, f func(w *semHarness, contend func(limit, n int) *semContender)) {
+	for name, make := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
 				f(w, func(limit, n int) *semContender { return w.acquire(make(w, w.connect(), limit), n) })
@@ -35,8 +38,8 @@ func eachCompany(t *testing.T, f func(w *semHarness, contend func(limit, n int) 
 	}
 }
 
-func TestSemaphoreInCompany(t *testing.T) {
-	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+func TestSemaphoreMutex(t *testing.T) {
+	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		a, b := contend(3, 1), contend(3, 2)
 		w.holding(a, b)
 		require.Len(w, w.leases(), 3)
@@ -54,16 +57,16 @@ func TestSemaphoreInCompany(t *testing.T) {
 		d.release()
 		w.clean()
 		for _, x := range []*semContender{a, b, c, d} {
-			require.Zero(w, clientWatches(x.conn))
+			require.Zero(w, clientwatch.Count(x.conn))
 		}
 	})
 }
 
-func TestSemaphoreInCompanyLayout(t *testing.T) {
+func TestSemaphoreMutex_Znodes(t *testing.T) {
 	t.Run("Curator", func(t *testing.T) {
 		runSemaphoreTest(t, func(w *semHarness) {
-			a := w.acquire(companies["Curator"](w, w.connect(), 1), 1)
-			b := w.acquire(companies["Curator"](w, w.connect(), 1), 1)
+			a := w.acquire(otherProtocols["Curator"](w, w.connect(), 1), 1)
+			b := w.acquire(otherProtocols["Curator"](w, w.connect(), 1), 1)
 			require.Regexp(t, `^/
   app
     sem container
@@ -72,15 +75,15 @@ func TestSemaphoreInCompanyLayout(t *testing.T) {
         _c_[-0-9a-f]{36}-lease-000000000[01] ephemeral=0x\w+
       locks container
         _c_[-0-9a-f]{36}-lock-0000000001 ephemeral=0x\w+
-$`, w.srv.Tree(), "whoever waits has the mutex")
+$`, w.srv.Tree(), "the waiting contender holds the mutex")
 			a.release()
 			b.release()
 		})
 	})
 	t.Run("kazoo", func(t *testing.T) {
 		runSemaphoreTest(t, func(w *semHarness) {
-			a := w.acquire(companies["kazoo"](w, w.connect(), 1), 1)
-			b := w.acquire(companies["kazoo"](w, w.connect(), 7), 1)
+			a := w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1)
+			b := w.acquire(otherProtocols["kazoo"](w, w.connect(), 7), 1)
 			require.Regexp(t, `^/
   app
     sem "1"
@@ -88,7 +91,7 @@ $`, w.srv.Tree(), "whoever waits has the mutex")
       [0-9a-f]{32} ephemeral=0x\w+
     sem-__lock__
       [0-9a-f]{32}__lock__0000000001 ephemeral=0x\w+
-$`, w.srv.Tree(), "what is stored wins")
+$`, w.srv.Tree(), "the stored limit has precedence")
 			limit, err := w.semaphore(w.operator, 7, recipes.WithLayout(recipes.Kazoo)).Limit(w.Context())
 			require.NoError(w, err)
 			require.Equal(w, 1, limit)
@@ -98,12 +101,12 @@ $`, w.srv.Tree(), "what is stored wins")
 	})
 }
 
-// What another program has put below the leases counts, as it does for others.
-func TestSemaphoreInCompanyOfOthers(t *testing.T) {
+// Other children of the leases' znode count as leases, as in Curator and kazoo.
+func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
 	for name, dir := range map[string]string{"Curator": semPath + "/leases", "kazoo": semPath} {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
-				make := companies[name]
+				make := otherProtocols[name]
 				first := w.acquire(make(w, w.connect(), 2), 1)
 				other, err := w.operator.Create(dir+"/597de0d1c10b4e1ea9f73a88a1fa7c26", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 				require.NoError(w, err)
@@ -121,9 +124,9 @@ func TestSemaphoreInCompanyOfOthers(t *testing.T) {
 	}
 }
 
-// Whoever gives up gives up the mutex and its leases.
-func TestSemaphoreInCompanyGivingUp(t *testing.T) {
-	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+// A contender that gives up releases the mutex and its leases.
+func TestSemaphoreMutex_WaiterGivesUp(t *testing.T) {
+	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		holder := contend(2, 2)
 		first, second, third := contend(2, 2), contend(2, 1), contend(2, 1)
 		second.cancel()
@@ -131,17 +134,17 @@ func TestSemaphoreInCompanyGivingUp(t *testing.T) {
 		first.cancel()
 		synctest.Wait()
 		third.waits()
-		require.Len(w, w.leases(), 4, "two leases, and the third with the mutex and a lease")
+		require.Len(w, w.leases(), 4, "two leases, and the mutex and a lease of the third contender")
 		holder.release()
 		third.release()
 		w.clean()
 	})
 }
 
-// The mutex is taken away from who waits for leases: to stay would mean that two
-// count each other and wait for ever.
-func TestSemaphoreInCompanyMutexLost(t *testing.T) {
-	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+// A contender that waits for leases loses the mutex. It must leave: otherwise two contenders would
+// count each other's leases and wait forever.
+func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
+	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		holder := contend(1, 1)
 		waiter, next := contend(1, 1), contend(1, 1)
 		for _, s := range w.srv.Sessions() {
@@ -159,9 +162,9 @@ func TestSemaphoreInCompanyMutexLost(t *testing.T) {
 	})
 }
 
-// One of several leases is taken away: that is the end of the grant.
-func TestSemaphoreInCompanyOneOfSeveralLost(t *testing.T) {
-	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+// If one of several leases is deleted, the hold ends.
+func TestSemaphoreMutex_OneOfSeveralLeasesIsLost(t *testing.T) {
+	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		c := contend(3, 3)
 		h := c.holds()
 		require.Len(w, w.leases(), 3)
@@ -173,17 +176,17 @@ func TestSemaphoreInCompanyOneOfSeveralLost(t *testing.T) {
 	})
 }
 
-// Every answer on the way to a lease, and back, gets lost once.
-func TestSemaphoreInCompanyAnswersLost(t *testing.T) {
-	for name, make := range companies {
+// Each reply during an acquisition and a release is lost once.
+func TestSemaphoreMutex_RepliesLost(t *testing.T) {
+	for name, make := range otherProtocols {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
 			for nth := 1; nth <= 2; nth++ {
 				t.Run(name+" "+op.String(), func(t *testing.T) {
-					eachLoss(t, func(w *semHarness, l loss) {
+					forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 						w.acquire(make(w, w.connect(), 1), 1).release()
 						conn := w.connect()
 						session := conn.SessionID()
-						l.set(w.srv, zktest.Match{Op: op, Session: session, Nth: nth})
+						l.Set(w.srv, zktest.Match{Op: op, Session: session, Nth: nth})
 						c := w.acquire(make(w, conn, 1), 1)
 						w.pass(4 * time.Second)
 						next := w.acquire(make(w, w.connect(), 1), 1)
@@ -201,16 +204,16 @@ func TestSemaphoreInCompanyAnswersLost(t *testing.T) {
 	}
 }
 
-// The end comes while a lease is being created: nothing is left of it.
-func TestTrap40_SemaphoreInCompanyEndDuringTheCreate(t *testing.T) {
-	for name, make := range companies {
+// If the acquisition is cancelled while a lease is being created, no znode is left.
+func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
+	for name, make := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
-			eachLoss(t, func(w *semHarness, l loss) {
+			forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 				w.acquire(make(w, w.connect(), 1), 1).release()
 				conn := w.connect()
 				ctx, cancel := context.WithCancel(w.Context())
 				match := zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}
-				lost := l.set(w.srv, match)
+				lost := l.Set(w.srv, match)
 				canceled := w.srv.Before(match, func(q *zktest.Request) zktest.Verdict {
 					cancel()
 					return zktest.Pass(q)
@@ -225,9 +228,9 @@ func TestTrap40_SemaphoreInCompanyEndDuringTheCreate(t *testing.T) {
 	}
 }
 
-// A lease whose create seemed not to have been carried out appears after all.
-func TestTrap03_SemaphoreInCompanyLeaseShowsUpLate(t *testing.T) {
-	for name, make := range companies {
+// A lease appears late, after its create seemed not to have been applied.
+func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
+	for name, make := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
 				holder := w.acquire(make(w, w.connect(), 2), 2)
@@ -255,9 +258,9 @@ func TestTrap03_SemaphoreInCompanyLeaseShowsUpLate(t *testing.T) {
 	}
 }
 
-// A holder out of reach is told before others can have its lease.
-func TestSemaphoreInCompanyHolderIsTold(t *testing.T) {
-	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+// The hold of a client that is cut off ends before another client can acquire the lease.
+func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
+	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		holder := contend(2, 2)
 		h := holder.holds()
 		next := contend(2, 1)
@@ -275,18 +278,18 @@ func TestSemaphoreInCompanyHolderIsTold(t *testing.T) {
 	})
 }
 
-// kazoo's nodes and the limit in their data may be there before.
-func TestSemaphoreInCompanyOfKazooLimit(t *testing.T) {
+// The znodes of kazoo, and the limit in their data, may exist before.
+func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 	for data, limit := range map[string]int{"2": 2, " 2\n": 2, "": 1, "no number": 1, "0": 0} {
 		runSemaphoreTest(t, func(w *semHarness) {
 			_, err := w.operator.Create(semPath, []byte(data), 0, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			var all []*semContender
 			for range limit {
-				all = append(all, w.acquire(companies["kazoo"](w, w.connect(), 1), 1))
+				all = append(all, w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1))
 			}
 			w.holding(all...)
-			next := w.acquire(companies["kazoo"](w, w.connect(), 1), 1)
+			next := w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1)
 			if limit == 0 {
 				next.fails(ErrOverLimit)
 				return
@@ -296,16 +299,16 @@ func TestSemaphoreInCompanyOfKazooLimit(t *testing.T) {
 	}
 }
 
-// The mutex of others is respected.
-func TestSemaphoreInCompanyTryWhileTheMutexIsHeld(t *testing.T) {
+// TryAcquire returns ErrHeld while another client holds the mutex.
+func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
-		w.acquire(companies["kazoo"](w, w.connect(), 2), 1).release()
+		w.acquire(otherProtocols["kazoo"](w, w.connect(), 2), 1).release()
 		conn := w.connect()
 		m, err := NewMutex(conn, semPath+"-__lock__", semOptions([]recipes.Option{recipes.WithLayout(recipes.Kazoo)})...)
 		require.NoError(w, err)
 		h, err := m.Lock(w.Context())
 		require.NoError(w, err)
-		s := companies["kazoo"](w, w.connect(), 2)
+		s := otherProtocols["kazoo"](w, w.connect(), 2)
 		_, err = s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		c := w.acquire(s, 1)
@@ -317,25 +320,25 @@ func TestSemaphoreInCompanyTryWhileTheMutexIsHeld(t *testing.T) {
 	})
 }
 
-// The session ends between the mutex and the lease, and the mutex's place cannot be
-// left at once: a lease that is created in the next session was not taken under the
-// mutex. kazoo, which counts before it creates, does not see it.
-func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
+// The session expires after the mutex was acquired and before the lease is created,
+// and the removal of the mutex's znode takes time. A lease that is created in the
+// next session is not protected by the mutex: kazoo, which counts before it creates
+// a lease, does not see it.
+func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
-		w.acquire(companies["kazoo"](w, w.connect(), 1), 1).release()
+		w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1).release()
 		mutex := semPath + "-__lock__"
 		conn := w.connect()
-		// An earlier create has gone without an answer, so there is something to
-		// search for.
+		// The reply to an earlier create was lost, so the contender must search for its znode.
 		first := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrSessionMoved))
 		second := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: semBelow, Nth: 1}, zktest.Cut)
-		s := companies["kazoo"](w, conn, 1)
+		s := otherProtocols["kazoo"](w, conn, 1)
 		before := conn.SessionID()
 		c := w.startAcquire(s, 1)
 		<-second.Ran()
 		require.NoError(w, w.srv.ExpireSession(before))
 		w.srv.Before(zktest.Match{Op: zktest.OpSync, Path: mutex}, zktest.Fail(zk.ErrSessionMoved))
-		// kazoo takes the mutex and counts before the client is back.
+		// kazoo acquires the mutex and counts the leases before the client has reconnected.
 		other, err := w.operator.Create(mutex+"/597de0d1c10b4e1ea9f73a88a1fa7c26__lock__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
 		children, _, err := w.operator.Children(mutex)
@@ -344,7 +347,7 @@ func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
 		leases, _, err := w.operator.Children(semPath)
 		require.NoError(w, err)
 		require.Empty(w, leases)
-		w.pass(2*time.Second + 200*time.Millisecond) // the client pauses twice before it is back
+		w.pass(2*time.Second + 200*time.Millisecond) // the client library pauses twice before it connects
 		require.NotZero(w, conn.SessionID())
 		require.NotEqual(w, before, conn.SessionID())
 		_, err = w.operator.Create(semPath+"/597de0d1c10b4e1ea9f73a88a1fa7c26", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
@@ -359,10 +362,10 @@ func TestTrap11_SemaphoreInCompanyLeaseOfAnotherSession(t *testing.T) {
 	})
 }
 
-// A transaction of a holder of several leases meets the end of one of them, of which
-// the holder has not heard.
-func TestTrap16_SemaphoreInCompanyTransactionAfterOneOfSeveralIsLost(t *testing.T) {
-	eachCompany(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+// One of several leases is deleted, and the holder executes a transaction before it has noticed
+// that.
+func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
+	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
 		c := contend(2, 2)
 		h := c.holds()
 		leases := w.leases()

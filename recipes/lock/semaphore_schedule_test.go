@@ -20,12 +20,12 @@ import (
 )
 
 var (
-	semSchedules = flag.Int("semaphore.schedules", 80, "how many random schedules of semaphores to play")
-	semSeed      = flag.Uint64("semaphore.seed", 0, "play this schedule only")
+	semSchedules = flag.Int("semaphore.schedules", 80, "how many random schedules of semaphores to run")
+	semSeed      = flag.Uint64("semaphore.seed", 0, "run only this schedule")
 )
 
-// leaseOp is an operation on the number of leases that are given: positive for an
-// acquisition, negative for a return.
+// leaseOp is a change of the number of granted leases: positive for an acquisition, negative for a
+// release.
 type leaseOp int
 
 // leaseModel is a counter that never exceeds the limit.
@@ -39,52 +39,52 @@ func leaseModel(limit int) porcupine.Model {
 	}
 }
 
-// semSchedule is one random history: programs that take and return leases, while
-// connections break, replies get lost and sessions end.
+// semSchedule is one random schedule: programs acquire and release leases, while connections
+// break, replies are lost and sessions expire.
 type semSchedule struct {
 	*semHarness
 	seed          uint64
 	random        *rand.Rand
-	limit         int  // the largest that is ever in force
-	changes       bool // whether it changes
+	limit         int  // the largest limit during the schedule
+	changes       bool // whether the limit changes
 	mutexProtocol bool // whether the protocol is that of another library
 	hooks         []*zktest.Hook
 
-	begin time.Time
-	mu    sync.Mutex
-	given []*given
-	ops   []porcupine.Operation
-	calm  bool // no more faults
-	// expired are the sessions that were ended by force.
+	begin    time.Time
+	mu       sync.Mutex
+	acquired []*acquired
+	ops      []porcupine.Operation
+	healed   bool // whether all faults are over
+	// expired contains the sessions that were expired by force.
 	expired map[int64]bool
 }
 
-// given are leases that somebody has got.
-type given struct {
+// acquired describes the leases of one hold.
+type acquired struct {
 	client   int
 	n        int
-	sessions [2]int64 // before and after; which one it was is not known to a client
+	sessions [2]int64 // before and after the call; the client does not know which of them owns the leases
 	hold     *Hold
-	excused  time.Duration // since when its session is over by force; 0 for not
-	told     time.Duration // when Done was closed; 0 before
-	calm     bool          // acquired after all faults
-	leave    chan struct{} // closed to have it released, in calm
+	excused  time.Duration // when its session was expired by force, or 0
+	lost     time.Duration // when Done was closed, or 0
+	healed   bool          // whether it was acquired after all faults
+	leave    chan struct{} // closed to make the program release it, after all faults
 }
 
-// now is never 0, which means that something has not happened.
+// now returns the time since the start. It is never 0, which means that an event has not occurred.
 func (s *semSchedule) now() time.Duration { return 1 + time.Since(s.begin) }
 
-// got checks that with the new leases there are no more than the limit.
-func (s *semSchedule) got(g *given, called time.Duration) {
+// recordAcquired records new leases, and checks that all leases are within the limit.
+func (s *semSchedule) recordAcquired(g *acquired, called time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ops = append(s.ops, porcupine.Operation{ClientId: g.client, Input: leaseOp(g.n), Call: int64(called), Return: int64(s.now())})
-	s.given = append(s.given, g)
+	s.acquired = append(s.acquired, g)
 	if s.expired[g.sessions[0]] || s.expired[g.sessions[1]] {
 		g.excused = s.now()
 	}
 	held := 0
-	for _, x := range s.given {
+	for _, x := range s.acquired {
 		if x.excused == 0 && x.hold.Err() == nil {
 			held += x.n
 		}
@@ -95,17 +95,17 @@ func (s *semSchedule) got(g *given, called time.Duration) {
 	context.AfterFunc(g.hold.Context(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		g.told = s.now()
+		g.lost = s.now()
 	})
 }
 
-// returned notes the end of leases: by Release, which was called and has returned err,
-// or before it.
-func (s *semSchedule) returned(g *given, called time.Duration, err error) {
+// returned records the end of leases: by Release, which was called and has returned err, or
+// earlier.
+func (s *semSchedule) returned(g *acquired, called time.Duration, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	op := porcupine.Operation{ClientId: 100 + len(s.ops), Input: leaseOp(-g.n), Call: int64(called), Return: int64(s.now())}
-	for _, at := range []time.Duration{g.excused, g.told} {
+	for _, at := range []time.Duration{g.excused, g.lost} {
 		if at != 0 && int64(at) < op.Call {
 			op.Call, op.Return = int64(at), int64(never)
 		}
@@ -116,23 +116,23 @@ func (s *semSchedule) returned(g *given, called time.Duration, err error) {
 	s.ops = append(s.ops, op)
 }
 
-// work is one program: it takes leases and returns them, some rounds under fire, and
-// one in calm, in which it must be served and holds until it is told to leave.
-func (s *semSchedule) work(id int, sem *Semaphore, conn *zk.Conn, r *rand.Rand) {
+// runProgram repeatedly acquires and releases leases during the faults. After the faults, it
+// acquires leases once more, which must succeed, and holds them until leave is closed.
+func (s *semSchedule) runProgram(id int, sem *Semaphore, conn *zk.Conn, r *rand.Rand) {
 	for round := 0; ; round++ {
 		s.mu.Lock()
-		calm := s.calm
+		healed := s.healed
 		s.mu.Unlock()
 		n := 1 + r.IntN(min(2, s.limit))
 		patience := time.Duration(1+r.IntN(20)) * time.Second
-		if calm {
+		if healed {
 			patience = 10 * time.Minute
 		}
 		ctx, cancel := context.WithTimeout(s.Context(), patience)
 		called, session := s.now(), conn.SessionID()
 		var h *Hold
 		var err error
-		if !calm && r.IntN(5) == 0 {
+		if !healed && r.IntN(5) == 0 {
 			h, err = sem.TryAcquire(ctx, n)
 		} else {
 			h, err = sem.Acquire(ctx, n)
@@ -140,13 +140,13 @@ func (s *semSchedule) work(id int, sem *Semaphore, conn *zk.Conn, r *rand.Rand) 
 		cancel()
 		switch {
 		case err == nil:
-			g := &given{client: id, n: n, sessions: [2]int64{session, conn.SessionID()}, hold: h, calm: calm, leave: make(chan struct{})}
-			s.got(g, called)
+			g := &acquired{client: id, n: n, sessions: [2]int64{session, conn.SessionID()}, hold: h, healed: healed, leave: make(chan struct{})}
+			s.recordAcquired(g, called)
 			keep := time.Duration(r.IntN(1500)) * time.Millisecond
 			if r.IntN(3) == 0 {
-				keep *= 6 // beyond the session's end, if it comes to that
+				keep *= 6 // longer than the session timeout
 			}
-			if calm {
+			if healed {
 				keep = never
 			}
 			select {
@@ -159,23 +159,23 @@ func (s *semSchedule) work(id int, sem *Semaphore, conn *zk.Conn, r *rand.Rand) 
 			lost := h.Err()
 			s.returned(g, called, h.Release(ctx))
 			cancel()
-			if calm && lost == nil {
+			if healed && lost == nil {
 				return
 			}
-		case errors.Is(err, context.DeadlineExceeded) && !calm, errors.Is(err, ErrHeld), errors.Is(err, recipes.ErrSessionExpired):
+		case errors.Is(err, context.DeadlineExceeded) && !healed, errors.Is(err, ErrHeld), errors.Is(err, recipes.ErrSessionExpired):
 		default:
-			s.Errorf("seed %d: %v (calm: %v)\n%s", s.seed, err, calm, s.srv.Tree())
+			s.Errorf("seed %d: %v (after all faults: %v)\n%s", s.seed, err, healed, s.srv.Tree())
 			return
 		}
 		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
 	}
 }
 
-// fault does something to the network, the server, or a session.
+// fault injects a random fault of the network, the server or a session.
 func (s *semSchedule) fault(conn *zk.Conn, faults *sync.WaitGroup) {
 	r, session := s.random, conn.SessionID()
 	if session == 0 {
-		return // it has none at the moment, and 0 stands for all
+		return // the client has no session at the moment, and 0 would mean all sessions
 	}
 	ops := []zktest.Op{zktest.OpCreate, zktest.OpDelete, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpSetData, zktest.OpMulti, zktest.OpSync, zktest.OpAny}
 	match := zktest.Match{Op: ops[r.IntN(len(ops))], Session: session, Nth: 1 + r.IntN(3)}
@@ -205,7 +205,7 @@ func (s *semSchedule) fault(conn *zk.Conn, faults *sync.WaitGroup) {
 	case 7:
 		s.srv.Delay(zktest.BothWays, time.Duration(r.IntN(300))*time.Millisecond, session)
 		later(time.Duration(r.IntN(3000))*time.Millisecond, func() { s.srv.Delay(zktest.BothWays, 0, session) })
-	case 8, 9: // and does not get in again, perhaps before its session has ended
+	case 8, 9: // the client cannot reconnect for a time that may exceed the session timeout
 		away := s.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
 		s.srv.Blackhole(zktest.BothWays, session)
 		later(time.Duration(r.IntN(9000))*time.Millisecond, func() {
@@ -215,31 +215,32 @@ func (s *semSchedule) fault(conn *zk.Conn, faults *sync.WaitGroup) {
 	}
 }
 
-// release has one of those return what they hold who hold in calm.
+// release makes one of the programs that hold leases after the faults release them.
 func (s *semSchedule) release() {
-	var holding []*given
+	var holding []*acquired
 	for since := s.now(); len(holding) == 0; {
 		s.pass(5 * time.Second)
-		s.nobodyIsStranded()
+		s.requireNoneStranded()
 		s.mu.Lock()
-		for _, g := range s.given {
-			if g.calm && g.hold.Err() == nil {
+		for _, g := range s.acquired {
+			if g.healed && g.hold.Err() == nil {
 				holding = append(holding, g)
 			}
 		}
 		s.mu.Unlock()
 		if s.now()-since > 5*time.Minute {
-			s.Errorf("seed %d: nobody is let in\n%s", s.seed, s.srv.Tree())
+			s.Errorf("seed %d: no contender acquires leases\n%s", s.seed, s.srv.Tree())
 			return
 		}
 	}
 	close(holding[s.random.IntN(len(holding))].leave)
 }
 
-// nobodyIsStranded asserts that all whom the line lets in have been told.
-func (s *semSchedule) nobodyIsStranded() {
+// requireNoneStranded asserts that all contenders whose leases are within the limit have acquired
+// them.
+func (s *semSchedule) requireNoneStranded() {
 	if s.mutexProtocol {
-		return // there is no line
+		return // contenders for leases do not queue
 	}
 	children, _, err := s.operator.Children(semPath)
 	require.NoError(s, err)
@@ -258,17 +259,17 @@ func (s *semSchedule) nobodyIsStranded() {
 		if taken += leasesOf([]string{name}); taken > int64(limit) {
 			return
 		}
-		if !slices.ContainsFunc(s.given, func(g *given) bool { return g.hold.path == semPath+"/"+name && g.hold.Err() == nil }) {
-			s.Errorf("seed %d: %s is let in and does not know\n%s", s.seed, name, s.srv.Tree())
+		if !slices.ContainsFunc(s.acquired, func(g *acquired) bool { return g.hold.path == semPath+"/"+name && g.hold.Err() == nil }) {
+			s.Errorf("seed %d: the leases of %s are within the limit, and Acquire has not returned\n%s", s.seed, name, s.srv.Tree())
 		}
 	}
 }
 
-// expire ends a session by force, which nobody is told in time.
+// expire expires a session by force, of which its holders learn late.
 func (s *semSchedule) expire(session int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, g := range s.given {
+	for _, g := range s.acquired {
 		if slices.Contains(g.sessions[:], session) && g.excused == 0 {
 			g.excused = s.now()
 		}
@@ -277,8 +278,8 @@ func (s *semSchedule) expire(session int64) {
 	_ = s.srv.ExpireSession(session)
 }
 
-// playSchedule plays one schedule, and returns what was acquired and returned.
-func playSchedule(t *testing.T, seed uint64, make func(w *semHarness, conn *zk.Conn, limit int) *Semaphore) (limit int, ops []porcupine.Operation, acquired int) {
+// runSemaphoreSchedule runs one schedule, and returns its history.
+func runSemaphoreSchedule(t *testing.T, seed uint64, make func(w *semHarness, conn *zk.Conn, limit int) *Semaphore) (limit int, ops []porcupine.Operation, acquired int) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		s := &semSchedule{semHarness: w, seed: seed, random: rand.New(rand.NewPCG(seed, 5)), begin: time.Now(), expired: map[int64]bool{}}
 		s.limit = 1 + s.random.IntN(4)
@@ -301,7 +302,7 @@ func playSchedule(t *testing.T, seed uint64, make func(w *semHarness, conn *zk.C
 			shared = conn
 			conns = append(conns, conn)
 			sem, r := make(w, conn, s.limit), rand.New(rand.NewPCG(seed, uint64(id)))
-			programs.Go(func() { s.work(id, sem, conn, r) })
+			programs.Go(func() { s.runProgram(id, sem, conn, r) })
 		}
 		for range 14 {
 			time.Sleep(time.Duration(s.random.IntN(1500)) * time.Millisecond)
@@ -315,10 +316,10 @@ func playSchedule(t *testing.T, seed uint64, make func(w *semHarness, conn *zk.C
 			h.Remove()
 		}
 		w.srv.Heal()
-		w.pass(timeout + 2*time.Second) // sessions that are to end have ended
-		s.nobodyIsStranded()
+		w.pass(timeout + 2*time.Second) // until isolated sessions have expired
+		s.requireNoneStranded()
 		s.mu.Lock()
-		s.calm = true
+		s.healed = true
 		s.mu.Unlock()
 		for range conns {
 			s.release()
@@ -327,7 +328,7 @@ func playSchedule(t *testing.T, seed uint64, make func(w *semHarness, conn *zk.C
 		w.pass(3 * timeout)
 		require.Empty(w, w.leases(), "seed %d\n%s", seed, w.srv.Tree())
 		require.Empty(w, w.srv.Watches(), "seed %d", seed)
-		limit, ops, acquired = s.limit, s.ops, len(s.given)
+		limit, ops, acquired = s.limit, s.ops, len(s.acquired)
 		if s.changes {
 			limit = 5
 		}
@@ -341,7 +342,7 @@ func TestSemaphoreSchedules(t *testing.T) {
 		if *semSeed != 0 && seed != *semSeed {
 			continue
 		}
-		limit, ops, acquired := playSchedule(t, seed, nil)
+		limit, ops, acquired := runSemaphoreSchedule(t, seed, nil)
 		total += acquired
 		if porcupine.CheckOperationsTimeout(leaseModel(limit), ops, time.Minute) != porcupine.Ok {
 			t.Errorf("seed %d: not linearizable with limit %d: %+v", seed, limit, ops)
@@ -351,17 +352,17 @@ func TestSemaphoreSchedules(t *testing.T) {
 		}
 	}
 	if *semSeed == 0 {
-		require.Greater(t, total, 5**semSchedules, "the schedules do nothing")
+		require.Greater(t, total, 5**semSchedules, "the schedules acquire too few leases")
 	}
 	t.Logf("%d acquisitions", total)
 }
 
-func TestSemaphoreInCompanySchedules(t *testing.T) {
-	for name, make := range companies {
+func TestSemaphoreSchedules_MutexProtocol(t *testing.T) {
+	for name, make := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			total := 0
 			for seed := range uint64(*semSchedules / 4) {
-				limit, ops, acquired := playSchedule(t, seed, make)
+				limit, ops, acquired := runSemaphoreSchedule(t, seed, make)
 				total += acquired
 				if porcupine.CheckOperationsTimeout(leaseModel(limit), ops, time.Minute) != porcupine.Ok {
 					t.Errorf("seed %d: not linearizable with limit %d: %+v", seed, limit, ops)
@@ -375,8 +376,8 @@ func TestSemaphoreInCompanySchedules(t *testing.T) {
 	}
 }
 
-// The checker must notice where more is given than there is.
-func TestSemaphoreModel(t *testing.T) {
+// The checker must detect histories in which leases exceed the limit.
+func TestSemaphoreSchedules_Model(t *testing.T) {
 	op := func(n int, call, ret int64) porcupine.Operation {
 		return porcupine.Operation{ClientId: int(call), Input: leaseOp(n), Call: call, Return: ret}
 	}
@@ -384,10 +385,10 @@ func TestSemaphoreModel(t *testing.T) {
 		ops []porcupine.Operation
 		ok  bool
 	}{
-		"within":             {[]porcupine.Operation{op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6)}, true},
-		"above":              {[]porcupine.Operation{op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6)}, false},
-		"returned meanwhile": {[]porcupine.Operation{op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)}, true},
-		"lost":               {[]porcupine.Operation{op(2, 1, 2), op(-2, 3, int64(never)), op(2, 4, 5)}, true},
+		"within":                           {[]porcupine.Operation{op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6)}, true},
+		"above":                            {[]porcupine.Operation{op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6)}, false},
+		"release overlaps the acquisition": {[]porcupine.Operation{op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)}, true},
+		"lost":                             {[]porcupine.Operation{op(2, 1, 2), op(-2, 3, int64(never)), op(2, 4, 5)}, true},
 	} {
 		require.Equal(t, c.ok, porcupine.CheckOperations(leaseModel(2), c.ops), name)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-func TestSemaphoreGivesUpToTheLimit(t *testing.T) {
+func TestSemaphore_GrantsUpToLimit(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b, c, d := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		w.holding(a, b)
@@ -40,15 +42,15 @@ func TestSemaphoreGivesUpToTheLimit(t *testing.T) {
 	})
 }
 
-// The second leaves before the first: it is not the (rank - limit)-th predecessor
-// whose departure counts.
-func TestSemaphoreHoldersLeaveInAnyOrder(t *testing.T) {
+// The second holder leaves before the first: the departure of any holder counts, and not only that
+// of the (rank - limit)-th contender.
+func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 8 {
 			all = append(all, w.contend(3, 1))
 		}
-		for _, i := range []int{1, 2, 3, 0, 4, 6} { // who leaves
+		for _, i := range []int{1, 2, 3, 0, 4, 6} { // the order in which holders leave
 			w.holding(all[i])
 			all[i].release()
 		}
@@ -59,14 +61,14 @@ func TestSemaphoreHoldersLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
-func TestSemaphoreWeights(t *testing.T) {
+func TestSemaphore_SeveralLeases(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
 		w.holding(a, b)
 		big, small := w.contend(5, 4), w.contend(5, 1)
 		w.waiting(big, small)
 		b.release()
-		w.waiting(big, small) // small would fit, and does not overtake
+		w.waiting(big, small) // small would be within the limit, and does not overtake
 		a.release()
 		w.holding(big, small)
 		last := w.contend(5, 5)
@@ -79,8 +81,8 @@ func TestSemaphoreWeights(t *testing.T) {
 	})
 }
 
-// One departure makes room for several, who are let in one after another.
-func TestSemaphoreOneReleaseLetsInSeveral(t *testing.T) {
+// One departure frees leases for several contenders, which are admitted one after another.
+func TestSemaphore_OneReleaseAdmitsSeveral(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		big := w.contend(4, 4)
 		var all []*semContender
@@ -98,7 +100,7 @@ func TestSemaphoreOneReleaseLetsInSeveral(t *testing.T) {
 	})
 }
 
-func TestSemaphoreOverLimit(t *testing.T) {
+func TestSemaphore_OverLimit(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		c := w.contend(2, 3)
 		c.fails(ErrOverLimit)
@@ -118,14 +120,14 @@ func TestSemaphoreOverLimit(t *testing.T) {
 	})
 }
 
-func TestSemaphoreInvalid(t *testing.T) {
+func TestSemaphore_InvalidArguments(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		_, err := NewSemaphore(nil, semPath, 1)
 		require.ErrorIs(w, err, recipes.ErrNilConn)
 		_, err = NewSemaphore(w.operator, "sem", 1)
 		require.ErrorIs(w, err, recipes.ErrInvalidPath)
 		_, err = NewSemaphore(w.operator, semPath, 1, recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermWrite)))
-		require.ErrorIs(w, err, recipes.ErrInvalidOption, "nobody could tell a follower")
+		require.ErrorIs(w, err, recipes.ErrInvalidOption, "a holder could not wake its follower")
 		_, err = NewCuratorSemaphore(w.operator, semPath, 1, recipes.WithLayout(recipes.Kazoo))
 		require.ErrorIs(w, err, recipes.ErrInvalidOption)
 		_, err = NewCuratorSemaphore(w.operator, semPath, 0)
@@ -133,8 +135,8 @@ func TestSemaphoreInvalid(t *testing.T) {
 	})
 }
 
-// Whoever does not want to wait learns from a listing that it would have to.
-func TestSemaphoreTryAcquire(t *testing.T) {
+// TryAcquire finds out by a listing whether it would have to wait.
+func TestSemaphore_TryAcquire(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		conn := w.connect()
 		s := w.semaphore(conn, 3)
@@ -148,7 +150,7 @@ func TestSemaphoreTryAcquire(t *testing.T) {
 		second, err := s.TryAcquire(w.Context(), 1)
 		require.NoError(w, err)
 		require.NoError(w, second.Release(w.Context()))
-		// Somebody waits: a lease is free, but not for others.
+		// A lease is free, but another contender waits for more leases.
 		waiter := w.contend(3, 2)
 		waiter.waits()
 		_, err = s.TryAcquire(w.Context(), 1)
@@ -160,9 +162,9 @@ func TestSemaphoreTryAcquire(t *testing.T) {
 	})
 }
 
-// A waiter of any place in line gives up: those behind it are served, and it leaves
-// nothing behind.
-func TestSemaphoreGivingUp(t *testing.T) {
+// A waiting contender at any position gives up: later contenders are admitted, and its znode is
+// removed.
+func TestSemaphore_WaiterGivesUp(t *testing.T) {
 	for gone := range 3 {
 		runSemaphoreTest(t, func(w *semHarness) {
 			holder := w.contend(1, 1)
@@ -182,8 +184,8 @@ func TestSemaphoreGivingUp(t *testing.T) {
 	}
 }
 
-// A big request that has kept others waiting gives up, and they are let in.
-func TestSemaphoreGivingUpMakesRoom(t *testing.T) {
+// A large request that blocks later contenders gives up, and they are admitted.
+func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder, big := w.contend(4, 2), w.contend(4, 4)
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
@@ -200,16 +202,16 @@ func TestSemaphoreGivingUpMakesRoom(t *testing.T) {
 	})
 }
 
-func TestSemaphoreAcquireGivesUpWithItsContext(t *testing.T) {
+func TestSemaphore_ContextIsDone(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(1, 1)
 		waiter := w.contend(1, 1)
 		begin := time.Now()
-		w.srv.Blackhole(zktest.ToServer, waiter.session()) // its removal will take a while
+		w.srv.Blackhole(zktest.ToServer, waiter.session()) // the removal of its znode takes some time
 		waiter.cancel()
 		synctest.Wait()
 		over, _, _ := waiter.result()
-		require.True(w, over, "at once")
+		require.True(w, over, "immediately")
 		require.Equal(w, begin, time.Now())
 		w.srv.Heal()
 		w.pass(timeout)
@@ -219,19 +221,19 @@ func TestSemaphoreAcquireGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-// CURATOR-45, CURATOR-79: a create is carried out and its answer lost; an orphan
-// that nobody owns takes a lease away for good.
-func TestTrap01_SemaphoreCreateAnswerLost(t *testing.T) {
-	eachLoss(t, func(w *semHarness, l loss) {
+// CURATOR-45, CURATOR-79: a create is applied and its reply is lost. The orphaned znode would
+// occupy a lease until the session ends.
+func TestTrap01_SemaphoreCreateReplyLost(t *testing.T) {
+	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 		holder, conn := w.contend(3, 1), w.connect()
 		session := conn.SessionID()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: session, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: session, Nth: 1})
 		c := w.acquire(w.semaphore(conn, 3), 2)
 		w.pass(2 * time.Second)
 		w.ran(lost)
 		c.holds()
 		require.Len(w, w.leases(), 2)
-		require.Equal(w, session, conn.SessionID(), "it had to be solved within the session")
+		require.Equal(w, session, conn.SessionID(), "the znode must be found in the same session")
 		next := w.contend(3, 1)
 		next.waits()
 		c.release()
@@ -241,9 +243,9 @@ func TestTrap01_SemaphoreCreateAnswerLost(t *testing.T) {
 	})
 }
 
-// CURATOR-498: the search for what the create has left finds a znode of another
-// session and takes it for the own.
-func TestTrap02_SemaphoreForeignOwner(t *testing.T) {
+// CURATOR-498: the search after a create without a reply finds a znode of another session, and
+// takes it for that of the contender.
+func TestTrap02_SemaphoreZnodeOfOtherSession(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(2, 1).release()
 		conn := w.connect()
@@ -256,17 +258,17 @@ func TestTrap02_SemaphoreForeignOwner(t *testing.T) {
 		mine := w.leases()
 		require.Len(w, mine, 1)
 		w.remove(mine[0])
-		other := w.stand(strings.TrimPrefix(mine[0][:len(mine[0])-10], semPath+"/"))
+		other := w.createContender(strings.TrimPrefix(mine[0][:len(mine[0])-10], semPath+"/"))
 		w.restore()
 		require.NotEqual(w, other, c.path())
-		require.Equal(w, []string{c.path()}, w.leases(), "the other one, which has its name, is removed")
+		require.Equal(w, []string{c.path()}, w.leases(), "the znode of the other session is removed")
 		c.release()
 		w.clean()
 	})
 }
 
-// CURATOR-498, with the session's end itself between create and search.
-func TestTrap02_SemaphoreSessionEndsBeforeTheSearch(t *testing.T) {
+// CURATOR-498: the session expires between the create and the search.
+func TestTrap02_SemaphoreSessionExpiresBeforeSearch(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		conn := w.connect()
 		old := conn.SessionID()
@@ -285,12 +287,12 @@ func TestTrap02_SemaphoreSessionEndsBeforeTheSearch(t *testing.T) {
 	})
 }
 
-// What the search has not shown appears later, ahead of the own znode. It must not be
-// counted: the contender would wait for itself.
-func TestTrap03_SemaphoreOwnZnodeShowsUpLate(t *testing.T) {
+// A znode that the search has not found appears later, ahead of the contender's znode. It must not
+// be counted, because the contender would wait for itself.
+func TestTrap03_SemaphoreOrphanedZnodeAppearsLate(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(3, 1), w.contend(3, 1)
-		w.remove(w.stand("gap-")) // leaves a gap in the numbers
+		w.remove(w.createContender("gap-")) // leaves a gap in the sequence numbers
 		conn := w.connect()
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Session: conn.SessionID(), Nth: 1}, zktest.Cut)
 		c := w.acquire(w.semaphore(conn, 3), 2)
@@ -306,9 +308,9 @@ func TestTrap03_SemaphoreOwnZnodeShowsUpLate(t *testing.T) {
 		}
 		late("0000000002")
 		w.remove(a.path())
-		require.NotContains(w, w.leases(), first+"0000000002", "it is removed when it is seen")
+		require.NotContains(w, w.leases(), first+"0000000002", "the orphaned znode is removed when it appears")
 		c.holds()
-		// One that shows up still later goes when the contender does.
+		// An orphaned znode that appears even later is removed when the contender leaves.
 		late("0000000001")
 		b.release()
 		require.NoError(w, c.hold.Release(w.Context()))
@@ -316,7 +318,7 @@ func TestTrap03_SemaphoreOwnZnodeShowsUpLate(t *testing.T) {
 	})
 }
 
-// kazoo has one GUID for all creates of an object: a name can come back.
+// kazoo uses one GUID for all creates of an object, so a name can be used again.
 func TestTrap04_SemaphoreNewGUIDForEachCreate(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		conn := w.connect()
@@ -339,13 +341,13 @@ func TestTrap04_SemaphoreNewGUIDForEachCreate(t *testing.T) {
 	})
 }
 
-// CURATOR-202, CURATOR-678, kazoo #732: a delete fails, the session lives on, and the
-// lease is never free again.
+// CURATOR-202, CURATOR-678, kazoo #732: a delete fails, the session stays alive, and the lease is
+// never free again.
 func TestTrap05_SemaphoreDeleteFails(t *testing.T) {
-	eachLoss(t, func(w *semHarness, l loss) {
+	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 		c, next := w.contend(1, 1), w.contend(1, 1)
 		session := c.session()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1})
 		require.NoError(w, c.holds().Release(w.Context()))
 		w.ran(lost)
 		w.pass(time.Second)
@@ -355,8 +357,8 @@ func TestTrap05_SemaphoreDeleteFails(t *testing.T) {
 	})
 }
 
-// vitess #15756, etcd #22123: what is cleaned up with a context that is over stays.
-func TestTrap06_SemaphoreReleaseWithAContextThatIsOver(t *testing.T) {
+// vitess #15756, etcd #22123: a cleanup with a context that is done has no effect.
+func TestTrap06_SemaphoreReleaseAfterContextIsDone(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		ctx, cancel := context.WithCancel(w.Context())
 		s := w.semaphore(w.connect(), 1)
@@ -371,9 +373,9 @@ func TestTrap06_SemaphoreReleaseWithAContextThatIsOver(t *testing.T) {
 	})
 }
 
-// CURATOR-696, CURATOR-604: a contender is let in although its znode is from the
-// session before, and is about to go.
-func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
+// CURATOR-696, CURATOR-604: a contender is admitted although its znode belongs to the previous
+// session, and will be deleted.
+func TestTrap11_SemaphoreZnodeOfPreviousSession(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		runSemaphoreTest(t, func(w *semHarness) {
 			holder := w.contend(2, 2)
@@ -388,7 +390,7 @@ func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 			_, err := w.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			w.remove(holder.path())
-			w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: path, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // it cannot delete that
+			w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: path, Nth: 1}, zktest.Fail(zk.ErrNoAuth)) // the contender cannot delete the znode
 			w.restore()
 			w.pass(timeout)
 			c.fails(recipes.ErrSessionExpired)
@@ -397,13 +399,13 @@ func TestTrap11_SemaphoreZnodeOfThePreviousSession(t *testing.T) {
 			}
 			exists, _, err := w.operator.Exists(path)
 			require.NoError(w, err)
-			require.True(w, exists, "it is not the contender's")
+			require.True(w, exists, "the znode does not belong to the contender")
 		})
 	}
 }
 
-// CURATOR-206, kazoo #2: a holder is not told that its lease is gone.
-func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
+// CURATOR-206, kazoo #2: a holder does not learn that its lease is lost.
+func TestTrap14_SemaphoreHolderIsNotified(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(w *semHarness, c *semContender)
 		want []error
@@ -412,7 +414,7 @@ func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
 		"deleted":      {func(w *semHarness, c *semContender) { w.remove(c.path()) }, []error{recipes.ErrDeleted}},
 		"expired": {func(w *semHarness, c *semContender) {
 			require.NoError(w, w.srv.ExpireSession(c.session()))
-		}, []error{recipes.ErrSessionExpired, recipes.ErrDeleted}}, // the znode's end is told first
+		}, []error{recipes.ErrSessionExpired, recipes.ErrDeleted}}, // the deletion of the znode is reported first
 		"closed": {func(_ *semHarness, c *semContender) { c.conn.Close() }, []error{recipes.ErrConnClosed, recipes.ErrDeleted}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -424,7 +426,7 @@ func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
 				go func() {
 					_, err := s.Acquire(w.Context(), 1)
 					if name == "out of reach" {
-						require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired, "told before another has it")
+						require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired, "the first hold ends before the second begins")
 					}
 					got <- err
 				}()
@@ -447,8 +449,8 @@ func TestTrap14_SemaphoreHolderIsTold(t *testing.T) {
 	}
 }
 
-// ClickHouse #116690: the server gives a new session, and nobody has seen the end of
-// the old one.
+// ClickHouse #116690: the server gives the client a new session, without an event for the expiry
+// of the old one.
 func TestTrap18_SemaphoreSessionReplaced(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(1, 1), w.contend(1, 1)
@@ -465,7 +467,7 @@ func TestTrap18_SemaphoreSessionReplaced(t *testing.T) {
 	})
 }
 
-// kazoo #116, #482: whoever waits is never told that its client was closed.
+// kazoo #116, #482: a contender that waits never learns that its client was closed.
 func TestTrap22_SemaphoreConnClosed(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(1, 1)
@@ -488,8 +490,8 @@ func TestTrap22_SemaphoreConnClosed(t *testing.T) {
 	})
 }
 
-// CURATOR-107, helix #44: who is ahead has gone when it comes to be watched.
-func TestTrap24_SemaphorePredecessorVanishes(t *testing.T) {
+// CURATOR-107, helix #44: the predecessor is deleted before it is watched.
+func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead.path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -507,8 +509,7 @@ func TestTrap24_SemaphorePredecessorVanishes(t *testing.T) {
 	})
 }
 
-// CURATOR-258, CURATOR-329: an unrelated event uses up the watch, and nobody sets it
-// anew.
+// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, which is not set again.
 func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		all := []*semContender{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
@@ -520,7 +521,7 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 				require.NoError(w, err)
 				w.pass(0)
 			}
-			w.remove(w.stand("other-"))
+			w.remove(w.createContender("other-"))
 			w.holding(all[:2]...)
 			w.waiting(all[2:]...)
 		}
@@ -534,7 +535,7 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	})
 }
 
-// CURATOR-623, CURATOR-97: what a watch is for happens while the connection is down.
+// CURATOR-623, CURATOR-97: the watched change happens while the connection is down.
 func TestTrap27_SemaphoreWatchesLost(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
@@ -556,10 +557,10 @@ func TestTrap27_SemaphoreWatchesLost(t *testing.T) {
 	})
 }
 
-// ZOOKEEPER-2944, ZOOKEEPER-4706: the counter comes to its end with a line there.
-// Who came before is served in order; newcomers are refused, since a server since
-// 3.6 gives one number to all of them.
-func TestTrap32_SemaphoreCounterComesToItsEnd(t *testing.T) {
+// ZOOKEEPER-2944, ZOOKEEPER-4706: the sequence numbers are exhausted while
+// contenders wait. They are admitted in their order. New contenders are rejected,
+// because servers since 3.6 assign the same number to all of them.
+func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(2, 1).release()
 		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32-5))
@@ -586,20 +587,20 @@ func TestTrap32_SemaphoreCounterComesToItsEnd(t *testing.T) {
 	})
 }
 
-// Numbers of a server before 3.6, which go on below zero, are read in their order.
-func TestTrap32_SemaphoreBehindOverflownNumbers(t *testing.T) {
+// The numbers of a server before 3.6, which continue below zero, are sorted correctly.
+func TestTrap32_SemaphoreNegativeNumbers(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(2, 1).release()
 		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32))
-		first := w.stand("lease-")
+		first := w.createContender("lease-")
 		require.NoError(w, w.srv.SetSequence(semPath, math.MinInt32))
 		w.contend(2, 1).fails(recipes.ErrNodeExhausted)
 		require.Equal(w, []string{first}, w.leases())
 	})
 }
 
-// CURATOR-43: foreign children break the sorting or the parsing, or are counted.
-func TestTrap34_SemaphoreForeignChildren(t *testing.T) {
+// CURATOR-43: other children break the sorting or the parsing, or are counted.
+func TestTrap34_SemaphoreUnrecognizedChildren(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(1, 1).release()
 		for _, name := range []string{
@@ -618,8 +619,9 @@ func TestTrap34_SemaphoreForeignChildren(t *testing.T) {
 	})
 }
 
-// The node is removed and made anew: numbers begin again, tokens do not.
-func TestTrap35_SemaphoreTokensGoOn(t *testing.T) {
+// The znode of the semaphore is removed and re-created: the sequence numbers restart, tokens
+// continue to increase.
+func TestTrap35_SemaphoreTokensIncrease(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		s := w.semaphore(w.connect(), 1)
 		last := int64(0)
@@ -634,8 +636,9 @@ func TestTrap35_SemaphoreTokensGoOn(t *testing.T) {
 	})
 }
 
-// CURATOR-724, kazoo #563: the node is removed between the look at it and the create.
-func TestTrap36_SemaphoreNodeGoesBeforeTheCreate(t *testing.T) {
+// CURATOR-724, kazoo #563: the znode of the semaphore is removed before the create of a
+// contender's znode.
+func TestTrap36_SemaphoreRemovedBeforeCreate(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.contend(1, 1).release()
 		swept := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -654,14 +657,14 @@ func TestTrap36_SemaphoreNodeGoesBeforeTheCreate(t *testing.T) {
 	})
 }
 
-// CURATOR-18, CURATOR-3: the end comes while the create is under way, and leaves an
-// orphan that takes a lease away.
-func TestTrap40_SemaphoreEndDuringTheCreate(t *testing.T) {
-	eachLoss(t, func(w *semHarness, l loss) {
+// CURATOR-18, CURATOR-3: the acquisition is cancelled while the create is in flight, and the
+// orphaned znode occupies a lease.
+func TestTrap40_SemaphoreCancelledDuringCreate(t *testing.T) {
+	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 		ctx, cancel := context.WithCancel(w.Context())
 		conn := w.connect()
 		w.contend(1, 1).release()
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1})
 		canceled := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			cancel()
 			return zktest.Pass(q)
@@ -671,13 +674,13 @@ func TestTrap40_SemaphoreEndDuringTheCreate(t *testing.T) {
 		require.ErrorIs(w, err, context.Canceled)
 		w.pass(2 * timeout)
 		w.ran(lost, canceled)
-		require.Equal(w, session, conn.SessionID(), "the session's end is no solution")
+		require.Equal(w, session, conn.SessionID(), "the session must not have ended")
 		w.clean()
 	})
 }
 
-// CURATOR-376: the loser's znode stays for a moment, and blocks others.
-func TestTrap45_SemaphoreTryLeavesNoGhost(t *testing.T) {
+// CURATOR-376: the znode of a failed attempt exists for a moment, and blocks others.
+func TestTrap45_SemaphoreFailedAttemptLeavesNoZnode(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		s := w.semaphore(w.connect(), 2)
 		other := w.semaphore(w.connect(), 2)
@@ -691,15 +694,15 @@ func TestTrap45_SemaphoreTryLeavesNoGhost(t *testing.T) {
 		_, err := s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		w.ran(quicker)
-		require.Len(w, w.leases(), 1, "when it returns nothing is left of it")
+		require.Len(w, w.leases(), 1, "its znode is removed before it returns")
 		require.NoError(w, taken.Release(w.Context()))
 		w.clean()
 	})
 }
 
-// CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213: leases that nobody
-// has are counted, or more are given than there are.
-func TestTrap49_SemaphoreCountsWhatIsThere(t *testing.T) {
+// CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213: leases without a holder are
+// counted, or more leases are granted than the limit.
+func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		for range 20 {
 			a, b, c := w.contend(3, 1), w.contend(3, 2), w.contend(3, 3)

@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
@@ -13,17 +16,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Whoever waits is not woken by what does not concern it: a release wakes the first
-// waiter, and that one the next.
+// A waiting contender is woken only if that is necessary: a release wakes the first waiter, which
+// wakes the next one.
 func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender
 		for range 20 {
 			all = append(all, w.contend(3, 1))
 		}
-		require.Len(w, w.srv.Watches(semPath), 1, "on the children")
+		require.Len(w, w.srv.Watches(semPath), 1, "the watch on the children")
 		for i := range 10 {
-			who := all[(i+1)%3+i/3*3] // of those who hold
+			who := all[(i+1)%3+i/3*3] // a holder
 			_, hold, _ := who.result()
 			if hold.Err() != nil {
 				continue
@@ -31,21 +34,21 @@ func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 			first, next := firstTwo(all)
 			held := holders(all)
 			woken := without(w.woken(func() { who.release() }), held)
-			require.Equal(w, []int64{first.session(), next.session()}, woken, "each once")
+			require.Equal(w, []int64{first.session(), next.session()}, woken, "each is woken once")
 			first.holds()
 			next.waits()
 		}
-		// A newcomer is told to the first waiter only.
+		// A new contender wakes only the first waiter.
 		first, _ := firstTwo(all)
 		last := w.connect()
 		held := holders(all)
 		woken := w.woken(func() { all = append(all, w.acquire(w.semaphore(last, 3), 1)) })
 		require.Equal(w, []int64{first.session()}, without(woken, held))
-		require.LessOrEqual(w, len(woken), 2, "and to who was the first waiter before")
+		require.LessOrEqual(w, len(woken), 2, "it may also wake the previous first waiter")
 	})
 }
 
-// firstTwo are the first two who wait.
+// firstTwo returns the first two waiting contenders.
 func firstTwo(all []*semContender) (first, next *semContender) {
 	for _, c := range all {
 		switch over, _, _ := c.result(); {
@@ -59,7 +62,7 @@ func firstTwo(all []*semContender) (first, next *semContender) {
 	return first, nil
 }
 
-// holders are the sessions of those whose Acquire has returned.
+// holders returns the sessions of the contenders whose Acquire has returned.
 func holders(all []*semContender) (sessions []int64) {
 	for _, c := range all {
 		if over, _, _ := c.result(); over {
@@ -73,13 +76,13 @@ func without(sessions, others []int64) []int64 {
 	return slices.DeleteFunc(slices.Clone(sessions), func(s int64) bool { return slices.Contains(others, s) })
 }
 
-// Somebody is let in, and the word of it to the next gets lost. It is repeated: the
-// next learns of the other holder's departure, though its predecessor stays.
-func TestSemaphoreHintLost(t *testing.T) {
-	eachLoss(t, func(w *semHarness, l loss) {
+// A contender is admitted, and the write that wakes its follower is lost. It is retried: the
+// follower notices the departure of the other holder, although its predecessor stays.
+func TestSemaphoreWake_WriteIsLost(t *testing.T) {
+	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
-		lost := l.set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1})
+		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1})
 		a.release()
 		w.pass(time.Second + 100*time.Millisecond)
 		w.ran(lost)
@@ -94,9 +97,9 @@ func TestSemaphoreHintLost(t *testing.T) {
 	})
 }
 
-// While the word cannot be given at all the holder is cut off, and its znode goes with
-// its session; or it comes back in time and repeats it.
-func TestSemaphoreHintDelayed(t *testing.T) {
+// If the write cannot be sent because the holder is disconnected, its znode is deleted with its
+// session, or it reconnects in time and retries the write.
+func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		runSemaphoreTest(t, func(w *semHarness) {
 			a, b := w.contend(2, 1), w.contend(2, 1)
@@ -130,9 +133,8 @@ func TestSemaphoreHintDelayed(t *testing.T) {
 	}
 }
 
-// The next sets its watch only when the word has been given: it sees by the version
-// that something was written.
-func TestSemaphoreHintBeforeTheWatch(t *testing.T) {
+// If the follower sets its watch after the write, it notices the write by the version.
+func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b, c := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		conn := w.connect()
@@ -151,8 +153,8 @@ func TestSemaphoreHintBeforeTheWatch(t *testing.T) {
 	})
 }
 
-// The word is given while the connection of the next is down.
-func TestSemaphoreHintWhileTheNextIsAway(t *testing.T) {
+// The write happens while the connection of the follower is down.
+func TestSemaphoreWake_FollowerIsDisconnected(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d := w.contend(2, 1), w.contend(2, 1)
@@ -166,9 +168,9 @@ func TestSemaphoreHintWhileTheNextIsAway(t *testing.T) {
 	})
 }
 
-// The client library cannot set the watches anew after a break. What they were for is
-// read again.
-func TestSemaphoreWatchesNotSetAnew(t *testing.T) {
+// If the client library fails to set the watches again after a reconnect, the contender reads the
+// watched znodes again.
+func TestSemaphoreWake_WatchesAreLost(t *testing.T) {
 	for i, name := range []string{"the first waiter", "the second"} {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
@@ -191,9 +193,9 @@ func TestSemaphoreWatchesNotSetAnew(t *testing.T) {
 	}
 }
 
-// A holder that may not write its own znode cannot tell the next, who would wait
-// beside a free lease. It gives up.
-func TestSemaphoreHintRefused(t *testing.T) {
+// A holder without the permission to write its znode cannot wake its follower, which would wait
+// although a lease is free. So the hold ends.
+func TestSemaphoreWake_NoPermission(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		acl := append(zk.WorldACL(zk.PermAll&^zk.PermWrite), zk.DigestACL(zk.PermAll, "somebody", "else")...)
 		contend := func(opts ...recipes.Option) *semContender {
@@ -213,11 +215,11 @@ func TestSemaphoreHintRefused(t *testing.T) {
 	})
 }
 
-// A contender of another library does not tell anybody when it is let in.
-func TestSemaphoreBehindAForeignContender(t *testing.T) {
+// A contender of another library does not write its znode when it is admitted.
+func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
-		w.stand("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-")
+		w.createContender("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-")
 		d := w.contend(2, 1)
 		a.release()
 		d.waits()
@@ -226,9 +228,9 @@ func TestSemaphoreBehindAForeignContender(t *testing.T) {
 	})
 }
 
-// A waiter that has left leaves its watch, which is lost at a reconnect. The next waiter
-// on the connection is let in all the same.
-func TestTrap27_SemaphoreLeftWatchIsLost(t *testing.T) {
+// The watch of a contender that has left stays in the pool, and is lost at a reconnect. The next
+// contender on the connection is admitted nevertheless.
+func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		conn := w.connect()
@@ -236,7 +238,7 @@ func TestTrap27_SemaphoreLeftWatchIsLost(t *testing.T) {
 		first.waits()
 		first.cancel()
 		synctest.Wait()
-		require.Equal(w, 1, clientWatches(conn), "on the one ahead")
+		require.Equal(w, 1, clientwatch.Count(conn), "the watch on the predecessor")
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.srv.DropConnections(conn.SessionID())
 		w.pass(timeout)
@@ -253,7 +255,7 @@ func TestTrap27_SemaphoreLeftWatchIsLost(t *testing.T) {
 	})
 }
 
-// Waiters that come and go leave nothing behind at a holder that stays.
+// Contenders that wait for a holder and leave do not leave watches on its znode.
 func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		holder := w.contend(2, 2)
@@ -271,27 +273,27 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 			}
 			w.waiting(first, second, third)
 			watches := slices.DeleteFunc(w.srv.Watches(), func(x zktest.Watch) bool { return x.Session != conn.SessionID() })
-			require.LessOrEqual(w, len(watches), 2+3, "two of their own, the line's, the predecessor's, that of x")
-			require.LessOrEqual(w, clientWatches(conn), 2*(2+3), "each was set again once")
+			require.LessOrEqual(w, len(watches), 2+3, "their znodes, the queue, the predecessor, and x")
+			require.LessOrEqual(w, clientwatch.Count(conn), 2*(2+3), "each watch was set again once")
 			for _, x := range []*semContender{second, first, third} {
 				x.cancel()
 				synctest.Wait()
 			}
-			require.Zero(w, clientWatches(conn))
-			require.Zero(w, clientWatches(third.conn))
-			require.Len(w, w.srv.Watches(), 1, "the holder's own")
+			require.Zero(w, clientwatch.Count(conn))
+			require.Zero(w, clientwatch.Count(third.conn))
+			require.Len(w, w.srv.Watches(), 1, "the watch of the holder on its znode")
 		}
 		holder.release()
 		w.clean()
 	})
 }
 
-// Watches are not taken back when they are no longer needed, and go with the znode.
-func TestSemaphoreLeavesNoWatch(t *testing.T) {
+// Watches that are not needed any more are removed when their znode is deleted.
+func TestSemaphoreWake_LeavesNoWatch(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.setLimit(2)
 		a, b, c, d := w.contend(9, 1), w.contend(9, 1), w.contend(9, 1), w.contend(9, 2)
-		a.release() // c is let in, and leaves the watch on the line to itself
+		a.release() // c is admitted, and does not use the watch on the queue any more
 		c.holds()
 		w.setLimit(1)
 		d.fails(ErrOverLimit)
@@ -301,7 +303,7 @@ func TestSemaphoreLeavesNoWatch(t *testing.T) {
 		e.release()
 		w.clean()
 		for _, x := range []*semContender{a, b, c, d, e} {
-			require.Zero(w, clientWatches(x.conn))
+			require.Zero(w, clientwatch.Count(x.conn))
 		}
 	})
 }

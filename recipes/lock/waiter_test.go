@@ -10,7 +10,7 @@ import (
 )
 
 func TestWaiter(t *testing.T) {
-	play(t, 1, func(w *harness) {
+	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
@@ -30,7 +30,7 @@ func TestWaiter(t *testing.T) {
 		require.NoError(w, err)
 		cancel()
 		w.pass(moment)
-		require.NoError(w, h.Err(), "the context was that of the waiting")
+		require.NoError(w, h.Err(), "the context of Join does not affect the hold")
 		require.Equal(w, 0, position())
 		require.NoError(w, h.Release(w.Context()))
 		_, err = third.Position(w.Context())
@@ -40,9 +40,9 @@ func TestWaiter(t *testing.T) {
 	})
 }
 
-func TestWaiterGivesUp(t *testing.T) {
-	t.Run("while it waits", func(t *testing.T) {
-		play(t, 1, func(w *harness) {
+func TestWaiter_GivesUp(t *testing.T) {
+	t.Run("while the contender waits", func(t *testing.T) {
+		runTest(t, 1, func(w *harness) {
 			first := w.lock(w.connect())
 			ctx, cancel := context.WithCancelCause(w.Context())
 			second := w.mutex(w.connect()).Join(ctx)
@@ -52,15 +52,15 @@ func TestWaiterGivesUp(t *testing.T) {
 			_, err := second.Wait()
 			require.ErrorIs(w, err, errEnough)
 			w.pass(0)
-			w.line(first.holds().Path())
+			w.requireContenders(first.holds().Path())
 			_, err = second.Position(w.Context())
 			require.ErrorIs(w, err, errEnough)
 		})
 	})
-	t.Run("after the grant, before anybody has it", func(t *testing.T) {
-		play(t, 1, func(w *harness) {
+	t.Run("after the grant, before Wait", func(t *testing.T) {
+		runTest(t, 1, func(w *harness) {
 			conn := w.connect()
-			for range 20 { // which of what has happened Wait sees first is random
+			for range 20 { // whether Wait first sees the grant or the cancellation is random
 				ctx, cancel := context.WithCancelCause(w.Context())
 				waiter := w.mutex(conn).Join(ctx)
 				w.pass(0)
@@ -68,12 +68,12 @@ func TestWaiterGivesUp(t *testing.T) {
 				w.pass(0)
 				_, err := waiter.Wait()
 				require.ErrorIs(w, err, errEnough)
-				w.line()
+				w.requireContenders()
 			}
 		})
 	})
-	t.Run("before", func(t *testing.T) {
-		play(t, 1, func(w *harness) {
+	t.Run("before Join", func(t *testing.T) {
+		runTest(t, 1, func(w *harness) {
 			ctx, cancel := context.WithCancelCause(w.Context())
 			cancel(errEnough)
 			waiter := w.mutex(w.connect()).Join(ctx)
@@ -86,14 +86,14 @@ func TestWaiterGivesUp(t *testing.T) {
 	})
 }
 
-// The end of the place is told to whoever waits, and to whoever asks.
-func TestWaiterIsDeleted(t *testing.T) {
-	play(t, 1, func(w *harness) {
+// If the contender's znode is deleted, Wait and Position return ErrDeleted.
+func TestWaiter_ZnodeIsDeleted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
 		w.lock(w.connect()).holds()
 		waiter := w.mutex(w.connect()).Join(w.Context())
 		w.pass(0)
 		w.remove(w.contenders()[1])
-		w.untidy = true // its watch on the holder
+		w.allowLeftovers = true // its watch on the holder's znode remains
 		_, err := waiter.Position(w.Context())
 		require.ErrorIs(w, err, recipes.ErrDeleted)
 		_, err = waiter.Wait()

@@ -104,8 +104,10 @@ func (c *Contender) waitForPredecessor() {
 // listing that has shown the predecessor as the only earlier contender, and the watch on the
 // contender's znode, are of this epoch of the connection. After a reconnect the contender's
 // znode may have been deleted as well, and the server reports the two deletions in any order.
+// A listing that was requested since may show that the queue has ended.
 func (c *Contender) isNext() bool {
-	return c.next && c.pred.gone && c.pred.safe && c.own && c.conn.Up && c.nextIn == c.conn.Epoch && c.epoch == c.conn.Epoch
+	return c.next && c.pred.gone && c.pred.safe && c.own && c.conn.Up && c.nextIn == c.conn.Epoch && c.epoch == c.conn.Epoch &&
+		!c.pending.has(List)
 }
 
 // resetWatches sets all watches again, and reads the watched znodes, after the connection has
@@ -158,7 +160,7 @@ func (c *Contender) receiveOtherStat(name string, reply *Reply) {
 	case name != c.pred.name && c.isContender(name, reply):
 		c.leave(fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode", zkerror.ErrAmbiguous, c.path(c.name), c.path(name)), false)
 	case missing:
-		c.pred.gone, c.pred.safe = true, true
+		c.pred.gone, c.pred.safe, c.list = true, true, true
 	case c.isContender(name, reply):
 		c.pred.verified = true
 	default:
@@ -200,7 +202,8 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 	switch {
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		o.gone, o.safe = true, true
-		c.list = c.list || r.Kind == ReadBefore
+		// Before it was deleted, its data may have been written, see below.
+		c.list = c.list || r.Kind == ReadBefore || c.cfg.Tombstone != ""
 	case reply.Err != nil && r.Kind == ReadBefore:
 		o.unreadable = true // the contender learns later that it is next
 	case errors.Is(reply.Err, zk.ErrNoAuth):
@@ -219,7 +222,7 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 		}
 		// The data may have been written after the listing and before the watch was set: the
 		// queue may have been marked as ended, or the predecessor admitted.
-		if reply.Version > 0 && r.Kind == ReadPredecessor && (c.next || c.cfg.Admit != nil) {
+		if reply.Version > 0 && r.Kind == ReadPredecessor && (c.next || c.pending.has(List) || c.cfg.Admit != nil) {
 			c.list = true
 		}
 	}

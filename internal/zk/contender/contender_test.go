@@ -1,0 +1,373 @@
+package contender
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// The znodes of these tests. Scripts write the number of each without zeros: "a-latch-1".
+const (
+	a     = "a-latch-0000000001"
+	b     = "b-latch-0000000002"
+	own   = "own-latch-0000000005"
+	later = "z-latch-0000000009"
+
+	ownPrefix = "own-latch-"
+)
+
+var errOther = errors.New("other error")
+
+// script passes inputs to a contender and requires the outputs, which describe describes.
+type script struct {
+	t       *testing.T
+	c       *Contender
+	conn    Conn
+	sent    [requestKinds]*Request // without a reply
+	outputs []string               // of the last step
+	steps   []TracedStep
+}
+
+// newScript returns a script in session 1, whose connection is up. The first input must be Start. At
+// the end of the test all steps are replayed.
+func newScript(t *testing.T, cfg Config) *script {
+	s := &script{t: t, c: New(&cfg), conn: Conn{Session: 1, Up: true, Epoch: 1}}
+	if cfg.Admit == nil { // the tests change its answers
+		t.Cleanup(func() { require.NoError(t, Replay(&cfg, s.steps)) })
+	}
+	return s
+}
+
+// step passes an input to the contender and requires the outputs.
+func (s *script) step(in Input, want ...string) {
+	s.t.Helper()
+	s.do(in)
+	require.Equal(s.t, want, s.outputs)
+}
+
+// do passes an input to the contender.
+func (s *script) do(in Input) {
+	s.outputs = nil
+	traced := TracedStep{Conn: s.conn, Input: in}
+	traced.Input.Reply.Names = slices.Clone(in.Reply.Names) // Step may change them
+	traced.Outputs = s.c.Step(s.conn, &in, nil)
+	s.steps = append(s.steps, traced)
+	for _, o := range traced.Outputs {
+		if o.Kind == Send {
+			require.Nil(s.t, s.sent[o.Request.Kind], "a second request of the same kind: %v", o.Request)
+			s.sent[o.Request.Kind] = &o.Request
+		}
+		s.outputs = append(s.outputs, describe(&o))
+	}
+}
+
+// start is the first input.
+func (s *script) start(want ...string) {
+	s.t.Helper()
+	s.step(Input{Kind: Start}, want...)
+}
+
+// reply delivers the reply to a request.
+func (s *script) reply(kind RequestKind, reply Reply, want ...string) {
+	s.t.Helper()
+	s.step(s.replied(kind, reply), want...)
+}
+
+func (s *script) replied(kind RequestKind, reply Reply) Input {
+	s.t.Helper()
+	r := s.sent[kind]
+	require.NotNil(s.t, r, "no request %v is outstanding", kind)
+	s.sent[kind] = nil
+	return Input{Kind: Replied, Request: *r, Reply: reply}
+}
+
+// fired delivers the event of a watch.
+func (s *script) fired(w Watch, name string, e Event, want ...string) {
+	s.t.Helper()
+	s.step(Input{Kind: Fired, Watch: w, Name: name, Event: e, Safe: true}, want...)
+}
+
+// expired delivers the expiration of a timer.
+func (s *script) expired(timer Timer, want ...string) {
+	s.t.Helper()
+	s.step(Input{Kind: Expired, Timer: timer}, want...)
+}
+
+// leave asks the contender to leave.
+func (s *script) leave(err error, want ...string) {
+	s.t.Helper()
+	s.step(Input{Kind: Leave, Err: err}, want...)
+}
+
+// connect changes the state of the connection.
+func (s *script) connect(change func(*Conn), want ...string) {
+	s.t.Helper()
+	change(&s.conn)
+	s.step(Input{Kind: ConnChanged}, want...)
+}
+
+// names returns the reply to a listing.
+func names(names ...string) Reply { return Reply{Names: names, QueueCzxid: 70} }
+
+// created is the reply to the create of own.
+var created = Reply{Prefix: ownPrefix, Name: own, Session: 1}
+
+// join returns a script whose contender has created own and read it, and has received a listing
+// with the given names.
+func join(t *testing.T, cfg Config, listed ...string) *script {
+	t.Helper()
+	s := newScript(t, cfg)
+	s.do(Input{Kind: Start})
+	s.do(s.replied(Create, created))
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77, Ephemeral: true}))
+	s.do(s.replied(List, names(append(listed, own)...)))
+	return s
+}
+
+// follow returns a script whose contender watches its predecessor a, the only earlier contender.
+func follow(t *testing.T, cfg Config) *script {
+	t.Helper()
+	s := join(t, cfg, a)
+	s.do(s.replied(ReadPredecessor, Reply{Owner: 2, Ephemeral: true}))
+	return s
+}
+
+// hold returns a script whose contender is holding and has a valid lease.
+func hold(t *testing.T, cfg Config) *script {
+	t.Helper()
+	s := join(t, cfg)
+	s.conn.Proven = true
+	s.do(Input{Kind: ConnChanged})
+	return s
+}
+
+// electionConfig is the configuration of an election.
+var electionConfig = Config{Dir: "/e", Naming: CuratorLatch, Tombstone: tombstone, QueueCzxid: 70, QueueSession: 1, Lookahead: true}
+
+// lockConfig is that of a mutex.
+var lockConfig = Config{Dir: "/l", Naming: CuratorLatch, CanMakeQueue: true}
+
+var timerNames = [...]string{"patience", "reason", "prepare", "own", "doubt", "standby"}
+
+// describe describes an output.
+func describe(o *Output) string {
+	var words []string
+	add := func(set bool, word string) {
+		if set {
+			words = append(words, word)
+		}
+	}
+	switch o.Kind {
+	case Send:
+		r := &o.Request
+		words = []string{"send", r.String()}
+		add(r.To != "", "to "+r.To)
+		add(r.Watched, "watched")
+		add(r.Reset, "reset")
+		add(len(r.Prefixes) > 0, strings.Join(r.Prefixes, ","))
+		add(r.Last, "last")
+		add(r.Err != nil, fmt.Sprintf("because: %v", r.Err))
+	case Report:
+		s := &o.State
+		words = []string{"report"}
+		add(s.Name != "", s.Name)
+		add(s.Predecessor != "", "behind "+s.Predecessor)
+		add(s.First, fmt.Sprintf("first, session %d, token %d", s.Session, s.Token))
+		add(s.Proven, "proven")
+		add(s.Err != nil, fmt.Sprint(s.Err))
+	case Set:
+		words = []string{"set", timerNames[o.Timer], o.After.String()}
+	case Stop:
+		words = []string{"stop", timerNames[o.Timer]}
+	case Prove:
+		words = []string{"prove", o.Name}
+		add(o.Fresh, "fresh")
+	case Rest:
+		words = []string{"rest"}
+	case Moved:
+		words = []string{"moved", o.Name}
+	case Renamed:
+		words = []string{"renamed", fmt.Sprint(o.Err)}
+	case Departed:
+		words = []string{"departed", o.Name}
+	case Ignoring:
+		words = []string{"ignoring", o.Name}
+	case Removing:
+		words = []string{"removing", o.Name}
+	case Bury:
+		words = []string{"bury", o.Name}
+	case Finish:
+		words = []string{"finish", fmt.Sprint(o.Err)}
+	}
+	return strings.ReplaceAll(strings.Join(words, " "), "-000000000", "-")
+}
+
+// Some inputs end a contender immediately in every state.
+func TestStep_Ends(t *testing.T) {
+	states := map[string]func(t *testing.T) *script{
+		"joining": func(t *testing.T) *script {
+			s := newScript(t, electionConfig)
+			s.do(Input{Kind: Start})
+			s.do(s.replied(Create, Reply{Err: ErrLost, Prefix: ownPrefix}))
+			return s
+		},
+		"queued":  func(t *testing.T) *script { return follow(t, electionConfig) },
+		"holding": func(t *testing.T) *script { return hold(t, electionConfig) },
+		"lost": func(t *testing.T) *script {
+			s := hold(t, electionConfig)
+			s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted})
+			return s
+		},
+	}
+	causes := map[string]struct {
+		in   Input
+		conn func(*Conn)
+		want error
+	}{
+		"connection closed":          {Input{Kind: ConnChanged}, func(c *Conn) { c.Closed = true }, zkerror.ErrConnClosed},
+		"watch: connection closed":   {Input{Kind: Fired, Watch: OwnWatch, Event: ConnClosed}, nil, zkerror.ErrConnClosed},
+		"watch: session has expired": {Input{Kind: Fired, Watch: OtherWatch, Event: SessionOver}, nil, zkerror.ErrSessionExpired},
+		"caller":                     {Input{Kind: Leave, Err: errOther}, nil, errOther},
+	}
+	for state, reach := range states {
+		for cause, c := range causes {
+			t.Run(state+"/"+cause, func(t *testing.T) {
+				s := reach(t)
+				if c.conn != nil {
+					c.conn(&s.conn)
+				}
+				s.do(c.in)
+				require.True(t, s.c.Leaving())
+				require.Equal(t, c.want, s.c.Reason())
+				require.Equal(t, "report "+c.want.Error(), s.outputs[0], "nothing is done before it is reported")
+			})
+		}
+	}
+}
+
+// A contender compares the session of its znode. The znode is deleted in the background.
+func TestStep_AnotherSession(t *testing.T) {
+	for name, s := range map[string]*script{"queued": follow(t, electionConfig), "holding": hold(t, electionConfig)} {
+		t.Run(name, func(t *testing.T) {
+			s.conn.Session = 2
+			s.do(Input{Kind: ConnChanged})
+			require.Equal(t, zkerror.ErrSessionExpired, s.c.Reason())
+			require.Equal(t, []string{"report session expired", "rest", "bury own-latch-5", "finish <nil>"}, s.outputs)
+			require.True(t, s.c.Done())
+		})
+	}
+}
+
+func TestStep_DoesNotRepeatRequests(t *testing.T) {
+	s := newScript(t, electionConfig)
+	s.start("send create")
+	s.connect(func(*Conn) {})
+	s.reply(Create, created, "send read own own-latch-5", "send list")
+	s.connect(func(*Conn) {})
+	s.fired(OwnWatch, own, Changed)
+}
+
+// A deletion of the znode is reported immediately, and the reason afterwards.
+func TestReceiveReason(t *testing.T) {
+	makesQueue := electionConfig
+	makesQueue.CanMakeQueue = true
+	for name, c := range map[string]struct {
+		cfg   Config
+		conn  func(*Conn)
+		reply Reply
+		want  error
+	}{
+		"by another client":            {electionConfig, nil, Reply{QueueCzxid: 70}, zkerror.ErrDeleted},
+		"tombstone":                    {electionConfig, nil, Reply{Ended: true}, zkerror.ErrElectionOver},
+		"queue deleted":                {electionConfig, nil, Reply{}, zkerror.ErrElectionOver},
+		"queue deleted, can make it":   {makesQueue, nil, Reply{}, zkerror.ErrDeleted},
+		"another queue":                {electionConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrElectionOver},
+		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrDeleted},
+		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, zkerror.ErrDeleted},
+		"by Close":                     {electionConfig, nil, Reply{Err: zkerror.ErrConnClosed}, zkerror.ErrConnClosed},
+		"by Close, known from the":     {electionConfig, func(c *Conn) { c.Closed = true }, Reply{QueueCzxid: 70}, zkerror.ErrConnClosed},
+		"with the session":             {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{QueueCzxid: 70}, zkerror.ErrSessionExpired},
+		"with the session and data":    {electionConfig, func(c *Conn) { c.Session = 2 }, Reply{}, zkerror.ErrSessionExpired},
+		"session over, no new session": {electionConfig, func(c *Conn) { c.Session = 0 }, Reply{}, zkerror.ErrSessionExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := hold(t, c.cfg)
+			s.fired(OwnWatch, own, Deleted, "report znode was deleted by another client", "set reason 10ms", "send find reason")
+			if c.conn != nil {
+				c.conn(&s.conn)
+			}
+			s.reply(FindReason, c.reply, "report "+c.want.Error(), "rest", "finish <nil>")
+			require.Equal(t, c.want, s.c.Reason())
+		})
+	}
+}
+
+// While the reason is unknown, the deletion is reported a second time, and Patience limits the time.
+func TestReceiveTimer_ReasonUnknown(t *testing.T) {
+	cfg := electionConfig
+	cfg.Patience = time.Second
+	s := hold(t, cfg)
+	s.fired(OwnWatch, own, Deleted, "report znode was deleted by another client", "set reason 10ms", "set patience 3s", "send find reason")
+	s.expired(ReasonTimer, "report znode was deleted by another client")
+	s.expired(PatienceTimer, "report znode was deleted by another client", "rest", "finish <nil>")
+	require.Equal(t, zkerror.ErrDeleted, s.c.Reason())
+}
+
+const renamed = "renamed-latch-0000000005"
+
+// rename asks the contender to take another name.
+func (s *script) rename(want ...string) {
+	s.t.Helper()
+	s.step(Input{Kind: Rename, Name: renamed, Prefix: "renamed-latch-"}, want...)
+}
+
+func TestRename(t *testing.T) {
+	s := hold(t, lockConfig)
+	s.rename("send replace own-latch-5 to renamed-latch-5")
+	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Event: Deleted, Safe: true}) // by the rename
+	require.True(t, s.c.Holding())
+	s.connect(func(c *Conn) { c.Missing = true })
+	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
+	require.Equal(t, renamed, s.c.Name())
+	s.conn.Missing = false
+	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
+	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+}
+
+func TestRename_Fails(t *testing.T) {
+	s := hold(t, lockConfig)
+	s.rename("send replace own-latch-5 to renamed-latch-5")
+	s.reply(Replace, Reply{Err: zk.ErrNoAuth}, "renamed "+zk.ErrNoAuth.Error())
+	require.Equal(t, own, s.c.Name())
+	require.True(t, s.c.Holding())
+
+	s = hold(t, lockConfig)
+	s.rename("send replace own-latch-5 to renamed-latch-5")
+	s.reply(Replace, Reply{Err: zk.ErrNoNode}, "report znode was deleted by another client", "set reason 10ms", "send find reason")
+}
+
+// Only a holding contender can be renamed, and only if no rename is in progress.
+func TestRename_NotNow(t *testing.T) {
+	s := follow(t, electionConfig)
+	s.rename()
+	s = hold(t, electionConfig)
+	s.rename("send replace own-latch-5 to renamed-latch-5")
+	s.rename()
+}
+
+// A contender that leaves during a rename deletes either znode.
+func TestRename_WhileLeaving(t *testing.T) {
+	s := hold(t, lockConfig)
+	s.rename("send replace own-latch-5 to renamed-latch-5")
+	s.leave(errOther, "report other error", "rest", "send delete own-latch-5 last because: other error")
+	s.reply(Delete, Reply{Err: zk.ErrNoNode}, "send delete renamed-latch-5 last because: other error")
+	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
+}

@@ -1,0 +1,192 @@
+package contender
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+func TestJoin(t *testing.T) {
+	s := newScript(t, lockConfig)
+	s.start("send create")
+	s.reply(Create, created, "send read own own-latch-5", "send list")
+	s.reply(List, names(a, own))
+	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77}, "send read predecessor a-latch-1", "prove own-latch-5 fresh")
+	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind a-latch-1")
+}
+
+// A create that has also shown that the contender is alone needs no listing.
+func TestJoin_Alone(t *testing.T) {
+	alone := created
+	alone.Czxid, alone.Alone = 77, true
+	s := newScript(t, lockConfig)
+	s.start("send create")
+	s.reply(Create, alone, "prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77", "set own 2ms")
+
+	// In which session was it created? Only the znode shows it.
+	alone.Session = 0
+	s = newScript(t, lockConfig)
+	s.start("send create")
+	s.reply(Create, alone, "send read own own-latch-5", "send list")
+	s.reply(List, names(own))
+	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77}, "prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77")
+}
+
+// The znode of a create whose session has changed in the meantime.
+func TestJoin_SessionUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		reply Reply
+		last  string
+	}{
+		"of the previous session": {Reply{Owner: 9, Czxid: 77}, "bury own-latch-5"},
+		"deleted":                 {Reply{Err: zk.ErrNoNode}, "bury own-latch-5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, lockConfig)
+			s.start("send create")
+			s.reply(Create, Reply{Prefix: ownPrefix, Name: own}, "send read own own-latch-5", "send list")
+			s.reply(ReadOwn, c.reply, "report session expired", c.last, "finish <nil>")
+			require.Equal(t, zkerror.ErrSessionExpired, s.c.Reason())
+		})
+	}
+}
+
+// After a create whose reply was lost, the contender searches for its znode. It uses the znode if
+// the current session owns it, deletes it if an earlier session owns it, and creates a new one if
+// there is none.
+func TestJoin_ReplyLost(t *testing.T) {
+	search := func(t *testing.T, found ...string) *script {
+		s := newScript(t, lockConfig)
+		s.start("send create")
+		s.reply(Create, Reply{Err: ErrLost, Prefix: ownPrefix}, "send search own-latch-")
+		if len(found) > 0 {
+			s.reply(Search, Reply{Names: found}, "send inspect own-latch-5")
+		}
+		return s
+	}
+	t.Run("not applied", func(t *testing.T) {
+		s := search(t)
+		s.reply(Search, Reply{}, "send create")
+		s.reply(Create, Reply{Prefix: "second-latch-", Name: "second-latch-0000000006", Session: 1}, "send read own second-latch-6", "send list")
+	})
+	t.Run("no queue", func(t *testing.T) {
+		s := search(t)
+		s.reply(Search, Reply{Err: zk.ErrNoNode}, "send create")
+	})
+	t.Run("applied in this session", func(t *testing.T) {
+		s := search(t, own)
+		s.reply(Inspect, Reply{Owner: 1}, "send read own own-latch-5", "send list")
+		require.Equal(t, own, s.c.Name())
+	})
+	t.Run("applied in an earlier session", func(t *testing.T) {
+		s := search(t, own)
+		s.reply(Inspect, Reply{Owner: 9}, "send delete own-latch-5")
+		s.reply(Delete, Reply{}, "send create")
+	})
+	t.Run("deleted in the meantime", func(t *testing.T) {
+		s := search(t, own)
+		s.reply(Inspect, Reply{Err: zk.ErrNoNode}, "send create")
+	})
+	t.Run("several", func(t *testing.T) {
+		s := search(t, own, "own-latch-0000000006")
+		s.reply(Inspect, Reply{Owner: 1}, "send inspect own-latch-6")
+		s.reply(Inspect, Reply{Owner: 1}, "send delete own-latch-6")
+		s.reply(Delete, Reply{Err: ErrLost}, "send inspect own-latch-6")
+		s.reply(Inspect, Reply{Err: zk.ErrNoNode}, "send read own own-latch-5", "send list")
+	})
+	t.Run("the search fails", func(t *testing.T) {
+		s := search(t)
+		s.reply(Search, Reply{Err: errOther}, "report other error", "send search own-latch- last")
+	})
+}
+
+// The contender does not search before a server answers.
+func TestJoin_ReplyLostWithTheConnection(t *testing.T) {
+	s := newScript(t, lockConfig)
+	s.start("send create")
+	s.conn.Up = false
+	s.reply(Create, Reply{Err: ErrLost, Prefix: ownPrefix})
+	s.connect(func(c *Conn) { c.Up, c.Epoch = true, 2 }, "send search own-latch-")
+}
+
+// A create can be applied after the search. Every listing shows whether it was.
+func TestJoin_AppliedLate(t *testing.T) {
+	s := newScript(t, electionConfig)
+	s.start("send create")
+	s.reply(Create, Reply{Err: ErrLost, Prefix: "first-latch-"}, "send search first-latch-")
+	s.reply(Search, Reply{}, "send create")
+	s.reply(Create, created, "send read own own-latch-5", "send list")
+	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+	s.reply(List, names("first-latch-0000000004", own), "send delete first-latch-4", "removing first-latch-4",
+		"prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77")
+	s.reply(Delete, Reply{Err: ErrLost}, "send delete first-latch-4", "removing first-latch-4")
+	s.reply(Delete, Reply{Err: zk.ErrNoNode})
+	s.leave(errOther, "report other error", "rest", "send delete own-latch-5 last because: other error")
+	s.reply(Delete, Reply{}, "departed own-latch-5", "send search first-latch- last")
+	s.reply(Search, Reply{}, "finish <nil>")
+}
+
+func TestJoin_NoQueue(t *testing.T) {
+	s := newScript(t, lockConfig)
+	s.start("send create")
+	s.reply(Create, Reply{Err: zk.ErrNoNode}, "send make queue")
+	s.reply(MakeQueue, Reply{}, "send create")
+	s.reply(Create, Reply{Err: zk.ErrNoNode}, "send make queue")
+	s.reply(MakeQueue, Reply{Err: errOther}, "report other error", "finish <nil>")
+
+	s = newScript(t, electionConfig)
+	s.start("send create")
+	s.reply(Create, Reply{Err: zk.ErrNoNode}, "report election is over", "finish <nil>")
+
+	// The servers may have lost their data since the queue was seen in another session.
+	s = newScript(t, electionConfig)
+	s.conn.Session = 2
+	s.start("send create")
+	s.reply(Create, Reply{Err: zk.ErrNoNode}, "report session expired", "finish <nil>")
+}
+
+func TestJoin_Fails(t *testing.T) {
+	s := newScript(t, lockConfig)
+	s.start("send create")
+	s.reply(Create, Reply{Err: zk.ErrNoAuth}, "report "+zk.ErrNoAuth.Error(), "finish <nil>")
+
+	// The reply is lost for good, so that the znode may exist.
+	s = newScript(t, lockConfig)
+	s.start("send create")
+	s.reply(Create, Reply{Err: zkerror.ErrConnClosed, Prefix: ownPrefix}, "report connection is closed", "finish connection is closed")
+}
+
+func TestJoin_NumbersExhausted(t *testing.T) {
+	for _, number := range []string{"2147483647", "-000000001"} {
+		s := newScript(t, lockConfig)
+		s.start("send create")
+		s.do(s.replied(Create, Reply{Prefix: ownPrefix, Name: ownPrefix + number, Session: 1}))
+		require.Equal(t, zkerror.ErrNodeExhausted, s.c.Reason())
+		require.Equal(t, "report sequence numbers of the node are exhausted", s.outputs[0])
+	}
+}
+
+// Patience limits how long ZooKeeper may be unreachable.
+func TestJoin_Patience(t *testing.T) {
+	cfg := lockConfig
+	cfg.Patience = time.Second
+	s := newScript(t, cfg)
+	s.conn.Up = false
+	s.start("set patience 1s", "send create")
+	s.connect(func(c *Conn) { c.Up = true }, "stop patience")
+	s.connect(func(c *Conn) { c.Up = false }, "set patience 1s")
+	s.expired(PatienceTimer, "report ZooKeeper does not answer")
+	require.Equal(t, zkerror.ErrUnreachable, s.c.Reason())
+	s.reply(Create, Reply{Err: zk.ErrNoNode}, "finish <nil>")
+
+	// A timer that expires when the connection is up again does not count.
+	s = newScript(t, cfg)
+	s.conn.Up = false
+	s.start("set patience 1s", "send create")
+	s.conn.Up = true
+	s.expired(PatienceTimer)
+}

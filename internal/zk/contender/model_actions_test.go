@@ -1,0 +1,546 @@
+package contender
+
+import (
+	"fmt"
+	"slices"
+)
+
+// This file contains the transitions of the model: what may happen next in a state.
+
+// fault is a kind of event whose number is limited.
+type fault uint8
+
+const (
+	breaks    fault = iota // a connection breaks
+	haunts                 // a broken connection's create is executed late
+	lapses                 // a lease ends because it is not renewed in time
+	expiries               // a session expires
+	replaces               // a server gives a client another session without notice
+	unsets                 // the watches are not set again after a reconnect
+	leaves                 // a contender is asked to leave
+	operators              // an operator deletes the znode of a contender
+	arrivals               // another client creates a znode
+	deletions              // a client deletes the queue
+	faults
+)
+
+// actionKind is the kind of an action.
+type actionKind uint8
+
+const (
+	serveRequest actionKind = iota
+	serveWatches
+	serveMonitor
+	serveOutlived
+	applyChange
+	connect
+	breakNow
+	takeInbox
+	takeNet
+	takeOwn
+	takeOther
+	takeState
+	takeTimer
+	takeProof
+	expire
+	grow // time passes
+	endQueue
+	leaveNow
+	replaceSession
+	rejectWatches
+	operate
+	arrive
+	depart
+	haunt
+)
+
+// action is a transition. The meaning of a, b and c depends on the kind.
+type action struct {
+	kind    actionKind
+	a, b, c uint8
+	// fair actions happen eventually if nothing else happens.
+	fair bool
+}
+
+// actions appends the actions that are possible to list.
+func (w *model) actions(list []action) []action {
+	add := func(fair bool, kind actionKind, v ...int) {
+		a := action{kind: kind, fair: fair}
+		for i, p := range []*uint8{&a.a, &a.b, &a.c} {
+			if i < len(v) {
+				*p = uint8(v[i])
+			}
+		}
+		list = append(list, a)
+	}
+	for i := range w.scenario.conns {
+		w.addConn(i, add)
+	}
+	for i := range w.scenario.members {
+		w.addMember(i, add)
+	}
+	w.addOthers(add)
+	return list
+}
+
+// addConn adds the actions of a connection and its server.
+func (w *model) addConn(i int, add func(fair bool, kind actionKind, v ...int)) {
+	c := w.conns[i]
+	if !c.up {
+		add(true, connect, i, 0)
+		if w.isAlive(c.session) {
+			if c.seen < w.head() && w.isLagging(i) {
+				add(true, connect, i, 1)
+			}
+			if w.budget[replaces] > 0 {
+				add(false, replaceSession, i)
+			}
+		}
+		return
+	}
+	if c.applied < w.head() && !c.dying {
+		add(true, applyChange, i)
+	}
+	if c.dying || w.budget[breaks] > 0 {
+		for received := range len(c.net) + 1 {
+			add(c.dying, breakNow, i, received, 0)
+			if w.hasWrite(i) {
+				add(c.dying, breakNow, i, received, 1)
+				if w.budget[haunts] > 0 {
+					add(false, breakNow, i, received, 2)
+				}
+			}
+		}
+	}
+	for k := range c.net {
+		if c.net[k].member == ofACheck {
+			add(true, takeProof, i, k+1)
+		}
+	}
+	if c.check.state == checkReceived {
+		add(true, takeProof, i, 0)
+	}
+	if c.dying || c.busy != nil {
+		return
+	}
+	if c.resend {
+		add(true, serveWatches, i, 0)
+		if len(c.pool) > 1 {
+			add(true, serveWatches, i, 1)
+		}
+		if w.budget[unsets] > 0 {
+			add(false, rejectWatches, i)
+		}
+	}
+	if w.isAlive(c.session) {
+		if w.isCheckUseful(i) {
+			add(true, serveMonitor, i)
+		}
+		if len(c.bury) > 0 {
+			add(true, serveOutlived, i)
+		}
+	}
+}
+
+// hasWrite reports whether a contender of a connection waits for a server to execute a create or a
+// deletion.
+func (w *model) hasWrite(i int) bool {
+	for _, j := range w.on(i) {
+		for k := range w.members[j].calls {
+			if kind := w.members[j].calls[k].request.Kind; kind == Create || kind == Delete {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isCheckUseful reports whether the monitor of a connection may send a check whose result would
+// change anything.
+func (w *model) isCheckUseful(i int) bool {
+	c := w.conns[i]
+	if c.check.state != noCheck {
+		return false
+	}
+	proving, missing := false, false
+	for _, j := range w.on(i) {
+		if name := w.members[j].proving; name != "" {
+			proving = true
+			missing = missing || w.tree.find(name) == nil
+		}
+	}
+	return proving && (!c.proven || missing)
+}
+
+// addMember adds the actions of a contender.
+func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int)) {
+	m := w.members[i]
+	if m.ended != running {
+		return
+	}
+	c := w.conns[m.conn]
+	if c.up && !c.dying && c.busy == nil {
+		for k := range m.calls {
+			if w.isServed(i, m.calls[k].request.Kind) {
+				add(true, serveRequest, i, k)
+			}
+		}
+	}
+	if m.proved {
+		add(true, takeState, i)
+		return
+	}
+	left := m.machine.Leaving()
+	for k := range m.inbox {
+		add(true, takeInbox, i, k)
+	}
+	for k := range c.net {
+		switch it := &c.net[k]; {
+		case int(it.member) == i:
+			add(true, takeNet, i, k, 0)
+		case it.member != anEvent || left:
+		case m.own.waitsFor(&it.event):
+			add(true, takeNet, i, k, 1)
+		case m.others[0].waitsFor(&it.event):
+			add(true, takeNet, i, k, 2)
+		case m.others[1].waitsFor(&it.event):
+			add(true, takeNet, i, k, 3)
+		}
+	}
+	if m.told {
+		add(true, takeState, i)
+	}
+	if left {
+		return
+	}
+	if m.own.fired {
+		add(true, takeOwn, i)
+	}
+	for k := range m.others {
+		if m.others[k].fired {
+			add(true, takeOther, i, k)
+		}
+	}
+	for t := range 8 {
+		if m.timers&(1<<t) != 0 {
+			// Patience ends only while ZooKeeper is unreachable.
+			if Timer(t) != PatienceTimer {
+				add(true, takeTimer, i, t)
+			} else if !c.up {
+				add(false, takeTimer, i, t)
+			}
+		}
+	}
+	if w.budget[leaves] > 0 && !m.asked {
+		add(false, leaveNow, i)
+	}
+}
+
+// waitsFor reports whether the event of a happening fires the watch.
+func (h *handle) waitsFor(e *happening) bool {
+	return h.name == e.name && !h.fired && (h.kind == dataWatch || e.event == Deleted)
+}
+
+// isServed reports whether the server can execute a request of a contender. The contenders are
+// equivalent, so their first creates are executed in the order of their letters.
+func (w *model) isServed(i int, k RequestKind) bool {
+	if !isWrite(k) {
+		return true
+	}
+	return w.isAlive(w.conns[w.members[i].conn].session) && !(k == Create && w.mustWait(i))
+}
+
+// mustWait reports whether the create of a contender comes after that of another one.
+func (w *model) mustWait(i int) bool {
+	if i <= w.scenario.settled || w.members[i].created {
+		return false
+	}
+	before := w.members[i-1]
+	return !before.created && before.ended == running
+}
+
+// addOthers adds the actions of sessions and of other clients.
+func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
+	for k := range w.sessions {
+		s := &w.sessions[k]
+		if !s.alive || s.conn < 0 {
+			continue
+		}
+		abandoned := w.conns[s.conn].session != s.id
+		if s.leased && (abandoned || w.budget[lapses] > 0) {
+			add(abandoned, grow, k)
+		}
+		if !s.leased && (abandoned || w.budget[expiries] > 0) && w.areNotified(int(s.conn)) {
+			add(abandoned, expire, k, 0)
+			if w.nodesOf(s.id) > 1 {
+				add(abandoned, expire, k, 1)
+			}
+		}
+	}
+	if w.budget[operators] > 0 {
+		for k := range w.tree.nodes {
+			if memberOf(w.tree.nodes[k].name) >= 0 {
+				add(false, operate, k)
+			}
+		}
+	}
+	if w.budget[arrivals] > 0 && w.tree.queue != 0 {
+		add(false, arrive)
+	}
+	for k := range w.tree.nodes {
+		if n := &w.tree.nodes[k]; memberOf(n.name) < 0 && n.session != 0 {
+			add(false, depart, k)
+		}
+	}
+	for k := range w.ghosts {
+		if w.isAlive(w.ghosts[k].session) && w.tree.queue != 0 {
+			add(false, haunt, k)
+		}
+	}
+	switch {
+	case w.deleting == 1:
+		add(true, endQueue)
+	case w.budget[deletions] > 0 && w.deleting == 0 && w.tree.queue != 0:
+		add(false, endQueue)
+	}
+}
+
+// areNotified reports whether the leaders of a connection know the state of their lease. A lease
+// ends so long before the session can expire that they do.
+func (w *model) areNotified(c int) bool {
+	for _, j := range w.on(c) {
+		if m := w.members[j]; m.told && m.user.proven {
+			return false
+		}
+	}
+	return true
+}
+
+// nodesOf returns the number of znodes of a session.
+func (w *model) nodesOf(session int64) (n int) {
+	for k := range w.tree.nodes {
+		if w.tree.nodes[k].session == session {
+			n++
+		}
+	}
+	return n
+}
+
+// do executes an action.
+func (w *model) do(a action) {
+	if w.tracing {
+		w.trace = append(w.trace, w.describe(a))
+	}
+	i, k := int(a.a), int(a.b)
+	spend := func(f fault) { w.budget[f]-- }
+	switch a.kind {
+	case serveRequest:
+		w.serve(i, k)
+	case serveWatches:
+		w.setWatches(i, a.b == 1)
+	case rejectWatches:
+		spend(unsets)
+		w.conn(i).resend = false
+	case serveMonitor:
+		w.serveCheck(i)
+	case serveOutlived:
+		w.serveBurial(i)
+	case applyChange:
+		w.applyNext(i)
+	case connect:
+		to := w.head()
+		if a.b == 1 {
+			to = w.conns[i].seen
+		}
+		w.reconnect(i, to, false)
+	case replaceSession:
+		spend(replaces)
+		w.reconnect(i, 0, true)
+	case breakNow:
+		if !w.conns[i].dying {
+			spend(breaks)
+		}
+		if a.c == 2 {
+			spend(haunts)
+		}
+		w.breakConn(i, k, a.c == 1, a.c == 2)
+	case takeInbox:
+		w.takeReply(i, k)
+	case takeNet:
+		w.receive(w.members[i].conn, k+1)
+		switch m := w.members[i]; a.c {
+		case 0:
+			w.takeReply(i, len(m.inbox)-1)
+		case 1:
+			w.input(i, nil)
+		default:
+			w.takeEvent(i, int(a.c-2))
+		}
+	case takeOwn:
+		w.input(i, nil)
+	case takeOther:
+		w.takeEvent(i, k)
+	case takeState:
+		w.member(i).proved = false
+		w.input(i, &Input{Kind: ConnChanged})
+	case takeTimer:
+		w.member(i).timers &^= 1 << k
+		w.input(i, &Input{Kind: Expired, Timer: Timer(k)})
+	case takeProof:
+		w.receive(i, k)
+		w.takeCheck(i)
+	case leaveNow:
+		spend(leaves)
+		w.member(i).asked = true
+		w.input(i, &Input{Kind: Leave, Err: errAsked})
+	default:
+		w.doOther(a, spend)
+	}
+	w.normalize()
+	w.verify()
+}
+
+// doOther executes an action of a session or of another client.
+func (w *model) doOther(a action, spend func(fault)) {
+	k := int(a.a)
+	switch a.kind {
+	case grow:
+		s := &w.sessions[k]
+		if w.conns[s.conn].session == s.id {
+			spend(lapses)
+		}
+		w.age(s)
+	case expire:
+		s := &w.sessions[k]
+		if w.conns[s.conn].session == s.id {
+			spend(expiries)
+		}
+		w.age(s)
+		s.alive = false
+		w.commit(change{kind: closeSession, session: s.id, reversed: a.b == 1})
+	case operate:
+		spend(operators)
+		w.deleteFor(w.tree.nodes[k].name)
+	case arrive:
+		spend(arrivals)
+		w.commit(change{kind: createNode, node: w.newForeign(false, foreignSession)})
+	case depart:
+		w.commit(change{kind: deleteNode, name: w.tree.nodes[k].name})
+	case haunt:
+		g := w.ghosts[k]
+		w.ghosts = slices.Delete(slices.Clone(w.ghosts), k, k+1)
+		w.commit(change{kind: createNode, node: w.newNode(g.name, g.session)})
+		w.member(memberOf(g.name)).created = true
+	case endQueue:
+		n := len(w.tree.nodes)
+		switch {
+		case w.deleting == 0:
+			spend(deletions)
+			w.deleting = 1
+			w.commit(change{kind: markEnded})
+		case n > 0:
+			w.deleteFor(w.tree.nodes[n-1].name)
+		default:
+			w.deleting = 2
+			w.commit(change{kind: removeQueue})
+		}
+	}
+}
+
+// deleteFor deletes a znode for another client.
+func (w *model) deleteFor(name string) {
+	if i := memberOf(name); i >= 0 && w.members[i].machine.name == name {
+		w.member(i).exempt = true
+	}
+	w.commit(change{kind: deleteNode, name: name})
+}
+
+// foreignSession is the session of all other clients.
+const foreignSession = 9
+
+// newForeign returns a znode of another client.
+func (w *model) newForeign(plain bool, session int64) znode {
+	n := w.newNode("", session)
+	n.name = foreignName(w.foreign, plain, w.scenario.firstNumber+w.creates-1)
+	w.foreign++
+	return n
+}
+
+// normalize removes differences between states that have no meaning.
+func (w *model) normalize() {
+	low := w.head()
+	for i := range w.scenario.conns {
+		c := w.conns[i]
+		if w.isLagging(i) {
+			low = min(low, c.applied, c.seen)
+		} else if c.seen != w.head() {
+			w.conn(i).seen = w.head()
+		}
+		if w.budget[breaks] == 0 && w.budget[expiries] == 0 && c.up && !c.dying && w.isAlive(c.session) {
+			// No reply can be lost any more.
+			for len(w.conns[i].net) > 0 && w.conns[i].net[0].member >= 0 {
+				w.receive(i, 1)
+			}
+		}
+	}
+	for w.first < low {
+		w.base, _ = w.base.apply(&w.log[0])
+		w.log = w.log[1:]
+		w.first++
+	}
+	w.sessions = slices.DeleteFunc(w.sessions, func(s session) bool { return !s.alive && w.conns[s.conn].session != s.id })
+	w.ghosts = slices.DeleteFunc(slices.Clone(w.ghosts), func(g ghost) bool {
+		return w.members[memberOf(g.name)].machine.Leaving() || !w.isAlive(g.session)
+	})
+}
+
+// describe returns an action as text.
+func (w *model) describe(a action) string {
+	i, k := int(a.a), int(a.b)
+	conn := func() string { return fmt.Sprintf("connection %d", i) }
+	who := string('a' + rune(i))
+	switch a.kind {
+	case serveRequest:
+		return fmt.Sprintf("the server executes for %s: %v", who, w.members[i].calls[k].request)
+	case serveWatches:
+		return conn() + ": the client library sets its watches again"
+	case rejectWatches:
+		return conn() + ": the server rejects the watches"
+	case serveMonitor:
+		return conn() + ": the server executes a check of the lease"
+	case serveOutlived:
+		return conn() + ": the server deletes an outlived znode"
+	case applyChange:
+		return conn() + ": the server applies the next change"
+	case connect:
+		if a.b == 1 {
+			return conn() + " is established again, with a server that lags behind"
+		}
+		return conn() + " is established again"
+	case replaceSession:
+		return conn() + " is established again, in another session without notice"
+	case breakNow:
+		return fmt.Sprintf("%s breaks after %d items were received; %s", conn(), k,
+			[]string{"writes in flight have failed", "writes in flight are sent later", "a create in flight is executed later"}[a.c])
+	case takeInbox, takeNet, takeOwn, takeOther, takeState, takeTimer:
+		return who + " takes an input"
+	case takeProof:
+		return conn() + ": the monitor takes the reply to its check"
+	case expire:
+		return fmt.Sprintf("session %d expires", w.sessions[i].id)
+	case grow:
+		return fmt.Sprintf("the lease of session %d ends", w.sessions[i].id)
+	case endQueue:
+		return "another client deletes the queue, next step"
+	case leaveNow:
+		return who + " is asked to leave"
+	case operate:
+		return "an operator deletes " + w.tree.nodes[i].name
+	case arrive:
+		return "another client creates a znode"
+	case depart:
+		return "another client deletes " + w.tree.nodes[i].name
+	default:
+		return "a server executes a create of a broken connection: " + w.ghosts[i].name
+	}
+}

@@ -1,0 +1,106 @@
+package contender
+
+import (
+	"fmt"
+	"strings"
+)
+
+// This file contains what must be true in every state.
+
+// fail notes what is wrong in a state.
+func (w *model) fail(format string, args ...any) {
+	if w.violation == "" {
+		w.violation = fmt.Sprintf(format, args...)
+	}
+}
+
+// leads reports whether a contender is a leader: its user was told, and the lease is valid.
+func (w *model) leads(i int) bool {
+	u := w.members[i].user
+	s := w.session(u.session)
+	return u.proven && s != nil && s.leased
+}
+
+// verify checks a state.
+func (w *model) verify() {
+	leader := ""
+	for i := range w.scenario.members {
+		m := w.members[i]
+		if m.ended == finished {
+			w.verifyDeparted(i)
+		}
+		if !w.leads(i) || m.exempt {
+			continue
+		}
+		name := m.machine.name
+		if leader != "" {
+			w.fail("%s and %s lead", leader, name)
+		}
+		leader = name
+		if n := w.tree.find(name); n == nil {
+			w.fail("%s leads, and its znode does not exist", name)
+			continue
+		}
+		for k := range w.tree.nodes {
+			n := &w.tree.nodes[k]
+			if n.name == name {
+				break
+			}
+			if n.session != 0 && memberOf(n.name) != i {
+				w.fail("%s leads, and %s comes before it", name, n.name)
+			}
+		}
+	}
+}
+
+// verifyDeparted requires that nothing is left of a contender that has left, except a znode of an
+// expired session.
+func (w *model) verifyDeparted(i int) {
+	c := w.conns[w.members[i].conn]
+	for k := range w.tree.nodes {
+		if n := &w.tree.nodes[k]; memberOf(n.name) == i && n.session == c.session {
+			w.fail("%s exists, and its contender has left", n.name)
+		}
+	}
+}
+
+// verifyQuiet checks a state in which nothing happens any more, unless a fault or the will of a
+// client causes it.
+func (w *model) verifyQuiet() {
+	for i := range w.scenario.members {
+		m := w.members[i]
+		name := m.machine.name
+		switch p := m.machine.phase; {
+		case p == joining && w.mustWait(i), p == gone:
+		case p == joining, p == lost, p == leaving:
+			w.fail("nothing happens any more, and %c is %s", 'a'+i, [...]string{"joining", "queued", "holding", "lost", "leaving"}[p])
+		case w.tree.find(name) == nil:
+			w.fail("nothing happens any more, and %s does not know that its znode was deleted", name)
+		}
+	}
+	for k := range w.tree.nodes {
+		n := &w.tree.nodes[k]
+		i := memberOf(n.name)
+		if n.session == 0 {
+			continue
+		}
+		if i >= 0 && !(w.members[i].user.proven && w.members[i].machine.name == n.name) {
+			w.fail("nothing happens any more, and %s, the head of the queue, does not lead", n.name)
+		}
+		return
+	}
+}
+
+// schedule returns the steps of a trace as text.
+func schedule(trace []string) string {
+	var text strings.Builder
+	step := 0
+	for _, line := range trace {
+		if !strings.HasPrefix(line, " ") {
+			step++
+			fmt.Fprintf(&text, "%4d. ", step)
+		}
+		text.WriteString(line + "\n")
+	}
+	return text.String()
+}

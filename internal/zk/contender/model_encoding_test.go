@@ -1,0 +1,303 @@
+package contender
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// This file contains the canonical encoding of states: two states with the same encoding have the
+// same future. Epochs, lapses and the numbers of changes are encoded as differences.
+
+// key identifies a state.
+type key [16]byte
+
+// encoder appends to b.
+type encoder struct{ b []byte }
+
+func (e *encoder) byte(v ...byte) { e.b = append(e.b, v...) }
+
+func (e *encoder) bools(v ...bool) {
+	var bits uint32
+	for i, set := range v {
+		if set {
+			bits |= 1 << i
+		}
+	}
+	e.byte(byte(bits), byte(bits>>8), byte(bits>>16))
+}
+
+// name appends a name of the model.
+func (e *encoder) name(name string) {
+	switch n := len(name); {
+	case n == 0:
+		e.byte(0)
+	case name == tombstone:
+		e.byte(1)
+	default:
+		e.byte(name[0], name[1], name[2], name[n-2], name[n-1])
+	}
+}
+
+func (e *encoder) names(names []string) {
+	e.byte(byte(len(names)))
+	for _, name := range names {
+		e.name(name)
+	}
+}
+
+// prefix appends the beginning of a name.
+func (e *encoder) prefix(prefix string) { e.byte(prefix[0], prefix[1]) }
+
+// errorsOfModel are the errors that a state of the model contains.
+var errorsOfModel = []error{
+	nil, zk.ErrNoNode, ErrLost, zkerror.ErrConnClosed, zkerror.ErrSessionExpired, zkerror.ErrDeleted,
+	zkerror.ErrElectionOver, zkerror.ErrUnreachable, zkerror.ErrNodeExhausted, errAsked,
+}
+
+// errAsked is the reason of contenders that are asked to leave.
+var errAsked = errors.New("asked to leave")
+
+func (e *encoder) err(err error) {
+	i := slices.Index(errorsOfModel, err)
+	if i < 0 {
+		panic(fmt.Sprintf("the model does not know the error %v", err))
+	}
+	e.byte(byte(i))
+}
+
+// key returns the key of a state.
+func (w *model) key(scratch []byte) (key, []byte) {
+	e := encoder{scratch[:0]}
+	e.model(w)
+	sum := sha256.Sum256(e.b)
+	return key(sum[:16]), e.b
+}
+
+func (e *encoder) model(w *model) {
+	e.tree(w.base)
+	e.byte(byte(len(w.log)), byte(w.creates), w.foreign, w.deleting, byte(w.token), byte(w.leader))
+	for i := range w.log {
+		ch := &w.log[i]
+		e.byte(byte(ch.kind), byte(ch.session))
+		e.bools(ch.reversed)
+		e.name(ch.name)
+		e.node(&ch.node)
+	}
+	e.byte(byte(len(w.ghosts)))
+	for _, g := range w.ghosts {
+		e.prefix(g.name)
+		e.byte(byte(g.session))
+	}
+	e.byte(w.budget[:]...)
+	for _, s := range w.sessions {
+		e.byte(byte(s.id))
+		e.bools(s.alive, s.leased)
+	}
+	for i := range w.scenario.conns {
+		e.conn(w, w.conns[i])
+	}
+	for i := range w.scenario.members {
+		e.member(w, w.members[i])
+	}
+}
+
+func (e *encoder) node(n *znode) {
+	e.name(n.name)
+	e.byte(byte(n.session), byte(n.czxid), byte(n.version))
+}
+
+func (e *encoder) tree(t *tree) {
+	e.byte(byte(len(t.nodes)), byte(t.queue))
+	e.bools(t.ended)
+	for i := range t.nodes {
+		e.node(&t.nodes[i])
+	}
+}
+
+func (e *encoder) handle(h *handle) {
+	if e.name(h.name); h.name != "" {
+		e.byte(byte(h.kind), byte(h.event))
+		e.bools(h.fired, h.sameSession, h.departed)
+	}
+}
+
+func (e *encoder) request(c *conn, r *Request) {
+	e.byte(byte(r.Kind), byte(c.epoch-r.Epoch))
+	e.bools(r.Watched, r.Reset, r.Last)
+	e.name(r.Name)
+	e.byte(byte(len(r.Prefixes)))
+	for _, prefix := range r.Prefixes {
+		e.prefix(prefix)
+	}
+}
+
+func (e *encoder) answered(c *conn, a *answered) {
+	e.request(c, &a.request)
+	r := &a.reply
+	e.err(r.Err)
+	if r.Prefix != "" {
+		e.prefix(r.Prefix)
+	}
+	e.name(r.Name)
+	e.names(r.Names)
+	e.byte(byte(r.Session), byte(r.Owner), byte(r.Czxid), byte(r.QueueCzxid), byte(r.Version), byte(a.version), byte(a.session))
+	e.bools(r.Ephemeral, r.Alone, r.Ended, r.Doubt, a.set, a.doubt)
+	e.handle(&a.watch)
+}
+
+func (e *encoder) conn(w *model, c *conn) {
+	e.byte(byte(c.session), c.count, byte(c.check.state), byte(len(c.net)), byte(len(c.pool)), byte(len(c.server)))
+	e.bools(c.up, c.dying, c.proven, c.resend, c.busy != nil)
+	if c.check.state != noCheck {
+		e.byte(byte(c.check.session))
+		e.bools(c.check.stale)
+		for i := range c.check.paths {
+			e.name(c.check.paths[i])
+			e.bools(c.check.missing[i])
+		}
+	}
+	e.byte(byte(w.head()-c.applied), byte(w.head()-c.seen))
+	for i := range c.net {
+		switch it := &c.net[i]; it.member {
+		case anEvent:
+			e.byte(0xff, byte(it.event.event))
+			e.name(it.event.name)
+		case ofACheck:
+			e.byte(0xfe, byte(w.head()-it.zxid))
+		default:
+			e.byte(byte(it.member), byte(w.head()-it.zxid))
+			e.answered(c, it.reply)
+		}
+	}
+	// The order of watches has no meaning.
+	slices.SortFunc(c.pool, func(a, b pooled) int { return compareKeys(&a.watchKey, &b.watchKey) })
+	for i := range c.pool {
+		p := &c.pool[i]
+		e.name(p.name)
+		e.byte(byte(p.kind), byte(c.epoch-p.epoch), byte(p.version))
+	}
+	slices.SortFunc(c.server, func(a, b watchKey) int { return compareKeys(&a, &b) })
+	for i := range c.server {
+		e.name(c.server[i].name)
+		e.byte(byte(c.server[i].kind))
+	}
+	if p := c.busy; p != nil {
+		e.byte(byte(p.member), byte(w.head()-p.upTo))
+		e.bools(p.search)
+		if p.reply != nil {
+			e.answered(c, p.reply)
+		}
+	}
+	e.names(c.bury)
+}
+
+func compareKeys(a, b *watchKey) int {
+	switch {
+	case a.name < b.name:
+		return -1
+	case a.name > b.name:
+		return 1
+	}
+	return int(a.kind) - int(b.kind)
+}
+
+func (e *encoder) member(w *model, m *member) {
+	c := w.conns[m.conn]
+	e.byte(byte(m.ended), m.attempts, byte(len(m.calls)), byte(len(m.inbox)), m.timers, byte(m.session), m.wakes)
+	e.bools(m.proved, m.told, m.missing, m.fresh, m.created, m.haunted, m.asked, m.exempt, m.user.first, m.user.proven)
+	e.byte(byte(m.user.session), byte(m.user.token))
+	if m.ended != running {
+		e.prefixes(m.machine)
+		return
+	}
+	slices.SortFunc(m.calls, func(a, b call) int { return int(a.request.Kind) - int(b.request.Kind) })
+	for i := range m.calls {
+		q := &m.calls[i]
+		e.request(c, &q.request)
+		e.byte(byte(q.session), q.stage)
+		if q.prefix != "" {
+			e.prefix(q.prefix)
+		}
+		e.bools(q.set, q.doubt)
+		e.handle(&q.watch)
+	}
+	slices.SortFunc(m.inbox, func(a, b *answered) int { return int(a.request.Kind) - int(b.request.Kind) })
+	for _, r := range m.inbox {
+		e.answered(c, r)
+	}
+	e.handle(&m.own)
+	h := m.others
+	if h[0].name > h[1].name {
+		h[0], h[1] = h[1], h[0] // the slots are equivalent
+	}
+	e.handle(&h[0])
+	e.handle(&h[1])
+	e.name(m.proving)
+	e.machine(c, m.machine)
+}
+
+func (e *encoder) prefixes(c *Contender) {
+	e.byte(byte(len(c.prefixes)))
+	for _, prefix := range c.prefixes {
+		e.prefix(prefix)
+	}
+}
+
+// machine appends the fields of a state machine. conn, out and leaseKnown are those of the last step
+// only, and cfg is constant.
+func (e *encoder) machine(of *conn, c *Contender) {
+	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8))
+	e.bools(c.search, c.fresh, c.vanished, c.list, c.listAll, c.searched, c.listed, c.turn, c.next, c.waitsForAny, c.nextToTurn, c.followed,
+		c.reset, c.own, c.queue, c.lookahead, c.preparing, c.impatient, c.doubting, c.standingBy, c.cold, c.ownSoon, c.proving)
+	e.bools(c.counted, c.counted && c.lapses != of.lapses, c.notified, c.given)
+	e.prefixes(c)
+	e.names(c.found)
+	e.names(c.orphans)
+	e.names(c.ignored)
+	e.name(c.name)
+	e.byte(byte(c.session), byte(c.czxid), byte(c.blocking), byte(of.epoch-c.nextIn), byte(of.epoch-c.epoch))
+	e.name(c.outlived)
+	e.name(c.renamedTo)
+	for _, o := range []*other{&c.pred, &c.before} {
+		if e.name(o.name); o.name != "" || o.gone {
+			e.bools(o.watched, o.gone, o.safe, o.verified, o.unreadable)
+		}
+	}
+	e.err(c.reason)
+	e.name(c.reported.name)
+	e.name(c.reported.predecessor)
+	e.bools(c.reported.first, c.reported.proven)
+}
+
+// TestExploreEncoding_Complete fails if the state machine has a field that the encoding or the
+// copy of a state omits.
+func TestExploreEncoding_Complete(t *testing.T) {
+	fields := func(v any) (names []string) {
+		for i := range reflect.TypeOf(v).NumField() {
+			names = append(names, reflect.TypeOf(v).Field(i).Name)
+		}
+		return names
+	}
+	require.Equal(t, []string{
+		"cfg", "conn", "out", "phase", "pending", "search", "fresh", "vanished", "prefixes", "found", "orphans", "name",
+		"session", "czxid", "outlived", "renamedTo", "list", "listAll", "searched", "ignored", "listed", "turn", "next",
+		"waitsForAny", "nextToTurn", "followed", "blocking", "nextIn", "pred", "before", "epoch", "reset", "own", "queue",
+		"lookahead", "preparing", "impatient", "doubting", "standingBy", "cold", "ownSoon", "proving", "leaseKnown", "counted",
+		"lapses", "notified", "given", "reason", "reported",
+	}, fields(Contender{}), "extend encoder.machine and member.fork")
+	require.Equal(t, []string{"name", "watched", "gone", "safe", "verified", "unreadable"}, fields(other{}))
+	require.Equal(t, []string{"name", "predecessor", "first", "proven"}, fields(reported{}))
+	require.Equal(t, []string{"Kind", "Name", "To", "Watched", "Epoch", "Reset", "Prefixes", "Last", "Err"}, fields(Request{}))
+	require.Equal(t, []string{
+		"Err", "Prefix", "Name", "Names", "Session", "Owner", "Czxid", "QueueCzxid", "Version", "Ephemeral", "Alone", "Ended", "Doubt",
+	}, fields(Reply{}))
+}

@@ -1,0 +1,233 @@
+package contender
+
+import (
+	"fmt"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+// scenario is an initial state and what may happen.
+type scenario struct {
+	name    string
+	members int
+	conns   int
+	// shared puts all contenders on the connection 0.
+	shared      bool
+	config      func(*Config) // changes that of an election; may be nil
+	budget      [faults]uint8
+	lagging     uint8 // the connections whose servers may lag behind, as bits
+	timers      uint8 // those that expire, as bits, in addition to defaultTimers
+	stamp       bool
+	firstNumber int32
+	countsWakes bool
+	// settled is the number of contenders that have joined before anything else happens.
+	settled int
+	// foreign are the znodes of other clients at the beginning: 'f' for a contender, 'p' for one
+	// with a plain name, 'n' for a persistent znode with such a name.
+	foreign string
+	full    bool // the complete exploration only
+	// limit is the number of states after which the exploration fails; 0 for none.
+	limit int
+}
+
+// defaultTimers expire in every scenario. ReasonTimer only repeats a report.
+const defaultTimers = 1<<DoubtTimer | 1<<PrepareTimer | 1<<OwnTimer
+
+// initial returns the initial state.
+func (s *scenario) initial(tracing bool) *model {
+	w := &model{scenario: s, tree: &tree{queue: 1}, creates: 1, leader: -1, tracing: tracing}
+	w.sessions = []session{{id: foreignSession, conn: -1, alive: true}}
+	for _, kind := range s.foreign {
+		owner := int64(foreignSession)
+		if kind == 'n' {
+			owner = 0
+		}
+		n := w.newForeign(kind != 'f', owner)
+		w.tree.nodes = append(w.tree.nodes, n)
+	}
+	w.base = w.tree
+	for i := range s.conns {
+		w.conns[i] = &conn{epoch: 100, up: true, tree: w.tree}
+		id := w.newSession(i)
+		w.conn(i).session = id
+	}
+	for i := range s.members {
+		m := &member{conn: i}
+		if s.shared {
+			m.conn = 0
+		}
+		cfg := &Config{Dir: "/queue", Tombstone: tombstone, QueueCzxid: 1, QueueSession: w.conns[m.conn].session, Lookahead: true}
+		if s.config != nil {
+			s.config(cfg)
+		}
+		m.machine = New(cfg)
+		w.members[i] = m
+	}
+	for i := range s.members {
+		if w.step(i, &Input{Kind: Start}); i < s.settled {
+			w.settle()
+		}
+	}
+	w.normalize()
+	w.budget = s.budget
+	w.key(nil)
+	return w
+}
+
+// settle executes fair actions until there are none. It reports whether that has ended.
+func (w *model) settle() bool {
+	var list []action
+	for range 1000 {
+		w.key(nil)
+		list = w.actions(list[:0])
+		k := 0
+		for k < len(list) && !list[k].fair {
+			k++
+		}
+		if k == len(list) {
+			return true
+		}
+		w.do(list[k])
+		if w.violation != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// sampling is one in how many states runFair examines.
+const sampling = 64
+
+// runFair executes fair actions until there are none, and checks the state that this leads to.
+func (w *model) runFair() (violation string) {
+	w = w.fork()
+	if !w.settle() {
+		return "the fair steps from here do not come to an end"
+	}
+	if w.violation == "" {
+		w.verifyQuiet()
+	}
+	return w.violation
+}
+
+// visit is a state that was reached.
+type visit struct {
+	parent int32
+	action action
+}
+
+// exploration is the result of an exploration.
+type exploration struct {
+	states, transitions, depth int
+	// violation is "" if there is none. Otherwise schedule is the shortest one.
+	violation string
+	steps     int
+	schedule  string
+}
+
+// explore visits all states of a scenario, breadth first.
+func (s *scenario) explore() (e exploration) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // few states live long
+	type open struct {
+		state *model
+		visit int32
+	}
+	root := s.initial(false)
+	visited := map[key]struct{}{}
+	k, scratch := root.key(nil)
+	visited[k] = struct{}{}
+	visits := []visit{{parent: -1}}
+	frontier := []open{{root, 0}}
+	var list []action
+	found := func(at int32, violation string) exploration {
+		e.violation, e.states = violation, len(visits)
+		e.replay(s, visits, at)
+		return e
+	}
+	if root.violation != "" {
+		return found(0, root.violation)
+	}
+	for len(frontier) > 0 {
+		var next []open
+		for _, o := range frontier {
+			list = o.state.actions(list[:0])
+			quiet := true
+			for _, a := range list {
+				quiet = quiet && !a.fair
+				e.transitions++
+				w := o.state.fork()
+				w.try(a)
+				k, scratch = w.key(scratch)
+				if _, known := visited[k]; known && w.violation == "" {
+					continue
+				}
+				visited[k] = struct{}{}
+				visits = append(visits, visit{o.visit, a})
+				at := int32(len(visits) - 1)
+				if w.violation != "" {
+					return found(at, w.violation)
+				}
+				next = append(next, open{w, at})
+				if k[0]%sampling == 0 {
+					if violation := w.runFair(); violation != "" {
+						return found(at, violation)
+					}
+				}
+			}
+			if quiet {
+				if o.state.verifyQuiet(); o.state.violation != "" {
+					return found(o.visit, o.state.violation)
+				}
+			}
+		}
+		if len(next) > 0 {
+			e.depth++
+		}
+		frontier = next
+		if s.limit > 0 && len(visits) > s.limit {
+			return found(frontier[0].visit, fmt.Sprintf("there are more than %d states", s.limit))
+		}
+	}
+	e.states = len(visits)
+	return e
+}
+
+// try executes an action. A panic is a violation.
+func (w *model) try(a action) {
+	defer func() {
+		if r := recover(); r != nil {
+			w.fail("panic: %v", r)
+		}
+	}()
+	w.do(a)
+}
+
+// replay finds the schedule that leads to a state.
+func (e *exploration) replay(s *scenario, visits []visit, at int32) {
+	var path []action
+	for ; visits[at].parent >= 0; at = visits[at].parent {
+		path = append(path, visits[at].action)
+	}
+	w := s.initial(false)
+	w.tracing = true
+	for i := len(path) - 1; i >= 0; i-- {
+		w = w.fork()
+		w.try(path[i])
+		if w.violation == "" {
+			w.key(nil)
+		}
+	}
+	e.steps, e.schedule = len(path), schedule(w.trace)
+}
+
+// run explores a scenario and fails the test at the first violation.
+func (s *scenario) run(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	e := s.explore()
+	t.Logf("%d states, %d transitions, depth %d, %.1fs", e.states, e.transitions, e.depth, time.Since(start).Seconds())
+	if e.violation != "" {
+		t.Fatalf("%s\nafter %d steps:\n%s", e.violation, e.steps, e.schedule)
+	}
+}

@@ -1,0 +1,290 @@
+package contender
+
+import "slices"
+
+const (
+	maxMembers = 4
+	maxConns   = 4
+)
+
+// model is one state. Copies share what their pointers lead to, which is cloned before it is
+// changed.
+type model struct {
+	scenario *scenario
+
+	tree    *tree    // of the ensemble's leader
+	base    *tree    // before the first change of log
+	log     []change // that some server has not applied, or a client has not seen
+	first   int      // the number of the first change of log
+	creates int32    // the number of creates
+
+	sessions []session
+	conns    [maxConns]*conn
+	members  [maxMembers]*member
+	ghosts   []ghost
+	foreign  uint8 // the number of foreign znodes that were created
+	deleting uint8 // the progress of DeleteElection: 0, 1 or 2
+	budget   [faults]uint8
+	token    int64 // of the last leader
+	leader   int8  // the last one, -1 for none
+
+	own struct{ members, conns uint8 } // those that are not shared with another state
+
+	violation string   // what is wrong in this state
+	trace     []string // of a replay
+	tracing   bool
+}
+
+// session is a session at the ensemble.
+type session struct {
+	id    int64
+	conn  int8 // the connection that has created it; -1 for a foreign one
+	alive bool
+	// leased reports that a lease of this session may be valid. The session does not expire
+	// in the meantime: this is what session/lease.go guarantees.
+	leased bool
+}
+
+// ghost is a create of a broken connection that a server still executes.
+type ghost struct {
+	name    string // without the number
+	session int64
+}
+
+// watchKind distinguishes the watches on a znode.
+type watchKind uint8
+
+const (
+	dataWatch watchKind = iota
+	childWatch
+)
+
+// watchKey identifies a watch of a connection.
+type watchKey struct {
+	name string
+	kind watchKind
+}
+
+// pooled is a watch in the pool of a connection, and of the client library.
+type pooled struct {
+	watchKey
+	epoch   uint64 // in which a request has last set it
+	version int32  // of the znode at that time
+}
+
+// handle is a watch that a contender has received with a reply.
+type handle struct {
+	name  string // "" for none
+	kind  watchKind
+	fired bool
+	event Event
+	// sameSession reports that the znode belongs to another contender of the same session, and
+	// departed that this one has announced its departure.
+	sameSession, departed bool
+}
+
+// item is what a server has sent to a client.
+type item struct {
+	member int8 // the receiver of a reply; -1 for an event, -2 for the reply to a check
+	reply  *answered
+	event  happening
+	zxid   int // the number of changes that the server had applied
+}
+
+const (
+	anEvent  = -1
+	ofACheck = -2
+)
+
+// answered is a request with its reply. It is immutable.
+type answered struct {
+	request Request
+	reply   Reply
+	set     bool   // the request has set a watch
+	version int32  // of the znode with the watch
+	watch   handle // the watch of the reply, if the request has set none
+	doubt   bool
+	session int64 // of the connection when a create was sent
+}
+
+// call is a request of a contender that no server has answered.
+type call struct {
+	request Request
+	prefix  string // of a create
+	session int64  // of the connection when it was sent
+	fresh   bool   // a create that was sent recently enough to be a proof
+	set     bool   // the request sets a watch; otherwise the connection has one:
+	watch   handle
+	doubt   bool
+	stage   uint8 // of a request that consists of several
+}
+
+// progress is a write that is committed, or a Sync, and that the client's server has not applied
+// yet. It answers no later request of the session before.
+type progress struct {
+	member int8 // or ofACheck; -3 for the deletion of an outlived znode
+	upTo   int
+	reply  *answered
+	search bool
+}
+
+const ofABurial = -3
+
+// checkState is the state of a check of the connection's monitor.
+type checkState uint8
+
+const (
+	noCheck checkState = iota
+	checkInFlight
+	checkReceived // by the client library, not yet by the monitor
+)
+
+// check is a check of the lease.
+type check struct {
+	state   checkState
+	session int64
+	stale   bool // it is too old to prove anything
+	missing [maxMembers]bool
+	paths   [maxMembers]string
+}
+
+// conn is a connection, with its server, its watches and its monitor.
+type conn struct {
+	session int64
+	up      bool
+	epoch   uint64
+	dying   bool  // its server closes it
+	count   uint8 // of its sessions
+
+	proven bool
+	lapses uint64
+	check  check
+
+	applied int   // the number of changes that its server has applied
+	seen    int   // the zxid of the newest reply
+	tree    *tree // of the server
+	net     []item
+	pool    []pooled
+	server  []watchKey // watches at the server
+	resend  bool       // the client library has to set its watches again
+	busy    *progress
+	bury    []string // znodes that are deleted in the background
+}
+
+// member is a contender with its driver.
+type member struct {
+	machine *Contender
+	conn    int
+
+	calls  []call
+	inbox  []*answered // replies that the client library has received
+	own    handle
+	others [2]handle
+	timers uint8
+	proved bool // the next input is ConnChanged
+	told   bool // the state of the connection may have changed
+
+	proving string // the path that the monitor proves
+	missing bool
+
+	attempts uint8
+	session  int64 // the owner of the znode, as the driver knows it
+	fresh    bool  // the create was sent recently enough to be a proof
+	created  bool  // a create was applied
+	haunted  bool  // a create was applied after the contender had left
+	asked    bool  // it was asked to leave
+	wakes    uint8 // the number of contenders that the deletion of its znode has woken
+	ended    ending
+	user     user
+	// exempt reports that an operator has deleted the contender's znode.
+	exempt bool
+}
+
+// ending says whether a contender has output Finish.
+type ending uint8
+
+const (
+	running ending = iota
+	finished
+	failed // with an error: something may be left
+)
+
+// user is what the user of a contender knows.
+type user struct {
+	first, proven bool
+	session       int64
+	token         int64
+}
+
+// fork returns a copy that may be changed.
+func (w *model) fork() *model {
+	next := *w
+	next.own.members, next.own.conns = 0, 0
+	next.sessions = slices.Clone(w.sessions)
+	return &next
+}
+
+// member returns a contender, to be changed.
+func (w *model) member(i int) *member {
+	if w.own.members&(1<<i) != 0 {
+		return w.members[i]
+	}
+	w.own.members |= 1 << i
+	m := *w.members[i]
+	m.calls, m.inbox = slices.Clone(m.calls), slices.Clone(m.inbox)
+	w.members[i] = &m
+	return &m
+}
+
+// conn returns a connection, to be changed.
+func (w *model) conn(i int) *conn {
+	if w.own.conns&(1<<i) != 0 {
+		return w.conns[i]
+	}
+	w.own.conns |= 1 << i
+	c := *w.conns[i]
+	c.net, c.pool, c.server, c.bury = slices.Clone(c.net), slices.Clone(c.pool), slices.Clone(c.server), slices.Clone(c.bury)
+	w.conns[i] = &c
+	return &c
+}
+
+// fork returns a copy of a state machine.
+func (m *member) fork() *Contender {
+	c := *m.machine
+	c.prefixes, c.found, c.orphans, c.ignored = slices.Clone(c.prefixes), slices.Clone(c.found), slices.Clone(c.orphans), slices.Clone(c.ignored)
+	m.machine = &c
+	return &c
+}
+
+// on returns the contenders of a connection.
+func (w *model) on(c int) []int {
+	var found []int
+	for i := range w.scenario.members {
+		if w.members[i].conn == c {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// session returns the session with an ID, to be changed; nil for 0.
+func (w *model) session(id int64) *session {
+	for i := range w.sessions {
+		if w.sessions[i].id == id {
+			return &w.sessions[i]
+		}
+	}
+	return nil
+}
+
+// isAlive reports whether a session is alive at the ensemble.
+func (w *model) isAlive(id int64) bool {
+	s := w.session(id)
+	return s != nil && s.alive
+}
+
+// head is the number of changes that were committed.
+func (w *model) head() int { return w.first + len(w.log) }
+
+// isLagging reports whether the server of a connection may apply changes late.
+func (w *model) isLagging(c int) bool { return w.scenario.lagging&(1<<c) != 0 }

@@ -1,0 +1,218 @@
+package contender
+
+import (
+	"flag"
+	"math"
+	"testing"
+	"time"
+)
+
+// full selects the complete exploration: go test ./internal/zk/contender -run TestExplore -v -args -explore.full
+var full = flag.Bool("explore.full", false, "explore the large scenarios as well")
+
+// An exploration fails after this number of states.
+const (
+	quickLimit = 120_000
+	fullLimit  = 30_000_000
+)
+
+// budget limits the number of faults of each kind.
+type budget = [faults]uint8
+
+// explore explores scenarios. Those with more than quickLimit states belong to the complete part.
+func explore(t *testing.T, scenarios ...scenario) {
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			if s.full && !*full {
+				t.Skip("only with -args -explore.full")
+			}
+			if s.limit = quickLimit; s.full {
+				s.limit = fullLimit
+			}
+			s.run(t)
+		})
+	}
+}
+
+// pair is a scenario of two contenders, three one of three that have joined.
+func pair(name string, settled int, b budget) scenario {
+	return scenario{name: name, members: 2, conns: 2, settled: settled, budget: b}
+}
+
+func three(name string, b budget) scenario {
+	return scenario{name: name, members: 3, conns: 3, settled: 3, budget: b}
+}
+
+// large returns a scenario that only the complete exploration includes.
+func large(s scenario) scenario {
+	s.full = true
+	return s
+}
+
+func TestExplore_NoFaults(t *testing.T) {
+	four := scenario{name: "four have joined", members: 4, conns: 4, settled: 4, countsWakes: true, budget: budget{leaves: 2}}
+	joining := scenario{name: "three join", members: 3, conns: 3, budget: budget{leaves: 1}}
+	explore(t,
+		pair("two", 0, budget{leaves: 2}),
+		three("three have joined", budget{leaves: 3}),
+		four,
+		large(joining),
+	)
+}
+
+func TestExplore_Breaks(t *testing.T) {
+	explore(t,
+		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2}},
+		pair("second joins", 1, budget{leaves: 1, breaks: 1}),
+		pair("two have joined", 2, budget{leaves: 1, breaks: 2}),
+		three("three have joined", budget{leaves: 1, breaks: 1}),
+		large(pair("two join", 0, budget{leaves: 2, breaks: 2})),
+		large(three("three have joined, two breaks", budget{leaves: 2, breaks: 2})),
+	)
+}
+
+func TestExplore_LateCreates(t *testing.T) {
+	explore(t,
+		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2, haunts: 1}},
+		pair("second joins", 1, budget{leaves: 1, breaks: 1, haunts: 1}),
+		large(pair("two join", 0, budget{leaves: 1, breaks: 1, haunts: 1})),
+	)
+}
+
+func TestExplore_Watches(t *testing.T) {
+	explore(t,
+		pair("second joins", 1, budget{leaves: 1, breaks: 1, unsets: 1}),
+		pair("two have joined", 2, budget{leaves: 1, breaks: 2, unsets: 1}),
+		three("three have joined", budget{breaks: 1, unsets: 1}),
+		large(three("three have joined, leave", budget{leaves: 2, breaks: 1, unsets: 1})),
+	)
+}
+
+func TestExplore_Leases(t *testing.T) {
+	standby := pair("standby ends", 1, budget{leaves: 1, lapses: 1})
+	standby.timers = 1 << StandbyTimer
+	standby.config = func(c *Config) { c.Standby = time.Minute }
+	explore(t,
+		pair("two join", 0, budget{leaves: 1, lapses: 2}),
+		three("three have joined", budget{leaves: 1, lapses: 1}),
+		standby,
+		large(three("three have joined, two lapses", budget{leaves: 2, lapses: 2})),
+	)
+}
+
+func TestExplore_Expiry(t *testing.T) {
+	explore(t,
+		pair("two have joined", 2, budget{leaves: 1, lapses: 1, expiries: 1}),
+		pair("second joins", 1, budget{lapses: 1, expiries: 1}),
+		three("three have joined", budget{leaves: 1, lapses: 1, expiries: 1}),
+		large(pair("two join", 0, budget{leaves: 1, lapses: 2, expiries: 2})),
+	)
+}
+
+func TestExplore_Replacement(t *testing.T) {
+	explore(t,
+		pair("two have joined", 2, budget{leaves: 1, breaks: 1, replaces: 1}),
+		pair("second joins", 1, budget{breaks: 1, replaces: 1}),
+		large(pair("two join", 0, budget{leaves: 1, breaks: 1, replaces: 1})),
+	)
+}
+
+func TestExplore_SharedSession(t *testing.T) {
+	shared := func(s scenario) scenario {
+		s.conns, s.shared = 1, true
+		return s
+	}
+	explore(t,
+		shared(pair("two have joined", 2, budget{leaves: 2, lapses: 1, expiries: 1})),
+		shared(pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1})),
+		shared(three("three have joined", budget{leaves: 2})),
+		shared(pair("second joins", 1, budget{leaves: 1, lapses: 1})),
+		large(shared(three("three have joined, expiry", budget{leaves: 1, lapses: 1, expiries: 1}))),
+		large(shared(pair("two join", 0, budget{leaves: 1, lapses: 1, expiries: 1}))),
+	)
+}
+
+func TestExplore_Operator(t *testing.T) {
+	explore(t,
+		pair("two join", 0, budget{leaves: 1, operators: 1}),
+		pair("two have joined, breaks", 2, budget{breaks: 1, operators: 1}),
+		three("three have joined", budget{leaves: 1, operators: 1}),
+	)
+}
+
+func TestExplore_LaggingServer(t *testing.T) {
+	lagging := func(s scenario, conns uint8) scenario {
+		s.lagging = conns
+		return s
+	}
+	explore(t,
+		lagging(pair("two join", 0, budget{leaves: 1}), 3),
+		lagging(pair("two have joined", 2, budget{breaks: 1, operators: 1}), 2),
+		large(lagging(pair("two have joined, leave", 2, budget{leaves: 1, breaks: 1, operators: 1}), 3)),
+		lagging(three("three have joined", budget{leaves: 2}), 6),
+		lagging(three("three have joined, break", budget{leaves: 1, breaks: 1}), 4),
+		lagging(pair("second joins", 1, budget{leaves: 1, breaks: 1}), 2),
+		lagging(pair("expiry", 2, budget{leaves: 1, lapses: 1, expiries: 1}), 3),
+	)
+}
+
+func TestExplore_OtherClients(t *testing.T) {
+	names := pair("other names", 0, budget{leaves: 1})
+	names.foreign = "np"
+	ahead := pair("ahead of two", 2, budget{leaves: 1, breaks: 1})
+	ahead.foreign = "f"
+	explore(t,
+		pair("arrival", 0, budget{leaves: 1, arrivals: 1}),
+		names,
+		ahead,
+	)
+}
+
+func TestExplore_DeletedQueue(t *testing.T) {
+	again := scenario{name: "queue can be made", members: 1, conns: 1, budget: budget{leaves: 1, deletions: 1, breaks: 1}}
+	again.config = func(c *Config) { c.CanMakeQueue, c.QueueCzxid = true, 0 }
+	explore(t,
+		pair("two have joined", 2, budget{deletions: 1}),
+		pair("second joins", 1, budget{deletions: 1}),
+		again,
+		large(pair("two have joined, leave", 2, budget{leaves: 1, deletions: 1})),
+		large(three("three have joined", budget{leaves: 1, deletions: 1})),
+		large(pair("two join", 0, budget{leaves: 1, deletions: 1})),
+	)
+}
+
+func TestExplore_Locks(t *testing.T) {
+	lock := func(s scenario) scenario {
+		s.stamp = true
+		s.config = func(c *Config) {
+			c.Tombstone, c.QueueCzxid, c.QueueSession, c.Lookahead, c.CanMakeQueue = "", 0, 0, false, true
+		}
+		return s
+	}
+	explore(t,
+		lock(pair("two join", 0, budget{leaves: 2})),
+		lock(pair("second joins, break", 1, budget{leaves: 1, breaks: 1})),
+		lock(three("three have joined", budget{leaves: 2, operators: 1})),
+	)
+}
+
+func TestExplore_LastNumber(t *testing.T) {
+	last := pair("two join", 0, budget{leaves: 2})
+	last.firstNumber = math.MaxInt32 - 2 // the first create has the number MaxInt32-1
+	before := pair("wrap", 1, budget{leaves: 1})
+	before.firstNumber = math.MaxInt32 - 3
+	explore(t, last, before)
+}
+
+func TestExplore_Patience(t *testing.T) {
+	patient := func(s scenario) scenario {
+		s.timers = 1 << PatienceTimer
+		s.config = func(c *Config) { c.Patience = time.Minute }
+		return s
+	}
+	explore(t,
+		patient(scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 1}}),
+		patient(pair("two have joined", 2, budget{breaks: 1, operators: 1})),
+		large(patient(pair("second joins", 1, budget{leaves: 1, breaks: 1, operators: 1}))),
+	)
+}

@@ -1,0 +1,130 @@
+package lock
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+)
+
+// contenderOf returns the name of a contender of this library that requests n leases.
+func contenderOf(n int, sequence int32) string {
+	return leasePrefix(n)(contender.GUIDOf([16]byte{byte(sequence)})) + fmt.Sprintf("%010d", sequence)
+}
+
+// curators returns the name of a contender that Curator has created.
+func curators(sequence int32) string {
+	return fmt.Sprintf("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-%010d", sequence)
+}
+
+func limitOf(limit int, sequence int32) string {
+	return fmt.Sprintf("%s%010d", limitPrefix(limit), sequence)
+}
+
+// listingOf returns the listing of the contender own, with its predecessor among names.
+func listingOf(own, predecessor string, names ...string) contender.Listing {
+	return contender.Listing{Own: own, Predecessor: predecessor, Names: append(names, own), Counts: func(string) bool { return true }}
+}
+
+func TestCapacity_Admit(t *testing.T) {
+	one, two, three := contenderOf(1, 1), contenderOf(2, 2), contenderOf(3, 3)
+	own, ownTwo := contenderOf(1, 5), contenderOf(2, 5)
+	turn, next := contender.Admission{Turn: true, Any: true, Next: true}, contender.Admission{Any: true, Next: true}
+	waits, waitsForAny := contender.Admission{}, contender.Admission{Any: true}
+	followed := func(a contender.Admission) contender.Admission {
+		a.Followed = true
+		return a
+	}
+	for name, c := range map[string]struct {
+		capacity capacity
+		listing  contender.Listing
+		want     contender.Admission
+	}{
+		"alone":                     {capacity{1, 1}, listingOf(own, ""), turn},
+		"within the limit":          {capacity{1, 4}, listingOf(own, two, one, two), turn},
+		"all leases":                {capacity{2, 5}, listingOf(ownTwo, two, one, two), turn},
+		"one lease too many":        {capacity{2, 4}, listingOf(ownTwo, two, one, two), next},
+		"earlier ones hold all":     {capacity{1, 3}, listingOf(own, two, one, two), next},
+		"earlier ones wait as well": {capacity{1, 5}, listingOf(own, three, one, two, three), waits},
+		"a later one":               {capacity{1, 1}, listingOf(own, "", contenderOf(9, 6)), followed(turn)},
+		"a later one, no turn":      {capacity{1, 1}, listingOf(own, one, one, contenderOf(9, 6)), followed(next)},
+		"other children":            {capacity{1, 1}, listingOf(own, "", "config", "lease-", "limit-0-0000000001"), turn},
+		"after the overflow":        {capacity{1, 1}, listingOf(contenderOf(1, math.MinInt32), contenderOf(1, math.MaxInt32), contenderOf(1, math.MaxInt32)), next},
+
+		"stored limit":                        {capacity{1, 1}, listingOf(own, two, one, two, limitOf(4, 3)), turn},
+		"stored limit, lower":                 {capacity{1, 9}, listingOf(own, two, one, two, limitOf(3, 3)), next},
+		"newest stored limit":                 {capacity{1, 1}, listingOf(own, two, one, two, limitOf(4, 6), limitOf(3, 3)), turn},
+		"waits, limit changed before":         {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 2)), waits},
+		"waits, limit changed after":          {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 4)), waitsForAny},
+		"waits behind a contender of Curator": {capacity{1, 1}, listingOf(own, curators(4), one, two, curators(4)), waitsForAny},
+
+		"more leases than the limit":        {capacity{2, 1}, listingOf(ownTwo, ""), contender.Admission{Any: true, Next: true, Err: ErrOverLimit}},
+		"more leases than the stored limit": {capacity{2, 9}, listingOf(ownTwo, "", limitOf(1, 7)), contender.Admission{Any: true, Next: true, Err: ErrOverLimit}},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.capacity.admit(c.listing)) })
+	}
+}
+
+// The contender's orphaned znodes do not count.
+func TestCapacity_Admit_Orphans(t *testing.T) {
+	orphan, own := contenderOf(1, 1), contenderOf(1, 5)
+	l := listingOf(own, "", orphan)
+	l.Counts = func(name string) bool { return name != orphan }
+	require.True(t, capacity{1, 1}.admit(l).Turn)
+}
+
+// The sum of the leases does not overflow.
+func TestCapacity_Admit_ManyLeases(t *testing.T) {
+	var names []string
+	for i := range int32(10) {
+		names = append(names, contenderOf(contender.MaxCount, i))
+	}
+	own := contenderOf(1, 20)
+	require.False(t, capacity{1, contender.MaxCount}.admit(listingOf(own, names[9], names...)).Turn)
+}
+
+func TestAllChildren(t *testing.T) {
+	own := curators(2)
+	admit := allChildren(2)
+	turn, wait := contender.Admission{Turn: true}, contender.Admission{Any: true, Next: true}
+	require.Equal(t, turn, admit(listingOf(own, "")))
+	require.Equal(t, turn, admit(listingOf(own, "", curators(9))))
+	require.Equal(t, wait, admit(listingOf(own, "", curators(9), "597de0d1c10b4e1ea9f73a88a1fa7c26")))
+
+	l := listingOf(own, "", curators(9), curators(1))
+	l.Counts = func(name string) bool { return name != curators(1) }
+	require.Equal(t, turn, admit(l), "an orphan does not count")
+}
+
+func TestLeases(t *testing.T) {
+	for _, n := range []int{1, 2, 10, contender.MaxCount} {
+		name := contenderOf(n, 7)
+		require.Equal(t, n, leases(name), name)
+		require.True(t, contender.IsOurs(name), name)
+		require.True(t, contender.Recognized(name), name)
+	}
+	for _, name := range []string{
+		curators(1), "config", "x2-lease-0000000001", "_c_x-x-lease-0000000001", "_c_x-x0-lease-0000000001", "_c_x-x02-lease-0000000001",
+		"_c_x-x1000000000-lease-0000000001", "_c_x-x2y-lease-0000000001", "_c_x-x2-lock-0000000001",
+	} {
+		require.Equal(t, 1, leases(name), name)
+	}
+}
+
+func TestLeasesOf(t *testing.T) {
+	require.EqualValues(t, 6, leasesOf([]string{contenderOf(2, 1), "config", curators(2), contenderOf(3, 3), limitOf(9, 4)}))
+	require.Zero(t, leasesOf(nil))
+}
+
+func TestStoredLimit(t *testing.T) {
+	_, _, stored := storedLimit([]string{contenderOf(1, 1), "limit-", "limit-x-0000000001", "limit-3"})
+	require.False(t, stored)
+
+	limit, changed, stored := storedLimit([]string{limitOf(3, math.MinInt32+1), limitOf(7, math.MaxInt32), contenderOf(1, 1)})
+	require.True(t, stored)
+	require.Equal(t, 3, limit, "the number of the newest has overflowed")
+	require.EqualValues(t, math.MinInt32+1, changed)
+}
