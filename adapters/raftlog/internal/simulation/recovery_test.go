@@ -110,7 +110,7 @@ func (h *harness) fillIDs() {
 	h.advance(h.now + election) // so that peers receive the wall clocks of others, which have jumped as well
 }
 
-// members returns the members according to the leader that were not stopped for good.
+// members returns the members according to the leader that were not stopped permanently.
 func (h *harness) members(l *peer) []*peer {
 	var all []*peer
 	for _, m := range l.core.Replica().Members.All() {
