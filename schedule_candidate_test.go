@@ -58,11 +58,12 @@ func (m *member) setOver() leaderelection.Status {
 	return m.newest
 }
 
-// excuseAll excuses all candidates of a connection, which loses its session.
-func (r *scheduleRun) excuseAll(conn *sharedConn) {
+// expectRemovals expects that the znodes of all candidates of a connection, which loses its
+// session, are removed.
+func (r *scheduleRun) expectRemovals(conn *sharedConn) {
 	for _, m := range r.members {
 		if m.conn == conn {
-			r.history.excuse(m.id())
+			r.history.expectRemoval(m.id())
 		}
 	}
 }
@@ -224,7 +225,7 @@ func (r *scheduleRun) verifyReason(m *member, err error) {
 	case errors.Is(err, leaderelection.ErrCandidateDeleted):
 		// If no server answers for a session timeout, a candidate does not find out why its znode
 		// was deleted, unless it waits without a limit.
-		valid = r.history.isExcused(m.id()) || !r.rejoin && !r.hasZnode(m.id())
+		valid = r.history.isRemovalExpected(m.id()) || !r.rejoin && !r.hasZnode(m.id())
 	case errors.Is(err, leaderelection.ErrSessionExpired):
 		valid = !r.rejoin
 	case errors.Is(err, leaderelection.ErrConnClosed):

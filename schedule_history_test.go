@@ -39,37 +39,38 @@ type electionHistory struct {
 
 	mu          sync.Mutex
 	leaderships []*observedLeadership
-	// excused are znodes that were removed without their candidate, and the latest time of the
-	// removal that is known. Their leaderships can overlap with others until the lease expires.
-	excused map[string]time.Duration
-	writes  []guardedWrite
-	end     time.Duration // when the election was deleted; 0 if it was not
+	// removals contains the znodes that were removed without their candidate, and the latest time
+	// of the removal that is known. Their leaderships can overlap with others until the lease
+	// expires.
+	removals map[string]time.Duration
+	writes   []guardedWrite
+	end      time.Duration // when the election was deleted; 0 if it was not
 }
 
 func newElectionHistory(h *faultschedule.History) *electionHistory {
-	return &electionHistory{History: h, excused: map[string]time.Duration{}}
+	return &electionHistory{History: h, removals: map[string]time.Duration{}}
 }
 
-// excuse records that a znode will be removed without its candidate.
-func (h *electionHistory) excuse(id string) {
+// expectRemoval records that a znode will be removed without its candidate.
+func (h *electionHistory) expectRemoval(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, known := h.excused[id]; !known && id != "" {
-		h.excused[id] = h.Now()
+	if _, known := h.removals[id]; !known && id != "" {
+		h.removals[id] = h.Now()
 	}
 }
 
-// setRemoved records that an excused znode does not exist any more.
+// setRemoved records that a znode whose removal is expected does not exist any more.
 func (h *electionHistory) setRemoved(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.excused[id] = h.Now()
+	h.removals[id] = h.Now()
 }
 
-func (h *electionHistory) isExcused(id string) bool {
+func (h *electionHistory) isRemovalExpected(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, ok := h.excused[id]
+	_, ok := h.removals[id]
 	return ok
 }
 
@@ -118,7 +119,7 @@ func (h *electionHistory) leaders() (leaders []*observedLeadership) {
 // removed.
 func (h *electionHistory) verify(latency, grace time.Duration) {
 	h.mu.Lock()
-	violations := slices.Concat(verifyEnd(h.leaderships, h.end, latency), verifyLeaderships(h.leaderships, h.excused, grace), verifyWrites(h.writes))
+	violations := slices.Concat(verifyEnd(h.leaderships, h.end, latency), verifyLeaderships(h.leaderships, h.removals, grace), verifyWrites(h.writes))
 	h.mu.Unlock()
 	for _, v := range violations {
 		h.Violate("%s", v)
@@ -127,19 +128,19 @@ func (h *electionHistory) verify(latency, grace time.Duration) {
 
 // verifyLeaderships verifies that leaderships do not overlap and that tokens increase. A leadership
 // whose znode was removed can overlap with its successors for grace.
-func verifyLeaderships(leaderships []*observedLeadership, excused map[string]time.Duration, grace time.Duration) (violations []string) {
+func verifyLeaderships(leaderships []*observedLeadership, removals map[string]time.Duration, grace time.Duration) (violations []string) {
 	for i, a := range leaderships {
-		since, isExcused := excused[a.id]
-		if isExcused && a.over && a.until > since+grace {
+		since, aRemoved := removals[a.id]
+		if aRemoved && a.over && a.until > since+grace {
 			violations = append(violations, fmt.Sprintf("%v was the leader for %v after its znode was removed", a, a.until-since))
 		}
 		for _, b := range leaderships[i+1:] {
-			_, bExcused := excused[b.id]
+			_, bRemoved := removals[b.id]
 			from, until := max(a.from, b.from), min(a.until, b.until)
-			if a.id != b.id && from < until && !isExcused && !bExcused {
+			if a.id != b.id && from < until && !aRemoved && !bRemoved {
 				violations = append(violations, fmt.Sprintf("two leaders for %v: %v and %v", until-from, a, b))
 			}
-			if b.token < a.token && b.from > a.from && !isExcused && !bExcused {
+			if b.token < a.token && b.from > a.from && !aRemoved && !bRemoved {
 				violations = append(violations, fmt.Sprintf("tokens do not increase: %v, then %v", a, b))
 			}
 			if (a.token == b.token) != (a.id == b.id) {
@@ -168,7 +169,7 @@ func verifyEnd(leaderships []*observedLeadership, end, latency time.Duration) (v
 }
 
 // verifyWrites verifies that no write of a leader was applied after a write of its successor. This
-// holds for excused leaders as well.
+// holds for leaders whose znodes were removed as well.
 func verifyWrites(writes []guardedWrite) (violations []string) {
 	writes = slices.SortedFunc(slices.Values(writes), func(a, b guardedWrite) int { return cmp.Compare(a.zxid, b.zxid) })
 	for i := 1; i < len(writes); i++ {
@@ -187,21 +188,21 @@ func TestVerifyLeaderships(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		leaderships []*observedLeadership
-		excused     map[string]time.Duration
+		removals    map[string]time.Duration
 		violations  int
 	}{
-		"one after the other":          {[]*observedLeadership{leadership("a", 1, 0, 5*ms), leadership("b", 2, 5*ms, 9*ms)}, nil, 0},
-		"an overlap":                   {[]*observedLeadership{leadership("a", 1, 0, 6*ms), leadership("b", 2, 5*ms, 9*ms)}, nil, 1},
-		"an overlap of three":          {[]*observedLeadership{leadership("a", 1, 0, 9*ms), leadership("b", 2, 5*ms, 9*ms), leadership("c", 3, 6*ms, 9*ms)}, nil, 3},
-		"one within the other":         {[]*observedLeadership{leadership("a", 1, 0, 9*ms), leadership("b", 2, 5*ms, 6*ms)}, nil, 1},
-		"the same candidate again":     {[]*observedLeadership{leadership("a", 1, 0, 5*ms), leadership("a", 1, 6*ms, 9*ms)}, nil, 0},
-		"a decreasing token":           {[]*observedLeadership{leadership("a", 2, 0, 5*ms), leadership("b", 1, 6*ms, 9*ms)}, nil, 1},
-		"two candidates, one token":    {[]*observedLeadership{leadership("a", 1, 0, 5*ms), leadership("b", 1, 6*ms, 9*ms)}, nil, 1},
-		"an excused overlap":           {[]*observedLeadership{leadership("a", 1, 0, 6*ms), leadership("b", 2, 5*ms, 9*ms)}, map[string]time.Duration{"a": 4 * ms}, 0},
-		"an excused overlap, too long": {[]*observedLeadership{leadership("a", 1, 0, 8*ms), leadership("b", 2, 5*ms, 9*ms)}, map[string]time.Duration{"a": 4 * ms}, 1},
+		"one after the other":             {[]*observedLeadership{leadership("a", 1, 0, 5*ms), leadership("b", 2, 5*ms, 9*ms)}, nil, 0},
+		"an overlap":                      {[]*observedLeadership{leadership("a", 1, 0, 6*ms), leadership("b", 2, 5*ms, 9*ms)}, nil, 1},
+		"an overlap of three":             {[]*observedLeadership{leadership("a", 1, 0, 9*ms), leadership("b", 2, 5*ms, 9*ms), leadership("c", 3, 6*ms, 9*ms)}, nil, 3},
+		"one within the other":            {[]*observedLeadership{leadership("a", 1, 0, 9*ms), leadership("b", 2, 5*ms, 6*ms)}, nil, 1},
+		"the same candidate again":        {[]*observedLeadership{leadership("a", 1, 0, 5*ms), leadership("a", 1, 6*ms, 9*ms)}, nil, 0},
+		"a decreasing token":              {[]*observedLeadership{leadership("a", 2, 0, 5*ms), leadership("b", 1, 6*ms, 9*ms)}, nil, 1},
+		"two candidates, one token":       {[]*observedLeadership{leadership("a", 1, 0, 5*ms), leadership("b", 1, 6*ms, 9*ms)}, nil, 1},
+		"znode removed":                   {[]*observedLeadership{leadership("a", 1, 0, 6*ms), leadership("b", 2, 5*ms, 9*ms)}, map[string]time.Duration{"a": 4 * ms}, 0},
+		"znode removed, overlap too long": {[]*observedLeadership{leadership("a", 1, 0, 8*ms), leadership("b", 2, 5*ms, 9*ms)}, map[string]time.Duration{"a": 4 * ms}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Len(t, verifyLeaderships(c.leaderships, c.excused, 2*ms), c.violations)
+			require.Len(t, verifyLeaderships(c.leaderships, c.removals, 2*ms), c.violations)
 		})
 	}
 }

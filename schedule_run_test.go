@@ -123,12 +123,12 @@ func (r *scheduleRun) disturbMember(m *member, s step) {
 	case strand:
 		r.faults.Isolate(session, s.duration)
 	case expire:
-		r.excuseAll(m.conn)
+		r.expectRemovals(m.conn)
 		r.faults.Expire(session)
 	case operatorDelete:
 		r.deleteZnode(m)
 	case closeConn:
-		r.excuseAll(m.conn)
+		r.expectRemovals(m.conn)
 		m.conn.closed = true
 		m.conn.Close()
 	}
@@ -140,7 +140,7 @@ func (r *scheduleRun) deleteZnode(m *member) {
 	if id == "" {
 		return
 	}
-	r.history.excuse(id)
+	r.history.expectRemoval(id)
 	r.running.Go(func() {
 		err := r.operator.Delete(id, -1)
 		for !r.closing.Load() && err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -158,7 +158,7 @@ func (r *scheduleRun) rebuildServers() {
 	r.history.Note("the servers restart without their data")
 	r.rebuilt = true
 	for _, m := range r.members {
-		r.history.excuse(m.id())
+		r.history.expectRemoval(m.id())
 	}
 	r.faults.RestartEmpty()
 	for _, m := range r.members {
@@ -212,7 +212,7 @@ func (r *scheduleRun) verifyOneLeader() {
 	synctest.Wait()
 	var leaders []string
 	for _, l := range r.history.leaders() {
-		if !r.history.isExcused(l.id) {
+		if !r.history.isRemovalExpected(l.id) {
 			leaders = append(leaders, l.who)
 		}
 	}

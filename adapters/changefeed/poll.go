@@ -26,7 +26,7 @@ type CompareAndSet interface {
 // Poll returns a Store whose feeds read the record every interval. Each candidate sends one
 // read per interval, and each change of the leader is delayed by up to an interval. Half a
 // heartbeat is a suitable interval. If the interval is longer than the shortest election
-// timeout, followers try in vain to claim records that they have not read.
+// timeout, followers send claims for outdated records, which fail.
 //
 // A read that fails ends the feed. The returned Store owns store and closes it. Errors:
 // [leaderelection.ErrInvalidOption] if interval is not positive,

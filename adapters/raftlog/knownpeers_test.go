@@ -247,9 +247,9 @@ func TestIdentity_CopiedDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_RestartIsNoCopy fails if a peer that was killed, or whose machine has lost power, is
+// TestIdentity_RestartIsNotACopy fails if a peer that was killed, or whose machine has lost power, is
 // not accepted when it returns.
-func TestIdentity_RestartIsNoCopy(t *testing.T) {
+func TestIdentity_RestartIsNotACopy(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 5 {
 			for _, p := range h.peers {

@@ -44,7 +44,7 @@ func (n *Node) runLoop(c *core.Core) {
 		case <-n.ctx.Done():
 			return
 		case <-tick.C:
-			c.SetFreeSpace(n.room.Load(), n.full.Load())
+			c.SetFreeSpace(n.freeSpace.Load(), n.full.Load())
 			c.Advance()
 			tick.Reset(c.UntilTick())
 		case f, ok := <-frames:
@@ -118,7 +118,7 @@ type loopState struct {
 }
 
 func (l *loopState) receiveFrame(from string, frame []byte) {
-	l.c.SetFreeSpace(l.n.room.Load(), l.n.full.Load())
+	l.c.SetFreeSpace(l.n.freeSpace.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
 		l.n.log.Warn("frame dropped", "err", err)
 	}
@@ -129,7 +129,7 @@ func (l *loopState) acceptRequest(r loopRequest) {
 		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", api.ErrBusy, context.Cause(r.ctx))}
 		return
 	}
-	l.c.SetFreeSpace(l.n.room.Load(), l.n.full.Load())
+	l.c.SetFreeSpace(l.n.freeSpace.Load(), l.n.full.Load())
 	if r.reply != nil {
 		r.Token = l.addWaiting(r.reply)
 	}

@@ -60,7 +60,7 @@ type Node struct {
 	machineIndex uint64
 	applied      watchedIndex
 	lease        atomic.Int64 // when the lease expires, on the node's clock
-	room         atomic.Int64 // see core.SetFreeSpace
+	freeSpace    atomic.Int64 // see core.SetFreeSpace
 	full         atomic.Bool  // see core.SetFreeSpace
 	skips        atomic.Pointer[[]uint64]
 	status       atomic.Pointer[core.Status]
@@ -105,7 +105,7 @@ func Open(cfg Config) (*Node, error) {
 		n.fs = disk.OS(cfg.Dir)
 	}
 	n.applied.init()
-	n.room.Store(math.MaxInt64)
+	n.freeSpace.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
 		n.releaseResources()

@@ -172,13 +172,13 @@ func (w *writer) writeVotesAhead() error {
 // reportSpace publishes the free space for the loop.
 func (w *writer) reportSpace(full bool) {
 	n := w.n
-	room := w.log.Room()
-	n.room.Store(room)
+	free := w.log.FreeSpace()
+	n.freeSpace.Store(free)
 	n.full.Store(full)
-	if limited := room != math.MaxInt64; limited != w.limited {
+	if limited := free != math.MaxInt64; limited != w.limited {
 		w.limited = limited
 		if limited {
-			n.log.Warn("no disk space for the next segment of the log: updates are rejected when the current segment is full", "room", max(0, room))
+			n.log.Warn("no disk space for the next segment of the log: updates are rejected when the current segment is full", "free", max(0, free))
 		} else {
 			n.log.Info("disk space for the log is available again")
 		}

@@ -86,14 +86,14 @@ func newEntries(term uint64, indexes ...uint64) []*raftpb.Entry {
 	return all
 }
 
-// TestWriter_PromisesAreDurable fails if a vote, a term or entries that other peers may know are not
+// TestWriter_SyncsBeforeSending fails if a vote, a term or entries that other peers may know are not
 // on the disk after a power failure.
-func TestWriter_PromisesAreDurable(t *testing.T) {
+func TestWriter_SyncsBeforeSending(t *testing.T) {
 	for what, works := range map[string][]*core.Write{
 		"a vote":           {{HardState: hardState(6, 2, 1), Sync: true}},
 		"a term":           {{HardState: hardState(6, 0, 1), Sync: true}},
-		"one put off":      {{HardState: hardState(6, 2, 1)}, {Sync: true}},
-		"written unsynced": {{HardState: hardState(6, 2, 1), Entries: newEntries(6, 2)}, {HardState: hardState(6, 2, 2), Sync: true}},
+		"a deferred vote":  {{HardState: hardState(6, 2, 1)}, {Sync: true}},
+		"unsynced entries": {{HardState: hardState(6, 2, 1), Entries: newEntries(6, 2)}, {HardState: hardState(6, 2, 2), Sync: true}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			for seed := range uint64(8) { // the crash keeps a random part of the data that is not durable

@@ -181,7 +181,7 @@ func TestRun_StandardInput(t *testing.T) {
 func TestRun_BeginHangs(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
-	a := h.run("a", "", "--leader-begin-command", stubborn, "--begin-timeout", "300ms", "--grace", "10ms",
+	a := h.run("a", "", "--leader-begin-command", stubborn, "--begin-timeout", "5s", "--grace", "10ms",
 		"--leader-error-command", `echo "error $ELECTOR_ROLE $ELECTOR_ERROR"`)
 	a.waitForOutput("works")
 	b := h.run("b", stubborn, "--grace", "10ms")

@@ -26,7 +26,7 @@ func TestSafetyTable(t *testing.T) {
 		}
 		return s.Start(fixture.Context(t))
 	}
-	// bucketCase returns a case with a bucket whose configuration change has changed.
+	// bucketCase returns a case with a bucket. change modifies the configuration of the bucket.
 	bucketCase := func(change func(*jetstream.StreamConfig)) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			js, err := jetstream.New(connect(t, server.Addr()))

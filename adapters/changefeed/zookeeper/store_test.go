@@ -232,8 +232,8 @@ func testHalfDeleted(t *testing.T, e *ensemble.Ensemble) {
 	requireTree(t, conn, path, "", "/epoch-two")
 }
 
-// TestRead_LaggingServer fails if Read returns an old record that a server has which lags behind
-// the others.
+// TestRead_LaggingServer fails if Read returns an old record from a server that lags behind the
+// others.
 func TestRead_LaggingServer(t *testing.T) {
 	e := zktest.Cluster(t, 3)
 	path := newPath()

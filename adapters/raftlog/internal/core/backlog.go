@@ -12,8 +12,8 @@ import (
 //   - A leader rejects updates.
 //   - Another peer drops the entries that the leader appends, as if they were lost; the leader
 //     detects that and sends them again. The peer has acknowledged nothing that it drops. It still
-//     handles heartbeats, and keeps the promise to vote for no other peer. Because its state does
-//     not advance, it requests no lease, so its candidates expire and others can lead.
+//     handles heartbeats, and does not vote for another peer. Because its state does not advance, it
+//     requests no lease, so its candidates expire and others can lead.
 type backlog struct {
 	load
 	limit    load // of a leader

@@ -23,7 +23,7 @@ type Request struct {
 	Data   []byte      // of KindState; it must not be modified any more
 	Op     entry.Op    // of KindControl
 	Voters []api.Peer  // of KindConfig: the new voters
-	Guard  entry.Guard // of KindState: the leadership while which the entry is applied; zero for none
+	Guard  entry.Guard // of KindState: the entry is applied only during this leadership; zero without a guard
 	// Forward makes a peer that is not the leader send the request to the leader. Otherwise the
 	// reply is a NotLeaderError.
 	Forward bool

@@ -15,7 +15,7 @@ import (
 // space is the free space on the disk of this peer. Equal disks fill at the same time, because the
 // logs of all peers are equal. So a peer whose disk is full stays a member that votes:
 //
-//   - A leader rejects updates while there is still room for the entries that the cluster itself
+//   - A leader rejects updates while there is still space for the entries that the cluster itself
 //     needs: those of elections, of changes of the members, and of new leaders.
 //   - If entries cannot be written at all (full), nothing that depends on them is sent, and further
 //     entries of the leader are ignored, as if they were lost. Votes are still written and sent, see

@@ -9,11 +9,11 @@ import (
 // transferReason is the context of vote requests in a hand-over, which the engine sets.
 const transferReason = "CampaignTransfer"
 
-// holdsVote reports whether this peer must not vote, because it may have confirmed a leader recently
-// and so has promised to vote for no other peer for an election timeout. The engine forgets that
-// promise in a restart. It also forgets it when it receives a newer term, even from a peer that was
-// not elected in that term. A peer that was the leader until now, and has not handled the change of
-// its role yet (updateRole), does not vote either.
+// holdsVote reports whether this peer must not vote, because it may have confirmed a leader within the
+// last election timeout, and that leader's lease assumes that the peer votes for no other peer during
+// this time. The engine ensures this only until a restart, and until it receives a newer term, even
+// from a peer that was not elected in that term. A peer that was the leader until now, and has not
+// handled the change of its role yet (updateRole), does not vote either.
 func (c *Core) holdsVote() bool {
 	if c.state == raft.StateLeader && c.rn.BasicStatus().RaftState != raft.StateLeader {
 		return true

@@ -42,7 +42,7 @@ func (l *Log) Append(b Batch) error {
 	if size > maxPayload {
 		return invalid("a batch of %d bytes is too large", size)
 	}
-	if err := l.ensureRoom(size, entries); err != nil {
+	if err := l.ensureSpace(size, entries); err != nil {
 		return err
 	}
 	l.startRecord(size)

@@ -38,8 +38,8 @@ func (a *Appender) hasVote(hs *raftpb.HardState) bool {
 	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
 }
 
-// Room is the same as [Log.Room].
-func (a *Appender) Room() int64 { return a.log.Room() }
+// FreeSpace is the same as [Log.FreeSpace].
+func (a *Appender) FreeSpace() int64 { return a.log.FreeSpace() }
 
 // Reserve is the same as [Log.Reserve].
 func (a *Appender) Reserve() error { return a.log.Reserve() }

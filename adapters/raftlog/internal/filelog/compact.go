@@ -23,7 +23,7 @@ func (l *Log) Compact(through uint64) error {
 		return invalid("compaction through %d, but the log ends at %d", through, l.last)
 	}
 	m := mark{through, l.knownTerm(through)}
-	if err := l.ensureRoom(markSize, nil); err != nil {
+	if err := l.ensureSpace(markSize, nil); err != nil {
 		return err
 	}
 	l.startRecord(markSize)

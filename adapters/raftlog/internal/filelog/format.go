@@ -333,12 +333,12 @@ func decodeBatch(b []byte) (batch, error) {
 	r := batch{first: binary.LittleEndian.Uint64(b[8:]), entries: b[batchSize:]}
 	if flags&hasState != 0 {
 		if len(r.entries) < stateSize {
-			return batch{}, fmt.Errorf("batch of %d bytes has no room for its hard state", len(b))
+			return batch{}, fmt.Errorf("batch of %d bytes has no space for its hard state", len(b))
 		}
 		r.state, r.entries = decodeHardState(r.entries), r.entries[stateSize:]
 	}
 	if uint64(count)*entrySize > uint64(len(r.entries)) {
-		return batch{}, fmt.Errorf("batch of %d bytes has no room for its %d entries", len(b), count)
+		return batch{}, fmt.Errorf("batch of %d bytes has no space for its %d entries", len(b), count)
 	}
 	r.count = int(count)
 	if count > 0 && (r.first == 0 || r.first+uint64(count) < r.first) {

@@ -13,7 +13,7 @@ import (
 // The next segment is allocated when the active one is filled to three quarters. If the disk is
 // full, entries are written until the reserved part of the active segment is reached. The rest is
 // for compaction marks and for hard states, which contain the votes of this peer. Callers should
-// stop earlier to write entries that can be rejected, see [Log.Room].
+// stop earlier to write entries that can be rejected, see [Log.FreeSpace].
 const (
 	reservedShare = 64 // divisor: the part of a segment for hard states and marks
 	reservedMin   = 1 << 10
@@ -28,9 +28,9 @@ func reservedSize(limit int64) int64 { return min(max(limit/reservedShare, reser
 // writeLimit returns the offset up to which a segment may be written: its space is allocated.
 func (s *segment) writeLimit() int64 { return min(s.size, math.MaxUint32) }
 
-// ensureRoom starts the next segment if a payload of that size does not fit into the active one,
+// ensureSpace starts the next segment if a payload of that size does not fit into the active one,
 // and allocates the next segment in time.
-func (l *Log) ensureRoom(size int64, entries []*raftpb.Entry) error {
+func (l *Log) ensureSpace(size int64, entries []*raftpb.Entry) error {
 	limit, end := l.active.writeLimit(), l.end.end+headSize+size
 	first := l.last + 1
 	full := end > limit
@@ -54,11 +54,11 @@ func (l *Log) ensureRoom(size int64, entries []*raftpb.Entry) error {
 	return l.startSegment(segmentHeader{id: id, state: l.state, mark: l.mark}, size)
 }
 
-// Room returns the number of bytes of entries that the log can accept without the next segment,
+// FreeSpace returns the number of bytes of entries that the log can accept without the next segment,
 // not including an eighth of a segment, which is for entries that should not be rejected. It is
 // math.MaxInt64 unless the last attempt to allocate the next segment has failed because the disk
 // is full. If it is not positive, the caller should reject entries.
-func (l *Log) Room() int64 {
+func (l *Log) FreeSpace() int64 {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
 	if l.noSpace == nil || l.active == nil {
@@ -79,7 +79,7 @@ func (l *Log) Reserve() error {
 	return l.allocateSpare(0)
 }
 
-// allocateSpare allocates the next segment, with room for a payload of that size. If the disk is
+// allocateSpare allocates the next segment, with space for a payload of that size. If the disk is
 // full, the error wraps ErrNoSpace and nothing has changed.
 func (l *Log) allocateSpare(size int64) error {
 	l.noSpace = l.tryAllocateSpare(size)
@@ -130,7 +130,7 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// startSegment seals the active segment and makes the spare the active one, with room for a
+// startSegment seals the active segment and makes the spare the active one, with space for a
 // payload of that size. Both are durable when it returns.
 func (l *Log) startSegment(h segmentHeader, size int64) error {
 	if err := l.allocateSpare(size); err != nil {

@@ -62,7 +62,7 @@ func TestFullDisk_AcceptsWritesWhenThereIsSpace(t *testing.T) {
 func TestFullDisk_SegmentIsFilled(t *testing.T) {
 	d, l, m := fullDisk(t)
 	require.Greater(t, l.end.end, int64(smallSegment-reservedSize(smallSegment)-2000), "a part of the segment is not used")
-	require.Less(t, l.Room(), int64(0))
+	require.Less(t, l.FreeSpace(), int64(0))
 	require.ErrorIs(t, l.Reserve(), ErrNoSpace)
 
 	appendVotes := func(term uint64) (written uint64) {
@@ -91,19 +91,19 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 	d.SetSpace(-1)
 	require.NoError(t, more.apply(l))
 	m = m.after(more)
-	require.Equal(t, int64(math.MaxInt64), l.Room())
+	require.Equal(t, int64(math.MaxInt64), l.FreeSpace())
 	require.True(t, m.equal(readModel(t, l)))
 	require.NoError(t, l.Close())
 }
 
-// When Room reports that no room is left, an eighth of a segment is left for entries that should
+// When FreeSpace returns 0, an eighth of a segment is left for entries that should
 // not be rejected.
-func TestFullDisk_RoomExcludesRequiredSpace(t *testing.T) {
+func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
 	d := newDisk()
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
-	for ; l.Room() > 0; next++ {
+	for ; l.FreeSpace() > 0; next++ {
 		require.NoError(t, l.Append(Batch{Entries: entries(next, 1, 1, 1000), Sync: true}))
 	}
 	free := smallSegment - reservedSize(smallSegment) - l.end.end

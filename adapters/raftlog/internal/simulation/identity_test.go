@@ -73,16 +73,16 @@ func (p *peer) handleRefusal(reason *link.RefusedError) {
 	if reason.Reason == link.ReasonFounding && p.core.Status().Commit > 1 {
 		return
 	}
-	p.stopForGood(reason.Error())
+	p.stopPermanently(reason.Error())
 }
 
-// stopForGood stops a peer that must not participate.
-func (p *peer) stopForGood(reason string) {
+// stopPermanently stops a peer that must not participate.
+func (p *peer) stopPermanently(reason string) {
 	if !p.mustStop {
 		p.h.failf("%s stops without a fault: %s", p.ID, reason)
 	}
 	p.h.tracef("%s: stops: %s", p.ID, reason)
-	p.h.checker.mistaken++
+	p.h.checker.stoppedPeers++
 	if p.up {
 		p.powerOff()
 	}
@@ -99,7 +99,7 @@ func (p *peer) hasLog() bool {
 	if wrong == "" || p.h.trustAll {
 		return true
 	}
-	p.stopForGood(wrong)
+	p.stopPermanently(wrong)
 	return false
 }
 
@@ -157,13 +157,13 @@ func (h *harness) loseVoterDirectory() {
 		}
 	}
 	h.tracef("%s: loses its directory", p.ID)
-	h.checker.forgot++
+	h.checker.lostDirectories++
 	h.clients.pending++
 	h.clients.changing = true
 	p.crash()
 	p.directoryLost = true
 	p.loseDirectory()
-	if p.founds() {
+	if p.isFounder() {
 		p.createFounder(p.seeds)
 	} else {
 		p.createFromSnapshot(l, p.seeds)
@@ -277,6 +277,6 @@ func (p *peer) recoverFault() {
 		panic(r)
 	}
 	p.h.checker.diverged++
-	p.h.schedule(time.Microsecond, func() { p.stopForGood(fault.Error()) })
+	p.h.schedule(time.Microsecond, func() { p.stopPermanently(fault.Error()) })
 	p.paused = true // it receives no more inputs
 }

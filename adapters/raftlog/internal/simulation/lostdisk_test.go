@@ -30,7 +30,7 @@ func (h *harness) loseDisk() {
 	m := l.core.Replica().Members
 	p := h.peer(m.Voters[h.rand.IntN(len(m.Voters))].ID)
 	first := uint64(1)
-	if !p.founds() {
+	if !p.isFounder() {
 		_, newest := l.newestFile()
 		first = newest.Index
 	}
@@ -46,7 +46,7 @@ func (h *harness) loseDisk() {
 		}
 	}
 	h.tracef("%s: loses its disk; %s remembers its acknowledgement of entry %d", p.ID, l.ID, l.core.Acknowledged(p.ID))
-	h.checker.wiped++
+	h.checker.lostDisks++
 	h.lostDisk = &lostDisk{p, l, l.observed.term}
 	h.clients.pending++
 	h.clients.changing = true
@@ -54,7 +54,7 @@ func (h *harness) loseDisk() {
 	p.disk = crashdisk.New(rand.New(rand.NewPCG(h.rand.Uint64(), 1)))
 	p.fs = p.mount()
 	p.interrupted, p.diskFull = nil, false
-	if p.founds() {
+	if p.isFounder() {
 		p.createFounder(p.seeds)
 	} else {
 		p.createFromSnapshot(l, p.seeds)
@@ -63,7 +63,7 @@ func (h *harness) loseDisk() {
 	h.schedule(election, func() { h.replaceLostDisk(p) }) // after that it could vote
 }
 
-func (p *peer) founds() bool { return slices.Contains(p.seeds, p.Peer) }
+func (p *peer) isFounder() bool { return slices.Contains(p.seeds, p.Peer) }
 
 // hasLostDisk reports whether the peer has lost its disk and has not stopped yet.
 func (p *peer) hasLostDisk() bool { return p.h.lostDisk != nil && p.h.lostDisk.p == p }

@@ -145,7 +145,7 @@ func (p *peer) input(f func()) {
 	case p.paused:
 		p.inbox = append(p.inbox, f)
 	default:
-		p.core.SetFreeSpace(p.appender.Room(), p.waitingForSpace)
+		p.core.SetFreeSpace(p.appender.FreeSpace(), p.waitingForSpace)
 		f()
 		if p.up && !p.h.chance(0.05) { // otherwise with the next input
 			p.handleOutput()

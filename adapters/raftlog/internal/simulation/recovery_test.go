@@ -101,7 +101,7 @@ func (h *harness) fillIDs() {
 		return ""
 	})
 	h.clients.clockOffset += 20 * time.Minute // longer than the window, the slack, and the maximum time of an ID in the future
-	h.waitFor("room for IDs", recoveryLimit, func() string {
+	h.waitFor("space for IDs", recoveryLimit, func() string {
 		if n := l.core.Status().IDs; n > 0 {
 			return fmt.Sprintf("%d are stored", n)
 		}
@@ -110,7 +110,7 @@ func (h *harness) fillIDs() {
 	h.advance(h.now + election) // so that peers receive the wall clocks of others, which have jumped as well
 }
 
-// members returns the members according to the leader that were not stopped for good.
+// members returns the members according to the leader that were not stopped permanently.
 func (h *harness) members(l *peer) []*peer {
 	var all []*peer
 	for _, m := range l.core.Replica().Members.All() {

@@ -99,10 +99,10 @@ func voterRestarts(h *harness) {
 	h.advance(h.now + 2*election)
 }
 
-// leaderForgetsPromise lets a peer start a newer term without being elected, while the leader continues
-// with the third peer. Just after the leader has renewed its lease it receives the newer term, steps
-// down, and receives a vote request.
-func leaderForgetsPromise(h *harness) {
+// leaderReceivesNewerTerm lets a peer start a newer term without being elected, while the leader
+// continues with the third peer. Just after the leader has renewed its lease it receives the newer
+// term, steps down, and receives a vote request.
+func leaderReceivesNewerTerm(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	if !h.raiseTerm(l, v, x) {
 		return
@@ -121,10 +121,10 @@ func leaderForgetsPromise(h *harness) {
 	h.advance(h.now + election)
 }
 
-// followerForgetsPromise lets a peer start a newer term without being elected. A follower requests its
-// vote, then receives messages of the leader again and confirms it. Then it receives the rejection,
-// with the newer term.
-func followerForgetsPromise(h *harness) {
+// followerReceivesNewerTerm lets a peer start a newer term without being elected. A follower requests
+// its vote, then receives messages of the leader again and confirms it. Then it receives the
+// rejection, with the newer term.
+func followerReceivesNewerTerm(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	if !h.raiseTerm(l, v, x) {
 		return
@@ -249,8 +249,9 @@ func diskStalls(h *harness) {
 // TestScenarios fails if a run of a scenario violates a condition.
 func TestScenarios(t *testing.T) {
 	for name, scenario := range map[string]func(*harness){
-		"restart of a voter": voterRestarts, "a leader forgets": leaderForgetsPromise, "a follower forgets": followerForgetsPromise, "ended unaware": endedWhilePartitioned, "forgotten unaware": forgottenWhilePaused, "disk lost": diskLost,
-		"disk stands": diskStalls, "directory lost": directoryLost, "log lost": logLost, "second configuration": secondConfiguration,
+		"voter restarts": voterRestarts, "leader receives newer term": leaderReceivesNewerTerm, "follower receives newer term": followerReceivesNewerTerm,
+		"ended while partitioned": endedWhilePartitioned, "forgotten while paused": forgottenWhilePaused, "disk lost": diskLost,
+		"disk stalls": diskStalls, "directory lost": directoryLost, "log lost": logLost, "second configuration": secondConfiguration,
 		"history differs": historyDiffers,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -228,7 +228,7 @@ func (p *peer) waitForSpace() {
 
 // reserveSpace sometimes tries to allocate the space that the disk did not have, like a node.
 func (p *peer) reserveSpace() {
-	if p.appender.Room() == math.MaxInt64 || len(p.writing) > 0 || p.diskStalled || !p.h.chance(0.05) {
+	if p.appender.FreeSpace() == math.MaxInt64 || len(p.writing) > 0 || p.diskStalled || !p.h.chance(0.05) {
 		return
 	}
 	if err := p.appender.Reserve(); err != nil && !errors.Is(err, filelog.ErrNoSpace) {
@@ -322,7 +322,7 @@ func (p *peer) handleDiskError(err error) {
 	p.h.tracef("%s: stops after a fault: %v", p.ID, err)
 	p.h.checker.faults++
 	if errors.Is(err, syscall.ENOSPC) {
-		p.h.checker.noRoom++
+		p.h.checker.noSpace++
 	}
 	p.powerOff()
 	p.h.schedule(p.h.duration(time.Millisecond, time.Second), p.start)
