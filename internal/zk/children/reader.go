@@ -133,7 +133,7 @@ func (r *Reader[T]) readChildren(ctx context.Context, all bool) error {
 		if all || c == nil || c.watch == nil && !r.config.NamesOnly {
 			names = append(names, name)
 			previous[name] = c
-			delete(r.children, name) // unless it still exists
+			delete(r.children, name) // it is added again if it still exists
 		}
 	}
 	return r.config.read(names, func(name string) (watch.Found, error) {

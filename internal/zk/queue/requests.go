@@ -245,8 +245,8 @@ func (r *requests) lost(err error) error {
 	return contender.ErrLost
 }
 
-// delete deletes a znode of the contender. The last one is deleted in one transaction with
-// what the recipe adds.
+// delete deletes a znode of the contender. The last one is deleted in one transaction with the
+// operations of Config.Parting.
 func (r *requests) delete(res *result) {
 	cfg, q := r.cfg, &res.request
 	if q.Last && cfg.Parting != nil {

@@ -12,12 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Get is conn.Get. Like the functions below it returns zkerror.ErrTooLarge, with what to do
-// about it, for an answer that is known to break the connection. It takes at least one
-// failure to know that: the error is then zk.ErrConnectionClosed, and the caller repeats
-// the request as after any transient failure. After the znode has changed the request is
-// sent again. The Stat is returned with zkerror.ErrTooLarge, too. Functions may be called from any
-// goroutine.
+// Get is conn.Get, but it returns zkerror.ErrTooLarge, with the Stat, instead of sending a request
+// whose reply is known to break the connection. At least one request must have failed before that
+// is known: its error is zk.ErrConnectionClosed, and the caller retries as after any transient
+// failure. If the znode has changed since, the request is sent again. The other functions do the
+// same. They may be called from any goroutine.
 func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	data, stat, _, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) {
 		data, stat, err := conn.Get(path)
@@ -26,7 +25,7 @@ func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	return data, stat, err
 }
 
-// GetW is conn.GetW. With zkerror.ErrTooLarge it returns the Stat and a watch all the same.
+// GetW is conn.GetW. With zkerror.ErrTooLarge it also returns the Stat and a watch.
 func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
 	data, stat, watch, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) { return conn.GetW(path) })
 	if !errors.Is(err, zkerror.ErrTooLarge) {
@@ -56,10 +55,10 @@ func ChildrenW(conn *zk.Conn, path string) ([]string, *zk.Stat, <-chan zk.Event,
 	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) { return conn.ChildrenW(path) })
 }
 
-// part is what an answer contains of a znode.
+// part is the part of a znode that a reply contains.
 type part struct {
 	path     string
-	children bool // and not the data
+	children bool // the list of children instead of the data
 }
 
 func (p part) String() string {
@@ -69,21 +68,21 @@ func (p part) String() string {
 	return "data of " + p.path
 }
 
-// suspicion counts the failures of a part whose last request has failed with the
+// suspicion counts the failures of requests for a part, if the last one has failed with the
 // connection.
 type suspicion struct {
-	breaks  int   // in a row
+	breaks  int   // consecutive failures
 	refused int64 // the zxid of the state that is known to be too large, or 0
 }
 
-// suspicions are those of one connection.
+// suspicions contains the suspicions of one connection.
 type suspicions struct {
-	limit int // of an answer, noLimit or unknownLimit
+	limit int // of the size of a reply, noLimit or unknownLimit
 
 	mu    sync.Mutex
 	parts map[part]suspicion
-	// alone, of capacity 1, holds an element while a request is repeated that may have
-	// broken the connection, so that such requests are not blamed for each other.
+	// alone, of capacity 1, holds an element while a request that may have broken the connection
+	// is retried, so that its failure is not attributed to another such request.
 	alone chan struct{}
 }
 
@@ -97,8 +96,8 @@ const (
 	maxSuspected = 4096 // parts of one connection
 )
 
-// limitOf returns the size of the largest answer that the connection accepts. The client
-// library does not export it.
+// limitOf returns the size of the largest reply that the connection accepts. The client library
+// does not export it.
 func limitOf(conn *zk.Conn) int {
 	field := reflect.ValueOf(conn).Elem().FieldByName("maxBufferSize")
 	if !field.IsValid() || !field.CanInt() {
@@ -140,8 +139,8 @@ func (s *suspicions) of(p part) (suspicion, bool) {
 	return x, known
 }
 
-// note takes in the outcome of a request that was sent after so many breaks. Requests
-// that were in progress together have failed in one break.
+// note records the outcome of a request for a part. breaks is the number of failures when it was
+// sent: requests that were in progress together count as one failure.
 func (s *suspicions) note(p part, breaks int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,10 +156,9 @@ func (s *suspicions) note(p part, breaks int, err error) {
 	}
 }
 
-// judge decides by the Stat whether a part is requested again. The error
-// is nil if it is.
+// judge returns an error if a part, given the Stat of its znode, must not be requested again.
 func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error) {
-	zxid, size, enough := stat.Mzxid, answerSize(stat, p.children), breaksIfPossible
+	zxid, size, enough := stat.Mzxid, replySize(stat, p.children), breaksIfPossible
 	if p.children {
 		zxid = stat.Pzxid
 	}
@@ -173,7 +171,7 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 		enough = breaksIfUnlikely
 	}
 	if x.refused != 0 && x.refused != zxid {
-		x = suspicion{breaks: min(enough, breaksIfPossible) - 1} // it has changed: once more
+		x = suspicion{breaks: min(enough, breaksIfPossible) - 1} // the znode has changed: request it again
 	}
 	refuse := certain || x.refused == zxid || x.breaks >= enough
 	if refuse {
@@ -189,9 +187,9 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 		zkerror.ErrTooLarge, p, stat.DataLength, stat.NumChildren)
 }
 
-// How often the connection must break until a part is too large: if its size is not
-// known and may exceed the limit, and if that is unlikely. A request that fails because
-// of another answer must not be blamed.
+// The number of failures after which a part is considered too large, if its size is unknown and
+// may exceed the limit, and if that is unlikely. A request can also fail because the reply to
+// another request breaks the connection.
 const (
 	breaksIfPossible = 4
 	breaksIfUnlikely = 16
@@ -201,7 +199,7 @@ const (
 // longName is the length of a long name with its header.
 const longName = 256
 
-// assumedLimit is the limit, or what a small one is.
+// assumedLimit returns the limit, or a small limit if it is unknown.
 func (s *suspicions) assumedLimit() int {
 	if s.limit == unknownLimit {
 		return 32 << 10
@@ -209,8 +207,8 @@ func (s *suspicions) assumedLimit() int {
 	return s.limit
 }
 
-// answerSize is the size of an answer, the least possible one for a list of children.
-func answerSize(stat *zk.Stat, children bool) int {
+// replySize returns the size of a reply. For a list of children it is a lower bound.
+func replySize(stat *zk.Stat, children bool) int {
 	const header, length, statSize, shortName = 16, 4, 68, 4 + 1
 	if children {
 		return header + length + int(stat.NumChildren)*shortName + statSize

@@ -25,7 +25,7 @@ type large struct {
 	small, other *zk.Conn
 }
 
-func playLarge(t *testing.T, f func(l large)) {
+func runLargeTest(t *testing.T, f func(l large)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := large{T: t, srv: zktest.Start(t)}
 		l.small = l.connect(zk.WithMaxBufferSize(bufferSize))
@@ -69,10 +69,10 @@ func list(l large, path string) ([]string, error) {
 	})
 }
 
-// The largest data that fit are read, and one byte more is an error after one break. The
-// error is repeated without a break until the data change.
-func TestGetTooLarge(t *testing.T) {
-	playLarge(t, func(l large) {
+// The largest data within the limit can be read. One byte more is an error after one disconnect.
+// Further calls return the error without a disconnect until the data changes.
+func TestGet_TooLarge(t *testing.T) {
+	runLargeTest(t, func(l large) {
 		const fits = bufferSize - 16 - 4 - 68
 		l.create("/a", fits)
 		l.create("/b", fits+1)
@@ -100,9 +100,9 @@ func TestGetTooLarge(t *testing.T) {
 	})
 }
 
-// With the error there is a watch that notices when the data have become smaller.
-func TestGetWTooLarge(t *testing.T) {
-	playLarge(t, func(l large) {
+// GetW returns a watch with the error, which fires when the data becomes smaller.
+func TestGetW_TooLarge(t *testing.T) {
+	runLargeTest(t, func(l large) {
 		l.create("/a", 100<<10)
 		watch, err := request.Read(l.Context(), l.small, func() (<-chan zk.Event, error) {
 			_, _, watch, err := request.GetW(l.small, "/a")
@@ -117,9 +117,10 @@ func TestGetWTooLarge(t *testing.T) {
 	})
 }
 
-// The size of a list of children is not known, so it takes some breaks.
-func TestChildrenTooLarge(t *testing.T) {
-	playLarge(t, func(l large) {
+// The size of a list of children is not known, so the error is returned only after several
+// disconnects.
+func TestChildren_TooLarge(t *testing.T) {
+	runLargeTest(t, func(l large) {
 		l.create("/many", 0)
 		for i := range 1500 {
 			l.create(fmt.Sprintf("/many/%s%d", strings.Repeat("x", 50), i), 0)
@@ -148,9 +149,9 @@ func TestChildrenTooLarge(t *testing.T) {
 	})
 }
 
-// Requests in progress when another answer breaks the connection are not blamed.
-func TestInnocentRequests(t *testing.T) {
-	playLarge(t, func(l large) {
+// Requests that are in progress when another reply breaks the connection are not rejected later.
+func TestGet_OtherReplyBreaksConnection(t *testing.T) {
+	runLargeTest(t, func(l large) {
 		l.srv.Delay(zktest.BothWays, time.Millisecond)
 		l.create("/large", 100<<10)
 		l.create("/small", 10<<10)
@@ -179,8 +180,8 @@ func TestInnocentRequests(t *testing.T) {
 }
 
 // A connection that breaks a few times for other reasons is not an error.
-func TestBreaksForOtherReasons(t *testing.T) {
-	playLarge(t, func(l large) {
+func TestGet_OtherDisconnects(t *testing.T) {
+	runLargeTest(t, func(l large) {
 		l.create("/list", 0)
 		for i := range 400 {
 			l.create(fmt.Sprintf("/list/%d", i), 0)
@@ -199,9 +200,9 @@ func TestBreaksForOtherReasons(t *testing.T) {
 	})
 }
 
-// Without a limit nothing but the request itself is sent.
-func TestNoLimit(t *testing.T) {
-	playLarge(t, func(l large) {
+// Without a limit, no additional requests are sent.
+func TestGet_NoLimit(t *testing.T) {
+	runLargeTest(t, func(l large) {
 		l.create("/a", 200<<10)
 		l.srv.ResetLog()
 		l.srv.After(zktest.Match{Op: zktest.OpGetData, Path: "/a", Nth: 1}, zktest.Cut)
