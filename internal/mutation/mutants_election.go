@@ -3,7 +3,7 @@ package main
 // electionMutants break rules of elections.
 var electionMutants = []mutant{
 	{
-		name: "election/R3", breaks: "Resign always confirmed",
+		name: "election/R3", breaks: "Resign returns nil although the removal is not confirmed",
 		file: "resign.go",
 		edits: []edit{
 			{`	if len(e.removals) == 0 {
@@ -17,7 +17,7 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestResign_Disconnected$",
 	},
 	{
-		name: "election/D1", breaks: "second not woken, mark not bound to first",
+		name: "election/D1", breaks: "the second candidate is not woken when the tombstone is created",
 		file: "delete.go",
 		edits: []edit{
 			{`			ops = append(ops, wake)
@@ -27,7 +27,7 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestObserve_ElectionIsBeingDeleted$",
 	},
 	{
-		name: "election/D2", breaks: "from the front",
+		name: "election/D2", breaks: "candidates are deleted from the head of the queue",
 		file: "delete.go",
 		edits: []edit{
 			{`	slices.Reverse(names)
@@ -36,7 +36,7 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestDeleteElection_DeletesInReverseOrder$",
 	},
 	{
-		name: "election/D3", breaks: "another election at the path",
+		name: "election/D3", breaks: "DeleteElection deletes the candidates of another election at the same path",
 		file: "delete.go",
 		edits: []edit{
 			{"\tif l.stat.Czxid != d.czxid {", "\tif false {"},
@@ -44,7 +44,7 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
 	{
-		name: "election/D4", breaks: "stray mark stays",
+		name: "election/D4", breaks: "the tombstone of an interrupted DeleteElection remains",
 		file: "delete.go",
 		edits: []edit{
 			{`			if err := d.removeTombstone(); err != nil {
@@ -55,7 +55,7 @@ var electionMutants = []mutant{
 		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
 	{
-		name: "election/T1", breaks: "end of a leadership lost",
+		name: "election/T1", breaks: "the loss of a leadership is not delivered",
 		file: "statusfeed.go",
 		edits: []edit{
 			{"\tif s.Leadership == nil || f.held == nil || s.Leadership == f.held {", "\tif true {"},
@@ -111,7 +111,7 @@ var electionMutants = []mutant{
 		tests: ". -run TestEvents_SecondZnode",
 	},
 	{
-		name: "watch/doubt", breaks: "a watch of before a reconnect is trusted",
+		name: "watch/doubt", breaks: "a watch that was set before a reconnect is trusted",
 		file: "internal/zk/watch/pool.go",
 		edits: []edit{
 			{"return w != nil && w.epoch < epoch", "return false"},
@@ -119,7 +119,7 @@ var electionMutants = []mutant{
 		tests: "./internal/zk/watch -run TestReader_PooledWatchWasLost",
 	},
 	{
-		name: "watch/shared-read", breaks: "a read joins one that began before its call",
+		name: "watch/shared-read", breaks: "a read returns the reply to a request that was sent before the call",
 		file: "internal/zk/watch/read.go",
 		edits: []edit{
 			{"r.number <= after || r.epoch", "false && r.number <= after || r.epoch"},
@@ -127,7 +127,7 @@ var electionMutants = []mutant{
 		tests: "./internal/zk/watch -run TestRead_NotOlder|TestListing",
 	},
 	{
-		name: "election/R1x", breaks: "a request is withdrawn with the context that has ended",
+		name: "election/R1x", breaks: "a request to resign is withdrawn with a context that is done",
 		file: "resign/resign.go",
 		edits: []edit{
 			{"WithTimeout(context.WithoutCancel(ctx), limit.Confirm)", "WithTimeout(ctx, limit.Confirm)"},
@@ -190,7 +190,7 @@ var electionMutants = []mutant{
 		tests: "./internal/zk/watch .",
 	},
 	{
-		name: "watch/rC7", breaks: "a spare watch that has fired is used",
+		name: "watch/rC7", breaks: "a pooled watch that has fired is used",
 		file: "internal/zk/watch/pool.go",
 		edits: []edit{
 			{"if w != nil && w.fired() {", "if false {"},
@@ -254,7 +254,7 @@ var electionMutants = []mutant{
 		tests: ". -run TestCandidacy_StopBeforeStart$",
 	},
 	{
-		name: "candidacy/parent", breaks: "the context of the user is not heeded",
+		name: "candidacy/parent", breaks: "the candidacy continues after the user's context is done",
 		file: "candidacy.go",
 		edits: []edit{
 			{"c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })", "_ = 0"},
@@ -262,7 +262,7 @@ var electionMutants = []mutant{
 		tests: ". -run TestCandidacy_Stop$",
 	},
 	{
-		name: "candidacy/late", breaks: "leaderships begin after the end",
+		name: "candidacy/late", breaks: "leaderships begin after the end of the candidacy",
 		file: "candidacy.go",
 		edits: []edit{
 			{"	if over {\n		revoke(c.reason())", "	if false {\n		revoke(c.reason())"},

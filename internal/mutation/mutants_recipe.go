@@ -3,7 +3,7 @@ package main
 // recipeMutants break rules of recipes.
 var recipeMutants = []mutant{
 	{
-		name: "recipe/X1", breaks: "session moved is final",
+		name: "recipe/X1", breaks: "the reply that a session has moved counts as final",
 		file: "internal/zk/request/request.go",
 		edits: []edit{
 			{"errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),", "errors.Is(err, zk.ErrSessionExpired),"},
@@ -11,7 +11,7 @@ var recipeMutants = []mutant{
 		tests: ". -run ^TestTrap10_SessionMovedDuringCreate$",
 	},
 	{
-		name: "recipe/rL7", breaks: "mark taken away after a lapsed lease",
+		name: "recipe/rL7", breaks: "the marker is deleted although the lease has expired",
 		file: "recipes/lock/delay.go",
 		edits: []edit{
 			{"if d.name == \"\" || errors.Is(reason, zkerror.ErrLeaseExpired) {", "if _ = errors.Is(reason, zkerror.ErrLeaseExpired); d.name == \"\" {"},
@@ -19,7 +19,7 @@ var recipeMutants = []mutant{
 		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},
 	{
-		name: "recipe/rL12", breaks: "a lock lost while another was awaited",
+		name: "recipe/rL12", breaks: "a lock that is lost while another is acquired is not noticed",
 		file: "recipes/lock/multi.go",
 		edits: []edit{
 			{`			for _, h := range holds { // one may have been lost just now
@@ -31,7 +31,7 @@ var recipeMutants = []mutant{
 		tests: "./recipes/lock -run ^TestMultiLock_LosesLockDuringLastAcquisition$",
 	},
 	{
-		name: "recipe/rL13", breaks: "a grant that lapsed comes back",
+		name: "recipe/rL13", breaks: "a grant becomes valid again after its lease has expired",
 		file: "recipes/lock/entry.go",
 		edits: []edit{
 			{`	case t.end != nil && s.First && !s.Proven:
@@ -42,7 +42,7 @@ var recipeMutants = []mutant{
 		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},
 	{
-		name: "recipe/rQ1", breaks: "early read used whatever it saw",
+		name: "recipe/rQ1", breaks: "an early read that does not include the claim is used",
 		file: "recipes/queue/claim.go",
 		edits: []edit{
 			{"return c, c.stat != nil && c.stat.Pzxid >= zxid", "return c, c.stat != nil"},
@@ -74,7 +74,7 @@ var recipeMutants = []mutant{
 		tests: "./recipes/queue -run ^TestConsume_UnreadItemIsNoAttempt$",
 	},
 	{
-		name: "recipe/rO1", breaks: "no fence before a batch is repeated",
+		name: "recipe/rO1", breaks: "a batch is retried although the lost request may still be applied",
 		file: "internal/zk/txn/record.go",
 		edits: []edit{
 			{`		stat, err = conn.Set(r.path, r.nextID(), r.version)
@@ -94,7 +94,7 @@ var recipeMutants = []mutant{
 		tests: "./internal/zk/txn -run ^TestTransaction_BoundToRecord$",
 	},
 	{
-		name: "recipe/txn-session", breaks: "a transaction that a lost session may have applied is repeated",
+		name: "recipe/txn-session", breaks: "a transaction that may have been applied in a lost session is retried",
 		file: "internal/zk/txn/record.go",
 		edits: []edit{
 			{"case lost && conn.SessionID() != session:", "case session == -1:"},
@@ -143,7 +143,7 @@ var recipeMutants = []mutant{
 		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeNewParent$",
 	},
 	{
-		name: "recipe/large", breaks: "an answer that is too large is not recognized",
+		name: "recipe/large", breaks: "a reply that is too large is not recognized",
 		file: "internal/zk/request/large.go",
 		edits: []edit{
 			{"certain := s.limit != unknownLimit && size > s.limit", "certain := false && size > s.limit"},

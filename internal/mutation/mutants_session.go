@@ -3,7 +3,7 @@ package main
 // sessionMutants break rules of sessions and their leases.
 var sessionMutants = []mutant{
 	{
-		name: "session/L1", breaks: "margin of T/8 dropped",
+		name: "session/L1", breaks: "leases have no margin of an eighth of the timeout",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(min(l.timeout/2, l.timeout-gap))"},
@@ -11,7 +11,7 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestLease_ChainCountsFromAcknowledgements$",
 	},
 	{
-		name: "session/L2", breaks: "first proof worth T/2",
+		name: "session/L2", breaks: "a single proof is worth half a timeout",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return newest.Add(l.timeout / 3)", "return newest.Add(l.timeout / 2)"},
@@ -19,7 +19,7 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestLease_ChainCountsFromAcknowledgements$",
 	},
 	{
-		name: "session/L3", breaks: "no cap of T/2",
+		name: "session/L3", breaks: "leases are longer than half a timeout",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(l.timeout*7/8 - gap)"},
@@ -27,7 +27,7 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestLease_Deadline$",
 	},
 	{
-		name: "session/L4", breaks: "pause ignored",
+		name: "session/L4", breaks: "a pause of the process does not invalidate a single proof",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {", "if false {"},
@@ -35,7 +35,7 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestLease_Latency$",
 	},
 	{
-		name: "session/L5", breaks: "monotonic clock only",
+		name: "session/L5", breaks: "leases expire only by the monotonic clock",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
 			{"return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))", "return b.Sub(a)"},
@@ -43,7 +43,7 @@ var sessionMutants = []mutant{
 		tests: ". -run ^TestTrap17_LeaseExpiresByEitherClock$",
 	},
 	{
-		name: "session/S3", breaks: "check of another session proves",
+		name: "session/S3", breaks: "a check of another session counts as a proof",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if m.seen.session != r.session {
@@ -51,10 +51,10 @@ var sessionMutants = []mutant{
 	}
 `, ""},
 		},
-		equivalent: "the place compares the session again before it is granted",
+		equivalent: "the contender compares the session again before the grant",
 	},
 	{
-		name: "session/S5", breaks: "no hysteresis",
+		name: "session/S5", breaks: "a lease that expires soon is reported as proven",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{"m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)", "m.proven = true"},
@@ -62,7 +62,7 @@ var sessionMutants = []mutant{
 		tests: ". -run ^TestTrap42_LeadershipsDoNotOverlap$",
 	},
 	{
-		name: "session/S6", breaks: "lapses not counted",
+		name: "session/S6", breaks: "expirations of the lease are not counted",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`		m.lapses++
@@ -82,7 +82,7 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
 	},
 	{
-		name: "session/C1", breaks: "missing znode not reported",
+		name: "session/C1", breaks: "a missing znode is not reported",
 		file: "internal/zk/session/check.go",
 		edits: []edit{
 			{`			missing = append(missing, paths[failed])
@@ -217,7 +217,7 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestMonitor_SeesEveryBreak$",
 	},
 	{
-		name: "session/S4", breaks: "a check counts from its answer",
+		name: "session/S4", breaks: "a check counts from its reply instead of its request",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{"m.lease.add(r.sent, r.acked)", "m.lease.add(r.acked, r.acked)"},
@@ -244,7 +244,7 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestProve_AfterStopProving$",
 	},
 	{
-		name: "session/S11", breaks: "no check is sent when the connection is back",
+		name: "session/S11", breaks: "no check is sent after a reconnect",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
 			{`	if now.up {
