@@ -19,7 +19,7 @@ type mutant struct {
 	// fail. They should take no more than a few seconds.
 	tests string
 	// equivalent is the reason why the edit changes no behaviour that a client can observe.
-	// Such a mutant is listed, so that its question is not asked again, and not run.
+	// Such a mutant is listed, so that it is not examined again, but it is not run.
 	equivalent string
 }
 

@@ -161,8 +161,8 @@ const removeLimit = time.Second
 func (d *Double) awaitBegin(ctx context.Context, sub *session.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
 	ready := watch.NewReader(d.setup.Conn, sub, d.ready(number), watch.DataOrCreation)
 	for {
-		// The watch is set first, so that it fires if the round begins after it. If the
-		// round has begun and ended before, its number has grown.
+		// Set the watch first, so that it fires if the round begins afterwards. If the round has
+		// begun and ended before, the number of the current round is greater.
 		found, err := ready.Read(ctx)
 		if err != nil {
 			return nil, err

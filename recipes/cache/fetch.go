@@ -150,7 +150,8 @@ type fetch struct {
 	epoch    uint64
 	// connEpoch is the epoch of the connection before the request.
 	connEpoch uint64
-	// sent is the time by the clock of the updater, and sentTime the time of the system.
+	// sent is the logical time of the request (see updater.clock), and sentTime the time at which
+	// it was sent.
 	sent     uint64
 	sentTime time.Time
 

@@ -270,11 +270,11 @@ func compareZnodes(a, b Znode, withChildren bool) error {
 	a.Stat.Aversion = b.Stat.Aversion
 	switch {
 	case string(a.Data) != string(b.Data):
-		return fmt.Errorf("data %q, not %q", a.Data, b.Data)
+		return fmt.Errorf("data differs: %q and %q", a.Data, b.Data)
 	case a.Stat != b.Stat:
-		return fmt.Errorf("stat %+v, not %+v", a.Stat, b.Stat)
+		return fmt.Errorf("stats differ: %+v and %+v", a.Stat, b.Stat)
 	case (a.Err == nil) != (b.Err == nil):
-		return fmt.Errorf("err %v, not %v", a.Err, b.Err)
+		return fmt.Errorf("errors differ: %v and %v", a.Err, b.Err)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func TestTrap33_VersionOverflow(t *testing.T) {
 		require.Equal(h, int64(21), h.get(counters[0]))
 		_, stat, err := h.connect().Get(node)
 		require.NoError(h, err)
-		require.Equal(h, int32(-6+20+1), stat.Version, "one write more than additions")
+		require.Equal(h, int32(-6+20+1), stat.Version, "one more write than additions")
 		for _, e := range h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData }) {
 			t.Errorf("a write without the record: %v", e)
 		}

@@ -164,7 +164,8 @@ func (d *divider) divide(ctx context.Context) error {
 }
 
 // updateContenders starts a contender for each part that is assigned to this member, and stops
-// those of other parts. A part has no second contender before the first one has ended.
+// those of other parts. A second contender for a part is started only after the first one has
+// ended.
 func (d *divider) updateContenders(ctx context.Context) {
 	for part, stop := range d.contenders {
 		if _, listed := slices.BinarySearch(d.parts, part); !listed || Owner(part, d.members) != d.share.ID() {

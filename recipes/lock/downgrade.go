@@ -40,24 +40,24 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 			h.mu.Unlock()
 			return nil
 		}
-		under := h.renaming
+		inProgress := h.renaming
 		select {
-		case <-under: // an earlier rename has failed
-			under = nil
+		case <-inProgress: // an earlier rename has failed
+			inProgress = nil
 		default:
 		}
 		var outcome chan error
-		if under == nil {
-			under, outcome = make(chan struct{}), make(chan error, 1)
-			h.renaming = under
+		if inProgress == nil {
+			inProgress, outcome = make(chan struct{}), make(chan error, 1)
+			h.renaming = inProgress
 			go func() {
-				defer close(under)
+				defer close(inProgress)
 				outcome <- h.rename()
 			}()
 		}
 		h.mu.Unlock()
 		select {
-		case <-under:
+		case <-inProgress:
 			if outcome != nil {
 				return <-outcome
 			}

@@ -98,7 +98,7 @@ func ExampleHold_Revoked() {
 		defer close(done)
 		select {
 		case <-hold.Revoked():
-			fmt.Println("asked to release")
+			fmt.Println("release requested")
 		case <-hold.Done():
 		}
 		hold.Release(ctx)
@@ -111,7 +111,7 @@ func ExampleHold_Revoked() {
 	}
 	must(urgent.Lock(ctx)).Release(ctx)
 	<-done
-	// Output: asked to release
+	// Output: release requested
 }
 
 func ExampleRWMutex() {

@@ -374,7 +374,7 @@ func doneAt(h *Hold) <-chan time.Time {
 	return async(func() time.Time { <-h.Done(); return time.Now() })
 }
 
-// call is a call that acquires a lock or leases.
+// call is a call of a method that acquires a lock or leases.
 type call struct {
 	w      *harness
 	conn   *zk.Conn

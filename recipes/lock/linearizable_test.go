@@ -117,7 +117,7 @@ func (c *client) writeRegister(h *Hold) {
 	case errors.Is(err, recipes.ErrUnconfirmed):
 		c.operation(registered, write{h.Token(), value, true}, value, never)
 	case !errors.Is(err, ErrNotHeld):
-		c.violation("client %d: %v", c.id, err)
+		c.Violate("client %d: %v", c.id, err)
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *client) mayFail(err error) {
 			return
 		}
 	}
-	c.violation("client %d: unexpected error of an acquisition: %v", c.id, err)
+	c.Violate("client %d: unexpected error of an acquisition: %v", c.id, err)
 }
 
 // setGrantedTimeout makes the library assume that the servers have granted the stated session
@@ -155,7 +155,7 @@ func contendMutex(c *client) {
 	c.setGrantedTimeout()
 	m, err := NewMutex(c.conn, node, recipes.WithSessionTimeout(c.stated))
 	if err != nil {
-		c.violation("%v", err)
+		c.Violate("%v", err)
 		return
 	}
 	for !c.over.Load() {
@@ -193,7 +193,7 @@ func contendRWMutex(c *client) {
 	c.setGrantedTimeout()
 	m, err := NewRWMutex(c.conn, node, recipes.WithSessionTimeout(c.stated))
 	if err != nil {
-		c.violation("%v", err)
+		c.Violate("%v", err)
 		return
 	}
 	for !c.over.Load() {
@@ -249,7 +249,7 @@ func (c *client) downgradeHold(h *WriteHold) {
 	ctx, cancel := c.callContext()
 	defer cancel()
 	err := h.Downgrade(ctx)
-	c.logf("client %d: downgrade: %v", c.id, err)
+	c.Note("client %d: downgrade: %v", c.id, err)
 	if err == nil {
 		c.operation(node, downgrade{h.Token(), false}, called, c.now())
 	} else {
@@ -280,16 +280,11 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	for seed := range uint64(60) {
 		s := newSchedule(1 + seed)
 		s.stated *= 20
-		f := runSchedule(t, s, contendMutex)
-		f.check(node, lockModel)
-		for _, v := range f.violations {
-			if strings.HasPrefix(v, "the history of "+node) {
-				found++
-			}
+		f := runSchedule(t, s, contendMutex, false)
+		if f.checkHistory(node, lockModel) != nil {
+			found++
 		}
-		f.violations = nil
-		f.check(registered, registerModel)
-		require.Empty(t, f.violations)
+		require.NoError(t, f.checkHistory(registered, registerModel))
 	}
 	require.NotZero(t, found)
 	t.Logf("%d histories with two holders at a time", found)

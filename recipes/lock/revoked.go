@@ -25,9 +25,9 @@ func (h *Hold) Revoked() <-chan struct{} {
 	return h.revoked
 }
 
-// awaitRevocation closes asked when the release is requested. It closes over when it returns, at
-// the latest when the grant ends.
-func (h *Hold) awaitRevocation(asked, over chan<- struct{}) {
+// awaitRevocation closes requested when the release is requested. It closes over when it returns,
+// at the latest when the grant ends.
+func (h *Hold) awaitRevocation(requested, over chan<- struct{}) {
 	defer close(over)
 	ctx := h.grant.Context()
 	sub := session.Subscribe(h.conn, h.timeout)
@@ -44,7 +44,7 @@ func (h *Hold) awaitRevocation(asked, over chan<- struct{}) {
 		case err != nil:
 			return // if the znode was deleted, the grant ends as well
 		case string(found.Data) == revokeRequest:
-			close(asked)
+			close(requested)
 			return
 		}
 		if _, err := znode.Wait(ctx, nil); err != nil {

@@ -3,11 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -20,18 +17,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/zktest"
-)
-
-// A seed determines the actions of the clients of a schedule, and the faults and
-// their times. It does not determine the order in which the Go scheduler runs
-// goroutines within one instant of fake time.
-//
-//	go test ./recipes/lock -run TestLinearizable -schedules 10000
-//	go test ./recipes/lock -run TestLinearizable_Mutex -seed 4711 -v
-var (
-	schedules = flag.Int("schedules", 60, "how many random schedules of each kind to run")
-	oneSeed   = flag.Uint64("seed", 0, "run only this schedule, and print its history")
 )
 
 // fault is a fault of the network, the servers or the clients.
@@ -73,7 +60,8 @@ type step struct {
 	last  time.Duration
 }
 
-// schedule is everything that a seed determines.
+// schedule is everything that a seed determines, in addition to the actions of the clients. The
+// order in which the Go scheduler runs goroutines within one instant of fake time is not determined.
 type schedule struct {
 	seed    uint64
 	servers int
@@ -102,25 +90,9 @@ func newSchedule(seed uint64) schedule {
 			x -= weights[f]
 			f++
 		}
-		s.steps = append(s.steps, step{someTime(r, s.timeout), f, r.IntN(1000), r.IntN(1000), someTime(r, 2*s.timeout)})
+		s.steps = append(s.steps, step{faultschedule.RandomDuration(r, s.timeout), f, r.IntN(1000), r.IntN(1000), faultschedule.RandomDuration(r, 2*s.timeout)})
 	}
 	return s
-}
-
-// someTime returns a random duration of at most 2t, which is mostly short, because defects mostly
-// appear if events are close to each other.
-func someTime(r *rand.Rand, t time.Duration) time.Duration {
-	switch r.IntN(6) {
-	case 0:
-		return 0
-	case 1:
-		return time.Duration(r.IntN(5000)) * time.Microsecond
-	case 2, 3:
-		return time.Duration(r.Int64N(int64(t / 8)))
-	case 4:
-		return time.Duration(r.Int64N(int64(t)))
-	}
-	return time.Duration(r.Int64N(int64(2 * t)))
 }
 
 func (s schedule) String() string {
@@ -131,11 +103,11 @@ func (s schedule) String() string {
 // scheduleRun is the execution of one schedule.
 type scheduleRun struct {
 	schedule
+	*faultschedule.History
 	ensemble *zktest.Ensemble
+	faults   *faultschedule.Faults
 	operator *zk.Conn
 	clients  []*client
-	hooks    []*zktest.Hook
-	heals    []*time.Timer
 	over     atomic.Bool // the clients must finish
 	busy     sync.WaitGroup
 
@@ -145,9 +117,6 @@ type scheduleRun struct {
 	operations map[string][]porcupine.Operation // by object
 	takenAway  map[string]int64                 // the event at which a znode was deleted or a session expired by force
 	holds      map[*Hold]int64                  // the event at which a hold was found to have ended
-	lines      []string
-	violations []string
-	begin      time.Time
 }
 
 // client is a program with a separate connection.
@@ -163,17 +132,18 @@ type program func(c *client)
 
 // runSchedule runs a schedule in a bubble. At the end, it heals all faults, waits for the clients,
 // and asserts that the lock's znode has no children.
-func runSchedule(t *testing.T, s schedule, p program) (f *scheduleRun) {
+func runSchedule(t *testing.T, s schedule, p program, verbose bool) (f *scheduleRun) {
 	synctest.Test(t, func(t *testing.T) {
-		f = &scheduleRun{schedule: s, operations: map[string][]porcupine.Operation{}, takenAway: map[string]int64{}, holds: map[*Hold]int64{}, begin: time.Now()}
-		f.ensemble = zktest.Cluster(t, s.servers,
-			zktest.WithTick(s.tick), zktest.WithSessionTimeouts(s.timeout, time.Minute),
-			zktest.WithSyncLimit(5*s.tick), zktest.WithLogLimit(0))
-		f.each(func(x *zktest.Server) { x.Delay(zktest.BothWays, s.latency) })
+		f = &scheduleRun{
+			schedule: s, History: faultschedule.NewHistory(verbose),
+			operations: map[string][]porcupine.Operation{}, takenAway: map[string]int64{}, holds: map[*Hold]int64{},
+		}
+		f.ensemble = faultschedule.NewEnsemble(t, s.servers, s.tick, s.timeout, verbose)
+		f.faults = faultschedule.NewFaults(f.ensemble, s.latency)
 		f.operator = f.connect(time.Minute)
 		for _, path := range []string{"/locks", node, registered} {
 			if _, err := f.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-				f.violation("cannot begin: %v", err)
+				f.Violate("cannot begin: %v", err)
 			}
 		}
 		for i := range s.clients {
@@ -186,7 +156,8 @@ func runSchedule(t *testing.T, s schedule, p program) (f *scheduleRun) {
 			f.do(step)
 		}
 		f.pass(s.timeout)
-		f.healAll()
+		f.faults.HealAll()
+		f.Note("all faults are healed")
 		f.over.Store(true)
 		finished := make(chan struct{})
 		go func() { f.busy.Wait(); close(finished) }()
@@ -194,14 +165,15 @@ func runSchedule(t *testing.T, s schedule, p program) (f *scheduleRun) {
 		select {
 		case <-finished:
 		case <-time.After(limit):
-			f.violation("clients have not finished after %v", limit)
+			f.Violate("clients have not finished after %v", limit)
 			return
 		}
 		// The client library waits for a second before it connects to its only server again.
 		f.pass(s.timeout + s.tick + 2*time.Second)
 		if tree := f.ensemble.Tree(); strings.Contains(tree, "ephemeral") {
-			f.violation("left:\n%s", tree)
+			f.Violate("left:\n%s", tree)
 		}
+		f.AddRequests(f.ensemble)
 	})
 	return f
 }
@@ -212,35 +184,16 @@ const registered = "/register"
 func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
 	conn, _, err := f.ensemble.Connect(timeout, zk.WithMaxBufferSize(64<<10))
 	if err != nil {
-		f.violation("cannot connect: %v", err)
+		f.Violate("cannot connect: %v", err)
 	}
 	f.pass(10 * f.latency)
 	return conn
-}
-
-func (f *scheduleRun) each(do func(*zktest.Server)) {
-	for i := range f.ensemble.Len() {
-		do(f.ensemble.Server(i))
-	}
 }
 
 // pass sleeps for d, and waits until all other goroutines are blocked.
 func (f *scheduleRun) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
-}
-
-func (f *scheduleRun) logf(format string, args ...any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lines = append(f.lines, fmt.Sprintf("%12v  %s", time.Since(f.begin), fmt.Sprintf(format, args...)))
-}
-
-func (f *scheduleRun) violation(format string, args ...any) {
-	f.logf("VIOLATION: "+format, args...)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.violations = append(f.violations, fmt.Sprintf(format, args...))
 }
 
 // now returns a number for an event. If one call returned before another began, its number is
@@ -288,19 +241,16 @@ func ofZnode(path string) string { return strings.Replace(path, "__READ__", "__W
 func ofSession(id int64) string { return fmt.Sprintf("session %x", id) }
 
 func (f *scheduleRun) do(s step) {
-	f.logf("%v: who %d, n %d, for %v", s.fault, s.who, s.n, s.last)
-	server := f.ensemble.Server(s.who % f.ensemble.Len())
+	f.Note("%v: who %d, n %d, for %v", s.fault, s.who, s.n, s.last)
 	switch s.fault {
 	case dropAll:
-		server.DropConnections()
+		f.faults.DropAll(s.who)
 		return
 	case partition:
-		server.Partition()
-		f.later(s.last, func() { f.healServer(server) })
+		f.faults.Partition(s.who, s.last)
 		return
 	case pause:
-		server.Pause()
-		f.later(s.last, server.Resume)
+		f.faults.Pause(s.who, s.last)
 		return
 	}
 	id := f.clients[s.who%len(f.clients)].conn.SessionID()
@@ -311,26 +261,22 @@ func (f *scheduleRun) do(s step) {
 	case cutReply, cutRequest:
 		op := []zktest.Op{zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpAny}[s.n%8]
 		match := zktest.Match{Op: op, Session: id, Nth: 1 + s.n/10%3}
-		set := f.ensemble.Server(0).After
 		if s.fault == cutRequest {
-			set = f.ensemble.Server(0).Before
+			f.faults.LoseRequest(match)
+		} else {
+			f.faults.LoseReply(match)
 		}
-		f.hooks = append(f.hooks, set(match, zktest.Cut))
 	case drop:
-		f.each(func(x *zktest.Server) { x.DropConnections(id) })
+		f.faults.Drop(id)
 	case blackhole:
-		direction := []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays}[s.n%3]
-		f.each(func(x *zktest.Server) { x.Blackhole(direction, id) })
-		f.later(s.last, func() { f.heal(id) })
+		f.faults.Blackhole(id, s.n, s.last)
 	case slower:
-		f.each(func(x *zktest.Server) { x.Delay(zktest.BothWays, s.last/8, id) })
-		f.later(2*s.last, func() { f.heal(id) })
+		f.faults.Slow(id, s.last)
 	case strand:
-		f.each(func(x *zktest.Server) { x.Partition(id) })
-		f.later(s.last, func() { f.heal(id) })
+		f.faults.Isolate(id, s.last)
 	case expire:
 		f.recordTakenAway(ofSession(id))
-		_ = f.ensemble.Server(0).ExpireSession(id)
+		f.faults.Expire(id)
 	case operatorDelete:
 		children, _, err := f.operator.Children(node)
 		if err == nil && len(children) > 0 {
@@ -339,45 +285,14 @@ func (f *scheduleRun) do(s step) {
 			f.recordTakenAway(ofZnode(path))
 			err = f.operator.Delete(path, -1)
 		}
-		f.logf("operator: %v", err)
+		f.Note("operator: %v", err)
 	}
-}
-
-// later ends a fault after d, if the schedule has not ended before.
-func (f *scheduleRun) later(d time.Duration, do func()) {
-	f.heals = append(f.heals, time.AfterFunc(d, do))
-}
-
-func (f *scheduleRun) heal(id int64) {
-	f.each(func(s *zktest.Server) {
-		s.Heal(id)
-		s.Delay(zktest.BothWays, f.latency, id)
-	})
-}
-
-func (f *scheduleRun) healServer(s *zktest.Server) {
-	s.Heal()
-	s.Delay(zktest.BothWays, f.latency)
-}
-
-func (f *scheduleRun) healAll() {
-	for _, t := range f.heals {
-		t.Stop()
-	}
-	for _, h := range f.hooks {
-		h.Remove()
-	}
-	f.each(func(s *zktest.Server) {
-		s.Resume()
-		f.healServer(s)
-	})
-	f.logf("all faults are healed")
 }
 
 // pauseRandomly pauses for a random time, at most until ctx is done.
 func (c *client) pauseRandomly(ctx context.Context) {
 	select {
-	case <-time.After(someTime(c.r, c.timeout)):
+	case <-time.After(faultschedule.RandomDuration(c.r, c.timeout)):
 	case <-ctx.Done():
 	}
 }
@@ -390,7 +305,7 @@ func (c *client) callContext() (context.Context, context.CancelFunc) {
 	}
 	limit := 10 * c.timeout
 	if c.r.IntN(3) == 0 {
-		limit = someTime(c.r, c.timeout)
+		limit = faultschedule.RandomDuration(c.r, c.timeout)
 	}
 	return context.WithTimeout(context.Background(), limit)
 }
@@ -403,7 +318,7 @@ func (c *client) callContext() (context.Context, context.CancelFunc) {
 func (c *client) recordHold(object string, h *Hold, grant, end any, called int64, sessions ...int64) (over func(ctx context.Context)) {
 	c.recordEnds() // of holds that were lost before
 	c.operation(object, grant, called, c.now())
-	c.logf("client %d: holds %v", c.id, grant)
+	c.Note("client %d: holds %v", c.id, grant)
 	what := []string{ofZnode(h.Path())}
 	for _, id := range sessions {
 		what = append(what, ofSession(id))
@@ -413,7 +328,7 @@ func (c *client) recordHold(object string, h *Hold, grant, end any, called int64
 	c.mu.Unlock()
 	context.AfterFunc(h.Context(), func() {
 		c.recordEnds()
-		c.logf("client %d: holds no more: %v", c.id, h.Err())
+		c.Note("client %d: holds no more: %v", c.id, h.Err())
 	})
 	return func(ctx context.Context) {
 		c.recordEnds()
@@ -446,8 +361,15 @@ func (f *scheduleRun) recordEnds() {
 	}
 }
 
-// check checks that the history of an object is linearizable.
+// check records a violation if the history of an object is not linearizable.
 func (f *scheduleRun) check(object string, model porcupine.Model) {
+	if err := f.checkHistory(object, model); err != nil {
+		f.Violate("%v", err)
+	}
+}
+
+// checkHistory returns an error if the history of an object is not linearizable.
+func (f *scheduleRun) checkHistory(object string, model porcupine.Model) error {
 	operations := slices.Clone(f.operations[object])
 	for i := range operations {
 		if operations[i].Return == never { // the latest of all
@@ -456,10 +378,11 @@ func (f *scheduleRun) check(object string, model porcupine.Model) {
 	}
 	switch porcupine.CheckOperationsTimeout(model, operations, 20*time.Second) {
 	case porcupine.Illegal:
-		f.violation("the history of %s cannot be explained: %v", object, describe(model, operations))
+		return fmt.Errorf("the history of %s is not linearizable: %v", object, describe(model, operations))
 	case porcupine.Unknown:
-		f.violation("the history of %s is too long to be judged", object)
+		return fmt.Errorf("the history of %s is too long to be checked", object)
 	}
+	return nil
 }
 
 func describe(model porcupine.Model, operations []porcupine.Operation) string {
@@ -471,35 +394,13 @@ func describe(model porcupine.Model, operations []porcupine.Operation) string {
 	return b.String()
 }
 
-// runSchedules runs many schedules, or the one that the flag selects, and checks their histories.
+// runSchedules runs many schedules, and checks their histories.
 func runSchedules(t *testing.T, p program, check func(*scheduleRun)) {
-	one := func(t *testing.T, seed uint64) {
+	faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
-		watchdog := time.AfterFunc(time.Minute, func() { fmt.Fprintf(os.Stderr, "stuck: %v\n", s) })
-		defer watchdog.Stop()
-		f := runSchedule(t, s, p)
+		f := runSchedule(t, s, p, verbose)
 		check(f)
-		if len(f.violations) > 0 {
-			t.Errorf("%v\n%q\nreplay with -seed %d", s, f.violations, seed)
-		}
-		if *oneSeed != 0 {
-			t.Logf("%v\n%s", s, strings.Join(f.lines, "\n"))
-		}
-	}
-	if *oneSeed != 0 {
-		one(t, *oneSeed)
-		return
-	}
-	t.Run("all", func(t *testing.T) {
-		shards := runtime.GOMAXPROCS(0)
-		for shard := range shards {
-			t.Run(fmt.Sprint(shard), func(t *testing.T) {
-				t.Parallel()
-				for seed := 1 + shard; seed <= *schedules; seed += shards {
-					one(t, uint64(seed))
-				}
-			})
-		}
+		return s, f.History
 	})
 }
 

@@ -66,7 +66,8 @@ func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
 	})
 }
 
-// When the limit is raised, as many waiting contenders as are within it are admitted immediately.
+// When the limit is raised, the waiting contenders that are within the new limit are admitted
+// immediately.
 func TestSemaphoreLimit_Raised(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		var all []*semContender

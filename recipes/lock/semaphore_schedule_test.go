@@ -3,10 +3,11 @@ package lock
 import (
 	"context"
 	"errors"
-	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,14 +15,10 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
-)
-
-var (
-	semSchedules = flag.Int("semaphore.schedules", 80, "how many random schedules of semaphores to run")
-	semSeed      = flag.Uint64("semaphore.seed", 0, "run only this schedule")
 )
 
 // leaseOp is a change of the number of granted leases: positive for an acquisition, negative for a
@@ -43,6 +40,7 @@ func leaseModel(limit int) porcupine.Model {
 // break, replies are lost and sessions expire.
 type semSchedule struct {
 	*semHarness
+	*faultschedule.History
 	seed          uint64
 	random        *rand.Rand
 	limit         int  // the largest limit during the schedule
@@ -90,7 +88,7 @@ func (s *semSchedule) recordAcquired(g *acquired, called time.Duration) {
 		}
 	}
 	if held > s.limit {
-		s.Errorf("seed %d: %d leases of %d are held at %v", s.seed, held, s.limit, s.now())
+		s.Violate("%d leases of %d are held at %v", held, s.limit, s.now())
 	}
 	context.AfterFunc(g.hold.Context(), func() {
 		s.mu.Lock()
@@ -164,7 +162,7 @@ func (s *semSchedule) runProgram(id int, sem *Semaphore, conn *zk.Conn, r *rand.
 			}
 		case errors.Is(err, context.DeadlineExceeded) && !healed, errors.Is(err, ErrHeld), errors.Is(err, recipes.ErrSessionExpired):
 		default:
-			s.Errorf("seed %d: %v (after all faults: %v)\n%s", s.seed, err, healed, s.srv.Tree())
+			s.Violate("%v (after all faults: %v)\n%s", err, healed, s.srv.Tree())
 			return
 		}
 		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
@@ -229,7 +227,7 @@ func (s *semSchedule) release() {
 		}
 		s.mu.Unlock()
 		if s.now()-since > 5*time.Minute {
-			s.Errorf("seed %d: no contender acquires leases\n%s", s.seed, s.srv.Tree())
+			s.Violate("no contender acquires leases\n%s", s.srv.Tree())
 			return
 		}
 	}
@@ -260,7 +258,7 @@ func (s *semSchedule) requireNoneStranded() {
 			return
 		}
 		if !slices.ContainsFunc(s.acquired, func(g *acquired) bool { return g.hold.path == semPath+"/"+name && g.hold.Err() == nil }) {
-			s.Errorf("seed %d: the leases of %s are within the limit, and Acquire has not returned\n%s", s.seed, name, s.srv.Tree())
+			s.Violate("the leases of %s are within the limit, and Acquire has not returned\n%s", name, s.srv.Tree())
 		}
 	}
 }
@@ -278,10 +276,14 @@ func (s *semSchedule) expire(session int64) {
 	_ = s.srv.ExpireSession(session)
 }
 
-// runSemaphoreSchedule runs one schedule, and returns its history.
-func runSemaphoreSchedule(t *testing.T, seed uint64, make func(w *semHarness, conn *zk.Conn, limit int) *Semaphore) (limit int, ops []porcupine.Operation, acquired int) {
+// runSemaphoreSchedule runs one schedule, and checks its history. If make is not nil, it returns a
+// semaphore with the protocol of another library.
+func runSemaphoreSchedule(t *testing.T, seed uint64, verbose bool, make func(w *semHarness, conn *zk.Conn, limit int) *Semaphore) (s *semSchedule) {
 	runSemaphoreTest(t, func(w *semHarness) {
-		s := &semSchedule{semHarness: w, seed: seed, random: rand.New(rand.NewPCG(seed, 5)), begin: time.Now(), expired: map[int64]bool{}}
+		s = &semSchedule{
+			semHarness: w, History: faultschedule.NewHistory(verbose),
+			seed: seed, random: rand.New(rand.NewPCG(seed, 5)), begin: time.Now(), expired: map[int64]bool{},
+		}
 		s.limit = 1 + s.random.IntN(4)
 		s.mutexProtocol = make != nil
 		s.changes = !s.mutexProtocol && seed%3 == 0
@@ -328,51 +330,42 @@ func runSemaphoreSchedule(t *testing.T, seed uint64, make func(w *semHarness, co
 		w.pass(3 * timeout)
 		require.Empty(w, w.leases(), "seed %d\n%s", seed, w.srv.Tree())
 		require.Empty(w, w.srv.Watches(), "seed %d", seed)
-		limit, ops, acquired = s.limit, s.ops, len(s.acquired)
-		if s.changes {
-			limit = 5
-		}
+		s.AddRequests(w.ensemble)
 	})
-	return limit, ops, acquired
+	if porcupine.CheckOperationsTimeout(leaseModel(s.limit), s.ops, time.Minute) != porcupine.Ok {
+		s.Violate("not linearizable with limit %d: %+v", s.limit, s.ops)
+	}
+	return s
+}
+
+// String describes the schedule.
+func (s *semSchedule) String() string {
+	return fmt.Sprintf("seed %d: limit %d, limit changes %v, protocol with a mutex %v", s.seed, s.limit, s.changes, s.mutexProtocol)
+}
+
+// runSemaphoreSchedules runs schedules, and returns the number of acquisitions.
+func runSemaphoreSchedules(t *testing.T, count int, make func(w *semHarness, conn *zk.Conn, limit int) *Semaphore) int {
+	var total atomic.Int64
+	faultschedule.Run(t, count, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
+		s := runSemaphoreSchedule(t, seed, verbose, make)
+		total.Add(int64(len(s.acquired)))
+		return s, s.History
+	})
+	t.Logf("%d acquisitions", total.Load())
+	return int(total.Load())
 }
 
 func TestSemaphoreSchedules(t *testing.T) {
-	total := 0
-	for seed := range uint64(*semSchedules) {
-		if *semSeed != 0 && seed != *semSeed {
-			continue
-		}
-		limit, ops, acquired := runSemaphoreSchedule(t, seed, nil)
-		total += acquired
-		if porcupine.CheckOperationsTimeout(leaseModel(limit), ops, time.Minute) != porcupine.Ok {
-			t.Errorf("seed %d: not linearizable with limit %d: %+v", seed, limit, ops)
-		}
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
+	const count = 80
+	total := runSemaphoreSchedules(t, count, nil)
+	if !faultschedule.Single() {
+		require.Greater(t, total, 5*count, "the schedules acquire too few leases")
 	}
-	if *semSeed == 0 {
-		require.Greater(t, total, 5**semSchedules, "the schedules acquire too few leases")
-	}
-	t.Logf("%d acquisitions", total)
 }
 
 func TestSemaphoreSchedules_MutexProtocol(t *testing.T) {
 	for name, make := range otherProtocols {
-		t.Run(name, func(t *testing.T) {
-			total := 0
-			for seed := range uint64(*semSchedules / 4) {
-				limit, ops, acquired := runSemaphoreSchedule(t, seed, make)
-				total += acquired
-				if porcupine.CheckOperationsTimeout(leaseModel(limit), ops, time.Minute) != porcupine.Ok {
-					t.Errorf("seed %d: not linearizable with limit %d: %+v", seed, limit, ops)
-				}
-				if t.Failed() {
-					t.Fatalf("seed %d", seed)
-				}
-			}
-			t.Logf("%d acquisitions", total)
-		})
+		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, make) })
 	}
 }
 

@@ -365,7 +365,7 @@ func TestTrap06_SemaphoreReleaseAfterContextIsDone(t *testing.T) {
 		h, err := s.Acquire(ctx, 1)
 		require.NoError(w, err)
 		cancel()
-		require.NoError(w, h.Err(), "the context of Acquire is that of waiting only")
+		require.NoError(w, h.Err(), "the context of Acquire does not affect the hold")
 		require.ErrorIs(w, h.Release(ctx), recipes.ErrUnconfirmed)
 		synctest.Wait()
 		w.clean()

@@ -76,9 +76,9 @@ func (q *Queue) newAcknowledgement(items ...Item) *completion {
 	return c
 }
 
-// Return returns the item to the queue, where it is immediately available and keeps its
-// position. cause is the reason, and may be nil. If this was the last attempt according to
-// Config.MaxAttempts, the item becomes a dead letter with cause as its reason.
+// Return returns the item to the queue. It is immediately available and keeps its position. cause
+// is the reason, and may be nil. If this was the last attempt according to Config.MaxAttempts, the
+// item becomes a dead letter with cause as its reason.
 //
 // Errors are those of [Item.Ack]. [ErrClaimLost] means that the item has been returned
 // already or will be; [ErrSettled] means that it was acknowledged.

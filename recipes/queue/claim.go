@@ -184,7 +184,7 @@ func (d *delivery) setContent(c content) (err error) {
 	return err
 }
 
-// moveToDeadLetters moves a claimed item that cannot be handed out to the dead letters.
+// moveToDeadLetters moves a claimed item that cannot be delivered to the dead letters.
 func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c := &completion{q: d.q, as: errAcknowledged, items: []*delivery{item}}
 	c.build = func(item *delivery) ([]operation, error) { return item.deadLetterOps(reason), nil }
@@ -197,7 +197,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	d.q.log.Warn("item moved to the dead letters", "item", item.name, "reason", reason)
 }
 
-// abandon ends a delivery that is not handed out, and deletes the claim in the background.
+// abandon ends a delivery that no consumer has received, and deletes the claim in the background.
 func (d *dispatcher) abandon(item *delivery, reason error) {
 	item.end(reason)
 	d.q.removeDelivery(item)
@@ -205,8 +205,8 @@ func (d *dispatcher) abandon(item *delivery, reason error) {
 }
 
 // awaitLease waits until the lease is valid, and returns the items that were not lost in the
-// meantime. It marks them as handed out.
-func (d *dispatcher) awaitLease(ready []*delivery) (handedOut []*delivery) {
+// meantime. It marks them as assigned.
+func (d *dispatcher) awaitLease(ready []*delivery) (assigned []*delivery) {
 	for len(ready) > 0 {
 		d.q.mu.Lock()
 		state := d.sub.State() // with mu: monitorLease ends the deliveries that are lost
@@ -216,9 +216,9 @@ func (d *dispatcher) awaitLease(ready []*delivery) (handedOut []*delivery) {
 			case item.grant.Context().Err() != nil || item.session != state.Session || state.Closed:
 				// monitorLease ends the delivery.
 			case state.Proven:
-				item.handedOut, item.lapses = true, state.Lapses
+				item.assigned, item.lapses = true, state.Lapses
 				item.grant.Deadline() // the grant has a deadline from now on
-				handedOut = append(handedOut, item)
+				assigned = append(assigned, item)
 			default:
 				waiting = append(waiting, item)
 			}
@@ -232,8 +232,8 @@ func (d *dispatcher) awaitLease(ready []*delivery) (handedOut []*delivery) {
 		case <-d.q.leaseChanged:
 		case <-d.sub.Changed():
 		case <-d.q.ctx.Done():
-			return handedOut // shutDown returns the claims of the others
+			return assigned // shutDown returns the claims of the others
 		}
 	}
-	return handedOut
+	return assigned
 }

@@ -155,10 +155,11 @@ type delivery struct {
 	partsRead atomic.Bool
 	// received means that the program has received the item.
 	received atomic.Bool
-	// handedOut means that the item was passed to a request, and lapses is the number of lapses
-	// of the lease at that time. Both are guarded by the mutex of the queue.
-	handedOut bool
-	lapses    uint64
+	// assigned means that the item was assigned to a request, and lapses is the number of
+	// expirations of the lease until then (see session.State). Both are guarded by the mutex of
+	// the queue.
+	assigned bool
+	lapses   uint64
 
 	// writing, of capacity 1, holds an element while a goroutine writes for the item. Only that
 	// goroutine may read and set completed.

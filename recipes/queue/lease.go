@@ -19,7 +19,7 @@ func (q *Queue) monitorLease() {
 		}
 		notify(q.leaseChanged)
 		q.mu.Lock()
-		state := q.sub.State() // with mu, so that it is not older than a delivery that was handed out
+		state := q.sub.State() // with mu, so that it is not older than a delivery that a consumer has received
 		lost := q.findDeliveries(func(d *delivery) error { return d.lossReason(state) })
 		q.mu.Unlock()
 		for _, d := range q.endDeliveries(lost) {
@@ -42,7 +42,7 @@ func (d *delivery) lossReason(state session.State) error {
 		return zkerror.ErrConnClosed
 	case state.Session != d.session:
 		return zkerror.ErrSessionExpired
-	case d.handedOut && (!state.Proven || state.Lapses != d.lapses):
+	case d.assigned && (!state.Proven || state.Lapses != d.lapses):
 		// Other code may rely on the loss from now on, so the item remains lost even if the lease
 		// is valid again.
 		return zkerror.ErrLeaseExpired

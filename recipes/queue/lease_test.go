@@ -14,20 +14,20 @@ import (
 
 // An item is lost if its session or its lease has expired, also if the lease is valid again.
 func TestLossReason(t *testing.T) {
-	handedOut := &delivery{session: 7, handedOut: true, lapses: 3}
+	assigned := &delivery{session: 7, assigned: true, lapses: 3}
 	claimed := &delivery{session: 7}
 	for name, c := range map[string]struct {
 		item  *delivery
 		state session.State
 		want  error
 	}{
-		"the lease is valid":                                 {handedOut, session.State{Session: 7, Proven: true, Lapses: 3}, nil},
-		"the lease has expired":                              {handedOut, session.State{Session: 7, Lapses: 4}, recipes.ErrLeaseExpired},
-		"the lease had expired and is valid again":           {handedOut, session.State{Session: 7, Proven: true, Lapses: 4}, recipes.ErrLeaseExpired},
+		"the lease is valid":                                 {assigned, session.State{Session: 7, Proven: true, Lapses: 3}, nil},
+		"the lease has expired":                              {assigned, session.State{Session: 7, Lapses: 4}, recipes.ErrLeaseExpired},
+		"the lease had expired and is valid again":           {assigned, session.State{Session: 7, Proven: true, Lapses: 4}, recipes.ErrLeaseExpired},
 		"the lease expired before the item was handed out":   {claimed, session.State{Session: 7, Lapses: 1}, nil},
-		"the connection has another session":                 {handedOut, session.State{Session: 8, Proven: true, Lapses: 3}, recipes.ErrSessionExpired},
+		"the connection has another session":                 {assigned, session.State{Session: 8, Proven: true, Lapses: 3}, recipes.ErrSessionExpired},
 		"the session is lost before the item was handed out": {claimed, session.State{Session: 0}, recipes.ErrSessionExpired},
-		"the connection is closed":                           {handedOut, session.State{Session: 7, Closed: true}, recipes.ErrConnClosed},
+		"the connection is closed":                           {assigned, session.State{Session: 7, Closed: true}, recipes.ErrConnClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorIs(t, c.item.lossReason(c.state), c.want)

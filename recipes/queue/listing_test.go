@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A thousand items are taken with few listings.
-func TestListing_FewForManyItems(t *testing.T) {
+// A consumer takes a thousand items with few listings.
+func TestListing_FewListingsForManyItems(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
 		q := h.queueOn(conn, Config{})

@@ -34,12 +34,12 @@ func encode(parts ...[]byte) []byte {
 // decode returns the payloads of data in Curator's format. They share memory with raw.
 func decode(raw []byte) (parts [][]byte, err error) {
 	if len(raw) < 4 || binary.BigEndian.Uint32(raw) != payloadVersion {
-		return nil, fmt.Errorf("%w: no version", errMalformed)
+		return nil, fmt.Errorf("%w: the version is missing or unknown", errMalformed)
 	}
 	rest := raw[4:]
 	for {
 		if len(rest) == 0 {
-			return nil, fmt.Errorf("%w: no end", errMalformed)
+			return nil, fmt.Errorf("%w: the end marker is missing", errMalformed)
 		}
 		switch opcode := rest[0]; opcode {
 		case opcodeEnd:
@@ -49,12 +49,12 @@ func decode(raw []byte) (parts [][]byte, err error) {
 			return nil, fmt.Errorf("%w: opcode %d", errMalformed, opcode)
 		}
 		if len(rest) < 5 {
-			return nil, fmt.Errorf("%w: no length", errMalformed)
+			return nil, fmt.Errorf("%w: the length is truncated", errMalformed)
 		}
 		n := binary.BigEndian.Uint32(rest[1:])
 		rest = rest[5:]
 		if uint64(n) > uint64(len(rest)) {
-			return nil, fmt.Errorf("%w: %d bytes of %d", errMalformed, len(rest), n)
+			return nil, fmt.Errorf("%w: %d bytes of a payload of %d", errMalformed, len(rest), n)
 		}
 		parts = append(parts, rest[:n:n])
 		rest = rest[n:]

@@ -21,7 +21,7 @@ type record struct {
 	acks         map[string][]error
 	acknowledged map[string]time.Duration // the time of the confirmation
 	deadLetters  map[string]int
-	// exempted are sessions that were ended by force, since a time: see exempt.
+	// exempted contains the time at which a session was expired by force. See exempt.
 	exempted map[int64]time.Duration
 }
 
@@ -101,7 +101,7 @@ func (r *record) addDeadLetter(payload string) {
 	r.deadLetters[payload]++
 }
 
-// exempt records that a session is ended by force while its lease is valid. Until its client is
+// exempt records that a session is expired by force while its lease is valid. Until its client is
 // notified, other clients may have the same items, and that is not a violation.
 func (r *record) exempt(session int64) {
 	r.mu.Lock()
@@ -111,8 +111,8 @@ func (r *record) exempt(session int64) {
 	}
 }
 
-// isExempt reports whether the session of a delivery was ended by force before a time. The caller
-// holds mu.
+// isExempt reports whether the session of a delivery was expired by force before a time. The
+// caller holds mu.
 func (r *record) isExempt(d *deliveryRecord, at time.Duration) bool {
 	since, exempt := r.exempted[d.session]
 	return exempt && at >= since

@@ -25,12 +25,13 @@ var (
 
 // Run runs schedules with consecutive seeds, and those with the given seeds, and fails the test if
 // a guarantee was violated. It returns how many schedules it has run. count is the number of
-// schedules without the flag -schedules. play runs one schedule, and returns its description and
-// its history, which should be verbose if verbose is set. It may be called from several goroutines.
-func Run(t *testing.T, count int, seeds []uint64, play Play) int {
+// schedules without the flag -schedules. run runs one schedule, and returns its description and
+// its history, which should be verbose if verbose is set. It may be called from several
+// goroutines.
+func Run(t *testing.T, count int, seeds []uint64, run ScheduleFunc) int {
 	if *one != 0 {
 		for n := 1; ; n++ {
-			schedule, h := play.guard(t, *one, true)
+			schedule, h := run.runGuarded(t, *one, true)
 			violations := h.Violations()
 			if n < *repeat && len(violations) == 0 {
 				continue
@@ -55,7 +56,7 @@ func Run(t *testing.T, count int, seeds []uint64, play Play) int {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
 				t.Parallel()
 				for i := shard; i < len(all); i += shards {
-					schedule, h := play.guard(t, all[i], false)
+					schedule, h := run.runGuarded(t, all[i], false)
 					if violations := h.Violations(); len(violations) > 0 {
 						t.Errorf("%v\n%q\nrepeat with -seed %d", schedule, violations, all[i])
 					}
@@ -66,14 +67,14 @@ func Run(t *testing.T, count int, seeds []uint64, play Play) int {
 	return len(all)
 }
 
-// Play runs one schedule.
-type Play func(t *testing.T, seed uint64, verbose bool) (schedule fmt.Stringer, h *History)
+// ScheduleFunc runs one schedule.
+type ScheduleFunc func(t *testing.T, seed uint64, verbose bool) (schedule fmt.Stringer, h *History)
 
 // Single reports whether a flag selects a single schedule.
 func Single() bool { return *one != 0 }
 
-// guard calls play, and prints the seed if it hangs or panics.
-func (play Play) guard(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *History) {
+// runGuarded calls run, and prints the seed if run hangs or panics.
+func (run ScheduleFunc) runGuarded(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *History) {
 	const limit = time.Minute // of real time; a schedule takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "the schedule with seed %d hangs\n", seed) })
 	defer watchdog.Stop()
@@ -83,7 +84,7 @@ func (play Play) guard(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *
 			panic(r)
 		}
 	}()
-	return play(t, seed, verbose)
+	return run(t, seed, verbose)
 }
 
 // RandomDuration returns a duration of at most 2*t. Most durations are short, because most defects

@@ -55,7 +55,7 @@ const (
 	frameHandshake                  // the first frame of a direction
 	frameMessage                    // a request, a reply or an event
 	frameEOF                        // the sender has closed its side of the connection
-	frameError                      // the sender cannot be read
+	frameError                      // reading from the sender has failed
 )
 
 // serve forwards frames until the connection ends.

@@ -129,7 +129,7 @@ func (h *harness) create(name string, flags int32) <-chan error {
 	return result
 }
 
-// exists asks the server directly whether a znode exists.
+// exists reports whether a znode exists. It uses a connection without the proxy.
 func (h *harness) exists(t *testing.T, name string) bool {
 	t.Helper()
 	exists, _, err := h.direct.Exists(h.root + name)

@@ -50,7 +50,7 @@ type Contender struct {
 	list     bool     // a listing that is sent from now on is needed
 	listAll  bool     // the listing must set a watch on the queue
 	searched bool     // the orphans are known as of the last Search
-	ignored  []string // children that have names of contenders and do not count
+	ignored  []string // children that are named like contenders but are not contenders
 
 	listed      bool   // the following is known
 	turn        bool   // all earlier contenders have left
@@ -256,7 +256,7 @@ func (c *Contender) prove(on bool) {
 	c.out = append(c.out, Output{Kind: kind, Name: c.name, Fresh: c.fresh})
 }
 
-// receive notes a reply.
+// receive processes the reply to a request.
 func (c *Contender) receive(r *Request, reply *Reply) {
 	if reply.Doubt && c.phase == queued {
 		delay := doubtDelay
@@ -297,7 +297,7 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 	}
 }
 
-// receiveEvent notes the event of a watch.
+// receiveEvent processes the event of a watch.
 func (c *Contender) receiveEvent(in *Input) {
 	switch in.Event {
 	case ConnClosed:
@@ -345,7 +345,7 @@ func (c *Contender) receiveEvent(in *Input) {
 	}
 }
 
-// receiveTimer notes that a timer has expired.
+// receiveTimer processes the expiration of a timer.
 func (c *Contender) receiveTimer(t Timer) {
 	switch t {
 	case PatienceTimer:
@@ -398,7 +398,7 @@ func (c *Contender) leave(reason error, given bool) {
 	}
 }
 
-// lose notes that the contender's znode was deleted by another client, or with its session.
+// lose records that the contender's znode was deleted by another client, or with its session.
 func (c *Contender) lose() {
 	if c.phase != queued && c.phase != holding {
 		return

@@ -137,11 +137,11 @@ type Request struct {
 	Kind RequestKind
 	Name string // a child of the queue
 	To   string // Replace
-	// Watched asks List to set a watch.
+	// Watched makes List set a watch.
 	Watched bool
 	// Epoch is that of the connection when the request was output.
 	Epoch uint64
-	// Reset asks for watches to be set again if an earlier watch may never fire.
+	// Reset makes the request set its watch again if an earlier watch may never fire.
 	Reset    bool
 	Prefixes []string // Search: of the names
 	// Last reports that the request, Delete or Search, belongs to the removal of the contender.

@@ -72,7 +72,7 @@ func (c *Contender) failDelete(r *Request, err error) {
 	}
 }
 
-// forget notes that the contender's znode does not exist any more. Znodes of other creates may
+// forget records that the contender's znode does not exist any more. Znodes of other creates may
 // exist, in any session.
 func (c *Contender) forget() {
 	c.session = 0

@@ -13,7 +13,7 @@ const (
 	reports       = "report other error"
 	deletesOwn    = "send delete own-latch-5 last because: other error"
 	departed      = "departed own-latch-5"
-	finished      = "finish <nil>"
+	finishes      = "finish <nil>"
 	searchesFirst = "send search first-latch- last"
 )
 
@@ -22,7 +22,7 @@ func TestRemove(t *testing.T) {
 	s.leave(errOther, reports, "rest", deletesOwn)
 	require.Equal(t, errOther, s.c.Reason())
 	require.False(t, s.c.Done())
-	s.reply(Delete, Reply{}, departed, finished)
+	s.reply(Delete, Reply{}, departed, finishes)
 	require.True(t, s.c.Done())
 }
 
@@ -38,7 +38,7 @@ func TestRemove_NothingCreated(t *testing.T) {
 	s := newScript(t, electionConfig)
 	s.start("send create")
 	s.leave(errOther, reports)
-	s.reply(Create, Reply{Err: zk.ErrNoNode}, finished)
+	s.reply(Create, Reply{Err: zk.ErrNoNode}, finishes)
 }
 
 // A contender that leaves before the reply to its create waits for it.
@@ -47,14 +47,14 @@ func TestRemove_CreateInFlight(t *testing.T) {
 	s.start("send create")
 	s.leave(errOther, reports)
 	s.reply(Create, created, deletesOwn)
-	s.reply(Delete, Reply{}, departed, finished)
+	s.reply(Delete, Reply{}, departed, finishes)
 
 	s = newScript(t, electionConfig)
 	s.start("send create")
 	s.leave(errOther, reports)
 	s.reply(Create, Reply{Err: ErrLost, Prefix: ownPrefix}, "send search own-latch- last")
 	s.reply(Search, Reply{Names: []string{own}}, "send delete own-latch-5")
-	s.reply(Delete, Reply{}, finished)
+	s.reply(Delete, Reply{}, finishes)
 }
 
 func TestReceiveDelete(t *testing.T) {
@@ -62,7 +62,7 @@ func TestReceiveDelete(t *testing.T) {
 		s := hold(t, electionConfig)
 		s.leave(errOther, reports, "rest", deletesOwn)
 		s.reply(Delete, Reply{Err: ErrLost}, deletesOwn)
-		s.reply(Delete, Reply{Err: zk.ErrNoNode}, finished)
+		s.reply(Delete, Reply{Err: zk.ErrNoNode}, finishes)
 	})
 	t.Run("reply lost with the connection", func(t *testing.T) {
 		s := hold(t, electionConfig)
@@ -92,10 +92,10 @@ func TestRemove_Orphans(t *testing.T) {
 	}
 	found := Reply{Names: []string{"first-latch-0000000004", "first-latch-0000000006"}}
 	t.Run("none", func(t *testing.T) {
-		leaving(t).reply(Search, Reply{}, finished)
+		leaving(t).reply(Search, Reply{}, finishes)
 	})
 	t.Run("no queue", func(t *testing.T) {
-		leaving(t).reply(Search, Reply{Err: zk.ErrNoNode}, finished)
+		leaving(t).reply(Search, Reply{Err: zk.ErrNoNode}, finishes)
 	})
 	t.Run("the search fails", func(t *testing.T) {
 		leaving(t).reply(Search, Reply{Err: errOther}, "finish other error")
@@ -105,7 +105,7 @@ func TestRemove_Orphans(t *testing.T) {
 		s.reply(Search, found, "send delete first-latch-4")
 		s.reply(Delete, Reply{Err: ErrLost}, "send delete first-latch-4")
 		s.reply(Delete, Reply{Err: zk.ErrNoNode}, "send delete first-latch-6")
-		s.reply(Delete, Reply{}, finished)
+		s.reply(Delete, Reply{}, finishes)
 	})
 }
 
@@ -134,13 +134,13 @@ func TestRemove_WithoutConnection(t *testing.T) {
 		down(t).connect(func(c *Conn) { c.Closed = true }, "finish connection is closed")
 	})
 	t.Run("expired", func(t *testing.T) {
-		down(t).connect(func(c *Conn) { c.Session = 0 }, "bury own-latch-5", finished)
+		down(t).connect(func(c *Conn) { c.Session = 0 }, "bury own-latch-5", finishes)
 	})
 	t.Run("expired while the delete is in flight", func(t *testing.T) {
 		s := hold(t, electionConfig)
 		s.leave(errOther, reports, "rest", deletesOwn)
 		s.connect(func(c *Conn) { c.Session = 2 })
-		s.reply(Delete, Reply{Err: ErrLost}, "bury own-latch-5", finished)
+		s.reply(Delete, Reply{Err: ErrLost}, "bury own-latch-5", finishes)
 	})
 }
 

@@ -299,7 +299,7 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 	}
 	switch {
 	case w.deleting == 1:
-		add(true, endQueue)
+		add(!w.scenario.interrupted, endQueue)
 	case w.budget[deletions] > 0 && w.deleting == 0 && w.tree.queue != 0:
 		add(false, endQueue)
 	}
@@ -461,7 +461,7 @@ const foreignSession = 9
 // newForeign returns a znode of another client.
 func (w *model) newForeign(plain bool, session int64) znode {
 	n := w.newNode("", session)
-	n.name = foreignName(w.foreign, plain, w.scenario.firstNumber+w.creates-1)
+	n.name = foreignName(w.foreign, plain, n.name)
 	w.foreign++
 	return n
 }

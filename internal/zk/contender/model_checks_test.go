@@ -3,6 +3,8 @@ package contender
 import (
 	"fmt"
 	"strings"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // This file contains what must be true in every state.
@@ -37,6 +39,9 @@ func (w *model) verify() {
 			w.fail("%s and %s lead", leader, name)
 		}
 		leader = name
+		if of := m.machine.cfg.QueueCzxid; of != 0 && of != w.tree.queue {
+			w.fail("%s leads in another queue", name)
+		}
 		if n := w.tree.find(name); n == nil {
 			w.fail("%s leads, and its znode does not exist", name)
 			continue
@@ -64,6 +69,20 @@ func (w *model) verifyDeparted(i int) {
 	}
 }
 
+// verifyReason checks the reason why a contender has left.
+func (w *model) verifyReason(m *member) {
+	c, cfg := w.conns[m.conn], m.machine.cfg
+	operated := w.scenario.budget[operators] > w.budget[operators]
+	switch reason := m.machine.reason; {
+	case reason == zkerror.ErrSessionExpired && c.count == 1 && c.session != 0:
+		w.fail("the session has not expired")
+	case reason == zkerror.ErrElectionOver && w.deleting == 0 && cfg.QueueCzxid == w.tree.queue:
+		w.fail("the queue has not ended")
+	case reason == zkerror.ErrDeleted && !operated && !cfg.CanMakeQueue && cfg.Patience == 0:
+		w.fail("no operator has deleted the znode")
+	}
+}
+
 // verifyQuiet checks a state in which nothing happens any more, unless a fault or the will of a
 // client causes it.
 func (w *model) verifyQuiet() {
@@ -83,6 +102,9 @@ func (w *model) verifyQuiet() {
 		i := memberOf(n.name)
 		if n.session == 0 {
 			continue
+		}
+		if w.tree.ended && i >= 0 && n.version == 0 {
+			w.fail("nothing happens any more, and %s does not know that the queue has ended", n.name)
 		}
 		if i >= 0 && !(w.members[i].user.proven && w.members[i].machine.name == n.name) {
 			w.fail("nothing happens any more, and %s, the head of the queue, does not lead", n.name)

@@ -113,6 +113,9 @@ func (w *model) send(m *member, i int, r *Request) {
 		m.attempts++
 		m.fresh = true
 	}
+	if slices.ContainsFunc(m.calls, func(other call) bool { return other.request.Kind == r.Kind }) {
+		w.fail("%v is sent while another request of this kind is outstanding", r)
+	}
 	m.calls = append(m.calls, w.prepare(c, q))
 }
 
@@ -135,7 +138,7 @@ func (w *model) input(i int, in *Input) {
 func (w *model) step(i int, in *Input) {
 	m := w.member(i)
 	c := w.conn(m.conn)
-	machine := m.fork()
+	machine, before := m.fork(), m.user
 	out := machine.Step(Conn{
 		Session: c.session, Up: c.up, Epoch: c.epoch, Missing: m.missing, Proven: c.proven, Lapses: c.lapses,
 	}, in, nil)
@@ -159,7 +162,11 @@ func (w *model) step(i int, in *Input) {
 			m.others[k] = handle{}
 		}
 	}
+	if m.user.proven && before.proven && before.lapses != c.lapses && m.user == before {
+		w.fail("%s is not notified that its lease had ended before it was renewed", machine.name)
+	}
 	if machine.Leaving() {
+		w.verifyReason(m)
 		w.simplify(m)
 	}
 }
@@ -354,7 +361,7 @@ func (w *model) countWake(name string) {
 // report delivers a state to the user.
 func (w *model) report(m *member, i int, s *State) {
 	was := m.user
-	m.user = user{first: s.First, proven: s.Proven, session: s.Session, token: s.Token}
+	m.user = user{first: s.First, proven: s.Proven, session: s.Session, token: s.Token, lapses: w.conns[m.conn].lapses}
 	if s.Err != nil {
 		m.timers = 0
 	}

@@ -21,6 +21,8 @@ type scenario struct {
 	stamp       bool
 	firstNumber int32
 	countsWakes bool
+	// interrupted means that the client that deletes the queue may never continue.
+	interrupted bool
 	// settled is the number of contenders that have joined before anything else happens.
 	settled int
 	// foreign are the znodes of other clients at the beginning: 'f' for a contender, 'p' for one

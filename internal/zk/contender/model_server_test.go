@@ -1,6 +1,7 @@
 package contender
 
 import (
+	"math"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -188,7 +189,8 @@ func (w *model) nextCzxid() int64 {
 
 // newNode returns a znode with the next number.
 func (w *model) newNode(prefix string, session int64) znode {
-	sequence := w.scenario.firstNumber + w.creates
+	// Since release 3.6 the counter stays at the greatest number.
+	sequence := int32(min(int64(w.scenario.firstNumber)+int64(w.creates), math.MaxInt32))
 	return znode{name: prefix + number(sequence), session: session, czxid: w.nextCzxid()}
 }
 

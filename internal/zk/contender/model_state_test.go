@@ -214,6 +214,7 @@ type user struct {
 	first, proven bool
 	session       int64
 	token         int64
+	lapses        uint64 // of the connection at that time
 }
 
 // fork returns a copy that may be changed.

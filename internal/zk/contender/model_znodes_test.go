@@ -1,9 +1,6 @@
 package contender
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // A model of ZooKeeper, as the contenders of one queue see it, and of package queue, which
 // executes the requests of the state machine. The explorer visits all states that the model can
@@ -133,10 +130,10 @@ func memberOf(name string) int {
 
 // foreignName returns the name of a znode of another client. Plain names are those that no known
 // library assigns.
-func foreignName(number uint8, plain bool, sequence int32) string {
+func foreignName(number uint8, plain bool, sequence string) string {
 	base := CuratorLatch.Base()
 	if plain {
 		base = "plain"
 	}
-	return fmt.Sprintf("%c%c%s%010d", 'x', '0'+number, base, sequence)
+	return string([]byte{'x', '0' + number}) + base + sequence
 }

@@ -63,7 +63,7 @@ type view struct {
 	tombstone string
 	// blocks reports whether an earlier contender must be waited for; nil means all.
 	blocks func(name string) bool
-	// ignored are children that have names of contenders and are not contenders.
+	// ignored are children that are named like contenders but are not contenders.
 	ignored []string
 }
 

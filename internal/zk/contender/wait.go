@@ -76,7 +76,7 @@ func (c *Contender) waitForPredecessor() {
 		}
 		return
 	case c.pred.watched:
-	case c.pending.has(List): // which shows whether it is still the predecessor
+	case c.pending.has(List): // the listing shows whether it is still the predecessor
 	case c.mustInspect(c.pred.name) && !c.pred.verified:
 		c.send(Request{Kind: Inspect, Name: c.pred.name})
 	default:
@@ -281,7 +281,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 	c.position(r, reply, &n, &v)
 }
 
-// position notes what a listing has shown.
+// position records the contender's position according to a listing.
 func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 	if n.predecessor != c.pred.name {
 		if n.predecessor == c.before.name {

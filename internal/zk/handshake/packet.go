@@ -12,8 +12,8 @@ import (
 
 // Both packets begin with their length and the version of the protocol, four bytes
 // each. In a request the last transaction number that the client has seen follows
-// (8 bytes), the timeout in milliseconds that it asks for (4), and its session (8); in
-// an answer the granted timeout (4) and the session (8).
+// (8 bytes), the requested session timeout in milliseconds (4), and its session (8); in an answer
+// the granted timeout (4) and the session (8).
 const (
 	requestHead = 28
 	answerHead  = 20

@@ -25,7 +25,7 @@ var records = perconn.NewMap(func(*zk.Conn) *Record { return &Record{} })
 // Of returns the record of a connection.
 func Of(conn *zk.Conn) *Record { return records.Of(conn) }
 
-// Grant notes the session timeout that a server has granted.
+// Grant records the session timeout that a server has granted.
 func (r *Record) Grant(timeout time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,8 +46,8 @@ func (r *Record) Failure() error {
 	return r.failure
 }
 
-// Lose notes that the servers do not know the session any more because they have lost
-// their data.
+// Lose records that the servers do not know the session any more because they have lost their
+// data.
 func (r *Record) Lose(session int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

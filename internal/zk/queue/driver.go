@@ -25,12 +25,13 @@ type driver struct {
 	sub     *session.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	started  bool         // Start was passed to the machine
-	proved   bool         // the state of the lease may have changed
-	answered []*result    // of requests that this goroutine has executed
-	deferred *frame       // an input that the deletion of the contender's znode precedes
-	replies  chan *result // of requests in other goroutines; nil while none is in progress
-	requests *requests    // nil while none is in progress, unless a request has failed
+	started   bool         // Start was passed to the machine
+	proved    bool         // the state of the lease may have changed
+	scheduled bool         // timer is started for the first of timers
+	answered  []*result    // of requests that this goroutine has executed
+	deferred  *frame       // an input that the deletion of the contender's znode precedes
+	replies   chan *result // of requests in other goroutines; nil while none is in progress
+	requests  *requests    // nil while none is in progress, unless a request has failed
 	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
 	waiting     int // the number of requests in other goroutines
@@ -44,9 +45,8 @@ type driver struct {
 	session int64     // its owner
 	sent    time.Time // when its create, or the last Replace, was sent
 
-	timers    []deadline
-	timer     *time.Timer // of the first of timers
-	scheduled bool        // timer is started for the first of timers
+	timers []deadline
+	timer  *time.Timer // of the first of timers
 
 	rename *Rename // in progress
 	err    error   // of the removal
@@ -190,7 +190,7 @@ func (d *driver) send(q *contender.Request, last bool) {
 	}(d.requests, d.replies)
 }
 
-// receive notes the result of a request, and returns it as an input.
+// receive records the result of a request, and returns it as an input.
 func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch r.request.Kind {

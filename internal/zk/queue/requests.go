@@ -24,8 +24,8 @@ type requests struct {
 	// ctx is done when the contender is over, and results do not matter any more.
 	ctx  context.Context
 	over context.CancelFunc
-	// turn, of capacity 1, holds an element while a request pauses after a failure: several
-	// failing requests together are not retried more often than one.
+	// turn, of capacity 1, holds an element while a request pauses after a failure, so that
+	// several failing requests do not cause more retries than one.
 	turn    chan struct{}
 	backoff request.Backoff
 }

@@ -28,7 +28,7 @@ const maxStampable = 1024
 
 var stampables = perconn.NewMap(func(*zk.Conn) *stampable { return &stampable{dirs: map[string]bool{}} })
 
-// noteStampable notes whether the data of a queue's znode is empty.
+// noteStampable records whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {
 	s := stampables.Of(conn)
 	s.mu.Lock()
@@ -46,7 +46,7 @@ func noteStampable(conn *zk.Conn, dir string, empty bool) {
 	}
 }
 
-// forbidStamp notes that the znode of a queue must not be written.
+// forbidStamp records that the znode of a queue must not be written.
 func forbidStamp(conn *zk.Conn, dir string) {
 	s := stampables.Of(conn)
 	s.mu.Lock()

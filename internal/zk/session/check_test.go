@@ -9,7 +9,7 @@ import (
 
 // A check finds every missing znode, although a transaction fails at the first one.
 func TestConfirm_FindsAllMissing(t *testing.T) {
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		missing, err := confirm(w.conn, []string{w.path, "/missing-1", w.path, "/missing-2", w.path})
 		require.NoError(t, err)
 		require.Equal(t, []string{"/missing-1", "/missing-2"}, missing)

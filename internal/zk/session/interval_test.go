@@ -52,7 +52,7 @@ func TestLease_CheckInterval(t *testing.T) {
 
 // The shortest interval of the subscriptions that require a lease applies.
 func TestSubscription_CheckEvery(t *testing.T) {
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		slow, quick := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
 		defer slow.Close()
 		defer quick.Close()

@@ -136,7 +136,7 @@ func (m *monitor) interval() time.Duration {
 	return shortest
 }
 
-// observe reads the state of the connection and notes what has changed. The caller holds mu.
+// observe reads the state of the connection and records the changes. The caller holds mu.
 func (m *monitor) observe() {
 	before, now := m.seen, readConnection(m.conn)
 	if now.up {

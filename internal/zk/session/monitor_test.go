@@ -14,23 +14,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// world is a server and a connection with a session and an ephemeral znode.
-type world struct {
+// fixture is a server and a connection with a session and an ephemeral znode.
+type fixture struct {
 	srv  *zktest.Server
 	conn *zk.Conn
 	path string
 }
 
-func bubble(t *testing.T, granted time.Duration, f func(*testing.T, *world)) {
+func runTest(t *testing.T, granted time.Duration, f func(*testing.T, *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{srv: zktest.Start(t, zktest.WithSessionTimeouts(granted, granted))}
+		w := &fixture{srv: zktest.Start(t, zktest.WithSessionTimeouts(granted, granted))}
 		w.conn = w.connect(t)
 		w.path = create(t, w.conn)
 		f(t, w)
 	})
 }
 
-func (w *world) connect(t *testing.T) *zk.Conn {
+func (w *fixture) connect(t *testing.T) *zk.Conn {
 	conn, _, err := w.srv.Connect(time.Minute)
 	require.NoError(t, err)
 	for conn.State() != zk.StateHasSession {
@@ -81,7 +81,7 @@ func TestTimeout_Granted(t *testing.T) {
 		"stated more":                  {2 * time.Second, time.Minute, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, c.granted, func(t *testing.T, w *world) {
+			runTest(t, c.granted, func(t *testing.T, w *fixture) {
 				require.Equal(t, c.want, Timeout(w.conn, c.stated))
 				sub := Subscribe(w.conn, c.stated)
 				defer sub.Close()
@@ -141,7 +141,7 @@ func TestTimeout_GrantedLater(t *testing.T) {
 // After a reconnect the servers may grant a shorter timeout, which applies immediately, or a
 // longer one, which does not apply to earlier proofs.
 func TestTimeout_Reconnect(t *testing.T) {
-	bubble(t, 8*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 8*time.Second, func(t *testing.T, w *fixture) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
 		sub.Prove(w.path, time.Now())
@@ -168,7 +168,7 @@ func TestTimeout_Reconnect(t *testing.T) {
 // No break of a connection is missed, even if the session timeout is long.
 func TestMonitor_SeesEveryBreak(t *testing.T) {
 	for _, granted := range []time.Duration{4 * time.Second, 40 * time.Second, 5 * time.Minute} {
-		bubble(t, granted, func(t *testing.T, w *world) {
+		runTest(t, granted, func(t *testing.T, w *fixture) {
 			sub := Subscribe(w.conn, 0)
 			defer sub.Close()
 			for i := range 40 {
@@ -186,7 +186,7 @@ func TestMonitor_SeesEveryBreak(t *testing.T) {
 // The end of a lease is counted even if a proof renews it before the state is read, because a user
 // may have compared the deadline with the clock.
 func TestMonitor_CountsRenewedLapse(t *testing.T) {
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
 		sub.Prove(w.path, time.Now())
@@ -210,7 +210,7 @@ func TestMonitor_CountsRenewedLapse(t *testing.T) {
 
 // After a time without checks the lease is that of a first proof.
 func TestProve_AfterStopProving(t *testing.T) {
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		sub, other := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
 		defer sub.Close()
 		defer other.Close()
@@ -227,7 +227,7 @@ func TestProve_AfterStopProving(t *testing.T) {
 
 // An old write is not a proof: there is no lease until a check is acknowledged.
 func TestProve_OldWrite(t *testing.T) {
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
 		w.srv.Blackhole(zktest.BothWays)
@@ -241,7 +241,7 @@ func TestProve_OldWrite(t *testing.T) {
 
 // After a reconnect a check is sent before the next one is due.
 func TestMonitor_ChecksAfterReconnect(t *testing.T) {
-	bubble(t, 40*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 40*time.Second, func(t *testing.T, w *fixture) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
 		checks := make(chan time.Time, 100)
@@ -260,13 +260,13 @@ func TestMonitor_ChecksAfterReconnect(t *testing.T) {
 // A pause of the process is detected by the first call after it, and by the timer.
 func TestPause_EndsFirstProof(t *testing.T) {
 	const limit = 500 * time.Millisecond // an eighth of the timeout
-	pause := func(w *world, d time.Duration) {
+	pause := func(w *fixture, d time.Duration) {
 		p := pauseMonitors.Of(w.conn)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.pauses.running = p.pauses.running.Add(-d)
 	}
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
 		time.Sleep(time.Minute)
@@ -282,7 +282,7 @@ func TestPause_EndsFirstProof(t *testing.T) {
 	})
 	// The pause is before Subscribe, and the first proof right after it. During the pause the
 	// client has sent no pings, so there is no lease before there is a chain.
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		require.NoError(t, Validate(w.conn, 0))
 		time.Sleep(time.Minute)
 		pause(w, 3*time.Second)
@@ -312,7 +312,7 @@ func TestPauses(t *testing.T) {
 func TestWarnings_ShortSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
-		w := &world{srv: srv}
+		w := &fixture{srv: srv}
 		conn := w.connect(t)
 		sub := Subscribe(conn, 0)
 		defer sub.Close()
@@ -335,7 +335,7 @@ func TestWarnings_ShortSessions(t *testing.T) {
 
 // An outage longer than the session timeout is logged once.
 func TestWarnings_Outage(t *testing.T) {
-	bubble(t, 4*time.Second, func(t *testing.T, w *world) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		sub := Subscribe(w.conn, 0)
 		defer sub.Close()
 		var log logged

@@ -101,7 +101,7 @@ func (w *Watch) Take(received zk.Event) zk.Event {
 	return w.await()
 }
 
-// take notes the event, if that was received. The caller holds mu.
+// take records the event, if that was received. The caller holds mu.
 func (w *Watch) take(received zk.Event) {
 	if received != (zk.Event{}) {
 		w.event, w.firedAt = &received, w.pool.started

@@ -19,18 +19,18 @@ import (
 
 // The number of watches does not grow with the number of readers.
 func TestRead_ReusesTheWatch(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
 		for _, what := range []What{Data, DataOrCreation} {
 			for range 1000 {
-				w.user("/a", what).end()
+				w.follower("/a", what).end()
 			}
 			require.Equal(w, 1, clientwatch.Count(w.conn))
 			require.Len(w, w.srv.Watches("/a"), 1)
 		}
 		for range 1000 {
-			w.user("/a", Children).end()
-			w.user("/none", ChildrenOrCreation).end()
+			w.follower("/a", Children).end()
+			w.follower("/none", ChildrenOrCreation).end()
 		}
 		require.Equal(w, 3, clientwatch.Count(w.conn))
 	})
@@ -38,11 +38,11 @@ func TestRead_ReusesTheWatch(t *testing.T) {
 
 // Readers of one znode share one watch, and all that it wakes share one read.
 func TestRead_SharesWatchAndRequest(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
-		var all []*user
+		var all []*follower
 		for range 50 {
-			all = append(all, w.user("/a", Data))
+			all = append(all, w.follower("/a", Data))
 		}
 		require.Equal(w, 1, clientwatch.Count(w.conn))
 		w.srv.Delay(zktest.BothWays, time.Millisecond, w.conn.SessionID())
@@ -66,7 +66,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 		w.set("/a", "4")
 		time.Sleep(10 * time.Millisecond)
 		require.Zero(w, w.reads(), "nobody waits")
-		u := w.user("/a", Data)
+		u := w.follower("/a", Data)
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(w, "4", u.last())
@@ -76,7 +76,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 
 // A read does not return the answer of a request that was sent before the call.
 func TestRead_NotOlderThanTheCall(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
 		reached, free := make(chan struct{}), make(chan struct{})
 		w.srv.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, func(*zktest.Request) zktest.Verdict {
@@ -84,7 +84,7 @@ func TestRead_NotOlderThanTheCall(t *testing.T) {
 			<-free
 			return zktest.Verdict{}
 		})
-		first := w.user("/a", Data)
+		first := w.follower("/a", Data)
 		<-reached
 		w.set("/a", "2")
 		answers := make(chan string, 10)
@@ -115,7 +115,7 @@ func TestRead_NotOlderThanTheCall(t *testing.T) {
 // A read in progress is not shared by callers that know of a later epoch, or that ask for
 // the watch to be set again.
 func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
 		found, err := Try(w.conn, Query{Path: "/a", Epoch: 1})
 		require.NoError(w, err)
@@ -174,7 +174,7 @@ func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
 
 // A watch for the creation of a znode that was lost is not returned if the znode exists.
 func TestRead_Existence(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		q := Query{Path: "/a", What: Existence}
 		found, err := Try(w.conn, q)
 		require.NoError(w, err)
@@ -196,7 +196,7 @@ func TestRead_Existence(t *testing.T) {
 
 // Listings at the same time share requests, set no watch, and are not older than the call.
 func TestListing(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "")
 		reached, free := make(chan struct{}), make(chan struct{})
 		w.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Nth: 1}, func(*zktest.Request) zktest.Verdict {
@@ -232,7 +232,7 @@ func TestListing(t *testing.T) {
 
 // All users of a watch receive its event, in any order.
 func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
 		found, err := Try(w.conn, Query{Path: "/a"})
 		require.NoError(w, err)
@@ -262,10 +262,10 @@ func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
 // A reader of a znode that does not exist waits for its creation, also if it is
 // created between the two requests that this takes.
 func TestReader_WaitsForCreation(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		for i, what := range []What{DataOrCreation, ChildrenOrCreation} {
 			path := fmt.Sprint("/early", i)
-			u := w.user(path, what)
+			u := w.follower(path, what)
 			require.Nil(w, u.seen[0].Stat)
 			w.create(path, "1")
 			require.Len(w, u.seen, 2)
@@ -285,7 +285,7 @@ func TestReader_WaitsForCreation(t *testing.T) {
 				require.NoError(w, err)
 				return zktest.Verdict{}
 			})
-			u = w.user(path, what)
+			u = w.follower(path, what)
 			require.Len(w, u.seen, 1)
 			require.NotNil(w, u.seen[0].Stat)
 			u.end()
@@ -298,12 +298,12 @@ func TestReader_WaitsForCreation(t *testing.T) {
 // A pooled watch that was lost while no reader waited is set again.
 func TestReader_PooledWatchWasLost(t *testing.T) {
 	for _, what := range []What{Data, DataOrCreation} {
-		play(t, func(w *world) {
+		runTest(t, func(w *harness) {
 			w.create("/a", "1")
-			w.user("/a", what).end()
+			w.follower("/a", what).end()
 			w.drop(true)
 			require.Empty(w, w.srv.Watches("/a"))
-			u := w.user("/a", what)
+			u := w.follower("/a", what)
 			w.set("/a", "2")
 			time.Sleep(Patience)
 			synctest.Wait()
@@ -318,13 +318,13 @@ func TestReader_PooledWatchWasLost(t *testing.T) {
 // A watch that is lost while a reader waits is set again, and the reader sees a change
 // from the time in between.
 func TestReader_LostWatchIsSetAgain(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
-		u := w.user("/a", Data)
+		u := w.follower("/a", Data)
 		w.drop(true)
 		require.Equal(w, 2, clientwatch.Count(w.conn))
 		for range 10 {
-			w.user("/a", Data).end()
+			w.follower("/a", Data).end()
 		}
 		time.Sleep(10 * Patience)
 		require.Equal(w, 2, clientwatch.Count(w.conn), "it is not in doubt any more")
@@ -345,9 +345,9 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 // However often the connection breaks, the client library holds a bounded number of
 // channels, and a change is noticed.
 func TestReader_ManyBreaks(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
-		u := w.user("/a", Data)
+		u := w.follower("/a", Data)
 		for range 3 * MaxChannels {
 			w.drop(false)
 		}
@@ -370,9 +370,9 @@ func TestReader_ManyBreaks(t *testing.T) {
 
 // Session expiry fires all watches, and readers continue in the next session.
 func TestReader_SessionExpires(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
-		u := w.user("/a", Data)
+		u := w.follower("/a", Data)
 		require.NoError(w, w.srv.ExpireSession(w.conn.SessionID()))
 		time.Sleep(timeout)
 		w.set("/a", "2")
@@ -384,7 +384,7 @@ func TestReader_SessionExpires(t *testing.T) {
 
 // A Reader returns the cause of the context, or ErrConnClosed.
 func TestReader_Errors(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", "1")
 		sub := session.Subscribe(w.conn, timeout)
 		defer sub.Close()
@@ -409,7 +409,7 @@ func TestReader_Errors(t *testing.T) {
 
 		_, err = r.Read(w.Context())
 		require.NoError(w, err)
-		u := w.user("/a", Data)
+		u := w.follower("/a", Data)
 		w.conn.Close()
 		_, err = r.Wait(w.Context(), nil)
 		require.ErrorIs(w, err, zkerror.ErrConnClosed)
@@ -420,7 +420,7 @@ func TestReader_Errors(t *testing.T) {
 
 // Watches that have fired are not kept.
 func TestPool_RemovesFiredWatches(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		for i := range 20 * minSweep {
 			path := fmt.Sprint("/", i)
 			w.create(path, "")
@@ -437,7 +437,7 @@ func TestPool_RemovesFiredWatches(t *testing.T) {
 
 // A read that fails shares its failure, and the next one succeeds.
 func TestRead_SharesFailure(t *testing.T) {
-	play(t, func(w *world) {
+	runTest(t, func(w *harness) {
 		w.create("/a", strings.Repeat("x", 100))
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Cut)
 		found, err := Read(w.Context(), w.conn, Query{Path: "/a"})

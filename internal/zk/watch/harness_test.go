@@ -15,43 +15,43 @@ import (
 
 const timeout = 4 * time.Second
 
-// world is a server with two connections: the one under test and that of another program.
-type world struct {
+// harness is a server with two connections: the one under test and that of another program.
+type harness struct {
 	*testing.T
 	srv         *zktest.Server
 	conn, other *zk.Conn
 }
 
-func play(t *testing.T, f func(w *world)) {
+func runTest(t *testing.T, f func(w *harness)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, srv: zktest.Start(t)}
+		w := &harness{T: t, srv: zktest.Start(t)}
 		w.conn, w.other = w.connect(), w.connect()
 		f(w)
 	})
 }
 
-func (w *world) connect() *zk.Conn {
+func (w *harness) connect() *zk.Conn {
 	conn, _, err := w.srv.Connect(timeout)
 	require.NoError(w, err)
 	synctest.Wait()
 	return conn
 }
 
-func (w *world) create(path, data string) {
+func (w *harness) create(path, data string) {
 	_, err := w.other.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
 	synctest.Wait()
 }
 
-func (w *world) set(path, data string) {
+func (w *harness) set(path, data string) {
 	_, err := w.other.Set(path, []byte(data), -1)
 	require.NoError(w, err)
 	synctest.Wait()
 }
 
-// drop breaks the connection under test, and waits until it is back. If lose is set,
-// the client library fails to set its watches again.
-func (w *world) drop(lose bool) {
+// drop breaks the connection under test, and waits until the client has reconnected. If lose is
+// set, the client library fails to set its watches again.
+func (w *harness) drop(lose bool) {
 	if lose {
 		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: w.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 	}
@@ -61,16 +61,15 @@ func (w *world) drop(lose bool) {
 }
 
 // reads returns the number of requests that have read since the last call.
-func (w *world) reads() int {
+func (w *harness) reads() int {
 	n := w.srv.Log().Count(zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists)
 	w.srv.ResetLog()
 	return n
 }
 
-// user is one user of the package, as all of them are: it reads, and reads again
-// whenever there is a reason.
-type user struct {
-	w      *world
+// follower reads a znode, and reads it again after each event, until the test cancels it.
+type follower struct {
+	w      *harness
 	sub    *session.Subscription
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -78,9 +77,9 @@ type user struct {
 	err    error
 }
 
-func (w *world) user(path string, what What) *user {
+func (w *harness) follower(path string, what What) *follower {
 	ctx, cancel := context.WithCancel(w.Context())
-	u := &user{w: w, sub: session.Subscribe(w.conn, timeout), cancel: cancel, ended: make(chan struct{})}
+	u := &follower{w: w, sub: session.Subscribe(w.conn, timeout), cancel: cancel, ended: make(chan struct{})}
 	r := NewReader(w.conn, u.sub, path, what)
 	go func() {
 		defer close(u.ended)
@@ -98,12 +97,12 @@ func (w *world) user(path string, what What) *user {
 	return u
 }
 
-func (u *user) last() string {
+func (u *follower) last() string {
 	require.NotEmpty(u.w, u.seen)
 	return string(u.seen[len(u.seen)-1].Data)
 }
 
-func (u *user) end() {
+func (u *follower) end() {
 	u.cancel()
 	<-u.ended
 	synctest.Wait()
