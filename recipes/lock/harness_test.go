@@ -31,9 +31,9 @@ const (
 	confirmed = 1500 * time.Millisecond
 )
 
-// harness is a test in a bubble, with servers and clients on fake time. At the end
-// of the test, no znodes of contenders may be left, and holds that exclude each
-// other must not have overlapped.
+// harness is a test in a bubble, with servers and clients on fake time. When the
+// test ends, no znodes of contenders may be left, and holds that exclude each other
+// must not have overlapped.
 type harness struct {
 	*testing.T
 	ensemble       *zktest.Ensemble
@@ -290,7 +290,7 @@ func ran(h *zktest.Hook) bool {
 }
 
 // gate returns a channel on which a hook can wait, and a function that closes it. It is also
-// closed at the end of the test.
+// closed when the test ends.
 func (w *harness) gate() (wait <-chan struct{}, open func()) {
 	c := make(chan struct{})
 	open = sync.OnceFunc(func() { close(c) })
@@ -385,7 +385,7 @@ type call struct {
 	err    error
 }
 
-// startCall calls f in a new goroutine. The context of f is done at the end of the test.
+// startCall calls f in a new goroutine. The context of f is done when the test ends.
 func (w *harness) startCall(conn *zk.Conn, f func(context.Context) (*Hold, error)) *call {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &call{w: w, conn: conn, cancel: cancel, done: make(chan struct{})}

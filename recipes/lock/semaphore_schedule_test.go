@@ -97,7 +97,7 @@ func (s *semSchedule) recordAcquired(g *acquired, called time.Duration) {
 	})
 }
 
-// returned records the end of leases: by Release, which was called and has returned err, or
+// returned records that leases have ended: by Release, which was called and has returned err, or
 // earlier.
 func (s *semSchedule) returned(g *acquired, called time.Duration, err error) {
 	s.mu.Lock()

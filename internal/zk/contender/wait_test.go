@@ -192,7 +192,8 @@ func TestReceiveOtherStat(t *testing.T) {
 	})
 	t.Run("predecessor has left", func(t *testing.T) {
 		s := join(t, electionConfig, foreign)
-		s.reply(Inspect, Reply{Err: zk.ErrNoNode}, first)
+		s.reply(Inspect, Reply{Err: zk.ErrNoNode}, "send list")
+		s.reply(List, names(own), first)
 	})
 	t.Run("predecessor cannot be read", func(t *testing.T) {
 		s := join(t, electionConfig, foreign)

@@ -47,7 +47,7 @@ func (l *lease) add(sent, acked time.Time) {
 // sent for some time, which would count as a gap in the chain.
 func (l *lease) clear() { l.proofs = nil }
 
-// deadline returns the end of the lease, or the zero time if there is none.
+// deadline returns the end of the lease, or the zero time without a lease.
 func (l *lease) deadline() time.Time {
 	n := len(l.proofs)
 	if n == 0 {

@@ -102,7 +102,7 @@ func (s *Subscription) State() State {
 	}
 }
 
-// Deadline returns the end of the lease, or the zero time if there is none.
+// Deadline returns the end of the lease, or the zero time without a lease.
 func (s *Subscription) Deadline() time.Time {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
