@@ -21,9 +21,9 @@ func newResign(s *settings) *cobra.Command {
 		Use: "resign", Aliases: []string{"step-down"},
 		Short: "Request the leader to hand over",
 		Long: `Request the leader of an election to hand over, and wait until it has. An elector that leads
-stops what it runs, as after TERM, gives up the leadership, and joins the election again at the
-end of the queue. With --id another candidate is requested to leave its position for the end of
-the queue. A candidate that does not listen to requests is not changed.
+stops what it runs, as after TERM, resigns, and joins the election again behind the waiting
+candidates. With --id another candidate is requested to do so. A candidate that does not listen to
+requests does not react.
 
 Exit codes: 0 the candidate has handed over, and there is a leader; 1 the backend does not answer;
 2 wrong usage, or the backend does not support requests; 4 the backend refuses access; 5 the

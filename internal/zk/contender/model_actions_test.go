@@ -21,6 +21,7 @@ const (
 	operators              // an operator deletes the znode of a contender
 	arrivals               // another client creates a znode
 	deletions              // a client deletes the queue
+	closes                 // the owner of a connection closes it
 	faults
 )
 
@@ -48,6 +49,8 @@ const (
 	leaveNow
 	replaceSession
 	rejectWatches
+	closeConn
+	noticeClose
 	operate
 	arrive
 	depart
@@ -86,6 +89,12 @@ func (w *model) actions(list []action) []action {
 // addConn adds the actions of a connection and its server.
 func (w *model) addConn(i int, add func(fair bool, kind actionKind, v ...int)) {
 	c := w.conns[i]
+	if c.shut {
+		if !c.closed {
+			add(true, noticeClose, i)
+		}
+		return
+	}
 	if !c.up {
 		add(true, connect, i, 0)
 		if w.isAlive(c.session) {
@@ -110,6 +119,12 @@ func (w *model) addConn(i int, add func(fair bool, kind actionKind, v ...int)) {
 					add(false, breakNow, i, received, 2)
 				}
 			}
+		}
+	}
+	if w.budget[closes] > 0 && !c.dying && w.isAlive(c.session) {
+		add(false, closeConn, i, 0)
+		if w.nodesOf(c.session) > 1 {
+			add(false, closeConn, i, 1)
 		}
 	}
 	for k := range c.net {
@@ -179,7 +194,7 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 		return
 	}
 	c := w.conns[m.conn]
-	if c.up && !c.dying && c.busy == nil {
+	if c.shut || c.up && !c.dying && c.busy == nil {
 		for k := range m.calls {
 			if w.isServed(i, m.calls[k].request.Kind) {
 				add(true, serveRequest, i, k)
@@ -244,7 +259,7 @@ func (h *handle) waitsFor(e *happening) bool {
 // isServed reports whether the server can execute a request of a contender. The contenders are
 // equivalent, so their first creates are executed in the order of their letters.
 func (w *model) isServed(i int, k RequestKind) bool {
-	if !isWrite(k) {
+	if !isWrite(k) || w.conns[w.members[i].conn].shut {
 		return true
 	}
 	return w.isAlive(w.conns[w.members[i].conn].session) && !(k == Create && w.mustWait(i))
@@ -266,7 +281,7 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 		if !s.alive || s.conn < 0 {
 			continue
 		}
-		abandoned := w.conns[s.conn].session != s.id
+		abandoned := w.conns[s.conn].session != s.id || w.conns[s.conn].shut
 		if s.leased && (abandoned || w.budget[lapses] > 0) {
 			add(abandoned, grow, k)
 		}
@@ -341,6 +356,14 @@ func (w *model) do(a action) {
 	case rejectWatches:
 		spend(unsets)
 		w.conn(i).resend = false
+	case closeConn:
+		spend(closes)
+		w.shutConn(i, a.b == 1)
+	case noticeClose:
+		w.conn(i).closed = true
+		for _, j := range w.on(i) {
+			w.member(j).told = true
+		}
 	case serveMonitor:
 		w.serveCheck(i)
 	case serveOutlived:
@@ -506,6 +529,10 @@ func (w *model) describe(a action) string {
 		return conn() + ": the client library sets its watches again"
 	case rejectWatches:
 		return conn() + ": the server rejects the watches"
+	case closeConn:
+		return conn() + " is closed by its owner"
+	case noticeClose:
+		return conn() + ": the monitor notices that the owner has closed it"
 	case serveMonitor:
 		return conn() + ": the server executes a check of the lease"
 	case serveOutlived:

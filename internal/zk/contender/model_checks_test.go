@@ -26,6 +26,7 @@ func (w *model) leads(i int) bool {
 // verify checks a state.
 func (w *model) verify() {
 	leader := ""
+	w.noteHead()
 	for i := range w.scenario.members {
 		m := w.members[i]
 		if m.ended == finished {
@@ -54,6 +55,19 @@ func (w *model) verify() {
 			if n.session != 0 && memberOf(n.name) != i {
 				w.fail("%s leads, and %s comes before it", name, n.name)
 			}
+		}
+	}
+}
+
+// noteHead notes which contender's znode is the head of the queue.
+func (w *model) noteHead() {
+	for k := range w.tree.nodes {
+		n := &w.tree.nodes[k]
+		if i := memberOf(n.name); i >= 0 && w.members[i].headed != n.name {
+			w.member(i).headed = n.name
+		}
+		if n.session != 0 {
+			return
 		}
 	}
 }

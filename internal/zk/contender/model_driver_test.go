@@ -140,7 +140,7 @@ func (w *model) step(i int, in *Input) {
 	c := w.conn(m.conn)
 	machine, before := m.fork(), m.user
 	out := machine.Step(Conn{
-		Session: c.session, Up: c.up, Epoch: c.epoch, Missing: m.missing, Proven: c.proven, Lapses: c.lapses,
+		Session: c.session, Up: c.up, Closed: c.closed, Epoch: c.epoch, Missing: m.missing, Proven: c.proven, Lapses: c.lapses,
 	}, in, nil)
 	m.told = false
 	if w.tracing {
@@ -368,7 +368,13 @@ func (w *model) report(m *member, i int, s *State) {
 	if s.Proven && !s.First {
 		w.fail("%s is proven and not first", s.Name)
 	}
-	if !s.Proven || was.proven && was.token == s.Token || m.exempt {
+	if !s.Proven || was.proven && was.token == s.Token {
+		return
+	}
+	if m.headed != s.Name {
+		w.fail("%s leads, and its znode never was the head of the queue", s.Name)
+	}
+	if m.exempt {
 		return
 	}
 	for j := range w.scenario.members {

@@ -156,7 +156,7 @@ func (e *encoder) answered(c *conn, a *answered) {
 
 func (e *encoder) conn(w *model, c *conn) {
 	e.byte(byte(c.session), c.count, byte(c.check.state), byte(len(c.net)), byte(len(c.pool)), byte(len(c.server)))
-	e.bools(c.up, c.dying, c.proven, c.resend, c.busy != nil)
+	e.bools(c.up, c.dying, c.closing, c.shut, c.closed, c.proven, c.resend, c.busy != nil)
 	if c.check.state != noCheck {
 		e.byte(byte(c.check.session))
 		e.bools(c.check.stale)
@@ -216,6 +216,7 @@ func (e *encoder) member(w *model, m *member) {
 	e.bools(m.proved, m.told, m.missing, m.fresh, m.created, m.haunted, m.asked, m.exempt, m.user.first, m.user.proven,
 		m.user.proven && m.user.lapses != c.lapses)
 	e.byte(byte(m.user.session), byte(m.user.token))
+	e.name(m.headed)
 	if m.ended != running {
 		e.prefixes(m.machine)
 		return

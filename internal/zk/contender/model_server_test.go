@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // This file contains the servers.
@@ -92,6 +94,12 @@ func (w *model) serve(i, k int) {
 	c := w.conn(m.conn)
 	reply := &answered{request: q.request, set: q.set, watch: q.watch, doubt: q.doubt, session: q.session}
 	r := &reply.reply
+	if c.shut {
+		r.Err, r.Prefix = zkerror.ErrConnClosed, q.prefix
+		m.calls = slices.Delete(m.calls, k, k+1)
+		m.inbox = append(m.inbox, reply)
+		return
+	}
 	if isWrite(q.request.Kind) {
 		m.calls = slices.Delete(m.calls, k, k+1)
 		w.write(i, m, &q, reply)
@@ -202,7 +210,11 @@ func (w *model) breakConn(i, received int, stay, haunt bool) {
 	c := w.conn(i)
 	lost := func(member int, q *Request, prefix string) {
 		m := w.member(member)
-		m.inbox = append(m.inbox, &answered{request: *q, reply: Reply{Err: ErrLost, Prefix: prefix}})
+		err := ErrLost
+		if c.closing {
+			err = zkerror.ErrConnClosed
+		}
+		m.inbox = append(m.inbox, &answered{request: *q, reply: Reply{Err: err, Prefix: prefix}})
 	}
 	again := func(member int, r *answered) {
 		if k := r.request.Kind; k == Create || k == Delete {
@@ -243,6 +255,26 @@ func (w *model) breakConn(i, received int, stay, haunt bool) {
 	c.net, c.server, c.busy, c.resend, c.dying, c.up = nil, nil, nil, false, false, false
 	c.epoch++
 	c.applied, c.tree = w.head(), w.tree
+	if c.closing {
+		c.shut = true
+		w.setProven(i, false)
+		for _, p := range c.pool {
+			w.fire(i, p.watchKey, ConnClosed)
+		}
+		c.pool = nil
+	}
+}
+
+// shutConn lets the owner of a connection close it. The server ends the session and then closes the
+// connection. Its contenders learn this at the same time as their successors.
+func (w *model) shutConn(i int, reversed bool) {
+	for _, j := range w.on(i) {
+		w.member(j).exempt = true
+	}
+	c := w.conn(i)
+	c.closing = true
+	w.session(c.session).alive = false
+	w.commit(change{kind: closeSession, session: c.session, reversed: reversed})
 }
 
 // reconnect continues the session of a connection at a server that has applied the changes up to

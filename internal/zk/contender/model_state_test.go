@@ -154,6 +154,9 @@ type conn struct {
 	up      bool
 	epoch   uint64
 	dying   bool  // its server closes it
+	closing bool  // the owner closes it
+	shut    bool  // it was closed, and is not up any more
+	closed  bool  // the monitor has noticed that
 	count   uint8 // of its sessions
 
 	proven bool
@@ -196,7 +199,10 @@ type member struct {
 	wakes    uint8 // the number of contenders that the deletion of its znode has woken
 	ended    ending
 	user     user
-	// exempt reports that an operator has deleted the contender's znode.
+	// headed is the name of the contender's znode that was the head of the queue, if any.
+	headed string
+	// exempt reports that an operator has deleted the contender's znode, or that the owner of
+	// the connection has closed it.
 	exempt bool
 }
 

@@ -127,16 +127,26 @@ func TestExplore_SharedSession(t *testing.T) {
 		shared(pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1})),
 		shared(three("three have joined", budget{leaves: 2})),
 		shared(pair("second joins", 1, budget{leaves: 1, lapses: 1})),
+		shared(pair("two have joined, close", 2, budget{leaves: 1, closes: 1})),
+		large(shared(three("three have joined, close", budget{leaves: 1, closes: 1}))),
 		large(shared(three("three have joined, expiry", budget{leaves: 1, lapses: 1, expiries: 1}))),
 		large(shared(pair("two join", 0, budget{leaves: 1, lapses: 1, expiries: 1}))),
+	)
+}
+
+func TestExplore_Close(t *testing.T) {
+	explore(t,
+		pair("second joins", 1, budget{leaves: 1, closes: 1}),
+		pair("two have joined", 2, budget{leaves: 1, closes: 1, breaks: 1}),
 	)
 }
 
 func TestExplore_Operator(t *testing.T) {
 	explore(t,
 		pair("two join", 0, budget{leaves: 1, operators: 1}),
-		pair("two have joined, breaks", 2, budget{breaks: 1, operators: 1}),
+		pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1, operators: 1}),
 		three("three have joined", budget{leaves: 1, operators: 1}),
+		pair("two have joined, twice", 2, budget{leaves: 1, operators: 2}),
 	)
 }
 
