@@ -17,7 +17,7 @@ const (
 	timeout = 4 * time.Second
 )
 
-var granted = recipes.WithSessionTimeout(timeout)
+var sessionTimeoutOption = recipes.WithSessionTimeout(timeout)
 
 // fixture is a test in a bubble with a server.
 type fixture struct {
@@ -37,7 +37,7 @@ func (w fixture) connect() *zk.Conn {
 }
 
 func (w fixture) group(conn *zk.Conn, opts ...recipes.Option) *Group {
-	g, err := NewGroup(conn, dir, append(opts, granted)...)
+	g, err := NewGroup(conn, dir, append(opts, sessionTimeoutOption)...)
 	require.NoError(w, err)
 	return g
 }
@@ -49,7 +49,7 @@ func (w fixture) join(conn *zk.Conn, id, data string) *Membership {
 }
 
 func (w fixture) keep(conn *zk.Conn) *Persistent {
-	p, err := Keep(conn, dir+"/one", []byte("data"), granted)
+	p, err := Keep(conn, dir+"/one", []byte("data"), sessionTimeoutOption)
 	require.NoError(w, err)
 	return p
 }

@@ -22,7 +22,7 @@ import (
 )
 
 func (w fixture) partitioner(conn *zk.Conn) *Partitioner {
-	p, err := NewPartitioner(conn, dir, granted)
+	p, err := NewPartitioner(conn, dir, sessionTimeoutOption)
 	require.NoError(w, err)
 	return p
 }
@@ -362,7 +362,7 @@ func TestShare_ConnectionClosed(t *testing.T) {
 // Fails if the limit does not apply to the names as JSON, in which characters are escaped.
 func TestTrap37_NamesThatGrowAsJSON(t *testing.T) {
 	runTest(t, func(w fixture) {
-		p, err := NewPartitioner(w.connect(), "/app", granted)
+		p, err := NewPartitioner(w.connect(), "/app", sessionTimeoutOption)
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()

@@ -193,7 +193,7 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 		w.isolate(a.conn)
 		w.pass(2 * timeout)
 		h := next.holds()
-		require.NoError(w, old.Err(), "the old holder must still believe")
+		require.NoError(w, old.Err(), "the lease of the old holder must still be valid")
 		require.Greater(w, h.Token(), old.Token(), "a system that checks tokens rejects the old holder")
 		late := async(func() error { return writeRegister(old, "too late") })
 		w.pass(0)

@@ -65,7 +65,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 		w.reads()
 		w.set("/a", "4")
 		time.Sleep(10 * time.Millisecond)
-		require.Zero(w, w.reads(), "nobody waits")
+		require.Zero(w, w.reads(), "no reader waits")
 		u := w.follower("/a", Data)
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
@@ -309,7 +309,7 @@ func TestReader_PooledWatchWasLost(t *testing.T) {
 			synctest.Wait()
 			require.Equal(w, "2", u.last())
 			w.set("/a", "3")
-			require.Equal(w, "3", u.last(), "at once")
+			require.Equal(w, "3", u.last(), "immediately")
 			u.end()
 		})
 	}
