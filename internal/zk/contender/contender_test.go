@@ -338,6 +338,7 @@ func TestRename(t *testing.T) {
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false
+	s.fired(OwnWatch, own, Deleted) // reported late
 	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
 	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
 }
