@@ -36,8 +36,8 @@ type script struct {
 	steps   []TracedStep
 }
 
-// newScript returns a script in session 1, whose connection is up. The first input must be Start. At
-// the end of the test all steps are replayed.
+// newScript returns a script in session 1, whose connection is up. The first input must be Start. All
+// steps are replayed when the test has finished.
 func newScript(t *testing.T, cfg Config) *script {
 	s := &script{t: t, c: New(&cfg), conn: Conn{Session: 1, Up: true, Epoch: 1}}
 	if cfg.Admit == nil { // the tests change its answers
