@@ -36,8 +36,8 @@ type script struct {
 	steps   []TracedStep
 }
 
-// newScript returns a script in session 1, whose connection is up. The first input must be Start. At
-// the end of the test all steps are replayed.
+// newScript returns a script in session 1, whose connection is up. The first input must be Start. All
+// steps are replayed when the test has finished.
 func newScript(t *testing.T, cfg Config) *script {
 	s := &script{t: t, c: New(&cfg), conn: Conn{Session: 1, Up: true, Epoch: 1}}
 	if cfg.Admit == nil { // the tests change its answers
@@ -338,6 +338,7 @@ func TestRename(t *testing.T) {
 	s.reply(Replace, Reply{}, "moved renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false
+	s.fired(OwnWatch, own, Deleted) // reported late
 	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
 	s.reply(Delete, Reply{}, "departed renamed-latch-5", "finish <nil>")
 }

@@ -22,6 +22,17 @@ func TestHold(t *testing.T) {
 	s.connect(func(c *Conn) { c.Proven = true }, first+" proven")
 }
 
+// The state of the lease counts only after the contender has requested it.
+func TestHold_EarlierLease(t *testing.T) {
+	s := newScript(t, electionConfig)
+	s.conn.Proven = true
+	s.do(Input{Kind: Start})
+	s.do(s.replied(Create, created))
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+	s.reply(List, names(own), "prove own-latch-5 fresh", first)
+	s.connect(func(*Conn) {}, first+" proven")
+}
+
 // A lease that has expired and is valid again is reported as both.
 func TestHold_LeaseHasLapsed(t *testing.T) {
 	s := hold(t, electionConfig)

@@ -49,6 +49,17 @@ func TestWait_TurnNeedsAListing(t *testing.T) {
 		s.fired(OtherWatch, b, Deleted, "send list")
 		s.reply(List, names(a, own), "report own-latch-5 behind a-latch-1", "prove own-latch-5 fresh")
 	})
+	t.Run("the listing is older than the connection", func(t *testing.T) {
+		s := newScript(t, electionConfig)
+		s.do(Input{Kind: Start})
+		s.do(s.replied(Create, created))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.connect(func(c *Conn) { c.Epoch = 2 }, "send read own own-latch-5 reset")
+		s.reply(List, names(a, own), "send read predecessor a-latch-1 reset", "prove own-latch-5 fresh")
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
+		s.fired(OtherWatch, a, Deleted, "send list")
+	})
 	t.Run("the predecessor is replaceable", func(t *testing.T) {
 		cfg := electionConfig
 		cfg.Replaceable = func(name string) bool { return name == a }
@@ -70,6 +81,7 @@ func TestWait_ContenderBeforeThePredecessor(t *testing.T) {
 	s.reply(ReadBefore, Reply{Owner: 2})
 	require.True(t, s.c.Watches(a))
 	s.fired(OtherWatch, a, Deleted, "send list")
+	s.reply(List, names(later, a, b, own), "send list") // as of a time before the event
 	s.reply(List, names(later, b, own), "prove own-latch-5 fresh")
 	s.fired(OtherWatch, b, Deleted, first)
 }
@@ -100,9 +112,9 @@ func TestReceiveOther(t *testing.T) {
 		s.reply(ReadPredecessor, Reply{Owner: 2, Version: 1}, "send list", "report own-latch-5 behind a-latch-1")
 	})
 	t.Run("the connection has broken since", func(t *testing.T) {
-		s := join(t, electionConfig, a)
-		s.conn.Epoch = 2
-		s.reply(ReadPredecessor, Reply{Owner: 2}, "send read own own-latch-5 reset", "send list reset")
+		s := join(t, electionConfig, a, b)
+		s.connect(func(c *Conn) { c.Epoch = 2 }, "send read own own-latch-5 reset")
+		s.reply(ReadPredecessor, Reply{Owner: 2}, "send read predecessor b-latch-2 reset")
 	})
 }
 
@@ -126,6 +138,13 @@ func TestReceiveOwn(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(ReadOwn, Reply{Err: zk.ErrNoNode}, "report znode was deleted by another client", "set reason 10ms", "send find reason")
+
+	// The watch may be lost if the connection has broken since.
+	s = newScript(t, electionConfig)
+	s.start("send create")
+	s.reply(Create, created, "send read own own-latch-5", "send list")
+	s.connect(func(c *Conn) { c.Epoch = 2 })
+	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77}, "send read own own-latch-5 reset")
 }
 
 func TestReceiveList_Ends(t *testing.T) {
@@ -159,6 +178,7 @@ func TestReceiveList_Ends(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, s.c.Reason(), c.want)
+			require.Equal(t, describe(&Output{Kind: Report, State: State{Err: s.c.Reason()}}), s.outputs[0])
 		})
 	}
 }

@@ -4,8 +4,8 @@
 // lead to the same outputs, without regard to time, other goroutines and other contenders. This
 // package tests the claim with the inputs of real runs. A [Recorder] records every step of every
 // contender of a test binary: the state of the connection, the input, the answers of the
-// contender's Policy, and the outputs. It then passes the recorded inputs to a new contender,
-// which has no connection, and compares the outputs.
+// contender's Policy, and the outputs. It then passes the recorded inputs to a new contender
+// without a connection, and compares the outputs.
 //
 // A TestMain that runs [Tests] records all contenders of its package, and fails if a replay
 // differs. With the environment variable [DirVariable], the steps are also written to files,

@@ -41,7 +41,7 @@ func NewReplayer(cfg Config) *Replayer {
 }
 
 // Check passes the inputs of steps to a new contender, whose policy is called again, and compares the
-// outputs. The steps have no Answers. Check is for runs of contenders without a Recorder, such as
+// outputs. The Answers of the steps must be empty. Check is for runs of contenders without a Recorder, such as
 // those of a model.
 func Check(cfg *contender.Config, steps []Step) error {
 	r := &Replayer{machine: contender.New(cfg)}
