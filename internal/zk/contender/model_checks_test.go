@@ -2,6 +2,7 @@ package contender
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -59,15 +60,20 @@ func (w *model) verify() {
 	}
 }
 
-// noteHead notes which contender's znode is the head of the queue.
+// noteHead notes which contender's znodes are at the head of the queue.
 func (w *model) noteHead() {
+	head := -1
 	for k := range w.tree.nodes {
 		n := &w.tree.nodes[k]
-		if i := memberOf(n.name); i >= 0 && w.members[i].headed != n.name {
-			w.member(i).headed = n.name
-		}
-		if n.session != 0 {
+		i := memberOf(n.name)
+		switch {
+		case n.session == 0:
+			continue
+		case i < 0, head >= 0 && i != head:
 			return
+		}
+		if head = i; w.members[i].headed&attemptOf(n.name) == 0 {
+			w.member(i).headed |= attemptOf(n.name)
 		}
 	}
 }
@@ -111,6 +117,7 @@ func (w *model) verifyQuiet() {
 			w.fail("nothing happens any more, and %s does not know that its znode was deleted", name)
 		}
 	}
+	w.verifyWaiting()
 	for k := range w.tree.nodes {
 		n := &w.tree.nodes[k]
 		i := memberOf(n.name)
@@ -124,6 +131,37 @@ func (w *model) verifyQuiet() {
 			w.fail("nothing happens any more, and %s, the head of the queue, does not lead", n.name)
 		}
 		return
+	}
+}
+
+// verifyWaiting requires that each contender in the queue watches the contender before it and its
+// own znode, and the contender before its predecessor. The next one can lead without a request.
+func (w *model) verifyWaiting() {
+	var before, predecessor string
+	for k := range w.tree.nodes {
+		n := &w.tree.nodes[k]
+		if n.session == 0 {
+			before, predecessor = predecessor, n.name // it is known only to those directly behind it
+			continue
+		}
+		if i := memberOf(n.name); i >= 0 && w.members[i].machine.phase == queued && w.members[i].machine.name == n.name {
+			m := w.members[i]
+			watches := func(name string, kind watchKind) bool {
+				return slices.Contains(w.conns[m.conn].server, watchKey{name, kind})
+			}
+			switch {
+			case !watches(predecessor, dataWatch):
+				w.fail("nothing happens any more, and %s does not watch its predecessor", n.name)
+			case !m.machine.lookahead:
+			case !watches(n.name, childWatch):
+				w.fail("nothing happens any more, and %s does not watch its znode", n.name)
+			case before != "" && Recognized(before) && !watches(before, dataWatch):
+				w.fail("nothing happens any more, and %s does not watch %s", n.name, before)
+			case before == "" && !m.machine.next:
+				w.fail("nothing happens any more, and %s does not know that it is next", n.name)
+			}
+		}
+		before, predecessor = predecessor, n.name
 	}
 }
 

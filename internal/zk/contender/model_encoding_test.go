@@ -215,8 +215,7 @@ func (e *encoder) member(w *model, m *member) {
 	e.byte(byte(m.ended), m.attempts, byte(len(m.calls)), byte(len(m.inbox)), m.timers, byte(m.session), m.wakes)
 	e.bools(m.proved, m.told, m.missing, m.fresh, m.created, m.haunted, m.asked, m.exempt, m.user.first, m.user.proven,
 		m.user.proven && m.user.lapses != c.lapses)
-	e.byte(byte(m.user.session), byte(m.user.token))
-	e.name(m.headed)
+	e.byte(byte(m.user.session), byte(m.user.token), m.headed)
 	if m.ended != running {
 		e.prefixes(m.machine)
 		return

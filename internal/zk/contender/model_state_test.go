@@ -199,8 +199,8 @@ type member struct {
 	wakes    uint8 // the number of contenders that the deletion of its znode has woken
 	ended    ending
 	user     user
-	// headed is the name of the contender's znode that was the head of the queue, if any.
-	headed string
+	// headed are the attempts whose znodes were at the head of the queue, as bits.
+	headed uint8
 	// exempt reports that an operator has deleted the contender's znode, or that the owner of
 	// the connection has closed it.
 	exempt bool

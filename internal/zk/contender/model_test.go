@@ -19,10 +19,18 @@ const (
 // budget limits the number of faults of each kind.
 type budget = [faults]uint8
 
+// raceDetector reports that the race detector is enabled. It makes an exploration five times as slow,
+// and finds nothing in it, because there is one goroutine. So only the first scenario of each test
+// is explored.
+var raceDetector bool
+
 // explore explores scenarios. Those with more than quickLimit states belong to the complete part.
 func explore(t *testing.T, scenarios ...scenario) {
-	for _, s := range scenarios {
+	for i, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
+			if raceDetector && i > 0 {
+				t.Skip("only without the race detector")
+			}
 			if s.full && !*full {
 				t.Skip("only with -args -explore.full")
 			}
@@ -82,7 +90,8 @@ func TestExplore_LateCreates(t *testing.T) {
 func TestExplore_Watches(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, breaks: 1, unsets: 1}),
-		pair("two have joined", 2, budget{leaves: 1, breaks: 2, unsets: 1}),
+		pair("two have joined", 2, budget{leaves: 1, breaks: 1, unsets: 1}),
+		large(pair("two have joined, two breaks", 2, budget{leaves: 1, breaks: 2, unsets: 1})),
 		three("three have joined", budget{breaks: 1, unsets: 1}),
 		large(three("three have joined, leave", budget{leaves: 2, breaks: 1, unsets: 1})),
 	)
@@ -104,7 +113,8 @@ func TestExplore_Expiry(t *testing.T) {
 	explore(t,
 		pair("two have joined", 2, budget{leaves: 1, lapses: 1, expiries: 1}),
 		pair("second joins", 1, budget{lapses: 1, expiries: 1}),
-		three("three have joined", budget{leaves: 1, lapses: 1, expiries: 1}),
+		three("three have joined", budget{lapses: 1, expiries: 1}),
+		large(three("three have joined, leave", budget{leaves: 1, lapses: 1, expiries: 1})),
 		large(pair("two join", 0, budget{leaves: 1, lapses: 2, expiries: 2})),
 	)
 }
@@ -123,7 +133,7 @@ func TestExplore_SharedSession(t *testing.T) {
 		return s
 	}
 	explore(t,
-		shared(pair("two have joined", 2, budget{leaves: 2, lapses: 1, expiries: 1})),
+		shared(pair("two have joined", 2, budget{leaves: 1, lapses: 1, expiries: 1})),
 		shared(pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1})),
 		shared(three("three have joined", budget{leaves: 2})),
 		shared(pair("second joins", 1, budget{leaves: 1, lapses: 1})),
@@ -137,7 +147,8 @@ func TestExplore_SharedSession(t *testing.T) {
 func TestExplore_Close(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, closes: 1}),
-		pair("two have joined", 2, budget{leaves: 1, closes: 1, breaks: 1}),
+		pair("two have joined", 2, budget{leaves: 1, closes: 1}),
+		large(pair("two have joined, break", 2, budget{leaves: 1, closes: 1, breaks: 1})),
 	)
 }
 
@@ -169,7 +180,7 @@ func TestExplore_LaggingServer(t *testing.T) {
 func TestExplore_OtherClients(t *testing.T) {
 	names := pair("other names", 0, budget{leaves: 1})
 	names.foreign = "np"
-	ahead := pair("ahead of two", 2, budget{leaves: 1, breaks: 1})
+	ahead := pair("ahead of two", 2, budget{breaks: 1})
 	ahead.foreign = "f"
 	explore(t,
 		pair("arrival", 0, budget{leaves: 1, arrivals: 1}),
@@ -189,7 +200,6 @@ func TestExplore_DeletedQueue(t *testing.T) {
 	}
 	explore(t,
 		pair("two have joined", 2, budget{deletions: 1}),
-		pair("second joins", 1, budget{deletions: 1}),
 		again,
 		other,
 		interrupted(pair("two have joined, interrupted", 2, budget{leaves: 1, deletions: 1})),
@@ -197,6 +207,7 @@ func TestExplore_DeletedQueue(t *testing.T) {
 		large(interrupted(three("three have joined, interrupted", budget{deletions: 1}))),
 		large(interrupted(pair("two join, interrupted", 0, budget{leaves: 1, deletions: 1}))),
 		large(interrupted(three("three have joined, interrupted, leave", budget{leaves: 2, deletions: 1}))),
+		large(pair("second joins", 1, budget{deletions: 1})),
 		large(pair("two have joined, leave", 2, budget{leaves: 1, deletions: 1})),
 		large(three("three have joined", budget{leaves: 1, deletions: 1})),
 		large(pair("two join", 0, budget{leaves: 1, deletions: 1})),
@@ -214,13 +225,13 @@ func TestExplore_Locks(t *testing.T) {
 	explore(t,
 		lock(pair("two join", 0, budget{leaves: 2})),
 		lock(pair("second joins, break", 1, budget{leaves: 1, breaks: 1})),
-		lock(three("three have joined", budget{leaves: 2, operators: 1})),
+		lock(three("three have joined", budget{leaves: 1, operators: 1})),
 	)
 }
 
 func TestExplore_LastNumber(t *testing.T) {
 	last := pair("two join", 0, budget{leaves: 2})
-	last.firstNumber = math.MaxInt32 - 2 // the first create has the number MaxInt32-1
+	last.firstNumber = math.MaxInt32 - 1 // all creates have the number MaxInt32
 	explore(t, last)
 }
 

@@ -120,6 +120,9 @@ func prefixOf(member int, attempt uint8) string {
 	return string([]byte{'a' + byte(member), '0' + attempt}) + CuratorLatch.Base()
 }
 
+// attemptOf returns the attempt in the name of a contender, as a bit.
+func attemptOf(name string) uint8 { return 1 << (name[1] - '0') }
+
 // memberOf returns the contender that has created a znode, or -1 for a foreign one.
 func memberOf(name string) int {
 	if name[0] >= 'a' && name[0] < 'a'+maxMembers {

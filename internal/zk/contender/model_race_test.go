@@ -1,0 +1,5 @@
+//go:build race
+
+package contender
+
+func init() { raceDetector = true }
