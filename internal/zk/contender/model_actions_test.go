@@ -313,8 +313,8 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 		}
 	}
 	switch {
-	case w.deleting == 1:
-		add(!w.scenario.interrupted, endQueue)
+	case w.deleting == 1 && !w.scenario.interrupted:
+		add(true, endQueue)
 	case w.budget[deletions] > 0 && w.deleting == 0 && w.tree.queue != 0:
 		add(false, endQueue)
 	}
