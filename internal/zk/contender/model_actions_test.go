@@ -196,7 +196,7 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 	c := w.conns[m.conn]
 	if c.shut || c.up && !c.dying && c.busy == nil {
 		for k := range m.calls {
-			if w.isServed(i, m.calls[k].request.Kind) {
+			if w.isServed(i, m.calls[k].request.Kind) && !w.isShared(i, &m.calls[k].request) {
 				add(true, serveRequest, i, k)
 			}
 		}
@@ -265,6 +265,15 @@ func (w *model) isServed(i int, k RequestKind) bool {
 	return w.isAlive(w.conns[w.members[i].conn].session) && !(k == Create && w.mustWait(i))
 }
 
+// isShared reports whether the watch pool delays the read of a predecessor until another read of the
+// same znode has ended.
+func (w *model) isShared(i int, r *Request) bool {
+	same := func(other *Request) bool { return other.Kind == ReadBefore && other.Name == r.Name }
+	m := w.members[i]
+	return r.Kind == ReadPredecessor && (slices.ContainsFunc(m.calls, func(q call) bool { return same(&q.request) }) ||
+		slices.ContainsFunc(w.conns[m.conn].net, func(it item) bool { return int(it.member) == i && same(&it.reply.request) }))
+}
+
 // mustWait reports whether the create of a contender comes after that of another one.
 func (w *model) mustWait(i int) bool {
 	if i <= w.scenario.settled || w.members[i].created {
@@ -313,8 +322,8 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 		}
 	}
 	switch {
-	case w.deleting == 1:
-		add(!w.scenario.interrupted, endQueue)
+	case w.deleting == 1 && !w.scenario.interrupted:
+		add(true, endQueue)
 	case w.budget[deletions] > 0 && w.deleting == 0 && w.tree.queue != 0:
 		add(false, endQueue)
 	}

@@ -1,6 +1,7 @@
 package contender
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,6 +97,8 @@ func (w *model) verifyReason(m *member) {
 	switch reason := m.machine.reason; {
 	case reason == zkerror.ErrSessionExpired && c.count == 1 && c.session != 0:
 		w.fail("the session has not expired")
+	case errors.Is(reason, zkerror.ErrAmbiguous):
+		w.fail("two contenders have the same sequence number")
 	case reason == zkerror.ErrElectionOver && w.deleting == 0 && cfg.QueueCzxid == w.tree.queue:
 		w.fail("the queue has not ended")
 	case reason == zkerror.ErrDeleted && !operated && !cfg.CanMakeQueue && cfg.Patience == 0:

@@ -60,14 +60,14 @@ func (e *encoder) prefix(prefix string) { e.byte(prefix[0], prefix[1]) }
 // errorsOfModel are the errors that a state of the model contains.
 var errorsOfModel = []error{
 	nil, zk.ErrNoNode, ErrLost, zkerror.ErrConnClosed, zkerror.ErrSessionExpired, zkerror.ErrDeleted,
-	zkerror.ErrElectionOver, zkerror.ErrUnreachable, zkerror.ErrNodeExhausted, errAsked,
+	zkerror.ErrElectionOver, zkerror.ErrUnreachable, zkerror.ErrNodeExhausted, zkerror.ErrAmbiguous, errAsked,
 }
 
 // errAsked is the reason of contenders that are asked to leave.
 var errAsked = errors.New("asked to leave")
 
 func (e *encoder) err(err error) {
-	i := slices.Index(errorsOfModel, err)
+	i := slices.IndexFunc(errorsOfModel, func(known error) bool { return errors.Is(err, known) })
 	if i < 0 {
 		panic(fmt.Sprintf("the model does not know the error %v", err))
 	}

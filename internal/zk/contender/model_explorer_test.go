@@ -21,7 +21,7 @@ type scenario struct {
 	stamp       bool
 	firstNumber int32
 	countsWakes bool
-	// interrupted means that the client that deletes the queue may never continue.
+	// interrupted means that the client that deletes the queue only marks it as ended.
 	interrupted bool
 	// settled is the number of contenders that have joined before anything else happens.
 	settled int

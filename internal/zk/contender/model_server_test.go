@@ -92,6 +92,9 @@ func (w *model) serve(i, k int) {
 	m := w.member(i)
 	q := m.calls[k]
 	c := w.conn(m.conn)
+	if q.request.Kind == ReadPredecessor {
+		q = w.prepare(c, q) // it may have waited for another read
+	}
 	reply := &answered{request: q.request, set: q.set, watch: q.watch, doubt: q.doubt, session: q.session}
 	r := &reply.reply
 	if c.shut {

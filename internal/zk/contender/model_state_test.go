@@ -112,7 +112,6 @@ type call struct {
 	request Request
 	prefix  string // of a create
 	session int64  // of the connection when it was sent
-	fresh   bool   // a create that was sent recently enough to be a proof
 	set     bool   // the request sets a watch; otherwise the connection has one:
 	watch   handle
 	doubt   bool

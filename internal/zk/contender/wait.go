@@ -222,7 +222,8 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 		}
 		// The data may have been written after the listing and before the watch was set: the
 		// queue may have been marked as ended, or the predecessor admitted.
-		if reply.Version > 0 && r.Kind == ReadPredecessor && (c.next || c.pending.has(List) || c.cfg.Admit != nil) {
+		// A listing without a reply may be older, and may show that this is the predecessor.
+		if reply.Version > 0 && (c.pending.has(List) || r.Kind == ReadPredecessor && (c.next || c.cfg.Admit != nil)) {
 			c.list = true
 		}
 	}

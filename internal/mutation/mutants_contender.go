@@ -1,0 +1,467 @@
+package main
+
+// contenderMutants break rules of the state machine of contenders. The exploration of its states finds
+// each of them.
+var contenderMutants = []mutant{
+	{
+		name: "contender/isNext/gone", breaks: "the turn comes while the predecessor exists",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"c.next && c.pred.gone && c.pred.safe", "c.next"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/isNext/safe", breaks: "the deletion of a predecessor of the same session brings the turn",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"c.pred.gone && c.pred.safe && c.own", "c.pred.gone && c.own"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_SharedSession$",
+	},
+	{
+		name: "contender/isNext/own", breaks: "the turn comes although the contender's znode may have been deleted",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"c.pred.safe && c.own && c.conn.Up", "c.pred.safe && c.conn.Up"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
+	},
+	{
+		name: "contender/isNext/listing", breaks: "a listing that may show the end of the queue is not awaited",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{` &&
+		!c.pending.has(List)
+`, `
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/isNext/next", breaks: "the deletion of the predecessor brings the turn although others come before",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"\treturn c.next && c.pred.gone", "\treturn c.listed && c.pred.gone"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/reset/own", breaks: "the watch on the contender's znode counts after a reconnect",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	c.own, c.queue = false, false
+	c.pred.watched`, `	c.queue = false
+	c.pred.watched`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
+	},
+	{
+		name: "contender/reset/predecessor", breaks: "the watch on the predecessor counts after a reconnect",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	c.pred.watched, c.before.watched = false, false
+`, `	c.before.watched = false
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+	},
+	{
+		name: "contender/reset/before", breaks: "the watch before the predecessor counts after a reconnect",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	c.pred.watched, c.before.watched = false, false
+`, `	c.pred.watched = false
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+	},
+	{
+		name: "contender/reset/none", breaks: "watches are not set again after a reconnect",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"\tif c.conn.Up && c.conn.Epoch != c.epoch {", "\tif false {"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+	},
+	{
+		name: "contender/doubt", breaks: "watches in doubt are not set again",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`		if c.phase == queued {
+			c.resetWatches()`, `		if false {
+			c.resetWatches()`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+	},
+	{
+		name: "contender/position/before", breaks: "a listing from before a deletion counts",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	if c.before.gone {
+		c.list = true`, `	if false {
+		c.list = true`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_LaggingServer$",
+	},
+	{
+		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`			c.list = c.list || deleted
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/other/version", breaks: "a write before the watch was set is ignored",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"\t\tif reply.Version > 0 && (c.pending", "\t\tif false && (c.pending"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/other/pending", breaks: "a write is ignored while a listing is outstanding",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"(c.pending.has(List) || r.Kind == ReadPredecessor &&", "(r.Kind == ReadPredecessor &&"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/other/missing", breaks: "a missing predecessor brings the turn although the queue may have ended",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{` || c.cfg.Tombstone != ""
+`, `
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/other/epoch", breaks: "a watch that was set before a reconnect counts",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`		o.watched = r.Epoch == c.conn.Epoch
+`, `		o.watched = true
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+	},
+	{
+		name: "contender/own/epoch", breaks: "the watch on the contender's znode that was set before a reconnect counts",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`		c.own = r.Epoch == c.conn.Epoch
+`, `		c.own = true
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+	},
+	{
+		name: "contender/own/missing", breaks: "the contender's missing znode is ignored",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	case errors.Is(reply.Err, zk.ErrNoNode):
+		c.lose()
+	case reply.Err != nil:
+		c.leave(reply.Err, false)
+	case reply.Owner`, `	case errors.Is(reply.Err, zk.ErrNoNode):
+	case reply.Err != nil:
+		c.leave(reply.Err, false)
+	case reply.Owner`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
+	},
+	{
+		name: "contender/list/absent", breaks: "a listing without the contender's znode counts",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	case !n.present:
+`, `	case false:
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
+	},
+	{
+		name: "contender/list/ended", breaks: "the tombstone is ignored",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	case n.ended:
+`, `	case false:
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/list/queue", breaks: "a queue that was made again counts",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"reply.Err == nil && c.isOther(reply.QueueCzxid):", "false:"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/list/prefixes", breaks: "the orphans of a contender count",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"\t\tv.prefixes = c.prefixes //", "\t\tv.prefixes = nil //"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
+	},
+	{
+		name: "contender/list/orphans", breaks: "the orphans of a contender are not deleted",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"\tif len(c.orphans) > 0 && c.send", "\tif false && c.send"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
+	},
+	{
+		name: "contender/wait/token", breaks: "the turn comes before the token is known",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"\tif !c.listed || c.czxid == 0 || c.session == 0", "\tif !c.listed || c.session == 0"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/wait/again", breaks: "a contender whose predecessor has departed does not list",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`		if !c.pending.has(List) {
+			c.send(Request{Kind: List, Watched: c.listAll})`, `		if false {
+			c.send(Request{Kind: List, Watched: c.listAll})`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_SharedSession$",
+	},
+	{
+		name: "contender/wait/ephemeral", breaks: "a persistent znode counts as a contender",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`|| Recognized(name) || reply.Ephemeral
+`, `|| Recognized(name) || true
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_OtherClients$",
+	},
+	{
+		name: "contender/wait/ignored", breaks: "an ignored child still counts",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{`	c.ignored = append(c.ignored, strings.Clone(name))
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_OtherClients$",
+	},
+	{
+		name: "contender/over/session", breaks: "a change of the session is ignored",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`	case c.session != 0 && c.conn.Session != c.session:
+		return zkerror.ErrSessionExpired
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Replacement$",
+	},
+	{
+		name: "contender/send/twice", breaks: "a request is repeated while its reply is outstanding",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`	if c.pending.has(r.Kind) {
+		return false
+	}
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/event/safe", breaks: "an unsafe deletion counts as safe",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`		if c.pred.name == in.Name {
+			c.pred.watched = false
+			c.pred.gone, c.pred.safe = deleted, in.Safe`, `		if c.pred.name == in.Name {
+			c.pred.watched = false
+			c.pred.gone, c.pred.safe = deleted, true`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_SharedSession$",
+	},
+	{
+		name: "contender/event/own", breaks: "the deletion of the contender's znode is ignored",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`		case deleted:
+			c.lose()
+`, `		case deleted:
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
+	},
+	{
+		name: "contender/event/watched", breaks: "a watch that has fired counts as set",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`		if c.pred.name == in.Name {
+			c.pred.watched = false
+`, `		if c.pred.name == in.Name {
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/reason/over", breaks: "the reason of a deletion is found in another session",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`	case c.over() != nil:
+		c.leave(c.over(), false) // expiry deletes the znode first
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Expiry$",
+	},
+	{
+		name: "contender/reason/queue", breaks: "a missing queue is not the reason of a deletion",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
+		c.leave(c.noQueue(), false)
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/lost", breaks: "the reason of a deletion is not looked for",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`			c.send(Request{Kind: FindReason})
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
+	},
+	{
+		name: "contender/join/prefix", breaks: "a create without a reply is forgotten",
+		file: "internal/zk/contender/join.go",
+		edits: []edit{
+			{`	case errors.Is(reply.Err, ErrLost):
+		c.prefixes = append(c.prefixes, reply.Prefix)
+`, `	case errors.Is(reply.Err, ErrLost):
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Breaks$",
+	},
+	{
+		name: "contender/join/exhausted", breaks: "the greatest sequence number counts",
+		file: "internal/zk/contender/join.go",
+		edits: []edit{
+			{"\tcase c.cfg.Naming.isExhausted(c.name):", "\tcase false:"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_LastNumber$",
+	},
+	{
+		name: "contender/join/alone", breaks: "a contender that is not alone has its turn",
+		file: "internal/zk/contender/join.go",
+		edits: []edit{
+			{"\t\tif reply.Alone && c.session != 0 {", "\t\tif c.czxid != 0 && c.session != 0 {"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
+	},
+	{
+		name: "contender/leave/delete", breaks: "the contender's znode is not deleted",
+		file: "internal/zk/contender/leave.go",
+		edits: []edit{
+			{"\t\tc.send(Request{Kind: Delete, Name: c.name, Last: true, Err: c.reason})", "\t\tc.finish(nil)"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/leave/pending", breaks: "the reply to a create is not awaited",
+		file: "internal/zk/contender/leave.go",
+		edits: []edit{
+			{"\tcase c.pending.has(Create), c.pending.has(Delete), c.pending.has(Search):", "\tcase c.pending.has(Delete), c.pending.has(Search):"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/leave/search", breaks: "other znodes of the contender are not searched for",
+		file: "internal/zk/contender/leave.go",
+		edits: []edit{
+			{"\t\tc.send(Request{Kind: Search, Prefixes: slices.Clone(c.prefixes), Last: true})", "\t\tc.finish(nil)"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Breaks$",
+	},
+	{
+		name: "contender/leave/lost", breaks: "a deletion without a reply counts",
+		file: "internal/zk/contender/leave.go",
+		edits: []edit{
+			{`	case errors.Is(reply.Err, ErrLost): // remove retries
+`, `	case errors.Is(reply.Err, ErrLost):
+		c.finish(nil)
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Breaks$",
+	},
+	{
+		name: "contender/leave/found", breaks: "only the first of the znodes found is deleted",
+		file: "internal/zk/contender/leave.go",
+		edits: []edit{
+			{"\t\tif c.found = c.found[1:]; len(c.found) == 0 {", "\t\tif c.found = nil; len(c.found) == 0 {"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
+	},
+	{
+		name: "contender/leave/failed", breaks: "an orphan whose deletion failed is forgotten",
+		file: "internal/zk/contender/leave.go",
+		edits: []edit{
+			{`		c.orphans = append(c.orphans, r.Name)
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
+	},
+	{
+		name: "contender/leave/report", breaks: "a contender that leaves does not report it first",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`	c.report(State{Err: reason})
+	c.prove(false)
+`, `	c.prove(false)
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
+	},
+	{
+		name: "contender/hold/proven", breaks: "the end of the lease is not reported",
+		file: "internal/zk/contender/hold.go",
+		edits: []edit{
+			{`		s.Proven = c.conn.Proven
+`, `		s.Proven = true
+`},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Expiry$",
+	},
+	{
+		name: "contender/hold/lapses", breaks: "a lease that has ended and is valid again is not reported",
+		file: "internal/zk/contender/hold.go",
+		edits: []edit{
+			{"\t\tif c.counted && c.lapses != c.conn.Lapses {", "\t\tif false {"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
+	},
+	{
+		name: "contender/hold/missing", breaks: "a check without the znode is ignored during the turn",
+		file: "internal/zk/contender/hold.go",
+		edits: []edit{
+			{"\tif c.conn.Missing && c.renamedTo == \"\" {", "\tif false {"},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+	},
+	{
+		name: "contender/hold/prove", breaks: "no lease is requested during the turn",
+		file: "internal/zk/contender/hold.go",
+		edits: []edit{
+			{`	c.prove(true)
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
+	},
+}
