@@ -46,7 +46,7 @@ func TestSafetyTable(t *testing.T) {
 			"serverStatus":     {{Key: "process", Value: "mongos"}, ok},
 			"replSetGetConfig": failure(59, "no such command: 'replSetGetConfig'"),
 		}),
-		"a user who may not read the server's settings": {NotChecked: "the defaults are safe; TestStart_HiddenSettings has such a user"},
+		"a user without permission to read the server's settings": {NotChecked: "the defaults are safe; TestStart_HiddenSettings has such a user"},
 		"writeConcernMajorityJournalDefault false":      replyCase(settingsReplies("wiredTiger", false)),
 		"the storage engine inMemory":                   replyCase(settingsReplies("inMemory", true)),
 		"a standalone server": replyCase(map[string]bson.D{

@@ -52,7 +52,7 @@ func TestSafetyTable(t *testing.T) {
 		"a table with one replica": configCase(replicatedConfig("single", "a")),
 		"a table with several replicas and write_acks majority (the default)": configCase(replicatedConfig("majority", "a", "b", "c")),
 		"a table with several replicas and write_acks single":                 configCase(replicatedConfig("single", "a", "b", "c")),
-		"a user who may not read the table's configuration": {
+		"a user without permission to read the table's configuration": {
 			NotChecked: "write_acks is majority unless an operator has changed it; TestStart_Permissions has such a user",
 		},
 		"an emergency repair that rolls back, or older data put in place": {NotChecked: "it happens after Start, or leaves no trace"},
