@@ -47,8 +47,8 @@ func TestSafetyTable(t *testing.T) {
 			"replSetGetConfig": failure(59, "no such command: 'replSetGetConfig'"),
 		}),
 		"a user without permission to read the server's settings": {NotChecked: "the defaults are safe; TestStart_HiddenSettings has such a user"},
-		"writeConcernMajorityJournalDefault false":      replyCase(settingsReplies("wiredTiger", false)),
-		"the storage engine inMemory":                   replyCase(settingsReplies("inMemory", true)),
+		"writeConcernMajorityJournalDefault false":                replyCase(settingsReplies("wiredTiger", false)),
+		"the storage engine inMemory":                             replyCase(settingsReplies("inMemory", true)),
 		"a standalone server": replyCase(map[string]bson.D{
 			"aggregate": failure(40573, "The $changeStream stage is only supported on replica sets"),
 		}),
