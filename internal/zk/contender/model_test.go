@@ -79,11 +79,15 @@ func TestExplore_Breaks(t *testing.T) {
 	)
 }
 
-// TestExplore_AllFaults combines the faults that the other tests explore one at a time.
+// TestExplore_AllFaults combines the faults that the other tests explore one at a time. All of them
+// in one scenario, with a request to leave, are more states than fit into 12 GB.
 func TestExplore_AllFaults(t *testing.T) {
 	explore(t,
-		large(pair("two have joined", 2, budget{leaves: 1, breaks: 1, unsets: 1, lapses: 1, expiries: 1, operators: 1, deletions: 1})),
-		large(pair("second joins", 1, budget{breaks: 1, unsets: 1, haunts: 1, lapses: 1, expiries: 1, operators: 1})),
+		large(pair("two have joined", 2, budget{breaks: 1, lapses: 1, expiries: 1, operators: 1})),
+		large(pair("two have joined, leave", 2, budget{leaves: 1, breaks: 1, lapses: 1, expiries: 1})),
+		pair("two have joined, watches", 2, budget{breaks: 1, unsets: 1, lapses: 1, expiries: 1}),
+		large(pair("second joins", 1, budget{breaks: 1, lapses: 1, expiries: 1})),
+		large(pair("second joins, late creates", 1, budget{breaks: 1, haunts: 1, operators: 1})),
 	)
 }
 
@@ -132,7 +136,7 @@ func TestExplore_Replacement(t *testing.T) {
 	explore(t,
 		pair("two have joined", 2, budget{leaves: 1, breaks: 1, replaces: 1}),
 		pair("second joins", 1, budget{breaks: 1, replaces: 1}),
-		large(three("three have joined", budget{breaks: 1, replaces: 1})),
+		three("three have joined", budget{breaks: 1, replaces: 1}),
 		large(pair("two join", 0, budget{leaves: 1, breaks: 1, replaces: 1})),
 	)
 }
@@ -158,7 +162,7 @@ func TestExplore_Close(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, closes: 1}),
 		pair("two have joined", 2, budget{leaves: 1, closes: 1}),
-		large(three("three have joined", budget{leaves: 1, closes: 1})),
+		three("three have joined", budget{leaves: 1, closes: 1}),
 		large(pair("two have joined, break", 2, budget{leaves: 1, closes: 1, breaks: 1})),
 	)
 }
