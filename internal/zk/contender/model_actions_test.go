@@ -11,17 +11,17 @@ import (
 type fault uint8
 
 const (
-	breaks    fault = iota // a connection breaks
-	haunts                 // a broken connection's create is executed late
-	lapses                 // a lease ends because it is not renewed in time
-	expiries               // a session expires
-	replaces               // a server gives a client another session without notice
-	unsets                 // the watches are not set again after a reconnect
-	leaves                 // a contender is asked to leave
-	operators              // an operator deletes the znode of a contender
-	arrivals               // another client creates a znode
-	deletions              // a client deletes the queue
-	closes                 // the owner of a connection closes it
+	breaks      fault = iota // a connection breaks
+	lateCreates              // a broken connection's create is executed late
+	lapses                   // a lease ends because it is not renewed in time
+	expiries                 // a session expires
+	replaces                 // a server gives a client another session without notice
+	unsets                   // the watches are not set again after a reconnect
+	leaves                   // a contender is asked to leave
+	operators                // an operator deletes the znode of a contender
+	arrivals                 // another client creates a znode
+	deletions                // a client deletes the queue
+	closes                   // the owner of a connection closes it
 	faults
 )
 
@@ -54,7 +54,7 @@ const (
 	operate
 	arrive
 	depart
-	haunt
+	lateCreate
 )
 
 // action is a transition. The meaning of a, b and c depends on the kind.
@@ -115,7 +115,7 @@ func (w *model) addConn(i int, add func(fair bool, kind actionKind, v ...int)) {
 			add(c.dying, breakNow, i, received, 0)
 			if w.hasWrite(i) {
 				add(c.dying, breakNow, i, received, 1)
-				if w.budget[haunts] > 0 {
+				if w.budget[lateCreates] > 0 {
 					add(false, breakNow, i, received, 2)
 				}
 			}
@@ -222,7 +222,7 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 			add(true, takeNet, i, k, 3)
 		}
 	}
-	if m.told {
+	if m.notified {
 		add(true, takeState, i)
 	}
 	if left {
@@ -318,7 +318,7 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 	}
 	for k := range w.ghosts {
 		if w.isAlive(w.ghosts[k].session) && w.tree.queue != 0 {
-			add(false, haunt, k)
+			add(false, lateCreate, k)
 		}
 	}
 	switch {
@@ -333,7 +333,7 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 // ends so long before the session can expire that they do.
 func (w *model) areNotified(c int) bool {
 	for _, j := range w.on(c) {
-		if m := w.members[j]; m.told && m.user.proven {
+		if m := w.members[j]; m.notified && m.user.proven {
 			return false
 		}
 	}
@@ -371,7 +371,7 @@ func (w *model) do(a action) {
 	case noticeClose:
 		w.conn(i).closed = true
 		for _, j := range w.on(i) {
-			w.member(j).told = true
+			w.member(j).notified = true
 		}
 	case serveMonitor:
 		w.serveCheck(i)
@@ -393,7 +393,7 @@ func (w *model) do(a action) {
 			spend(breaks)
 		}
 		if a.c == 2 {
-			spend(haunts)
+			spend(lateCreates)
 		}
 		w.breakConn(i, k, a.c == 1, a.c == 2)
 	case takeInbox:
@@ -458,7 +458,7 @@ func (w *model) doOther(a action, spend func(fault)) {
 		w.commit(change{kind: createNode, node: w.newForeign(false, foreignSession)})
 	case depart:
 		w.commit(change{kind: deleteNode, name: w.tree.nodes[k].name})
-	case haunt:
+	case lateCreate:
 		g := w.ghosts[k]
 		w.ghosts = slices.Delete(slices.Clone(w.ghosts), k, k+1)
 		w.commit(change{kind: createNode, node: w.newNode(g.name, g.session)})

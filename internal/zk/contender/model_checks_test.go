@@ -11,14 +11,14 @@ import (
 
 // This file contains what must be true in every state.
 
-// fail notes what is wrong in a state.
+// fail records a violation in a state.
 func (w *model) fail(format string, args ...any) {
 	if w.violation == "" {
 		w.violation = fmt.Sprintf(format, args...)
 	}
 }
 
-// leads reports whether a contender is a leader: its user was told, and the lease is valid.
+// leads reports whether a contender is a leader: its user was notified, and the lease is valid.
 func (w *model) leads(i int) bool {
 	u := w.members[i].user
 	s := w.session(u.session)

@@ -142,7 +142,7 @@ func (w *model) step(i int, in *Input) {
 	out := machine.Step(Conn{
 		Session: c.session, Up: c.up, Closed: c.closed, Epoch: c.epoch, Missing: m.missing, Proven: c.proven, Lapses: c.lapses,
 	}, in, nil)
-	m.told = false
+	m.notified = false
 	if w.tracing {
 		w.trace = append(w.trace, fmt.Sprintf("    %c: %s", 'a'+i, describeInput(in)))
 	}
@@ -180,7 +180,7 @@ func (w *model) simplify(m *member) {
 	m.calls = slices.DeleteFunc(m.calls, func(q call) bool { return !matters(q.request.Kind) })
 	m.inbox = slices.DeleteFunc(m.inbox, func(r *answered) bool { return !matters(r.request.Kind) })
 	if m.ended != running {
-		m.told = false
+		m.notified = false
 	}
 }
 
@@ -221,7 +221,7 @@ func (w *model) execute(m *member, i int, o *Output) {
 	}
 }
 
-// prove starts the checks of a contender's znode. The lease begins anew unless others have it.
+// prove starts the checks of a contender's znode. A lease starts, unless the connection has one.
 func (w *model) prove(m *member, c *conn, o *Output) {
 	alone := true
 	for _, j := range w.on(m.conn) {
@@ -249,7 +249,7 @@ func (w *model) setProven(i int, proven bool) {
 		c.lapses++
 	}
 	for _, j := range w.on(i) {
-		w.member(j).told = true
+		w.member(j).notified = true
 	}
 }
 
@@ -292,7 +292,7 @@ func (w *model) takeCheck(i int) {
 	for _, j := range w.on(i) {
 		if is.missing[j] && w.members[j].proving == is.paths[j] {
 			m := w.member(j)
-			m.missing, m.proving, m.told = true, "", true
+			m.missing, m.proving, m.notified = true, "", true
 		}
 	}
 	if !is.stale {
@@ -320,7 +320,7 @@ func (w *model) takeReply(i, k int) {
 	w.input(i, &Input{Kind: Replied, Request: *q, Reply: *reply})
 }
 
-// keep keeps a watch on another contender, in the place of one on the same znode or of one that the
+// keep keeps a watch on another contender, and replaces one on the same znode or one that the
 // state machine does not need any more.
 func (m *member) keep(h handle) {
 	slot := 0

@@ -207,8 +207,8 @@ func (w *model) newNode(prefix string, session int64) znode {
 
 // breakConn breaks a connection. The client library has received the first items that the server
 // has sent. Writes that were not executed have failed, or, if stay is set, were not sent. With
-// haunt, the server still executes creates.
-func (w *model) breakConn(i, received int, stay, haunt bool) {
+// lateCreate, the server still executes creates.
+func (w *model) breakConn(i, received int, stay, lateCreate bool) {
 	w.receive(i, received)
 	c := w.conn(i)
 	lost := func(member int, q *Request, prefix string) {
@@ -237,13 +237,13 @@ func (w *model) breakConn(i, received int, stay, haunt bool) {
 	}
 	for _, j := range w.on(i) {
 		m := w.member(j)
-		m.told = true
+		m.notified = true
 		calls := m.calls
 		m.calls = nil
 		for _, q := range calls {
 			q.stage = 0
 			if (q.request.Kind == Create || q.request.Kind == Delete) && !stay {
-				if haunt && q.request.Kind == Create {
+				if lateCreate && q.request.Kind == Create {
 					w.ghosts = append(slices.Clip(w.ghosts), ghost{q.prefix, c.session})
 				}
 				lost(j, &q.request, q.prefix)
@@ -287,7 +287,7 @@ func (w *model) reconnect(i, applied int, replaced bool) {
 	c := w.conn(i)
 	tell := func() {
 		for _, j := range w.on(i) {
-			w.member(j).told = true
+			w.member(j).notified = true
 		}
 	}
 	switch {

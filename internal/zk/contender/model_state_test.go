@@ -178,26 +178,26 @@ type member struct {
 	machine *Contender
 	conn    int
 
-	calls  []call
-	inbox  []*answered // replies that the client library has received
-	own    handle
-	others [2]handle
-	timers uint8
-	proved bool // the next input is ConnChanged
-	told   bool // the state of the connection may have changed
+	calls    []call
+	inbox    []*answered // replies that the client library has received
+	own      handle
+	others   [2]handle
+	timers   uint8
+	proved   bool // the next input is ConnChanged
+	notified bool // the state of the connection may have changed
 
 	proving string // the path that the monitor proves
 	missing bool
 
-	attempts uint8
-	session  int64 // the owner of the znode, as the driver knows it
-	fresh    bool  // the create was sent recently enough to be a proof
-	created  bool  // a create was applied
-	haunted  bool  // a create was applied after the contender had left
-	asked    bool  // it was asked to leave
-	wakes    uint8 // the number of contenders that the deletion of its znode has woken
-	ended    ending
-	user     user
+	attempts     uint8
+	session      int64 // the owner of the znode, as the driver knows it
+	fresh        bool  // the create was sent recently enough to be a proof
+	created      bool  // a create was applied
+	createIsLate bool  // a create was applied after the contender had left
+	asked        bool  // it was asked to leave
+	wakes        uint8 // the number of contenders that the deletion of its znode has woken
+	ended        ending
+	user         user
 	// headed are the attempts whose znodes were at the head of the queue, as bits.
 	headed uint8
 	// exempt reports that an operator has deleted the contender's znode, or that the owner of
