@@ -86,7 +86,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/doubt", breaks: "watches in doubt are not set again",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/receive.go",
 		edits: []edit{
 			{`		if c.phase == queued {
 			c.resetWatches()`, `		if false {
@@ -106,7 +106,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/receive.go",
 		edits: []edit{
 			{`			c.list = c.list || deleted
 `, ""},
@@ -278,7 +278,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/event/safe", breaks: "an unsafe deletion counts as safe",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/receive.go",
 		edits: []edit{
 			{`		if c.pred.name == in.Name {
 			c.pred.watched = false
@@ -290,7 +290,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/event/own", breaks: "the deletion of the contender's znode is ignored",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/receive.go",
 		edits: []edit{
 			{`		case deleted:
 			c.lose()
@@ -301,7 +301,7 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/event/watched", breaks: "a watch that has fired counts as set",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/receive.go",
 		edits: []edit{
 			{`		if c.pred.name == in.Name {
 			c.pred.watched = false
