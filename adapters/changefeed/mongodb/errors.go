@@ -1,7 +1,6 @@
 package mongodb
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -35,12 +34,6 @@ var adviceByCode = map[int]string{
 func hasCode(err error, code int) bool {
 	var server mongo.ServerError
 	return errors.As(err, &server) && server.HasErrorCode(code)
-}
-
-// wrapError adds the operation to err, and wraps it with the corresponding error of package
-// changefeed. ctx is that of the caller.
-func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, "mongodb: "+operation, err, meaningOf)
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or

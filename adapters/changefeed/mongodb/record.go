@@ -2,7 +2,6 @@ package mongodb
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // format is a field of every record. It distinguishes records from other documents.
@@ -71,15 +69,7 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 // Create implements [changefeed.Store]. If the collection does not exist, the server
 // creates it together with the record.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := codec.CheckColumns(blank); err != nil {
-		return err
-	}
-	return s.wrapError(ctx, "create the record in collection "+s.collectionName(), s.createRecord(both, blank))
+	return s.runner.Create(ctx, "create the record in collection "+s.collectionName(), blank, s.createRecord)
 }
 
 func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error {
@@ -92,7 +82,6 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
 		}
 	}
-	blank.Version = rand.Text()
 	// If the record exists, no document matches, and the insertion fails because of the _id.
 	_, err := s.coll.UpdateOne(ctx, s.matchNone(), updateTo(blank), options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
@@ -108,17 +97,7 @@ func (s *Store) matchNone() bson.D {
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	if err := codec.CheckColumns(next); err != nil {
-		return changefeed.Record{}, err
-	}
-	next.Version = rand.Text()
-	written, err := s.replaceRecord(both, prev, next)
-	return written, s.wrapError(ctx, "write to collection "+s.collectionName(), err)
+	return s.runner.Heartbeat(ctx, "write to collection "+s.collectionName(), prev, next, s.replaceRecord)
 }
 
 // errRetried is returned if the driver has retried a write that was applied before.
@@ -153,13 +132,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 // Read implements [changefeed.Store]. It returns a state that a majority has, which may
 // not be the latest.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	r, err := s.readRecord(both)
-	return r, s.wrapError(ctx, "read collection "+s.collectionName(), err)
+	return s.runner.Read(ctx, "read collection "+s.collectionName(), s.readRecord)
 }
 
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {

@@ -16,18 +16,13 @@ import (
 // no document. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
+	if err := s.runner.Do(ctx, "open a change stream of collection "+s.collectionName(), s.checkFeed); err != nil {
 		return err
 	}
-	defer end()
-	if err := s.checkFeed(both); err != nil {
-		return s.wrapError(ctx, "open a change stream of collection "+s.collectionName(), err)
+	if err := s.runner.Do(ctx, "read the server's settings", s.checkSafety); err != nil {
+		return err
 	}
-	if err := s.checkSafety(both); err != nil {
-		return s.wrapError(ctx, "read the server's settings", err)
-	}
-	return s.wrapError(ctx, "check collection "+s.collectionName(), s.checkCollection(both))
+	return s.runner.Do(ctx, "check collection "+s.collectionName(), s.checkCollection)
 }
 
 // checkFeed opens and closes a change stream.

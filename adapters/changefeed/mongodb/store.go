@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
 )
 
 // Store stores the record of one election in a collection. It implements
@@ -25,7 +26,7 @@ type Store struct {
 	existingCollection bool
 	quiet              time.Duration
 	accepted           changefeed.AcceptedRisks
-	feeds              *changefeed.Feeds
+	runner             operation.Runner
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -90,7 +91,7 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	if err := argument.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
+	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "mongodb: ", MeaningOf: meaningOf}
 	return s, nil
 }
 
@@ -102,4 +103,4 @@ func (s *Store) documentID() bson.D { return bson.D{{Key: "changefeed", Value: s
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
-func (s *Store) Close() error { return s.feeds.Close() }
+func (s *Store) Close() error { return s.runner.Close() }

@@ -33,7 +33,7 @@ func (s *Store) recordPipeline() mongo.Pipeline {
 
 // Subscribe implements [changefeed.Store].
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	return s.feeds.Subscribe(ctx)
+	return s.runner.Subscribe(ctx)
 }
 
 // watch is a [changefeed.WatchFunc].
@@ -63,9 +63,9 @@ func (s *Store) followStream(ctx context.Context, coll *mongo.Collection, pipeli
 	name := coll.Database().Name() + "." + coll.Name()
 	stream, err := coll.Watch(ctx, pipeline, opts)
 	if err != nil {
-		return s.wrapError(ctx, "open a change stream of collection "+name, err)
+		return s.runner.WrapError(ctx, "open a change stream of collection "+name, err)
 	}
-	defer s.feeds.Release(func() { closeStream(stream) })
+	defer s.runner.Release(func() { closeStream(stream) })
 	opened()
 	for err == nil {
 		if nextEvent(ctx, stream) {
@@ -74,7 +74,7 @@ func (s *Store) followStream(ctx context.Context, coll *mongo.Collection, pipeli
 			err = errStreamEnded
 		}
 	}
-	return s.wrapError(context.Background(), "follow collection "+name, err)
+	return s.runner.WrapError(context.Background(), "follow collection "+name, err)
 }
 
 // nextEvent waits for the next event of a stream. The time limit, which is longer than any pause
@@ -107,7 +107,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 	others := mongo.Pipeline{{{Key: "$match", Value: bson.D{
 		{Key: "documentKey._id.changefeed", Value: bson.D{{Key: "$exists", Value: false}}},
 	}}}}
-	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.followStream(ctx, coll, others, options.ChangeStream(), func() { report(nil) }, func(event bson.Raw) error {
 			report(slices.Clone(event))
 			return nil

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -46,12 +45,6 @@ func errorCode(err error) string {
 		return pg.Code
 	}
 	return ""
-}
-
-// wrapError adds the operation to err, and wraps it with the corresponding error of package
-// changefeed. ctx is that of the caller.
-func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, "postgres: "+operation, err, meaningOf)
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or

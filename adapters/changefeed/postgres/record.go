@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,24 +58,21 @@ func newStatements(table string) statements {
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := codec.CheckColumns(blank); err != nil {
-		return err
-	}
+	return s.runner.Create(ctx, "create the record in table "+s.table, blank, s.createRecord)
+}
+
+// createRecord creates the record. If the table does not exist, it creates it first.
+func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) (err error) {
 	// If the table exists, the privilege to create it is not required.
 	for range maxAttempts {
-		_, _, err = s.writeRecord(both, s.sql.insert, changefeed.Record{}, blank)
+		_, _, err = s.writeRecord(ctx, s.sql.insert, changefeed.Record{}, blank)
 		if errorCode(err) != undefinedTable {
 			break
 		}
 		if s.existingTable {
 			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.table)
 		}
-		_, err = s.pool.Exec(both, s.sql.createTable)
+		_, err = s.pool.Exec(ctx, s.sql.createTable)
 		// Despite IF NOT EXISTS, concurrent statements fail: when the first commits, the others
 		// find its name in the catalog.
 		if c := errorCode(err); err != nil && c != duplicateTable && c != duplicateObject && c != uniqueViolation &&
@@ -84,20 +80,17 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 			break
 		}
 	}
-	return s.wrapError(ctx, "create the record in table "+s.table, err)
+	return err
 }
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	if err := codec.CheckColumns(next); err != nil {
-		return changefeed.Record{}, err
-	}
-	r, exists, err := s.writeRecord(both, s.sql.update, prev, next)
+	return s.runner.Heartbeat(ctx, "heartbeat on table "+s.table, prev, next, s.replaceRecord)
+}
+
+// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	r, exists, err := s.writeRecord(ctx, s.sql.update, prev, next)
 	switch {
 	case err == nil && r.Version != "":
 		return r, nil
@@ -108,7 +101,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	case err == nil:
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
-	return changefeed.Record{}, s.wrapError(ctx, "heartbeat on table "+s.table, err)
+	return changefeed.Record{}, err
 }
 
 // maxAttempts limits the attempts of a statement that concurrent statements cause to fail.
@@ -117,7 +110,6 @@ const maxAttempts = 10
 // writeRecord executes insert or update. It returns the written record, or a record without a
 // version if nothing was written. exists then reports whether there is a record.
 func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefeed.Record) (r changefeed.Record, exists bool, err error) {
-	next.Version = rand.Text()
 	var at *time.Time
 	var notified, durable int
 	// With stricter isolation levels than the default, the server may abort a statement. Nothing
@@ -140,13 +132,7 @@ func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefe
 
 // Read implements [changefeed.Store].
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	r, err := s.readRecord(both)
-	return r, s.wrapError(ctx, "read table "+s.table, err)
+	return s.runner.Read(ctx, "read table "+s.table, s.readRecord)
 }
 
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {

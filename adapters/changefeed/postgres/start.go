@@ -15,15 +15,10 @@ import (
 // listening connection. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
+	if err := s.runner.Do(ctx, "check table "+s.table, s.checkServer); err != nil {
 		return err
 	}
-	defer end()
-	if err := s.checkServer(both); err != nil {
-		return s.wrapError(ctx, "check table "+s.table, err)
-	}
-	return s.wrapError(ctx, "check that notifications are delivered", s.checkNotifications(both))
+	return s.runner.Do(ctx, "check that notifications are delivered", s.checkNotifications)
 }
 
 func unsuitableError(format string, args ...any) error {

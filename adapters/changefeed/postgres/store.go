@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -25,7 +26,7 @@ type Store struct {
 	quiet         time.Duration
 	sql           statements
 	accepted      changefeed.AcceptedRisks
-	feeds         *changefeed.Feeds
+	runner        operation.Runner
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -98,7 +99,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		return nil, err
 	}
 	s.sql = newStatements(s.table)
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
+	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", MeaningOf: meaningOf}
 	return s, nil
 }
 
@@ -113,4 +114,4 @@ func (s *Store) hash() string {
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The pool stays
 // open.
-func (s *Store) Close() error { return s.feeds.Close() }
+func (s *Store) Close() error { return s.runner.Close() }

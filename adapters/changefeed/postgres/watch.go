@@ -15,7 +15,7 @@ import (
 
 // Subscribe implements [changefeed.Store].
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	return s.feeds.Subscribe(ctx)
+	return s.runner.Subscribe(ctx)
 }
 
 // errTableReplaced ends a watch whose table was created, deleted or replaced.
@@ -28,15 +28,15 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	operation := "feed of table " + s.table
 	conn, err := s.connect(ctx)
 	if err != nil {
-		return s.wrapError(ctx, operation+": connect", err)
+		return s.runner.WrapError(ctx, operation+": connect", err)
 	}
-	defer s.feeds.Release(func() { closeConnection(conn) })
+	defer s.runner.Release(func() { closeConnection(conn) })
 	oid, err := s.tableOID(ctx, conn)
 	if err == nil && oid != 0 {
 		err = listen(ctx, conn, fmt.Sprintf("changefeed_%d_%s", oid, s.hash()))
 	}
 	if err != nil {
-		return s.wrapError(ctx, operation, err)
+		return s.runner.WrapError(ctx, operation, err)
 	}
 	report(changefeed.Event{})
 	err = s.receiveNotifications(ctx, conn, func(ctx context.Context) error {
@@ -55,7 +55,7 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 	if errors.Is(err, errTableReplaced) {
 		return nil
 	}
-	return s.wrapError(ctx, operation, err)
+	return s.runner.WrapError(ctx, operation, err)
 }
 
 // tableOID returns the OID of the table, or 0 if it does not exist.
@@ -83,19 +83,19 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 	if err := checkName("channel", channel); err != nil {
 		return nil, err
 	}
-	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		operation := "watch channel " + channel
 		conn, err := s.connect(ctx)
 		if err != nil {
-			return s.wrapError(ctx, operation+": connect", err)
+			return s.runner.WrapError(ctx, operation+": connect", err)
 		}
-		defer s.feeds.Release(func() { closeConnection(conn) })
+		defer s.runner.Release(func() { closeConnection(conn) })
 		if err = listen(ctx, conn, channel); err == nil {
 			report(nil)
 			err = s.receiveNotifications(ctx, conn, conn.Ping, func(n *pgconn.Notification) {
 				report(Change{Channel: n.Channel, Payload: n.Payload})
 			})
 		}
-		return s.wrapError(ctx, operation, err)
+		return s.runner.WrapError(ctx, operation, err)
 	})
 }

@@ -24,7 +24,7 @@ func (s *Store) listen(ctx context.Context, channel string, subscribed func(), h
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wrapError := func(operation string, err error) error {
-		return s.wrapError(ctx, fmt.Sprintf("%s channel %q of", operation, channel), err)
+		return s.runner.WrapError(ctx, fmt.Sprintf("%s channel %q of", operation, channel), err)
 	}
 	client, err := s.newConnection(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) listen(ctx context.Context, channel string, subscribed func(), h
 	unblock := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	results := make(chan receiveResult)
 	received := make(chan struct{}) // closed when the last message was received
-	defer s.feeds.Release(func() {
+	defer s.runner.Release(func() {
 		if unblock() {
 			_ = sub.Close()
 		}

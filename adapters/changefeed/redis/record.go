@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -46,7 +45,6 @@ return redis.call('HMGET', KEYS[1], 'version', 'epoch', 'leader', 'session', 'no
 
 // writeRecord replaces prev, or creates the record if prev is empty.
 func (s *Store) writeRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	next.Version = rand.Text()
 	ended := "0"
 	if next.Ended {
 		ended = "1"
@@ -69,10 +67,7 @@ func (s *Store) writeRecord(ctx context.Context, prev, next changefeed.Record) (
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	return call(ctx, s, "heartbeat on", func(ctx context.Context) (changefeed.Record, error) {
-		if err := codec.CheckColumns(next); err != nil {
-			return changefeed.Record{}, err
-		}
+	return s.runner.Heartbeat(ctx, "heartbeat on", prev, next, func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 		if prev.Version == "" { // The script would create the record.
 			return changefeed.Record{}, changefeed.ErrConflict
 		}
@@ -82,22 +77,18 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	_, err := call(ctx, s, "create a record in", func(ctx context.Context) (changefeed.Record, error) {
-		if err := codec.CheckColumns(blank); err != nil {
-			return changefeed.Record{}, err
-		}
-		r, err := s.writeRecord(ctx, changefeed.Record{}, blank)
+	return s.runner.Create(ctx, "create a record in", blank, func(ctx context.Context, blank changefeed.Record) error {
+		_, err := s.writeRecord(ctx, changefeed.Record{}, blank)
 		if errors.Is(err, changefeed.ErrConflict) { // The key exists: check that it is a record.
-			return s.readRecord(ctx)
+			_, err = s.readRecord(ctx)
 		}
-		return r, err
+		return err
 	})
-	return err
 }
 
 // Read implements [changefeed.Store]. The master answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	return call(ctx, s, "read", s.readRecord)
+	return s.runner.Read(ctx, "read", s.readRecord)
 }
 
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,19 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
-
-// call sends a request by f, and returns when ctx is done or the store is closed, although the
-// driver does not observe the context by default.
-func call[T any](ctx context.Context, s *Store, operation string, f func(ctx context.Context) (T, error)) (T, error) {
-	value, err := changefeed.Call(ctx, s.feeds, f)
-	return value, s.wrapError(ctx, operation, err)
-}
-
-// wrapError adds the operation to err, and wraps it with the corresponding error of package
-// changefeed. ctx is that of the caller.
-func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, fmt.Sprintf("redis: %s key %q", operation, s.key), err, meaningOf)
-}
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
 // nil.

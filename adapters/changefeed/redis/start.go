@@ -14,8 +14,7 @@ import (
 // key, and subscribes once. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	_, err := call(ctx, s, "check", func(ctx context.Context) (struct{}, error) { return struct{}{}, s.checkServer(ctx) })
-	if err != nil {
+	if err := s.runner.Do(ctx, "check", s.checkServer); err != nil {
 		return err
 	}
 	f, err := s.Subscribe(ctx)
@@ -24,7 +23,7 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 	defer f.Close()
 	_, err = f.Next(ctx)
-	return s.wrapError(ctx, "subscribe for", err)
+	return s.runner.WrapError(ctx, "subscribe for", err)
 }
 
 // checkServer checks the server, its configuration and the key.

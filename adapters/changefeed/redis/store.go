@@ -9,6 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
 )
 
 // Store stores the record of one election in a key. It implements
@@ -20,7 +21,7 @@ type Store struct {
 	changes  string // changes is the default channel of Changes.
 	quiet    time.Duration
 	accepted changefeed.AcceptedRisks
-	feeds    *changefeed.Feeds
+	runner   operation.Runner
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -93,10 +94,13 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	if s.changes == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.changes)
 	}
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
+	s.runner = operation.Runner{
+		Feeds:  changefeed.NewFeeds(s.Read, s.watch, s.quiet),
+		Prefix: "redis: ", Suffix: fmt.Sprintf(" key %q", key), MeaningOf: meaningOf, IgnoresContext: true,
+	}
 	return s, nil
 }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
-func (s *Store) Close() error { return s.feeds.Close() }
+func (s *Store) Close() error { return s.runner.Close() }

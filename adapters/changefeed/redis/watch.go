@@ -31,7 +31,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 	if channel == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, channel)
 	}
-	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.listen(ctx, channel, func() { report(nil) }, func(payload string) {
 			report(Change{Channel: channel, Payload: payload})
 		})
@@ -40,7 +40,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 
 // Subscribe implements [changefeed.Store].
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	return s.feeds.Subscribe(ctx)
+	return s.runner.Subscribe(ctx)
 }
 
 // watch is a [changefeed.WatchFunc]. Messages are hints, because any client may have sent them.

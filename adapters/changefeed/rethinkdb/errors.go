@@ -1,7 +1,6 @@
 package rethinkdb
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -82,12 +81,6 @@ var adviceByKind = map[errorKind]string{
 	permissionDenied:   "grant the session's user read and write on the table, and config on the database if the store must create the table",
 	invalidCredentials: "correct the user and password of the session",
 	invalidQuery:       "the table or the document does not have the layout that the package documentation describes",
-}
-
-// wrapError adds the operation to err, and wraps it with the corresponding error of package
-// changefeed. ctx is that of the caller.
-func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, "rethinkdb: "+operation, err, meaningOf)
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or

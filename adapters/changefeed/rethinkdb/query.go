@@ -22,7 +22,7 @@ func (s *Store) query(ctx context.Context, query r.Term) (json.RawMessage, error
 		err error
 	}
 	results := make(chan result, 1)
-	if err := s.feeds.Go(func() {
+	if err := s.runner.Go(func() {
 		defer func() { <-s.queries }()
 		raw, err := runQuery(ctx, s.session, query)
 		results <- result{raw, err}

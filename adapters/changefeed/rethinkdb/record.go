@@ -2,7 +2,6 @@ package rethinkdb
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // format is a field of every record. It distinguishes records from other documents.
@@ -21,13 +19,13 @@ const format = "changefeed/1"
 // maxNumber is the greatest number up to which RethinkDB's numbers, which are doubles, are exact.
 const maxNumber = 1 << 53
 
-// checkRecord returns an error if RethinkDB would change a record.
-func checkRecord(rec changefeed.Record) error {
+// checkNumbers returns an error if RethinkDB would change a number of a record.
+func checkNumbers(rec changefeed.Record) error {
 	if rec.Term > maxNumber || rec.Seq > maxNumber || rec.TTL < 0 || rec.TTL > maxNumber {
 		return fmt.Errorf("%w: rethinkdb: Term %d, Seq %d or TTL %v is below 0 or, as a number, above %d",
 			changefeed.ErrUnsuitable, rec.Term, rec.Seq, rec.TTL, int64(maxNumber))
 	}
-	return codec.CheckColumns(rec)
+	return nil
 }
 
 // encode returns the document of rec without its ID. The server sets the time.
@@ -82,15 +80,7 @@ func isNatural(n float64) bool { return n >= 0 && n <= maxNumber && n == math.Tr
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := checkRecord(blank); err != nil {
-		return err
-	}
-	return s.wrapError(ctx, "create the record in table "+s.tableName(), s.createRecord(both, blank))
+	return s.runner.Create(ctx, "create the record in table "+s.tableName(), blank, s.createRecord)
 }
 
 // pollInterval is the pause between attempts while tables are being created or changed.
@@ -98,7 +88,9 @@ const pollInterval = 20 * time.Millisecond
 
 // createRecord creates the record. If the table or database does not exist, it creates it first.
 func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error {
-	blank.Version = rand.Text()
+	if err := checkNumbers(blank); err != nil {
+		return err
+	}
 	doc := encode(blank)
 	doc["id"] = s.key
 	for {
@@ -142,17 +134,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	if err := checkRecord(next); err != nil {
-		return changefeed.Record{}, err
-	}
-	next.Version = rand.Text()
-	written, err := s.replaceRecord(both, prev, next)
-	return written, s.wrapError(ctx, "write to table "+s.tableName(), err)
+	return s.runner.Heartbeat(ctx, "write to table "+s.tableName(), prev, next, s.replaceRecord)
 }
 
 // errRetried is returned if the driver has retried a write that was applied before its connection
@@ -161,6 +143,9 @@ var errRetried = errors.New("the driver repeated the write, and the record has t
 
 // replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
 func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+	if err := checkNumbers(next); err != nil {
+		return changefeed.Record{}, err
+	}
 	// A missing field is null, which is not equal to any text.
 	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
 	got, err := s.write(ctx, s.tableTerm().Get(s.key).Update(func(row r.Term) any {
@@ -191,18 +176,14 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 // Read implements [changefeed.Store]. It returns a state that a majority of the replicas
 // has.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	raw, err := s.query(both, s.tableTerm().Get(s.key))
-	if err == nil && string(raw) == "null" {
-		return changefeed.Record{}, changefeed.ErrNoRecord
-	}
-	if err != nil {
-		return changefeed.Record{}, s.wrapError(ctx, "read table "+s.tableName(), err)
-	}
-	rec, err := decode(raw)
-	return rec, s.wrapError(ctx, "read table "+s.tableName(), err)
+	return s.runner.Read(ctx, "read table "+s.tableName(), func(ctx context.Context) (changefeed.Record, error) {
+		raw, err := s.query(ctx, s.tableTerm().Get(s.key))
+		switch {
+		case err != nil:
+			return changefeed.Record{}, err
+		case string(raw) == "null":
+			return changefeed.Record{}, changefeed.ErrNoRecord
+		}
+		return decode(raw)
+	})
 }

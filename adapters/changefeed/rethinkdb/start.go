@@ -16,12 +16,7 @@ import (
 // record. If the table can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
-	both, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return s.wrapError(ctx, "check table "+s.tableName(), s.checkTable(both))
+	return s.runner.Do(ctx, "check table "+s.tableName(), s.checkTable)
 }
 
 // checkTable checks the table, the record and the permissions.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -24,7 +25,7 @@ type Store struct {
 	existingTable bool
 	quiet         time.Duration
 	accepted      changefeed.AcceptedRisks
-	feeds         *changefeed.Feeds
+	runner        operation.Runner
 
 	missing atomic.Bool   // missing reports whether the last watch found no table.
 	queries chan struct{} // queries contains a token for each query in progress.
@@ -98,7 +99,7 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	if err := argument.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, s.quiet)
+	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "rethinkdb: ", MeaningOf: meaningOf}
 	return s, nil
 }
 
@@ -115,4 +116,4 @@ func (s *Store) termOf(table string) r.Term {
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The session
 // stays open.
-func (s *Store) Close() error { return s.feeds.Close() }
+func (s *Store) Close() error { return s.runner.Close() }

@@ -18,7 +18,7 @@ var errFeedEnded = errors.New("the server has ended the feed")
 // Subscribe implements [changefeed.Store]. If the table does not exist, the feed reports
 // that the record does not exist, and waits for the table.
 func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
-	return s.feeds.Subscribe(ctx)
+	return s.runner.Subscribe(ctx)
 }
 
 // watch is a [changefeed.WatchFunc]. Its first report is the current record. A table that was just
@@ -71,14 +71,14 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 func (s *Store) followCursor(ctx context.Context, operation string, query r.Term, opened func(), next func(c *r.Cursor) error) error {
 	c, err := query.Run(s.session, r.RunOpts{Context: ctx})
 	if err != nil {
-		return s.wrapError(ctx, operation, err)
+		return s.runner.WrapError(ctx, operation, err)
 	}
-	defer s.feeds.Release(func() { _ = c.Close() })
+	defer s.runner.Release(func() { _ = c.Close() })
 	opened()
 	for err == nil {
 		err = next(c)
 	}
-	return s.wrapError(context.Background(), operation, err)
+	return s.runner.WrapError(context.Background(), operation, err)
 }
 
 // Change is a document before and after a change, as delivered by [Store.Changes] and
@@ -98,7 +98,7 @@ func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, 
 	table := cmp.Or(place, s.table)
 	operation := "watch table " + s.database + "." + table
 	query := s.termOf(table).Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes()
-	return s.feeds.Changes(ctx, func(ctx context.Context, report func(any)) error {
+	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.followCursor(ctx, operation, query, func() { report(nil) }, func(c *r.Cursor) error {
 			var row struct {
 				Change

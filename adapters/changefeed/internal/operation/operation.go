@@ -1,0 +1,95 @@
+// Package operation contains what the methods of all stores that send requests have in common:
+// they end when their context is done or the store is closed, and their errors name the operation
+// and wrap the corresponding error of package changefeed.
+package operation
+
+import (
+	"context"
+	"crypto/rand"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+)
+
+// Run calls f with a context that is done when ctx is done or the store of feeds is closed.
+func Run[T any](ctx context.Context, feeds *changefeed.Feeds, f func(ctx context.Context) (T, error)) (T, error) {
+	both, end, err := feeds.Begin(ctx)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	defer end()
+	return f(both)
+}
+
+// Runner runs the operations and the feeds of one store. Its methods may be called from any
+// goroutine.
+type Runner struct {
+	*changefeed.Feeds
+	// Prefix and Suffix surround the operation in the messages of errors.
+	Prefix, Suffix string
+	// MeaningOf returns the error of package changefeed that corresponds to an error of the
+	// driver, or nil.
+	MeaningOf func(error) error
+	// IgnoresContext reports that the driver does not observe the contexts of requests. An
+	// operation then continues on a separate goroutine when its method returns.
+	IgnoresContext bool
+}
+
+// WrapError adds the operation to err, and wraps it with the corresponding error of package
+// changefeed. ctx is that of the caller.
+func (r *Runner) WrapError(ctx context.Context, operation string, err error) error {
+	return r.Feeds.WrapError(ctx, r.Prefix+operation+r.Suffix, err, r.MeaningOf)
+}
+
+// Do runs an operation without a result.
+func (r *Runner) Do(ctx context.Context, operation string, f func(ctx context.Context) error) error {
+	_, err := r.Read(ctx, operation, func(ctx context.Context) (changefeed.Record, error) {
+		return changefeed.Record{}, f(ctx)
+	})
+	return err
+}
+
+// Read runs an operation that returns the record.
+func (r *Runner) Read(ctx context.Context, operation string, f func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
+	run := Run[changefeed.Record]
+	if r.IgnoresContext {
+		run = changefeed.Call[changefeed.Record]
+	}
+	record, err := run(ctx, r.Feeds, f)
+	if err != nil {
+		return changefeed.Record{}, r.WrapError(ctx, operation, err)
+	}
+	return record, nil
+}
+
+// Create runs an operation that creates the record, in text and 64-bit columns. create receives the
+// record with a random version. If columns would change the record, the error wraps
+// [changefeed.ErrUnsuitable].
+func (r *Runner) Create(ctx context.Context, operation string, blank changefeed.Record, create func(ctx context.Context, blank changefeed.Record) error) error {
+	return r.Do(ctx, operation, func(ctx context.Context) error {
+		blank, err := withVersion(blank)
+		if err != nil {
+			return err
+		}
+		return create(ctx, blank)
+	})
+}
+
+// Heartbeat runs an operation that replaces prev by next, and returns what was written. It prepares
+// next as Create does.
+func (r *Runner) Heartbeat(ctx context.Context, operation string, prev, next changefeed.Record, replace func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
+	return r.Read(ctx, operation, func(ctx context.Context) (changefeed.Record, error) {
+		next, err := withVersion(next)
+		if err != nil {
+			return changefeed.Record{}, err
+		}
+		return replace(ctx, prev, next)
+	})
+}
+
+// withVersion returns next with a random version, or an error if columns would change it.
+func withVersion(next changefeed.Record) (changefeed.Record, error) {
+	next.Version = rand.Text()
+	return next, codec.CheckColumns(next)
+}

@@ -1,0 +1,89 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+)
+
+var errDriver = errors.New("the driver failed")
+
+func newRunner(t *testing.T, ignoresContext bool) *Runner {
+	r := &Runner{Prefix: "db: ", Suffix: " place", IgnoresContext: ignoresContext, MeaningOf: func(err error) error {
+		if errors.Is(err, errDriver) {
+			return changefeed.ErrUnsuitable
+		}
+		return nil
+	}}
+	r.Feeds = changefeed.NewFeeds(nil, nil, 0)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+// TestRunner_Errors fails if an error of the driver lacks the operation or its meaning, or if an
+// error comes with a record.
+func TestRunner_Errors(t *testing.T) {
+	r := newRunner(t, false)
+	got, err := r.Read(t.Context(), "read", func(context.Context) (changefeed.Record, error) {
+		return changefeed.Record{Epoch: "e"}, errDriver
+	})
+	require.ErrorIs(t, err, errDriver)
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "db: read place: ")
+	require.Zero(t, got)
+}
+
+// TestRunner_Writes fails if two writes have one version, or if a record that columns would change
+// is written.
+func TestRunner_Writes(t *testing.T) {
+	r := newRunner(t, false)
+	prev, next := changefeed.Record{Version: "v"}, changefeed.Record{Epoch: "e", Version: "v"}
+	var created changefeed.Record
+	require.NoError(t, r.Create(t.Context(), "create", next, func(_ context.Context, blank changefeed.Record) error {
+		created = blank
+		return nil
+	}))
+	written, err := r.Heartbeat(t.Context(), "write", prev, next, func(_ context.Context, p, n changefeed.Record) (changefeed.Record, error) {
+		require.Equal(t, prev, p)
+		return n, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "e", written.Epoch)
+	require.NotEqual(t, "v", written.Version)
+	require.NotEqual(t, created.Version, written.Version)
+
+	next.Leader = "\xff"
+	require.ErrorIs(t, r.Create(t.Context(), "create", next, nil), changefeed.ErrUnsuitable)
+	_, err = r.Heartbeat(t.Context(), "write", prev, next, nil)
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+}
+
+// TestRunner_EndsWithContextAndStore fails if an operation does not end when its context is done or
+// the store is closed, or runs afterwards.
+func TestRunner_EndsWithContextAndStore(t *testing.T) {
+	for _, ignoresContext := range []bool{false, true} {
+		r := newRunner(t, ignoresContext)
+		unblock := make(chan struct{})
+		defer close(unblock)
+		block := func(ctx context.Context) error {
+			if ignoresContext {
+				<-unblock
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, r.Do(ctx, "wait", block), context.DeadlineExceeded)
+		results := make(chan error)
+		go func() { results <- r.Do(t.Context(), "wait", block) }()
+		require.NoError(t, r.Close())
+		require.ErrorIs(t, <-results, changefeed.ErrClosed)
+		require.ErrorIs(t, r.Do(t.Context(), "wait", nil), changefeed.ErrClosed)
+	}
+}
