@@ -22,8 +22,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 var errTableReplaced = errors.New("the table has changed")
 
 // watch is a [changefeed.WatchFunc]. It listens on a separate connection to the channel of the
-// record, whose name contains the OID of the table. Notifications are hints, because any client may
-// have sent them.
+// record, whose name contains the OID of the table. Notifications are hints.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	operation := "feed of table " + s.table
 	conn, err := s.connect(ctx)
@@ -45,12 +44,7 @@ func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error 
 		}
 		return errTableReplaced
 	}, func(n *pgconn.Notification) {
-		r, ok := codec.DecodeMessage(n.Payload)
-		if !ok {
-			report(changefeed.Event{})
-			return
-		}
-		report(changefeed.Event{Record: r, Hint: true})
+		report(codec.DecodeMessage(n.Payload))
 	})
 	if errors.Is(err, errTableReplaced) {
 		return nil

@@ -43,14 +43,9 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [changefeed.WatchFunc]. Messages are hints, because any client may have sent them.
+// watch is a [changefeed.WatchFunc]. Messages are hints.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	return s.listen(ctx, s.channel, func() { report(changefeed.Event{}) }, func(payload string) {
-		r, ok := codec.DecodeMessage(payload)
-		if !ok {
-			report(changefeed.Event{})
-			return
-		}
-		report(changefeed.Event{Record: r, Hint: true})
+		report(codec.DecodeMessage(payload))
 	})
 }

@@ -103,19 +103,20 @@ func EncodeMessage(r changefeed.Record) string {
 }
 
 // DecodeMessage decodes a message: the time of the write in microseconds since the Unix epoch, a
-// space, and the result of EncodeMessage. It returns false for any other text.
-func DecodeMessage(message string) (changefeed.Record, bool) {
+// space, and the result of EncodeMessage. The record is a hint, because any client may have sent
+// the message. For any other text the result is the zero event, so that the feed reads the record.
+func DecodeMessage(message string) changefeed.Event {
 	head, body, _ := strings.Cut(message, " ")
 	micros, err := strconv.ParseInt(head, 10, 64)
 	if err != nil {
-		return changefeed.Record{}, false
+		return changefeed.Event{}
 	}
 	r, err := decode([]byte(body))
 	if err != nil || r.Version == "" {
-		return changefeed.Record{}, false
+		return changefeed.Event{}
 	}
 	r.Time = time.UnixMicro(micros).UTC()
-	return r, true
+	return changefeed.Event{Record: r, Hint: true}
 }
 
 // CheckColumns returns an error that wraps [changefeed.ErrUnsuitable] if a database with text and
