@@ -11,33 +11,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// format is a field of every record. It distinguishes records from other documents.
-const format = "changefeed/1"
-
 type record struct {
-	Format  string    `bson:"format"`
-	Epoch   string    `bson:"epoch"`
-	Leader  string    `bson:"leader"`
-	Session string    `bson:"session"`
-	Nominee string    `bson:"nominee"`
-	Term    int64     `bson:"term"`
-	Seq     int64     `bson:"seq"`
-	TTL     int64     `bson:"ttl_ns"`
-	Ended   bool      `bson:"ended"`
-	Version string    `bson:"version"`
-	Time    time.Time `bson:"time,omitempty"` // Time is set by the server.
+	codec.Document[int64] `bson:",inline"`
+	Time                  time.Time `bson:"time"` // Time is set by the server.
 }
 
 // updateTo returns an update that sets all fields of the record, and its time by the server's
 // clock. Its operators exist in all supported releases.
 func updateTo(r changefeed.Record) bson.D {
 	return bson.D{
-		{Key: "$set", Value: record{
-			Format: format, Epoch: r.Epoch, Leader: r.Leader, Session: r.Session, Nominee: r.Nominee,
-			Term: int64(r.Term), Seq: int64(r.Seq), TTL: int64(r.TTL), Ended: r.Ended, Version: r.Version,
-		}},
+		{Key: "$set", Value: codec.NewDocument[int64](r)},
 		{Key: "$currentDate", Value: bson.D{{Key: "time", Value: true}}},
 	}
 }
@@ -45,25 +31,15 @@ func updateTo(r changefeed.Record) bson.D {
 // decode decodes a document. The error wraps [changefeed.ErrUnsuitable].
 func decode(raw bson.Raw) (changefeed.Record, error) {
 	var d record
-	err := bson.Unmarshal(raw, &d)
-	switch {
-	case err != nil:
-	case d.Format != format:
-		err = fmt.Errorf("its format is %q, not %q", d.Format, format)
-	case d.Epoch == "" || d.Version == "":
-		err = errors.New("it has no epoch or no version")
-	case d.Term < 0 || d.Seq < 0 || d.TTL < 0:
-		err = errors.New("its term, seq or ttl_ns is below 0")
+	if err := bson.Unmarshal(raw, &d); err != nil {
+		return changefeed.Record{}, codec.NotRecord(err)
 	}
-	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("%w: the document is not the record of an election (%w): use another key",
-			changefeed.ErrUnsuitable, err)
+	if d.Version == "" {
+		return changefeed.Record{}, codec.NotRecord(errors.New("it has no version"))
 	}
-	return changefeed.Record{
-		Epoch: d.Epoch, Leader: d.Leader, Session: d.Session, Nominee: d.Nominee,
-		Term: uint64(d.Term), Seq: uint64(d.Seq), TTL: time.Duration(d.TTL), Ended: d.Ended,
-		Version: d.Version, Time: d.Time.UTC(),
-	}, nil
+	r, err := d.Record()
+	r.Time = d.Time.UTC()
+	return r, err
 }
 
 // Create implements [changefeed.Store]. If the collection does not exist, the server
@@ -109,7 +85,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 		{Key: "_id", Value: s.documentID()},
 		{Key: "version", Value: prev.Version},
 		{Key: "epoch", Value: prev.Epoch},
-		{Key: "format", Value: format},
+		{Key: "format", Value: codec.Format},
 	}
 	raw, err := s.coll.FindOneAndUpdate(ctx, filter, updateTo(next),
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()

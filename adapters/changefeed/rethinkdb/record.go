@@ -11,10 +11,8 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
-
-// format is a field of every record. It distinguishes records from other documents.
-const format = "changefeed/1"
 
 // maxNumber is the greatest number up to which RethinkDB's numbers, which are doubles, are exact.
 const maxNumber = 1 << 53
@@ -31,7 +29,7 @@ func checkNumbers(rec changefeed.Record) error {
 // encode returns the document of rec without its ID. The server sets the time.
 func encode(rec changefeed.Record) map[string]any {
 	return map[string]any{
-		"format": format, "epoch": rec.Epoch, "leader": rec.Leader, "session": rec.Session,
+		"format": codec.Format, "epoch": rec.Epoch, "leader": rec.Leader, "session": rec.Session,
 		"nominee": rec.Nominee, "term": rec.Term, "seq": rec.Seq, "ttl_ns": int64(rec.TTL),
 		"ended": rec.Ended, "version": rec.Version, "time": r.Now(),
 	}
@@ -40,43 +38,24 @@ func encode(rec changefeed.Record) map[string]any {
 // decode decodes a document. The error wraps [changefeed.ErrUnsuitable].
 func decode(raw json.RawMessage) (changefeed.Record, error) {
 	var d struct {
-		Format  string
-		Epoch   string
-		Leader  string
-		Session string
-		Nominee string
-		Term    float64
-		Seq     float64
-		TTL     float64 `json:"ttl_ns"`
-		Ended   bool
-		Version string
-		Time    struct {
+		codec.Document[float64]
+		Time struct {
 			Seconds float64 `json:"epoch_time"`
 		}
 	}
-	err := json.Unmarshal(raw, &d)
-	switch {
-	case err != nil:
-	case d.Format != format:
-		err = fmt.Errorf("its format is %q, not %q", d.Format, format)
-	case d.Epoch == "" || d.Version == "":
-		err = errors.New("it has no epoch or no version")
-	case !isNatural(d.Term) || !isNatural(d.Seq) || !isNatural(d.TTL):
-		err = errors.New("its term, seq or ttl_ns is not a natural number")
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return changefeed.Record{}, codec.NotRecord(err)
 	}
-	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("%w: the document is not the record of an election (%w): use another key",
-			changefeed.ErrUnsuitable, err)
+	if d.Version == "" {
+		return changefeed.Record{}, codec.NotRecord(errors.New("it has no version"))
 	}
-	return changefeed.Record{
-		Epoch: d.Epoch, Leader: d.Leader, Session: d.Session, Nominee: d.Nominee,
-		Term: uint64(d.Term), Seq: uint64(d.Seq), TTL: time.Duration(d.TTL), Ended: d.Ended,
-		Version: d.Version, Time: time.UnixMilli(int64(math.Round(d.Time.Seconds * 1000))).UTC(),
-	}, nil
+	rec, err := d.Record()
+	if err == nil {
+		err = checkNumbers(rec)
+	}
+	rec.Time = time.UnixMilli(int64(math.Round(d.Time.Seconds * 1000))).UTC()
+	return rec, err
 }
-
-// isNatural reports whether n is a natural number that is exact.
-func isNatural(n float64) bool { return n >= 0 && n <= maxNumber && n == math.Trunc(n) }
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
@@ -150,7 +129,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
 	got, err := s.write(ctx, s.tableTerm().Get(s.key).Update(func(row r.Term) any {
 		return r.Branch(
-			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", format)),
+			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", codec.Format)),
 			encode(next), map[string]any{})
 	}, r.UpdateOpts{Durability: "hard", ReturnChanges: "always"}))
 	switch {

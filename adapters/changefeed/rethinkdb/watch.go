@@ -10,6 +10,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
 // errFeedEnded is returned if the driver reports that a changefeed, which is endless, has ended.
@@ -97,7 +98,7 @@ type Change struct {
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	table := cmp.Or(place, s.table)
 	operation := "watch table " + s.database + "." + table
-	query := s.termOf(table).Filter(r.Row.Field("format").Default(nil).Ne(format)).Changes()
+	query := s.termOf(table).Filter(r.Row.Field("format").Default(nil).Ne(codec.Format)).Changes()
 	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.followCursor(ctx, operation, query, func() { report(nil) }, func(c *r.Cursor) error {
 			var row struct {

@@ -16,24 +16,57 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// format is part of each encoded record. It distinguishes records from other data.
-const format = "changefeed/1"
+// Format is part of each encoded record. It distinguishes records from other data.
+const Format = "changefeed/1"
 
 // maxSize limits the size of an encoded record, in bytes. IDs need much less, and all stores
 // accept it. ZooKeeper closes a connection that sends 1 MiB, with everything else that uses it.
 const maxSize = 256 << 10
 
-type record struct {
-	Format  string `json:"format"`
-	Epoch   string `json:"epoch"`
-	Seq     uint64 `json:"seq"`
-	Term    uint64 `json:"term"`
-	Leader  string `json:"leader"`
-	Session string `json:"session"`
-	Nominee string `json:"nominee,omitempty"`
-	TTL     int64  `json:"ttl_ns"`
-	Ended   bool   `json:"ended,omitempty"`
-	Version string `json:"version,omitempty"` // Version is set in messages only.
+// Document is the layout of a record without its time. N is the type of the database's numbers.
+type Document[N int64 | uint64 | float64] struct {
+	Format  string `json:"format" bson:"format"`
+	Epoch   string `json:"epoch" bson:"epoch"`
+	Seq     N      `json:"seq" bson:"seq"`
+	Term    N      `json:"term" bson:"term"`
+	Leader  string `json:"leader" bson:"leader"`
+	Session string `json:"session" bson:"session"`
+	Nominee string `json:"nominee,omitempty" bson:"nominee"`
+	TTL     N      `json:"ttl_ns" bson:"ttl_ns"`
+	Ended   bool   `json:"ended,omitempty" bson:"ended"`
+	Version string `json:"version,omitempty" bson:"version"` // Version is not set in the values that Encode returns.
+}
+
+// NewDocument returns the document of r.
+func NewDocument[N int64 | uint64 | float64](r changefeed.Record) Document[N] {
+	return Document[N]{
+		Format: Format, Epoch: r.Epoch, Seq: N(r.Seq), Term: N(r.Term), Leader: r.Leader, Session: r.Session,
+		Nominee: r.Nominee, TTL: N(r.TTL), Ended: r.Ended, Version: r.Version,
+	}
+}
+
+// Record returns the record in d. The error is that of [NotRecord].
+func (d Document[N]) Record() (changefeed.Record, error) {
+	isNatural := func(n N) bool { return n >= 0 && N(uint64(n)) == n }
+	r := changefeed.Record{
+		Epoch: d.Epoch, Seq: uint64(d.Seq), Term: uint64(d.Term), Leader: d.Leader, Session: d.Session,
+		Nominee: d.Nominee, TTL: time.Duration(d.TTL), Ended: d.Ended, Version: d.Version,
+	}
+	switch {
+	case d.Format != Format:
+		return changefeed.Record{}, NotRecord(fmt.Errorf("its format is %q, not %q", d.Format, Format))
+	case d.Epoch == "":
+		return changefeed.Record{}, NotRecord(errors.New("it has no epoch"))
+	case !isNatural(d.Term) || !isNatural(d.Seq) || !isNatural(d.TTL) || r.TTL < 0:
+		return changefeed.Record{}, NotRecord(errors.New("its term, seq or ttl_ns is not a natural number"))
+	}
+	return r, nil
+}
+
+// NotRecord returns an error that wraps [changefeed.ErrUnsuitable] and the reason for which data in
+// the place of a record is not one.
+func NotRecord(reason error) error {
+	return fmt.Errorf("%w: the data is not the record of an election (%w): use another key", changefeed.ErrUnsuitable, reason)
 }
 
 // Encode returns r without Time and Version. The error wraps [changefeed.ErrUnsuitable] if r is
@@ -49,10 +82,7 @@ func encode(r changefeed.Record) ([]byte, error) {
 			return nil, fmt.Errorf("%w: %s %q is not UTF-8", changefeed.ErrUnsuitable, name, text)
 		}
 	}
-	data, err := json.Marshal(record{
-		Format: format, Epoch: r.Epoch, Seq: r.Seq, Term: r.Term, Leader: r.Leader, Session: r.Session,
-		Nominee: r.Nominee, TTL: int64(r.TTL), Ended: r.Ended, Version: r.Version,
-	})
+	data, err := json.Marshal(NewDocument[uint64](r))
 	if err != nil {
 		return nil, err
 	}
@@ -71,25 +101,11 @@ func Decode(data []byte) (changefeed.Record, error) {
 }
 
 func decode(data []byte) (changefeed.Record, error) {
-	var r record
-	err := json.Unmarshal(data, &r)
-	switch {
-	case err != nil:
-	case r.Format != format:
-		err = fmt.Errorf("its format is %q, not %q", r.Format, format)
-	case r.Epoch == "":
-		err = errors.New("it has no epoch")
-	case r.TTL < 0:
-		err = errors.New("its TTL is below 0")
+	var d Document[uint64]
+	if err := json.Unmarshal(data, &d); err != nil {
+		return changefeed.Record{}, NotRecord(err)
 	}
-	if err != nil {
-		return changefeed.Record{}, fmt.Errorf("%w: %q is not the record of an election (%w): use another key",
-			changefeed.ErrUnsuitable, data[:min(len(data), 80)], err)
-	}
-	return changefeed.Record{
-		Epoch: r.Epoch, Seq: r.Seq, Term: r.Term, Leader: r.Leader, Session: r.Session,
-		Nominee: r.Nominee, TTL: time.Duration(r.TTL), Ended: r.Ended, Version: r.Version,
-	}, nil
+	return d.Record()
 }
 
 // EncodeMessage returns r without Time, for a message. The result is empty if r cannot be

@@ -46,6 +46,33 @@ func TestEncode_UnsuitableRecord(t *testing.T) {
 	}
 }
 
+// TestDocument fails if a field is lost, or if a document with a number that is not natural is
+// returned as a record.
+func TestDocument(t *testing.T) {
+	r := changefeed.Record{
+		Epoch: "e", Leader: "l", Session: "s", Nominee: "n", Term: 1<<53 - 1, Seq: 3, TTL: time.Second, Ended: true, Version: "v",
+	}
+	got, err := NewDocument[int64](r).Record()
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+	valid := NewDocument[float64](r)
+	got, err = valid.Record()
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+	for _, number := range []float64{-1, 1.5, 1e300} {
+		for _, change := range []func(*Document[float64]){
+			func(d *Document[float64]) { d.Term = number },
+			func(d *Document[float64]) { d.Seq = number },
+			func(d *Document[float64]) { d.TTL = number },
+		} {
+			d := valid
+			change(&d)
+			_, err := d.Record()
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		}
+	}
+}
+
 // TestDecodeMessage fails if a field is lost, or a text that is not a message is decoded.
 func TestDecodeMessage(t *testing.T) {
 	r := changefeed.Record{
