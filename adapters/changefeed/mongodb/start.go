@@ -3,7 +3,6 @@ package mongodb
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -38,10 +37,6 @@ func (s *Store) checkFeed(ctx context.Context) error {
 	return nil
 }
 
-func unsuitableError(format string, args ...any) error {
-	return fmt.Errorf("%w: mongodb: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
-}
-
 // checkCollection checks the collection and the record, and that the user may write.
 func (s *Store) checkCollection(ctx context.Context) error {
 	spec, found, err := s.readCollectionSpec(ctx)
@@ -50,11 +45,11 @@ func (s *Store) checkCollection(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !found && s.existingCollection:
-		return unsuitableError("collection %s does not exist, and the store is configured not to create it; create it", s.collectionName())
+		return s.runner.Unsuitable("collection %s does not exist, and the store is configured not to create it; create it", s.collectionName())
 	case found && spec.Type != "" && spec.Type != "collection":
-		return unsuitableError("%s is a %s; use a collection", s.collectionName(), spec.Type)
+		return s.runner.Unsuitable("%s is a %s; use a collection", s.collectionName(), spec.Type)
 	case found && isTrue(spec.Options, "capped"):
-		return unsuitableError("collection %s is capped and would lose the record; use another", s.collectionName())
+		return s.runner.Unsuitable("collection %s is capped and would lose the record; use another", s.collectionName())
 	}
 	if _, err := s.readRecord(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -19,10 +18,6 @@ func (s *Store) Start(ctx context.Context) error {
 		return err
 	}
 	return s.runner.Do(ctx, "check that notifications are delivered", s.checkNotifications)
-}
-
-func unsuitableError(format string, args ...any) error {
-	return fmt.Errorf("%w: postgres: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
 }
 
 // checkServer checks the server, its settings and standbys, and the table or the privilege to
@@ -41,9 +36,9 @@ func (s *Store) checkServer(ctx context.Context) error {
 	case err != nil:
 		return err
 	case version < 11_00_00:
-		return unsuitableError("the server has version %d; version 11 or later is required", version/10000)
+		return s.runner.Unsuitable("the server has version %d; version 11 or later is required", version/10000)
 	case readOnly:
-		return unsuitableError("the pool connects to a standby, or its sessions are read-only; connect to the primary (target_session_attrs=read-write)")
+		return s.runner.Unsuitable("the pool connects to a standby, or its sessions are read-only; connect to the primary (target_session_attrs=read-write)")
 	}
 	if err := s.checkSafety(ctx, version); err != nil {
 		return err
@@ -52,11 +47,11 @@ func (s *Store) checkServer(ctx context.Context) error {
 	case tableOID != 0:
 		return s.checkTable(ctx, tableOID)
 	case s.existingTable:
-		return unsuitableError("table %s does not exist, and the store is configured not to create it; create it as the package documentation describes", s.table)
+		return s.runner.Unsuitable("table %s does not exist, and the store is configured not to create it; create it as the package documentation describes", s.table)
 	case mayCreate == nil:
-		return unsuitableError("the schema of table %s does not exist; create it or set search_path", s.table)
+		return s.runner.Unsuitable("the schema of table %s does not exist; create it or set search_path", s.table)
 	case !*mayCreate:
-		return unsuitableError("table %s does not exist, and the privilege to create it is missing; create it or grant CREATE on its schema", s.table)
+		return s.runner.Unsuitable("table %s does not exist, and the privilege to create it is missing; create it or grant CREATE on its schema", s.table)
 	}
 	return nil
 }
@@ -98,22 +93,22 @@ func (s *Store) checkTable(ctx context.Context, oid uint32) error {
 	case err != nil:
 		return err
 	case kind != "r" && kind != "p":
-		return unsuitableError("%s is not a table", s.table)
+		return s.runner.Unsuitable("%s is not a table", s.table)
 	case persistence != "p":
-		return unsuitableError("table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE %s SET LOGGED", s.table, s.table)
+		return s.runner.Unsuitable("table %s is unlogged or temporary, so a crash would empty it; use ALTER TABLE %s SET LOGGED", s.table, s.table)
 	case len(missing) > 0:
-		return unsuitableError("table %s lacks columns: %s; add them or use another table", s.table, strings.Join(missing, ", "))
+		return s.runner.Unsuitable("table %s lacks columns: %s; add them or use another table", s.table, strings.Join(missing, ", "))
 	case !unique:
-		return unsuitableError("table %s has no unique index on the column election alone; make it the primary key", s.table)
+		return s.runner.Unsuitable("table %s has no unique index on the column election alone; make it the primary key", s.table)
 	case !mayUpdate:
-		return unsuitableError("the privileges SELECT and UPDATE on table %s are missing; grant both", s.table)
+		return s.runner.Unsuitable("the privileges SELECT and UPDATE on table %s are missing; grant both", s.table)
 	case mayInsert:
 		return nil
 	}
 	if _, err := s.readRecord(ctx); !errors.Is(err, changefeed.ErrNoRecord) {
 		return err
 	}
-	return unsuitableError("the privilege INSERT on table %s, which has no record of %q yet, is missing; grant it", s.table, s.key)
+	return s.runner.Unsuitable("the privilege INSERT on table %s, which has no record of %q yet, is missing; grant it", s.table, s.key)
 }
 
 // checkNotifications returns an error if a notification does not reach a listening connection,
@@ -136,7 +131,7 @@ func (s *Store) checkNotifications(ctx context.Context) error {
 	defer cancel()
 	_, err = conn.WaitForNotification(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return unsuitableError("a notification from the pool did not reach a listening connection within %v; do not use a pooler in transaction mode", limit)
+		return s.runner.Unsuitable("a notification from the pool did not reach a listening connection within %v; do not use a pooler in transaction mode", limit)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -120,5 +119,5 @@ func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 }
 
 func (s *Store) otherHashError() error {
-	return fmt.Errorf("%w: redis: key %q is a hash, but not the record of an election; use another key", changefeed.ErrUnsuitable, s.key)
+	return s.runner.Unsuitable("key %q is a hash, but not the record of an election; use another key", s.key)
 }

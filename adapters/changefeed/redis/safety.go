@@ -15,7 +15,7 @@ import (
 // accepted the risk. If the client cannot read a setting, the server's default is assumed.
 func (s *Store) checkSafety(ctx context.Context, server *redis.Client) error {
 	found := s.unsafeClient()
-	replicas, err := unsafeReplicas(ctx, server)
+	replicas, err := s.unsafeReplicas(ctx, server)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *Store) unsafeClient() []changefeed.UnsafeSetting {
 
 // unsafeReplicas reports replicas, which receive writes after these were acknowledged. It returns
 // an error if the server is a replica itself.
-func unsafeReplicas(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
+func (s *Store) unsafeReplicas(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
 	role, replicas := "", ""
 	reply, err := server.Do(ctx, "ROLE").Slice()
 	switch {
@@ -72,7 +72,7 @@ func unsafeReplicas(ctx context.Context, server *redis.Client) ([]changefeed.Uns
 		role, replicas = info["role"], strings.TrimPrefix(info["connected_slaves"], "0")
 	}
 	if role != "" && role != "master" {
-		return nil, fmt.Errorf("%w: redis: %s is a %s; use a client of the master", changefeed.ErrUnsuitable, server.Options().Addr, role)
+		return nil, s.runner.Unsuitable("%s is a %s; use a client of the master", server.Options().Addr, role)
 	}
 	if replicas == "" {
 		return nil, nil

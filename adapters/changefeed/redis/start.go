@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -40,7 +39,7 @@ func (s *Store) checkServer(ctx context.Context) error {
 	case err != nil:
 		return err
 	case kind != "none" && kind != "hash":
-		return fmt.Errorf("%w: redis: key %q is a %s; use another key", changefeed.ErrUnsuitable, s.key, kind)
+		return s.runner.Unsuitable("key %q is a %s; use another key", s.key, kind)
 	}
 	if _, err = s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
 		return nil

@@ -3,7 +3,6 @@ package rethinkdb
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
@@ -26,9 +25,9 @@ func (s *Store) checkTable(ctx context.Context) error {
 	case kind == ambiguousTable && !s.existingTable:
 		return nil // Create removes the duplicates.
 	case kind == ambiguousTable:
-		return unsuitableError("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.tableName(), err)
+		return s.runner.Unsuitable("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.tableName(), err)
 	case (kind == noDatabase || kind == noTable) && s.existingTable:
-		return unsuitableError("table %s does not exist, and the store is configured not to create it (%w); create it with write_acks majority", s.tableName(), err)
+		return s.runner.Unsuitable("table %s does not exist, and the store is configured not to create it (%w); create it with write_acks majority", s.tableName(), err)
 	case kind == noDatabase || kind == noTable:
 		return nil
 	case err != nil:
@@ -65,7 +64,7 @@ func (s *Store) checkConfig(ctx context.Context) error {
 		return err
 	}
 	if config.PrimaryKey != "id" {
-		return unsuitableError("the primary key of table %s is %q, not id; use another table", s.tableName(), config.PrimaryKey)
+		return s.runner.Unsuitable("the primary key of table %s is %q, not id; use another table", s.tableName(), config.PrimaryKey)
 	}
 	acks := strings.Trim(string(config.WriteAcks), `"`)
 	for _, shard := range config.Shards {
@@ -76,8 +75,4 @@ func (s *Store) checkConfig(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func unsuitableError(format string, args ...any) error {
-	return fmt.Errorf("%w: rethinkdb: "+format, append([]any{changefeed.ErrUnsuitable}, args...)...)
 }

@@ -6,6 +6,7 @@ package operation
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
@@ -40,6 +41,12 @@ type Runner struct {
 // changefeed. ctx is that of the caller.
 func (r *Runner) WrapError(ctx context.Context, operation string, err error) error {
 	return r.Feeds.WrapError(ctx, r.Prefix+operation+r.Suffix, err, r.MeaningOf)
+}
+
+// Unsuitable returns an error that wraps [changefeed.ErrUnsuitable], with a message that names the
+// store.
+func (r *Runner) Unsuitable(format string, args ...any) error {
+	return fmt.Errorf("%w: %s%w", changefeed.ErrUnsuitable, r.Prefix, fmt.Errorf(format, args...))
 }
 
 // Do runs an operation without a result.
