@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // Start implements [changefeed.Store]. It checks that the bucket is suitable, and that
@@ -63,10 +64,8 @@ func (s *Store) waitForBucket(ctx context.Context) (created int64, err error) {
 		if !isNoJetStream(err) || time.Now().After(limit) {
 			break
 		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := request.Pause(ctx, 50*time.Millisecond); err != nil {
+			return 0, err
 		}
 	}
 	if isNoJetStream(err) {

@@ -1,6 +1,7 @@
 package rethinkdb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // maxNumber is the greatest number up to which RethinkDB's numbers, which are doubles, are exact.
@@ -100,13 +102,8 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			if err != nil {
-				return fmt.Errorf("%w: %w", ctx.Err(), err)
-			}
-			return ctx.Err()
-		case <-time.After(pollInterval):
+		if done := request.Pause(ctx, pollInterval); done != nil {
+			return cmp.Or(err, done)
 		}
 	}
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // removeDuplicates keeps the table with the lowest ID among those that have the store's name, and
@@ -50,10 +50,8 @@ func (s *Store) removeDuplicate(ctx context.Context, id string) error {
 		case err == nil && string(raw) == "0":
 			_, err = s.query(ctx, r.DB(s.database).TableDrop(name))
 		case isUnavailable(err): // The table was created recently.
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(pollInterval):
+			if err := request.Pause(ctx, pollInterval); err != nil {
+				return err
 			}
 			continue
 		}
