@@ -90,10 +90,7 @@ func TestChangefeed_InvalidStore(t *testing.T) {
 // does not contain the flag.
 func TestChangefeed_UnsafeStore(t *testing.T) {
 	t.Parallel()
-	redisServer.Get(t) // Redis is installed
-	srv, err := dbserver.Redis("--appendonly", "no", "--save", "3600 1")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, srv.Close()) }()
+	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })
 	h := newHarness(t, []string{"--backend", "changefeed", "--store", "redis://" + srv.Addr(), "--election", "jobs"})
 	for _, command := range []string{"status", "watch", "end", "delete"} {
 		p := h.command(command)

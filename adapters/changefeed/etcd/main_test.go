@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,14 +27,6 @@ func connect(t testing.TB, addrs []string, change ...func(*clientv3.Config)) *cl
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
-}
-
-func newProxy(t testing.TB, target string) *dbserver.Proxy {
-	t.Helper()
-	p, err := dbserver.NewProxy(target)
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	return p
 }
 
 var lastKey atomic.Int64

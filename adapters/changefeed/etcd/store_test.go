@@ -11,6 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
@@ -42,7 +43,7 @@ func TestPartitions(t *testing.T) {
 	t.Parallel()
 	c, key := etcdserver.Start(t, etcdserver.Config{}), newKey()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
-		network := newProxy(t, c.Addr(0))
+		network := dbserver.StartProxy(t, c.Addr(0))
 		return storetest.Client{
 			Store: newStore(t, connect(t, []string{network.Addr()}), key),
 			Cut:   network.Cut,

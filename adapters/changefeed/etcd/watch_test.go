@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
@@ -19,7 +20,7 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 	// Fails if a feed does not deliver the current record after the events that it has missed were
 	// compacted.
 	t.Run("Compacted", func(t *testing.T) {
-		p, key := newProxy(t, c.Addr(0)), newKey()
+		p, key := dbserver.StartProxy(t, c.Addr(0)), newKey()
 		s, r := createRecord(t, client, key)
 		f := fixture.Subscribe(t, newStore(t, connect(t, []string{p.Addr()}), key))
 		fixture.AwaitRecord(t, f, r)
@@ -60,7 +61,7 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 	// Fails if a feed does not detect that its connection is broken without an error, or Close waits
 	// for the server.
 	t.Run("BrokenConnection", func(t *testing.T) {
-		p, key := newProxy(t, c.Addr(0)), newKey()
+		p, key := dbserver.StartProxy(t, c.Addr(0)), newKey()
 		_, r := createRecord(t, client, key)
 		s := newStore(t, connect(t, []string{p.Addr()}), key)
 		f := fixture.Subscribe(t, s)

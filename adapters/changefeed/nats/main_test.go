@@ -35,11 +35,7 @@ const closeLimit = 4 * time.Second
 // startServer starts a server until the test ends. It skips the test if NATS is not installed.
 func startServer(t testing.TB, args ...string) *dbserver.Server {
 	t.Helper()
-	shared.Get(t)
-	server, err := dbserver.NATS(args...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	return server
+	return dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.NATS(args...) })
 }
 
 // startCluster starts three servers until the test ends. They have a replicated bucket with the

@@ -28,9 +28,7 @@ func TestPartitions(t *testing.T) {
 	t.Parallel()
 	server, bucket := shared.Get(t), newBucket()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
-		network, err := dbserver.NewProxy(server.Addr())
-		require.NoError(t, err)
-		t.Cleanup(network.Close)
+		network := dbserver.StartProxy(t, server.Addr())
 		return storetest.Client{
 			Store: newStore(t, connect(t, network.Addr()), bucket), Cut: network.Cut, Heal: network.Heal,
 		}

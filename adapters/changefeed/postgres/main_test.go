@@ -65,24 +65,11 @@ func newRole(t testing.TB, operator *pgxpool.Pool) string {
 	return role
 }
 
-// newProxy starts a proxy of the server with the given address until the test ends.
-func newProxy(t testing.TB, target string) *dbserver.Proxy {
-	t.Helper()
-	p, err := dbserver.NewProxy(target)
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	return p
-}
-
 // startServer starts a server until the test ends. It skips the test if PostgreSQL is not
 // installed.
 func startServer(t testing.TB, settings ...string) *dbserver.Server {
 	t.Helper()
-	shared.Get(t)
-	server, err := dbserver.Postgres(settings...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	return server
+	return dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres(settings...) })
 }
 
 // replication is a server with fsync and two standbys, a and b, which are asynchronous at first.
@@ -95,9 +82,7 @@ func startReplication(t testing.TB) *replication {
 	t.Helper()
 	r := &replication{primary: startServer(t, "fsync=on")}
 	for _, name := range []string{"b", "a"} {
-		standby, err := dbserver.PostgresStandby(r.primary, name)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, standby.Close()) })
+		standby := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.PostgresStandby(r.primary, name) })
 		r.a, r.b = standby, cmp.Or(r.b, standby)
 	}
 	r.pool = newPool(t, r.primary.Addr(), nil)

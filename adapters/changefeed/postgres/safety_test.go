@@ -108,13 +108,11 @@ func TestStart_HiddenStandbys(t *testing.T) {
 	execSQL(t, pool, `SELECT pg_drop_replication_slot('standby')`)
 	require.NoError(t, start())
 
-	standby, err := dbserver.PostgresStandby(server, "a")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, standby.Close()) })
+	dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.PostgresStandby(server, "a") })
 	require.Eventually(t, func() bool { return start() != nil }, fixture.Patience, 10*time.Millisecond, "a standby that is connected")
 	require.ErrorContains(t, start(), "commits wait for none of 1 standbys")
 
-	_, err = postgres.New(pool, table, "k", postgres.WithRisk("fire"))
+	_, err := postgres.New(pool, table, "k", postgres.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 }
 

@@ -61,7 +61,7 @@ func TestElections(t *testing.T) {
 func TestPartitions(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
-		network := newProxy(t, server.Addr())
+		network := dbserver.StartProxy(t, server.Addr())
 		return storetest.Client{
 			Store: newStore(t, newPool(t, network.Addr(), nil), table), Cut: network.Cut, Heal: network.Heal,
 		}
@@ -118,7 +118,7 @@ func TestStore_KeepsPool(t *testing.T) {
 // does not work afterwards.
 func TestStore_UnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := dbserver.StartProxy(t, server.Addr())
 	table := newTable()
 	s, r := createRecord(t, newPool(t, proxy.Addr(), nil), table, postgres.WithQuiet(2*time.Second))
 	fixture.RunUnresponsiveConnection(t, s, newStore(t, newPool(t, server.Addr(), nil), table), r,

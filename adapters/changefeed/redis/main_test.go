@@ -38,23 +38,12 @@ func connect(t testing.TB, addr string, change func(*driver.Options)) *driver.Cl
 	return client
 }
 
-// newProxy starts a proxy of the server with the given address until the test ends.
-func newProxy(t testing.TB, target string) *dbserver.Proxy {
-	t.Helper()
-	p, err := dbserver.NewProxy(target)
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	return p
-}
-
 // startServer starts a server until the test ends. It skips the test if Redis is not installed.
 func startServer(t testing.TB, args ...string) *dbserver.Server {
 	t.Helper()
-	shared.Get(t)
-	server, err := dbserver.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	return server
+	return dbserver.StartServer(t, func() (*dbserver.Server, error) {
+		return dbserver.Redis(append([]string{"--repl-diskless-sync-delay", "0"}, args...)...)
+	})
 }
 
 // startCluster starts a Redis Cluster of one server.

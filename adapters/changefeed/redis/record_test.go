@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // TestRecord_OtherData fails if data that another program has written to the key is replaced, or
@@ -47,7 +48,7 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 // retries a request whose reply was lost.
 func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	server := shared.Get(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := dbserver.StartProxy(t, server.Addr())
 	var connections atomic.Int64
 	client := connect(t, proxy.Addr(), func(o *driver.Options) {
 		o.ReadTimeout = 100 * time.Millisecond

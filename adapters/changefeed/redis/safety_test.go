@@ -49,9 +49,8 @@ func TestSafetyTable(t *testing.T) {
 			return server
 		}),
 		"Sentinel (NewFailoverClient)": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
-			sentinel, err := dbserver.Sentinel(startServer(t))
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, sentinel.Close()) })
+			master := startServer(t)
+			sentinel := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Sentinel(master) })
 			client := driver.NewFailoverClient(&driver.FailoverOptions{
 				MasterName: dbserver.SentinelMaster, SentinelAddrs: []string{sentinel.Addr()},
 			})

@@ -57,7 +57,7 @@ func TestPartitions(t *testing.T) {
 	t.Parallel()
 	server, key := shared.Get(t), newKey()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
-		network := newProxy(t, server.Addr())
+		network := dbserver.StartProxy(t, server.Addr())
 		return storetest.Client{
 			Store: newStore(t, connect(t, network.Addr(), nil), key), Cut: network.Cut, Heal: network.Heal,
 		}
@@ -126,7 +126,7 @@ func TestClose_KeepsClient(t *testing.T) {
 // if Close blocks, or if the store does not work afterwards.
 func TestStore_UnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := dbserver.StartProxy(t, server.Addr())
 	key := newKey()
 	client := connect(t, proxy.Addr(), func(o *driver.Options) { o.ReadTimeout, o.MaxRetries = 10*time.Second, -1 })
 	s, r := createRecord(t, client, key, redis.WithQuiet(2*time.Second))

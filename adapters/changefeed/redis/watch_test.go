@@ -17,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
 // TestFeed_WithoutReads fails if followers read the record although messages contain it, or if a
@@ -91,7 +92,7 @@ func TestFeed_ForgedMessages(t *testing.T) {
 // because the driver reconnects silently. The server cannot be reached afterwards.
 func TestFeed_LostConnection(t *testing.T) {
 	server := shared.Get(t)
-	proxy := newProxy(t, server.Addr())
+	proxy := dbserver.StartProxy(t, server.Addr())
 	var dead atomic.Bool
 	client := connect(t, proxy.Addr(), func(o *driver.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -15,22 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// newProxy starts a proxy of the server with the given address until the test ends.
-func newProxy(t testing.TB, addr string) *dbserver.Proxy {
-	t.Helper()
-	p, err := dbserver.NewProxy(addr)
-	require.NoError(t, err)
-	t.Cleanup(p.Close)
-	return p
-}
-
 // TestPartitions fails if a leader that is cut off from the server still acts when the next leader
 // starts.
 func TestPartitions(t *testing.T) {
 	addr := serverAddr(t)
 	table := newTable(t, connect(t, addr, nil))
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
-		network := newProxy(t, addr)
+		network := dbserver.StartProxy(t, addr)
 		return storetest.Client{
 			Store: newStore(t, connect(t, network.Addr(), nil), table), Cut: network.Cut, Heal: network.Heal,
 		}
@@ -44,7 +35,7 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	operator := connect(t, addr, nil)
 	table := newTable(t, operator)
 	writer, rec := createRecord(t, operator, table)
-	p := newProxy(t, addr)
+	p := dbserver.StartProxy(t, addr)
 	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(2*time.Second))
 	f := fixture.SubscribeTo(t, s, rec)
 	p.Cut()
@@ -92,7 +83,7 @@ func TestFeed_LostConnection(t *testing.T) {
 	operator := connect(t, addr, nil)
 	table := newTable(t, operator)
 	writer, rec := createRecord(t, operator, table)
-	p := newProxy(t, addr)
+	p := dbserver.StartProxy(t, addr)
 	s := newStore(t, connect(t, p.Addr(), nil), table, rethinkdb.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, rec)
 	p.Drop()

@@ -2,12 +2,22 @@
 
 package dbserver
 
-import "github.com/go-leaderelection/leaderelection/internal/testenv"
+import (
+	"testing"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+)
 
 // Proxy partitions one client from its server.
 type Proxy = testenv.Proxy
 
-// NewProxy starts a proxy for the server at target, a host:port.
-func NewProxy(target string) (*Proxy, error) {
-	return testenv.NewProxy(testenv.ProxyConfig{Target: target})
+// StartProxy starts a proxy for the server at target, a host:port, until the test ends.
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: target})
+	if err != nil {
+		t.Fatalf("the proxy does not start: %v", err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }

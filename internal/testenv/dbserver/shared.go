@@ -26,13 +26,33 @@ type Shared struct {
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	s.once.Do(func() { s.server, s.err = s.Start() })
-	switch {
-	case errors.Is(s.err, ErrMissing):
-		testenv.SkipMissing(t, "the database", s.err)
-	case s.err != nil:
-		t.Fatalf("the server does not start: %v", s.err)
-	}
+	requireStarted(t, s.err)
 	return s.server
+}
+
+// requireStarted ends the test if the error of a start is not nil.
+func requireStarted(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case errors.Is(err, ErrMissing):
+		testenv.SkipMissing(t, "the database", err)
+	case err != nil:
+		t.Fatalf("the server does not start: %v", err)
+	}
+}
+
+// StartServer starts a server until the test ends. If the database is not installed, it does the
+// same as [Shared.Get].
+func StartServer(t testing.TB, start func() (*Server, error)) *Server {
+	t.Helper()
+	s, err := start()
+	requireStarted(t, err)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close the server: %v", err)
+		}
+	})
+	return s
 }
 
 // Tests returns a wrapper of m whose Run closes the server after the tests.
