@@ -28,12 +28,7 @@ func TestElections(t *testing.T) {
 func TestStore_FakeServer(t *testing.T) { storetest.Run(t, newFactory(useFakeServer)) }
 
 func TestElections_FakeServer(t *testing.T) {
-	for _, c := range storetest.ElectionCases() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.Run(t, newFactory(useFakeServer))
-		})
-	}
+	fixture.RunElections(t, newFactory(useFakeServer), newFactory(useFakeServer))
 }
 
 // TestNew_InvalidArguments fails if New accepts an argument that cannot be used.

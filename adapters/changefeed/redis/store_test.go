@@ -39,16 +39,8 @@ func TestStore_ClientOptions(t *testing.T) {
 
 // TestElections runs the cases in parallel. The case that kills its server uses a separate one.
 func TestElections(t *testing.T) {
-	for _, c := range storetest.ElectionCases() {
-		serverOf := shared.Get
-		if c.Name == "ServerRestart" {
-			serverOf = func(t testing.TB) *dbserver.Server { return startServer(t) }
-		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.Run(t, newFactory(serverOf, nil))
-		})
-	}
+	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
+	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
 // TestPartitions fails if a leader that is cut off from the server still acts when the next leader
