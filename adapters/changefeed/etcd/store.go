@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
 )
 
 // Store stores the record of one election in a key. It implements [changefeed.Store]. Its
@@ -65,11 +66,7 @@ func (s *Store) Start(ctx context.Context) error {
 
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := codec.Encode(blank)
-	if err != nil {
-		return err
-	}
-	ctx, end, err := s.feeds.Begin(ctx)
+	ctx, data, end, err := operation.BeginWrite(ctx, s.feeds, blank)
 	if err != nil {
 		return err
 	}
@@ -100,11 +97,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 
 // Heartbeat implements [changefeed.Store].
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := codec.Encode(next)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	ctx, end, err := s.feeds.Begin(ctx)
+	ctx, data, end, err := operation.BeginWrite(ctx, s.feeds, next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -140,16 +133,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 // Read implements [changefeed.Store]. It is linearizable: it observes all writes that
 // were acknowledged before it was called.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	ctx, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	r, err := s.readRecord(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	return r, nil
+	return operation.Read(ctx, s.feeds, s.readRecord)
 }
 
 // readRecord reads the record. If the key exists without an epoch key, readRecord returns the record

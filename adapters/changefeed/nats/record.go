@@ -14,16 +14,13 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
 )
 
 // Create implements [changefeed.Store]. A bucket that it creates stores its data in
 // files.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := codec.Encode(blank)
-	if err != nil {
-		return err
-	}
-	ctx, end, err := s.feeds.Begin(ctx)
+	ctx, data, end, err := operation.BeginWrite(ctx, s.feeds, blank)
 	if err != nil {
 		return err
 	}
@@ -59,11 +56,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 // of the record. The key contains the creation time of the bucket, because revisions
 // restart in a bucket that was created again.
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := codec.Encode(next)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	ctx, end, err := s.feeds.Begin(ctx)
+	ctx, data, end, err := operation.BeginWrite(ctx, s.feeds, next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
@@ -110,12 +103,7 @@ func (s *Store) conflict(ctx context.Context) error {
 
 // Read implements [changefeed.Store]. The leader of the bucket answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
-	ctx, end, err := s.feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	r, err := s.readRecord(ctx)
+	r, err := operation.Read(ctx, s.feeds, s.readRecord)
 	if err == nil {
 		s.permitted.Store(true)
 	}

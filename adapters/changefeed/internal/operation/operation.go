@@ -12,15 +12,28 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// Run calls f with a context that is done when ctx is done or the store of feeds is closed.
-func Run[T any](ctx context.Context, feeds *changefeed.Feeds, f func(ctx context.Context) (T, error)) (T, error) {
+// Read returns the record that read returns, or an error. The context of read is done when ctx is
+// done or the store of feeds is closed.
+func Read(ctx context.Context, feeds *changefeed.Feeds, read func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
 	both, end, err := feeds.Begin(ctx)
 	if err != nil {
-		var zero T
-		return zero, err
+		return changefeed.Record{}, err
 	}
 	defer end()
-	return f(both)
+	r, err := read(both)
+	if err != nil {
+		return changefeed.Record{}, err
+	}
+	return r, nil
+}
+
+// BeginWrite encodes next as JSON, and begins a call as [changefeed.Feeds.Begin] does.
+func BeginWrite(ctx context.Context, feeds *changefeed.Feeds, next changefeed.Record) (both context.Context, data []byte, end func(), err error) {
+	if data, err = codec.Encode(next); err != nil {
+		return nil, nil, nil, err
+	}
+	both, end, err = feeds.Begin(ctx)
+	return both, data, end, err
 }
 
 // Runner runs the operations and the feeds of one store. Its methods may be called from any
@@ -59,7 +72,7 @@ func (r *Runner) Do(ctx context.Context, operation string, f func(ctx context.Co
 
 // Read runs an operation that returns the record.
 func (r *Runner) Read(ctx context.Context, operation string, f func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
-	run := Run[changefeed.Record]
+	run := Read
 	if r.IgnoresContext {
 		run = changefeed.Call[changefeed.Record]
 	}
