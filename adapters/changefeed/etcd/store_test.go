@@ -110,8 +110,7 @@ func testOtherData(t *testing.T, c *etcdserver.Cluster) {
 	}
 	key = newKey()
 	s, r := createRecord(t, client, key)
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	_, err := client.Put(fixture.Context(t), key, "other data")
 	require.NoError(t, err)
 	require.ErrorIs(t, fixture.AwaitError(t, f), changefeed.ErrUnsuitable)
@@ -122,8 +121,7 @@ func testOtherData(t *testing.T, c *etcdserver.Cluster) {
 func testClientClosed(t *testing.T, c *etcdserver.Cluster) {
 	client := connect(t, c.Endpoints())
 	s, r := createRecord(t, client, newKey())
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	require.NoError(t, client.Close())
 	for method, err := range map[string]error{"Next": fixture.AwaitError(t, f), "Start": s.Start(fixture.Context(t))} {
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable, method)
@@ -185,8 +183,7 @@ func TestPermissions(t *testing.T) {
 	require.ErrorIs(t, storeOf("reader").Start(fixture.Context(t)), leaderelection.ErrPermission)
 	_, err = storeOf("reader").Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	f := fixture.Subscribe(t, candidate)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, candidate, r)
 	fixture.AwaitRecord(t, f, fixture.Heartbeat(t, candidate, r))
 }
 

@@ -22,8 +22,7 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 	t.Run("Compacted", func(t *testing.T) {
 		p, key := dbserver.StartProxy(t, c.Addr(0)), newKey()
 		s, r := createRecord(t, client, key)
-		f := fixture.Subscribe(t, newStore(t, connect(t, []string{p.Addr()}), key))
-		fixture.AwaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, newStore(t, connect(t, []string{p.Addr()}), key), r)
 		first := fixture.Heartbeat(t, s, r)
 		fixture.AwaitRecord(t, f, first) // The watch is established now.
 		p.Cut()
@@ -41,8 +40,7 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 	// Fails if a write is lost that follows a restart of the server.
 	t.Run("ServerRestart", func(t *testing.T) {
 		s, r := createRecord(t, client, newKey())
-		f := fixture.Subscribe(t, s)
-		fixture.AwaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, s, r)
 		c.Kill(0)
 		c.Restart(0)
 		r = fixture.Heartbeat(t, s, r)
@@ -64,8 +62,7 @@ func testWatch(t *testing.T, c *etcdserver.Cluster) {
 		p, key := dbserver.StartProxy(t, c.Addr(0)), newKey()
 		_, r := createRecord(t, client, key)
 		s := newStore(t, connect(t, []string{p.Addr()}), key)
-		f := fixture.Subscribe(t, s)
-		fixture.AwaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, s, r)
 		p.Cut()
 		begin := time.Now()
 		require.ErrorContains(t, fixture.AwaitError(t, f), "after the quiet time")
@@ -83,8 +80,7 @@ func TestMinority(t *testing.T) {
 	t.Parallel()
 	c := etcdserver.Start(t, etcdserver.Config{Members: 3})
 	s, r := createRecord(t, connect(t, []string{c.Addr(0)}), newKey())
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	r = fixture.Heartbeat(t, s, r)
 	fixture.AwaitRecord(t, f, r) // The watch is established now.
 	c.Kill(1)

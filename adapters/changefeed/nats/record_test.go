@@ -15,8 +15,7 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	s, old := createRecord(t, conn, bucket)
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, old)
+	f := fixture.SubscribeTo(t, s, old)
 	deleteBucket(t, conn, bucket)
 	_, err := s.Heartbeat(fixture.Context(t), old, old)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
@@ -51,8 +50,7 @@ func TestCreate_DeletedKey(t *testing.T) {
 	for _, remove := range []func() error{
 		func() error { return kv.Delete(fixture.Context(t), s.recordKey(created)) }, func() error { return kv.Purge(fixture.Context(t), s.recordKey(created)) },
 	} {
-		f := fixture.Subscribe(t, s)
-		fixture.AwaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, s, r)
 		require.NoError(t, remove())
 		e, err := f.Next(fixture.Context(t))
 		require.NoError(t, err)

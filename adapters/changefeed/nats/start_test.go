@@ -63,8 +63,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		s, r := createRecord(t, conn, bucket)
 		created, _, err := parseVersion(r.Version)
 		require.NoError(t, err)
-		f := fixture.Subscribe(t, s)
-		fixture.AwaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, s, r)
 		_, err = openKV(t, conn, bucket).PutString(fixture.Context(t), s.recordKey(created), "data")
 		require.NoError(t, err)
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
@@ -90,8 +89,7 @@ func TestStart_Unsuitable(t *testing.T) {
 	t.Run("Closed", func(t *testing.T) {
 		conn := connect(t, shared.Get(t).Addr())
 		s, r := createRecord(t, conn, newBucket())
-		f := fixture.Subscribe(t, s)
-		fixture.AwaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, s, r)
 		conn.Close()
 		for what, err := range map[string]error{
 			"Next":  func() error { _, err := f.Next(fixture.Context(t)); return err }(),
@@ -145,8 +143,7 @@ authorization: { users: [
 	require.NoError(t, candidate.Start(fixture.Context(t)))
 	r, err := candidate.Read(fixture.Context(t))
 	require.NoError(t, err)
-	f := fixture.Subscribe(t, candidate)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, candidate, r)
 	fixture.AwaitRecord(t, f, fixture.Heartbeat(t, candidate, r))
 	require.NoError(t, f.Close())
 	require.NoError(t, candidate.conn.LastError(), "the documented permissions are not sufficient")

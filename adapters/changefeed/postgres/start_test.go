@@ -75,7 +75,7 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	pool := newPool(t, server.Addr(), withUser(role))
 	s := newStore(t, pool, table, postgres.WithExistingTable())
 	require.NoError(t, s.Start(fixture.Context(t)))
-	fixture.AwaitRecord(t, fixture.Subscribe(t, s), r)
+	fixture.SubscribeTo(t, s, r)
 	fixture.Heartbeat(t, s, r)
 }
 

@@ -96,7 +96,7 @@ func TestStore_KeepsPool(t *testing.T) {
 	s, r := createRecord(t, pool, newTable())
 	before := connections.Load()
 	for range 3 {
-		fixture.AwaitRecord(t, fixture.Subscribe(t, s), r)
+		fixture.SubscribeTo(t, s, r)
 	}
 	require.EqualValues(t, 3, connections.Load()-before, "AfterConnect is called for the connections of feeds")
 	fixture.Heartbeat(t, s, r)

@@ -36,8 +36,7 @@ func TestFeed_WithoutReads(t *testing.T) {
 	leaderQueries, followerQueries := &queryCounter{}, &queryCounter{}
 	leader, r := createRecord(t, newPool(t, server.Addr(), trace(leaderQueries)), table)
 	follower := newStore(t, newPool(t, server.Addr(), trace(followerQueries)), table, postgres.WithQuiet(time.Hour))
-	f := fixture.Subscribe(t, follower)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, follower, r)
 	writes, reads := leaderQueries.queries.Load(), followerQueries.queries.Load()
 	for range 20 {
 		r = fixture.Heartbeat(t, leader, r)
@@ -58,8 +57,7 @@ func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	one, first := createRecord(t, operator, pgx.Identifier{schemaOne, "elections"}, postgres.WithQuiet(time.Hour))
 	two, other := createRecord(t, newPool(t, server.Addr(), withSetting("search_path", schemaTwo)), pgx.Identifier{"elections"})
 	require.NotEqual(t, first.Version, other.Version)
-	f := fixture.Subscribe(t, one)
-	fixture.AwaitRecord(t, f, first)
+	f := fixture.SubscribeTo(t, one, first)
 	fixture.Heartbeat(t, two, other)
 	next := fixture.Heartbeat(t, one, first)
 	e, err := f.Next(fixture.Context(t))
@@ -78,8 +76,7 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 	s, r := createRecord(t, pool, table)
 	reads := &queryCounter{}
 	follower := newStore(t, newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = reads }), table)
-	f := fixture.Subscribe(t, follower)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, follower, r)
 	execSQL(t, pool, "DROP TABLE "+table.Sanitize())
 	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Missing })
 	_, err := s.Heartbeat(fixture.Context(t), r, r)
@@ -126,8 +123,7 @@ func TestFeed_ForgedNotifications(t *testing.T) {
 	s, r := createRecord(t, operator, table)
 	follower := newStore(t, newPool(t, server.Addr(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = reads }), table,
 		postgres.WithQuiet(time.Hour))
-	f := fixture.Subscribe(t, follower)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, follower, r)
 
 	forger := newPool(t, server.Addr(), withUser(newRole(t, operator)))
 	_, err := forger.Exec(fixture.Context(t), "SELECT FROM "+table.Sanitize())
@@ -150,8 +146,7 @@ func TestFeed_HandlerOfCaller(t *testing.T) {
 		c.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { calls.Add(1) }
 	})
 	s, r := createRecord(t, pool, newTable(), postgres.WithQuiet(time.Hour))
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	r = fixture.Heartbeat(t, s, r)
 	fixture.AwaitRecord(t, f, r)
 	require.Zero(t, calls.Load())
@@ -165,8 +160,7 @@ func TestFeed_LostConnection(t *testing.T) {
 	operator := newPool(t, server.Addr(), nil)
 	pool := newPool(t, server.Addr(), withSetting("application_name", "the lost one"))
 	s, r := createRecord(t, pool, newTable(), postgres.WithQuiet(time.Hour))
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	execSQL(t, operator, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'the lost one'`)
 	_, err := f.Next(fixture.Context(t))
 	require.Error(t, err)
@@ -178,7 +172,7 @@ func TestFeed_LostConnection(t *testing.T) {
 		}
 		return err == nil
 	}, fixture.Patience, 10*time.Millisecond)
-	fixture.AwaitRecord(t, fixture.Subscribe(t, s), r)
+	fixture.SubscribeTo(t, s, r)
 }
 
 // TestElection_LoginDisabled fails if a candidacy ends because the role temporarily may not log

@@ -27,8 +27,7 @@ func TestFeed_WithoutReads(t *testing.T) {
 	key := newKey()
 	leaderClient, followerClient := connect(t, server.Addr(), nil), connect(t, server.Addr(), nil)
 	leader, r := createRecord(t, leaderClient, key)
-	f := fixture.Subscribe(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)))
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, newStore(t, followerClient, key, redis.WithQuiet(time.Hour)), r)
 	r = fixture.Heartbeat(t, leader, r) // The server knows the script afterwards.
 	fixture.AwaitRecord(t, f, r)
 	writes, reads := countRequests(leaderClient), countRequests(followerClient)
@@ -47,8 +46,7 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	key := newKey()
 	one, first := createRecord(t, connect(t, server.Addr(), nil), key, redis.WithQuiet(time.Hour))
 	two, other := createRecord(t, connect(t, server.Addr(), func(o *driver.Options) { o.DB = 5 }), key)
-	f := fixture.Subscribe(t, one)
-	fixture.AwaitRecord(t, f, first)
+	f := fixture.SubscribeTo(t, one, first)
 	fixture.Heartbeat(t, two, other)
 	next := fixture.Heartbeat(t, one, first)
 	e, err := f.Next(fixture.Context(t))
@@ -61,8 +59,7 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 func TestFeed_OtherMessages(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	for _, payload := range []string{"", "hello", "1 {}", `1 {"format":"changefeed/1","epoch":"another","seq":99,"version":"x"}`, `1 {"format":"changefeed/1","epoch":"epoch","seq":0,"version":"x"}`} {
 		require.NoError(t, client.Publish(fixture.Context(t), "changefeed:0:"+key, payload).Err())
 	}
@@ -80,8 +77,7 @@ func TestFeed_ForgedMessages(t *testing.T) {
 	operator, key := connect(t, server.Addr(), nil), newKey()
 	s, r := createRecord(t, operator, key)
 	client := connect(t, server.Addr(), nil)
-	f := fixture.Subscribe(t, newStore(t, client, key, redis.WithQuiet(time.Hour)))
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, newStore(t, client, key, redis.WithQuiet(time.Hour)), r)
 	reads := countRequests(client)
 	fixture.RunForgedMessages(t, s, f, r, func(r changefeed.Record) {
 		require.NoError(t, operator.Publish(fixture.Context(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
@@ -104,8 +100,7 @@ func TestFeed_LostConnection(t *testing.T) {
 		}
 	})
 	s, r := createRecord(t, client, newKey(), redis.WithQuiet(time.Hour))
-	f := fixture.Subscribe(t, s)
-	fixture.AwaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	dead.Store(true)
 	proxy.Drop()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -84,14 +85,6 @@ func newStore(t testing.TB, conn *zk.Conn, path string, opts ...Option) *Store {
 	return s
 }
 
-func subscribe(t testing.TB, s *Store) changefeed.Feed {
-	t.Helper()
-	f, err := s.Subscribe(testContext(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
 // deleteTree deletes a znode and its descendants.
 func deleteTree(t testing.TB, conn *zk.Conn, path string) {
 	t.Helper()
@@ -103,26 +96,20 @@ func deleteTree(t testing.TB, conn *zk.Conn, path string) {
 	require.NoError(t, conn.Delete(path, -1))
 }
 
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 var blank = changefeed.Record{Epoch: "one / 1", Seq: 1, TTL: time.Second}
 
 // createRecord creates a record, and returns it with its store.
 func createRecord(t testing.TB, conn *zk.Conn, path string) (*Store, changefeed.Record) {
 	t.Helper()
 	s := newStore(t, conn, path)
-	require.NoError(t, retry(t, func() error { return s.Create(testContext(t), blank) }))
+	require.NoError(t, retry(t, func() error { return s.Create(fixture.Context(t), blank) }))
 	return s, readRecord(t, s)
 }
 
 func readRecord(t testing.TB, s *Store) (r changefeed.Record) {
 	t.Helper()
 	require.NoError(t, retry(t, func() (err error) {
-		r, err = s.Read(testContext(t))
+		r, err = s.Read(fixture.Context(t))
 		return err
 	}))
 	return r
@@ -131,31 +118,9 @@ func readRecord(t testing.TB, s *Store) (r changefeed.Record) {
 // retry calls f until it returns an error that is not transient. If the machine is busy, an ensemble
 // elects another leader and closes all connections.
 func retry(t testing.TB, f func() error) error {
-	for ctx := testContext(t); ; time.Sleep(10 * time.Millisecond) {
+	for ctx := fixture.Context(t); ; time.Sleep(10 * time.Millisecond) {
 		if err := f(); !request.Transient(err) || ctx.Err() != nil {
 			return err
-		}
-	}
-}
-
-// heartbeat replaces prev by the same record with the next Seq.
-func heartbeat(t testing.TB, s *Store, prev changefeed.Record) changefeed.Record {
-	t.Helper()
-	next := prev
-	next.Seq++
-	r, err := s.Heartbeat(testContext(t), prev, next)
-	require.NoError(t, err)
-	return r
-}
-
-// awaitRecord waits until the feed delivers r.
-func awaitRecord(t testing.TB, f changefeed.Feed, r changefeed.Record) {
-	t.Helper()
-	for {
-		e, err := f.Next(testContext(t))
-		require.NoError(t, err)
-		if e.Record.Version == r.Version {
-			return
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/safetytable"
 )
 
@@ -12,7 +13,7 @@ func TestSafetyTable(t *testing.T) {
 	servers := func(n int) safetytable.Case {
 		return safetytable.Case{Start: func(t *testing.T, _ ...changefeed.Risk) error {
 			s := newStore(t, connect(t, startServers(t, n).Addrs()...), newPath())
-			return retry(t, func() error { return s.Start(testContext(t)) })
+			return retry(t, func() error { return s.Start(fixture.Context(t)) })
 		}}
 	}
 	safetytable.Check(t, "ZooKeeper", map[string]safetytable.Case{

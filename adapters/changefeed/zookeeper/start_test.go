@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
@@ -21,7 +22,7 @@ func testStartUnsuitable(t *testing.T, e *ensemble.Ensemble) {
 
 	requireUnsuitable := func(t *testing.T, s *Store, reasons ...error) {
 		t.Helper()
-		err := s.Start(testContext(t))
+		err := s.Start(fixture.Context(t))
 		for _, want := range append(reasons, changefeed.ErrUnsuitable) {
 			require.ErrorIs(t, err, want)
 		}
@@ -29,16 +30,16 @@ func testStartUnsuitable(t *testing.T, e *ensemble.Ensemble) {
 	}
 	t.Run("OtherData", func(t *testing.T) {
 		path := newPath()
-		require.NoError(t, newStore(t, owner, path+"/below").Create(testContext(t), blank)) // creates path without data
+		require.NoError(t, newStore(t, owner, path+"/below").Create(fixture.Context(t), blank)) // creates path without data
 		for _, data := range []string{"", "other data", `{"leader":"me"}`} {
 			_, err := owner.Set(path, []byte(data), -1)
 			require.NoError(t, err)
 			s := newStore(t, owner, path)
 			requireUnsuitable(t, s)
-			require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
-			_, err = s.Read(testContext(t))
+			require.ErrorIs(t, s.Create(fixture.Context(t), blank), changefeed.ErrUnsuitable)
+			_, err = s.Read(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			_, err = subscribe(t, s).Next(testContext(t))
+			_, err = fixture.Subscribe(t, s).Next(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 			got, _, err := owner.Get(path)
 			require.NoError(t, err)
@@ -47,22 +48,22 @@ func testStartUnsuitable(t *testing.T, e *ensemble.Ensemble) {
 	})
 	t.Run("NotReadable", func(t *testing.T) {
 		path := newPath()
-		require.NoError(t, newStore(t, owner, path, WithACL(mine)).Create(testContext(t), blank))
+		require.NoError(t, newStore(t, owner, path, WithACL(mine)).Create(fixture.Context(t), blank))
 		requireUnsuitable(t, newStore(t, otherUser, path), leaderelection.ErrPermission)
 	})
 	t.Run("NotWritable", func(t *testing.T) {
 		path := newPath()
 		s := newStore(t, owner, path, WithACL(readable))
-		require.NoError(t, s.Create(testContext(t), blank))
-		r, err := s.Read(testContext(t))
+		require.NoError(t, s.Create(fixture.Context(t), blank))
+		r, err := s.Read(fixture.Context(t))
 		require.NoError(t, err)
-		require.NoError(t, s.Start(testContext(t)), "the owner may write")
+		require.NoError(t, s.Start(fixture.Context(t)), "the owner may write")
 		other := newStore(t, otherUser, path)
 		requireUnsuitable(t, other, leaderelection.ErrPermission)
-		_, err = other.Heartbeat(testContext(t), r, r)
+		_, err = other.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		require.ErrorIs(t, err, leaderelection.ErrPermission)
-		now, err := s.Read(testContext(t))
+		now, err := s.Read(fixture.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, r, now)
 	})
@@ -72,8 +73,8 @@ func testStartUnsuitable(t *testing.T, e *ensemble.Ensemble) {
 		for _, path := range []string{"/owned/record", "/owned/a/b/record"} {
 			s := newStore(t, otherUser, path)
 			requireUnsuitable(t, s, leaderelection.ErrPermission)
-			require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrUnsuitable)
-			require.NoError(t, newStore(t, owner, path).Start(testContext(t)), "the owner may create")
+			require.ErrorIs(t, s.Create(fixture.Context(t), blank), changefeed.ErrUnsuitable)
+			require.NoError(t, newStore(t, owner, path).Start(fixture.Context(t)), "the owner may create")
 		}
 		s := newStore(t, otherUser, "/a", WithACL(mine)) // otherUser could not use this znode
 		requireUnsuitable(t, s, leaderelection.ErrPermission)
@@ -84,10 +85,10 @@ func testStartUnsuitable(t *testing.T, e *ensemble.Ensemble) {
 		path := newPath()
 		s := newStore(t, owner, path, WithExistingParent())
 		requireUnsuitable(t, s)
-		require.ErrorIs(t, s.Create(testContext(t), blank), changefeed.ErrNoRecord)
+		require.ErrorIs(t, s.Create(fixture.Context(t), blank), changefeed.ErrNoRecord)
 		requireTree(t, owner, path[:len(path)-len("/record")])
-		require.NoError(t, newStore(t, owner, path).Create(testContext(t), blank))
-		require.NoError(t, s.Start(testContext(t)))
+		require.NoError(t, newStore(t, owner, path).Create(fixture.Context(t), blank))
+		require.NoError(t, s.Start(fixture.Context(t)))
 	})
 	t.Run("EphemeralParent", func(t *testing.T) {
 		_, err := owner.Create("/ephemeral", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
@@ -100,10 +101,10 @@ func testStartUnsuitable(t *testing.T, e *ensemble.Ensemble) {
 func testStartChangesNothing(t *testing.T, e *ensemble.Ensemble) {
 	conn := connect(t, e.Addrs()...)
 	path := newPath()
-	require.NoError(t, newStore(t, conn, path).Start(testContext(t)))
+	require.NoError(t, newStore(t, conn, path).Start(fixture.Context(t)))
 	requireTree(t, conn, "/elections")
 	s, r := createRecord(t, conn, path)
-	require.NoError(t, s.Start(testContext(t)))
+	require.NoError(t, s.Start(fixture.Context(t)))
 	now, err := s.Read(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, r, now)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
@@ -62,7 +63,7 @@ func newBackend(t testing.TB, e *ensemble.Ensemble) *storetest.Backend {
 		Lose: func(t testing.TB) { deleteTree(t, operator, path) },
 		Restart: func(t testing.TB) {
 			require.NoError(t, e.Restart(0))
-			require.NoError(t, e.WaitReady(testContext(t), 0))
+			require.NoError(t, e.WaitReady(fixture.Context(t), 0))
 		},
 		Patience: 30 * time.Second,
 	}
@@ -89,8 +90,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 // closed. The client library's requests have no context, and block until the server answers.
 func testRequestsObserveContext(t *testing.T, e *ensemble.Ensemble) {
 	s, r := createRecord(t, connect(t, e.Addrs()...), newPath())
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	require.NoError(t, e.Pause(0))
 	defer func() { require.NoError(t, e.Resume(0)) }()
 	for name, request := range map[string]func(context.Context) error{
@@ -118,15 +118,14 @@ func testRequestsObserveContext(t *testing.T, e *ensemble.Ensemble) {
 func testConnectionClosed(t *testing.T, e *ensemble.Ensemble) {
 	conn := connect(t, e.Addrs()...)
 	s, r := createRecord(t, conn, newPath())
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	conn.Close()
-	_, err := f.Next(testContext(t))
+	_, err := f.Next(fixture.Context(t))
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
-	err = s.Start(testContext(t))
+	err = s.Start(fixture.Context(t))
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-	_, err = s.Heartbeat(testContext(t), r, r)
+	_, err = s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 	require.NotErrorIs(t, err, changefeed.ErrUnsuitable)
 }
@@ -141,15 +140,15 @@ func testHeartbeat(t *testing.T, e *ensemble.Ensemble) {
 		p.On(zkproxy.Rule{Op: zkproxy.OpMulti, Action: zkproxy.CutAfterApplied})
 		next := r
 		next.Seq, next.Leader = 2, "me"
-		_, err := s.Heartbeat(testContext(t), r, next)
+		_, err := s.Heartbeat(fixture.Context(t), r, next)
 		require.Error(t, err)
 		for _, definite := range []error{changefeed.ErrConflict, changefeed.ErrNoRecord, changefeed.ErrUnsuitable} {
 			require.NotErrorIs(t, err, definite)
 		}
-		now, err := s.Read(testContext(t))
+		now, err := s.Read(fixture.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, "me", now.Leader)
-		heartbeat(t, s, now)
+		fixture.Heartbeat(t, s, now)
 	})
 
 	// Fails if a heartbeat to a deleted record replaces a later record: the versions of a znode
@@ -160,17 +159,17 @@ func testHeartbeat(t *testing.T, e *ensemble.Ensemble) {
 		deleteTree(t, conn, path)
 		other := blank
 		other.Epoch = "two"
-		require.NoError(t, s.Create(testContext(t), other))
-		now, err := s.Read(testContext(t))
+		require.NoError(t, s.Create(fixture.Context(t), other))
+		now, err := s.Read(fixture.Context(t))
 		require.NoError(t, err)
 		_, oldVersion, err := parseVersion(r.Version)
 		require.NoError(t, err)
 		_, newVersion, err := parseVersion(now.Version)
 		require.NoError(t, err)
 		require.Equal(t, oldVersion, newVersion, "the versions differ, so the write would fail without a check of the epoch")
-		_, err = s.Heartbeat(testContext(t), r, r)
+		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrConflict)
-		after, err := s.Read(testContext(t))
+		after, err := s.Read(fixture.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, now, after)
 	})
@@ -181,7 +180,7 @@ func testHeartbeat(t *testing.T, e *ensemble.Ensemble) {
 		for _, v := range []string{"", "1", "x.y", "99999999999999999999.1"} {
 			invalid := r
 			invalid.Version = v
-			_, err := s.Heartbeat(testContext(t), invalid, r)
+			_, err := s.Heartbeat(fixture.Context(t), invalid, r)
 			require.ErrorIs(t, err, changefeed.ErrConflict, v)
 		}
 	})
@@ -192,15 +191,15 @@ func testHeartbeat(t *testing.T, e *ensemble.Ensemble) {
 		s, first := createRecord(t, conn, path)
 		next := first
 		next.Epoch, next.Seq = "two", 1
-		second, err := s.Heartbeat(testContext(t), first, next)
+		second, err := s.Heartbeat(fixture.Context(t), first, next)
 		require.NoError(t, err)
 		requireTree(t, conn, path, "", "/epoch-two")
-		_, err = s.Heartbeat(testContext(t), first, first)
+		_, err = s.Heartbeat(fixture.Context(t), first, first)
 		require.ErrorIs(t, err, changefeed.ErrConflict)
-		now, err := s.Read(testContext(t))
+		now, err := s.Read(fixture.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, second, now)
-		heartbeat(t, s, second)
+		fixture.Heartbeat(t, s, second)
 	})
 }
 
@@ -209,26 +208,25 @@ func testHeartbeat(t *testing.T, e *ensemble.Ensemble) {
 func testHalfDeleted(t *testing.T, e *ensemble.Ensemble) {
 	conn, path := connect(t, e.Addrs()...), newPath()
 	s, r := createRecord(t, conn, path)
-	f := subscribe(t, s)
-	awaitRecord(t, f, r)
+	f := fixture.SubscribeTo(t, s, r)
 	require.NoError(t, conn.Delete(s.epochNode(blank.Epoch), -1))
-	_, err := s.Read(testContext(t))
+	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = s.Heartbeat(testContext(t), r, r)
+	_, err = s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	require.NoError(t, s.Start(testContext(t)))
-	first, err := subscribe(t, s).Next(testContext(t))
+	require.NoError(t, s.Start(fixture.Context(t)))
+	first, err := fixture.Subscribe(t, s).Next(fixture.Context(t))
 	require.NoError(t, err)
 	require.True(t, first.Missing)
 
 	two := blank
 	two.Epoch = "two"
-	require.NoError(t, s.Create(testContext(t), two))
-	require.NoError(t, s.Create(testContext(t), blank))
-	now, err := s.Read(testContext(t))
+	require.NoError(t, s.Create(fixture.Context(t), two))
+	require.NoError(t, s.Create(fixture.Context(t), blank))
+	now, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, "two", now.Epoch)
-	awaitRecord(t, f, now)
+	fixture.AwaitRecord(t, f, now)
 	requireTree(t, conn, path, "", "/epoch-two")
 }
 
@@ -243,17 +241,17 @@ func TestRead_LaggingServer(t *testing.T) {
 		lagging = e.Server(1)
 	}
 	reader := newStore(t, connect(t, lagging.Addr()), path)
-	now, err := reader.Read(testContext(t))
+	now, err := reader.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, r, now)
 	lagging.Lag()
-	r = heartbeat(t, writer, r)
+	r = fixture.Heartbeat(t, writer, r)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_, err = reader.Read(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	lagging.Heal()
-	now, err = reader.Read(testContext(t))
+	now, err = reader.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, r, now)
 }
@@ -266,7 +264,7 @@ func TestHeartbeat_IsolatedLeader(t *testing.T) {
 	path := newPath()
 	_, r := createRecord(t, connect(t, e.Addrs()...), path)
 	leader, err := e.Leader()
-	for ctx := testContext(t); errors.Is(err, ensemble.ErrNoLeader) && ctx.Err() == nil; {
+	for ctx := fixture.Context(t); errors.Is(err, ensemble.ErrNoLeader) && ctx.Err() == nil; {
 		leader, err = e.Leader()
 	}
 	require.NoError(t, err)
@@ -284,7 +282,7 @@ func TestHeartbeat_IsolatedLeader(t *testing.T) {
 	other := newStore(t, connect(t, e.Addr((leader+1)%3)), path)
 	next := r
 	next.Seq, next.Leader = next.Seq+1, "next"
-	for ctx := testContext(t); ; {
+	for ctx := fixture.Context(t); ; {
 		written, err := other.Heartbeat(ctx, r, next)
 		if err == nil {
 			require.Equal(t, "next", written.Leader)

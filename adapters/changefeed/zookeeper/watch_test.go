@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
@@ -20,15 +21,14 @@ func testWatch(t *testing.T, e *ensemble.Ensemble) {
 		p := newProxy(t, e.Addr(0))
 		path := newPath()
 		s, r := createRecord(t, conn, path)
-		f := subscribe(t, newStore(t, connect(t, p.Addr()), path))
-		awaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, newStore(t, connect(t, p.Addr()), path), r)
 		p.Blackhole(zkproxy.Both)
-		r = heartbeat(t, s, r)
+		r = fixture.Heartbeat(t, s, r)
 		p.DropConnections()
-		r = heartbeat(t, s, r)
+		r = fixture.Heartbeat(t, s, r)
 		p.Unblackhole()
-		awaitRecord(t, f, r)
-		awaitRecord(t, f, heartbeat(t, s, r))
+		fixture.AwaitRecord(t, f, r)
+		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, r))
 	})
 
 	// Fails if a feed does not continue in the next session: the watches of the expired session
@@ -38,12 +38,11 @@ func testWatch(t *testing.T, e *ensemble.Ensemble) {
 		path := newPath()
 		s, r := createRecord(t, conn, path)
 		other := connect(t, p.Addr())
-		f := subscribe(t, newStore(t, other, path))
-		awaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, newStore(t, other, path), r)
 		require.NoError(t, p.ExpireSession(other.SessionID()))
-		r = heartbeat(t, s, r)
-		awaitRecord(t, f, r)
-		awaitRecord(t, f, heartbeat(t, s, r))
+		r = fixture.Heartbeat(t, s, r)
+		fixture.AwaitRecord(t, f, r)
+		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, r))
 	})
 
 	// Fails if a change between two watches is missed, it is delivered twice, or a feed sends more
@@ -52,19 +51,18 @@ func testWatch(t *testing.T, e *ensemble.Ensemble) {
 		p := newProxy(t, e.Addr(0))
 		path := newPath()
 		s, r := createRecord(t, conn, path)
-		f := subscribe(t, newStore(t, connect(t, p.Addr()), path))
-		awaitRecord(t, f, r)
+		f := fixture.SubscribeTo(t, newStore(t, connect(t, p.Addr()), path), r)
 		before := p.Count(zkproxy.OpGetData)
 		const n = 20
 		for range n {
-			r = heartbeat(t, s, r)
-			awaitRecord(t, f, r)
+			r = fixture.Heartbeat(t, s, r)
+			fixture.AwaitRecord(t, f, r)
 		}
 		require.Equal(t, n, p.Count(zkproxy.OpGetData)-before)
 		for range n {
-			r = heartbeat(t, s, r)
+			r = fixture.Heartbeat(t, s, r)
 		}
-		awaitRecord(t, f, r)
+		fixture.AwaitRecord(t, f, r)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		_, err := f.Next(ctx)
