@@ -237,3 +237,6 @@ func testHalfDeleted(t *testing.T, c *etcdserver.Cluster) {
 	require.NoError(t, err)
 	fixture.Heartbeat(t, s, now)
 }
+
+// TestDependencies fails if a program that imports this store links the driver of another store.
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "etcd") }

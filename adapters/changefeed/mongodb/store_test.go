@@ -67,3 +67,6 @@ func TestStore_KeepsClient(t *testing.T) {
 	_, err := last.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 }
+
+// TestDependencies fails if a program that imports this store links the driver of another store.
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "mongo") }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
@@ -69,3 +70,6 @@ func TestNew_InvalidArguments(t *testing.T) {
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 	}
 }
+
+// TestDependencies fails if a program that imports this store links the driver of another store.
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "nats-io") }

@@ -50,3 +50,6 @@ func TestClose_KeepsSession(t *testing.T) {
 	require.True(t, session.IsConnected())
 	require.NoError(t, r.Expr(1).Exec(session))
 }
+
+// TestDependencies fails if a program that imports this store links the driver of another store.
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "rethinkdb") }

@@ -295,3 +295,6 @@ func TestHeartbeat_IsolatedLeader(t *testing.T) {
 		require.NoError(t, ctx.Err())
 	}
 }
+
+// TestDependencies fails if a program that imports this store links the driver of another store.
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "go-zookeeper") }
