@@ -96,7 +96,7 @@ func (r *Runner) Create(ctx context.Context, operation string, blank changefeed.
 	})
 }
 
-// Heartbeat runs an operation that replaces prev by next, and returns what was written. It prepares
+// Heartbeat runs an operation that replaces prev by next, and returns the written record. It prepares
 // next as Create does.
 func (r *Runner) Heartbeat(ctx context.Context, operation string, prev, next changefeed.Record, replace func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
 	return r.Read(ctx, operation, func(ctx context.Context) (changefeed.Record, error) {
