@@ -63,8 +63,8 @@ func (d Document[N]) Record() (changefeed.Record, error) {
 	return r, nil
 }
 
-// NotRecord returns an error that wraps [changefeed.ErrUnsuitable] and the reason for which data in
-// the place of a record is not one.
+// NotRecord is the error for data that is not a record. It wraps [changefeed.ErrUnsuitable] and the
+// reason.
 func NotRecord(reason error) error {
 	return fmt.Errorf("%w: the data is not the record of an election (%w): use another key", changefeed.ErrUnsuitable, reason)
 }
