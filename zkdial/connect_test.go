@@ -3,12 +3,8 @@ package zkdial
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"io"
 	"log/slog"
 	"net"
-	"net/http/httptest"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -119,41 +116,12 @@ func TestWait_ErrorNamesTheServer(t *testing.T) {
 	})
 }
 
-// startTLSProxy starts a server that accepts TLS connections and forwards them to an address without TLS.
-func startTLSProxy(t *testing.T, to string) (addr string, authorities *x509.CertPool) {
-	web := httptest.NewUnstartedServer(nil)
-	web.StartTLS()
-	config := &tls.Config{Certificates: web.TLS.Certificates}
-	authorities = x509.NewCertPool()
-	authorities.AddCert(web.Certificate())
-	web.Close()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	t.Cleanup(func() { listener.Close(); wg.Wait() })
-	wg.Go(func() {
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			wg.Go(func() { _, _ = io.Copy(out, in); out.Close(); in.Close() })
-			wg.Go(func() { _, _ = io.Copy(in, out); out.Close(); in.Close() })
-		}
-	})
-	return listener.Addr().String(), authorities
-}
-
 // TestConnect_TLS fails if TLS connections do not work, or if an unknown authority is trusted.
 func TestConnect_TLS(t *testing.T) {
 	srv := zktest.Start(t)
-	addr, authorities := startTLSProxy(t, srv.Addr())
-	conn, _, err := Connect([]string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}))
+	a := certtest.New(t)
+	addr, _ := certtest.StartProxy(t, a.Config("127.0.0.1"), srv.Addr())
+	conn, _, err := Connect([]string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}))
 	require.NoError(t, err)
 	granted, err := Wait(t.Context(), conn)
 	require.NoError(t, err)

@@ -4,16 +4,8 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/pem"
-	"io"
 	"log/slog"
-	"net"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 	"github.com/go-leaderelection/leaderelection/elector"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -82,42 +75,13 @@ func TestZooKeeper_NoAnswer(t *testing.T) {
 	}
 }
 
-// startTLSProxy starts a server that accepts TLS connections and forwards them to an address without TLS.
-func startTLSProxy(t *testing.T, to string) (addr, caFile string) {
-	web := httptest.NewUnstartedServer(nil)
-	web.StartTLS()
-	config := &tls.Config{Certificates: web.TLS.Certificates}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})
-	web.Close()
-	caFile = filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(caFile, ca, 0o600))
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	t.Cleanup(func() { listener.Close(); wg.Wait() })
-	wg.Go(func() {
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			wg.Go(func() { _, _ = io.Copy(out, in); out.Close(); in.Close() })
-			wg.Go(func() { _, _ = io.Copy(in, out); out.Close(); in.Close() })
-		}
-	})
-	return listener.Addr().String(), caFile
-}
-
 // TestZooKeeper_TLS fails if TLS does not work, or if an unknown authority is trusted.
 func TestZooKeeper_TLS(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
-	addr, caFile := startTLSProxy(t, srv.Addr())
+	a := certtest.New(t)
+	addr, _ := certtest.StartProxy(t, a.Config("127.0.0.1"), srv.Addr())
+	caFile, _, _ := a.Files("127.0.0.1")
 	t.Run("trusted", func(t *testing.T) {
 		z := openTestBackend(t, &settings{tls: tlsSettings{files: tlsfile.Files{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})
 		_, err := z.newCandidate(t.Context())

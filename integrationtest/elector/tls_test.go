@@ -4,55 +4,14 @@ package elector
 
 import (
 	"crypto/tls"
-	"io"
-	"net"
 	"net/http"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
-
-// startTLSProxy starts a TLS proxy for a server, which accepts only clients with a certificate of a.
-// The channel receives the errors of rejected clients.
-func startTLSProxy(t *testing.T, a *certtest.Authority, target string) (addr string, rejected chan error) {
-	config := a.Config("127.0.0.1")
-	config.ClientAuth = tls.RequireAndVerifyClientCert
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	require.NoError(t, err)
-	rejected = make(chan error, 1000)
-	var wg sync.WaitGroup
-	t.Cleanup(func() { listener.Close(); wg.Wait() })
-	wg.Go(func() {
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer in.Close()
-				if err := in.(*tls.Conn).HandshakeContext(t.Context()); err != nil {
-					rejected <- err
-					return
-				}
-				out, err := net.Dial("tcp", target)
-				if err != nil {
-					return
-				}
-				defer out.Close()
-				done := make(chan struct{})
-				go func() { defer close(done); _, _ = io.Copy(in, out); in.Close() }()
-				_, _ = io.Copy(out, in)
-				out.Close()
-				<-done
-			})
-		}
-	})
-	return listener.Addr().String(), rejected
-}
 
 // TestRun_ClientCertificate fails if an elector does not send its certificate, connects without one,
 // or trusts servers with an unknown authority. A proxy implements TLS, because the servers of these
@@ -61,7 +20,9 @@ func TestRun_ClientCertificate(t *testing.T) {
 	a := certtest.New(t)
 	ca, cert, key := a.Files("127.0.0.1")
 	_, otherCert, otherKey := certtest.New(t).Files("127.0.0.1")
-	addr, rejected := startTLSProxy(t, a, servers.Addr(0))
+	config := a.Config("127.0.0.1")
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	addr, rejected := certtest.StartProxy(t, config, servers.Addr(0))
 	f := newFixture(t)
 	withTLS := func(args ...string) []string {
 		return slices.Concat([]string{"--zookeeper-servers", addr, "--ca-file", ca, "--listen", "127.0.0.1:0"}, args, program)

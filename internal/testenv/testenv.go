@@ -6,7 +6,7 @@
 //	etcdserver  etcd
 //	dbserver    PostgreSQL, Redis, NATS
 //	zkproxy     a proxy that knows ZooKeeper's protocol
-//	certtest    certificates
+//	certtest    certificates, and TLS for servers without it
 package testenv
 
 import "os"

@@ -1,4 +1,4 @@
-// Package certtest issues certificates for tests.
+// Package certtest issues certificates for tests, and starts TLS proxies.
 package certtest
 
 import (
