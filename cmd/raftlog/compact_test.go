@@ -32,14 +32,10 @@ func TestCompact_TargetExists(t *testing.T) {
 // peer does not receive it, or if the commands for files do not work with or without running peers.
 func TestCompact_EndToEnd(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, "a", "b", "c")
-	for _, id := range []string{"a", "b", "c"} {
-		h.startPeer(id)
-	}
-	acknowledged := map[string]string{}
+	h := startPeers(t, "a", "b", "c")
 	last := ""
 	for i := range 5 {
-		last, _ = h.proposeUpdate(acknowledged, fmt.Sprint("update ", i))
+		last, _ = h.proposeUpdate(fmt.Sprint("update ", i))
 	}
 	h.waitForApplied(last)
 	// The default index is before the entry of the first request ID within the window.
@@ -71,12 +67,12 @@ func TestCompact_EndToEnd(t *testing.T) {
 	require.Contains(t, e.output.text(), "index="+last)
 	r = h.runCommand("config", "--add", h.address("e")+"/e")
 	require.Zero(t, r.code, r.log)
-	fifth, _ := h.proposeUpdate(acknowledged, "with the fifth")
+	fifth, _ := h.proposeUpdate("with the fifth")
 	h.waitForApplied(fifth)
 	require.Equal(t, []string{"a", "b", "c", "e"}, peerIDs(h.waitForLeader().Peers))
 
 	// The peers are running.
-	h.requireLog(acknowledged, "dump", filepath.Join(h.dir, "b"))
+	h.requireLog("dump", filepath.Join(h.dir, "b"))
 	require.Equal(t, 2, strings.Count(h.requireOutput("dump", "--peer-id", "b", "-i", "2-3", "--format", "hex"), "\n"))
 	var l listing
 	require.NoError(t, json.Unmarshal([]byte(h.requireOutput("list", "--peer-id", "a", "--json")), &l))

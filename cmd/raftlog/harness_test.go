@@ -70,6 +70,8 @@ type harness struct {
 	dir, file string
 	addresses map[string]string
 	peers     map[string]*process
+	// acknowledged contains the acknowledged updates by index.
+	acknowledged map[string]string
 }
 
 // newHarness returns a harness whose files are in memory, if the system has such a file system: one sync
@@ -78,7 +80,7 @@ func newHarness(t *testing.T, founders ...string) *harness {
 	dir, err := testenv.MakeDir("raftlog")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	h := &harness{t: t, dir: dir, addresses: map[string]string{}, peers: map[string]*process{}}
+	h := &harness{t: t, dir: dir, addresses: map[string]string{}, peers: map[string]*process{}, acknowledged: map[string]string{}}
 	h.file = filepath.Join(h.dir, "raftlog.yaml")
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "secret"), []byte(secret+"\n"), 0o600))
 	var b strings.Builder
@@ -92,6 +94,16 @@ func newHarness(t *testing.T, founders ...string) *harness {
 		}
 	}
 	require.NoError(t, os.WriteFile(h.file, []byte(b.String()), 0o600))
+	return h
+}
+
+// startPeers returns a harness whose founders are running.
+func startPeers(t *testing.T, founders ...string) *harness {
+	t.Helper()
+	h := newHarness(t, founders...)
+	for _, id := range founders {
+		h.startPeer(id)
+	}
 	return h
 }
 
@@ -252,19 +264,19 @@ func (h *harness) waitForApplied(index string) {
 	}
 }
 
-// proposeUpdate proposes an update, and adds it to the acknowledged ones.
-func (h *harness) proposeUpdate(acknowledged map[string]string, data string) (index, id string) {
+// proposeUpdate proposes an update, and adds it to acknowledged.
+func (h *harness) proposeUpdate(data string) (index, id string) {
 	h.t.Helper()
 	index, id, ok := strings.Cut(strings.TrimSpace(h.requireOutput("propose", data)), " ")
 	require.True(h.t, ok)
-	acknowledged[index] = data
+	h.acknowledged[index] = data
 	return index, id
 }
 
 // requireLog requires that the log contains exactly the acknowledged updates, with their indexes.
-func (h *harness) requireLog(acknowledged map[string]string, args ...string) {
+func (h *harness) requireLog(args ...string) {
 	h.t.Helper()
-	newest := slices.MaxFunc(slices.Collect(maps.Keys(acknowledged)), func(a, b string) int {
+	newest := slices.MaxFunc(slices.Collect(maps.Keys(h.acknowledged)), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 	})
 	h.waitForApplied(newest)
@@ -277,7 +289,7 @@ func (h *harness) requireLog(acknowledged map[string]string, args ...string) {
 			found[fmt.Sprint(l.Index)] = *l.Data
 		}
 	}
-	require.Equal(h.t, acknowledged, found)
+	require.Equal(h.t, h.acknowledged, found)
 }
 
 // peerIDs returns the sorted IDs of the peers.
@@ -312,10 +324,10 @@ func (h *harness) killPeers(ids ...string) {
 func (h *harness) dataDir(id string) string { return filepath.Join(h.dir, id) }
 
 // requireAcknowledged requires that the log contains the acknowledged updates, with their indexes.
-func (h *harness) requireAcknowledged(acknowledged map[string]string) {
+func (h *harness) requireAcknowledged() {
 	h.t.Helper()
 	text := h.requireOutput("tail", "--once")
-	for index, data := range acknowledged {
+	for index, data := range h.acknowledged {
 		require.Regexp(h.t, `(?m)^`+index+` .*"`+data+`"`, text)
 	}
 }

@@ -16,12 +16,8 @@ import (
 // peer participates again, or if new peers cannot join.
 func TestRecover_EndToEnd(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, "a", "b", "c")
-	for _, id := range []string{"a", "b", "c"} {
-		h.startPeer(id)
-	}
-	acknowledged := map[string]string{}
-	last, _ := h.proposeUpdate(acknowledged, "one")
+	h := startPeers(t, "a", "b", "c")
+	last, _ := h.proposeUpdate("one")
 	h.waitForApplied(last)
 	require.Equal(t, exitUsage, h.runCommand("recover", "--peer-id", "a", "--accept-data-loss").code, "the peer is running")
 	h.killPeers("b", "c", "a")
@@ -34,25 +30,23 @@ func TestRecover_EndToEnd(t *testing.T) {
 	require.Contains(t, r.out, "removed permanently: b, c")
 	require.Contains(t, h.requireOutput("recover", "--peer-id", "a", "--accept-data-loss"), "start peer a")
 	a := h.startPeer("a")
-	h.proposeUpdate(acknowledged, "two, by a alone")
+	h.proposeUpdate("two, by a alone")
 	h.requireIdentityError("b", "recovered without this peer")
 	h.startPeer("d", "--addr", h.address("d"))
 	h.startPeer("e", "--addr", h.address("e"))
 	h.requireOutput("config", "--add", h.address("d")+"/d", "--add", h.address("e")+"/e")
 	a.stop(t, syscall.SIGKILL)
 	h.file = h.writeConfig("d", "e")
-	h.proposeUpdate(acknowledged, "three, by d and e")
-	h.requireLog(acknowledged, "tail", "--once")
+	h.proposeUpdate("three, by d and e")
+	h.requireLog("tail", "--once")
 }
 
 // TestExportAndRestore fails if an exported snapshot does not start a new cluster with the request
 // IDs and larger indexes.
 func TestExportAndRestore(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, "a")
-	h.startPeer("a")
-	acknowledged := map[string]string{}
-	last, id := h.proposeUpdate(acknowledged, "one")
+	h := startPeers(t, "a")
+	last, id := h.proposeUpdate("one")
 	h.requireOutput("compact", "--peer-id", "a", "-i", last, "-p", "a", "--wait", "15s")
 	file := filepath.Join(h.dir, "exported")
 	require.Contains(t, h.requireOutput("export", "--peer-id", "a", file), "through entry "+last)

@@ -22,13 +22,9 @@ import (
 // repeated one is applied twice, or if a client with another secret is accepted.
 func TestServe_KilledPeers(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, "a", "b", "c")
 	all := []string{"a", "b", "c"}
-	for _, id := range all {
-		h.startPeer(id)
-	}
-	acknowledged := map[string]string{}
-	h.proposeUpdate(acknowledged, "before")
+	h := startPeers(t, all...)
+	h.proposeUpdate("before")
 	leader := h.waitForLeader().Leader.ID
 	id := requestid.New().String()
 	done := make(chan result, 1)
@@ -40,9 +36,9 @@ func TestServe_KilledPeers(t *testing.T) {
 	r := <-done
 	require.Zero(t, r.code, r.log)
 	require.Equal(t, r.out, h.requireOutput("propose", "--request-id", id, "while the leader is killed"), "the same result as the first time")
-	acknowledged[strings.Fields(r.out)[0]] = "while the leader is killed"
+	h.acknowledged[strings.Fields(r.out)[0]] = "while the leader is killed"
 	require.NotEqual(t, leader, h.waitForLeader().Leader.ID)
-	h.proposeUpdate(acknowledged, "by two")
+	h.proposeUpdate("by two")
 
 	left := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return id == leader })
 	h.peers[left[0]].stop(t, syscall.SIGKILL)
@@ -59,10 +55,10 @@ func TestServe_KilledPeers(t *testing.T) {
 		h.startPeer(id)
 	}
 	h.waitForLeader()
-	h.requireLog(acknowledged, "tail", "--once")
+	h.requireLog("tail", "--once")
 	require.Equal(t, r.out, h.requireOutput("propose", "--request-id", id, "while the leader is killed"), "request IDs are known")
-	h.proposeUpdate(acknowledged, "after all")
-	h.requireLog(acknowledged, "tail", "--once")
+	h.proposeUpdate("after all")
+	h.requireLog("tail", "--once")
 
 	// A client with another secret is rejected.
 	r = runProgram(t, []string{secretVariable + "=another-secret-of-no-use"}, "propose", "-c", h.file, "no")
@@ -91,12 +87,8 @@ func TestServe_LostData(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHarness(t, "a", "b", "c")
-			for _, id := range []string{"a", "b", "c"} {
-				h.startPeer(id)
-			}
-			acknowledged := map[string]string{}
-			one, _ := h.proposeUpdate(acknowledged, "one, at all three")
+			h := startPeers(t, "a", "b", "c")
+			one, _ := h.proposeUpdate("one, at all three")
 			h.waitForApplied(one)
 			h.killPeers("b")
 			require.NoError(t, os.CopyFS(filepath.Join(h.dir, "earlier"), os.DirFS(h.dataDir("b"))))
@@ -106,8 +98,8 @@ func TestServe_LostData(t *testing.T) {
 				return strings.Contains(b.output.text(), `connected to peer" cluster=test peer=b peer=c`)
 			}, timeLimit, 10*time.Millisecond)
 			h.killPeers("c")
-			h.proposeUpdate(acknowledged, "two, acknowledged by a and b")
-			h.proposeUpdate(acknowledged, "three, acknowledged by a and b")
+			h.proposeUpdate("two, acknowledged by a and b")
+			h.proposeUpdate("three, acknowledged by a and b")
 			h.killPeers("a", "b")
 			test.lose(t, h, h.dataDir("b"))
 			h.startPeer("c")
@@ -115,9 +107,9 @@ func TestServe_LostData(t *testing.T) {
 			r := h.runCommand("propose", "-t", "1s", "four")
 			require.NotZero(t, r.code, "c has acknowledged an update without a majority")
 			h.startPeer("a")
-			h.proposeUpdate(acknowledged, "five, acknowledged by a and c")
+			h.proposeUpdate("five, acknowledged by a and c")
 			// c may have appended "four", which is not acknowledged.
-			h.requireAcknowledged(acknowledged)
+			h.requireAcknowledged()
 		})
 	}
 }
@@ -126,12 +118,8 @@ func TestServe_LostData(t *testing.T) {
 // configuration file of all peers, starts a second cluster.
 func TestServe_ReplacedInSharedFile(t *testing.T) {
 	t.Parallel() // the test mostly waits
-	h := newHarness(t, "a", "b", "c")
-	for _, id := range []string{"a", "b", "c"} {
-		h.startPeer(id)
-	}
-	acknowledged := map[string]string{}
-	one, _ := h.proposeUpdate(acknowledged, "one")
+	h := startPeers(t, "a", "b", "c")
+	one, _ := h.proposeUpdate("one")
 	h.waitForApplied(one)
 	h.killPeers("c")
 	text, err := os.ReadFile(h.file)
@@ -152,41 +140,33 @@ func TestServe_ReplacedInSharedFile(t *testing.T) {
 	d.waitForLine(t, "created separately")
 	h.startPeer("b")
 	h.file = original
-	h.proposeUpdate(acknowledged, "two")
+	h.proposeUpdate("two")
 	h.startPeer("c")
-	h.proposeUpdate(acknowledged, "three")
-	h.requireLog(acknowledged, "tail", "--once")
+	h.proposeUpdate("three")
+	h.requireLog("tail", "--once")
 }
 
 // TestServe_CopiedDirectory fails if a second process participates with a copy of the directory of
 // a running peer, or stops this peer.
 func TestServe_CopiedDirectory(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, "a", "b", "c")
-	for _, id := range []string{"a", "b", "c"} {
-		h.startPeer(id)
-	}
-	acknowledged := map[string]string{}
-	one, _ := h.proposeUpdate(acknowledged, "one")
+	h := startPeers(t, "a", "b", "c")
+	one, _ := h.proposeUpdate("one")
 	h.waitForApplied(one)
 	dir := filepath.Join(h.dir, "copy")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(h.dataDir("b"))))
 	h.requireIdentityError("b", "another process that uses the same ID", "-d", dir, "--listen", "127.0.0.1:0")
 	h.killPeers("c")
-	h.proposeUpdate(acknowledged, "two, acknowledged by a and b")
-	h.requireLog(acknowledged, "tail", "--once")
+	h.proposeUpdate("two, acknowledged by a and b")
+	h.requireLog("tail", "--once")
 }
 
 // TestServe_NewAddress fails if a peer is not reached at its new address after the configuration
 // file was changed.
 func TestServe_NewAddress(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, "a", "b", "c")
-	for _, id := range []string{"a", "b", "c"} {
-		h.startPeer(id)
-	}
-	acknowledged := map[string]string{}
-	last, _ := h.proposeUpdate(acknowledged, "one")
+	h := startPeers(t, "a", "b", "c")
+	last, _ := h.proposeUpdate("one")
 	h.waitForApplied(last)
 	h.killPeers("b")
 	was, now := h.address("b"), h.address("b at another address")
@@ -200,13 +180,13 @@ func TestServe_NewAddress(t *testing.T) {
 		return strings.Contains(r.out, "tcp://"+now+"/b") && !strings.Contains(r.out, was)
 	}, timeLimit, 100*time.Millisecond)
 	h.killPeers("c")
-	h.proposeUpdate(acknowledged, "two, by a and b")
-	h.requireLog(acknowledged, "tail", "--once")
+	h.proposeUpdate("two, by a and b")
+	h.requireLog("tail", "--once")
 }
 
-// certificateFlags returns the flags for a certificate of the authority.
-func certificateFlags(a *certtest.Authority) []string {
-	ca, cert, key := a.Files("127.0.0.1")
+// certificateFlags returns the flags for a certificate of the authority for a host.
+func certificateFlags(a *certtest.Authority, host string) []string {
+	ca, cert, key := a.Files(host)
 	return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
 }
 
@@ -218,12 +198,12 @@ func TestServe_Certificates(t *testing.T) {
 	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a', '%s/b']\n", h.dir, h.address("a"), h.address("b"))
 	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
 	ours, others := certtest.New(t), certtest.New(t)
-	h.startPeer("a", certificateFlags(ours)...)
-	h.startPeer("b", certificateFlags(ours)...)
-	mine := certificateFlags(ours)
+	h.startPeer("a", certificateFlags(ours, "127.0.0.1")...)
+	h.startPeer("b", certificateFlags(ours, "127.0.0.1")...)
+	mine := certificateFlags(ours, "127.0.0.1")
 	h.requireOutput(append([]string{"propose", "by certificate"}, mine...)...)
 	h.waitForLeader(mine...)
-	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, certificateFlags(others)...)...)
+	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, certificateFlags(others, "127.0.0.1")...)...)
 	require.Equal(t, exitFailed, r.code, r.log)
 	r = h.runCommand("propose", "no", "-k", secret, "-t", "5s")
 	require.Equal(t, exitFailed, r.code, r.log)
@@ -240,10 +220,7 @@ func TestServe_AllowedNames(t *testing.T) {
 	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a']\n", h.dir, h.address("a"))
 	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
 	authority := certtest.New(t)
-	flags := func(name string) []string {
-		ca, cert, key := authority.Files(name)
-		return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
-	}
+	flags := func(name string) []string { return certificateFlags(authority, name) }
 	h.startPeer("a", append(flags("127.0.0.1"), "--allowed-names", "127.0.0.1,backup.example.org")...)
 	h.requireOutput(append([]string{"propose", "yes"}, flags("backup.example.org")...)...)
 	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, flags("billing.example.org")...)...)
