@@ -1,0 +1,56 @@
+package top
+
+import "time"
+
+// Candidate is a candidate of an election.
+type Candidate struct {
+	Name, ID, Session string
+	Token             int64
+	Joined            time.Time // zero if the time is unknown
+}
+
+// Message is an event: one of the types below, or a Key.
+type Message any
+
+type (
+	// Listed contains the candidates of an election in order, the leader first.
+	Listed struct {
+		At         time.Time
+		Election   string
+		Candidates []Candidate
+	}
+	// Missing reports that an election does not exist.
+	Missing struct {
+		At       time.Time
+		Election string
+	}
+	// Failed contains the error of a request for the candidates of an election.
+	Failed struct {
+		At       time.Time
+		Election string
+		Err      error
+	}
+	// Found adds elections to those that are shown.
+	Found struct {
+		Elections []string
+		Note      string // a problem of the search, or ""
+	}
+	// Resigned is the result of a Request.
+	Resigned struct {
+		At      time.Time
+		Request Request
+		Err     error // nil if the candidate has left its position
+	}
+	// Tick contains the current time.
+	Tick struct{ At time.Time }
+	// Size is the size of the screen.
+	Size struct{ Width, Height int }
+	// Typed is a key with a character.
+	Typed struct{ Text string }
+)
+
+// Request requests a candidate to hand over.
+type Request struct {
+	Election  string
+	Candidate Candidate
+}
