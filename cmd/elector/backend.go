@@ -240,8 +240,24 @@ func (s *settings) describeTimeout(ctx context.Context, timeout time.Duration, e
 	if err == nil || ctx.Err() == nil {
 		return s.advise(err)
 	}
-	return fmt.Errorf("no answer from %s at %s within %v: %w", s.backend, backendKinds[s.backend].servers(s), timeout, err)
+	reason := ": " + err.Error()
+	for _, repeated := range []error{leaderelection.ErrUnreachable, context.Cause(ctx)} {
+		reason = strings.TrimPrefix(reason, ": "+repeated.Error())
+	}
+	text := fmt.Sprintf("no answer from %s at %s within %v", s.backend, backendKinds[s.backend].servers(s), timeout)
+	return &timeoutError{text + reason, err}
 }
+
+// timeoutError is the error of a command whose backend has not answered in time. Its text does not repeat
+// the words of err that say the same.
+type timeoutError struct {
+	text string
+	err  error
+}
+
+func (e *timeoutError) Error() string { return e.text }
+
+func (e *timeoutError) Unwrap() error { return e.err }
 
 // adviseCredentials adds the names of the settings that contain credentials to an error. given reports
 // whether credentials are set.

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,12 +73,35 @@ func TestCommands_NoAnswer(t *testing.T) {
 		args := append(strings.Fields(command), "--timeout", "50ms")
 		p := h.command(args[0], args[1:]...)
 		require.Equal(t, cmdline.Failed, p.exitCode(), command)
-		p.waitForLog("no answer from zookeeper at " + h.addr + " within 50ms: ")
+		p.waitForLog("no answer from zookeeper at " + h.addr + " within 50ms")
 	}
 	watch := h.command("watch")
 	watch.waitForLog("failed to connect")
 	watch.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.OK, watch.exitCode())
+}
+
+// TestDescribeTimeout_NamesTheCauseOnce fails if the error of a command that has timed out says more than once that
+// the backend does not answer, or if it does not contain the reason or does not wrap its cause.
+func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
+	s := &settings{backend: "zookeeper", zookeeper: zooKeeperSettings{servers: "a:1"}}
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	refused := errors.New("a:1: connection refused")
+	unreachable := fmt.Errorf("%w: %w", leaderelection.ErrUnreachable, context.DeadlineExceeded)
+	for _, c := range []struct {
+		err    error
+		reason string
+	}{
+		{fmt.Errorf("%w: %w", unreachable, refused), ": a:1: connection refused"},
+		{unreachable, ""},
+		{context.DeadlineExceeded, ""},
+		{fmt.Errorf("list: %w", context.DeadlineExceeded), ": list: context deadline exceeded"},
+	} {
+		err := s.describeTimeout(ctx, time.Second, c.err)
+		require.EqualError(t, err, "no answer from zookeeper at a:1 within 1s"+c.reason)
+		require.ErrorIs(t, err, c.err)
+	}
 }
 
 // TestCommands_UnsupportedBackend fails if the error does not list the backends that support a command.
