@@ -3,9 +3,7 @@ package leaderelection_test
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -27,7 +26,7 @@ const (
 
 	// shortTime is longer than a candidate needs to find out why a znode was deleted. It is not a
 	// multiple of the intervals between checks.
-	shortTime = 10 * time.Millisecond
+	shortTime = bubble.Margin
 	// confirmLimit is how long Resign and EndElection wait for ZooKeeper.
 	confirmLimit = 1500 * time.Millisecond
 )
@@ -79,17 +78,10 @@ func (h *harness) heal() {
 }
 
 // eachServer calls f for each server.
-func (h *harness) eachServer(f func(*zktest.Server)) {
-	for i := range h.ensemble.Len() {
-		f(h.ensemble.Server(i))
-	}
-}
+func (h *harness) eachServer(f func(*zktest.Server)) { bubble.EachServer(h.ensemble, f) }
 
 // advance lets time pass, and then waits until all goroutines are blocked.
-func (h *harness) advance(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+func (h *harness) advance(d time.Duration) { bubble.Advance(d) }
 
 // connect opens a session at server 0.
 func (h *harness) connect(options ...func(*zk.Conn)) *zk.Conn {
@@ -98,39 +90,20 @@ func (h *harness) connect(options ...func(*zk.Conn)) *zk.Conn {
 
 func (h *harness) connectTo(server int, options ...func(*zk.Conn)) *zk.Conn {
 	h.Helper()
-	options = append(options, zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
-	return h.connected(h.ensemble.ConnectFrom(server, timeout, options...))
+	return bubble.ConnectFrom(h, h.ensemble, server, timeout, options...)
 }
 
 // connectUnlimited opens a session that accepts replies of any length.
 func (h *harness) connectUnlimited() *zk.Conn {
 	h.Helper()
-	return h.connected(h.ensemble.ConnectFrom(0, timeout))
-}
-
-func (h *harness) connected(conn *zk.Conn, _ <-chan zk.Event, err error) *zk.Conn {
-	h.Helper()
-	require.NoError(h, err)
-	h.advance(0)
-	require.Equal(h, zk.StateHasSession, conn.State())
-	return conn
+	return h.connect(zk.WithMaxBufferSize(0))
 }
 
 // disconnect breaks the connection of a client. No client can connect until reconnect is called.
-func (h *harness) disconnect(conn *zk.Conn) {
-	session := conn.SessionID()
-	h.eachServer(func(s *zktest.Server) {
-		s.Refuse(true)
-		s.DropConnections(session)
-	})
-	h.advance(0)
-}
+func (h *harness) disconnect(conn *zk.Conn) { bubble.Disconnect(h.ensemble, conn) }
 
 // reconnect lets clients connect again, and waits until all of them are connected.
-func (h *harness) reconnect() {
-	h.eachServer(func(s *zktest.Server) { s.Refuse(false) })
-	h.advance(time.Second + shortTime) // the client library pauses for a second after it has tried all servers
-}
+func (h *harness) reconnect() { bubble.Reconnect(h.ensemble) }
 
 // whileDisconnected breaks the connection of a client and calls f before the client is connected
 // to another server.
@@ -154,10 +127,7 @@ func (h *harness) expire(conn *zk.Conn) {
 // serverSession returns the session of a candidate's connection as the servers know it.
 func (h *harness) serverSession(c *candidate) zktest.Session {
 	h.Helper()
-	all := h.ensemble.Leader().Sessions()
-	i := slices.IndexFunc(all, func(s zktest.Session) bool { return s.ID == c.conn.SessionID() })
-	require.GreaterOrEqual(h, i, 0, "the session has expired")
-	return all[i]
+	return bubble.Session(h, h.ensemble, c.conn)
 }
 
 // sessionEnd returns when the server has ended a session.
@@ -286,26 +256,15 @@ func (h *harness) watchedPaths() (paths []string) {
 // requireMet requires that hooks have met their requests.
 func (h *harness) requireMet(hooks ...*zktest.Hook) {
 	h.Helper()
-	for _, hook := range hooks {
-		require.True(h, isMet(hook), "the hook has met no request")
-	}
+	bubble.RequireRun(h, hooks...)
 }
 
 // isMet reports whether a hook has met its request.
-func isMet(hook *zktest.Hook) bool {
-	select {
-	case <-hook.Ran():
-		return true
-	default:
-		return false
-	}
-}
+func isMet(hook *zktest.Hook) bool { return bubble.HasRun(hook) }
 
 // hold returns a hook that blocks requests until release is called.
 func (h *harness) hold() (hook zktest.HookFunc, release func()) {
-	released := make(chan struct{})
-	release = sync.OnceFunc(func() { close(released) })
-	h.Cleanup(release)
+	released, release := bubble.Gate(h)
 	return func(q *zktest.Request) zktest.Verdict {
 		<-released
 		return zktest.Pass(q)
@@ -350,9 +309,7 @@ func forEachNamingAndLoss(t *testing.T, losses []lostreply.Fault, servers int, f
 
 // async calls f, which may block, and returns a channel that delivers its result.
 func async[T any](f func() T) <-chan T {
-	c := make(chan T, 1)
-	go func() { c <- f() }()
-	return c
+	return bubble.Async(f)
 }
 
 // receive receives from a channel that must not be empty.
@@ -369,7 +326,5 @@ func receive[T any](h *harness, c <-chan T) (v T) {
 // requireDuration requires that f takes d.
 func (h *harness) requireDuration(d time.Duration, f func()) {
 	h.Helper()
-	start := time.Now()
-	f()
-	require.Equal(h, d, time.Since(start))
+	bubble.RequireDuration(h, d, f)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -72,10 +73,7 @@ func (r *scheduleRun) createNodes() {
 }
 
 // advance lets time pass, and then waits until all goroutines are blocked.
-func (r *scheduleRun) advance(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+func (r *scheduleRun) advance(d time.Duration) { bubble.Advance(d) }
 
 func (r *scheduleRun) perform(s step) {
 	switch s.action {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/resign"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -37,16 +38,9 @@ func withServer(t *testing.T, f func(h *harness)) {
 	})
 }
 
-func (h *harness) connect() *zk.Conn {
-	conn, _, err := h.srv.Connect(4 * time.Second)
-	require.NoError(h, err)
-	return conn
-}
+func (h *harness) connect() *zk.Conn { return bubble.Connect(h, h.srv, 4*time.Second) }
 
-func (h *harness) advance(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+func (h *harness) advance(d time.Duration) { bubble.Advance(d) }
 
 // candidate is a candidate of the election.
 type candidate struct {

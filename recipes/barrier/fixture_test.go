@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -29,12 +30,7 @@ func runTest(t *testing.T, f func(w fixture)) {
 	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
 }
 
-func (w fixture) connect() *zk.Conn {
-	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(w, err)
-	synctest.Wait()
-	return conn
-}
+func (w fixture) connect() *zk.Conn { return bubble.Connect(w, w.srv, timeout) }
 
 func (w fixture) barrier(conn *zk.Conn) *Barrier {
 	b, err := NewBarrier(conn, node, granted)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -43,13 +44,7 @@ func run(t *testing.T, f func(h *harness), opts ...zktest.Option) {
 	})
 }
 
-// connect returns a connection with a small receive buffer.
-func (h *harness) connect() *zk.Conn {
-	conn, _, err := h.srv.Connect(sessionTimeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(h, err)
-	synctest.Wait()
-	return conn
-}
+func (h *harness) connect() *zk.Conn { return bubble.Connect(h, h.srv, sessionTimeout) }
 
 // session returns the session of the cache.
 func (h *harness) session() int64 { return h.conn.SessionID() }

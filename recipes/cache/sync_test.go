@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -41,12 +42,8 @@ func TestSync_LaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := zktest.Cluster(t, 3)
 		h := &harness{T: t, srv: cluster.Server(1)}
-		var err error
-		h.conn, _, err = cluster.ConnectFrom(1, sessionTimeout)
-		require.NoError(h, err)
-		h.writer, _, err = cluster.ConnectFrom(0, sessionTimeout)
-		require.NoError(h, err)
-		synctest.Wait()
+		h.conn = bubble.ConnectFrom(h, cluster, 1, sessionTimeout)
+		h.writer = bubble.ConnectFrom(h, cluster, 0, sessionTimeout)
 		h.createWith("/a", "1")
 		c, _ := h.fill("/a", Node)
 		h.srv.Partition()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
@@ -86,7 +87,7 @@ func TestChanges_LeaveOneWatch(t *testing.T) {
 // A value that is larger than the receive buffer is an error, and later values are delivered.
 func TestChanges_ValueTooLargeToReceive(t *testing.T) {
 	run(t, func(h *harness) {
-		writer := newValue[[]byte](h, h.connectWith(), node)
+		writer := newValue[[]byte](h, h.connect(zk.WithMaxBufferSize(0)), node)
 		_, err := writer.Set(h.Context(), make([]byte, 100<<10))
 		require.NoError(h, err)
 		reader := newValue[[]byte](h, h.connect(), node)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -33,14 +34,8 @@ func run(t *testing.T, f func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) { f(&harness{T: t, srv: zktest.Start(t)}) })
 }
 
-// connect returns a connection with a small receive buffer.
-func (h *harness) connect() *zk.Conn { return h.connectWith(zk.WithMaxBufferSize(64 << 10)) }
-
-func (h *harness) connectWith(opts ...func(*zk.Conn)) *zk.Conn {
-	conn, _, err := h.srv.Connect(sessionTimeout, opts...)
-	require.NoError(h, err)
-	synctest.Wait()
-	return conn
+func (h *harness) connect(opts ...func(*zk.Conn)) *zk.Conn {
+	return bubble.Connect(h, h.srv, sessionTimeout, opts...)
 }
 
 // counter returns a counter at node with a separate connection.

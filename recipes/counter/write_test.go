@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -200,7 +201,7 @@ func TestTrap33_VersionOverflowOfAnotherProgram(t *testing.T) {
 // be rejected before it is sent.
 func TestTrap37_ValueTooLarge(t *testing.T) {
 	run(t, func(h *harness) {
-		v := newValue[string](h, h.connectWith(), node)
+		v := newValue[string](h, h.connect(zk.WithMaxBufferSize(0)), node)
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
 		defer cancel()

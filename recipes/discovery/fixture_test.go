@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -37,18 +38,11 @@ func runTest(t *testing.T, f func(w fixture)) {
 	synctest.Test(t, func(t *testing.T) { f(fixture{t, zktest.Start(t)}) })
 }
 
-func (w fixture) connect() *Discovery {
-	return w.connectWith(zk.WithMaxBufferSize(64 << 10))
-}
-
-func (w fixture) connectWith(options ...func(*zk.Conn)) *Discovery {
-	conn, _, err := w.srv.Connect(timeout, options...)
-	require.NoError(w, err)
-	return w.discovery(conn)
+func (w fixture) connect(options ...func(*zk.Conn)) *Discovery {
+	return w.discovery(bubble.Connect(w, w.srv, timeout, options...))
 }
 
 func (w fixture) discovery(conn *zk.Conn) *Discovery {
-	synctest.Wait()
 	d, err := New(conn, base, recipes.WithSessionTimeout(timeout))
 	require.NoError(w, err)
 	return d
@@ -60,14 +54,13 @@ func (w fixture) discovery(conn *zk.Conn) *Discovery {
 func (w fixture) connectLosable() (d *Discovery, loseSession func()) {
 	var wrong atomic.Bool
 	dial := w.srv.Dialer()
-	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10), zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+	conn := bubble.Connect(w, w.srv, timeout, zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
 		link, err := dial(network, address, limit)
 		if err == nil && wrong.Swap(false) {
 			link = &wrongPassword{Conn: link}
 		}
 		return link, err
 	}))
-	require.NoError(w, err)
 	return w.discovery(conn), func() {
 		lost := conn.SessionID()
 		wrong.Store(true)
@@ -122,10 +115,7 @@ func (w fixture) closeWithin(close func(context.Context) error) {
 }
 
 // pass lets time pass, and waits until all goroutines block.
-func (w fixture) pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+func (w fixture) pass(d time.Duration) { bubble.Advance(d) }
 
 // ids returns the IDs of the instances of a provider.
 func (w fixture) ids(p *Provider) (ids string) {

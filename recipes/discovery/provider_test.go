@@ -317,7 +317,7 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 // Fails if a list that is larger than the receive buffer of the connection ends the provider.
 func TestTrap37_ListTooLong(t *testing.T) {
 	runTest(t, func(w fixture) {
-		small := w.connectWith(zk.WithMaxBufferSize(8 << 10))
+		small := w.connect(zk.WithMaxBufferSize(8 << 10))
 		d := w.connect()
 		p := w.provider(small, Choice{})
 		first := w.register(d, "first")
@@ -366,7 +366,7 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 // it has become smaller.
 func TestProvider_InstanceTooLarge(t *testing.T) {
 	runTest(t, func(w fixture) {
-		big := w.connectWith()
+		big := w.connect(zk.WithMaxBufferSize(0))
 		w.register(big, "one")
 		d := w.connect()
 		p := w.provider(d, Choice{})

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -52,7 +52,7 @@ func (k *worker) crash() {
 func (w fixture) worker() *worker {
 	k := &worker{}
 	dial := w.srv.Dialer()
-	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10), zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+	k.conn = bubble.Connect(w, w.srv, timeout, zk.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.crashed {
@@ -64,9 +64,6 @@ func (w fixture) worker() *worker {
 		}
 		return link, err
 	}))
-	require.NoError(w, err)
-	synctest.Wait()
-	k.conn = conn
 	return k
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -127,9 +128,7 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.Cluster(t, 3)
 		w := fixture{t, c.Leader()}
-		conn, _, err := c.ConnectFrom(1, timeout, zk.WithMaxBufferSize(64<<10))
-		require.NoError(w, err)
-		synctest.Wait()
+		conn := bubble.ConnectFrom(w, c, 1, timeout)
 		p := w.keep(conn)
 		require.NoError(w, p.Await(w.Context()))
 		other, err := Keep(w.connect(), one, []byte("theirs"), sessionTimeoutOption)

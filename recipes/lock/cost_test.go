@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -34,9 +35,7 @@ type latencyHarness struct{ *harness }
 
 // connect opens a session, whose requests take roundTrip from then on.
 func (w *latencyHarness) connect() *zk.Conn {
-	conn, _, err := w.ensemble.Connect(longTimeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(w, err)
-	w.pass(0)
+	conn := bubble.ConnectFrom(w, w.ensemble, 0, longTimeout)
 	w.srv.Delay(zktest.BothWays, roundTrip/2, conn.SessionID())
 	return conn
 }

@@ -12,11 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -26,7 +26,7 @@ const (
 	node  = "/locks/one"
 	under = node + "/*" // matches the contenders' znodes
 	// moment is at least as long as it takes to find out why a znode was deleted.
-	moment = 10 * time.Millisecond
+	moment = bubble.Margin
 	// confirmed is how long a contender that leaves waits for the confirmation.
 	confirmed = 1500 * time.Millisecond
 )
@@ -139,18 +139,11 @@ func (w *harness) connect() *zk.Conn { return w.connectTo(0) }
 
 func (w *harness) connectTo(server int) *zk.Conn {
 	w.Helper()
-	conn, _, err := w.ensemble.ConnectFrom(server, timeout, zk.WithMaxBufferSize(64<<10)) // by default 1.5 MB, cleared each time
-	require.NoError(w, err)
-	w.pass(0)
-	require.Equal(w, zk.StateHasSession, conn.State())
-	return conn
+	return bubble.ConnectFrom(w, w.ensemble, server, timeout)
 }
 
 // pass sleeps for d, and waits until all other goroutines are blocked.
-func (w *harness) pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+func (w *harness) pass(d time.Duration) { bubble.Advance(d) }
 
 func (w *harness) mutex(conn *zk.Conn, options ...recipes.Option) *Mutex {
 	w.Helper()
@@ -274,52 +267,24 @@ func (w *harness) beforeCreate(do zktest.HookFunc) {
 // ran asserts that the hooks were called.
 func (w *harness) ran(hooks ...*zktest.Hook) {
 	w.Helper()
-	for _, h := range hooks {
-		require.True(w, ran(h), "the hook was not called")
-	}
+	bubble.RequireRun(w, hooks...)
 }
 
 // ran reports whether a hook was called.
-func ran(h *zktest.Hook) bool {
-	select {
-	case <-h.Ran():
-		return true
-	default:
-		return false
-	}
-}
+func ran(h *zktest.Hook) bool { return bubble.HasRun(h) }
 
 // gate returns a channel on which a hook can wait, and a function that closes it. It is also
 // closed when the test ends.
-func (w *harness) gate() (wait <-chan struct{}, open func()) {
-	c := make(chan struct{})
-	open = sync.OnceFunc(func() { close(c) })
-	w.Cleanup(open)
-	return c, open
-}
+func (w *harness) gate() (wait <-chan struct{}, open func()) { return bubble.Gate(w) }
 
 // servers calls f for each server.
-func (w *harness) servers(f func(*zktest.Server)) {
-	for i := range w.ensemble.Len() {
-		f(w.ensemble.Server(i))
-	}
-}
+func (w *harness) servers(f func(*zktest.Server)) { bubble.EachServer(w.ensemble, f) }
 
 // cut breaks a client's connection. No client can connect until restore.
-func (w *harness) cut(conn *zk.Conn) {
-	session := conn.SessionID()
-	w.servers(func(s *zktest.Server) {
-		s.Refuse(true)
-		s.DropConnections(session)
-	})
-	w.pass(0)
-}
+func (w *harness) cut(conn *zk.Conn) { bubble.Disconnect(w.ensemble, conn) }
 
 // restore lets clients connect again, and waits until all are connected.
-func (w *harness) restore() {
-	w.servers(func(s *zktest.Server) { s.Refuse(false) })
-	w.pass(time.Second + moment) // the client library pauses for a second after it has tried all servers
-}
+func (w *harness) restore() { bubble.Reconnect(w.ensemble) }
 
 // expire expires a client's session.
 func (w *harness) expire(conn *zk.Conn) {
@@ -340,10 +305,7 @@ func (w *harness) leaveStaleZnode(conn *zk.Conn, path string) {
 // session returns the session of a connection, as stored by the servers.
 func (w *harness) session(conn *zk.Conn) zktest.Session {
 	w.Helper()
-	all := w.ensemble.Leader().Sessions()
-	i := slices.IndexFunc(all, func(s zktest.Session) bool { return s.ID == conn.SessionID() })
-	require.GreaterOrEqual(w, i, 0, "the session has ended")
-	return all[i]
+	return bubble.Session(w, w.ensemble, conn)
 }
 
 // watched returns the path of each watch on the server.
@@ -356,17 +318,13 @@ func (w *harness) watched() (paths []string) {
 
 // async calls f in a new goroutine. The channel receives its result.
 func async[T any](f func() T) <-chan T {
-	c := make(chan T, 1)
-	go func() { c <- f() }()
-	return c
+	return bubble.Async(f)
 }
 
 // elapsed asserts that f takes the time want.
 func (w *harness) elapsed(want time.Duration, f func()) {
 	w.Helper()
-	begin := time.Now()
-	f()
-	require.Equal(w, want, time.Since(begin))
+	bubble.RequireDuration(w, want, f)
 }
 
 // doneAt returns a channel that receives the time at which a hold ends.
@@ -530,13 +488,8 @@ func forEachLoss(t *testing.T, of []lostreply.Fault, servers int, f func(w *harn
 	}
 }
 
-// connect opens a session and waits until it is established. Call it in a bubble.
-func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
-	conn, _, err := srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(t, err)
-	synctest.Wait()
-	return conn
-}
+// connect opens a session. Call it in a bubble.
+func connect(t *testing.T, srv *zktest.Server) *zk.Conn { return bubble.Connect(t, srv, timeout) }
 
 func newMutex(t *testing.T, conn *zk.Conn, opts ...recipes.Option) *Mutex {
 	m, err := NewMutex(conn, "/locks/one", append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)...)

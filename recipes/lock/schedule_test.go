@@ -17,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -191,10 +192,7 @@ func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
 }
 
 // pass sleeps for d, and waits until all other goroutines are blocked.
-func (f *scheduleRun) pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+func (f *scheduleRun) pass(d time.Duration) { bubble.Advance(d) }
 
 // now returns a number for an event. If one call returned before another began, its number is
 // smaller.

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -261,12 +262,7 @@ func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
 func TestSemaphoreLimit_NotOlderThanCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ensemble := zktest.Cluster(t, 3)
-		connect := func(server int) *zk.Conn {
-			conn, _, err := ensemble.ConnectFrom(server, timeout, zk.WithMaxBufferSize(64<<10))
-			require.NoError(t, err)
-			synctest.Wait()
-			return conn
-		}
+		connect := func(server int) *zk.Conn { return bubble.ConnectFrom(t, ensemble, server, timeout) }
 		first, err := NewSemaphore(connect(0), semPath, 1, semOptions(nil)...)
 		require.NoError(t, err)
 		second, err := NewSemaphore(connect(1), semPath, 1, semOptions(nil)...)

@@ -105,7 +105,7 @@ func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 // queue for consumers with a larger buffer, and does not delay other items.
 func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 	run(t, func(h *harness) {
-		producer := h.queueOn(h.connectWith(), Config{})
+		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), Config{})
 		large := string(make([]byte, 100<<10))
 		h.put(producer, large, "second", "third")
 		q := h.queueOn(h.connect(), Config{MaxAttempts: 3}) // 64 KiB
@@ -131,7 +131,7 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 // The other items of a batch with such an item are delivered.
 func TestClaim_BatchWithItemTooLarge(t *testing.T) {
 	run(t, func(h *harness) {
-		producer := h.queueOn(h.connectWith(), Config{})
+		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), Config{})
 		h.put(producer, "first", string(make([]byte, 100<<10)), "third")
 		q := h.queueOn(h.connect(), Config{})
 		taken := map[string]bool{}

@@ -99,7 +99,7 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1})
 		h.put(q, "one")
 		h.ack(h.take(q, "one"))
-		conn := h.connectWith()
+		conn := h.connect(zk.WithMaxBufferSize(0))
 		large := make([]byte, 1<<20-4200)
 		_, err := conn.Create("/jobs/queue-", encode(large), zk.FlagSequence, q.acl)
 		require.NoError(h, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -53,14 +54,8 @@ func (h *harness) requireNothingRemains() {
 	}
 }
 
-// connect returns a connection with a small receive buffer.
-func (h *harness) connect() *zk.Conn { return h.connectWith(zk.WithMaxBufferSize(64 << 10)) }
-
-func (h *harness) connectWith(opts ...func(*zk.Conn)) *zk.Conn {
-	conn, _, err := h.srv.Connect(sessionTimeout, opts...)
-	require.NoError(h, err)
-	synctest.Wait()
-	return conn
+func (h *harness) connect(opts ...func(*zk.Conn)) *zk.Conn {
+	return bubble.Connect(h, h.srv, sessionTimeout, opts...)
 }
 
 // queue returns a participant with a separate connection.
@@ -131,10 +126,7 @@ func nth(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
 }
 
 // advance lets time pass, and waits until all goroutines are idle.
-func (h *harness) advance(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+func (h *harness) advance(d time.Duration) { bubble.Advance(d) }
 
 // children returns the names of the children of a znode, or nil if it does not exist.
 func (h *harness) children(path string) []string {

@@ -274,7 +274,7 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 // instead of retrying indefinitely.
 func TestTrap37_ListingTooLarge(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q, producer := h.Context(), h.queue(), h.queueOn(h.connectWith(), Config{})
+		ctx, q, producer := h.Context(), h.queue(), h.queueOn(h.connect(zk.WithMaxBufferSize(0)), Config{})
 		for range 40 {
 			require.NoError(h, producer.PutAll(ctx, make([][]byte, 100)))
 		}

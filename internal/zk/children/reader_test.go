@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -38,11 +39,7 @@ func texts(name string, found watch.Found, err error) (string, error) {
 func runTest(t *testing.T, f func(w fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := fixture{T: t, srv: zktest.Start(t)}
-		connect := func() *zk.Conn {
-			conn, _, err := w.srv.Connect(4*time.Second, zk.WithMaxBufferSize(64<<10))
-			require.NoError(t, err)
-			return conn
-		}
+		connect := func() *zk.Conn { return bubble.Connect(t, w.srv, 4*time.Second) }
 		w.other = connect()
 		for _, node := range []string{"/dir", "/dir/a", "/dir/b"} {
 			_, err := w.other.Create(node, []byte("1"), 0, zk.WorldACL(zk.PermAll))

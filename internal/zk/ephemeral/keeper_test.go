@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -157,9 +158,7 @@ func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := zktest.Cluster(t, 3)
 				w := fixture{t, c.Leader()}
-				conn, _, err := c.Connect(timeout, zk.WithMaxBufferSize(64<<10))
-				require.NoError(w, err)
-				synctest.Wait()
+				conn := bubble.ConnectFrom(w, c, 0, timeout)
 				s := w.setup(conn)
 				require.NoError(w, s.MakeDir(w.Context()))
 				before := conn.SessionID()

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -34,10 +35,7 @@ func runTest(t *testing.T, f func(w fixture)) {
 }
 
 func (w fixture) connect() *recipe.Setup {
-	conn, _, err := w.srv.Connect(timeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(w, err)
-	synctest.Wait()
-	return w.setup(conn)
+	return w.setup(bubble.Connect(w, w.srv, timeout))
 }
 
 func (w fixture) setup(conn *zk.Conn) *recipe.Setup {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -72,12 +73,7 @@ func runShared(t *testing.T, f func(h *harness)) {
 	})
 }
 
-func (h *harness) connect() *zk.Conn {
-	conn, _, err := h.srv.Connect(sessionTimeout, zk.WithMaxBufferSize(64<<10))
-	require.NoError(h, err)
-	synctest.Wait()
-	return conn
-}
+func (h *harness) connect() *zk.Conn { return bubble.Connect(h, h.srv, sessionTimeout) }
 
 // apply applies a transaction and requires that it succeeds.
 func (h *harness) apply(t Transaction) Outcome {

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -31,11 +32,7 @@ func TestRecord_LateRequestFails(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		h.apply(createItem())
-		select {
-		case <-hook.Ran():
-		default:
-			h.Error("the writer has not written another ID")
-		}
+		require.True(h, bubble.HasRun(hook), "the writer has not written another ID")
 		require.Equal(h, 1, h.items(), "%s", h.srv.Tree())
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -30,12 +31,7 @@ func runTest(t *testing.T, f func(w *harness)) {
 	})
 }
 
-func (w *harness) connect() *zk.Conn {
-	conn, _, err := w.srv.Connect(timeout)
-	require.NoError(w, err)
-	synctest.Wait()
-	return conn
-}
+func (w *harness) connect() *zk.Conn { return bubble.Connect(w, w.srv, timeout) }
 
 func (w *harness) create(path, data string) {
 	_, err := w.other.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))

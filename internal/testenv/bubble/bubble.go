@@ -1,0 +1,133 @@
+// Package bubble contains what tests of several packages do with [zktest] servers and clients in
+// bubbles of [synctest], where time is fake: connect and disconnect clients, let time pass, and wait
+// for hooks.
+package bubble
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Margin is longer than requests without latency take. It is not a multiple of the intervals of
+// checks and retries, so that no timer expires at the end of a wait.
+const Margin = 10 * time.Millisecond
+
+// bufferSize limits the length of replies. The client library allocates and clears a buffer of 1.5 MB
+// for each connection unless there is a limit.
+const bufferSize = 64 << 10
+
+// Connect opens a session at a server, and waits until it is established. Replies are limited to 64
+// KiB unless an option sets another limit; 0 is no limit.
+func Connect(t testing.TB, srv *zktest.Server, timeout time.Duration, options ...func(*zk.Conn)) *zk.Conn {
+	t.Helper()
+	conn, _, err := srv.Connect(timeout, withBuffer(options)...)
+	return established(t, conn, err)
+}
+
+// ConnectFrom opens a session at an ensemble like Connect. The client connects to the given server
+// first.
+func ConnectFrom(t testing.TB, e *zktest.Ensemble, server int, timeout time.Duration, options ...func(*zk.Conn)) *zk.Conn {
+	t.Helper()
+	conn, _, err := e.ConnectFrom(server, timeout, withBuffer(options)...)
+	return established(t, conn, err)
+}
+
+func withBuffer(options []func(*zk.Conn)) []func(*zk.Conn) {
+	return slices.Concat([]func(*zk.Conn){zk.WithMaxBufferSize(bufferSize)}, options)
+}
+
+func established(t testing.TB, conn *zk.Conn, err error) *zk.Conn {
+	t.Helper()
+	require.NoError(t, err)
+	synctest.Wait()
+	require.Equal(t, zk.StateHasSession, conn.State())
+	return conn
+}
+
+// Advance lets time pass, and then waits until all other goroutines of the bubble are blocked.
+func Advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// EachServer calls f for each server of an ensemble.
+func EachServer(e *zktest.Ensemble, f func(*zktest.Server)) {
+	for i := range e.Len() {
+		f(e.Server(i))
+	}
+}
+
+// Disconnect breaks the connection of a client. No client can connect until Reconnect is called.
+func Disconnect(e *zktest.Ensemble, conn *zk.Conn) {
+	session := conn.SessionID()
+	EachServer(e, func(s *zktest.Server) {
+		s.Refuse(true)
+		s.DropConnections(session)
+	})
+	Advance(0)
+}
+
+// Reconnect lets clients connect again, and waits until all of them are connected.
+func Reconnect(e *zktest.Ensemble) {
+	EachServer(e, func(s *zktest.Server) { s.Refuse(false) })
+	Advance(time.Second + Margin) // the client library pauses for a second after it has tried all servers
+}
+
+// Session returns the session of a connection as the servers know it. It must not have ended.
+func Session(t testing.TB, e *zktest.Ensemble, conn *zk.Conn) zktest.Session {
+	t.Helper()
+	all := e.Leader().Sessions()
+	i := slices.IndexFunc(all, func(s zktest.Session) bool { return s.ID == conn.SessionID() })
+	require.GreaterOrEqual(t, i, 0, "the session has ended")
+	return all[i]
+}
+
+// HasRun reports whether a hook has met its request.
+func HasRun(hook *zktest.Hook) bool {
+	select {
+	case <-hook.Ran():
+		return true
+	default:
+		return false
+	}
+}
+
+// RequireRun requires that hooks have met their requests.
+func RequireRun(t testing.TB, hooks ...*zktest.Hook) {
+	t.Helper()
+	for _, hook := range hooks {
+		require.True(t, HasRun(hook), "the hook has met no request")
+	}
+}
+
+// Gate returns a channel for which hooks can wait, and a function that closes it. It is also closed
+// when the test ends.
+func Gate(t testing.TB) (wait <-chan struct{}, open func()) {
+	c := make(chan struct{})
+	open = sync.OnceFunc(func() { close(c) })
+	t.Cleanup(open)
+	return c, open
+}
+
+// Async calls f, which may block, in a new goroutine. The channel receives its result.
+func Async[T any](f func() T) <-chan T {
+	c := make(chan T, 1)
+	go func() { c <- f() }()
+	return c
+}
+
+// RequireDuration requires that f takes exactly the time want.
+func RequireDuration(t testing.TB, want time.Duration, f func()) {
+	t.Helper()
+	begin := time.Now()
+	f()
+	require.Equal(t, want, time.Since(begin))
+}
