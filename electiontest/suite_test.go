@@ -1,11 +1,8 @@
 package electiontest_test
 
 import (
-	"fmt"
 	"reflect"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,60 +11,17 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/failures"
 )
-
-// recordingTB is a TB that records failures.
-type recordingTB struct {
-	mu       sync.Mutex
-	failures []string
-	cleanups []func()
-	skipped  bool
-}
-
-func (r *recordingTB) Helper()              {}
-func (r *recordingTB) Logf(string, ...any)  {}
-func (r *recordingTB) Skipf(string, ...any) { r.skipped = true; runtime.Goexit() }
-
-func (r *recordingTB) Cleanup(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cleanups = append(r.cleanups, f)
-}
-
-func (r *recordingTB) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failures = append(r.failures, fmt.Sprintf(format, args...))
-}
-
-func (r *recordingTB) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
 
 // runCase runs a case in a bubble and returns its failures.
 func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string {
-	r := &recordingTB{}
+	var r *failures.Recorder
 	synctest.Test(t, func(*testing.T) {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			c.Run(r, f)
-		}()
-		<-done
-		for len(r.cleanups) > 0 {
-			last := r.cleanups[len(r.cleanups)-1]
-			r.cleanups = r.cleanups[:len(r.cleanups)-1]
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				last()
-			}()
-			<-ended
-		}
+		r = failures.Record(func(t testing.TB) { c.Run(t, f) })
 		time.Sleep(time.Hour) // goroutines that were too slow end
 	})
-	return r.failures
+	return r.Failures()
 }
 
 func TestRun_Memory(t *testing.T) {

@@ -3,8 +3,6 @@ package storetest_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,51 +15,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/failures"
 )
-
-// recorder is a test that records failures.
-type recorder struct {
-	testing.TB // The methods of a nil TB are not called.
-
-	mu       sync.Mutex
-	failures []string
-	cleanups []func()
-}
-
-func (r *recorder) Helper()              {}
-func (r *recorder) Logf(string, ...any)  {}
-func (r *recorder) Skipf(string, ...any) { runtime.Goexit() }
-
-func (r *recorder) Cleanup(f func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cleanups = append(r.cleanups, f)
-}
-
-func (r *recorder) Errorf(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failures = append(r.failures, fmt.Sprintf(format, args...))
-}
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
-}
 
 // runCase runs a case and returns the failures that it reports.
 func runCase(c storetest.Case, f storetest.Factory) []string {
-	r := &recorder{}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Run(r, f)
-	}()
-	<-done
-	for i := len(r.cleanups) - 1; i >= 0; i-- {
-		r.cleanups[i]()
-	}
-	return r.failures
+	return failures.Record(func(t testing.TB) { c.Run(t, f) }).Failures()
 }
 
 // flawedStore is a store in memory with one flaw.
