@@ -51,12 +51,7 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 			if random.IntN(4) == 0 {
 				i.Type = Static
 			}
-			registered := make(chan *Registration, 1)
-			go func() {
-				r, err := d.Register(w.Context(), i)
-				require.NoError(w, err)
-				registered <- r
-			}()
+			registered := w.startRegister(d, i)
 			w.pass(time.Duration(random.IntN(300)) * time.Millisecond)
 			r := <-registered
 			w.Cleanup(func() { w.closeWithin(r.Close) })

@@ -98,6 +98,15 @@ func (w fixture) register(d *Discovery, id string) *Registration {
 	return r
 }
 
+// startRegister registers an instance in the background, for example while its znode is taken.
+func (w fixture) startRegister(d *Discovery, i Instance) <-chan *Registration {
+	return bubble.Async(func() *Registration {
+		r, err := d.Register(w.Context(), i)
+		require.NoError(w, err)
+		return r
+	})
+}
+
 func (w fixture) provider(d *Discovery, c Choice) *Provider {
 	p, err := d.Provider(w.Context(), "shop", c)
 	require.NoError(w, err)

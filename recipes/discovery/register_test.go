@@ -202,12 +202,7 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
-		registered := make(chan *Registration, 1)
-		go func() {
-			r, err := other.Register(w.Context(), instance("one"))
-			require.NoError(w, err)
-			registered <- r
-		}()
+		registered := w.startRegister(other, instance("one"))
 		w.pass(time.Second)
 		session := d.setup.Conn.SessionID()
 		w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -291,12 +286,7 @@ func TestStatus_TakenIsNotUnsure(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		r := w.register(d, "one")
-		registered := make(chan *Registration, 1)
-		go func() {
-			r, err := other.Register(w.Context(), instance("one"))
-			require.NoError(w, err)
-			registered <- r
-		}()
+		registered := w.startRegister(other, instance("one"))
 		w.pass(time.Second)
 		require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 		w.pass(10 * time.Second)
