@@ -50,6 +50,14 @@ func (w fixture) keep(conn *zk.Conn) *Persistent {
 	return p
 }
 
+// keepPresent calls keep, and waits until the znode exists.
+func (w fixture) keepPresent(conn *zk.Conn) *Persistent {
+	w.Helper()
+	p := w.keep(conn)
+	require.NoError(w, p.Await(w.Context()))
+	return p
+}
+
 // data returns the data of a znode.
 func (w fixture) data(conn *zk.Conn, node string) string {
 	data, _, err := conn.Get(node)

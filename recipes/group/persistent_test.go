@@ -24,8 +24,7 @@ const empty = "/\n  app\n    workers container\n"
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		is := <-p.Status()
 		require.True(w, is.Present)
 		require.NoError(w, is.Err)
@@ -69,8 +68,7 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		before := <-p.Status()
 		w.srv.Refuse(true)
 		w.srv.DropConnections()
@@ -129,8 +127,7 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 		c := zktest.Cluster(t, 3)
 		w := fixture{t, c.Leader()}
 		conn := bubble.ConnectFrom(w, c, 1, timeout)
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		other, err := Keep(w.connect(), one, []byte("theirs"), sessionTimeoutOption)
 		require.NoError(w, err)
 		time.Sleep(time.Second)
@@ -158,8 +155,7 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		first := w.keep(conn)
-		require.NoError(w, first.Await(w.Context()))
+		first := w.keepPresent(conn)
 		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
 		second := w.keep(conn)
 		time.Sleep(10 * time.Second)
@@ -189,8 +185,7 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, func(w fixture) {
 				conn := w.connect()
-				p := w.keep(conn)
-				require.NoError(w, p.Await(w.Context()))
+				p := w.keepPresent(conn)
 				other, err := Keep(w.connect(), one, []byte("theirs"), sessionTimeoutOption)
 				require.NoError(w, err)
 				time.Sleep(time.Second)
@@ -214,8 +209,7 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 // watch, even if the connection breaks repeatedly.
 func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	runTest(t, func(w fixture) {
-		other := w.keep(w.connect())
-		require.NoError(w, other.Await(w.Context()))
+		other := w.keepPresent(w.connect())
 		conn := w.connect()
 		p := w.keep(conn)
 		for range 5 {
@@ -236,8 +230,7 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 func TestTrap27_DeletedWhileDisconnected(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.srv.DropConnections(conn.SessionID())
 		require.NoError(w, operator.Delete(one, -1))
@@ -253,8 +246,7 @@ func TestTrap27_DeletedWhileDisconnected(t *testing.T) {
 func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.srv.DropConnections(conn.SessionID())
 		require.NoError(w, operator.Delete(one, -1))
@@ -273,8 +265,7 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 func TestTrap36_ParentIsDeleted(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, operator.Delete(dir, -1))
 			return zktest.Pass(q)
@@ -292,8 +283,7 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 func TestTrap30_StatusIsNotRead(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn, operator := w.connect(), w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		for range 10 {
 			require.NoError(w, operator.Delete(one, -1))
 			time.Sleep(3 * time.Second)
@@ -340,8 +330,7 @@ func TestTrap40_ClosedDuringTheCreate(t *testing.T) {
 func TestSet_RequestOrReplyLost(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		token := p.Current().Token
 		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
 			hook(zktest.Match{Op: zktest.OpSetData, Path: one, Nth: 1}, zktest.Cut)
@@ -362,8 +351,7 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		p := w.keep(conn)
-		require.NoError(w, p.Await(w.Context()))
+		p := w.keepPresent(conn)
 		conn.Close()
 		<-p.Done()
 		require.ErrorIs(w, p.Err(), recipes.ErrConnClosed)
