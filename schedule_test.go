@@ -188,18 +188,13 @@ func newSchedule(seed uint64) schedule {
 		s.servers = 3
 	}
 	s.tick = []time.Duration{100, 200, 250, 500}[r.IntN(4)] * time.Millisecond
-	s.timeout = s.tick * time.Duration(2+r.IntN(5)*r.IntN(3))
-	s.timeout = max(s.timeout, 400*time.Millisecond)
+	s.timeout = faultschedule.RandomSessionTimeout(r, s.tick)
 	s.reported = s.timeout
-	s.latency = []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
+	s.latency = faultschedule.RandomLatency(r)
 	s.shared = r.IntN(3) == 0
 	s.rejoin = r.IntN(2) == 0
 	s.lazy = r.IntN(4) == 0
 	s.ending = ending(r.IntN(int(endings)))
-	total := 0
-	for _, w := range weights {
-		total += w
-	}
 	// A candidate in a new session would create an ended election again.
 	s.create = r.IntN(2) == 0 && s.rejoin && s.ending != endElection && s.ending != endElectionDuringFaults
 	for range s.candidates {
@@ -218,11 +213,7 @@ func newSchedule(seed uint64) schedule {
 		return s
 	}
 	for range 5 + r.IntN(20) {
-		x, a := r.IntN(total), action(0)
-		for x >= weights[a] {
-			x -= weights[a]
-			a++
-		}
+		a := action(faultschedule.Choose(r, weights[:]))
 		if a == rebuild {
 			s.prefix = false // names occur again, so they do not identify a candidate
 		}

@@ -77,9 +77,9 @@ type schedule struct {
 func newSchedule(seed uint64) schedule {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := schedule{seed: seed, servers: 1 + 2*r.IntN(2)}
-	s.tick = []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond
-	s.sessionTimeout = max(s.tick*time.Duration(2+r.IntN(5)*r.IntN(3)), 400*time.Millisecond)
-	s.latency = []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
+	s.tick = faultschedule.RandomTick(r)
+	s.sessionTimeout = faultschedule.RandomSessionTimeout(r, s.tick)
+	s.latency = faultschedule.RandomLatency(r)
 	s.writePause = []time.Duration{1, 5, 50, 400}[r.IntN(4)] * time.Millisecond
 	s.scope = []Scope{Node, Children, 2, Subtree, Subtree, Subtree}[r.IntN(6)]
 	s.concurrency = []int{1, 2, 5, 64}[r.IntN(4)]

@@ -77,20 +77,12 @@ type schedule struct {
 func newSchedule(seed uint64) schedule {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := schedule{seed: seed, servers: 1 + 2*r.IntN(2), clients: 2 + r.IntN(3)}
-	s.tick = []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond
-	s.timeout = max(s.tick*time.Duration(2+r.IntN(5)*r.IntN(3)), 400*time.Millisecond)
+	s.tick = faultschedule.RandomTick(r)
+	s.timeout = faultschedule.RandomSessionTimeout(r, s.tick)
 	s.stated = s.timeout
-	s.latency = []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
-	total := 0
-	for _, w := range weights {
-		total += w
-	}
+	s.latency = faultschedule.RandomLatency(r)
 	for range 3 + r.IntN(12) {
-		x, f := r.IntN(total), fault(0)
-		for x >= weights[f] {
-			x -= weights[f]
-			f++
-		}
+		f := fault(faultschedule.Choose(r, weights[:]))
 		s.steps = append(s.steps, step{faultschedule.RandomDuration(r, s.timeout), f, r.IntN(1000), r.IntN(1000), faultschedule.RandomDuration(r, 2*s.timeout)})
 	}
 	return s

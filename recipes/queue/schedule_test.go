@@ -99,24 +99,16 @@ func newSchedule(seed uint64) schedule {
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := schedule{
 		seed: seed, servers: 1 + 2*r.IntN(2),
-		tick:      []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond,
-		latency:   []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond,
+		tick:      faultschedule.RandomTick(r),
+		latency:   faultschedule.RandomLatency(r),
 		producers: 1 + r.IntN(3), consumers: 2 + r.IntN(3), putsOfProducer: 3 + r.IntN(10),
 		sharesConns: r.IntN(3) == 0,
 		layout:      recipes.Layout(r.IntN(2)),
 		config:      Config{Prefetch: []int{1, 1, 3, 10}[r.IntN(4)], MaxAttempts: []int{0, 0, 2, 4}[r.IntN(4)]},
 	}
-	s.sessionTimeout = max(s.tick*time.Duration(2+r.IntN(5)*r.IntN(3)), 400*time.Millisecond)
-	total := 0
-	for _, w := range faultWeights {
-		total += w
-	}
+	s.sessionTimeout = faultschedule.RandomSessionTimeout(r, s.tick)
 	for range 4 + r.IntN(16) {
-		x, f := r.IntN(total), fault(0)
-		for x >= faultWeights[f] {
-			x -= faultWeights[f]
-			f++
-		}
+		f := fault(faultschedule.Choose(r, faultWeights[:]))
 		s.events = append(s.events, event{
 			faultschedule.RandomDuration(r, s.sessionTimeout), f, r.IntN(1000), r.IntN(1000), faultschedule.RandomDuration(r, 2*s.sessionTimeout),
 		})

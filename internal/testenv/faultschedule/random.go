@@ -1,3 +1,6 @@
+// The functions in this file must continue to draw the same random numbers, because seeds of schedules
+// are written down.
+
 package faultschedule
 
 import (
@@ -19,4 +22,34 @@ func RandomDuration(r *rand.Rand, t time.Duration) time.Duration {
 		return time.Duration(r.Int64N(int64(t)))
 	}
 	return time.Duration(r.Int64N(int64(2 * t)))
+}
+
+// RandomTick returns the tick of an ensemble.
+func RandomTick(r *rand.Rand) time.Duration {
+	return []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond
+}
+
+// RandomSessionTimeout returns a session timeout for an ensemble with a tick. Many are as short as
+// possible, because then leases have the smallest margin.
+func RandomSessionTimeout(r *rand.Rand, tick time.Duration) time.Duration {
+	return max(tick*time.Duration(2+r.IntN(5)*r.IntN(3)), 400*time.Millisecond)
+}
+
+// RandomLatency returns the latency of an ensemble in each direction, which is often 0.
+func RandomLatency(r *rand.Rand) time.Duration {
+	return []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
+}
+
+// Choose returns an index of weights. The probability of each index is proportional to its weight.
+func Choose(r *rand.Rand, weights []int) int {
+	total := 0
+	for _, w := range weights {
+		total += w
+	}
+	x, i := r.IntN(total), 0
+	for x >= weights[i] {
+		x -= weights[i]
+		i++
+	}
+	return i
 }
