@@ -3,7 +3,6 @@
 package main
 
 import (
-	"strings"
 	"syscall"
 	"testing"
 
@@ -29,29 +28,7 @@ func newChangefeedHarness(t *testing.T, election string) *harness {
 func TestChangefeed(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/one")
-	a := h.run("a", stubborn)
-	a.waitForOutput("works")
-	watch := h.command("watch")
-	watch.waitForOutput("") // a leads
-	b := h.run("b", stubborn)
-	b.waitForLog("follower")
-	a.signal(syscall.SIGKILL)
-	require.Equal(t, -1, a.exitCode())
-	b.waitForOutput("works")
-	require.Contains(t, h.command("status").waitForOutput("leader"), "b")
-	c := h.run("c", stubborn)
-	c.waitForLog("follower")
-	b.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, b.exitCode())
-	c.waitForOutput("works")
-	h.requireOrder("a", "b", "c")
-	for _, name := range []string{"b", "c"} {
-		watch.output.waitForLine(t, name, func(line string) bool { return strings.Contains(line, name+" leads") })
-	}
-
-	require.Equal(t, cmdline.OK, h.command("end").exitCode())
-	require.Equal(t, cmdline.Permanent, c.exitCode())
-	require.Equal(t, cmdline.Permanent, watch.exitCode())
+	h.requireSuccession(func() { require.Contains(t, h.command("status").waitForOutput("leader"), "b") })
 	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
 }
 

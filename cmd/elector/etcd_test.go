@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,41 +40,19 @@ func newEtcdHarness(t *testing.T) *etcdHarness {
 func TestEtcd(t *testing.T) {
 	t.Parallel()
 	h := newEtcdHarness(t)
-	a := h.run("a", stubborn)
-	a.waitForOutput("works")
-	watch := h.command("watch")
-	watch.waitForOutput("") // a leads
-	b := h.run("b", stubborn)
-	b.waitForLog("follower")
-	a.signal(syscall.SIGKILL)
-	require.Equal(t, -1, a.exitCode())
-	b.waitForOutput("works")
-	c := h.run("c", stubborn)
-	c.waitForLog("follower")
-
-	status := h.command("status", "--json")
-	var got struct {
-		Leader     candidateInfo   `json:"leader"`
-		Candidates []candidateInfo `json:"candidates"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(status.waitForOutput("{")), &got))
-	require.Equal(t, cmdline.OK, status.exitCode())
-	require.Equal(t, "b", got.Leader.Name)
-	require.Len(t, got.Candidates, 2)
-	table := h.command("status")
-	require.Contains(t, table.waitForOutput("leader"), " - ", "the time of joining is unknown")
-
-	b.signal(syscall.SIGTERM)
-	require.Equal(t, cmdline.OK, b.exitCode())
-	c.waitForOutput("works")
-	h.requireOrder("a", "b", "c")
-	for _, name := range []string{"b", "c"} {
-		watch.output.waitForLine(t, name, func(line string) bool { return strings.Contains(line, name+" leads") })
-	}
-
-	require.Equal(t, cmdline.OK, h.command("end").exitCode())
-	require.Equal(t, cmdline.Permanent, c.exitCode())
-	require.Equal(t, cmdline.Permanent, watch.exitCode())
+	h.requireSuccession(func() {
+		status := h.command("status", "--json")
+		var got struct {
+			Leader     candidateInfo   `json:"leader"`
+			Candidates []candidateInfo `json:"candidates"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(status.waitForOutput("{")), &got))
+		require.Equal(t, cmdline.OK, status.exitCode())
+		require.Equal(t, "b", got.Leader.Name)
+		require.Len(t, got.Candidates, 2)
+		table := h.command("status")
+		require.Contains(t, table.waitForOutput("leader"), " - ", "the time of joining is unknown")
+	})
 	require.Equal(t, cmdline.Failed, h.command("end").exitCode(), "the election does not exist")
 	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
 }

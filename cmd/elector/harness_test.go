@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -94,6 +95,35 @@ func (h *harness) actions() []string {
 func (h *harness) requireOrder(names ...string) {
 	h.Helper()
 	require.Equal(h, names, slices.Compact(h.actions()))
+}
+
+// requireSuccession runs the electors a, b and c and the command watch, kills a, terminates b, and ends
+// the election. It requires that each of them works after the previous one, that watch reports that, and
+// that c and watch exit at the end. It calls inspect while b leads and c waits.
+func (h *harness) requireSuccession(inspect func()) {
+	h.Helper()
+	a := h.run("a", stubborn)
+	a.waitForOutput("works")
+	watch := h.command("watch")
+	watch.waitForOutput("") // a leads
+	b := h.run("b", stubborn)
+	b.waitForLog("follower")
+	a.signal(syscall.SIGKILL)
+	require.Equal(h, -1, a.exitCode())
+	b.waitForOutput("works")
+	c := h.run("c", stubborn)
+	c.waitForLog("follower")
+	inspect()
+	b.signal(syscall.SIGTERM)
+	require.Equal(h, cmdline.OK, b.exitCode())
+	c.waitForOutput("works")
+	h.requireOrder("a", "b", "c")
+	for _, name := range []string{"b", "c"} {
+		watch.output.waitForLine(h.T, name, func(line string) bool { return strings.Contains(line, name+" leads") })
+	}
+	require.Equal(h, cmdline.OK, h.command("end").exitCode())
+	require.Equal(h, cmdline.Permanent, c.exitCode())
+	require.Equal(h, cmdline.Permanent, watch.exitCode())
 }
 
 // process is a running command.
