@@ -248,8 +248,8 @@ func (s *settings) describeTimeout(ctx context.Context, timeout time.Duration, e
 	return &timeoutError{text + reason, err}
 }
 
-// timeoutError is the error of a command whose backend has not answered in time. Its text does not repeat
-// the words of err that say the same.
+// timeoutError is the error of a command whose backend has not answered in time. Its text omits the parts
+// of err that only repeat this.
 type timeoutError struct {
 	text string
 	err  error

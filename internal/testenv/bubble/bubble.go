@@ -17,7 +17,7 @@ import (
 )
 
 // Margin is longer than requests without latency take. It is not a multiple of the intervals of
-// checks and retries, so that no timer expires at the end of a wait.
+// checks and retries, so that no timer expires in the instant in which a wait ends.
 const Margin = 10 * time.Millisecond
 
 // bufferSize limits the length of replies. The client library allocates and clears a buffer of 1.5 MB
@@ -25,7 +25,7 @@ const Margin = 10 * time.Millisecond
 const bufferSize = 64 << 10
 
 // Connect opens a session at a server, and waits until it is established. Replies are limited to 64
-// KiB unless an option sets another limit; 0 is no limit.
+// KiB unless an option sets another limit; 0 disables it.
 func Connect(t testing.TB, srv *zktest.Server, timeout time.Duration, options ...func(*zk.Conn)) *zk.Conn {
 	t.Helper()
 	conn, _, err := srv.Connect(timeout, withBuffer(options)...)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Recorder is a test that records failures. It has the methods that test suites use; the others panic.
+// Recorder is a test that records failures. It implements the methods that test suites use. The other
+// methods panic.
 type Recorder struct {
 	testing.TB // nil
 
