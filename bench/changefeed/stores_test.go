@@ -8,9 +8,7 @@ package changefeed_test
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"net"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +30,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/zookeeper"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
@@ -98,16 +97,10 @@ func startMemory(*testing.B) openFunc {
 	}
 }
 
-// startServer starts a server of package dbserver.
+// startServer starts a server of package dbserver until the benchmark ends.
 func startServer(b *testing.B, start func(args ...string) (*dbserver.Server, error)) *dbserver.Server {
 	b.Helper()
-	s, err := start()
-	if errors.Is(err, dbserver.ErrMissing) && os.Getenv("ZKTEST_REAL") != "required" {
-		b.Skipf("not measured: %v", err)
-	}
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, s.Close()) })
-	return s
+	return dbserver.StartServer(b, func() (*dbserver.Server, error) { return start() })
 }
 
 // A hook counts all commands of Redis, except those of subscriptions.
@@ -218,10 +211,7 @@ func startZooKeeper(b *testing.B) openFunc {
 	defer cancel()
 	e, err := ensemble.Start(ctx, ensemble.Config{Backend: ensemble.Process, Servers: 1, TickTime: sessionTimeout / 20})
 	if err != nil {
-		if os.Getenv("ZKTEST_REAL") == "required" {
-			b.Fatalf("no Apache ZooKeeper to measure: %v", err)
-		}
-		b.Skipf("not measured with Apache ZooKeeper: %v", err)
+		testenv.SkipMissing(b, "Apache ZooKeeper", err)
 	}
 	b.Cleanup(func() { require.NoError(b, e.Close()) })
 	return func(b *testing.B, election string) client {

@@ -18,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
@@ -43,8 +44,8 @@ func startServer(t testing.TB, args ...string) *dbserver.Server {
 func startCluster(t *testing.T) []*dbserver.Server {
 	t.Helper()
 	all, err := dbserver.NATSCluster(3)
-	if errors.Is(err, dbserver.ErrMissing) && os.Getenv("ZKTEST_REAL") != "required" {
-		t.Skipf("not run with a cluster: %v", err)
+	if errors.Is(err, dbserver.ErrMissing) {
+		testenv.SkipMissing(t, "a cluster of NATS", err)
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -35,10 +35,7 @@ func startServers(t *testing.T, servers int) *ensemble.Ensemble {
 		Backend: ensemble.Process, Servers: servers, TickTime: sessionTimeout / 20,
 	})
 	if err != nil {
-		if os.Getenv("ZKTEST_REAL") == "required" {
-			t.Fatalf("no Apache ZooKeeper: %v", err)
-		}
-		t.Skipf("not run with Apache ZooKeeper: %v", err)
+		testenv.SkipMissing(t, "Apache ZooKeeper", err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
