@@ -33,7 +33,7 @@
 // predecessor's were watched when the event of the predecessor's deletion arrived. The server
 // reports deletions in their order, so the contender's znode still existed. To know this in time,
 // a contender watches the contender before its predecessor as well, and lists the queue when the
-// znode of that contender is deleted. A deletion thus wakes at most two contenders. A contender
-// whose [Config.Lookahead] is false does so only if it has waited for some time, because short
-// holds end before it could know.
+// znode of that contender is deleted. It also renews its lease then, because it is probably next. A
+// deletion thus wakes at most two contenders. A contender whose [Config.Lookahead] is false does so
+// only if it has waited for some time, because short holds end before it could know.
 package contender

@@ -94,7 +94,10 @@ func (c *Contender) waitForPredecessor() {
 		c.prove(c.proving && c.pending.has(List))
 		return
 	}
-	c.prove(c.next && !c.cold)
+	// If the contender before the predecessor has left, this contender is probably next. So the lease
+	// is renewed while the listing is in progress, not afterwards.
+	soon := c.next || c.before.gone && c.pending.has(List)
+	c.prove(soon && !c.cold)
 	if c.proving && c.cfg.Standby > 0 {
 		c.setTimer(&c.standingBy, StandbyTimer, c.cfg.Standby)
 	}

@@ -80,10 +80,19 @@ func TestWait_ContenderBeforeThePredecessor(t *testing.T) {
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.reply(ReadBefore, Reply{Owner: 2})
 	require.True(t, s.c.Watches(a))
-	s.fired(OtherWatch, a, Deleted, "send list")
+	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5 fresh")
 	s.reply(List, names(later, a, b, own), "send list") // as of a time before the event
-	s.reply(List, names(later, b, own), "prove own-latch-5 fresh")
+	s.reply(List, names(later, b, own))
 	s.fired(OtherWatch, b, Deleted, first)
+}
+
+func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
+	const head = "c-latch-0000000000"
+	s := join(t, electionConfig, head, a, b)
+	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
+	s.reply(ReadBefore, Reply{Owner: 2})
+	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5 fresh")
+	s.reply(List, names(head, b, own), "send read before c-latch-0", "rest")
 }
 
 func TestReceiveOther(t *testing.T) {
@@ -94,7 +103,7 @@ func TestReceiveOther(t *testing.T) {
 	})
 	t.Run("the contender before it has left", func(t *testing.T) {
 		s := read(t)
-		s.reply(ReadBefore, Reply{Err: zk.ErrNoNode}, "send list")
+		s.reply(ReadBefore, Reply{Err: zk.ErrNoNode}, "send list", "prove own-latch-5 fresh")
 	})
 	t.Run("the predecessor cannot be read", func(t *testing.T) {
 		s := read(t)
