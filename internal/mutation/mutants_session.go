@@ -71,6 +71,14 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
 	},
 	{
+		name: "session/prove-again", breaks: "a candidate awaits a check although its session has a valid lease",
+		file: "internal/zk/session/subscription.go",
+		edits: []edit{
+			{"alone && Expired(m.lease.deadline(), now)", "alone"},
+		},
+		tests: "./internal/zk/session -run ^TestProve_DuringTheLease$",
+	},
+	{
 		name: "session/S9", breaks: "a renewed lease hides its end",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
@@ -228,20 +236,17 @@ var sessionMutants = []mutant{
 		name: "session/S7", breaks: "an old write counts as a proof",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{"if age < m.lease.timeout/3 {", "if true {"},
+			{"if elapsed(sent, now) < m.lease.timeout/3 {", "if true {"},
 		},
 		tests: "./internal/zk/session -run ^TestProve_OldWrite$",
 	},
 	{
-		name: "session/S10", breaks: "proofs before StopProving remain in the chain",
+		name: "session/S10", breaks: "proofs of a lease that has ended remain in the chain",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{`	if alone {
-		m.lease.clear()
-`, `	if alone {
-`},
+			{"alone && Expired(m.lease.deadline(), now)", "false"},
 		},
-		tests: "./internal/zk/session -run ^TestProve_AfterStopProving$",
+		tests: "./internal/zk/session -run ^TestProve_AfterTheLease$",
 	},
 	{
 		name: "session/S11", breaks: "no check is sent after a reconnect",

@@ -197,7 +197,7 @@ func (w *model) execute(m *member, i int, o *Output) {
 	case Stop:
 		m.timers &^= 1 << o.Timer
 	case Prove:
-		w.prove(m, c, o)
+		w.prove(m, o)
 	case Rest:
 		m.proving = ""
 	case Departed:
@@ -221,15 +221,8 @@ func (w *model) execute(m *member, i int, o *Output) {
 	}
 }
 
-// prove starts the checks of a contender's znode. A lease starts, unless the connection has one.
-func (w *model) prove(m *member, c *conn, o *Output) {
-	alone := true
-	for _, j := range w.on(m.conn) {
-		alone = alone && w.members[j].proving == ""
-	}
-	if alone {
-		w.setProven(m.conn, false)
-	}
+// prove starts the checks of a contender's znode. A valid lease of the connection continues.
+func (w *model) prove(m *member, o *Output) {
 	m.proving, m.missing, m.proved = o.Name, false, true
 	if o.Fresh && m.fresh {
 		w.setProven(m.conn, true)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,8 +209,8 @@ func TestMonitor_CountsRenewedLapse(t *testing.T) {
 	})
 }
 
-// After a time without checks the lease is that of a first proof.
-func TestProve_AfterStopProving(t *testing.T) {
+// After a lease has ended, the next one is that of a first proof.
+func TestProve_AfterTheLease(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		sub, other := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
 		defer sub.Close()
@@ -218,10 +219,50 @@ func TestProve_AfterStopProving(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		require.Greater(t, time.Until(sub.Deadline()), 4*time.Second/3)
 		sub.StopProving()
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(2100 * time.Millisecond)
+		require.False(t, sub.State().Proven)
 		sent := time.Now()
 		sub.Prove(w.path, sent)
 		require.Equal(t, 4*time.Second/3, sub.Deadline().Sub(sent))
+	})
+}
+
+// A lease that was not needed for a while continues. A check is sent only if the last one is not
+// recent.
+func TestProve_DuringTheLease(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		var checks atomic.Int64
+		sub, next := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+		defer sub.Close()
+		defer next.Close()
+		for _, s := range []*Subscription{sub, next} {
+			s.OnCheck(func(Check) { checks.Add(1) })
+		}
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		for checks.Store(0); checks.Load() == 0; {
+			time.Sleep(10 * time.Millisecond) // until right after a check
+		}
+		checks.Store(0)
+		sub.StopProving()
+		time.Sleep(400 * time.Millisecond)
+		deadline, lapses := sub.Deadline(), sub.State().Lapses
+		path := create(t, w.conn)
+		next.Prove(path, time.Time{})
+		require.True(t, next.State().Proven)
+		require.Equal(t, deadline, next.Deadline())
+		time.Sleep(90 * time.Millisecond)
+		require.Zero(t, checks.Load())
+		time.Sleep(200 * time.Millisecond)
+		require.Equal(t, int64(1), checks.Load())
+		next.StopProving()
+		time.Sleep(time.Second)
+		next.Prove(path, time.Time{})
+		time.Sleep(10 * time.Millisecond)
+		require.Equal(t, int64(2), checks.Load())
+		time.Sleep(time.Minute)
+		require.True(t, next.State().Proven)
+		require.Equal(t, lapses, next.State().Lapses)
 	})
 }
 

@@ -111,30 +111,35 @@ func (s *Subscription) Deadline() time.Time {
 
 // Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that
 // session. sent is the time at which an acknowledged write of the session was sent. It is the
-// first proof, unless it is zero or older than a third of the timeout.
+// first proof, unless it is zero or older than a third of the timeout. If the session has a valid
+// lease, because of earlier checks for any subscription, that lease continues.
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
 	m.observe()
+	m.updateProven()
+	now := time.Now()
 	alone := len(m.proving) == 0
-	if alone {
+	if alone && Expired(m.lease.deadline(), now) {
 		m.lease.clear()
 		m.updateTimeout()
 	}
-	m.updateProven()
-	now := time.Now()
-	age := elapsed(sent, now)
-	if age < m.lease.timeout/3 {
+	if elapsed(sent, now) < m.lease.timeout/3 {
 		m.lease.add(sent, now)
 	}
 	delete(m.proving, s.path)
 	s.path, s.missing = path, false
 	m.proving[path] = s
 	m.updateProven()
-	if alone && age < m.lease.timeout/8 && m.proven {
-		// A check would not extend the lease. A lock that is held briefly needs none.
-		m.checkNow, m.lastCheck = false, sent
-	} else {
+	if alone {
+		m.checkNow = false
+		if elapsed(m.lastCheck, sent) > 0 {
+			m.lastCheck = sent
+		}
+	}
+	// With a valid lease, the next regular check includes path. A lock that is held briefly needs
+	// no check.
+	if !m.proven {
 		m.checkNow = true
 	}
 	check := m.checkNow
