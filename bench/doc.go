@@ -13,6 +13,10 @@
 // cores, differences of less than 15 % are noise; use more rounds. Other programs increase the times of
 // some rounds: on a busy machine, -quantile 0.1 compares the fastest tenth of the rounds.
 //
+// On one machine a message takes a few microseconds, so that the figures depend on the processor time
+// of clients and server. Between machines, round trips take longer: -delay 500us simulates that. A
+// proxy delays the messages to and from all contestants.
+//
 // # The baseline
 //
 // The baseline is the shortest loop in which sessions take turns, without any guarantee, with

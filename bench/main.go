@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 	"github.com/go-leaderelection/leaderelection/bench/internal/zookeeper"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // settings are the values of the flags, and the durations that -quick changes.
@@ -24,6 +25,7 @@ type settings struct {
 	json       string
 	limit      time.Duration
 	quantile   float64
+	delay      time.Duration
 
 	warmJoins        int
 	pause, longPause time.Duration // after each turn
@@ -33,6 +35,9 @@ type settings struct {
 
 	footprint, addr, heapProfile string // of the process that measures its memory
 }
+
+// maxDelay is far below the session timeout.
+const maxDelay = sessionTimeout / 20
 
 func parseFlags() (settings, error) {
 	s := settings{
@@ -47,6 +52,7 @@ func parseFlags() (settings, error) {
 	flag.StringVar(&s.json, "json", "", "write every value to this `file`")
 	flag.Float64Var(&s.quantile, "quantile", 0.5, "compare this `quantile` of the values, from the best to the worst; 0.1 is less affected by other programs on the machine than the median")
 	flag.DurationVar(&s.limit, "limit", 40*time.Minute, "maximum `duration` of the run")
+	flag.DurationVar(&s.delay, "delay", 0, "simulated network delay: every message between contestants and the server takes this `duration` longer")
 	quick := flag.Bool("quick", false, "a run of two minutes that shows that everything works; its figures mean little")
 	flag.StringVar(&s.footprint, "footprint", "", "measure only the memory of this process per candidate of the `contestant`, with the server at -addr")
 	flag.StringVar(&s.addr, "addr", "", "`host:port` of a server, for -footprint")
@@ -61,6 +67,9 @@ func parseFlags() (settings, error) {
 	}
 	if s.rounds < 1 || s.candidates < 4 {
 		return s, errors.New("-rounds must be 1 or more, and -candidates 4 or more")
+	}
+	if s.delay < 0 || s.delay > maxDelay {
+		return s, fmt.Errorf("-delay must be from 0 to %v", maxDelay)
 	}
 	if s.quantile < 0 || s.quantile > 1 {
 		return s, errors.New("-quantile must be from 0 to 1")
@@ -108,7 +117,17 @@ func runBenchmark(ctx context.Context, s settings) (err error) {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{settings: s, server: server, dir: dir, random: rand.New(rand.NewPCG(s.seed, 0))}
-	b.contestants, r.Absent = startContestants(ctx, server.addr, dir, sessionTimeout)
+	addr := server.addr
+	if s.delay > 0 {
+		network, err := zkproxy.New(addr)
+		if err != nil {
+			return err
+		}
+		defer network.Close()
+		network.Delay(zkproxy.Both, s.delay)
+		addr = network.Addr()
+	}
+	b.contestants, r.Absent = startContestants(ctx, addr, dir, sessionTimeout)
 	defer func() { err = errors.Join(err, closeContestants(b.contestants)) }()
 	for _, c := range b.contestants {
 		r.Contestants = append(r.Contestants, c.name())
