@@ -113,13 +113,15 @@ func (w *model) runFair() (violation string) {
 	return w.violation
 }
 
-// visit is a state that was reached.
+// visit is how a state was reached.
 type visit struct {
-	parent int32
+	parent *visit // nil for the initial state
 	action action
+	depth  int
 }
 
-// exploration is the result of an exploration.
+// exploration is the result of an exploration. depth is the largest number of actions that led to a
+// state.
 type exploration struct {
 	states, transitions, depth int
 	// violation is "" if there is none. Otherwise schedule is the shortest one.
@@ -128,70 +130,74 @@ type exploration struct {
 	schedule  string
 }
 
-// explore visits all states of a scenario, breadth first.
+// open is a state whose actions were not executed yet.
+type open struct {
+	state *model
+	visit *visit
+}
+
+// explore visits all states of a scenario. Breadth first, it finds the shortest schedule that leads to
+// a violation. But the open states of a large scenario do not fit into memory at the same time, so it
+// explores those depth first.
 func (s *scenario) explore() (e exploration) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // few states live long
-	type open struct {
-		state *model
-		visit int32
+	garbage := 400 // few states live long
+	if s.full {
+		garbage = 50 // most of the memory contains the keys of visited states
 	}
-	root := s.initial(false)
-	visited := map[key]struct{}{}
-	k, scratch := root.key(nil)
-	visited[k] = struct{}{}
-	visits := []visit{{parent: -1}}
-	frontier := []open{{root, 0}}
+	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
+	root := open{s.initial(false), &visit{}}
+	k, scratch := root.state.key(nil)
+	visited := map[key]struct{}{k: {}}
 	var list []action
-	found := func(at int32, violation string) exploration {
-		e.violation, e.states = violation, len(visits)
-		e.replay(s, visits, at)
+	found := func(at *visit, violation string) exploration {
+		e.violation, e.states = violation, len(visited)
+		e.replay(s, at)
 		return e
 	}
-	if root.violation != "" {
-		return found(0, root.violation)
+	if root.state.violation != "" {
+		return found(root.visit, root.state.violation)
 	}
-	for len(frontier) > 0 {
-		var next []open
-		for _, o := range frontier {
-			list = o.state.actions(list[:0])
-			quiet := true
-			for _, a := range list {
-				quiet = quiet && !a.fair
-				e.transitions++
-				w := o.state.fork()
-				w.try(a)
-				k, scratch = w.key(scratch)
-				if _, known := visited[k]; known && w.violation == "" {
-					continue
-				}
-				visited[k] = struct{}{}
-				visits = append(visits, visit{o.visit, a})
-				at := int32(len(visits) - 1)
-				if w.violation != "" {
-					return found(at, w.violation)
-				}
-				next = append(next, open{w, at})
-				if k[0]%sampling == 0 {
-					if violation := w.runFair(); violation != "" {
-						return found(at, violation)
-					}
-				}
+	for todo := []open{root}; len(todo) > 0; {
+		var o open
+		if last := len(todo) - 1; s.full {
+			o, todo[last], todo = todo[last], open{}, todo[:last]
+		} else {
+			o, todo[0], todo = todo[0], open{}, todo[1:]
+		}
+		e.depth = max(e.depth, o.visit.depth)
+		list = o.state.actions(list[:0])
+		quiet := true
+		for _, a := range list {
+			quiet = quiet && !a.fair
+			e.transitions++
+			w := o.state.fork()
+			w.try(a)
+			k, scratch = w.key(scratch)
+			if _, known := visited[k]; known && w.violation == "" {
+				continue
 			}
-			if quiet {
-				if o.state.verifyQuiet(); o.state.violation != "" {
-					return found(o.visit, o.state.violation)
+			visited[k] = struct{}{}
+			at := &visit{o.visit, a, o.visit.depth + 1}
+			if w.violation != "" {
+				return found(at, w.violation)
+			}
+			todo = append(todo, open{w, at})
+			if k[0]%sampling == 0 {
+				if violation := w.runFair(); violation != "" {
+					return found(at, violation)
 				}
 			}
 		}
-		if len(next) > 0 {
-			e.depth++
+		if quiet {
+			if o.state.verifyQuiet(); o.state.violation != "" {
+				return found(o.visit, o.state.violation)
+			}
 		}
-		frontier = next
-		if s.limit > 0 && len(visits) > s.limit {
-			return found(frontier[0].visit, fmt.Sprintf("there are more than %d states", s.limit))
+		if s.limit > 0 && len(visited) > s.limit {
+			return found(o.visit, fmt.Sprintf("there are more than %d states", s.limit))
 		}
 	}
-	e.states = len(visits)
+	e.states = len(visited)
 	return e
 }
 
@@ -206,10 +212,10 @@ func (w *model) try(a action) {
 }
 
 // replay finds the schedule that leads to a state.
-func (e *exploration) replay(s *scenario, visits []visit, at int32) {
+func (e *exploration) replay(s *scenario, at *visit) {
 	var path []action
-	for ; visits[at].parent >= 0; at = visits[at].parent {
-		path = append(path, visits[at].action)
+	for ; at.parent != nil; at = at.parent {
+		path = append(path, at.action)
 	}
 	w := s.initial(false)
 	w.tracing = true

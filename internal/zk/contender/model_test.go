@@ -13,7 +13,7 @@ var full = flag.Bool("explore.full", false, "explore the large scenarios as well
 // An exploration fails after this number of states.
 const (
 	quickLimit = 120_000
-	fullLimit  = 30_000_000
+	fullLimit  = 250_000_000
 )
 
 // budget limits the number of faults of each kind.
@@ -79,11 +79,12 @@ func TestExplore_Breaks(t *testing.T) {
 	)
 }
 
-// TestExplore_AllFaults combines the faults that the other tests explore one at a time. All of them
-// in one scenario, with a request to leave, are more states than fit into 12 GB.
+// TestExplore_AllFaults combines the faults that the other tests explore one at a time.
 func TestExplore_AllFaults(t *testing.T) {
 	explore(t,
 		large(pair("two have joined", 2, budget{breaks: 1, lapses: 1, expiries: 1, operators: 1})),
+		large(pair("two have joined, five kinds", 2, budget{leaves: 1, breaks: 1, lapses: 1, expiries: 1, operators: 1})),
+		large(pair("two have joined, all kinds", 2, budget{leaves: 1, breaks: 1, unsets: 1, lapses: 1, expiries: 1, replaces: 1, operators: 1, closes: 1, lateCreates: 1})),
 		large(pair("two have joined, leave", 2, budget{leaves: 1, breaks: 1, lapses: 1, expiries: 1})),
 		pair("two have joined, watches", 2, budget{breaks: 1, unsets: 1, lapses: 1, expiries: 1}),
 		large(pair("second joins", 1, budget{breaks: 1, lapses: 1, expiries: 1})),
