@@ -40,6 +40,7 @@ const (
 	takeNet
 	takeOwn
 	takeOther
+	takeQueue
 	takeState
 	takeTimer
 	takeProof
@@ -220,6 +221,8 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 			add(true, takeNet, i, k, 2)
 		case m.others[1].waitsFor(&it.event):
 			add(true, takeNet, i, k, 3)
+		case m.queue.waitsFor(&it.event):
+			add(true, takeNet, i, k, 4)
 		}
 	}
 	if m.notified {
@@ -235,6 +238,9 @@ func (w *model) addMember(i int, add func(fair bool, kind actionKind, v ...int))
 		if m.others[k].fired {
 			add(true, takeOther, i, k)
 		}
+	}
+	if m.queue.fired {
+		add(true, takeQueue, i)
 	}
 	for t := range 8 {
 		if m.timers&(1<<t) != 0 {
@@ -405,6 +411,8 @@ func (w *model) do(a action) {
 			w.takeReply(i, len(m.inbox)-1)
 		case 1:
 			w.input(i, nil)
+		case 4:
+			w.takeQueueEvent(i)
 		default:
 			w.takeEvent(i, int(a.c-2))
 		}
@@ -412,6 +420,8 @@ func (w *model) do(a action) {
 		w.input(i, nil)
 	case takeOther:
 		w.takeEvent(i, k)
+	case takeQueue:
+		w.takeQueueEvent(i)
 	case takeState:
 		w.member(i).proved = false
 		w.input(i, &Input{Kind: ConnChanged})
@@ -558,7 +568,7 @@ func (w *model) describe(a action) string {
 	case breakNow:
 		return fmt.Sprintf("%s breaks after %d items were received; %s", conn(), k,
 			[]string{"writes in flight have failed", "writes in flight are sent later", "a create in flight is executed later"}[a.c])
-	case takeInbox, takeNet, takeOwn, takeOther, takeState, takeTimer:
+	case takeInbox, takeNet, takeOwn, takeOther, takeQueue, takeState, takeTimer:
 		return who + " takes an input"
 	case takeProof:
 		return conn() + ": the monitor takes the reply to its check"

@@ -28,7 +28,10 @@ func (w *model) leads(i int) bool {
 // verify checks a state.
 func (w *model) verify() {
 	leader := ""
-	w.noteHead()
+	if w.noteHead(); w.scenario.permits > 0 {
+		w.verifyShared()
+		return
+	}
 	for i := range w.scenario.members {
 		m := w.members[i]
 		if m.ended == finished {
@@ -58,6 +61,86 @@ func (w *model) verify() {
 				w.fail("%s leads, and %s comes before it", name, n.name)
 			}
 		}
+	}
+}
+
+// verifyShared checks a state in which several contenders may have their turn.
+func (w *model) verifyShared() {
+	holders := 0
+	for i := range w.scenario.members {
+		m := w.members[i]
+		if m.ended == finished {
+			w.verifyDeparted(i)
+		}
+		if !w.leads(i) || m.exempt {
+			continue
+		}
+		holders++
+		switch name := m.machine.name; {
+		case w.tree.find(name) == nil:
+			w.fail("%s has its turn, and its znode does not exist", name)
+		case w.ahead(i) >= w.scenario.permits:
+			w.fail("%s has its turn, and %d contenders come before it", name, w.ahead(i))
+		}
+	}
+	if holders > w.scenario.permits {
+		w.fail("%d contenders have their turn", holders)
+	}
+}
+
+// ahead returns the number of znodes before that of a contender, except its own orphaned ones.
+func (w *model) ahead(i int) (n int) {
+	for k := range w.tree.nodes {
+		switch node := &w.tree.nodes[k]; {
+		case node.name == w.members[i].machine.name:
+			return n
+		case node.session != 0 && memberOf(node.name) != i:
+			n++
+		}
+	}
+	return n
+}
+
+// verifyQuietShared does what verifyQuiet does for the contenders of verifyShared: those that have
+// a permit have their turn, and the others watch what can bring it.
+func (w *model) verifyQuietShared() {
+	for i := range w.scenario.members {
+		m := w.members[i]
+		name := m.machine.name
+		if p := m.machine.phase; p != queued && p != holding {
+			continue
+		}
+		watches := func(name string) bool {
+			return slices.Contains(w.conns[m.conn].server, watchKey{name, dataWatch})
+		}
+		switch ahead := w.ahead(i); {
+		case ahead < w.scenario.permits && !m.user.proven:
+			w.fail("nothing happens any more, and %s does not have its turn", name)
+		case ahead == w.scenario.permits && !watches(queueName):
+			w.fail("nothing happens any more, and %s, the next contender, does not watch the queue", name)
+		case ahead > w.scenario.permits && !watches(m.machine.pred.name):
+			w.fail("nothing happens any more, and %s does not watch its predecessor", name)
+		}
+	}
+}
+
+// admitFirst returns a policy by which the first n contenders have their turn. It is that of a
+// semaphore without its details.
+func admitFirst(n int) func(Listing) Admission {
+	return func(l Listing) Admission {
+		own, _ := Sequence(l.Own)
+		ahead, followed := 0, false
+		for _, name := range l.Names {
+			sequence, ok := Sequence(name)
+			switch {
+			case !ok, name == l.Own, !l.Counts(name):
+			case IsBefore(sequence, own):
+				ahead++
+			default:
+				followed = true
+			}
+		}
+		return Admission{Turn: ahead < n, Any: ahead <= n, Next: ahead <= n, Followed: followed}
 	}
 }
 
@@ -119,6 +202,10 @@ func (w *model) verifyQuiet() {
 		case w.tree.find(name) == nil:
 			w.fail("nothing happens any more, and %s does not know that its znode was deleted", name)
 		}
+	}
+	if w.scenario.permits > 0 {
+		w.verifyQuietShared()
+		return
 	}
 	w.verifyWaiting()
 	for k := range w.tree.nodes {

@@ -149,7 +149,12 @@ func (e *encoder) answered(c *conn, a *answered) {
 	}
 	e.name(r.Name)
 	e.names(r.Names)
-	e.byte(byte(r.Session), byte(r.Owner), byte(r.Czxid), byte(r.QueueCzxid), byte(r.Version), byte(a.version), byte(a.session))
+	e.byte(byte(r.Session), byte(r.Owner), byte(r.Czxid), byte(r.QueueCzxid), byte(r.Version), byte(a.session))
+	if a.request.Kind == List {
+		e.byte(byte(c.tree.changes - a.version))
+	} else {
+		e.byte(byte(a.version))
+	}
 	e.bools(r.Ephemeral, r.Alone, r.Ended, r.Doubt, a.set, a.doubt)
 	e.handle(&a.watch)
 }
@@ -183,7 +188,11 @@ func (e *encoder) conn(w *model, c *conn) {
 	for i := range c.pool {
 		p := &c.pool[i]
 		e.name(p.name)
-		e.byte(byte(p.kind), byte(c.epoch-p.epoch), byte(p.version))
+		version := p.version
+		if p.name == queueName {
+			version = c.tree.changes - version
+		}
+		e.byte(byte(p.kind), byte(c.epoch-p.epoch), byte(version))
 	}
 	slices.SortFunc(c.server, func(a, b watchKey) int { return compareKeys(&a, &b) })
 	for i := range c.server {
@@ -242,6 +251,7 @@ func (e *encoder) member(w *model, m *member) {
 	}
 	e.handle(&h[0])
 	e.handle(&h[1])
+	e.handle(&m.queue)
 	e.name(m.proving)
 	e.machine(c, m.machine)
 }

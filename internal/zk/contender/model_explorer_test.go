@@ -21,6 +21,9 @@ type scenario struct {
 	stamp       bool
 	firstNumber int32
 	countsWakes bool
+	// permits is the number of contenders that have their turn at the same time, by a policy that is
+	// like that of a semaphore; 0 for an exclusive lock.
+	permits int
 	// interrupted means that the client that deletes the queue only marks it as ended.
 	interrupted bool
 	// settled is the number of contenders that have joined before anything else happens.
@@ -62,6 +65,9 @@ func (s *scenario) initial(tracing bool) *model {
 		cfg := &Config{Dir: "/queue", Tombstone: tombstone, QueueCzxid: 1, QueueSession: w.conns[m.conn].session, Lookahead: true}
 		if s.config != nil {
 			s.config(cfg)
+		}
+		if s.permits > 0 {
+			cfg.Admit = admitFirst(s.permits)
 		}
 		m.machine = New(cfg)
 		w.members[i] = m

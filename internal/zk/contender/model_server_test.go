@@ -84,7 +84,7 @@ func (w *model) answer(i int) {
 
 // isWrite reports whether a request needs the quorum.
 func isWrite(k RequestKind) bool {
-	return k == Create || k == MakeQueue || k == Delete || k == Search
+	return k == Create || k == MakeQueue || k == Delete || k == Search || k == Notify
 }
 
 // serve lets the server execute a request of a contender.
@@ -114,6 +114,10 @@ func (w *model) serve(i, k int) {
 			r.Err = zk.ErrNoNode
 		} else {
 			r.Names = c.tree.names()
+			if q.set {
+				reply.version = c.tree.changes
+				c.watch(&q.request)
+			}
 		}
 	case FindReason:
 		switch {
@@ -134,10 +138,7 @@ func (w *model) serve(i, k int) {
 		r.Owner, r.Czxid, r.Version, r.Ephemeral = n.session, n.czxid, n.version, n.session != 0
 		if q.set {
 			reply.version = n.version
-			key := watchKey{n.name, kindOf(q.request.Kind)}
-			if !slices.Contains(c.server, key) {
-				c.server = append(c.server, key)
-			}
+			c.watch(&q.request)
 		}
 	default:
 		panic("the model does not know the request " + q.request.String())
@@ -146,12 +147,24 @@ func (w *model) serve(i, k int) {
 	c.net = append(c.net, item{member: int8(i), reply: reply, zxid: c.applied})
 }
 
-// kindOf returns the kind of watch that a request sets.
-func kindOf(k RequestKind) watchKind {
-	if k == ReadOwn {
-		return childWatch
+// watchOf returns the watch that a request sets. ok is false if it sets none.
+func watchOf(r *Request) (key watchKey, ok bool) {
+	switch {
+	case r.Kind == ReadOwn:
+		return watchKey{r.Name, childWatch}, true
+	case r.Kind == ReadPredecessor, r.Kind == ReadBefore:
+		return watchKey{r.Name, dataWatch}, true
+	case r.Kind == List && r.Watched:
+		return watchKey{queueName, dataWatch}, true
 	}
-	return dataWatch
+	return watchKey{}, false
+}
+
+// watch sets the watch of a request at the server.
+func (c *conn) watch(r *Request) {
+	if key, _ := watchOf(r); !slices.Contains(c.server, key) {
+		c.server = append(c.server, key)
+	}
 }
 
 // write executes a request that needs the quorum.
@@ -188,6 +201,13 @@ func (w *model) write(i int, m *member, q *call, reply *answered) {
 		}
 		c.busy.upTo++
 		w.commit(change{kind: deleteNode, name: q.request.Name})
+	case Notify:
+		if w.tree.find(q.request.Name) == nil {
+			r.Err = zk.ErrNoNode
+			break
+		}
+		c.busy.upTo++
+		w.commit(change{kind: writeNode, name: q.request.Name})
 	}
 	w.answer(m.conn)
 }
@@ -347,6 +367,12 @@ func (w *model) setWatches(i int, reversed bool) {
 	for _, p := range pool {
 		h := happening{name: p.name}
 		switch n := c.tree.find(p.name); {
+		case p.name == queueName && c.tree.queue != 0:
+			if p.version == c.tree.changes {
+				c.server = append(c.server, p.watchKey)
+				continue
+			}
+			h.event = Changed
 		case n == nil:
 			h.event = Deleted
 		case p.kind == dataWatch && n.version != p.version:

@@ -55,7 +55,7 @@ type ghost struct {
 type watchKind uint8
 
 const (
-	dataWatch watchKind = iota
+	dataWatch watchKind = iota // also for the children of the queue's znode
 	childWatch
 )
 
@@ -101,7 +101,7 @@ type answered struct {
 	request Request
 	reply   Reply
 	set     bool   // the request has set a watch
-	version int32  // of the znode with the watch
+	version int32  // of what is watched
 	watch   handle // the watch of the reply, if the request has set none
 	doubt   bool
 	session int64 // of the connection when a create was sent
@@ -182,6 +182,7 @@ type member struct {
 	inbox    []*answered // replies that the client library has received
 	own      handle
 	others   [2]handle
+	queue    handle
 	timers   uint8
 	proved   bool // the next input is ConnChanged
 	notified bool // the state of the connection may have changed

@@ -51,6 +51,17 @@ func three(name string, b budget) scenario {
 	return scenario{name: name, members: 3, conns: 3, settled: 3, budget: b}
 }
 
+// third is a scenario in which a third contender joins.
+func third(name string, b budget) scenario {
+	return scenario{name: name, members: 3, conns: 3, settled: 2, budget: b}
+}
+
+// lagging returns a scenario in which the servers of some connections, given as bits, may lag behind.
+func lagging(s scenario, conns uint8) scenario {
+	s.lagging = conns
+	return s
+}
+
 // large returns a scenario that only the complete exploration includes.
 func large(s scenario) scenario {
 	s.full = true
@@ -178,10 +189,6 @@ func TestExplore_Operator(t *testing.T) {
 }
 
 func TestExplore_LaggingServer(t *testing.T) {
-	lagging := func(s scenario, conns uint8) scenario {
-		s.lagging = conns
-		return s
-	}
 	explore(t,
 		lagging(pair("two join", 0, budget{leaves: 1}), 3),
 		lagging(pair("two have joined", 2, budget{breaks: 1, operators: 1}), 2),
@@ -221,7 +228,7 @@ func TestExplore_DeletedQueue(t *testing.T) {
 		interrupted(pair("two have joined, interrupted", 2, budget{leaves: 1, deletions: 1})),
 		interrupted(pair("second joins, interrupted", 1, budget{leaves: 1, deletions: 1})),
 		interrupted(three("three have joined, interrupted", budget{leaves: 2, deletions: 1})),
-		interrupted(scenario{name: "third joins, interrupted", members: 3, conns: 3, settled: 2, budget: budget{leaves: 2, deletions: 1}}),
+		interrupted(third("third joins, interrupted", budget{leaves: 2, deletions: 1})),
 		large(interrupted(pair("two join, interrupted", 0, budget{leaves: 2, deletions: 1}))),
 		large(pair("second joins", 1, budget{deletions: 1})),
 		large(pair("two have joined, leave", 2, budget{leaves: 1, deletions: 1})),
@@ -242,6 +249,29 @@ func TestExplore_Locks(t *testing.T) {
 		lock(pair("two join", 0, budget{leaves: 2})),
 		lock(pair("second joins, break", 1, budget{leaves: 1, breaks: 1})),
 		lock(three("three have joined", budget{leaves: 1, operators: 1})),
+	)
+}
+
+func TestExplore_Permits(t *testing.T) {
+	permits := func(n int, s scenario) scenario {
+		s.permits = n
+		s.config = func(c *Config) {
+			c.Tombstone, c.QueueCzxid, c.QueueSession, c.Lookahead, c.CanMakeQueue = "", 0, 0, false, true
+		}
+		return s
+	}
+	explore(t,
+		permits(1, pair("two join", 0, budget{leaves: 1})),
+		permits(1, pair("second joins, break", 1, budget{leaves: 1, breaks: 1})),
+		permits(1, pair("two have joined, watches", 2, budget{leaves: 1, breaks: 1, unsets: 1})),
+		permits(1, pair("two have joined, expiry", 2, budget{leaves: 1, lapses: 1, expiries: 1})),
+		permits(2, third("third joins", budget{leaves: 1})),
+		permits(2, three("three have joined, break", budget{leaves: 2, breaks: 1})),
+		permits(2, three("three have joined, expiry", budget{leaves: 1, lapses: 1, expiries: 1})),
+		permits(2, three("three have joined, operator", budget{leaves: 1, operators: 1})),
+		permits(1, lagging(three("three have joined, a server lags", budget{leaves: 2}), 6)),
+		large(permits(2, third("third joins, break", budget{leaves: 1, breaks: 1}))),
+		large(permits(2, scenario{name: "three join", members: 3, conns: 3, budget: budget{leaves: 1}})),
 	)
 }
 

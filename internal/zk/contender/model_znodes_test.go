@@ -19,7 +19,9 @@ type znode struct {
 type tree struct {
 	nodes []znode // in the order of their creation
 	queue int64   // the czxid of the queue's znode, 0 if it does not exist
-	ended bool    // the tombstone exists
+	// changes is the number of changes of the children.
+	changes int32
+	ended   bool // the tombstone exists
 }
 
 // find returns the znode with a name, or nil.
@@ -54,13 +56,14 @@ const (
 	markEnded    // creates the tombstone and writes the first znode again
 	removeQueue  // deletes the tombstone and the queue's znode
 	makeQueue
+	writeNode // writes the data of a znode
 )
 
 // change is one transaction of the ensemble.
 type change struct {
 	kind    changeKind
 	node    znode  // createNode
-	name    string // deleteNode
+	name    string // deleteNode, writeNode
 	session int64  // closeSession
 	czxid   int64  // makeQueue
 	// reversed reports the deletions of closeSession in the other order: the servers keep the
@@ -76,7 +79,7 @@ type happening struct {
 
 // apply returns the tree after a change, and what a server reports to those who watch.
 func (t *tree) apply(c *change) (*tree, []happening) {
-	next := &tree{queue: t.queue, ended: t.ended}
+	next := &tree{queue: t.queue, ended: t.ended, changes: t.changes}
 	var report []happening
 	remove := func(gone func(n *znode) bool) {
 		for i := range t.nodes {
@@ -107,9 +110,20 @@ func (t *tree) apply(c *change) (*tree, []happening) {
 		next.queue, next.ended = 0, false
 	case makeQueue:
 		next.nodes, next.queue = t.nodes, c.czxid
+	case writeNode:
+		next.nodes = slices.Clone(t.nodes)
+		next.find(c.name).version++
+		return next, []happening{{c.name, Changed}}
+	}
+	if len(next.nodes) != len(t.nodes) || next.ended != t.ended {
+		next.changes++
+		report = append(report, happening{queueName, Changed})
 	}
 	return next, report
 }
+
+// queueName is the name of the queue's znode in watches.
+const queueName = "queue"
 
 // The names of the model are short: the contender's letter, the digit of the attempt, the base of
 // the naming and the sequence number.
