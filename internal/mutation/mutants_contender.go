@@ -256,6 +256,14 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_OtherClients$",
 	},
 	{
+		name: "contender/wait/standby", breaks: "the time for which a lease is kept in advance begins before the contender is next",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"if c.next && c.proving && c.cfg.Standby > 0", "if c.proving && c.cfg.Standby > 0"},
+		},
+		tests: "./internal/zk/contender -run ^TestWait_ContenderInTheMiddleLeaves$",
+	},
+	{
 		name: "contender/over/session", breaks: "a change of the session is ignored",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{

@@ -98,7 +98,7 @@ func (c *Contender) waitForPredecessor() {
 	// is renewed while the listing is in progress, not afterwards.
 	soon := c.next || c.before.gone && c.pending.has(List)
 	c.prove(soon && !c.cold)
-	if c.proving && c.cfg.Standby > 0 {
+	if c.next && c.proving && c.cfg.Standby > 0 {
 		c.setTimer(&c.standingBy, StandbyTimer, c.cfg.Standby)
 	}
 }

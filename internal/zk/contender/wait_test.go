@@ -88,7 +88,9 @@ func TestWait_ContenderBeforeThePredecessor(t *testing.T) {
 
 func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	const head = "c-latch-0000000000"
-	s := join(t, electionConfig, head, a, b)
+	cfg := electionConfig
+	cfg.Standby = time.Minute
+	s := join(t, cfg, head, a, b)
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.reply(ReadBefore, Reply{Owner: 2})
 	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5 fresh")
