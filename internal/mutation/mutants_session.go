@@ -71,10 +71,18 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
 	},
 	{
+		name: "session/prove-short", breaks: "a leadership begins with a lease that ends before it can be renewed",
+		file: "internal/zk/session/subscription.go",
+		edits: []edit{
+			{"alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone && Expired(m.lease.deadline(), now)"},
+		},
+		tests: "./internal/zk/session -run ^TestProve_DuringTheLease$",
+	},
+	{
 		name: "session/prove-again", breaks: "a candidate awaits a check although its session has a valid lease",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{"alone && Expired(m.lease.deadline(), now)", "alone"},
+			{"alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone"},
 		},
 		tests: "./internal/zk/session -run ^TestProve_DuringTheLease$",
 	},
@@ -244,7 +252,7 @@ var sessionMutants = []mutant{
 		name: "session/S10", breaks: "proofs of a lease that has ended remain in the chain",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{"alone && Expired(m.lease.deadline(), now)", "false"},
+			{"alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "false"},
 		},
 		tests: "./internal/zk/session -run ^TestProve_AfterTheLease$",
 	},

@@ -227,8 +227,8 @@ func TestProve_AfterTheLease(t *testing.T) {
 	})
 }
 
-// A lease that was not needed for a while continues. A check is sent only if the last one is not
-// recent.
+// A lease that was not needed for a while continues, without a check before the next regular one. If
+// it ends soon, a check is awaited, so that a leadership does not begin with a suspension.
 func TestProve_DuringTheLease(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
 		var checks atomic.Int64
@@ -255,14 +255,21 @@ func TestProve_DuringTheLease(t *testing.T) {
 		require.Zero(t, checks.Load())
 		time.Sleep(200 * time.Millisecond)
 		require.Equal(t, int64(1), checks.Load())
-		next.StopProving()
-		time.Sleep(time.Second)
-		next.Prove(path, time.Time{})
-		time.Sleep(10 * time.Millisecond)
-		require.Equal(t, int64(2), checks.Load())
-		time.Sleep(time.Minute)
-		require.True(t, next.State().Proven)
+		time.Sleep(10 * time.Second)
 		require.Equal(t, lapses, next.State().Lapses)
+
+		for checks.Store(0); checks.Load() == 0; {
+			time.Sleep(10 * time.Millisecond)
+		}
+		next.StopProving()
+		time.Sleep(1100 * time.Millisecond)
+		require.True(t, next.State().Proven)
+		w.srv.Blackhole(zktest.BothWays)
+		next.Prove(path, time.Time{})
+		require.False(t, next.State().Proven)
+		w.srv.Heal()
+		time.Sleep(500 * time.Millisecond)
+		require.True(t, next.State().Proven)
 	})
 }
 

@@ -111,19 +111,20 @@ func (s *Subscription) Deadline() time.Time {
 
 // Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that
 // session. sent is the time at which an acknowledged write of the session was sent. It is the
-// first proof, unless it is zero or older than a third of the timeout. If the session has a valid
-// lease, because of earlier checks for any subscription, that lease continues.
+// first proof, unless it is zero or older than a third of the timeout. If the session has a lease,
+// because of earlier checks for any subscription, and a quarter of the timeout is left of it, that
+// lease continues.
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
 	m.observe()
-	m.updateProven()
 	now := time.Now()
 	alone := len(m.proving) == 0
-	if alone && Expired(m.lease.deadline(), now) {
+	if alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now) {
 		m.lease.clear()
 		m.updateTimeout()
 	}
+	m.updateProven()
 	if elapsed(sent, now) < m.lease.timeout/3 {
 		m.lease.add(sent, now)
 	}
