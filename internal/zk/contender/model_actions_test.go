@@ -297,8 +297,9 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 			continue
 		}
 		abandoned := w.conns[s.conn].session != s.id || w.conns[s.conn].shut
-		if s.leased && (abandoned || w.budget[lapses] > 0) {
-			add(abandoned, grow, k)
+		unused := abandoned || w.scenario.outlastsLeases() && !w.isProving(int(s.conn))
+		if s.leased && (unused || w.budget[lapses] > 0) {
+			add(unused, grow, k)
 		}
 		if !s.leased && (abandoned || w.budget[expiries] > 0) && w.areNotified(int(s.conn)) {
 			add(abandoned, expire, k, 0)
@@ -344,6 +345,15 @@ func (w *model) areNotified(c int) bool {
 		}
 	}
 	return true
+}
+
+// outlastsLeases reports whether a lease ends if no contender of the connection renews it. In
+// scenarios without faults of connections and leases this would only add states.
+func (s *scenario) outlastsLeases() bool { return s.budget[breaks] > 0 || s.budget[lapses] > 0 }
+
+// isProving reports whether the monitor of a connection renews the lease.
+func (w *model) isProving(c int) bool {
+	return slices.ContainsFunc(w.on(c), func(j int) bool { return w.members[j].proving != "" })
 }
 
 // nodesOf returns the number of znodes of a session.
@@ -448,7 +458,7 @@ func (w *model) doOther(a action, spend func(fault)) {
 	switch a.kind {
 	case grow:
 		s := &w.sessions[k]
-		if w.conns[s.conn].session == s.id {
+		if w.conns[s.conn].session == s.id && (w.isProving(int(s.conn)) || !w.scenario.outlastsLeases()) {
 			spend(lapses)
 		}
 		w.age(s)

@@ -378,11 +378,14 @@ func (w *model) report(m *member, i int, s *State) {
 	if !s.Proven || was.proven && was.token == s.Token {
 		return
 	}
-	if m.exempt || w.scenario.permits > 0 {
+	if w.scenario.permits > 0 {
 		return
 	}
 	if m.headed&attemptOf(s.Name) == 0 {
 		w.fail("%s leads, and its znode never was the head of the queue", s.Name)
+	}
+	if m.exempt {
+		return
 	}
 	for j := range w.scenario.members {
 		if other := w.members[j]; j != i && other.user.proven && !other.exempt {

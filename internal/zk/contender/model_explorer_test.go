@@ -130,7 +130,8 @@ type visit struct {
 // state.
 type exploration struct {
 	states, transitions, depth int
-	// violation is "" if there is none. Otherwise schedule is the shortest one.
+	// violation is "" if there is none. Otherwise schedule leads to it. It is the shortest one unless
+	// the scenario is large.
 	violation string
 	steps     int
 	schedule  string

@@ -12,7 +12,7 @@ var full = flag.Bool("explore.full", false, "explore the large scenarios as well
 
 // An exploration fails after this number of states.
 const (
-	quickLimit = 120_000
+	quickLimit = 300_000
 	fullLimit  = 250_000_000
 )
 

@@ -100,6 +100,11 @@ func (t *tree) apply(c *change) (*tree, []happening) {
 		if c.reversed {
 			slices.Reverse(report)
 		}
+		if len(report) > 0 {
+			// The servers delete one znode after another.
+			next.changes++
+			return next, slices.Insert(report, 1, happening{queueName, Changed})
+		}
 	case markEnded:
 		next.nodes, next.ended = slices.Clone(t.nodes), true
 		if len(next.nodes) > 0 {
