@@ -239,4 +239,4 @@ func testHalfDeleted(t *testing.T, c *etcdserver.Cluster) {
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "etcd") }
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "go.etcd.io/etcd/client/v3") }

@@ -42,6 +42,15 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 	return r, err
 }
 
+// decode decodes the document of the record.
+func (s *Store) decode(raw bson.Raw) (changefeed.Record, error) {
+	r, err := decode(raw)
+	if err != nil {
+		return r, fmt.Errorf("mongodb: key %q in collection %s: %w", s.key, s.collectionName(), err)
+	}
+	return r, nil
+}
+
 // Create implements [changefeed.Store]. If the collection does not exist, the server
 // creates it together with the record.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
@@ -91,7 +100,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
 	switch {
 	case err == nil:
-		return decode(raw)
+		return s.decode(raw)
 	case !errors.Is(err, mongo.ErrNoDocuments):
 		return changefeed.Record{}, err
 	}
@@ -119,5 +128,5 @@ func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	case err != nil:
 		return changefeed.Record{}, err
 	}
-	return decode(raw)
+	return s.decode(raw)
 }

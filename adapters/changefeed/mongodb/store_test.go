@@ -69,4 +69,6 @@ func TestStore_KeepsClient(t *testing.T) {
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "mongo") }
+func TestDependencies(t *testing.T) {
+	fixture.RequireOneDriver(t, "go.mongodb.org/mongo-driver/v2/mongo")
+}

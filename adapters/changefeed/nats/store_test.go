@@ -72,4 +72,4 @@ func TestNew_InvalidArguments(t *testing.T) {
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "nats-io") }
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/nats-io/nats.go") }

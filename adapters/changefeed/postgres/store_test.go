@@ -117,4 +117,4 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "jackc") }
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5") }

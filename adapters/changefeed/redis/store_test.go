@@ -125,4 +125,4 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "redis") }
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9") }

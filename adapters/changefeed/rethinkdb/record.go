@@ -59,6 +59,15 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 	return rec, err
 }
 
+// decode decodes the document of the record.
+func (s *Store) decode(raw json.RawMessage) (changefeed.Record, error) {
+	r, err := decode(raw)
+	if err != nil {
+		return r, fmt.Errorf("rethinkdb: key %q in table %s: %w", s.key, s.tableName(), err)
+	}
+	return r, nil
+}
+
 // Create implements [changefeed.Store].
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	return s.runner.Create(ctx, "create the record in table "+s.tableName(), blank, s.createRecord)
@@ -137,7 +146,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	case len(got.Changes) != 1:
 		return changefeed.Record{}, fmt.Errorf("the server's reply has %d documents", len(got.Changes))
 	}
-	now, err := decode(got.Changes[0].New)
+	now, err := s.decode(got.Changes[0].New)
 	switch {
 	case err != nil:
 		return changefeed.Record{}, err
@@ -160,6 +169,6 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 		case string(raw) == "null":
 			return changefeed.Record{}, changefeed.ErrNoRecord
 		}
-		return decode(raw)
+		return s.decode(raw)
 	})
 }

@@ -34,7 +34,7 @@ func (s *Store) checkTable(ctx context.Context) error {
 		return err
 	}
 	if string(raw) != "null" {
-		if _, err := decode(raw); err != nil {
+		if _, err := s.decode(raw); err != nil {
 			return err
 		}
 	}

@@ -52,4 +52,6 @@ func TestClose_KeepsSession(t *testing.T) {
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "rethinkdb") }
+func TestDependencies(t *testing.T) {
+	fixture.RequireOneDriver(t, "gopkg.in/rethinkdb/rethinkdb-go.v6")
+}

@@ -297,4 +297,4 @@ func TestHeartbeat_IsolatedLeader(t *testing.T) {
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "go-zookeeper") }
+func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/go-zookeeper/zk") }
