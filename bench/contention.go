@@ -127,8 +127,12 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, n in
 		if err := connectSessions(c, n); err != nil {
 			return err
 		}
+		clientID := c.processID()
+		if b.delay > 0 {
+			clientID = 0 // the process of the contestants in Go also contains the proxy
+		}
 		turns = append(turns, turn{c.name(), func(context.Context) ([]float64, error) {
-			client, server := newStopwatch(c.processID()), newStopwatch(b.server.pid)
+			client, server := newStopwatch(clientID), newStopwatch(b.server.pid)
 			result, err := c.contend(n, dir, b.period)
 			if err != nil {
 				return nil, err

@@ -15,7 +15,8 @@
 //
 // On one machine a message takes a few microseconds, so that the figures depend on the processor time
 // of clients and server. Between machines, round trips take longer: -delay 500us simulates that. A
-// proxy delays the messages to and from all contestants.
+// proxy delays the messages to and from all contestants, except in the rows that do not measure time:
+// counts and memory. The processor time of clients is not measured then.
 //
 // # The baseline
 //

@@ -95,7 +95,7 @@ func main() {
 }
 
 func runBenchmark(ctx context.Context, s settings) (err error) {
-	r := report{Seed: s.seed, Environment: newEnvironment()}
+	r := report{Seed: s.seed, Delay: s.delay.String(), Environment: newEnvironment()}
 	ensemble, err := zookeeper.Start(ctx, sessionTimeout/10)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 type report struct {
 	Environment environment `json:"environment"`
 	Seed        uint64      `json:"seed"`
+	Delay       string      `json:"delay"` // of the network
 	Contestants []string    `json:"contestants"`
 	Absent      []absent    `json:"absent,omitempty"`
 	Rows        []*row      `json:"rows"`
@@ -20,7 +21,7 @@ type report struct {
 
 func (r *report) print(w io.Writer, s settings) {
 	machine := r.Environment.Machine
-	fmt.Fprintf(w, "\n%s\nload average before %s, after %s; network delay %v; seed %d\n\n", r.Environment, machine.LoadBefore, machine.LoadAfter, s.delay, r.Seed)
+	fmt.Fprintf(w, "\n%s\nload average before %s, after %s; network delay %s; seed %d\n\n", r.Environment, machine.LoadBefore, machine.LoadAfter, r.Delay, r.Seed)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "\tunit\trounds\t%s\tgoal\n", strings.Join(r.Contestants, "\t"))
 	missing := map[string][]string{} // names of rows, by contestant and reason
