@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // updater keeps the tree of a cache up to date. Its goroutine owns all state. fetch.go decides
@@ -248,7 +247,7 @@ func (u *updater) cancelRead(p *part) {
 // has no children. A client that must not read the data must not read the names of the children
 // either.
 func (u *updater) hasList(n *node) bool {
-	return n.value != nil && n.depth < u.scope && !znode.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == ErrTooLarge)
+	return n.value != nil && n.depth < u.scope && !session.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == ErrTooLarge)
 }
 
 // pauseRequests sends no request for some time, after a request has failed with its connection. The

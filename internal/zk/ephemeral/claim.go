@@ -240,7 +240,7 @@ func (c *claim) read(ctx context.Context) (*zk.Stat, error) {
 // created in a session of the claim.
 func (c *claim) covers(stat *zk.Stat) bool {
 	if c.static {
-		return !znode.IsEphemeral(stat)
+		return !session.IsEphemeral(stat)
 	}
 	return c.sessions[stat.EphemeralOwner]
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -32,9 +31,6 @@ func CheckPath(node string) error {
 	}
 	return nil
 }
-
-// IsEphemeral is [session.IsEphemeral], for packages that do not import package session.
-func IsEphemeral(stat *zk.Stat) bool { return session.IsEphemeral(stat) }
 
 // Make creates node and those of its parents that do not exist. The parents are persistent. If
 // container is true, node is a container, which the ensemble may remove after its last child was
