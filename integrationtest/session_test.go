@@ -103,7 +103,7 @@ func TestTrap18_NewSessionWithoutEvent(t *testing.T) {
 // TestTrap21_Flapping fails if short disconnections end the leadership.
 func TestTrap21_Flapping(t *testing.T) {
 	t.Parallel()
-	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
+	admin, conn := connect(t), connectWithoutPause(t, sessionTimeout)
 	node := createElectionNode(t, admin)
 	c, l := startLeader(t, conn, node)
 	next := startFollower(t, conn, node, c)

@@ -27,8 +27,9 @@ const (
 	// sessionTimeout is the timeout of most sessions. It is so long that sessions and leases do not
 	// expire if the servers of a busy machine do not answer for some seconds.
 	sessionTimeout = 20 * time.Second
-	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire.
-	shortTimeout = 4 * time.Second
+	// shortTimeout is the timeout of sessions in tests that let a session or a lease expire. Before that
+	// happens, leases must last.
+	shortTimeout = 8 * time.Second
 	// tick is the tick time of the servers.
 	tick = 300 * time.Millisecond
 )
