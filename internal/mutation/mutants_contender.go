@@ -23,9 +23,17 @@ var contenderMutants = []mutant{
 		name: "contender/isNext/own", breaks: "the turn comes although the contender's znode may have been deleted",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"c.pred.safe && c.own && c.conn.Up", "c.pred.safe && c.conn.Up"},
+			{"c.pred.safe && c.own && !c.ownDoubt && c.conn.Up", "c.pred.safe && c.conn.Up"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
+	},
+	{
+		name: "contender/isNext/doubt", breaks: "the turn comes although the watch on the contender's znode may not be set",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"c.own && !c.ownDoubt", "c.own"},
+		},
+		tests: "./internal/zk/contender -run ^TestIsNext_OwnWatchInDoubt$",
 	},
 	{
 		name: "contender/isNext/listing", breaks: "a listing that may show the end of the queue is not awaited",
@@ -317,6 +325,16 @@ var contenderMutants = []mutant{
 `},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
+	},
+	{
+		name: "contender/reason/session", breaks: "the expiry of an unknown session is reported as a deletion",
+		file: "internal/zk/contender/contender.go",
+		edits: []edit{
+			{`	case c.session == 0:
+		c.leave(zkerror.ErrSessionExpired, false) // the session has changed during the create
+`, ""},
+		},
+		tests: "./internal/zk/contender -run ^TestExplore_AllFaults$",
 	},
 	{
 		name: "contender/reason/over", breaks: "the reason of a deletion is found in another session",

@@ -67,6 +67,7 @@ type Contender struct {
 	epoch      uint64 // in which the watches were set
 	reset      bool   // set them again, because the connection has broken
 	own        bool   // the contender's znode is watched
+	ownDoubt   bool   // that watch may not be set at the server yet, see Reply.Doubt
 	queue      bool   // the queue is watched
 	lookahead  bool
 	preparing  bool // PrepareTimer was set
@@ -300,6 +301,8 @@ func (c *Contender) receiveReason(reply *Reply) {
 		c.leave(zkerror.ErrConnClosed, false) // Close deletes the znode first
 	case c.over() != nil:
 		c.leave(c.over(), false) // expiry deletes the znode first
+	case c.session == 0:
+		c.leave(zkerror.ErrSessionExpired, false) // the session has changed during the create
 	case reply.Err != nil:
 		c.leave(zkerror.ErrDeleted, false)
 	case reply.Ended:

@@ -25,6 +25,13 @@ const (
 	faults
 )
 
+var faultNames = [faults]string{
+	"break", "late create", "lapse", "expiry", "replacement", "rejected watches", "leave", "operator", "arrival", "deleted queue", "close",
+}
+
+// String returns the name of the kind.
+func (f fault) String() string { return faultNames[f] }
+
 // actionKind is the kind of an action.
 type actionKind uint8
 

@@ -268,7 +268,7 @@ func (e *encoder) prefixes(c *Contender) {
 func (e *encoder) machine(of *conn, c *Contender) {
 	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8))
 	e.bools(c.search, c.fresh, c.vanished, c.list, c.listAll, c.searched, c.listed, c.turn, c.next, c.waitsForAny, c.nextToTurn, c.followed,
-		c.reset, c.own, c.queue, c.lookahead, c.preparing, c.impatient, c.doubting, c.standingBy, c.cold, c.ownSoon, c.proving)
+		c.reset, c.own, c.ownDoubt, c.queue, c.lookahead, c.preparing, c.impatient, c.doubting, c.standingBy, c.cold, c.ownSoon, c.proving)
 	e.bools(c.counted, c.counted && c.lapses != of.lapses, c.notified, c.given)
 	e.prefixes(c)
 	e.names(c.found)
@@ -301,7 +301,7 @@ func TestExploreEncoding_Complete(t *testing.T) {
 	require.Equal(t, []string{
 		"cfg", "conn", "out", "phase", "pending", "search", "fresh", "vanished", "prefixes", "found", "orphans", "name",
 		"session", "czxid", "outlived", "renamedTo", "list", "listAll", "searched", "ignored", "listed", "turn", "next",
-		"waitsForAny", "nextToTurn", "followed", "blocking", "nextIn", "pred", "before", "epoch", "reset", "own", "queue",
+		"waitsForAny", "nextToTurn", "followed", "blocking", "nextIn", "pred", "before", "epoch", "reset", "own", "ownDoubt", "queue",
 		"lookahead", "preparing", "impatient", "doubting", "standingBy", "cold", "ownSoon", "proving", "leaseKnown", "counted",
 		"lapses", "notified", "given", "reason", "reported",
 	}, fields(Contender{}), "extend encoder.machine and member.fork")

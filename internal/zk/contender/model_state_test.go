@@ -101,7 +101,7 @@ type answered struct {
 	request Request
 	reply   Reply
 	set     bool   // the request has set a watch
-	version int32  // of what is watched
+	version int32  // of the watched znode or queue
 	watch   handle // the watch of the reply, if the request has set none
 	doubt   bool
 	session int64 // of the connection when a create was sent

@@ -2,6 +2,7 @@ package contender
 
 import (
 	"flag"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -93,14 +94,24 @@ func TestExplore_Breaks(t *testing.T) {
 // TestExplore_AllFaults combines the faults that the other tests explore one at a time.
 func TestExplore_AllFaults(t *testing.T) {
 	explore(t,
-		large(pair("two have joined", 2, budget{breaks: 1, lapses: 1, expiries: 1, operators: 1})),
-		large(pair("two have joined, five kinds", 2, budget{leaves: 1, breaks: 1, lapses: 1, expiries: 1, operators: 1})),
-		large(pair("two have joined, all kinds", 2, budget{leaves: 1, breaks: 1, unsets: 1, lapses: 1, expiries: 1, replaces: 1, operators: 1, closes: 1, lateCreates: 1})),
-		large(pair("two have joined, leave", 2, budget{leaves: 1, breaks: 1, lapses: 1, expiries: 1})),
+		pair("two have joined, operator", 2, budget{leaves: 1, breaks: 1, operators: 1}),
+		scenario{name: "one joins, two expiries", members: 1, conns: 1, budget: budget{breaks: 1, expiries: 2}},
 		pair("two have joined, watches", 2, budget{breaks: 1, unsets: 1, lapses: 1, expiries: 1}),
-		large(pair("second joins", 1, budget{breaks: 1, lapses: 1, expiries: 1})),
-		large(pair("second joins, late creates", 1, budget{breaks: 1, lateCreates: 1, operators: 1})),
+		large(pair("two have joined, all", 2, budget{
+			leaves: 1, breaks: 1, unsets: 1, lapses: 1, expiries: 1, replaces: 1, operators: 1, closes: 1,
+		})),
 	)
+	// Of each three kinds of faults, one fault.
+	for x := range faults {
+		for y := range x {
+			for z := range y {
+				var b budget
+				b[x], b[y], b[z] = 1, 1, 1
+				name := fmt.Sprintf("%v, %v, %v", z, y, x)
+				explore(t, large(pair("two have joined, "+name, 2, b)), large(pair("second joins, "+name, 1, b)))
+			}
+		}
+	}
 }
 
 func TestExplore_LateCreates(t *testing.T) {

@@ -106,10 +106,11 @@ func (c *Contender) waitForPredecessor() {
 // isNext reports whether it is the contender's turn because its predecessor has departed. The
 // listing that has shown the predecessor as the only earlier contender, and the watch on the
 // contender's znode, are of this epoch of the connection. After a reconnect the contender's
-// znode may have been deleted as well, and the server reports the two deletions in any order.
+// znode may have been deleted as well, and the server reports the two deletions in any order. This
+// also applies if the watch was set before the reconnect, and the client library has not set it again.
 // A listing that was requested since may show that the queue has ended.
 func (c *Contender) isNext() bool {
-	return c.next && c.pred.gone && c.pred.safe && c.own && c.conn.Up && c.nextIn == c.conn.Epoch && c.epoch == c.conn.Epoch &&
+	return c.next && c.pred.gone && c.pred.safe && c.own && !c.ownDoubt && c.conn.Up && c.nextIn == c.conn.Epoch && c.epoch == c.conn.Epoch &&
 		!c.pending.has(List)
 }
 
@@ -188,7 +189,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 		c.leave(zkerror.ErrSessionExpired, false)
 	default:
 		c.session, c.czxid = reply.Owner, reply.Czxid
-		c.own = r.Epoch == c.conn.Epoch
+		c.own, c.ownDoubt = r.Epoch == c.conn.Epoch, reply.Doubt
 	}
 }
 

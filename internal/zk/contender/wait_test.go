@@ -288,6 +288,23 @@ func TestReceive_Doubt(t *testing.T) {
 	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77, Doubt: true}, "set doubt 10s")
 }
 
+// A deletion of the predecessor does not bring the turn while the watch on the contender's own znode is
+// in doubt: the znode may have been deleted before.
+func TestIsNext_OwnWatchInDoubt(t *testing.T) {
+	s := newScript(t, electionConfig)
+	s.start("send create")
+	s.reply(Create, created, "send read own own-latch-5", "send list")
+	s.reply(List, names(a, own))
+	s.connect(func(c *Conn) { c.Up, c.Epoch = false, 2 })
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+	s.connect(func(c *Conn) { c.Up = true }, "send list reset")
+	s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
+	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77, Doubt: true}, "set doubt 2s")
+	s.reply(List, names(a, own))
+	s.fired(OtherWatch, a, Deleted, "send list")
+	s.reply(List, names(own), first)
+}
+
 // Without Lookahead, a contender prepares for its turn when it has waited for some time.
 func TestWait_PrepareTimer(t *testing.T) {
 	s := newScript(t, lockConfig)
