@@ -490,4 +490,12 @@ var contenderMutants = []mutant{
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
 	},
+	{
+		name: "queue/deferred", breaks: "a reply is lost if the contender leaves because of an event that precedes it",
+		file: "internal/zk/queue/wait.go",
+		edits: []edit{
+			{"	case f != nil:\n\t\td.deferred = nil\n\t\treturn f\n", "	case f != nil:\n"},
+		},
+		tests: "./internal/zk/queue -run ^TestNextReply_AfterEventOfOwnZnode$",
+	},
 }

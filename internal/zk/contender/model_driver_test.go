@@ -128,7 +128,7 @@ func (w *model) input(i int, in *Input) {
 		event := Input{Kind: Fired, Watch: OwnWatch, Name: m.own.name, Event: m.own.event}
 		m.own = handle{}
 		w.step(i, &event)
-		if in == nil || m.machine.Leaving() {
+		if in == nil || m.machine.Leaving() && in.Kind != Replied {
 			return
 		}
 	}

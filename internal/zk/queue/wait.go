@@ -126,9 +126,14 @@ func leaveInput(ctx context.Context) *frame {
 	return f
 }
 
-// nextReply waits for the next input of a contender that has left.
+// nextReply waits for the next input of a contender that has left. An input that the event of its
+// znode has preceded may be a reply.
 func (d *driver) nextReply() *frame {
-	if len(d.answered) > 0 {
+	switch f := d.deferred; {
+	case f != nil:
+		d.deferred = nil
+		return f
+	case len(d.answered) > 0:
 		return d.receiveAnswer()
 	}
 	select {
