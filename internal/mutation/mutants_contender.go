@@ -161,9 +161,7 @@ var contenderMutants = []mutant{
 		name: "contender/own/epoch", breaks: "the watch on the contender's znode that was set before a reconnect counts",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{`		c.own = r.Epoch == c.conn.Epoch
-`, `		c.own = true
-`},
+			{"c.own, c.ownDoubt = r.Epoch == c.conn.Epoch, reply.Doubt", "c.own, c.ownDoubt = true, reply.Doubt"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
 	},

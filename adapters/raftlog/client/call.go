@@ -69,6 +69,7 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		return fmt.Errorf("raftlog: %s: %w", r.description, context.Cause(ctx))
 	}
 	peer, redirects, attempts, maybeApplied := c.firstPeer(), 0, 0, false
+	var previous error // of an attempt that ctx has not ended
 	rejected := map[api.Peer]bool{}
 	for {
 		err := c.callPeer(ctx, r, peer, call)
@@ -88,8 +89,12 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 			return fmt.Errorf("raftlog: %s: attempt %d, at peer %v: %w", r.description, attempts, peer, err)
 		}
 		if ctx.Err() != nil || c.ctx.Err() != nil {
-			return fail(withCause(ctx, c.ctx, err))
+			if err = withCause(ctx, c.ctx, err); previous != nil {
+				err = fmt.Errorf("%w; the attempt before: %v", err, previous)
+			}
+			return fail(err)
 		}
+		previous = err
 		if slices.ContainsFunc(permanentErrors, func(f error) bool { return errors.Is(err, f) }) {
 			return fail(err)
 		}

@@ -202,6 +202,24 @@ func TestPropose_Busy(t *testing.T) {
 	})
 }
 
+// TestPropose_ReasonOfEarlierAttempt fails if an error lacks the reason of the earlier attempts because the
+// last one was ended by the context.
+func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
+	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
+		h.peer(a).Before(func(ctx context.Context, _ string) error {
+			if h.peer(a).Calls("Propose") < 3 {
+				return fmt.Errorf("the queue is full: %w", api.ErrBusy)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		_, err := h.client.Propose(contextWithin(t, 10*time.Second), requestid.New(), nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "the queue is full")
+		require.NotErrorIs(t, err, api.ErrBusy)
+	})
+}
+
 // TestPropose_UnresponsiveLeader fails if the client does not abandon a leader that accepts
 // connections and requests, but never replies.
 func TestPropose_UnresponsiveLeader(t *testing.T) {
