@@ -29,6 +29,7 @@ func TestTrap11_ZnodeOfPreviousSession(t *testing.T) {
 
 	old := conn.SessionID()
 	conn.ExpireSession(t)
+	last.requireFollower(t, leader)
 	leader.resign(t)
 	last.requireLeader(t)
 	conn.Network.Restore()
