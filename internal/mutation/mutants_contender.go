@@ -1,7 +1,7 @@
 package main
 
-// contenderMutants break rules of the state machine of contenders. The exploration of its states finds
-// each of them.
+// contenderMutants break rules of the state machine of contenders. The exploration of its states or a
+// unit test finds each of them.
 var contenderMutants = []mutant{
 	{
 		name: "contender/isNext/gone", breaks: "the turn comes while the predecessor exists",
@@ -487,13 +487,5 @@ var contenderMutants = []mutant{
 `, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
-	},
-	{
-		name: "queue/deferred", breaks: "a reply is lost if the contender leaves because of an event that precedes it",
-		file: "internal/zk/queue/wait.go",
-		edits: []edit{
-			{"	case f != nil:\n\t\td.deferred = nil\n\t\treturn f\n", "	case f != nil:\n"},
-		},
-		tests: "./internal/zk/queue -run ^TestNextReply_AfterEventOfOwnZnode$",
 	},
 }

@@ -126,15 +126,11 @@ func leaveInput(ctx context.Context) *frame {
 	return f
 }
 
-// nextReply waits for the next input of a contender that has left. An input that the event of its
-// znode has preceded may be a reply.
+// nextReply waits for the next input of a contender that has left. A reply may be ready: for example,
+// the event that made the contender leave has preceded it.
 func (d *driver) nextReply() *frame {
-	switch f := d.deferred; {
-	case f != nil:
-		d.deferred = nil
+	if f := d.nextReady(); f != nil {
 		return f
-	case len(d.answered) > 0:
-		return d.receiveAnswer()
 	}
 	select {
 	case r := <-d.replies:
