@@ -132,17 +132,12 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	s.path, s.missing = path, false
 	m.proving[path] = s
 	m.updateProven()
-	if alone {
-		m.checkNow = false
-		if elapsed(m.lastCheck, sent) > 0 {
-			m.lastCheck = sent
-		}
+	if alone && elapsed(m.lastCheck, sent) > 0 {
+		m.lastCheck = sent
 	}
 	// With a valid lease, the next regular check includes path. A lock that is held briefly needs
 	// no check.
-	if !m.proven {
-		m.checkNow = true
-	}
+	m.checkNow = !m.proven || m.checkNow && !alone
 	check := m.checkNow
 	m.mu.Unlock()
 	if check && m.timer.Stop() {
