@@ -303,9 +303,8 @@ func (w *model) addOthers(add func(fair bool, kind actionKind, v ...int)) {
 		if !s.alive || s.conn < 0 {
 			continue
 		}
-		abandoned := w.conns[s.conn].session != s.id || w.conns[s.conn].shut
-		unused := abandoned || w.scenario.outlastsLeases() && !w.isProving(int(s.conn))
-		if s.leased && (unused || w.budget[lapses] > 0) {
+		abandoned := w.isAbandoned(s)
+		if unused := w.isUnused(s); s.leased && (unused || w.budget[lapses] > 0) {
 			add(unused, grow, k)
 		}
 		if !s.leased && (abandoned || w.budget[expiries] > 0) && w.areNotified(int(s.conn)) {
@@ -354,13 +353,18 @@ func (w *model) areNotified(c int) bool {
 	return true
 }
 
-// outlastsLeases reports whether a lease ends if no contender of the connection renews it. In
-// scenarios without faults of connections and leases this would only add states.
-func (s *scenario) outlastsLeases() bool { return s.budget[breaks] > 0 || s.budget[lapses] > 0 }
+// isAbandoned reports whether the client of a session does not continue it.
+func (w *model) isAbandoned(s *session) bool {
+	return w.conns[s.conn].session != s.id || w.conns[s.conn].shut
+}
 
-// isProving reports whether the monitor of a connection renews the lease.
-func (w *model) isProving(c int) bool {
-	return slices.ContainsFunc(w.on(c), func(j int) bool { return w.members[j].proving != "" })
+// isUnused reports whether the lease of a session ends without a fault, because no contender renews
+// it. In scenarios without faults of connections and leases, only the leases of abandoned sessions end:
+// others would only add states.
+func (w *model) isUnused(s *session) bool {
+	isProving := func(j int) bool { return w.members[j].proving != "" }
+	b := &w.scenario.budget
+	return w.isAbandoned(s) || (b[breaks] > 0 || b[lapses] > 0) && !slices.ContainsFunc(w.on(int(s.conn)), isProving)
 }
 
 // nodesOf returns the number of znodes of a session.
@@ -465,13 +469,13 @@ func (w *model) doOther(a action, spend func(fault)) {
 	switch a.kind {
 	case grow:
 		s := &w.sessions[k]
-		if w.conns[s.conn].session == s.id && (w.isProving(int(s.conn)) || !w.scenario.outlastsLeases()) {
+		if !w.isUnused(s) {
 			spend(lapses)
 		}
 		w.age(s)
 	case expire:
 		s := &w.sessions[k]
-		if w.conns[s.conn].session == s.id {
+		if !w.isAbandoned(s) {
 			spend(expiries)
 		}
 		w.age(s)

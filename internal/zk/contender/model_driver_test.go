@@ -319,8 +319,8 @@ func (w *model) takeReply(i, k int) {
 	w.input(i, &Input{Kind: Replied, Request: *q, Reply: *reply})
 }
 
-// keep keeps a watch on another contender, and replaces one on the same znode or one that the
-// state machine does not need any more.
+// keep keeps a watch on another contender. It replaces a watch on the same znode, or else a watch that
+// the state machine does not need any more.
 func (m *member) keep(h handle) {
 	slot := 0
 	for k := range m.others {

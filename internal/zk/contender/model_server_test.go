@@ -114,10 +114,6 @@ func (w *model) serve(i, k int) {
 			r.Err = zk.ErrNoNode
 		} else {
 			r.Names = c.tree.names()
-			if q.set {
-				reply.version = c.tree.changes
-				c.watch(&q.request)
-			}
 		}
 	case FindReason:
 		switch {
@@ -136,12 +132,13 @@ func (w *model) serve(i, k int) {
 			break
 		}
 		r.Owner, r.Czxid, r.Version, r.Ephemeral = n.session, n.czxid, n.version, n.session != 0
-		if q.set {
-			reply.version = n.version
-			c.watch(&q.request)
-		}
 	default:
 		panic("the model does not know the request " + q.request.String())
+	}
+	if q.set && r.Err == nil {
+		key, _ := watchOf(&q.request)
+		reply.version, _ = c.tree.versionOf(key.name)
+		c.watch(key)
 	}
 	m.calls = slices.Delete(m.calls, k, k+1)
 	c.net = append(c.net, item{member: int8(i), reply: reply, zxid: c.applied})
@@ -160,9 +157,9 @@ func watchOf(r *Request) (key watchKey, ok bool) {
 	return watchKey{}, false
 }
 
-// watch sets the watch of a request at the server.
-func (c *conn) watch(r *Request) {
-	if key, _ := watchOf(r); !slices.Contains(c.server, key) {
+// watch sets a watch at the server.
+func (c *conn) watch(key watchKey) {
+	if !slices.Contains(c.server, key) {
 		c.server = append(c.server, key)
 	}
 }
@@ -366,21 +363,13 @@ func (w *model) setWatches(i int, reversed bool) {
 	slices.SortStableFunc(pool, func(a, b pooled) int { return int(a.kind) - int(b.kind) })
 	for _, p := range pool {
 		h := happening{name: p.name}
-		switch n := c.tree.find(p.name); {
-		case p.name == queueName && c.tree.queue != 0:
-			if p.version == c.tree.changes {
-				c.server = append(c.server, p.watchKey)
-				continue
-			}
-			h.event = Changed
-		case n == nil:
+		switch version, exists := c.tree.versionOf(p.name); {
+		case !exists:
 			h.event = Deleted
-		case p.kind == dataWatch && n.version != p.version:
+		case p.kind == dataWatch && version != p.version:
 			h.event = Changed
 		default:
-			if !slices.Contains(c.server, p.watchKey) {
-				c.server = append(c.server, p.watchKey)
-			}
+			c.watch(p.watchKey)
 			continue
 		}
 		// A server sends one event for both kinds.

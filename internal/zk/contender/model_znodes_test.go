@@ -34,6 +34,18 @@ func (t *tree) find(name string) *znode {
 	return nil
 }
 
+// versionOf returns the version of what a watch with this name observes, and whether it exists: the data
+// of a child, or the children of the queue's znode.
+func (t *tree) versionOf(name string) (version int32, exists bool) {
+	if name == queueName {
+		return t.changes, t.queue != 0
+	}
+	if n := t.find(name); n != nil {
+		return n.version, true
+	}
+	return 0, false
+}
+
 // names returns the names of the children.
 func (t *tree) names() []string {
 	names := make([]string, 0, len(t.nodes)+1)

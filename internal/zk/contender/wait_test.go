@@ -288,8 +288,8 @@ func TestReceive_Doubt(t *testing.T) {
 	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77, Doubt: true}, "set doubt 10s")
 }
 
-// A deletion of the predecessor does not bring the turn while the watch on the contender's own znode is
-// in doubt: the znode may have been deleted before.
+// A deletion of the predecessor does not bring the turn while the watch on the contender's znode is in
+// doubt: the znode may have been deleted before.
 func TestIsNext_OwnWatchInDoubt(t *testing.T) {
 	s := newScript(t, electionConfig)
 	s.start("send create")
