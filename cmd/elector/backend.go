@@ -240,13 +240,11 @@ func (s *settings) describeTimeout(ctx context.Context, timeout time.Duration, e
 	if err == nil || ctx.Err() == nil {
 		return s.advise(err)
 	}
-	reason := ": " + err.Error() + ": "
-	for _, repeated := range []error{leaderelection.ErrUnreachable, context.Cause(ctx), leaderelection.ErrUnreachable} {
-		if rest, ok := strings.CutPrefix(reason, ": "+repeated.Error()+": "); ok {
-			reason = ": " + rest
-		}
+	// zkdial.Wait and the etcd backend begin their errors with ErrUnreachable and then the cause.
+	reason := ": " + err.Error()
+	for _, repeated := range []error{leaderelection.ErrUnreachable, context.Cause(ctx)} {
+		reason = strings.TrimPrefix(reason, ": "+repeated.Error())
 	}
-	reason = strings.TrimSuffix(reason, ": ")
 	text := fmt.Sprintf("no answer from %s at %s within %v", s.backend, backendKinds[s.backend].servers(s), timeout)
 	return &timeoutError{text + reason, err}
 }
