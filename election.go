@@ -105,7 +105,7 @@ func (e *Election) run(ctx context.Context) error {
 			return e.reason(err)
 		}
 		removal, err := queue.Run(ctx, e.queueConfig(), e.queueChanged)
-		if err = e.leftQueue(removal, err); !e.rejoins(ctx, err) {
+		if err = e.rejoinAfter(ctx, e.leftQueue(removal, err)); err != nil {
 			return err
 		}
 	}
@@ -122,22 +122,28 @@ func (e *Election) leftQueue(r *queue.Removal, err error) error {
 	return e.reason(err)
 }
 
-// rejoins reports whether the candidate joins again after it has left the queue because of err.
+// rejoinAfter returns nil if the candidate joins again after it has left the queue because of err, and
+// otherwise the reason why the candidacy is over.
 //
 //go:noinline // see run
-func (e *Election) rejoins(ctx context.Context, err error) bool {
+func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	// If the session expires while the candidate waits for the reply to its create, the
 	// candidate may find another election node, or none, in the next session. Package queue
 	// reports ErrElectionOver in this case. findNodeAgain determines the reason.
 	otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
-	if !e.rejoin || ctx.Err() != nil || !otherSession && !errors.Is(err, ErrSessionExpired) {
-		return false
+	if !e.rejoin || !otherSession && !errors.Is(err, ErrSessionExpired) {
+		return err
+	}
+	// The end of a session does not end this candidacy. If the candidacy is stopped at the same
+	// time, that is the reason.
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	// The candidate is not the leader any more. It publishes that now, because joining the
 	// queue can take long.
 	e.log.Info("rejoining in a new session", "id", e.ID())
 	e.candidacy.Publish(Status{})
-	return true
+	return nil
 }
 
 // standbySessions is the number of session timeouts for which the next candidate keeps a lease in

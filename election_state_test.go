@@ -1,6 +1,8 @@
 package leaderelection
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -31,4 +33,21 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestElection_StoppedAsSessionExpires fails if a candidate that joins again after session expiry
+// reports the expiry as the reason for its end, if it is stopped before it joins again.
+func TestElection_StoppedAsSessionExpires(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	e := &Election{
+		conn: new(zk.Conn), node: "/election", rejoin: true, candidacy: newCandidacy(t.Context(), nil),
+		log: slog.New(slog.DiscardHandler),
+	}
+	require.NoError(t, e.rejoinAfter(ctx, ErrSessionExpired))
+	require.ErrorIs(t, e.rejoinAfter(ctx, ErrCandidateDeleted), ErrCandidateDeleted)
+	stop(ErrElectionOver)
+	require.Equal(t, ErrElectionOver, e.rejoinAfter(ctx, ErrSessionExpired))
+	require.ErrorIs(t, e.rejoinAfter(ctx, ErrCandidateDeleted), ErrCandidateDeleted)
+	e.rejoin = false
+	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }

@@ -103,6 +103,14 @@ var electionMutants = []mutant{
 		tests: ". -run TestWithRejoin_ZooKeeperStartsLater",
 	},
 	{
+		name: "election/stopped-as-session-expires", breaks: "a stopped candidate reports session expiry as the reason",
+		file: "election.go",
+		edits: []edit{
+			{"if ctx.Err() != nil {\n\t\treturn context.Cause(ctx)", "if false {\n\t\treturn context.Cause(ctx)"},
+		},
+		tests: ". -run TestElection_StoppedAsSessionExpires",
+	},
+	{
 		name: "election/joined", breaks: "a second znode at the same path is not reported as joined",
 		file: "election.go",
 		edits: []edit{
