@@ -120,6 +120,8 @@ func TestExplore_LateCreates(t *testing.T) {
 		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2, lateCreates: 1}},
 		pair("second joins", 1, budget{leaves: 1, breaks: 1, lateCreates: 1}),
 		large(pair("two join", 0, budget{leaves: 1, breaks: 1, lateCreates: 1})),
+		third("third joins", budget{breaks: 1, lateCreates: 1}),
+		large(third("third joins, leave", budget{leaves: 1, breaks: 1, lateCreates: 1})),
 	)
 }
 
@@ -219,6 +221,7 @@ func TestExplore_OtherClients(t *testing.T) {
 	ahead.foreign = "f"
 	explore(t,
 		pair("arrival", 0, budget{leaves: 1, arrivals: 1}),
+		three("three have joined, arrival", budget{leaves: 1, arrivals: 1}),
 		names,
 		ahead,
 	)
