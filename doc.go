@@ -36,9 +36,8 @@
 //
 // # Loss of the connection
 //
-// The first lease ends a third of the session timeout after the candidate sent the request
-// that elected it. Later leases end at most half of the session timeout after the leader
-// sent the last write that ZooKeeper acknowledged. When the lease expires, the leader
+// A lease ends at most half of the session timeout after the leader sent the last write that
+// ZooKeeper acknowledged, and a third after it at the beginning of a leadership. When the lease expires, the leader
 // becomes [Suspended]. If its session still exists after a reconnect, it becomes leader
 // again, with the same token. If the session has expired, the candidacy ends with
 // [ErrSessionExpired], or restarts with [WithRejoin].

@@ -46,8 +46,8 @@ func (l *Leadership) Token() int64 { return l.grant.Token() }
 func (l *Leadership) Done() <-chan struct{} { return l.grant.Context().Done() }
 
 // Err returns nil while the lease is valid, and afterwards the reason why the leadership
-// ended: [ErrResigned], [ErrLeaseExpired], [ErrSessionExpired], [ErrCandidateDeleted],
-// [ErrElectionOver] or [ErrConnClosed], to be tested with errors.Is. Err compares the lease
+// ended. On ZooKeeper it is [ErrResigned], [ErrLeaseExpired], [ErrSessionExpired],
+// [ErrCandidateDeleted], [ErrElectionOver] or [ErrConnClosed], to be tested with errors.Is. Err compares the lease
 // with the clock, so it is accurate even if this process has just been resumed.
 func (l *Leadership) Err() error { return l.grant.Err() }
 

@@ -51,17 +51,9 @@ func BenchmarkJoin(b *testing.B) {
 	}{{"free", 0}, {"second", 1}, {"tenth", 9}} {
 		b.Run(x.name, func(b *testing.B) {
 			f := newCostFixture(b)
-			leaderConn, conn := f.connect(), f.connect()
-			if x.ahead > 1 {
-				f.joinAll(x.ahead)
-			}
+			f.joinAll(x.ahead)
+			conn := f.connect()
 			f.benchmark(b, "join", func(measure func(do func())) int {
-				if x.ahead == 1 { // a new leader for each step, because a follower that resigns writes to its znode
-					leader := f.newCandidate(leaderConn)
-					f.start(leader)
-					f.awaitStatus(leader)
-					defer f.resign(leader)
-				}
 				c := f.newCandidate(conn)
 				defer f.resign(c)
 				f.srv.ResetLog()

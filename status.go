@@ -12,7 +12,7 @@ type Role int
 const (
 	// Follower is the role of a candidate that is not the leader.
 	Follower Role = iota
-	// Leader is the role of the leader. Status.Leadership is the lease.
+	// Leader is the role of the leader. Status.Leadership represents it.
 	Leader
 	// Suspended is the role of a leader whose lease has expired. It must not act as the
 	// leader. It becomes Leader again, with the same token, or Follower, or its candidacy

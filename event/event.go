@@ -20,7 +20,7 @@ const (
 	// HandOver follows Elected if the candidate was notified that its last predecessor has left.
 	// Duration is the time from that notification until the leadership was available. It does not
 	// include the removal of the predecessor and the delivery of the notification. HandOver is not
-	// reported for the first candidate, and if the departure was found only after a reconnect.
+	// reported for the first candidate, nor if the departure was found only after a reconnect.
 	// Candidates on ZooKeeper and etcd report it.
 	HandOver
 	// Suspended reports that the leader's lease has expired. Err is the reason.
@@ -46,9 +46,9 @@ const (
 	// Candidates on a Raft log do not report it, because their peer has the lease.
 	Checked
 	// Watched reports that the backend has confirmed a watch. On ZooKeeper, Subject is the watched
-	// znode: the candidate's or its predecessor's. Watches that the client library restores after a
+	// znode: the candidate's, its predecessor's, or that of the candidate before. Watches that the client library restores after a
 	// reconnect are not reported. On a changefeed, it reports that the feed has delivered the current
-	// record. Other candidates do not report it.
+	// record. Candidates of other elections do not report it.
 	Watched
 	// WatchFailed reports that the feed of a changefeed has ended, could not be opened, or is late.
 	// It is opened again. Err is the error.

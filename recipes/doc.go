@@ -1,10 +1,10 @@
 // Package recipes contains the options and errors that all ZooKeeper recipes share. The
 // recipes are in the packages below it:
 //
-//	lock       Mutex, RWMutex, Semaphore and Multi, with fencing tokens
+//	lock       Mutex, RWMutex, Semaphore and MultiLock, with fencing tokens
 //	barrier    Barrier, and Double with numbered rounds
 //	queue      work queues: FIFO, by priority, delayed; at-least-once delivery
-//	counter    Counter and Value: compare-and-set, blocks of IDs
+//	counter    Counter, Value and IDs: compare-and-set, blocks of IDs
 //	group      Group, Persistent and Partitioner: membership, and parts divided among members
 //	discovery  services and their instances, in Curator's layout
 //	cache      in-memory copies of a znode, its children or a subtree, with events

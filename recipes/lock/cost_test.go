@@ -79,6 +79,13 @@ func TestCost_FreeMutex(t *testing.T) {
 			require.NoError(w, err)
 		})
 		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(conn, 1, 1, func() { // the create and the write of the lock's node, in one transaction
+			var err error
+			h, err = m.Lock(w.Context())
+			require.NoError(w, err)
+			require.NotZero(w, h.Token())
+		})
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
 		require.Zero(w, w.srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Ops == 1 }), "no check of the lease is sent")
 	})
 }

@@ -25,7 +25,7 @@
 // order, because each takes one of the first few unclaimed items, and complete them in any
 // order. An item that is returned keeps its position. A consumer notices a new item that
 // belongs before items it has already listed when it has taken 16 items, or an eighth of a
-// longer list.
+// longer list, after a second, or when other consumers have taken several of its items.
 //
 // Attempts are counted before delivery, so an item that crashes its consumer is counted as
 // well. With Config.MaxAttempts such an item becomes a [DeadLetter], which can be listed,

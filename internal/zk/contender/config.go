@@ -28,7 +28,8 @@ type Config struct {
 	// it looks for the reason why its znode was deleted; 0 means no limit.
 	Patience time.Duration
 	// Standby is how long the next contender keeps a lease in advance, so that its turn is
-	// proven when it comes. Afterwards it requests a lease only when its turn has come.
+	// proven when it comes. Afterwards it requests a lease only when its turn has come. 0 means
+	// no limit.
 	Standby time.Duration
 }
 
