@@ -98,6 +98,8 @@ func (s *Store) consume(ctx context.Context, keys func(created int64) string, op
 			}
 		case e, ok := <-watcher.Updates():
 			switch {
+			case !ok && s.conn.IsClosed(): // the library ends the consumer first
+				err = nats.ErrConnectionClosed
 			case !ok:
 				err = errConsumerEnded
 			case e != nil:
