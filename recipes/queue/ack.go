@@ -162,8 +162,10 @@ func (c *completion) run(ctx context.Context) error {
 // apply applies the completion. After it has sent a request, it ignores ctx.
 func (c *completion) apply(ctx context.Context) error {
 	// Completions that have items in common must not wait for each other, so all wait in the same
-	// order.
-	slices.SortFunc(c.items, func(a, b *delivery) int { return cmp.Compare(a.token, b.token) })
+	// order. Claims of one request have the same token.
+	slices.SortFunc(c.items, func(a, b *delivery) int {
+		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
+	})
 	for _, d := range c.items {
 		select {
 		case d.writing <- struct{}{}:
