@@ -340,8 +340,8 @@ func (q *Queue) newestStat(path string) (*zk.Stat, error) {
 }
 
 // returnClaim deletes the claim of a delivery that has ended, unless the item was completed before.
-// If the program has not received the item, it writes the data of the item again, so that the
-// attempt does not count.
+// If the program has not received the item, it writes the data of the item again, if possible, so
+// that the attempt does not count.
 func (q *Queue) returnClaim(d *delivery) {
 	d.writing <- struct{}{}
 	defer func() { <-d.writing }()
@@ -354,10 +354,11 @@ func (q *Queue) returnClaim(d *delivery) {
 	}
 	o := q.writer.Start(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
 	switch {
-	case o.Failed == 1: // another client has changed or deleted the item
-		q.deleteClaim(d)
 	case errors.Is(o.Err, txn.ErrUnknown):
 		q.deleteClaimIfOwn(d)
+	case o.Err != nil && o.Failed != 0 && len(ops) > 1 && !errors.Is(o.Err, txn.ErrSession):
+		// Another client has changed or deleted the item, or its data is too large to be written.
+		q.deleteClaim(d)
 	}
 	d.completed = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
 	q.addReturnedItem(d)
