@@ -162,8 +162,10 @@ func (c *completion) run(ctx context.Context) error {
 // apply applies the completion. After it has sent a request, it ignores ctx.
 func (c *completion) apply(ctx context.Context) error {
 	// Completions that have items in common must not wait for each other, so all wait in the same
-	// order.
-	slices.SortFunc(c.items, func(a, b *delivery) int { return cmp.Compare(a.token, b.token) })
+	// order. Claims of one request have the same token.
+	slices.SortFunc(c.items, func(a, b *delivery) int {
+		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
+	})
 	for _, d := range c.items {
 		select {
 		case d.writing <- struct{}{}:
@@ -338,8 +340,8 @@ func (q *Queue) newestStat(path string) (*zk.Stat, error) {
 }
 
 // returnClaim deletes the claim of a delivery that has ended, unless the item was completed before.
-// If the program has not received the item, it writes the data of the item again, so that the
-// attempt does not count.
+// If the program has not received the item, it writes the data of the item again, if possible, so
+// that the attempt does not count.
 func (q *Queue) returnClaim(d *delivery) {
 	d.writing <- struct{}{}
 	defer func() { <-d.writing }()
@@ -352,10 +354,11 @@ func (q *Queue) returnClaim(d *delivery) {
 	}
 	o := q.writer.Start(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
 	switch {
-	case o.Failed == 1: // another client has changed or deleted the item
-		q.deleteClaim(d)
 	case errors.Is(o.Err, txn.ErrUnknown):
 		q.deleteClaimIfOwn(d)
+	case o.Err != nil && o.Failed != 0 && len(ops) > 1 && !errors.Is(o.Err, txn.ErrSession):
+		// Another client has changed or deleted the item, or its data is too large to be written.
+		q.deleteClaim(d)
 	}
 	d.completed = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
 	q.addReturnedItem(d)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -36,6 +37,40 @@ func TestAckAll_IsAtomic(t *testing.T) {
 		other := h.queueOn(operator, Config{})
 		h.put(q, "four", "five")
 		require.ErrorIs(h, AckAll(ctx, h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalidOption)
+	})
+}
+
+// Items of one request are acknowledged by two calls, in different orders, while another call
+// writes for one of them. The calls must not wait for each other.
+func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.connect()
+		q := h.queueOn(conn, Config{})
+		require.NoError(h, q.PutAll(h.Context(), [][]byte{[]byte("one"), []byte("two")}))
+		items, err := q.TakeUpTo(h.Context(), 2)
+		require.NoError(h, err)
+		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
+		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
+		defer cancel()
+
+		held, release := bubble.Gate(h)
+		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			<-held
+			return zktest.Pass(r)
+		})
+		failing := bubble.Async(func() error {
+			return items[0].Ack(ctx, &zk.DeleteRequest{Path: "/missing", Version: -1})
+		})
+		h.advance(0)
+		forward := bubble.Async(func() error { return AckAll(ctx, items[0], items[1]) })
+		h.advance(0)
+		backward := bubble.Async(func() error { return AckAll(ctx, items[1], items[0]) })
+		h.advance(0)
+		release()
+		require.ErrorIs(h, <-failing, zk.ErrNoNode)
+		require.NoError(h, <-forward)
+		require.NoError(h, <-backward)
+		require.Empty(h, h.children("/jobs"))
 	})
 }
 

@@ -188,9 +188,10 @@ func (d *delivery) setContent(c content) (err error) {
 func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c := &completion{q: d.q, as: errAcknowledged, items: []*delivery{item}}
 	c.build = func(item *delivery) ([]operation, error) { return item.deadLetterOps(reason), nil }
-	if err := c.apply(d.q.ctx); err != nil && item.grant.Err() == nil {
+	if err := c.apply(d.q.ctx); err != nil {
 		d.q.log.Error("could not create dead letter", "item", item.name, "reason", reason, "err", err)
-		d.unusable[item.name] = true
+		// If the claim was lost, the next consumer that claims the item tries again.
+		d.unusable[item.name] = item.grant.Err() == nil
 		d.abandon(item, err)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -103,6 +104,30 @@ func TestConsume_UnreadItemIsNoAttempt(t *testing.T) {
 		require.NoError(h, item.Return(h.Context(), nil))
 		require.Equal(h, 2, h.take(q, "one").Attempt())
 		require.Equal(h, 1, h.take(q, "two").Attempt())
+	})
+}
+
+// An unread item that is too large to be written again is returned nevertheless, and the attempt
+// counts.
+func TestConsume_UnreadItemTooLargeToWrite(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.connect(zk.WithMaxBufferSize(0))
+		q := h.queueOn(conn, Config{})
+		require.NoError(h, q.Create(h.Context()))
+		_, err := conn.Create("/jobs/queue-0000000000", encode(make([]byte, 1_046_000)), 0, q.acl)
+		require.NoError(h, err)
+		ctx, cancel := context.WithCancel(h.Context())
+		items := q.Consume(ctx)
+		h.advance(time.Second)
+		require.Contains(h, h.childrenOn(conn, q.cfg.Claims), "queue-0000000000")
+		cancel()
+		h.advance(0)
+		_, open := <-items
+		require.False(h, open)
+		require.NotContains(h, h.childrenOn(conn, q.cfg.Claims), "queue-0000000000")
+		item, err := q.TryTake(h.Context())
+		require.NoError(h, err)
+		require.Equal(h, 2, item.Attempt())
 	})
 }
 

@@ -2,12 +2,14 @@ package queue
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -90,6 +92,60 @@ func TestDeadLetter_MalformedItem(t *testing.T) {
 		require.Nil(h, letters[0].Parts)
 		require.Contains(h, letters[0].Reason, "not in Curator's format")
 	})
+}
+
+// The lease expires while an item is read that becomes a dead letter. The claim is returned, and
+// the item becomes a dead letter with the next claim.
+func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		data     []byte
+		attempts int // before the first claim
+		reason   string
+	}{
+		"malformed":         {[]byte("garbage"), 0, "not in Curator's format"},
+		"too many attempts": {encode([]byte("one")), 1, "1 attempts"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				ctx, conn, operator := h.Context(), h.connect(), h.connect()
+				q := h.queueOn(conn, Config{MaxAttempts: 1})
+				require.NoError(h, q.Create(ctx))
+				const item = "/jobs/queue-0000000000"
+				_, err := operator.Create(item, c.data, 0, q.acl)
+				require.NoError(h, err)
+				for range c.attempts {
+					_, err := operator.Create(item+"/attempt", nil, 0, q.acl)
+					require.NoError(h, err)
+					require.NoError(h, operator.Delete(item+"/attempt", -1))
+				}
+				var claimed atomic.Bool
+				h.srv.After(zktest.Match{Op: zktest.OpMulti, Path: q.claimPath("queue-0000000000"), Nth: 1}, func(r *zktest.Request) zktest.Verdict {
+					claimed.Store(true)
+					return zktest.Pass(r)
+				})
+				h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: item}, func(r *zktest.Request) zktest.Verdict {
+					if claimed.Swap(false) {
+						time.Sleep(sessionTimeout / 2) // longer than the lease
+						// The reply arrives before that to the check of the session.
+						h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+							time.Sleep(bubble.Margin)
+							return zktest.Pass(r)
+						})
+					}
+					return zktest.Pass(r)
+				})
+				taking := h.startTake(q)
+				h.advance(sessionTimeout)
+				letters, err := q.DeadLetters(ctx)
+				require.NoError(h, err)
+				require.Len(h, letters, 1, "%s", h.srv.Tree())
+				require.Contains(h, letters[0].Reason, c.reason)
+				require.NotContains(h, h.childrenOn(operator, q.cfg.Claims), "queue-0000000000")
+				h.put(q, "two")
+				require.Equal(h, "two", string((<-taking).Data()))
+			})
+		})
+	}
 }
 
 // An item of another client that is too large for a dead letter is not lost, and does not delay

@@ -29,9 +29,9 @@ type Config struct {
 	// MaxAttempts is the number of deliveries after which an item becomes a dead letter, or
 	// 0 for no limit.
 	MaxAttempts int
-	// Prefetch is the number of items that Consume claims before they are received. 0 means
-	// 1. Other consumers cannot take these items, and each counts as an attempt if this
-	// process dies.
+	// Prefetch is the number of items that Consume claims before they are received, at most
+	// 10000. 0 means 1. Other consumers cannot take these items, and each counts as an
+	// attempt if this process dies.
 	Prefetch int
 	// Claims is the directory of the claims, which Curator calls the lock path. The default
 	// is <path>-claims. Each queue needs a separate directory. With [recipes.Kazoo] it is
@@ -41,6 +41,9 @@ type Config struct {
 	// with [recipes.Kazoo].
 	Dead string
 }
+
+// maxPrefetch is the limit of Config.Prefetch, because Consume allocates memory for so many items.
+const maxPrefetch = 10000
 
 // Queue is a participant of a queue: a producer, a consumer or both. Its methods may be
 // called from any goroutine. It must be closed.
@@ -131,6 +134,8 @@ func (c *Config) applyDefaults(queue string, layout recipes.Layout) (items strin
 	switch {
 	case c.MaxItems < 0, c.MaxAttempts < 0, c.Prefetch < 0:
 		return "", fmt.Errorf("%w: %+v: a number is negative", zkerror.ErrInvalidOption, *c)
+	case c.Prefetch > maxPrefetch:
+		return "", fmt.Errorf("%w: Prefetch: %d is greater than %d", zkerror.ErrInvalidOption, c.Prefetch, maxPrefetch)
 	case layout == recipes.Kazoo && c.Claims != "":
 		return "", fmt.Errorf("%w: Claims: kazoo's layout uses %s/taken", zkerror.ErrInvalidOption, queue)
 	}

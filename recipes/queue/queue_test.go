@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrInvalidPath)
 		for name, cfg := range map[string]Config{
 			"items": {MaxItems: -1}, "attempts": {MaxAttempts: -1}, "prefetch": {Prefetch: -1},
+			"large prefetch": {Prefetch: 10001}, "largest prefetch": {Prefetch: math.MaxInt},
 			"claims at items": {Claims: "/jobs"}, "dead at claims": {Claims: "/x", Dead: "/x"},
 		} {
 			_, err = New(conn, "/jobs", cfg)
@@ -60,7 +62,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrInvalidPath)
 		_, err = New(conn, "/jobs", Config{Claims: "/x"}, recipes.WithLayout(recipes.Kazoo))
 		require.ErrorIs(h, err, recipes.ErrInvalidOption)
-		q, err := New(conn, "/jobs", Config{Claims: "/lock", Dead: "/gone"})
+		q, err := New(conn, "/jobs", Config{Claims: "/lock", Dead: "/gone", Prefetch: 10000})
 		require.NoError(h, err)
 		require.Len(h, h.srv.Log(), logged, "New has sent a request")
 		h.put(q, "one")

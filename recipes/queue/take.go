@@ -117,13 +117,13 @@ func (q *Queue) withdrawRequest(r *takeRequest) bool {
 	return i >= 0
 }
 
-// requestedItems returns how many items are requested, and the number of the last request that
-// does not wait for items, or 0.
+// requestedItems returns how many items are requested, of which each request counts for at most
+// maxBatch, and the number of the last request that does not wait for items, or 0.
 func (q *Queue) requestedItems() (n int, lastTry uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, r := range q.requests {
-		n += r.n
+		n += min(r.n, maxBatch) // the sum of the numbers could overflow
 		if r.try {
 			lastTry = r.number
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -95,5 +96,33 @@ func TestTakeUpTo(t *testing.T) {
 		require.NoError(h, AckAll(ctx))
 		_, err := q.TakeUpTo(ctx, 0)
 		require.ErrorIs(h, err, recipes.ErrInvalidOption)
+	})
+}
+
+// Concurrent calls may request any number of items.
+func TestTakeUpTo_LargeNumbers(t *testing.T) {
+	run(t, func(h *harness) {
+		q := h.queue()
+		taking := make(chan []Item)
+		for range 2 {
+			go func() {
+				items, err := q.TakeUpTo(h.Context(), math.MaxInt)
+				require.NoError(h, err)
+				taking <- items
+			}()
+		}
+		h.advance(0)
+		h.put(q, "one")
+		h.advance(time.Second)
+		h.put(q, "two")
+		h.advance(time.Second)
+		for range 2 {
+			select {
+			case items := <-taking:
+				require.Len(h, items, 1)
+			default:
+				require.Fail(h, "a call still waits")
+			}
+		}
 	})
 }
