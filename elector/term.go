@@ -75,7 +75,9 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	if l.begin != nil {
 		timeout := time.AfterFunc(l.beginTimeout, func() { t.cancel(errBeginTimeout) })
 		abandoned, err := l.callHandler(t.ctx, "begin", func() error { return l.begin(t.ctx, leadership) })
-		timeout.Stop()
+		if !timeout.Stop() { // the function of the timer may not have run yet
+			t.cancel(errBeginTimeout)
+		}
 		switch cause := t.cause(); {
 		case abandoned:
 			t.hungErr = fmt.Errorf("%w: %w", ErrBegin, err)

@@ -97,6 +97,31 @@ func TestBegin_Timeout(t *testing.T) {
 	})
 }
 
+// TestBegin_ReturnsAtTimeout fails if this program remains the leader with a context that is done, because Begin has
+// returned at the moment of BeginTimeout. Which of the two is first depends on the scheduler.
+func TestBegin_ReturnsAtTimeout(t *testing.T) {
+	for range 100 {
+		var ctx context.Context
+		runElector(t, func(h *harness) {
+			h.elector.Begin = func(c context.Context, _ *leaderelection.Leadership) error {
+				ctx = c
+				time.Sleep(time.Minute)
+				return nil
+			}
+		}, func(h *harness) {
+			h.lead()
+			h.wait(time.Minute)
+			if ctx.Err() == nil {
+				h.requireState(StateLeader)
+				return
+			}
+			require.ErrorIs(h, context.Cause(ctx), errBeginTimeout)
+			h.requireEvents("1m0s end 1", "1m0s error 1")
+			h.requireState(StateError)
+		})
+	}
+}
+
 // TestBegin_InterruptedByContext fails if Begin continues after the context of Run is done.
 func TestBegin_InterruptedByContext(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"time"
@@ -47,6 +48,11 @@ func WithClient(options ...func(*zk.Conn)) Option {
 	return func(d *dialer) { d.clientOptions = append(d.clientOptions, options...) }
 }
 
+const (
+	shortestTimeout = 100 * time.Millisecond
+	longestTimeout  = math.MaxInt32 * time.Millisecond // the protocol has 32 bits for it
+)
+
 // Connect opens a connection like zk.Connect: it returns immediately, and the connection is
 // established and maintained in the background until its Close. The channel delivers the
 // events of the session; the caller does not need to receive from it. sessionTimeout is the
@@ -54,16 +60,16 @@ func WithClient(options ...func(*zk.Conn)) Option {
 // granted.
 //
 // An element of servers is host:port, or a host for port 2181. Errors: [ErrServers], and
-// leaderelection.ErrInvalidOption if sessionTimeout is less than 100 ms or an option is
-// nil.
+// leaderelection.ErrInvalidOption if sessionTimeout is less than 100 ms or more than 2³¹-1 ms
+// (24 days), the longest that a client can request, or an option is nil.
 func Connect(servers []string, sessionTimeout time.Duration, options ...Option) (*zk.Conn, <-chan zk.Event, error) {
 	addresses, err := parseServers(servers)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := &dialer{requested: sessionTimeout, log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
-	if sessionTimeout < 100*time.Millisecond {
-		return nil, nil, fmt.Errorf("%w: session timeout %v: must be at least 100ms", zkerror.ErrInvalidOption, sessionTimeout)
+	if sessionTimeout < shortestTimeout || sessionTimeout > longestTimeout {
+		return nil, nil, fmt.Errorf("%w: session timeout %v: must be from %v to %v", zkerror.ErrInvalidOption, sessionTimeout, shortestTimeout, longestTimeout)
 	}
 	for _, o := range options {
 		if o == nil {

@@ -83,7 +83,8 @@ func TestConnect_InvalidArguments(t *testing.T) {
 	}{
 		"chroot":     {[]string{"a:1/b"}, timeout, WithLogger(slog.Default()), ErrServers},
 		"no server":  {nil, timeout, WithLogger(slog.Default()), ErrServers},
-		"timeout":    {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalidOption},
+		"too short":  {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalidOption},
+		"too long":   {[]string{"a"}, 1 << 31 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalidOption},
 		"nil option": {[]string{"a"}, timeout, nil, zkerror.ErrInvalidOption},
 		"nil dialer": {[]string{"a"}, timeout, WithDialer(nil), zkerror.ErrInvalidOption},
 		"nil log":    {[]string{"a"}, timeout, WithLogger(nil), zkerror.ErrInvalidOption},
@@ -92,6 +93,19 @@ func TestConnect_InvalidArguments(t *testing.T) {
 		_, _, err := Connect(c.servers, c.timeout, c.option)
 		require.ErrorIs(t, err, c.want, name)
 	}
+}
+
+// TestConnect_LongestTimeout fails if the longest timeout that is accepted does not work.
+func TestConnect_LongestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 10*time.Second))
+		conn, _, err := Connect([]string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer()))
+		require.NoError(t, err)
+		t.Cleanup(conn.Close)
+		granted, err := Wait(t.Context(), conn)
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Second, granted)
+	})
 }
 
 // TestWait_ErrorNamesTheServer fails if the error of a wait contains neither the server nor the cause.

@@ -2,6 +2,7 @@ package zktest
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -41,8 +42,8 @@ func newConfig(opts []Option) (config, error) {
 	if c.maxTimeout == 0 {
 		c.maxTimeout = max(c.minTimeout, 20*c.tick, time.Minute)
 	}
-	if c.minTimeout < time.Millisecond || c.maxTimeout < c.minTimeout {
-		return c, fmt.Errorf("zktest: session timeouts from %v to %v: the least must be at least 1 ms and not above the greatest", c.minTimeout, c.maxTimeout)
+	if c.minTimeout < time.Millisecond || c.minTimeout > math.MaxInt32*time.Millisecond || c.maxTimeout < c.minTimeout {
+		return c, fmt.Errorf("zktest: session timeouts from %v to %v: the least must be from 1 ms to 2³¹-1 ms (24 days) and not above the greatest", c.minTimeout, c.maxTimeout)
 	}
 	if c.maxPacket < 1024 {
 		return c, fmt.Errorf("zktest: packet limit of %d bytes: must be at least 1024", c.maxPacket)

@@ -24,6 +24,7 @@ func TestWithoutTTL_Create(t *testing.T) {
 func TestOptions_Invalid(t *testing.T) {
 	for _, o := range []zktest.Option{
 		zktest.WithTick(0), zktest.WithMaxPacket(10), zktest.WithSessionTimeouts(time.Minute, time.Second), zktest.WithAddr("nowhere"),
+		zktest.WithSessionTimeouts(1<<31*time.Millisecond, 1<<32*time.Millisecond),
 	} {
 		s, err := zktest.New(o)
 		if err == nil {

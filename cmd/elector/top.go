@@ -51,7 +51,7 @@ not support the command.`,
   elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs`,
 	}
 	parent := cmd.Flags().String("under", "", "show all elections below this znode (zookeeper only)")
-	interval := cmd.Flags().Duration("interval", time.Second, "interval at which the candidates are listed")
+	interval := cmd.Flags().Duration("interval", time.Second, "interval at which the candidates are listed, from 100ms to 1h")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && *parent == "" {
 			args = []string{s.election}
@@ -62,8 +62,8 @@ not support the command.`,
 		switch {
 		case len(args) > 0 && *parent != "":
 			return usage("either elections or --under, not both")
-		case *interval < 100*time.Millisecond:
-			return usage("--interval %v: less than 100ms", *interval)
+		case *interval < 100*time.Millisecond, *interval > time.Hour:
+			return usage("--interval %v: not from 100ms to 1h", *interval)
 		case !term.IsTerminal(int(os.Stdout.Fd())) || os.Getenv("TERM") == "dumb":
 			return usage("top needs a terminal; elector watch and elector status do not")
 		}

@@ -75,6 +75,8 @@ func TestUsage(t *testing.T) {
 		{"run", "--zookeper-servers", "x"},
 		{"status", "--zookeeper-servers", "x", "--timeout", "-1s"},
 		{"resign", "--zookeeper-servers", "x", "--timeout", "0s"},
+		{"top", "--zookeeper-servers", "x", "--interval", "99ms"},
+		{"top", "--zookeeper-servers", "x", "--interval", "1h1ns"},
 		{"run", "--timeout", "-1s", "--leader-begin-command", "x"},
 		{"run", "--end-tries", "0", "--leader-begin-command", "x"},
 		{"run", "--log-format", "xml"},

@@ -49,9 +49,14 @@ type zooKeeperBackend struct {
 	settings *settings
 	conn     *zk.Conn
 
-	mu            sync.Mutex
-	authResult    chan error // receives the result of AddAuth; nil if AddAuth does not run
-	authenticated bool
+	mu   sync.Mutex
+	auth *authentication // nil before the first one, and after one that has failed
+}
+
+// authentication sends the credentials once for all callers that wait for it.
+type authentication struct {
+	done chan struct{} // closed when the servers have answered
+	err  error         // set before done is closed
 }
 
 func checkZooKeeper(s *settings) error {
@@ -126,36 +131,43 @@ func (z *zooKeeperBackend) awaitSession(ctx context.Context) error {
 }
 
 // authenticate sends the credentials, unless they were sent before: the client library sends them again
-// after each reconnect. AddAuth blocks without a connection, so it runs on a separate goroutine.
+// after each reconnect. If the connection is lost, they are sent on the next one.
 func (z *zooKeeperBackend) authenticate(ctx context.Context) error {
-	credentials := z.settings.zookeeper.auth
-	if credentials == "" {
+	if z.settings.zookeeper.auth == "" {
 		return nil
 	}
-	z.mu.Lock()
-	if z.authenticated {
-		z.mu.Unlock()
-		return nil
-	}
-	if z.authResult == nil {
-		result := make(chan error, 1)
-		z.authResult = result
-		go func() { result <- z.conn.AddAuth("digest", []byte(credentials)) }()
-	}
-	result := z.authResult
-	z.mu.Unlock()
+	a := z.startAuthentication()
 	select {
-	case err := <-result:
-		z.mu.Lock()
-		defer z.mu.Unlock()
-		z.authResult, z.authenticated = nil, err == nil
-		if err != nil {
-			return fmt.Errorf("authenticate with --zookeeper-auth (ELECTOR_ZOOKEEPER_AUTH): %w", err)
-		}
-		return nil
+	case <-a.done:
+		return a.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// startAuthentication returns the authentication that is in progress or has succeeded, or else a new one.
+// It runs on a separate goroutine, because AddAuth blocks without a connection.
+func (z *zooKeeperBackend) startAuthentication() *authentication {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.auth != nil {
+		return z.auth
+	}
+	a := &authentication{done: make(chan struct{})}
+	z.auth = a
+	go func() {
+		defer close(a.done)
+		err := request.Retry(context.Background(), z.conn, func() error {
+			return z.conn.AddAuth("digest", []byte(z.settings.zookeeper.auth))
+		})
+		if err != nil {
+			a.err = fmt.Errorf("authenticate with --zookeeper-auth (ELECTOR_ZOOKEEPER_AUTH): %w", err)
+			z.mu.Lock()
+			defer z.mu.Unlock()
+			z.auth = nil
+		}
+	}()
+	return a
 }
 
 // options returns the options of elections, and then more options.

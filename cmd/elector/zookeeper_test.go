@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -18,6 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -59,6 +61,66 @@ func TestZooKeeper_Credentials(t *testing.T) {
 	require.Error(t, err, "a client without credentials can write")
 	_, _, err = other.Get("/election")
 	require.NoError(t, err, "a client without credentials cannot read")
+}
+
+// runAuthentication runs a test of a backend with credentials, whose connection has a session, in fake time.
+func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend)) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		conn, _, err := srv.Connect(session)
+		require.NoError(t, err)
+		_, err = zkdial.Wait(t.Context(), conn)
+		require.NoError(t, err)
+		test(t, srv, &zooKeeperBackend{settings: &settings{zookeeper: zooKeeperSettings{auth: "me:secret"}}, conn: conn})
+	})
+}
+
+// TestAuthenticate_Concurrent fails if only one of two concurrent callers of authenticate receives the result, or if
+// the credentials are sent for each of them. The watch of the leader and the candidate call it at the same time.
+func TestAuthenticate_Concurrent(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdict zktest.HookFunc
+		want    error
+		total   int // requests with the credentials after a third call
+	}{
+		"accepted": {zktest.Pass, nil, 1},
+		"rejected": {zktest.Fail(zk.ErrAuthFailed), zk.ErrAuthFailed, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
+				answer := make(chan struct{})
+				srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					<-answer
+					return c.verdict(q)
+				})
+				results := make(chan error, 2)
+				for range cap(results) {
+					go func() { results <- z.authenticate(t.Context()) }()
+				}
+				synctest.Wait()
+				require.Empty(t, results, "authenticate does not wait for the answer")
+				close(answer)
+				synctest.Wait()
+				require.Len(t, results, cap(results), "a caller waits although there is an answer")
+				for range cap(results) {
+					require.ErrorIs(t, <-results, c.want)
+				}
+				require.NoError(t, z.authenticate(t.Context()), "the error of the first request is final")
+				require.Equal(t, c.total, srv.Log().Count(zktest.OpAuth))
+			})
+		})
+	}
+}
+
+// TestAuthenticate_ConnectionLost fails if a connection that is lost while the credentials are sent is an error, or if
+// the credentials are not sent again.
+func TestAuthenticate_ConnectionLost(t *testing.T) {
+	runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
+		srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, zktest.Cut)
+		require.NoError(t, z.authenticate(t.Context()))
+		_, err := z.conn.Create("/private", nil, 0, zk.AuthACL(zk.PermAll))
+		require.NoError(t, err, "the session does not have the credentials")
+	})
 }
 
 // TestZooKeeper_NoAnswer fails if newCandidate returns before its context is done, or does not return then.
