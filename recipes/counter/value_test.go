@@ -1,10 +1,13 @@
 package counter
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // CompareAndSet compares versions, and Update returns the error of its function.
@@ -27,4 +30,40 @@ func TestValue(t *testing.T) {
 		_, err = v.Update(ctx, func([]string) ([]string, error) { return nil, stop })
 		require.ErrorIs(h, err, stop)
 	})
+}
+
+// The caller may change a value whose codec does not copy: that does not change what the Value
+// knows.
+func TestValue_CodecDoesNotCopy(t *testing.T) {
+	identity := func(b []byte) ([]byte, error) { return b, nil }
+	increment := func(b []byte) ([]byte, error) {
+		b[0]++
+		return b, nil
+	}
+	for name, change := range map[string]func(h *harness, v *Value[[]byte], written []byte){
+		"value given to Set": func(_ *harness, _ *Value[[]byte], written []byte) { written[0]++ },
+		"value given to an Update that fails": func(h *harness, v *Value[[]byte], _ []byte) {
+			ctx, cancel := context.WithCancel(h.Context())
+			cancel()
+			_, err := v.Update(ctx, increment)
+			require.ErrorIs(h, err, context.Canceled)
+			require.NotErrorIs(h, err, recipes.ErrUnconfirmed, "nothing was sent")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				v, err := NewValue(h.connect(), node, Codec[[]byte]{Encode: identity, Decode: identity})
+				require.NoError(h, err)
+				written := []byte{5}
+				_, err = v.Set(h.Context(), written)
+				require.NoError(h, err)
+				change(h, v, written)
+				_, err = v.Update(h.Context(), increment)
+				require.NoError(h, err)
+				stored, _, err := v.Get(h.Context())
+				require.NoError(h, err)
+				require.Equal(h, []byte{6}, stored)
+			})
+		})
+	}
 }
