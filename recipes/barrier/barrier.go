@@ -58,7 +58,7 @@ func (b *Barrier) wait(ctx context.Context) error {
 	defer sub.Close()
 	node := watch.NewReader(b.setup.Conn, sub, b.setup.Path, watch.Data)
 	for {
-		_, err := node.Read(ctx)
+		_, err := readConfirmed(ctx, b.setup, node)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -69,4 +69,17 @@ func (b *Barrier) wait(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// readConfirmed reads a znode. It returns zk.ErrNoNode only if the znode did not exist at some
+// time after the call: the server may lag behind the one that has confirmed the creation, so a
+// missing znode is read again after a Sync.
+func readConfirmed(ctx context.Context, s *recipe.Setup, node *watch.Reader) (watch.Found, error) {
+	found, err := node.Read(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = s.Sync(ctx, s.Path); err == nil {
+			found, err = node.Read(ctx)
+		}
+	}
+	return found, err
 }

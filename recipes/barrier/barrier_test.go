@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -89,6 +90,35 @@ func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
 				w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 				disconnect(w, conn.SessionID())
 				require.NoError(w, operator.Remove(w.Context()))
+				require.NoError(w, <-through)
+			})
+		})
+	}
+}
+
+// A client whose server lags behind waits at a barrier that was set before, also if that server
+// still shows the removal of an earlier barrier.
+func TestBarrier_LaggingServer(t *testing.T) {
+	for name, earlier := range map[string]bool{"first barrier": false, "later barrier": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := zktest.Cluster(t, 3)
+				w := fixture{T: t}
+				b := w.barrier(bubble.ConnectFrom(w, cluster, 0, timeout))
+				waiting := w.barrier(bubble.ConnectFrom(w, cluster, 1, timeout))
+				if earlier {
+					require.NoError(w, b.Set(w.Context()))
+					synctest.Wait()
+				}
+				cluster.Server(1).LagBy(time.Second)
+				require.NoError(w, b.Remove(w.Context()))
+				time.Sleep(time.Second / 2)
+				require.NoError(w, b.Set(w.Context()))
+				through := bubble.Async(func() error { return waiting.Wait(w.Context()) })
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.Empty(w, through)
+				require.NoError(w, b.Remove(w.Context()))
 				require.NoError(w, <-through)
 			})
 		})
