@@ -125,6 +125,39 @@ func TestBarrier_LaggingServer(t *testing.T) {
 	}
 }
 
+// Remove removes a barrier once, if messages are lost as well. Another client may set it again before
+// Remove is repeated.
+func TestBarrier_RemovedOnce(t *testing.T) {
+	remove := zktest.Match{Op: zktest.OpDelete, Nth: 1}
+	for name, test := range map[string]struct {
+		fault     func(w fixture, other *Barrier) *zktest.Hook
+		remaining bool
+	}{
+		"request lost": {func(w fixture, _ *Barrier) *zktest.Hook { return w.srv.Before(remove, zktest.Cut) }, false},
+		"reply lost":   {func(w fixture, _ *Barrier) *zktest.Hook { return w.srv.After(remove, zktest.Cut) }, false},
+		"reply lost, and set again": {func(w fixture, other *Barrier) *zktest.Hook {
+			return w.srv.After(remove, func(q *zktest.Request) zktest.Verdict {
+				require.NoError(w, other.Set(w.Context()))
+				return zktest.Cut(q)
+			})
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, func(w fixture) {
+				conn := w.connect()
+				b, other := w.barrier(conn), w.barrier(w.connect())
+				require.NoError(w, b.Set(w.Context()))
+				hook := test.fault(w, other)
+				require.NoError(w, b.Remove(w.Context()))
+				bubble.RequireRun(w, hook)
+				exists, _, err := conn.Exists(node)
+				require.NoError(w, err)
+				require.Equal(w, test.remaining, exists)
+			})
+		})
+	}
+}
+
 func TestBarrier_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
