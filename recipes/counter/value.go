@@ -163,7 +163,9 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 }
 
 // read reads the znode. If newest is set, the result includes everything that was committed
-// before the call.
+// before the call. Otherwise it includes what the connection has read or written. This needs no
+// Sync in a new session: a server that begins it has applied all transactions up to its begin,
+// unless localSessionsEnabled is set, which ZooKeeper disables by default.
 func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 	s, err := request.Read(ctx, v.node.Conn, func() (state, error) {
 		if newest {
