@@ -125,8 +125,8 @@ func TestBarrier_LaggingServer(t *testing.T) {
 	}
 }
 
-// Remove removes a barrier once, if messages are lost as well. Another client may set it again before
-// Remove is repeated.
+// Remove removes a barrier once, also if messages are lost: another client may set it again before
+// the delete is repeated.
 func TestBarrier_RemovedOnce(t *testing.T) {
 	remove := zktest.Match{Op: zktest.OpDelete, Nth: 1}
 	for name, test := range map[string]struct {
