@@ -31,15 +31,34 @@ func NewBarrier(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, e
 	return &Barrier{setup: s}, nil
 }
 
-// Set sets the barrier. Setting a barrier that is already set is not an error.
+// Set sets the barrier. Setting a barrier that is already set is not an error. If another client
+// removes the barrier while Set waits for a reply, Set may set it again.
 func (b *Barrier) Set(ctx context.Context) error {
+	// A create that was applied, and whose reply was lost, may be repeated after another client has
+	// removed the barrier. That removal then took place during this call, and nothing shows that
+	// the barrier was set before it: Wait can only show that a barrier did not exist.
 	return recipe.Fail("set barrier", b.setup.Path, znode.Make(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false))
 }
 
 // Remove removes the barrier and releases the waiting clients. Removing a barrier that does
 // not exist is not an error.
 func (b *Barrier) Remove(ctx context.Context) error {
-	err := request.Retry(ctx, b.setup.Conn, func() error { return b.setup.Conn.Delete(b.setup.Path, -1) })
+	var czxid int64 // of the znode that this call deletes
+	err := request.Retry(ctx, b.setup.Conn, func() error {
+		if _, err := b.setup.Conn.Sync(b.setup.Path); err != nil {
+			return err
+		}
+		exists, stat, err := b.setup.Conn.Exists(b.setup.Path)
+		if !exists || err != nil {
+			return err
+		}
+		if czxid != 0 && czxid != stat.Czxid {
+			// A delete whose reply was lost was applied, and the barrier was set again.
+			return nil
+		}
+		czxid = stat.Czxid
+		return b.setup.Conn.Delete(b.setup.Path, -1)
+	})
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
@@ -58,7 +77,7 @@ func (b *Barrier) wait(ctx context.Context) error {
 	defer sub.Close()
 	node := watch.NewReader(b.setup.Conn, sub, b.setup.Path, watch.Data)
 	for {
-		_, err := node.Read(ctx)
+		_, err := readConfirmed(ctx, b.setup, node)
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil
 		}
@@ -69,4 +88,17 @@ func (b *Barrier) wait(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// readConfirmed reads a znode. It returns zk.ErrNoNode only if the znode did not exist at some
+// time after the call: the server may lag behind the one that has confirmed the creation, so a
+// missing znode is read again after a Sync.
+func readConfirmed(ctx context.Context, s *recipe.Setup, node *watch.Reader) (watch.Found, error) {
+	found, err := node.Read(ctx)
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = s.Sync(ctx, s.Path); err == nil {
+			found, err = node.Read(ctx)
+		}
+	}
+	return found, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -90,6 +91,68 @@ func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
 				disconnect(w, conn.SessionID())
 				require.NoError(w, operator.Remove(w.Context()))
 				require.NoError(w, <-through)
+			})
+		})
+	}
+}
+
+// A client whose server lags behind waits at a barrier that was set before, also if that server
+// still shows the removal of an earlier barrier.
+func TestBarrier_LaggingServer(t *testing.T) {
+	for name, earlier := range map[string]bool{"first barrier": false, "later barrier": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := zktest.Cluster(t, 3)
+				w := fixture{T: t}
+				b := w.barrier(bubble.ConnectFrom(w, cluster, 0, timeout))
+				waiting := w.barrier(bubble.ConnectFrom(w, cluster, 1, timeout))
+				if earlier {
+					require.NoError(w, b.Set(w.Context()))
+					synctest.Wait()
+				}
+				cluster.Server(1).LagBy(time.Second)
+				require.NoError(w, b.Remove(w.Context()))
+				time.Sleep(time.Second / 2)
+				require.NoError(w, b.Set(w.Context()))
+				through := bubble.Async(func() error { return waiting.Wait(w.Context()) })
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.Empty(w, through)
+				require.NoError(w, b.Remove(w.Context()))
+				require.NoError(w, <-through)
+			})
+		})
+	}
+}
+
+// Remove removes a barrier once, also if messages are lost: another client may set it again before
+// the delete is repeated.
+func TestBarrier_RemovedOnce(t *testing.T) {
+	remove := zktest.Match{Op: zktest.OpDelete, Nth: 1}
+	for name, test := range map[string]struct {
+		fault     func(w fixture, other *Barrier) *zktest.Hook
+		remaining bool
+	}{
+		"request lost": {func(w fixture, _ *Barrier) *zktest.Hook { return w.srv.Before(remove, zktest.Cut) }, false},
+		"reply lost":   {func(w fixture, _ *Barrier) *zktest.Hook { return w.srv.After(remove, zktest.Cut) }, false},
+		"reply lost, and set again": {func(w fixture, other *Barrier) *zktest.Hook {
+			return w.srv.After(remove, func(q *zktest.Request) zktest.Verdict {
+				require.NoError(w, other.Set(w.Context()))
+				return zktest.Cut(q)
+			})
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, func(w fixture) {
+				conn := w.connect()
+				b, other := w.barrier(conn), w.barrier(w.connect())
+				require.NoError(w, b.Set(w.Context()))
+				hook := test.fault(w, other)
+				require.NoError(w, b.Remove(w.Context()))
+				bubble.RequireRun(w, hook)
+				exists, _, err := conn.Exists(node)
+				require.NoError(w, err)
+				require.Equal(w, test.remaining, exists)
 			})
 		})
 	}

@@ -61,13 +61,7 @@ func (d *Double) awaitEnd(ctx context.Context, sub *session.Subscription, number
 
 // readRound returns the participants of a round that has begun, or nil if it has ended.
 func (d *Double) readRound(ctx context.Context, ready *watch.Reader) ([]string, error) {
-	found, err := ready.Read(ctx)
-	if errors.Is(err, zk.ErrNoNode) {
-		// The server of a new session may lag behind the server that has reported the begin.
-		if err = d.setup.Sync(ctx, d.setup.Path); err == nil {
-			found, err = ready.Read(ctx)
-		}
-	}
+	found, err := readConfirmed(ctx, d.setup, ready)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}

@@ -9,7 +9,8 @@ import (
 )
 
 // Codec converts values to the data of a znode and back. Its functions may be called from
-// any goroutine. Decode is not called if the znode does not exist.
+// any goroutine. Values may share memory with the slices that Encode returns and Decode receives:
+// this package copies them. Decode is not called if the znode does not exist.
 type Codec[T any] struct {
 	// Encode returns the data for a value.
 	Encode func(T) ([]byte, error)

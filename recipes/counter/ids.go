@@ -16,9 +16,9 @@ type IDs struct {
 	size    int64
 	// allocating, of capacity 1, holds an element while a call uses the fields below.
 	allocating chan struct{}
-	// next and last are the first and the last unused number of the block. If next is greater
-	// than last, the block is exhausted.
-	next, last int64
+	// next is the first unused number of the block, of which left numbers are unused. After the
+	// largest number next overflows, so only left shows that the block is exhausted.
+	next, left int64
 }
 
 // NewIDs returns an IDs that allocates blocks of size numbers, at least 1, from c. The
@@ -27,7 +27,7 @@ func NewIDs(c *Counter, size int64) (*IDs, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("%w: block size %d: must be at least 1", recipes.ErrInvalidOption, size)
 	}
-	return &IDs{counter: c, size: size, allocating: make(chan struct{}, 1), next: 1}, nil
+	return &IDs{counter: c, size: size, allocating: make(chan struct{}, 1)}, nil
 }
 
 // Next returns a unique number. It blocks on ZooKeeper only when a block is exhausted. If
@@ -40,14 +40,15 @@ func (i *IDs) Next(ctx context.Context) (int64, error) {
 	case <-ctx.Done():
 		return 0, recipe.Fail("take ids from", i.counter.value.node.Path, context.Cause(ctx))
 	}
-	if i.next > i.last {
+	if i.left == 0 {
 		last, err := i.counter.Add(ctx, i.size)
 		if err != nil {
 			return 0, err
 		}
-		i.next, i.last = last-i.size+1, last
+		i.next, i.left = last-i.size+1, i.size
 	}
 	id := i.next
 	i.next++
+	i.left--
 	return id, nil
 }

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"math"
 	"sync"
 	"testing"
 
@@ -38,5 +39,24 @@ func TestIDs_AreUnique(t *testing.T) {
 		require.Len(h, writes, 15+2, "15 blocks, and the records of the two clients that have not created the counter")
 		_, err := NewIDs(h.counter(), 0)
 		require.ErrorIs(h, err, recipes.ErrInvalidOption)
+	})
+}
+
+// After the largest number, Next returns ErrOverflow.
+func TestIDs_Overflow(t *testing.T) {
+	run(t, func(h *harness) {
+		c := h.counter()
+		require.NoError(h, c.Set(h.Context(), math.MaxInt64-2))
+		ids, err := NewIDs(c, 2)
+		require.NoError(h, err)
+		for _, want := range []int64{math.MaxInt64 - 1, math.MaxInt64} {
+			id, err := ids.Next(h.Context())
+			require.NoError(h, err)
+			require.Equal(h, want, id)
+		}
+		for range 2 {
+			_, err = ids.Next(h.Context())
+			require.ErrorIs(h, err, ErrOverflow)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func (v *Value[T]) Get(ctx context.Context) (T, Version, error) {
 // [ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown.
 func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Version, error) {
 	var written state
-	data, err := v.codec.Encode(value)
+	data, err := v.encode(value)
 	if err == nil {
 		written, err = v.write(ctx, state{Version: old}, data)
 	}
@@ -128,7 +129,7 @@ func (v *Value[T]) update(ctx context.Context, f func(state) (T, error)) (value 
 		var data []byte
 		value, err = f(current)
 		if err == nil {
-			data, err = v.codec.Encode(value)
+			data, err = v.encode(value)
 		}
 		if err != nil {
 			if isNewest {
@@ -143,18 +144,28 @@ func (v *Value[T]) update(ctx context.Context, f func(state) (T, error)) (value 
 	}
 }
 
+// encode returns the data for a value. It does not share memory with the value, which the caller
+// may change while the data is sent or is part of the latest state.
+func (v *Value[T]) encode(value T) ([]byte, error) {
+	data, err := v.codec.Encode(value)
+	return bytes.Clone(data), err
+}
+
+// decode returns the value of a state. It does not share memory with the state.
 func (v *Value[T]) decode(s state) (value T, err error) {
 	if !s.exists() {
 		return value, nil
 	}
-	if value, err = v.codec.Decode(s.data); err != nil {
+	if value, err = v.codec.Decode(bytes.Clone(s.data)); err != nil {
 		err = fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	return value, err
 }
 
 // read reads the znode. If newest is set, the result includes everything that was committed
-// before the call.
+// before the call. Otherwise it includes what the connection has read or written. This needs no
+// Sync in a new session: a server that begins it has applied all transactions up to its begin,
+// unless localSessionsEnabled is set, which ZooKeeper disables by default.
 func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 	s, err := request.Read(ctx, v.node.Conn, func() (state, error) {
 		if newest {

@@ -1,10 +1,17 @@
 package counter
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // CompareAndSet compares versions, and Update returns the error of its function.
@@ -26,5 +33,81 @@ func TestValue(t *testing.T) {
 		stop := errors.New("stop")
 		_, err = v.Update(ctx, func([]string) ([]string, error) { return nil, stop })
 		require.ErrorIs(h, err, stop)
+	})
+}
+
+// The caller may change a value whose codec does not copy: that does not change what the Value
+// knows.
+func TestValue_CodecDoesNotCopy(t *testing.T) {
+	identity := func(b []byte) ([]byte, error) { return b, nil }
+	increment := func(b []byte) ([]byte, error) {
+		b[0]++
+		return b, nil
+	}
+	for name, change := range map[string]func(h *harness, v *Value[[]byte], written []byte){
+		"value given to Set": func(_ *harness, _ *Value[[]byte], written []byte) { written[0]++ },
+		"value given to an Update that fails": func(h *harness, v *Value[[]byte], _ []byte) {
+			ctx, cancel := context.WithCancel(h.Context())
+			cancel()
+			_, err := v.Update(ctx, increment)
+			require.ErrorIs(h, err, context.Canceled)
+			require.NotErrorIs(h, err, recipes.ErrUnconfirmed, "nothing was sent")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				v, err := NewValue(h.connect(), node, Codec[[]byte]{Encode: identity, Decode: identity})
+				require.NoError(h, err)
+				written := []byte{5}
+				_, err = v.Set(h.Context(), written)
+				require.NoError(h, err)
+				change(h, v, written)
+				_, err = v.Update(h.Context(), increment)
+				require.NoError(h, err)
+				stored, _, err := v.Get(h.Context())
+				require.NoError(h, err)
+				require.Equal(h, []byte{6}, stored)
+			})
+		})
+	}
+}
+
+// After an expiry, a server that lags behind answers only when it has applied what the connection
+// has seen before: it begins the new session in a transaction.
+func TestValue_NewSessionOnLaggingServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := zktest.Cluster(t, 3)
+		previous, lagging, current := cluster.Server(0), cluster.Server(1), cluster.Server(2)
+		h := &harness{T: t, srv: previous}
+		conn := bubble.ConnectFrom(h, cluster, 0, sessionTimeout)
+		expired := conn.SessionID()
+		v := newValue[int](h, conn, "/n")
+		changes := v.Changes(h.Context())
+		lagging.Lag()
+		_, err := v.Set(h.Context(), 1)
+		require.NoError(h, err)
+		synctest.Wait()
+		require.Equal(h, 1, (<-changes).Value)
+		// The client learns of the expiry from the current server, and then reaches only the other.
+		previous.Refuse(true)
+		learned := h.srv.After(zktest.Match{Op: zktest.OpConnect, Session: expired, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			require.Same(h, current, q.Server)
+			current.Refuse(true)
+			return zktest.Pass(q)
+		})
+		require.NoError(h, h.srv.ExpireSession(expired))
+		got := bubble.Async(func() int {
+			n, _, err := v.Get(h.Context())
+			require.NoError(h, err)
+			return n
+		})
+		time.Sleep(time.Minute)
+		bubble.RequireRun(h, learned)
+		lagging.Heal()
+		require.Equal(h, 1, <-got)
+		require.Equal(h, lagging.Name(), conn.Server())
+		require.NotEqual(h, expired, conn.SessionID())
+		synctest.Wait()
+		require.Empty(h, changes)
 	})
 }
