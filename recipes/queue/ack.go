@@ -252,6 +252,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.finishDeliveries(err, err)
 		for _, d := range c.items {
 			c.q.deleteClaimIfOwn(d)
+			c.q.addReturnedItem(d) // it may exist
 		}
 		return err
 	case errors.Is(o.Err, txn.ErrSession):
@@ -267,6 +268,7 @@ func (c *completion) finish(o txn.Outcome) error {
 	case claimDeletion:
 		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrDeleted)
 		c.q.finishDelivery(failed.d, err, zkerror.ErrDeleted)
+		c.q.addReturnedItem(failed.d)
 		return err
 	case itemDeletion:
 		c.q.finishDelivery(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
