@@ -49,7 +49,8 @@ var (
 // ErrNoElection, ErrPermission if the connection is not permitted to write the data of the election
 // node, ErrInvalidOption if id is not the ID of a candidate of this election, ErrInvalidPath and
 // ErrNilConn. After these errors nothing was changed. ErrConnClosed can also be returned after the
-// request was made.
+// request was made, and so can ErrForeignData and ErrPermission if another program has then changed
+// the data or the ACL of the election node.
 func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	if conn == nil {
 		return leaderelection.ErrNilConn
@@ -61,7 +62,7 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	if candidates, _, _ := contender.Order([]string{name}, ""); path.Join(node, name) != id || len(candidates) == 0 {
 		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalidOption, id, node)
 	}
-	r := &resignRequest{conn: conn, node: node, name: name}
+	r := &resignRequest{conn: conn, node: node, name: name, changing: make(chan struct{}, 1)}
 	err := r.send(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
 		err = leaderelection.ErrNoElection
@@ -79,6 +80,8 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 type resignRequest struct {
 	conn       *zk.Conn
 	node, name string
+	// changing, of capacity 1, holds an element while changeRequests runs.
+	changing chan struct{}
 
 	mu       sync.Mutex
 	canceled bool // no write may be sent any more
@@ -88,22 +91,24 @@ type resignRequest struct {
 // send adds the request, waits until the candidate's znode does not exist, and withdraws the
 // request if it may exist.
 func (r *resignRequest) send(ctx context.Context) error {
-	answered := make(chan struct{})
-	_, err := request.Do(ctx, func() (struct{}, error) {
-		defer close(answered)
-		return struct{}{}, r.changeRequests(r.add, r.startWrite)
-	})
-	switch {
-	case err == nil:
+	err := r.addRequest(ctx)
+	if err == nil {
 		err = r.awaitDeletion(ctx)
-	case errors.Is(err, errCanceled):
-		err = context.Cause(ctx)
 	}
 	if r.cancel() {
-		if failed := r.withdraw(ctx, answered); err != nil && failed != nil {
+		if failed := r.withdraw(ctx); err != nil && failed != nil {
 			err = fmt.Errorf("%w; the request may not be withdrawn: %w", err, failed)
 		}
 	}
+	return err
+}
+
+// addRequest adds the request unless it exists. If ctx is done, it continues until the connection
+// answers or cancel is called.
+func (r *resignRequest) addRequest(ctx context.Context) error {
+	_, err := request.Do(ctx, func() (struct{}, error) {
+		return struct{}{}, r.changeRequests(r.add, r.startWrite)
+	})
 	return err
 }
 
@@ -140,11 +145,10 @@ func (r *resignRequest) cancel() bool {
 // withdraw removes the request, after the write that has added it was answered, although ctx may be
 // done. It returns at the latest after limit.Confirm; the removal then continues until the connection
 // answers or is closed.
-func (r *resignRequest) withdraw(ctx context.Context, answered <-chan struct{}) error {
+func (r *resignRequest) withdraw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit.Confirm)
 	defer cancel()
 	_, err := request.Do(ctx, func() (struct{}, error) {
-		<-answered
 		return struct{}{}, r.changeRequests(r.remove, func() bool { return true })
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -171,8 +175,10 @@ func (r *resignRequest) remove(names, _ []string) ([]string, error) {
 
 // changeRequests replaces the names in the data of the election node by those that change returns,
 // given the children of the node. It sends no write if startWrite returns false. It blocks until the
-// connection has answered.
+// connection has answered, also to the requests of an earlier call that still runs.
 func (r *resignRequest) changeRequests(change func(names, present []string) ([]string, error), startWrite func() bool) error {
+	r.changing <- struct{}{}
+	defer func() { <-r.changing }()
 	// An attempt reads the result of earlier attempts.
 	return request.Retry(context.Background(), r.conn, func() error {
 		for {
@@ -202,20 +208,39 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 	})
 }
 
-// awaitDeletion waits until the candidate's znode does not exist.
+// awaitDeletion waits until the candidate's znode does not exist. It adds the name again if it was
+// removed: the data contains a name once, and another call that has withdrawn its request to the
+// same candidate has removed it.
 func (r *resignRequest) awaitDeletion(ctx context.Context) error {
 	sub := session.Subscribe(r.conn, 0)
 	defer sub.Close()
-	reader := watch.NewReader(r.conn, sub, path.Join(r.node, r.name), watch.Data)
+	candidate := watch.NewReader(r.conn, sub, path.Join(r.node, r.name), watch.Data)
+	requests := watch.NewReader(r.conn, sub, r.node, watch.Data)
 	for {
-		if _, err := reader.Read(ctx); err != nil {
-			if errors.Is(err, zk.ErrNoNode) {
-				return nil
-			}
-			return err
+		_, err := candidate.Read(ctx)
+		if err == nil {
+			err = r.keepRequest(ctx, requests)
 		}
-		if _, err := reader.Wait(ctx, nil); err != nil {
+		if err == nil {
+			_, err = candidate.WaitEither(ctx, requests, nil)
+		}
+		switch {
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, ErrNoCandidate):
+			return nil
+		case err != nil:
 			return err
 		}
 	}
+}
+
+// keepRequest reads the data of the election node, and adds the request if it was removed.
+func (r *resignRequest) keepRequest(ctx context.Context, requests *watch.Reader) error {
+	found, err := requests.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if names, _ := resignation.Parse(found.Data); slices.Contains(names, r.name) {
+		return nil
+	}
+	return r.addRequest(ctx)
 }

@@ -95,9 +95,13 @@ func closed(c <-chan struct{}) bool {
 
 // request calls resign.Request with a timeout.
 func (h *harness) request(id string, timeout time.Duration) error {
+	return requestOn(h.operator, id, timeout)
+}
+
+func requestOn(conn *zk.Conn, id string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return resign.Request(ctx, h.operator, node, id)
+	return resign.Request(ctx, conn, node, id)
 }
 
 // data returns the data of the election node.
@@ -170,9 +174,7 @@ func TestRequest_Concurrent(t *testing.T) {
 		go func() { results <- h.request(a.ID(), time.Minute) }()
 		synctest.Wait()
 		other := h.connect()
-		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
-		defer cancel()
-		go func() { results <- resign.Request(ctx, other, node, b.ID()) }()
+		go func() { results <- requestOn(other, b.ID(), time.Minute) }()
 		synctest.Wait()
 		close(hold) // the first write is based on old data
 		synctest.Wait()
@@ -181,6 +183,84 @@ func TestRequest_Concurrent(t *testing.T) {
 		require.NoError(h, <-results)
 		require.NoError(h, <-results)
 		require.Empty(h, h.data())
+	})
+}
+
+// TestRequest_OtherRequestWithdrawn fails if the candidate does not receive a request because
+// another request to it was withdrawn while the candidate was disconnected.
+func TestRequest_OtherRequestWithdrawn(t *testing.T) {
+	withServer(t, func(h *harness) {
+		conn, other := h.connect(), h.connect()
+		a := h.join(conn)
+		a.resignOnRequest()
+		down := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID()}, zktest.Cut)
+		h.srv.DropConnections(conn.SessionID())
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- h.request(a.ID(), time.Second) }()
+		synctest.Wait()
+		go func() { second <- requestOn(other, a.ID(), time.Minute) }()
+		require.ErrorIs(h, <-first, context.DeadlineExceeded)
+		h.advance(time.Second)
+		require.False(h, closed(a.done), "the candidate was not disconnected")
+		down.Remove()
+		begin := time.Now()
+		require.NoError(h, <-second)
+		require.Less(h, time.Since(begin), 10*time.Second)
+		synctest.Wait()
+		require.True(h, closed(a.done))
+		require.Empty(h, h.data(), "a request remains")
+	})
+}
+
+// TestRequest_OtherRequestSuccessful fails if a request returns an error because the candidate
+// leaves, and another call removes its request, after the candidate's znode was read and before the
+// requests are read.
+func TestRequest_OtherRequestSuccessful(t *testing.T) {
+	withServer(t, func(h *harness) {
+		other := h.connect()
+		a := h.join(h.connect())
+		results := make(chan error, 2)
+		go func() { results <- h.request(a.ID(), time.Minute) }()
+		synctest.Wait()
+		hold := make(chan struct{})
+		h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: node, Session: other.SessionID(), Nth: 2}, func(q *zktest.Request) zktest.Verdict {
+			<-hold
+			return zktest.Pass(q)
+		})
+		go func() { results <- requestOn(other, a.ID(), time.Minute) }()
+		synctest.Wait()
+		a.resignOnRequest()
+		require.NoError(h, <-results)
+		require.Empty(h, h.data())
+		close(hold)
+		require.NoError(h, <-results)
+		require.Empty(h, h.data())
+		require.Zero(h, h.srv.Log().Session(other.SessionID()).Count(zktest.OpSetData))
+	})
+}
+
+// TestRequest_ContextDoneWhileAddedAgain fails if a request remains that was added again, because
+// another request was withdrawn, just before its context was done.
+func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
+	withServer(t, func(h *harness) {
+		other := h.connect()
+		a := h.join(h.connect())
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- h.request(a.ID(), time.Second) }()
+		synctest.Wait()
+		hold := make(chan struct{})
+		h.srv.Before(zktest.Match{Op: zktest.OpSetData, Session: other.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			<-hold
+			return zktest.Pass(q)
+		})
+		go func() { second <- requestOn(other, a.ID(), 2*time.Second) }()
+		require.ErrorIs(h, <-first, context.DeadlineExceeded)
+		h.advance(1500 * time.Millisecond)
+		require.Empty(h, h.data())
+		close(hold)
+		require.ErrorIs(h, <-second, context.DeadlineExceeded)
+		require.Empty(h, h.data())
+		require.Equal(h, 2, h.srv.Log().Session(other.SessionID()).Count(zktest.OpSetData), "added and removed")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -41,7 +42,8 @@ import (
 // [leaderelection.ErrNilConn]. After these errors nothing was changed.
 // [leaderelection.ErrUnreachable] is returned if etcd did not confirm the request within
 // the session timeout. [leaderelection.ErrConnClosed] can also be returned after the
-// request was made.
+// request was made, and so can [resign.ErrForeignData] and [leaderelection.ErrPermission] if
+// the value of the election node or the user's role was changed then.
 func AskToResign(client *clientv3.Client, node, id string, opts ...Option) error {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -145,23 +147,35 @@ func (r *resignRequest) updateNames(ctx context.Context, f func(names, present [
 	}
 }
 
-// waitForDeletion waits until the candidate's key does not exist any more.
+// waitForDeletion waits until the candidate's key does not exist any more. It adds the name again
+// if it was removed: the value contains a name once, and another call that has withdrawn its
+// request to the same candidate has removed it.
 func (r *resignRequest) waitForDeletion() error {
 	for {
 		var revision int64
 		var exists bool
 		if err := retry(r.options.ctx, r.client, r.options.timeout/2, func(ctx context.Context) error {
-			got, err := r.client.Get(ctx, r.id, clientv3.WithKeysOnly())
-			if err == nil {
-				revision, exists = got.Header.Revision, len(got.Kvs) > 0
+			s, err := readSnapshot(ctx, r.client, r.node, 0)
+			if err != nil {
+				return err
 			}
-			return err
+			revision = s.revision
+			exists = slices.ContainsFunc(s.candidates, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == r.id })
+			if !exists || s.node == nil {
+				return nil
+			}
+			if names, _ := resignation.Parse(s.node.Value); slices.Contains(names, r.name) {
+				return nil
+			}
+			return r.updateNames(ctx, r.addName)
 		}); err != nil || !exists {
 			return err
 		}
 		key := watchDeletion(r.options.ctx, r.client, r.id, revision+1)
-		err := waitForChange(r.options.ctx, r.client, key, nil)
+		value := newWatch(r.options.ctx, r.client, r.node, revision+1, clientv3.WithFilterDelete())
+		err := waitForChange(r.options.ctx, r.client, key, value)
 		key.close()
+		value.close()
 		if err != nil {
 			return err
 		}

@@ -204,6 +204,32 @@ func TestAskToResign_Concurrently(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
+// TestAskToResign_OtherRequestWithdrawn fails if a candidate does not receive a request because
+// another request to it was withdrawn before.
+func TestAskToResign_OtherRequestWithdrawn(t *testing.T) {
+	t.Parallel()
+	client := startServers(t, 1).Client()
+	c := startCandidate(t, client)
+	c.waitForLeadership()
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	writes := func() int64 {
+		got, err := client.Get(t.Context(), node)
+		require.NoError(t, err)
+		return got.Kvs[0].Version
+	}
+	before := writes()
+	go func() { first <- etcd.AskToResign(client, node, c.ID(), etcd.WithContext(ctx)) }()
+	require.Eventually(t, func() bool { return writes() == before+1 }, patience, time.Millisecond)
+	go func() { second <- askToResign(client, c.ID()) }()
+	require.Eventually(t, func() bool { return writes() == before+2 }, patience, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-first, context.Canceled)
+	c.resignOnRequest()
+	require.NoError(t, <-second)
+	require.Empty(t, nodeValue(t, client))
+}
+
 // TestAskToResign_Invalid fails if a request is written although the ID is invalid, the election
 // does not exist, or the election node has a value of another application.
 func TestAskToResign_Invalid(t *testing.T) {

@@ -155,8 +155,9 @@ func (d *dispatcher) waitForItems(due time.Time) error {
 }
 
 // chooseListed lists the directories that have changed, and chooses up to n items, in order. If
-// force is not set, it lists only if that is worthwhile. due is the time by this process's clock
-// at which the next delayed item is due, or zero.
+// force is not set, it lists only if that is worthwhile. due is the local time at which the next
+// delayed item is due, or zero. It has a monotonic reading, so that the local wall clock can be set
+// while the dispatcher waits.
 func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.Time, err error) {
 	if err := d.refresh(force); err != nil {
 		return nil, due, err
@@ -170,19 +171,17 @@ func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.T
 
 // availableItems returns up to limit listed items that are due and not claimed, in order.
 func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time, err error) {
-	var now int64 // by the clock of the ensemble, in milliseconds since 1970
-	var offset time.Duration
+	var leader, local time.Time // the present time, if an item with a due time was found
 	for i := 0; i < len(d.listed) && len(available) < limit; i++ {
 		e := d.listed[i]
-		if e.due > 0 && now == 0 {
-			if offset, err = d.q.clockOffset(d.q.ctx); err != nil {
+		if e.due > 0 && local.IsZero() {
+			if leader, local, err = d.q.leaderTime(d.q.ctx); err != nil {
 				return nil, due, err
 			}
-			now = time.Now().Add(offset).UnixMilli()
 		}
 		switch {
-		case e.due > now:
-			due = time.UnixMilli(e.due).Add(-offset)
+		case e.due > 0 && time.UnixMilli(e.due).After(leader):
+			due = local.Add(time.UnixMilli(e.due).Sub(leader))
 			// The following delayed items are due later. Continue with the items with priorities.
 			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
 		case !d.claimedNames[e.name] && !d.unusable[e.name]:

@@ -42,6 +42,25 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 	})
 }
 
+// The local time at which an item is due has a monotonic reading. Otherwise the item would not be
+// due when the timer fires if the wall clock was set back while the dispatcher waited. This test
+// uses real time, because a bubble has no monotonic clock.
+func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
+	conn, _, err := zktest.Start(t).Connect(sessionTimeout)
+	require.NoError(t, err)
+	q, err := New(conn, "/jobs", Config{})
+	require.NoError(t, err)
+	require.NoError(t, q.Put(t.Context(), nil, At(time.Now().Add(time.Hour).Round(0))))
+	d := newDispatcher(q)
+	defer d.sub.Close()
+	chosen, due, err := d.chooseListed(1, true)
+	require.NoError(t, err)
+	require.Empty(t, chosen)
+	require.Greater(t, time.Until(due), 50*time.Minute)
+	require.NotEqual(t, due.Round(0), due, "the due time has no monotonic reading")
+	require.NoError(t, q.Close(t.Context()))
+}
+
 // The order of delayed items depends on their names only, and not on the time of the sort.
 func TestTrap53_OrderDependsOnNames(t *testing.T) {
 	run(t, func(h *harness) {

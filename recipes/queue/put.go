@@ -139,27 +139,27 @@ func (q *Queue) namePrefix(ctx context.Context, opts []PutOption) (string, error
 	}
 	if !o.at.IsZero() {
 		if q.layout != recipes.Kazoo { // kazoo's layout does not support a time
-			offset, err := q.clockOffset(ctx)
+			leader, local, err := q.leaderTime(ctx)
 			if err != nil {
 				return "", err
 			}
-			o.at = o.at.Add(offset)
+			o.at = o.at.Add(leader.Sub(local))
 		}
 		o.position.due = max(o.at.UnixMilli(), 1)
 	}
 	return o.position.prefix(q.layout)
 }
 
-// clockOffset returns by how much the clock of the ensemble's leader is ahead.
-func (q *Queue) clockOffset(ctx context.Context) (time.Duration, error) {
-	offset, known := q.writer.ClockOffset()
+// leaderTime returns the present time by the clock of the ensemble's leader and by the local clock.
+func (q *Queue) leaderTime(ctx context.Context) (leader, local time.Time, err error) {
+	leader, local, known := q.writer.LeaderTime()
 	for !known {
 		if _, err := q.writer.Confirm(ctx); err != nil {
-			return 0, err
+			return leader, local, err
 		}
-		offset, known = q.writer.ClockOffset() // unknown if the reply was lost
+		leader, local, known = q.writer.LeaderTime() // unknown if the reply was lost
 	}
-	return offset, nil
+	return leader, local, nil
 }
 
 // createItems applies a transaction that creates items by its operations from index first on. If

@@ -49,6 +49,28 @@ func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
 	}, zktest.WithManualClock())
 }
 
+// The clock of the leader is measured again if the last measurement is too old: here it is an hour
+// behind after the first one. The items that are due are determined by it as well.
+func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, producer, consumer := h.Context(), h.queue(), h.queue()
+		serverTime := time.Now()
+		for _, q := range []*Queue{producer, consumer} {
+			require.NoError(h, q.Put(ctx, nil, At(time.Now().Add(30*time.Minute))))
+		}
+		h.requireEmpty(consumer)
+		time.Sleep(time.Hour)
+		h.requireEmpty(consumer)
+		require.NoError(h, producer.Put(ctx, []byte("first"), At(time.Now().Add(10*time.Second))))
+		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
+		begin := time.Now()
+		item, err := consumer.Take(ctx)
+		require.NoError(h, err)
+		require.Equal(h, "first", string(item.Data()))
+		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
+	}, zktest.WithManualClock())
+}
+
 // Claimed items count for MaxItems.
 func TestPut_FullQueue(t *testing.T) {
 	run(t, func(h *harness) {

@@ -3,33 +3,50 @@ package txn
 import "time"
 
 // clock is an estimate of the clock of the ensemble's leader, which sets the time of every
-// transaction.
+// transaction. It advances by the local monotonic clock, so it does not change if the local wall
+// clock is set. It is not used any more if the two local clocks have diverged, because the
+// monotonic clock may have stopped while the machine was suspended.
 type clock struct {
-	known bool
-	// offset is by how much the leader's clock is ahead of this process's clock.
-	offset time.Duration
-	// roundTrip is the round trip of the reply from which offset was computed.
+	// leader is the time that the leader's clock showed at the local time received, when the reply
+	// was received from which it was computed.
+	leader, received time.Time
+	// roundTrip is the round trip of that reply.
 	roundTrip time.Duration
-	// received is the time when that reply was received.
-	received time.Time
 }
 
 const (
-	// A reply with a longer round trip than maxRoundTrip is inaccurate. It is used only if the
-	// current estimate is older than maxAge, or is not more accurate.
+	// A reply with a longer round trip than maxRoundTrip is inaccurate. It is used only if there is
+	// no valid estimate, or a less accurate one.
 	maxRoundTrip = time.Second
-	maxAge       = time.Minute
+	// maxAge is how long an estimate is valid. It limits the error if the two clocks run at
+	// different rates, or if another server with another clock becomes the leader.
+	maxAge = 10 * time.Minute
+	// maxDivergence is by how much the local wall clock and the local monotonic clock may diverge.
+	// It limits the error by a suspension of the machine.
+	maxDivergence = time.Second
 )
 
 // update updates the estimate: the leader's clock showed stamp, in milliseconds since 1970, at a
 // time between sent and received.
 func (c *clock) update(stamp int64, sent, received time.Time) {
 	roundTrip := received.Sub(sent)
-	if c.known && roundTrip > maxRoundTrip && roundTrip > c.roundTrip && received.Sub(c.received) < maxAge {
+	_, valid := c.at(received)
+	if diverged(sent, received) || valid && roundTrip > maxRoundTrip && roundTrip > c.roundTrip {
 		return
 	}
-	offset := time.UnixMilli(stamp).Sub(sent.Round(0).Add(roundTrip / 2))
-	*c = clock{known: true, offset: offset, roundTrip: roundTrip, received: received}
+	*c = clock{leader: time.UnixMilli(stamp).Add(roundTrip / 2), received: received, roundTrip: roundTrip}
+}
+
+// at returns what the leader's clock shows at a local time. If valid is false, it is not known.
+func (c *clock) at(local time.Time) (leader time.Time, valid bool) {
+	age := local.Sub(c.received)
+	return c.leader.Add(age), age < maxAge && !diverged(c.received, local)
+}
+
+// diverged reports whether the local clocks have diverged between two local times: the wall clock
+// was set, or the monotonic clock has stopped.
+func diverged(a, b time.Time) bool {
+	return (b.Sub(a) - b.Round(0).Sub(a.Round(0))).Abs() > maxDivergence
 }
 
 // updateClock updates the estimate by the time of a transaction whose reply was just received.

@@ -3,6 +3,7 @@ package txn
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -10,26 +11,84 @@ import (
 // The estimate uses the newest reply, but not a slow reply if a better one is not too old.
 func TestClock(t *testing.T) {
 	begin := time.UnixMilli(1_000_000)
-	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
-	ms := time.Millisecond
+	at := func(d time.Duration) time.Time { return begin.Add(d) }
+	const ms = time.Millisecond
 	var c clock
-	c.update(1_000_600, at(0), at(200))
-	require.Equal(t, 500*ms, c.offset)
-	c.update(1_009_000, at(1000), at(9000)) // a slow reply
-	require.Equal(t, 500*ms, c.offset)
-	c.update(1_010_410, at(10_000), at(10_020))
-	require.Equal(t, 400*ms, c.offset)
-	c.update(1_200_000, at(100_000), at(103_000)) // a slow reply, but the last good one is old
-	require.Equal(t, 98_500*ms, c.offset)
+	requireOffset := func(offset time.Duration, local time.Time) {
+		t.Helper()
+		leader, valid := c.at(local)
+		require.True(t, valid)
+		require.Equal(t, offset, leader.Sub(local))
+	}
+	_, valid := c.at(begin)
+	require.False(t, valid)
+	c.update(1_000_600, at(0), at(200*ms))
+	requireOffset(500*ms, at(200*ms))
+	requireOffset(500*ms, at(time.Minute))
+	c.update(1_009_000, at(1000*ms), at(9000*ms)) // a slow reply
+	requireOffset(500*ms, at(9000*ms))
+	c.update(1_010_410, at(10_000*ms), at(10_020*ms))
+	requireOffset(400*ms, at(10_020*ms))
+	c.update(1_800_000, at(700_000*ms), at(703_000*ms)) // a slow reply, but the last good one is old
+	requireOffset(98_500*ms, at(703_000*ms))
+	_, valid = c.at(at(703_000*ms + maxAge))
+	require.False(t, valid, "the leader's clock may have drifted, or another server may be the leader")
 }
 
-func TestWriter_ClockOffset(t *testing.T) {
+// If the local wall clock is set, or if the monotonic clock stops while the machine is suspended,
+// the estimate is not used any more. A time has both readings only in real time.
+func TestClock_LocalClocksDiverge(t *testing.T) {
+	begin := time.Now()
+	stamp := begin.UnixMilli()
+	for name, local := range map[string]time.Time{
+		"the wall clock was set forward": withWallClock(begin.Add(time.Minute), time.Hour),
+		"the wall clock was set back":    withWallClock(begin.Add(time.Minute), -time.Hour),
+		"the machine was suspended":      withWallClock(begin, time.Minute),
+	} {
+		var c clock
+		c.update(stamp, begin, begin)
+		_, valid := c.at(local)
+		require.False(t, valid, name)
+		c.update(stamp, begin, local)
+		require.Equal(t, begin, c.received, "%s: during the request", name)
+		c.update(stamp+7000, local, local.Add(2*maxRoundTrip)) // a slow reply, but the only valid one
+		leader, valid := c.at(local.Add(time.Minute))
+		require.True(t, valid, name)
+		require.Equal(t, stamp+7000+(time.Minute-maxRoundTrip).Milliseconds(), leader.UnixMilli(), name)
+	}
+	// An adjustment of the wall clock by less than the limit does not change the estimate.
+	var c clock
+	c.update(stamp, begin, begin)
+	leader, valid := c.at(withWallClock(begin.Add(time.Minute), -maxDivergence/2))
+	require.True(t, valid)
+	require.Equal(t, stamp+time.Minute.Milliseconds(), leader.UnixMilli())
+}
+
+// withWallClock returns t with its wall clock reading changed by d. Package time cannot create a
+// time whose clock readings differ.
+func withWallClock(t time.Time, d time.Duration) time.Time {
+	t = t.Add(d)
+	fields := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&t))
+	fields.ext -= int64(d) // the monotonic reading
+	return t
+}
+
+func TestWriter_LeaderTime(t *testing.T) {
 	run(t, func(h *harness) {
-		_, ok := h.w.ClockOffset()
-		require.False(h, ok)
+		_, _, ok := h.w.LeaderTime()
+		require.False(t, ok)
 		h.apply(Transaction{})
-		offset, ok := h.w.ClockOffset()
+		time.Sleep(time.Minute)
+		leader, local, ok := h.w.LeaderTime()
 		require.True(h, ok)
-		require.InDelta(h, 0, offset, float64(2*time.Millisecond))
+		require.Equal(h, time.Now(), local)
+		require.InDelta(h, 0, leader.Sub(local), float64(2*time.Millisecond))
+		time.Sleep(maxAge)
+		_, _, ok = h.w.LeaderTime()
+		require.False(h, ok)
 	})
 }

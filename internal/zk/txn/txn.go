@@ -274,12 +274,15 @@ func (w *Writer) Closed() <-chan struct{} { return w.closed }
 // Closed.
 func (w *Writer) CloseErr() error { return w.closeErr }
 
-// ClockOffset returns by how much the clock of the ensemble's leader was ahead of this process's
-// clock in the latest reply; ok is false before the first reply.
-func (w *Writer) ClockOffset() (offset time.Duration, ok bool) {
+// LeaderTime returns the present time by the clock of the ensemble's leader and by the local clock.
+// If ok is false, the leader's is not known: before the first reply, if the last reply is too old,
+// or if the local clock was set or the machine was suspended since then. Confirm measures it.
+func (w *Writer) LeaderTime() (leader, local time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.clock.offset, w.clock.known
+	local = time.Now()
+	leader, ok = w.clock.at(local)
+	return leader, local, ok
 }
 
 // startGoroutine starts the goroutine unless it runs. The caller holds mu.
