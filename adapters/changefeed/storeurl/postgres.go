@@ -21,6 +21,9 @@ func init() { openers["postgres"], openers["postgresql"] = openPostgres, openPos
 
 func openPostgres(ctx context.Context, a address) (*Opened, error) {
 	table := pgx.Identifier(strings.Split(a.takeParameter("table"), "."))
+	if a.config.Password != "" {
+		a.query.Del("password") // pgx prefers it to the password before the host.
+	}
 	cfg, err := pgxpool.ParseConfig(a.driverURL())
 	if err != nil {
 		var parse *pgconn.ParseConfigError

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -143,6 +144,47 @@ func TestOpen_RedisContext(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		require.Fail(t, "the connection stays open")
 	}
+}
+
+// TestOpen_PostgresPassword fails if Config.Password does not replace both passwords of the URL.
+func TestOpen_PostgresPassword(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	passwords := make(chan string, 1)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err != nil {
+			return
+		}
+		backend.Send(&pgproto3.AuthenticationCleartextPassword{})
+		if backend.Flush() != nil || backend.SetAuthType(pgproto3.AuthTypeCleartextPassword) != nil {
+			return
+		}
+		if m, err := backend.Receive(); err == nil {
+			passwords <- m.(*pgproto3.PasswordMessage).Password
+		}
+	})
+	defer serving.Wait()
+	defer server.Close()
+	opened, err := storeurl.Open(t.Context(), storeurl.Config{
+		URL: "postgres://app:old@" + server.Addr().String() + "/db?sslmode=disable&password=older", Election: "jobs", Password: "new",
+	})
+	require.NoError(t, err)
+	defer opened.Close()
+	store, err := opened.New()
+	require.NoError(t, err)
+	defer store.Close()
+	_, err = store.Read(t.Context())
+	require.Error(t, err, "the server closes the connection")
+	serving.Wait()
+	require.Len(t, passwords, 1)
+	require.Equal(t, "new", <-passwords)
 }
 
 // TestOpen_Memory fails if the stores of one Opened do not share the record.
