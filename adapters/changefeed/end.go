@@ -49,14 +49,19 @@ func DeleteElection(store Store, opts ...Option) error {
 // [leaderelection.ErrNoElection] if the record does not exist.
 func RestartElection(store Store, opts ...Option) error {
 	return withStartedStore(store, opts, func(ctx context.Context, o *options) error {
-		notEnded := false
+		notEnded, random := false, randomID()
 		_, err := updateRecord(ctx, o, store, func(r *Record) bool {
+			generation := protocol.Generation(r.Epoch)
+			if r.Epoch == protocol.Epoch(generation, random) {
+				notEnded = false // An attempt whose response was lost has restarted the election.
+				return false
+			}
 			if notEnded = !r.Ended; notEnded {
 				return false
 			}
 			// The last leader may act until its lease expires.
 			*r = Record{
-				Epoch: protocol.Epoch(protocol.Generation(r.Epoch)+1, randomID()), Term: protocol.FirstTerm(r.Term, o.wallTime()),
+				Epoch: protocol.Epoch(generation+1, random), Term: protocol.FirstTerm(r.Term, o.wallTime()),
 				TTL: max(o.cfg.Lease, r.TTL),
 			}
 			return true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/changefeedtest"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
@@ -73,6 +74,38 @@ func TestRestartElection(t *testing.T) {
 		heal()
 		require.ErrorIs(h, <-partitioned.ended, leaderelection.ErrElectionOver)
 	})
+}
+
+// TestRestartElection_ResponseLost fails if RestartElection returns an error, or restarts the
+// election again, because the response to its write was lost.
+func TestRestartElection_ResponseLost(t *testing.T) {
+	for name, afterWrite := range map[string]func(changefeed.Store) error{
+		"Restarted":  func(changefeed.Store) error { return nil },
+		"EndedAgain": func(s changefeed.Store) error { return changefeed.DeleteElection(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runInBubble(t, func(h *harness) {
+				store := h.table.Store("election")
+				require.NoError(h, changefeed.DeleteElection(store))
+				network := changefeedtest.New(h.table.Store("election"), 1)
+				defer network.Close()
+				writes := 0
+				require.NoError(h, changefeed.RestartElection(&storeFuncs{
+					Store: network,
+					heartbeat: func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+						writes++
+						network.Set(changefeedtest.Faults{After: 1})
+						defer network.Set(changefeedtest.Faults{})
+						r, err := network.Heartbeat(ctx, prev, next)
+						require.ErrorIs(h, err, changefeedtest.ErrInjected)
+						require.NoError(h, afterWrite(store))
+						return r, err
+					},
+				}))
+				require.Equal(h, 1, writes)
+			})
+		})
+	}
 }
 
 // TestRestartElection_WaitsForLease fails if there is a leader after a restart before the lease of the

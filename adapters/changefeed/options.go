@@ -29,8 +29,9 @@ type options struct {
 	ctx       context.Context
 	id        *string
 	heartbeat time.Duration
-	// minTimeout and maxTimeout bound the election timeout. If both are 0, they get their defaults.
+	// minTimeout and maxTimeout bound the election timeout. They have defaults unless timeoutSet.
 	minTimeout, maxTimeout time.Duration
+	timeoutSet             bool
 	lease                  *time.Duration
 	drift                  float64
 	guard                  time.Duration
@@ -86,7 +87,7 @@ func (o *options) configure() error {
 	case !(o.drift >= 0 && o.drift <= 0.5):
 		return fmt.Errorf("WithClockDrift(%v): must be between 0 and 0.5", o.drift)
 	}
-	if o.minTimeout == 0 && o.maxTimeout == 0 {
+	if !o.timeoutSet {
 		o.minTimeout, o.maxTimeout = 2*o.heartbeat, 4*o.heartbeat
 	}
 	kappa := (1 + o.drift) / (1 - o.drift)
@@ -101,6 +102,8 @@ func (o *options) configure() error {
 		return fmt.Errorf("WithElectionTimeout(%v, %v): the second must be greater than the first", o.minTimeout, o.maxTimeout)
 	case o.maxTimeout > maxTTL:
 		return fmt.Errorf("WithElectionTimeout(%v, %v): the second is too long", o.minTimeout, o.maxTimeout)
+	case lease <= 0 || lease > maxTTL:
+		return fmt.Errorf("WithLease(%v): must be positive and at most %v", lease, maxTTL)
 	case o.guard < 0:
 		return fmt.Errorf("WithStopGuard(%v): must not be negative", o.guard)
 	case lease-o.guard <= o.heartbeat+o.requestTimeout():
@@ -167,7 +170,7 @@ func WithHeartbeat(d time.Duration) Option { return optionFunc(func(o *options) 
 // of garbage collection or a wide-area network. min must be at least two heartbeats, and
 // max must be greater than min.
 func WithElectionTimeout(min, max time.Duration) Option {
-	return optionFunc(func(o *options) { o.minTimeout, o.maxTimeout = min, max })
+	return optionFunc(func(o *options) { o.minTimeout, o.maxTimeout, o.timeoutSet = min, max, true })
 }
 
 // WithLease sets the duration for which an acknowledged heartbeat confirms the leadership.

@@ -29,6 +29,9 @@ func TestOptions_Invalid(t *testing.T) {
 		"at least two heartbeats": {
 			changefeed.WithElectionTimeout(1500*time.Millisecond, 4*time.Second),
 		},
+		"WithElectionTimeout(0s, 0s)":           {changefeed.WithElectionTimeout(0, 0)},
+		"WithLease(-2s)":                        {changefeed.WithLease(-2 * time.Second), changefeed.WithStopGuard(math.MaxInt64)},
+		"must be positive and at most":          {changefeed.WithLease(math.MaxInt64)},
 		"the second must be greater":            {changefeed.WithElectionTimeout(3*time.Second, 3*time.Second)},
 		"the second is too long":                {changefeed.WithElectionTimeout(3*time.Second, math.MaxInt64)},
 		"too short for a heartbeat":             {changefeed.WithLease(1500 * time.Millisecond)},

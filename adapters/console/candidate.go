@@ -56,7 +56,7 @@ func (c *Candidate) runCandidacy(ctx context.Context) error {
 		}
 		select {
 		case line := <-c.console.lines:
-			if err := c.execute(c.console.parseCommand(line)); err != nil {
+			if err := c.execute(line); err != nil {
 				return err
 			}
 		case <-c.console.ended:
@@ -68,12 +68,12 @@ func (c *Candidate) runCandidacy(ctx context.Context) error {
 	}
 }
 
-// execute executes one command. Its error ends the candidacy.
-func (c *Candidate) execute(command string, token int64) error {
+// execute executes the command in a line. Its error ends the candidacy.
+func (c *Candidate) execute(line string) error {
 	leading := c.candidacy.Leadership() != nil
+	command, token := c.console.parseCommand(line, !leading)
 	switch {
 	case command == "LEADER" && !leading:
-		c.console.storeToken(token)
 		c.candidacy.Lead(token, nil)
 	case command == "NOTLEADER" && leading:
 		c.candidacy.Revoke(ErrNotLeader)

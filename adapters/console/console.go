@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,7 +47,7 @@ type Console struct {
 	err    error         // err is the error of the reader. It is set before ended is closed.
 
 	mu    sync.Mutex // mu guards out and token.
-	token int64      // token is the last token.
+	token int64      // token is the last token that was reserved for a leadership.
 }
 
 // New creates a console. Replies to invalid commands are written to out, unless out is
@@ -92,8 +93,10 @@ func (c *Console) inputError() error {
 	return ErrEndOfInput
 }
 
-// parseCommand returns the command in a line. It is empty if the line is empty or invalid.
-func (c *Console) parseCommand(line string) (command string, token int64) {
+// parseCommand returns the command in a line, which is empty if the line is empty or invalid, and
+// the token of the command LEADER. The token is greater than all reserved ones. If reserve is set,
+// it is reserved as well, so that no other candidate gets it.
+func (c *Console) parseCommand(line string, reserve bool) (command string, token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fields := strings.Fields(line)
@@ -102,6 +105,9 @@ func (c *Console) parseCommand(line string) (command string, token int64) {
 		return "", 0
 	case len(fields) == 1 && (fields[0] == "NOTLEADER" || fields[0] == "ERROR"):
 		return fields[0], 0
+	case len(fields) == 1 && fields[0] == "LEADER" && c.token == math.MaxInt64:
+		fmt.Fprintf(c.out, "LEADER: no token is greater than the last one, %d\n", c.token)
+		return "", 0
 	case len(fields) == 1 && fields[0] == "LEADER":
 		// The token is greater than those of an earlier process if the clock was not set back.
 		token = max(c.token+1, time.Now().UnixMilli())
@@ -115,12 +121,8 @@ func (c *Console) parseCommand(line string) (command string, token int64) {
 		fmt.Fprintf(c.out, "%q: not one of LEADER, NOTLEADER, ERROR\n", line)
 		return "", 0
 	}
+	if reserve {
+		c.token = token
+	}
 	return fields[0], token
-}
-
-// storeToken stores the token of a leadership.
-func (c *Console) storeToken(token int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.token = max(c.token, token)
 }

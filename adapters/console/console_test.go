@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +62,25 @@ func TestCommands(t *testing.T) {
 
 	three := c.Candidate("three")
 	require.ErrorIs(t, three.ElectLeader(), console.ErrEndOfInput)
+}
+
+// TestCommands_GreatestToken fails if there is a leadership after the one with the greatest token.
+func TestCommands_GreatestToken(t *testing.T) {
+	var out strings.Builder
+	in, input := io.Pipe()
+	defer input.Close()
+	one := console.New(in, &out).Candidate("one")
+	ended := make(chan error, 1)
+	go func() { ended <- one.ElectLeader() }()
+	require.Equal(t, leaderelection.Follower, (<-one.Status()).Role)
+	fmt.Fprintln(input, "LEADER 9223372036854775807")
+	require.EqualValues(t, math.MaxInt64, (<-one.Status()).Leadership.Token())
+	fmt.Fprintln(input, "NOTLEADER")
+	require.Equal(t, leaderelection.Follower, (<-one.Status()).Role)
+	fmt.Fprintln(input, "LEADER\nERROR")
+	require.ErrorIs(t, <-ended, console.ErrTyped)
+	require.Contains(t, out.String(), "no token is greater")
+	require.ErrorIs(t, (<-one.Status()).Err, console.ErrTyped)
 }
 
 // TestElectLeader_ReaderFails fails if the error does not wrap that of the reader.

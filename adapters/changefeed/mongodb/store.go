@@ -45,8 +45,9 @@ func WithExistingCollection() Option {
 
 // WithQuiet sets the quiet time: if a feed receives nothing for this time, it reads the
 // record to check that the server is available. It also limits the duration of that read,
-// and of opening a change stream. The default is two seconds, the minimum 10 ms. If it is
-// longer than a heartbeat interval, such reads are not needed while there is a leader.
+// and of opening a change stream. The default is two seconds, the minimum 10 ms, the
+// maximum 48 hours. If it is longer than a heartbeat interval, such reads are not needed
+// while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
 }

@@ -31,8 +31,8 @@ type Option func(*Store) error
 
 // WithQuiet sets the quiet time: if a feed receives nothing for this time, it checks its
 // connection and reads the record. It also limits the duration of these requests. The
-// default is two seconds, the minimum 10 ms. If it is longer than a heartbeat interval,
-// such reads are not needed while there is a leader.
+// default is two seconds, the minimum 10 ms, the maximum 48 hours. If it is longer than a
+// heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
 }

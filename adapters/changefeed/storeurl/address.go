@@ -28,7 +28,11 @@ func parseAddress(cfg Config) (open opener, a address, err error) {
 	if err != nil {
 		var parse *url.Error
 		if errors.As(err, &parse) {
-			err = parse.Err // It does not contain the address, which can contain a password.
+			err = parse.Err // It does not contain the whole address.
+		}
+		if strings.ContainsAny(cfg.URL, "@?") {
+			// The part in the error can be a part of a password.
+			err = errors.New("not a valid URL; special characters in a password must be escaped, / as %2F for example")
 		}
 		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalidOption, err)
 	}
@@ -38,12 +42,14 @@ func parseAddress(cfg Config) (open opener, a address, err error) {
 		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
 	case cfg.Election == "":
 		return nil, a, fmt.Errorf("%w: the name of the election is empty", leaderelection.ErrInvalidOption)
+	case u.Fragment != "":
+		return nil, a, fmt.Errorf("%w: address of the store: # must be escaped as %%23", leaderelection.ErrInvalidOption)
 	case u.Scheme != "memory" && u.Host == "":
 		return nil, a, fmt.Errorf("%w: address of the store: no server: expected %s://host", leaderelection.ErrInvalidOption, u.Scheme)
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, a, fmt.Errorf("%w: address of the store: port %s is not a number from 1 to 65535", leaderelection.ErrInvalidOption, port)
+			return nil, a, fmt.Errorf("%w: address of the store: the port is not a number from 1 to 65535", leaderelection.ErrInvalidOption)
 		}
 	}
 	if cfg.Password != "" {

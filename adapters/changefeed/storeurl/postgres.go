@@ -4,10 +4,12 @@ package storeurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -19,9 +21,16 @@ func init() { openers["postgres"], openers["postgresql"] = openPostgres, openPos
 
 func openPostgres(ctx context.Context, a address) (*Opened, error) {
 	table := pgx.Identifier(strings.Split(a.takeParameter("table"), "."))
+	if a.config.Password != "" {
+		a.query.Del("password") // pgx prefers it to the password before the host.
+	}
 	cfg, err := pgxpool.ParseConfig(a.driverURL())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err) // The error of pgx does not contain the password.
+		var parse *pgconn.ParseConfigError
+		if errors.As(err, &parse) {
+			parse.ConnString = Redacted(parse.ConnString) // The error contains it.
+		}
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
 	if secure := a.tlsConfig(cfg.ConnConfig.Host); secure != nil {
 		cfg.ConnConfig.TLSConfig = secure

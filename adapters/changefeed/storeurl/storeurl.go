@@ -85,15 +85,45 @@ func Check(cfg Config) error {
 	return err
 }
 
-// Redacted returns an address without its password, for messages. If the text is not a
-// valid address, it returns the part before the colon.
+// Redacted returns an address without its passwords, for messages. It also omits the values
+// of parameters that mention a password, secret or token. If the text is not a valid
+// address with a server, Redacted returns the part before the first colon.
 func Redacted(address string) string {
+	if address == "" {
+		return ""
+	}
 	u, err := url.Parse(address)
-	if err != nil {
+	if err != nil || u.Host == "" {
 		scheme, _, _ := strings.Cut(address, ":")
 		return scheme + ":"
 	}
+	u.Fragment, u.RawFragment = "", "" // They can be the rest of a password with an unescaped #.
+	if u.RawQuery != "" {
+		parameters := strings.Split(u.RawQuery, "&")
+		for i, p := range parameters {
+			parameters[i] = redactParameter(p)
+		}
+		u.RawQuery = strings.Join(parameters, "&")
+	}
 	return u.Redacted()
+}
+
+// redactParameter returns a parameter, name=value, without its value if it may contain a password.
+// The words also occur in values: MongoDB's driver has
+// authMechanismProperties=AWS_SESSION_TOKEN:..., and separates parameters by semicolons as well.
+func redactParameter(p string) string {
+	const mask = "xxxxx" // as url.URL.Redacted
+	decoded, err := url.QueryUnescape(p)
+	lower := strings.ToLower(decoded)
+	contained := func(word string) bool { return strings.Contains(lower, word) }
+	if err == nil && !slices.ContainsFunc([]string{"password", "secret", "token"}, contained) {
+		return p
+	}
+	name, _, found := strings.Cut(p, "=")
+	if !found {
+		return mask
+	}
+	return name + "=" + mask
 }
 
 // Open opens a connection. It depends on the driver whether Open waits for a server. It
@@ -107,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Opened, error) {
 	}
 	o, err := open(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", a.url.Redacted(), err)
+		return nil, fmt.Errorf("open %s: %w", Redacted(a.url.String()), err)
 	}
 	return o, nil
 }

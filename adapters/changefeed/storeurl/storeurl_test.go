@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -34,12 +35,23 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"memory:", "//", "the name of the election is empty"},
 		{"zookeeper://me:secret@host", "jobs", "credentials"},
 		{"redis://:secret@host/notanumber", "jobs", ""},
-		{"redis://:secret@host:65536", "jobs", "port 65536 is not a number from 1 to 65535"},
+		{"redis://:secret@host:65536", "jobs", "the port is not a number from 1 to 65535"},
 		{"mongodb://me:secret@host", "jobs", "no database"},
 		{"rethinkdb://host/db?tabel=x", "jobs", `"tabel"`},
 		{"nats://host?bucket=b&replica=3", "jobs", `"replica"`},
 		{"redis://:secret@host?unsafe=fire", "jobs", "failover, power-loss, restart"},
 		{"redis://:secret@host?unsafe=", "jobs", `""`},
+		{"postgres://app:secret/x@db", "jobs", "not a valid URL"},
+		{"redis://:%secret@host", "jobs", "not a valid URL"},
+		{"postgres://app@db/x?password=a#secret", "jobs", "%23"},
+		{"postgres:app:secret@db", "jobs", "no server"},
+		{"postgres://app@db/x?password=secret&connect_timeout=soon", "jobs", "connect_timeout"},
+		{"postgres://app@db/x?Password=secret&pool_max_conns=x", "jobs", "pool_max_conns"},
+		{"postgres://app@db/x?sslpassword=secret&connect_timeout=soon", "jobs", "connect_timeout"},
+		{"mongodb://me@host/db?tlsCertificateKeyFilePassword=secret&connectTimeoutMS=soon", "jobs", "connectTimeoutMS"},
+		{"memory:app:secret@db?password=secret", "jobs", "password"},
+		{"redis://host?password=secret", "jobs", "password"},
+		{"etcd://host?password=secret", "jobs", "password"},
 		{"memory:?unsafe=failover", "jobs", "no risks to accept"},
 		{"etcd://host?unsafe=failover", "jobs", "no risks to accept"},
 		{"zookeeper://host?unsafe=failover", "jobs", "no risks to accept"},
@@ -134,6 +146,47 @@ func TestOpen_RedisContext(t *testing.T) {
 	}
 }
 
+// TestOpen_PostgresPassword fails if Config.Password does not replace both passwords of the URL.
+func TestOpen_PostgresPassword(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	passwords := make(chan string, 1)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err != nil {
+			return
+		}
+		backend.Send(&pgproto3.AuthenticationCleartextPassword{})
+		if backend.Flush() != nil || backend.SetAuthType(pgproto3.AuthTypeCleartextPassword) != nil {
+			return
+		}
+		if m, err := backend.Receive(); err == nil {
+			passwords <- m.(*pgproto3.PasswordMessage).Password
+		}
+	})
+	defer serving.Wait()
+	defer server.Close()
+	opened, err := storeurl.Open(t.Context(), storeurl.Config{
+		URL: "postgres://app:old@" + server.Addr().String() + "/db?sslmode=disable&password=older", Election: "jobs", Password: "new",
+	})
+	require.NoError(t, err)
+	defer opened.Close()
+	store, err := opened.New()
+	require.NoError(t, err)
+	defer store.Close()
+	_, err = store.Read(t.Context())
+	require.Error(t, err, "the server closes the connection")
+	serving.Wait()
+	require.Len(t, passwords, 1)
+	require.Equal(t, "new", <-passwords)
+}
+
 // TestOpen_Memory fails if the stores of one Opened do not share the record.
 func TestOpen_Memory(t *testing.T) {
 	opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
@@ -219,8 +272,26 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestRedacted fails if the result contains the password.
+// TestRedacted fails if the result contains the password, or lacks another part of the address.
 func TestRedacted(t *testing.T) {
-	require.Equal(t, "redis://me:xxxxx@host", storeurl.Redacted("redis://me:secret@host"))
-	require.Equal(t, "redis:", storeurl.Redacted("redis://me:secret word@host"))
+	for address, redacted := range map[string]string{
+		"":                              "",
+		"redis://me:secret@host":        "redis://me:xxxxx@host",
+		"redis://me:secret word@host":   "redis:",
+		"postgres:user:secret@host":     "postgres:",
+		"postgres:/user:secret@host":    "postgres:",
+		"postgres//user:secret@host":    "postgres//user:",
+		"memory:":                       "memory:",
+		"postgres://app@db/x?sslmode=a": "postgres://app@db/x?sslmode=a",
+		"postgres://app@db/x?password=secret&table=t%2Fu":                        "postgres://app@db/x?password=xxxxx&table=t%2Fu",
+		"postgres://app@db/x?sslPassWord=secret":                                 "postgres://app@db/x?sslPassWord=xxxxx",
+		"postgres://app@db/x?p%61ssword=secret=secret":                           "postgres://app@db/x?p%61ssword=xxxxx",
+		"postgres://app@db/x?password=%secret":                                   "postgres://app@db/x?password=xxxxx",
+		"postgres://app@db/x?password%3Dsecret":                                  "postgres://app@db/x?xxxxx",
+		"postgres://app@db/x?password=a#secret":                                  "postgres://app@db/x?password=xxxxx",
+		"mongodb://h/d?w=1;tlsCertificateKeyFilePassword=secret&journal=true":    "mongodb://h/d?w=xxxxx&journal=true",
+		"mongodb://h/d?authMechanismProperties=AWS_SESSION_TOKEN:secret&appName": "mongodb://h/d?authMechanismProperties=xxxxx&appName",
+	} {
+		require.Equal(t, redacted, storeurl.Redacted(address), address)
+	}
 }

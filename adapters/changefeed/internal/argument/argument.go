@@ -29,10 +29,17 @@ func ApplyOptions[S any, O ~func(S) error](store S, options []O) error {
 	return nil
 }
 
+// The limits of a quiet time. The maximum is longer than any heartbeat interval, and stores can
+// multiply it.
+const (
+	minQuiet = 10 * time.Millisecond
+	maxQuiet = 48 * time.Hour
+)
+
 // SetQuietTime sets the quiet time of a store to d, for the option WithQuiet.
 func SetQuietTime(quiet *time.Duration, d time.Duration) error {
-	if d < 10*time.Millisecond {
-		return fmt.Errorf("%w: WithQuiet(%v): must be at least 10ms", leaderelection.ErrInvalidOption, d)
+	if d < minQuiet || d > maxQuiet {
+		return fmt.Errorf("%w: WithQuiet(%v): must be between %v and %v", leaderelection.ErrInvalidOption, d, minQuiet, maxQuiet)
 	}
 	*quiet = d
 	return nil

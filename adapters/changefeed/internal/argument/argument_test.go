@@ -2,6 +2,7 @@ package argument
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -25,13 +26,18 @@ func TestApplyOptions(t *testing.T) {
 	require.ErrorIs(t, err, failure)
 }
 
-// TestSetQuietTime fails if a time is accepted that is too short.
+// TestSetQuietTime fails if a time is accepted that is too short, or so long that its
+// multiples overflow.
 func TestSetQuietTime(t *testing.T) {
 	quiet := time.Second
-	require.ErrorIs(t, SetQuietTime(&quiet, 9*time.Millisecond), leaderelection.ErrInvalidOption)
-	require.Equal(t, time.Second, quiet)
-	require.NoError(t, SetQuietTime(&quiet, 10*time.Millisecond))
-	require.Equal(t, 10*time.Millisecond, quiet)
+	for _, d := range []time.Duration{9 * time.Millisecond, 48*time.Hour + 1, math.MaxInt64} {
+		require.ErrorIs(t, SetQuietTime(&quiet, d), leaderelection.ErrInvalidOption, d)
+		require.Equal(t, time.Second, quiet)
+	}
+	for _, d := range []time.Duration{10 * time.Millisecond, 48 * time.Hour} {
+		require.NoError(t, SetQuietTime(&quiet, d), d)
+		require.Equal(t, d, quiet)
+	}
 }
 
 // TestCheckText fails if a text is accepted that a database would reject or truncate.

@@ -1,0 +1,25 @@
+package console
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestParseCommand_Token fails if two candidates that receive the command LEADER at the same time
+// get the same token, or if a candidate that is the leader already uses up a token.
+func TestParseCommand_Token(t *testing.T) {
+	c := New(nil, nil)
+	parse := func(line string, reserve bool) int64 {
+		_, token := c.parseCommand(line, reserve)
+		return token
+	}
+	one, two := parse("LEADER", true), parse("LEADER", true)
+	require.Greater(t, two, one)
+	next := two + 1e12 // in the future, so that the clock does not determine the token
+	require.Equal(t, next, parse("LEADER "+fmt.Sprint(next), true))
+	require.Zero(t, parse("LEADER "+fmt.Sprint(next), true))
+	require.Equal(t, next+1, parse("LEADER", false))
+	require.Equal(t, next+1, parse("LEADER", true))
+}
