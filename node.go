@@ -59,7 +59,9 @@ func (e *Election) findNode(limit limiter) error {
 		case err != nil:
 			return err
 		case seen.session != 0 && seen.session != e.conn.SessionID():
-			continue // it is unknown in which session the request was answered
+			// The request may have been answered in the earlier session, after which the servers may
+			// have lost the node.
+			continue
 		case stat == nil && !e.createNode && before.czxid == 0:
 			return fmt.Errorf("%w; create it or use WithCreateNode", ErrNoElection)
 		case stat == nil && !e.createNode,

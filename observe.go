@@ -60,9 +60,10 @@ type observer struct {
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
 
-	// published reports whether an observation was published, and leader is its Leader.
+	// published reports whether an observation was published, and leader is a copy of its Leader,
+	// which belongs to the receiver. It is zero if there was no leader.
 	published bool
-	leader    *CandidateInfo
+	leader    CandidateInfo
 }
 
 func (v *observer) run(ctx context.Context) {
@@ -137,8 +138,12 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 
 // publish delivers the leader, nil for none, unless it was delivered last.
 func (v *observer) publish(leader *CandidateInfo) {
-	unchanged := v.published && (leader == nil) == (v.leader == nil) && (leader == nil || *leader == *v.leader)
-	v.leader, v.published = leader, true
+	var is CandidateInfo
+	if leader != nil {
+		is = *leader
+	}
+	unchanged := v.published && is == v.leader
+	v.leader, v.published = is, true
 	if !unchanged {
 		latest.Send(v.observations, Observation{Leader: leader})
 	}

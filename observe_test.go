@@ -114,6 +114,23 @@ func TestObserve_Reconnect(t *testing.T) {
 	})
 }
 
+// TestObserve_ReceiverChangesLeader fails if a leader is delivered again after a reconnect, although
+// it has not changed, because the receiver has changed the previous observation.
+func TestObserve_ReceiverChangesLeader(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.joinNamed("leader")
+		conn := h.connect()
+		observed, end := h.observe(conn)
+		defer end()
+		*(<-observed).Leader = leaderelection.CandidateInfo{}
+		h.srv.ResetLog()
+		h.srv.DropConnections(conn.SessionID())
+		h.advance(timeout)
+		require.NotZero(h, h.srv.Log().Count(zktest.OpGetData), "the leader is read again")
+		require.Empty(h, observed)
+	})
+}
+
 // TestObserve_ElectionIsBeingDeleted fails if a leader is reported after the tombstone was
 // created.
 func TestObserve_ElectionIsBeingDeleted(t *testing.T) {

@@ -86,8 +86,10 @@ type observer struct {
 	nodeRev      int64
 	observations chan leaderelection.Observation
 
-	published bool                          // published reports whether there was an observation.
-	leader    *leaderelection.CandidateInfo // leader is that of the last observation.
+	published bool // published reports whether there was an observation.
+	// leader is a copy of that of the last observation, which belongs to the receiver. It is zero if
+	// there was no leader.
+	leader leaderelection.CandidateInfo
 }
 
 // observe publishes observations until ctx is done or the election is over.
@@ -132,8 +134,12 @@ func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
 
 // publish sends an observation if the leader has changed.
 func (o *observer) publish(leader *leaderelection.CandidateInfo) {
-	same := o.published && (leader == nil) == (o.leader == nil) && (leader == nil || *leader == *o.leader)
-	o.leader, o.published = leader, true
+	var is leaderelection.CandidateInfo
+	if leader != nil {
+		is = *leader
+	}
+	same := o.published && is == o.leader
+	o.leader, o.published = is, true
 	if !same {
 		latest.Send(o.observations, leaderelection.Observation{Leader: leader})
 	}

@@ -123,9 +123,10 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 			leader = candidateInfo(c)
 			present.Leader = &leader
 		}
-		if first || leader != delivered {
-			latest.Send(o.out, present)
-		}
+		unchanged := !first && leader == delivered
 		first, delivered = false, leader
+		if !unchanged {
+			latest.Send(o.out, present) // leader belongs to the receiver from now on
+		}
 	}
 }

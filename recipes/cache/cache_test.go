@@ -175,6 +175,7 @@ func TestClose(t *testing.T) {
 			}
 			require.False(h, c.Fresh())
 			require.ErrorIs(h, c.Sync(h.Context()), ErrClosed)
+			require.Empty(h, c.syncCalls.take(), "calls of Sync are kept although nothing answers them")
 		})
 	}
 }

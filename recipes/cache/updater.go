@@ -126,6 +126,7 @@ func (u *updater) stop() {
 	u.sub.Close()
 	u.watches.stop()
 	u.replies.close()
+	u.cache.syncCalls.close()
 	u.tree.mu.Lock()
 	u.tree.fresh = false
 	u.tree.err = ErrClosed

@@ -27,7 +27,7 @@ type Group struct {
 type Member struct {
 	// ID is the ID of the member.
 	ID string
-	// Data is the member's data.
+	// Data is the member's data. Views share it: it must not be modified.
 	Data []byte
 	// Token is the creation zxid of the member's znode. A member that has left and rejoined
 	// has a greater Token.

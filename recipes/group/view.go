@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -82,18 +83,17 @@ func (g *Group) changes(ctx context.Context, namesOnly bool) <-chan View {
 // publishViews sends a view whenever the members change, until the context is done or the
 // members cannot be read.
 func publishViews(ctx context.Context, reader *children.Reader[Member], views chan View) error {
-	var last []Member
+	var last map[string]Member
 	for first := true; ; first = false {
-		read, err := reader.Read(ctx)
+		members, err := reader.Read(ctx)
 		if err != nil {
 			return err
 		}
-		members := sorted(read)
-		if first || !slices.EqualFunc(members, last, func(a, b Member) bool {
+		if first || !maps.EqualFunc(members, last, func(a, b Member) bool {
 			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
 		}) {
 			last = members
-			latest.Send(views, View{Members: members})
+			latest.Send(views, View{Members: sorted(members)}) // the slice belongs to the receiver
 		}
 		if err := reader.Wait(ctx, nil); err != nil {
 			return err

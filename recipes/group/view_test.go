@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -220,6 +221,44 @@ func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 		for range views {
 		}
 		require.NoError(w, m.Close(w.Context()))
+	})
+}
+
+// Fails if a view is repeated, or the race detector reports a race, because the receiver changes the
+// order of the views that it has received.
+func TestChanges_ReceiverSortsMembers(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn, other := w.connect(), w.connect()
+		ctx, cancel := context.WithCancel(w.Context())
+		views := w.group(conn).Changes(ctx)
+		require.Empty(w, (<-views).Members)
+		received := make(chan int)
+		go func() {
+			defer close(received)
+			for view := range views {
+				slices.Reverse(view.Members)
+				received <- len(view.Members)
+			}
+		}()
+		var members []*Membership
+		for i, id := range []string{"b", "a", "c"} {
+			members = append(members, w.join(other, id, "1"))
+			require.Equal(w, i+1, <-received)
+		}
+		w.srv.ResetLog()
+		w.srv.DropConnections(conn.SessionID())
+		settle()
+		require.NotZero(w, w.srv.Log().Count(zktest.OpGetData), "the members are read again")
+		select {
+		case <-received:
+			require.Fail(w, "a view was delivered although nothing has changed")
+		default:
+		}
+		cancel()
+		<-received // closed
+		for _, m := range members {
+			require.NoError(w, m.Close(w.Context()))
+		}
 	})
 }
 

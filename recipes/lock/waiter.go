@@ -66,7 +66,8 @@ func (w *Waiter) wait() (*Hold, error) {
 // head. It sends one request without a watch, and blocks until ZooKeeper answers. The
 // result is that of the server that the connection uses, and may be slightly out of date.
 // The error is the cause of ctx, or the reason why the contender is not in the queue any
-// more.
+// more. If another client has deleted its znode, Position blocks until the contender has
+// noticed that, which takes a few milliseconds for each contender ahead.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
 	return ahead, recipe.Fail("position", w.q.setup.Path, err)

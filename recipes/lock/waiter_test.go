@@ -2,11 +2,15 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestWaiter(t *testing.T) {
@@ -86,17 +90,32 @@ func TestWaiter_GivesUp(t *testing.T) {
 	})
 }
 
-// If the contender's znode is deleted, Wait and Position return ErrDeleted.
+// If the contender's znode is deleted, Wait and Position return ErrDeleted, long before the holder
+// leaves, also if the contender does not watch its znode.
 func TestWaiter_ZnodeIsDeleted(t *testing.T) {
-	runTest(t, 1, func(w *harness) {
-		w.lock(w.connect()).holds()
-		waiter := w.mutex(w.connect()).Join(w.Context())
-		w.pass(0)
-		w.remove(w.contenders()[1])
-		w.allowLeftovers = true // its watch on the holder's znode remains
-		_, err := waiter.Position(w.Context())
-		require.ErrorIs(w, err, recipes.ErrDeleted)
-		_, err = waiter.Wait()
-		require.ErrorIs(w, err, recipes.ErrDeleted)
-	})
+	for _, ahead := range []int{1, 2, 20} {
+		runTest(t, 1, func(w *harness) {
+			conn := w.connect()
+			w.lock(conn).release()
+			for range ahead {
+				w.lock(w.connect())
+			}
+			w.pass(timeout)
+			// The znode of the lock has no data, so the reply to the create contains the token, and
+			// the contender does not have to read its znode.
+			waiter := w.mutex(conn).Join(w.Context())
+			w.pass(0)
+			own := w.contenders()[ahead]
+			watched := slices.ContainsFunc(w.srv.Watches(), func(v zktest.Watch) bool { return v.Path == own })
+			require.Equal(w, ahead == 1, watched)
+			w.remove(own)
+			w.allowLeftovers = true // its watch on the predecessor's znode remains
+			began := time.Now()
+			_, err := waiter.Position(context.Background())
+			require.ErrorIs(w, err, recipes.ErrDeleted)
+			require.LessOrEqual(w, time.Since(began), moment+time.Duration(ahead)*contender.PreparePerContender)
+			_, err = waiter.Wait()
+			require.ErrorIs(w, err, recipes.ErrDeleted)
+		})
+	}
 }
