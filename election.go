@@ -127,11 +127,7 @@ func (e *Election) leftQueue(r *queue.Removal, err error) error {
 //
 //go:noinline // see run
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
-	// If the session expires while the candidate waits for the reply to its create, the
-	// candidate may find another election node, or none, in the next session. Package queue
-	// reports ErrElectionOver in this case. findNodeAgain determines the reason.
-	otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
-	if !e.rejoin || !otherSession && !errors.Is(err, ErrSessionExpired) {
+	if !e.rejoin || !errors.Is(err, ErrSessionExpired) {
 		return err
 	}
 	// The end of a session does not end this candidacy. If the candidacy is stopped at the same
