@@ -130,8 +130,8 @@ func TestCandidacy_CallsAfterEnd(t *testing.T) {
 	require.False(t, c.Revoke(ErrLeaseExpired))
 }
 
-// TestCandidacy_LeadDuringFinish fails if a leadership that begins while the candidacy ends does not
-// end, or if its loss is not reported.
+// TestCandidacy_LeadDuringFinish fails if a leadership that begins while the candidacy ends does
+// not end, or if its loss is not reported.
 func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	events := c.Events()
@@ -155,9 +155,8 @@ func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	require.Equal(t, []event.Kind{event.Elected, event.Lost, event.Ended}, kinds)
 }
 
-// TestCandidacy_ConcurrentLead fails if a leadership does not end with the candidacy, or if the events
-// or statuses of the two are in the wrong order, although goroutines begin and end them at the same
-// time.
+// TestCandidacy_ConcurrentLead fails if a leadership that begins at the time at which the candidacy
+// ends does not end, or if the events or statuses are in the wrong order.
 func TestCandidacy_ConcurrentLead(t *testing.T) {
 	for range 2000 {
 		c := newCandidacy(t.Context(), nil)

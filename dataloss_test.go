@@ -165,9 +165,9 @@ func TestWithCreateNode_ElectionIsDeleted(t *testing.T) {
 	})
 }
 
-// TestWithRejoin_DeletedAfterSessionOfCreate fails if a candidate creates the node again after a client
-// has deleted the election, because the session in which the candidate has found the node has
-// expired before the candidate joined in the next session.
+// TestWithRejoin_DeletedAfterSessionOfCreate fails if a candidate creates the node again after a
+// client has deleted the election, because the session in which the candidate has found the node
+// has expired before the candidate joined in the next session.
 func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
 	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
 		t.Run(name, func(t *testing.T) {

@@ -117,7 +117,7 @@ func (e *Election) run(ctx context.Context) error {
 //go:noinline // see run
 func (e *Election) leftQueue(r *queue.Removal, err error) error {
 	e.mu.Lock()
-	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), r)
+	e.removals = slices.DeleteFunc(append(e.removals, r), (*queue.Removal).Confirmed)
 	e.mu.Unlock()
 	return e.reason(err)
 }
@@ -151,6 +151,14 @@ const standbySessions = 4
 // node was seen.
 func (e *Election) queueConfig() *queue.Config {
 	cfg, seen := &e.queue, e.lastSeen()
+	e.mu.Lock()
+	if len(e.removals) > 0 {
+		// These removals may still read the configuration. All other candidates do without a
+		// copy, because that needs memory.
+		again := e.queue
+		cfg = &again
+	}
+	e.mu.Unlock()
 	timeout := session.Timeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
 	if !e.rejoin {

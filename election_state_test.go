@@ -53,3 +53,17 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	e.rejoin = false
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }
+
+// TestElection_ConfigOfRemoval fails if a candidate that joins again changes the configuration that
+// the removal of its earlier znode still uses, or copies it if no removal does.
+func TestElection_ConfigOfRemoval(t *testing.T) {
+	e := &Election{conn: new(zk.Conn), candidacy: newCandidacy(t.Context(), nil), seen: seenNode{czxid: 1, session: 1}}
+	first := e.queueConfig()
+	require.Same(t, first, e.queueConfig())
+	pending := new(queue.Removal)
+	_ = e.leftQueue(pending, ErrSessionExpired)
+	e.seen = seenNode{czxid: 2, session: 2}
+	second := e.queueConfig()
+	require.EqualValues(t, 1, first.QueueSession)
+	require.EqualValues(t, 2, second.QueueSession)
+}

@@ -128,8 +128,8 @@ func (s *eventStream) updateTerm(e *event.Event) bool {
 	return true
 }
 
-// End delivers event.Ended, after event.Lost if a leadership was not reported as lost, and closes the
-// channel.
+// End delivers event.Ended, after event.Lost if a leadership was not reported as lost, and closes
+// the channel.
 func (s *eventStream) End(id string, reason error) {
 	if s == nil {
 		return

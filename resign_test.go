@@ -389,8 +389,8 @@ func TestResignRequested_ElectionIsDeleted(t *testing.T) {
 	})
 }
 
-// TestResignRequested_NodeIsMissing fails if a candidate that continues without its election node does
-// not notice later requests.
+// TestResignRequested_NodeIsMissing fails if a candidate that continues without its election node
+// does not notice later requests.
 func TestResignRequested_NodeIsMissing(t *testing.T) {
 	for name, lose := range map[string]func(h *harness, c *candidate){
 		"ZooKeeper starts later": func(h *harness, c *candidate) {
