@@ -252,10 +252,14 @@ func (c *candidacy) Finish(reason error) error {
 	c.stop(reason) // releases the context
 	c.release()
 	c.wait()
-	c.Revoke(reason)
 	c.mu.Lock()
 	first := !c.over.Load()
 	if first {
+		// Lead can be called at the same time: it begins a leadership before this or not at all.
+		if c.revoke != nil {
+			c.revoke(reason)
+			c.current, c.revoke = nil, nil
+		}
 		if errors.Is(reason, ErrResigned) {
 			c.feed.Withdraw()
 		} else {
@@ -270,7 +274,7 @@ func (c *candidacy) Finish(reason error) error {
 	id, err, events := c.id, c.err, c.events
 	c.mu.Unlock()
 	if first {
-		events.End(event.Event{Kind: event.Ended, ID: id, Err: reason})
+		events.End(id, reason)
 		c.log.Info("candidacy ended", "id", id, "reason", reason)
 	}
 	return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +128,56 @@ func TestCandidacy_CallsAfterEnd(t *testing.T) {
 	require.Equal(t, Status{}, c.Current())
 	require.Nil(t, c.Leadership())
 	require.False(t, c.Revoke(ErrLeaseExpired))
+}
+
+// TestCandidacy_LeadDuringFinish fails if a leadership that begins while the candidacy ends does
+// not end, or if its loss is not reported.
+func TestCandidacy_LeadDuringFinish(t *testing.T) {
+	c := newCandidacy(t.Context(), nil)
+	events := c.Events()
+	first := c.Lead(1, nil)
+	c.events.mu.Lock() // so that the end is not reported yet
+	var calls sync.WaitGroup
+	calls.Go(func() { _ = c.Finish(ErrElectionOver) })
+	<-first.Done()
+	var second *Leadership
+	calls.Go(func() { second = c.Lead(2, nil) })
+	for !c.over.Load() && c.Leadership() == nil {
+		runtime.Gosched()
+	}
+	c.events.mu.Unlock()
+	calls.Wait()
+	require.ErrorIs(t, second.Err(), ErrElectionOver)
+	var kinds []event.Kind
+	for e := range events {
+		kinds = append(kinds, e.Kind)
+	}
+	require.Equal(t, []event.Kind{event.Elected, event.Lost, event.Ended}, kinds)
+}
+
+// TestCandidacy_ConcurrentLead fails if a leadership that begins at the time at which the candidacy
+// ends does not end, or if the events or statuses are in the wrong order.
+func TestCandidacy_ConcurrentLead(t *testing.T) {
+	for range 2000 {
+		c := newCandidacy(t.Context(), nil)
+		events := c.Events()
+		var led *Leadership
+		var calls sync.WaitGroup
+		calls.Go(func() { led = c.Lead(1, nil) })
+		calls.Go(func() { _ = c.Finish(ErrElectionOver) })
+		calls.Wait()
+		require.ErrorIs(t, led.Err(), ErrElectionOver)
+		require.Nil(t, c.Leadership())
+		var kinds []event.Kind
+		for e := range events {
+			kinds = append(kinds, e.Kind)
+		}
+		if len(kinds) > 1 {
+			require.Equal(t, []event.Kind{event.Elected, event.Lost}, kinds[:len(kinds)-1])
+		}
+		require.Equal(t, event.Ended, kinds[len(kinds)-1])
+		require.Equal(t, ErrElectionOver, (<-c.Status()).Err)
+	}
 }
 
 // TestCandidacy_Goroutines fails if Stop does not wait for the goroutines of the candidacy, or if one

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -162,6 +163,30 @@ func TestWithCreateNode_ElectionIsDeleted(t *testing.T) {
 		h.advance(timeout)
 		require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 	})
+}
+
+// TestWithRejoin_DeletedAfterSessionOfCreate fails if a candidate creates the node again after a
+// client has deleted the election, because the session in which the candidate has found the node
+// has expired before the candidate joined in the next session.
+func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
+	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				expired := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					assert.NoError(h, h.srv.ExpireSession(q.Session))
+					return zktest.Cut(q)
+				})
+				c := h.join(h.dial(), options...)
+				h.requireMet(expired)
+				h.advance(timeout)
+				c.requireLeads()
+				require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+				h.advance(timeout)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
+				h.requireNoElection()
+			})
+		})
+	}
 }
 
 // TestWithRejoin_ZooKeeperStartsLater fails if a candidate that rejoins does not wait for ZooKeeper

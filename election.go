@@ -117,7 +117,7 @@ func (e *Election) run(ctx context.Context) error {
 //go:noinline // see run
 func (e *Election) leftQueue(r *queue.Removal, err error) error {
 	e.mu.Lock()
-	e.removals = append(slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed), r)
+	e.removals = slices.DeleteFunc(append(e.removals, r), (*queue.Removal).Confirmed)
 	e.mu.Unlock()
 	return e.reason(err)
 }
@@ -127,11 +127,7 @@ func (e *Election) leftQueue(r *queue.Removal, err error) error {
 //
 //go:noinline // see run
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
-	// If the session expires while the candidate waits for the reply to its create, the
-	// candidate may find another election node, or none, in the next session. Package queue
-	// reports ErrElectionOver in this case. findNodeAgain determines the reason.
-	otherSession := errors.Is(err, ErrElectionOver) && e.lastSeen().session != e.conn.SessionID()
-	if !e.rejoin || !otherSession && !errors.Is(err, ErrSessionExpired) {
+	if !e.rejoin || !errors.Is(err, ErrSessionExpired) {
 		return err
 	}
 	// The end of a session does not end this candidacy. If the candidacy is stopped at the same
@@ -155,6 +151,14 @@ const standbySessions = 4
 // node was seen.
 func (e *Election) queueConfig() *queue.Config {
 	cfg, seen := &e.queue, e.lastSeen()
+	e.mu.Lock()
+	if len(e.removals) > 0 {
+		// These removals may still read the configuration. All other candidates do without a
+		// copy, because that needs memory.
+		again := e.queue
+		cfg = &again
+	}
+	e.mu.Unlock()
 	timeout := session.Timeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
 	if !e.rejoin {

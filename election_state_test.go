@@ -36,18 +36,34 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 }
 
 // TestElection_StoppedAsSessionExpires fails if a candidate that joins again after session expiry
-// reports the expiry as the reason for its end, if it is stopped before it joins again.
+// reports the expiry as the reason for its end, if it is stopped before it joins again, or if it
+// joins again after the end of the election, although the session has expired since.
 func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	e := &Election{
 		conn: new(zk.Conn), node: "/election", rejoin: true, candidacy: newCandidacy(t.Context(), nil),
-		log: slog.New(slog.DiscardHandler),
+		log: slog.New(slog.DiscardHandler), seen: seenNode{czxid: 1, session: 1},
 	}
 	require.NoError(t, e.rejoinAfter(ctx, ErrSessionExpired))
+	require.ErrorIs(t, e.rejoinAfter(ctx, ErrElectionOver), ErrElectionOver)
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrCandidateDeleted), ErrCandidateDeleted)
 	stop(ErrElectionOver)
 	require.Equal(t, ErrElectionOver, e.rejoinAfter(ctx, ErrSessionExpired))
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrCandidateDeleted), ErrCandidateDeleted)
 	e.rejoin = false
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
+}
+
+// TestElection_ConfigOfRemoval fails if a candidate that joins again changes the configuration that
+// the removal of its earlier znode still uses, or copies it if no removal does.
+func TestElection_ConfigOfRemoval(t *testing.T) {
+	e := &Election{conn: new(zk.Conn), candidacy: newCandidacy(t.Context(), nil), seen: seenNode{czxid: 1, session: 1}}
+	first := e.queueConfig()
+	require.Same(t, first, e.queueConfig())
+	pending := new(queue.Removal)
+	_ = e.leftQueue(pending, ErrSessionExpired)
+	e.seen = seenNode{czxid: 2, session: 2}
+	second := e.queueConfig()
+	require.EqualValues(t, 1, first.QueueSession)
+	require.EqualValues(t, 2, second.QueueSession)
 }

@@ -128,19 +128,25 @@ func (s *eventStream) updateTerm(e *event.Event) bool {
 	return true
 }
 
-// End delivers e as the last event and closes the channel.
-func (s *eventStream) End(e event.Event) {
+// End delivers event.Ended, after event.Lost if a leadership was not reported as lost, and closes
+// the channel.
+func (s *eventStream) End(id string, reason error) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		e.Time = time.Now()
-		s.send(e)
-		s.closed = true
-		close(s.c)
+	if s.closed {
+		return
 	}
+	now := time.Now()
+	lost := event.Event{Kind: event.Lost, Time: now, ID: id, Err: reason}
+	if s.updateTerm(&lost) {
+		s.send(lost)
+	}
+	s.send(event.Event{Kind: event.Ended, Time: now, ID: id, Err: reason})
+	s.closed = true
+	close(s.c)
 }
 
 // Close closes the channel. The reader still receives the events that wait.

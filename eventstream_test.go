@@ -129,6 +129,33 @@ func TestEventStream_Close(t *testing.T) {
 	require.False(t, open)
 }
 
+// TestEventStream_End fails if a leadership is not reported as lost before the end, or twice.
+func TestEventStream_End(t *testing.T) {
+	failed := errors.New("failed")
+	for _, reported := range []bool{false, true} {
+		s := newEventStream(nil)
+		c := s.C()
+		s.Add(event.Event{Kind: event.Elected, Token: 3})
+		if reported {
+			s.Add(event.Event{Kind: event.Lost, ID: "a", Err: failed})
+		}
+		s.End("a", failed)
+		s.End("a", failed)
+		events := receiveAll(c)
+		require.Len(t, events, 3)
+		for i, want := range []event.Event{
+			{Kind: event.Lost, ID: "a", Token: 3, Err: failed},
+			{Kind: event.Ended, ID: "a", Err: failed},
+		} {
+			require.False(t, events[1+i].Time.IsZero())
+			events[1+i].Time = time.Time{}
+			require.Equal(t, want, events[1+i])
+		}
+		_, open := <-c
+		require.False(t, open)
+	}
+}
+
 // TestEventStream_LateRequest fails if events after the first call of Events have a wrong token, because
 // those before it were not delivered.
 func TestEventStream_LateRequest(t *testing.T) {

@@ -71,8 +71,9 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 	reader := watch.NewReader(e.conn, sub, e.node, watch.Data)
 	for {
 		found, err := reader.Read(ctx)
-		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, ErrConnClosed) {
+		missing := errors.Is(err, zk.ErrNoNode) // with WithRejoin the candidacy may continue
+		if err != nil && !missing {
+			if ctx.Err() == nil && !errors.Is(err, ErrConnClosed) {
 				e.log.Warn("cannot receive resign requests", "err", refine(err))
 			}
 			return
@@ -87,6 +88,8 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 			if changed, err = reader.Wait(ctx, e.renamed); err != nil {
 				return
 			}
+			// If the node is missing, nothing can be requested before the candidate has joined.
+			changed = changed || missing
 		}
 	}
 }

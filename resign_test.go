@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -386,4 +387,46 @@ func TestResignRequested_ElectionIsDeleted(t *testing.T) {
 		default:
 		}
 	})
+}
+
+// TestResignRequested_NodeIsMissing fails if a candidate that continues without its election node
+// does not notice later requests.
+func TestResignRequested_NodeIsMissing(t *testing.T) {
+	for name, lose := range map[string]func(h *harness, c *candidate){
+		"ZooKeeper starts later": func(h *harness, c *candidate) {
+			h.srv.Restart(zktest.LoseTree)
+			c.start()
+		},
+		"ZooKeeper loses the node": func(h *harness, c *candidate) {
+			h.srv.Restart(zktest.KeepTree)
+			c.start()
+			h.advance(time.Minute)
+			c.requireLeads()
+			h.srv.Restart(zktest.LoseTree)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				h.terms.overlap = true // tokens restart
+				h.srv.Stop()
+				conn := h.dial()
+				c := h.newCandidate(appNode, conn, permanent...)
+				requested := c.ResignRequested()
+				lose(h, c)
+				h.advance(time.Minute)
+				c.requireLeads()
+				select {
+				case <-requested:
+					require.Fail(h, "nothing was requested")
+				default:
+				}
+				reads := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpGetData && e.Path == appNode })
+				require.Less(h, len(reads), 10)
+				_, err := conn.Set(appNode, resignation.Format(names(c)), -1)
+				require.NoError(h, err)
+				h.advance(0)
+				receive(h, requested)
+			})
+		})
+	}
 }

@@ -18,7 +18,8 @@ type Config struct {
 	// path is another queue.
 	QueueCzxid int64
 	// QueueSession is the session in which the znode of the queue was seen, or 0. In another
-	// session its absence does not show that a client has deleted it.
+	// session its absence does not show that a client has deleted it, unless the contender has
+	// listed it in that session.
 	QueueSession int64
 	// Lookahead makes the contender watch its znode, and the contender before its predecessor,
 	// from the beginning. Otherwise it does so after PreparePerContender for each earlier

@@ -270,7 +270,7 @@ func (c *Contender) leave(reason error, given bool) {
 	switch {
 	case c.vanished, !given && errors.Is(reason, zkerror.ErrDeleted):
 		c.forget()
-	case !given && errors.Is(reason, zkerror.ErrSessionExpired):
+	case !given && errors.Is(reason, zkerror.ErrSessionExpired) && c.session != c.conn.Session:
 		c.outlive()
 	case !given && errors.Is(reason, zkerror.ErrConnClosed) && len(c.prefixes) > 0:
 		c.finish(reason) // no request is answered any more
@@ -323,9 +323,9 @@ func (c *Contender) isOther(czxid int64) bool {
 // be. A client has deleted it, unless the session in which it was seen has ended: the servers
 // may have lost all data since.
 func (c *Contender) noQueue() error {
-	seen := c.session
-	if seen == 0 {
-		seen = c.cfg.QueueSession
+	seen := c.cfg.QueueSession
+	if c.listed || seen == 0 {
+		seen = c.session // the contender has listed the queue
 	}
 	switch {
 	case seen != 0 && c.conn.Session != seen:

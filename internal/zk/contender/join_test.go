@@ -149,6 +149,32 @@ func TestJoin_NoQueue(t *testing.T) {
 	s.reply(Create, Reply{Err: zk.ErrNoNode}, "report session expired", "finish <nil>")
 }
 
+// The session has expired during the first create, and the contender creates its znode in the next
+// session. Whether the queue is the same is known when a listing has shown it.
+func TestJoin_NextSession(t *testing.T) {
+	joinNext := func(t *testing.T) *script {
+		s := newScript(t, electionConfig)
+		s.do(Input{Kind: Start})
+		s.conn.Session, s.conn.Epoch = 2, 2
+		s.do(s.replied(Create, Reply{Err: ErrLost, Prefix: ownPrefix}))
+		s.do(s.replied(Search, Reply{Names: []string{own}}))
+		s.do(s.replied(Inspect, Reply{Owner: 2, Ephemeral: true}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 2, Czxid: 77, Ephemeral: true}))
+		return s
+	}
+	t.Run("another queue", func(t *testing.T) {
+		s := joinNext(t)
+		s.reply(List, Reply{Names: []string{own}, QueueCzxid: 71}, "report session expired", "send delete own-latch-5 last because: session expired")
+		s.reply(Delete, Reply{}, departed, finishes)
+	})
+	t.Run("the queue is deleted later", func(t *testing.T) {
+		s := joinNext(t)
+		s.do(s.replied(List, names(own)))
+		s.fired(OwnWatch, own, Deleted, "report znode was deleted by another client", "set reason 10ms", "send find reason")
+		s.reply(FindReason, Reply{}, "report election is over", "rest", finishes)
+	})
+}
+
 func TestJoin_Fails(t *testing.T) {
 	s := newScript(t, lockConfig)
 	s.start("send create")

@@ -57,8 +57,8 @@ type Config struct {
 	Observer *Observer
 }
 
-// Observer is notified of the progress of a contender, in addition to its States. None of the
-// functions is nil, and none may block.
+// Observer is notified of the progress of a contender, in addition to its States, until the
+// contender leaves. None of the functions is nil, and none may block.
 type Observer struct {
 	// Watched is called on the goroutine of Run when a watch was set on the znode.
 	Watched func(path string)
@@ -102,7 +102,7 @@ const endedLimit = 100 * time.Millisecond
 // It returns the reason, which is context.Cause(ctx) if ctx was done, and the removal of what
 // the contender has created. Run waits for the removal for at most limit.Confirm. The removal
 // then continues in the background until it is confirmed, the session has expired or the
-// connection is closed.
+// connection is closed. cfg must not be changed before the removal is over.
 func Run(ctx context.Context, cfg *Config, report func(State)) (*Removal, error) {
 	m := Join(cfg, report)
 	m.RunUntil(ctx, func() bool { return false })

@@ -3,9 +3,11 @@ package queue
 import (
 	"testing"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // A reply that the event of the contender's znode has preceded is not lost if the contender leaves because
@@ -15,4 +17,26 @@ func TestNextReply_AfterEventOfOwnZnode(t *testing.T) {
 	d := &driver{deferred: reply}
 	require.Same(t, reply, d.nextReply())
 	require.Nil(t, d.deferred)
+}
+
+// A contender that has left does not report the replies for which its removal waits: the same
+// candidate may have joined again.
+func TestReceive_LeavingIsNotObserved(t *testing.T) {
+	for name, reply := range map[string]contender.Reply{"watched": {}, "departed": {Err: zk.ErrNoNode}} {
+		observed := 0
+		cfg := &Config{Conn: new(zk.Conn), Observer: &Observer{
+			Watched: func(string) { observed++ },
+			Vacated: func() { observed++ },
+		}}
+		d := &driver{cfg: cfg, machine: contender.New(&cfg.Config)}
+		receive := func() {
+			request := contender.Request{Kind: contender.ReadPredecessor, Name: "a"}
+			d.receive(&result{request: request, reply: reply, path: "/a"})
+		}
+		receive()
+		require.Equal(t, 1, observed, name)
+		d.machine.Step(contender.Conn{}, &contender.Input{Kind: contender.Leave, Err: zkerror.ErrElectionOver}, nil)
+		receive()
+		require.Equal(t, 1, observed, name)
+	}
 }

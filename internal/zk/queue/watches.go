@@ -77,13 +77,13 @@ func eventOf(event zk.Event) contender.Event {
 }
 
 func (d *driver) observeWatch(path string) {
-	if d.cfg.Observer != nil {
+	if d.cfg.Observer != nil && !d.machine.Leaving() {
 		d.cfg.Observer.Watched(path)
 	}
 }
 
 func (d *driver) observeDeparture() {
-	if d.cfg.Observer != nil {
+	if d.cfg.Observer != nil && !d.machine.Leaving() {
 		d.cfg.Observer.Vacated()
 	}
 }
