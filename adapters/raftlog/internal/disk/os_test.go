@@ -93,3 +93,20 @@ func TestOS_LockIsExclusive(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 }
+
+// TestReadSmall_TooLarge fails if a file that is too large is written, or is truncated when it is read.
+func TestReadSmall_TooLarge(t *testing.T) {
+	d := OS(t.TempDir())
+	require.NoError(t, Replace(d, "x", []byte("hello")))
+	require.ErrorIs(t, Replace(d, "x", make([]byte, maxSmall+1)), ErrTooLarge)
+	text, err := ReadSmall(d, "x")
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(text))
+
+	f, err := d.Open("x")
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(maxSmall+1))
+	require.NoError(t, f.Close())
+	_, err = ReadSmall(d, "x")
+	require.ErrorIs(t, err, ErrTooLarge)
+}
