@@ -18,8 +18,8 @@ import (
 // watchInterval is the interval at which the node looks for Config.CompactFile.
 const watchInterval = time.Second
 
-// watchCompactFile installs snapshots that another program has created. A snapshot that is rejected is
-// renamed, so that it is examined once.
+// watchCompactFile installs snapshots that another program has created. A snapshot that is rejected
+// is renamed, so that it is examined once.
 func (n *Node) watchCompactFile() {
 	outside, name := disk.OS(filepath.Dir(n.cfg.CompactFile)), filepath.Base(n.cfg.CompactFile)
 	tick := time.NewTicker(watchInterval)
@@ -53,8 +53,8 @@ func (n *Node) watchCompactFile() {
 	}
 }
 
-// installCompactFile installs a snapshot of this peer's log from a file, which it closes, and returns
-// the index of the snapshot.
+// installCompactFile installs a snapshot of this peer's log from a file, which it closes, and
+// returns the index of the snapshot.
 func (n *Node) installCompactFile(f disk.File) (index uint64, err error) {
 	size, err := f.Size()
 	var name string

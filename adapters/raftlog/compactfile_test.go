@@ -148,8 +148,8 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// TestCompactFile_CannotBeRead fails if a file that cannot be opened or copied is not renamed, or if
-// there is not one message with the reason.
+// TestCompactFile_CannotBeRead fails if a file that cannot be opened or copied is not renamed, or
+// if there is not one message with the reason.
 func TestCompactFile_CannotBeRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	for reason, create := range map[string]func() error{

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// OS returns the files below the directory root. It must exist, or be created by MkdirAll("."), which
-// returns when the name of root is durable.
+// OS returns the files below the directory root. It must exist, or be created by MkdirAll("."),
+// which returns when the name of root is durable.
 func OS(root string) FS { return osFS{root, syncDir} }
 
 type osFS struct {

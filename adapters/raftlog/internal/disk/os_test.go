@@ -94,7 +94,8 @@ func TestOS_LockIsExclusive(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestReadSmall_TooLarge fails if a file that is too large is written, or is truncated when it is read.
+// TestReadSmall_TooLarge fails if a file that is too large is written, or is truncated when it is
+// read.
 func TestReadSmall_TooLarge(t *testing.T) {
 	d := OS(t.TempDir())
 	require.NoError(t, Replace(d, "x", []byte("hello")))

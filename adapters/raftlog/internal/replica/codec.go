@@ -25,7 +25,8 @@ import (
 const (
 	magic = "raftstate\x01"
 	// maxRecord is the maximum length of a record, which limits the memory that a damaged snapshot
-	// can claim. WriteTo writes no longer record, because the log is truncated when a snapshot exists.
+	// can claim. WriteTo writes no longer record, because the log is truncated when a snapshot
+	// exists.
 	maxRecord = 256 << 20
 )
 
