@@ -17,7 +17,8 @@ import (
 // index of the snapshot. If ctx is done first, the work continues in the background. If a
 // newer snapshot arrives first, from the leader or from Config.CompactFile, it is used
 // instead. If the state machine's WriteTo or the disk fails, Compact returns that error
-// unchanged, and the previous snapshot remains.
+// unchanged, and the previous snapshot remains. The error wraps [api.ErrTooLarge] if the
+// elections and members, which every peer reads into memory, need more than 256 MiB.
 func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
 	w := &compactionWaiter{done: make(chan error, 1)}
 	if err := n.callLoop(ctx, func(c *core.Core) {

@@ -18,8 +18,10 @@ import (
 // watchInterval is the interval at which the node looks for Config.CompactFile.
 const watchInterval = time.Second
 
-// watchCompactFile installs snapshots that another program has created.
+// watchCompactFile installs snapshots that another program has created. A snapshot that is rejected
+// is renamed, so that it is examined once.
 func (n *Node) watchCompactFile() {
+	outside, name := disk.OS(filepath.Dir(n.cfg.CompactFile)), filepath.Base(n.cfg.CompactFile)
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
@@ -28,22 +30,32 @@ func (n *Node) watchCompactFile() {
 		case <-n.ctx.Done():
 			return
 		}
-		switch err := n.installCompactFile(n.cfg.CompactFile); {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			n.log.Error("the snapshot of another program was rejected and renamed", "file", n.cfg.CompactFile, "err", err)
+		f, err := outside.OpenRead(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		var index uint64
+		if err == nil {
+			index, err = n.installCompactFile(f)
+		}
+		if err == nil {
+			n.log.Info("installed the snapshot of another program", "index", index)
+			if err := outside.Remove(name); err != nil {
+				n.log.Error("removing the installed snapshot of another program failed", "file", n.cfg.CompactFile, "err", err)
+			}
+			continue
+		}
+		message := "the snapshot of another program was rejected and renamed"
+		if failed := outside.Rename(name, name+".refused"); failed != nil {
+			message, err = "the snapshot of another program was rejected, and renaming it failed", errors.Join(err, failed)
+		}
+		n.log.Error(message, "file", n.cfg.CompactFile, "err", err)
 	}
 }
 
-// installCompactFile installs a snapshot of this peer's log. A snapshot that is rejected is renamed, so
-// that it is examined once.
-func (n *Node) installCompactFile(file string) error {
-	outside := disk.OS(filepath.Dir(file))
-	f, err := outside.OpenRead(filepath.Base(file))
-	if err != nil {
-		return err
-	}
+// installCompactFile installs a snapshot of this peer's log from a file, which it closes, and
+// returns the index of the snapshot.
+func (n *Node) installCompactFile(f disk.File) (index uint64, err error) {
 	size, err := f.Size()
 	var name string
 	var meta snapshot.Meta
@@ -56,11 +68,7 @@ func (n *Node) installCompactFile(file string) error {
 			_ = n.fs.Remove(name) // fails if it was installed
 		}
 	}
-	if err != nil {
-		return errors.Join(err, outside.Rename(filepath.Base(file), filepath.Base(file)+".refused"))
-	}
-	n.log.Info("installed the snapshot of another program", "index", meta.Index)
-	return outside.Remove(filepath.Base(file))
+	return meta.Index, err
 }
 
 // adoptSnapshot replaces the newest snapshot by a staged snapshot, if it is newer and belongs to the

@@ -1,9 +1,14 @@
 package raftlog_test
 
 import (
+	"bytes"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,4 +118,59 @@ func TestCompactFile(t *testing.T) {
 		h.startPeer(p, slowElections, shortWindow)
 		h.requireUpdates(t, h.peers, append(append(numbered("a", 10), "b"), numbered("c", 5)...)...)
 	}, slowElections, shortWindow)
+}
+
+// noDescriptors is a disk on which received snapshots cannot be created.
+type noDescriptors struct{ disk.FS }
+
+func (n noDescriptors) Create(name string) (disk.File, error) {
+	if strings.HasPrefix(name, "snap.received-") {
+		return nil, &os.PathError{Op: "create", Path: name, Err: syscall.EMFILE}
+	}
+	return n.FS.Create(name)
+}
+
+// logBuffer collects the messages of a peer.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// TestCompactFile_CannotBeRead fails if a file that cannot be opened or copied is not renamed, or
+// if there is not one message with the reason.
+func TestCompactFile_CannotBeRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "snap.new")
+	for reason, create := range map[string]func() error{
+		syscall.EMFILE.Error(): func() error { return os.WriteFile(file, []byte("snapshot"), 0o600) },
+		syscall.ELOOP.Error():  func() error { return os.Symlink("snap.new", file) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			var messages logBuffer
+			runCluster(t, 1, func(t *testing.T, h *harness) {
+				require.NoError(t, h.stopPeer(h.peers[0]))
+				h.startPeer(h.peers[0], func(c *raftlog.Config) {
+					c.CompactFile, c.Logger = file, slog.New(slog.NewTextHandler(&messages, nil))
+					*c = c.OnDisk(noDescriptors{h.disks[h.peers[0].ID]})
+				})
+				require.NoError(t, create())
+				time.Sleep(5 * time.Second)
+				require.False(t, exists(t, file))
+				require.NoError(t, os.Remove(file+".refused"))
+				require.Equal(t, 1, strings.Count(messages.String(), "rejected and renamed"), messages.String())
+				require.Contains(t, messages.String(), reason)
+			})
+		})
+	}
 }

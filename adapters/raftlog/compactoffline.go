@@ -203,7 +203,8 @@ func (c *offlineCompaction) flushBatch() error {
 // writeTarget writes the snapshot to a temporary directory next to target, and links it to target.
 func (c *offlineCompaction) writeTarget(target string) (size int64, err error) {
 	parent := filepath.Dir(target)
-	if err := os.MkdirAll(parent, 0o750); err != nil {
+	fsys := disk.OS(parent)
+	if err := fsys.MkdirAll("."); err != nil {
 		return 0, err
 	}
 	temporary, err := os.MkdirTemp(parent, ".compact-")
@@ -226,7 +227,6 @@ func (c *offlineCompaction) writeTarget(target string) (size int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	fsys := disk.OS(parent)
 	// Unlike a rename, a link replaces nothing.
 	if err := fsys.Link(filepath.ToSlash(filepath.Join(filepath.Base(temporary), snapshot.Name)), filepath.Base(target)); err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
@@ -17,6 +18,8 @@ import (
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
+	stored   map[string]string    // the instances that are on disk
+	unstored bool                 // the registry differs from the file, because a write has failed
 	running  map[string]*refusals // refusals with ReasonRunning, by the ID of the peer that sent them
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
@@ -27,6 +30,15 @@ type knownPeers struct {
 func (k *knownPeers) publishInstances() {
 	all := k.registry.Instances()
 	k.instances.Store(&all)
+}
+
+// storePeers writes the registry's peers to the disk. k.mu is held.
+func (k *knownPeers) storePeers(fsys disk.FS) error {
+	err := identity.WritePeers(fsys, k.registry.Peers)
+	if k.unstored = err != nil; !k.unstored {
+		k.stored = k.registry.Instances()
+	}
+	return err
 }
 
 // refusals counts consecutive refusals by one peer.
@@ -53,13 +65,15 @@ func (n *Node) readKnownPeers() error {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	n.known.registry = identity.Registry{Founding: n.owner.Founding, Former: n.owner.Former, Peers: peers}
+	n.known.stored = n.known.registry.Instances()
 	n.known.running = map[string]*refusals{}
 	n.known.publishInstances()
 	return nil
 }
 
 // acceptHandshake decides whether a remote process may participate in the cluster, for incoming and
-// outgoing connections. When it returns nil, the identity of the remote peer is on disk.
+// outgoing connections. When it returns nil, the instance of a remote peer that participates is on
+// disk. It tries again to store records that could not be written before.
 func (n *Node) acceptHandshake(h link.Hello) error {
 	if !h.Peer {
 		return nil
@@ -77,20 +91,22 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	if refused != nil {
 		return refused
 	}
-	if !changed {
+	if !changed && !k.unstored {
 		return nil
 	}
 	defer k.publishInstances()
-	err := identity.WritePeers(n.fs, k.registry.Peers)
+	err := k.storePeers(n.fs)
 	if err == nil {
 		return nil
 	}
-	n.log.Error("storing the state of another peer failed", "peer", h.ID, "err", err)
-	if first { // otherwise a peer with another directory could use the ID after a restart
-		delete(k.registry.Peers, h.ID)
-		return err
+	n.log.Error("storing the states of other peers failed", "peer", h.ID, "err", err)
+	if known, met := k.registry.Peers[h.ID]; !met || k.stored[h.ID] == known.Instance {
+		return nil
 	}
-	return nil
+	if first {
+		delete(k.registry.Peers, h.ID)
+	}
+	return err // otherwise a peer with another directory could use the ID after a restart
 }
 
 // learnInstances adds the identities that other peers have sent.
@@ -111,7 +127,7 @@ func (n *Node) learnInstances(received []map[string]string) {
 		return
 	}
 	k.publishInstances()
-	if err := identity.WritePeers(n.fs, k.registry.Peers); err != nil {
+	if err := k.storePeers(n.fs); err != nil {
 		n.log.Error("storing the states of other peers failed", "err", err)
 	}
 }

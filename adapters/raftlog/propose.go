@@ -18,8 +18,9 @@ import (
 // is not applied again, and Propose returns the index of the first time. Propose may be
 // called at any peer, which forwards the update to the leader of the log.
 //
-// While no leader is known, or while the leader is overloaded, Propose retries until ctx is
-// done; then the error wraps [api.ErrNotLeader] or [api.ErrBusy], and nothing was applied. If the
+// While no leader is known, or while the leader is overloaded or the same update of a leadership
+// ([Election.Propose]) is in progress, Propose retries until ctx is done; then the error wraps
+// [api.ErrNotLeader] or [api.ErrBusy], and this call has changed nothing. If the
 // leader is lost during the request, or ctx is done while it is in flight, the error wraps
 // [api.ErrUnknownOutcome]: it is safe to propose the update again with the same ID and data,
 // which determines the outcome. Other errors are permanent: [api.ErrStale], [api.ErrFuture],

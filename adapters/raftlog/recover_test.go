@@ -1,6 +1,7 @@
 package raftlog_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -100,7 +101,7 @@ func TestRecoverOffline_AnyPeer(t *testing.T) {
 }
 
 // TestRestoreOffline fails if a new cluster does not continue from an exported snapshot, with greater
-// indexes.
+// indexes, or if a gap is accepted with which later indexes overflow.
 func TestRestoreOffline(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {
@@ -128,7 +129,21 @@ func TestRestoreOffline(t *testing.T) {
 	require.NoError(t, err)
 
 	cfg := raftlog.RestoreConfig{Snapshot: target, Dir: filepath.Join(dir, "b"), Peer: api.Peer{ID: "b", Addr: "127.0.0.1:1"}}
-	restored, err := raftlog.RestoreOffline(cfg)
+	for _, gap := range []uint64{math.MaxUint64, math.MaxUint64 - made.Index, 1 << 63, 1<<62 + 1, 1<<62 - made.Index + 1} {
+		tooLarge := cfg
+		tooLarge.IndexGap = gap
+		_, err = raftlog.RestoreOffline(tooLarge)
+		require.ErrorIs(t, err, api.ErrInvalid, gap)
+		require.NoDirExists(t, cfg.Dir)
+	}
+	greatest := cfg
+	greatest.Dir, greatest.Peer.ID, greatest.IndexGap = filepath.Join(dir, "greatest"), "greatest", 1<<62-made.Index
+	restored, err := raftlog.RestoreOffline(greatest)
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<62, restored.Index)
+	_, err = open("greatest").Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
+	require.NoError(t, err)
+	restored, err = raftlog.RestoreOffline(cfg)
 	require.NoError(t, err)
 	require.Equal(t, made.Index+raftlog.DefaultIndexGap, restored.Index)
 	_, err = raftlog.RestoreOffline(cfg)

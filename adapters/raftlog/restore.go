@@ -76,6 +76,10 @@ func openSnapshotFile(fsys disk.FS, name string) (*snapshot.Reader, error) {
 // DefaultIndexGap is the default of RestoreConfig.IndexGap.
 const DefaultIndexGap = 1_000_000
 
+// maxRestoredIndex is the maximum index at which a restored cluster starts. Tokens are indexes and
+// int64, so it leaves room for as many entries.
+const maxRestoredIndex = 1 << 62
+
 // RestoreConfig configures [RestoreOffline]. Snapshot, Dir and Peer are required.
 type RestoreConfig struct {
 	// Snapshot is a file that [ExportOffline] has created.
@@ -86,7 +90,8 @@ type RestoreConfig struct {
 	Peer api.Peer
 	// IndexGap is the number of indexes that are skipped after the snapshot. Fencing tokens
 	// are indexes: if fewer entries than IndexGap were written after the snapshot, tokens
-	// that were issued in them are not issued again. The default is [DefaultIndexGap].
+	// that were issued in them are not issued again. The default is [DefaultIndexGap]. The
+	// index of the snapshot and the gap must not exceed 2^62 together.
 	IndexGap uint64
 }
 
@@ -121,6 +126,9 @@ func restoreDirectory(cfg RestoreConfig) (made Exported, err error) {
 	state, err := replica.Read(r.Tables())
 	if err != nil {
 		return made, fmt.Errorf("%w: %w", api.ErrFault, err)
+	}
+	if cfg.IndexGap > maxRestoredIndex || state.Index > maxRestoredIndex-cfg.IndexGap {
+		return made, fmt.Errorf("%w: a gap of %d indexes after entry %d: the greatest index is %d", api.ErrInvalid, cfg.IndexGap, state.Index, maxRestoredIndex)
 	}
 	fsys := disk.OS(cfg.Dir)
 	if err := fsys.MkdirAll("."); err != nil {

@@ -66,6 +66,7 @@ type origin struct {
 type proposal struct {
 	sum     uint32
 	kind    api.Kind
+	guard   entry.Guard
 	waiters []origin
 	first   [1]origin // the array of waiters while there is one waiter, which avoids an allocation
 }
@@ -135,11 +136,14 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	}
 	sum := entry.Sum(data)
 	if same := p.pending[q.ID]; same != nil {
-		if same.sum != sum || same.kind != q.Kind {
+		switch {
+		case same.sum != sum || same.kind != q.Kind:
 			p.replyTo(c, q.origin, 0, fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
-			return
+		case same.guard != q.Guard: // only one of the two may be fenced
+			p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the same update with another guard is in progress", api.ErrBusy))
+		default:
+			same.waiters = append(same.waiters, q.origin)
 		}
-		same.waiters = append(same.waiters, q.origin)
 		return
 	}
 	now := c.entryTime()
@@ -152,7 +156,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 			return
 		}
 	}
-	added := &proposal{sum: sum, kind: q.Kind, first: [1]origin{q.origin}}
+	added := &proposal{sum: sum, kind: q.Kind, guard: q.Guard, first: [1]origin{q.origin}}
 	added.waiters = added.first[:]
 	p.pending[q.ID] = added
 	p.batchIDs = append(p.batchIDs, q.ID)

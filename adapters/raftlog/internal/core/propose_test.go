@@ -58,7 +58,8 @@ func (h *harness) guardedCandidate(p *peer) entry.Guard {
 }
 
 // TestGuard_CheckedByLog fails if an update is applied although its leadership ends by an entry that
-// the leader of the log has written but not applied when it accepts the update.
+// the leader of the log has written but not applied when it accepts the update, or if requests with
+// the same ID and another guard are fenced as well.
 func TestGuard_CheckedByLog(t *testing.T) {
 	h := newHarness(t, 3)
 	l := h.waitForLeader()
@@ -66,11 +67,19 @@ func TestGuard_CheckedByLog(t *testing.T) {
 	h.setDisksStalled(true)
 	l.core.RemoveCandidate("e", "c")
 	h.advance(tick)
-	token := h.propose(l, Request{Kind: api.KindState, Data: []byte("x"), Guard: guard})
+	x := Request{Kind: api.KindState, ID: requestid.From(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
+	token, again := h.propose(l, x), h.propose(l, x)
 	require.Empty(t, l.replies)
+	unguarded, next := x, x
+	unguarded.Guard, next.Guard.Token = entry.Guard{}, guard.Token+1
+	for _, other := range []Request{unguarded, next} {
+		require.ErrorIs(t, h.request(l, other).Err, api.ErrBusy)
+	}
 	h.setDisksStalled(false)
 	require.ErrorIs(t, h.waitForReply(l, token).Err, api.ErrFenced)
+	require.ErrorIs(t, h.waitForReply(l, again).Err, api.ErrFenced)
 	require.Equal(t, []uint64{l.core.last.index}, l.core.replica.Skips)
+	require.NoError(t, h.request(l, unguarded).Err)
 }
 
 // TestGuard_CheckedBeforeWrite fails if an update of a leadership that has certainly ended is written

@@ -9,10 +9,14 @@ import (
 	"path/filepath"
 )
 
-// OS returns the files below the directory root, which must exist.
-func OS(root string) FS { return osFS{root} }
+// OS returns the files below the directory root. It must exist, or be created by MkdirAll("."),
+// which returns when the name of root is durable.
+func OS(root string) FS { return osFS{root, syncDir} }
 
-type osFS struct{ root string }
+type osFS struct {
+	root string
+	sync func(dir string) error // syncDir, except in tests
+}
 
 // path returns the path of a name in the file system of the machine. Names that lead out of the
 // root are rejected.
@@ -23,12 +27,29 @@ func (o osFS) path(op, name string) (string, error) {
 	return filepath.Join(o.root, filepath.FromSlash(name)), nil
 }
 
+// MkdirAll implements [FS]. It syncs the parent of each directory that it creates, because SyncDir
+// cannot sync the parent of the root.
 func (o osFS) MkdirAll(dir string) error {
 	p, err := o.path("mkdir", dir)
 	if err != nil {
 		return err
 	}
-	return os.MkdirAll(p, 0o750)
+	var parents []string
+	for d, parent := p, filepath.Dir(p); d != parent; d, parent = parent, filepath.Dir(parent) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break // os.MkdirAll returns other errors
+		}
+		parents = append(parents, parent)
+	}
+	if err := os.MkdirAll(p, 0o750); err != nil {
+		return err
+	}
+	for _, d := range parents {
+		if err := o.sync(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o osFS) open(name string, flag int) (File, error) {
@@ -96,7 +117,7 @@ func (o osFS) SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	return syncDir(p)
+	return o.sync(p)
 }
 
 func (o osFS) Lock(name string) (io.Closer, error) {

@@ -93,3 +93,52 @@ func TestOS_LockIsExclusive(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 }
+
+// TestReadSmall_TooLarge fails if a file that is too large is written, or is truncated when it is
+// read.
+func TestReadSmall_TooLarge(t *testing.T) {
+	d := OS(t.TempDir())
+	require.NoError(t, Replace(d, "x", []byte("hello")))
+	require.ErrorIs(t, Replace(d, "x", make([]byte, maxSmall+1)), ErrTooLarge)
+	text, err := ReadSmall(d, "x")
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(text))
+
+	f, err := d.Open("x")
+	require.NoError(t, err)
+	require.NoError(t, f.Truncate(maxSmall+1))
+	require.NoError(t, f.Close())
+	_, err = ReadSmall(d, "x")
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+// TestOS_MkdirAllSyncsParents fails if the name of a directory that was created is not durable.
+func TestOS_MkdirAllSyncsParents(t *testing.T) {
+	root := t.TempDir()
+	var synced []string
+	var failure error
+	at := func(root string) FS {
+		synced = nil
+		return osFS{root, func(dir string) error {
+			synced = append(synced, dir)
+			return failure
+		}}
+	}
+	b := filepath.Join(root, "a", "b")
+	require.NoError(t, at(b).MkdirAll("."))
+	require.ElementsMatch(t, []string{root, filepath.Dir(b)}, synced)
+	require.NoError(t, at(b).MkdirAll("."))
+	require.Empty(t, synced, "it exists")
+	require.NoError(t, at(b).MkdirAll("c/d"))
+	require.ElementsMatch(t, []string{b, filepath.Join(b, "c")}, synced)
+
+	t.Chdir(root)
+	require.NoError(t, at("e").MkdirAll("."))
+	require.Equal(t, []string{"."}, synced)
+	failure = io.ErrClosedPipe
+	require.ErrorIs(t, at("f").MkdirAll("."), failure)
+	require.NoError(t, OS(filepath.Join("g", "h")).MkdirAll("."))
+	require.DirExists(t, filepath.Join(root, "g", "h"))
+	require.NoError(t, os.WriteFile("file", nil, 0o600))
+	require.Error(t, OS(filepath.Join("file", "h")).MkdirAll("."))
+}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -9,8 +10,12 @@ import (
 
 // Replace replaces a file, or creates it, with the given content. The file is durable when Replace
 // returns. After an error or a crash, it has either the old or the new content. Only one goroutine
-// at a time may replace a file. The file name+".tmp" is used temporarily.
+// at a time may replace a file. The file name+".tmp" is used temporarily. The error wraps
+// [ErrTooLarge] if ReadSmall could not read the file.
 func Replace(fsys FS, name string, content []byte) error {
+	if err := checkSmall(name, int64(len(content))); err != nil {
+		return err
+	}
 	temporary := name + ".tmp"
 	if err := fsys.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -32,11 +37,22 @@ func Replace(fsys FS, name string, content []byte) error {
 	return fsys.SyncDir(path.Dir(name))
 }
 
-// maxSmall is the maximum number of bytes that ReadSmall returns.
-const maxSmall = 1 << 20
+// maxSmall is the maximum size of the files of Replace and ReadSmall in bytes. It limits the memory
+// that a damaged file can claim. It suffices for more than 100,000 peers with usual IDs.
+const maxSmall = 64 << 20
 
-// ReadSmall returns the content of a file, at most 1 MiB. The error wraps io/fs.ErrNotExist if the
-// file does not exist.
+// ErrTooLarge is returned for files of more than 64 MiB.
+var ErrTooLarge = errors.New("disk: the file is too large")
+
+func checkSmall(name string, size int64) error {
+	if size > maxSmall {
+		return fmt.Errorf("%w: %s has %d bytes, and the limit is %d", ErrTooLarge, name, size, maxSmall)
+	}
+	return nil
+}
+
+// ReadSmall returns the content of a file that Replace has written. The error wraps
+// io/fs.ErrNotExist if the file does not exist, and [ErrTooLarge] if it has more than 64 MiB.
 func ReadSmall(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.OpenRead(name)
 	if err != nil {
@@ -44,8 +60,11 @@ func ReadSmall(fsys FS, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	size, err := f.Size()
+	if err == nil {
+		err = checkSmall(name, size)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.NewSectionReader(f, 0, min(size, maxSmall)))
+	return io.ReadAll(io.NewSectionReader(f, 0, size))
 }

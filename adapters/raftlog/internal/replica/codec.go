@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
@@ -24,7 +25,8 @@ import (
 const (
 	magic = "raftstate\x01"
 	// maxRecord is the maximum length of a record, which limits the memory that a damaged snapshot
-	// can claim.
+	// can claim. WriteTo writes no longer record, because the log is truncated when a snapshot
+	// exists.
 	maxRecord = 256 << 20
 )
 
@@ -161,10 +163,16 @@ func (s *State) View() *View {
 	return v
 }
 
-// WriteTo writes the view for [Read].
-func (v *View) WriteTo(w io.Writer) (int64, error) {
+// WriteTo writes the view for [Read]. The error wraps [api.ErrTooLarge] if Read would reject it.
+func (v *View) WriteTo(w io.Writer) (int64, error) { return v.writeLimited(w, maxRecord) }
+
+// writeLimited writes the view, with a record of at most the given length.
+func (v *View) writeLimited(w io.Writer, limit int) (int64, error) {
 	head := len(magic) + 4
 	b := v.state.appendRecord(append([]byte(magic), 0, 0, 0, 0), v.state.Skips)
+	if len(b)-head > limit {
+		return 0, fmt.Errorf("%w: elections, members and skipped entries of %d bytes exceed the limit of %d of a snapshot", api.ErrTooLarge, len(b)-head, limit)
+	}
 	binary.BigEndian.PutUint32(b[len(magic):], uint32(len(b)-head))
 	n, err := w.Write(b)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/dedup"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -122,4 +123,18 @@ func TestSnapshot_Damaged(t *testing.T) {
 	require.ErrorIs(t, err, entry.ErrMalformed)
 	_, err = Read(io.MultiReader(bytes.NewReader(whole[:len(whole)-1]), strings.NewReader("x")))
 	require.ErrorIs(t, err, dedup.ErrCorrupt)
+}
+
+// TestSnapshot_TooLarge fails if a record is written that is larger than the limit of Read.
+func TestSnapshot_TooLarge(t *testing.T) {
+	view := fullState(t).state.View()
+	size := len(view.state.appendRecord(nil, view.state.Skips))
+	var b bytes.Buffer
+	_, err := view.writeLimited(&b, size-1)
+	require.ErrorIs(t, err, api.ErrTooLarge)
+	require.Empty(t, b.Bytes())
+	_, err = view.writeLimited(&b, size)
+	require.NoError(t, err)
+	_, err = Read(&b)
+	require.NoError(t, err)
 }
