@@ -209,7 +209,7 @@ var electionMutants = []mutant{
 		name: "candidacy/revoke", breaks: "the leadership continues after the candidacy",
 		file: "candidacy.go",
 		edits: []edit{
-			{"	c.wait()\n	c.Revoke(reason)\n", "	c.wait()\n"},
+			{"			c.revoke(reason)\n			c.current", "			c.current"},
 		},
 		tests: ". -run TestCandidacy_Stop$",
 	},
