@@ -13,6 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -324,4 +326,57 @@ func TestLease_GrantedTimeout(t *testing.T) {
 		}
 		require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 	}, zktest.WithTick(250*time.Millisecond))
+}
+
+// TestLease_ShorterTimeoutOnConnection fails if a lock with WithSessionTimeout on the connection of
+// a leader and of a holder that do not use the option ends their leases, or leaves more checks.
+func TestLease_ShorterTimeoutOnConnection(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn, ctx := h.connect(), h.Context()
+		e, err := leaderelection.NewElection(conn, node)
+		require.NoError(h, err)
+		c := h.startElection(e, conn)
+		h.advance(time.Second)
+		leader := c.requireLeads()
+		held, err := lock.NewMutex(conn, "/locks/long")
+		require.NoError(h, err)
+		hold, err := held.Lock(ctx)
+		require.NoError(h, err)
+		checks := func() int {
+			h.srv.ResetLog()
+			h.advance(time.Minute)
+			return h.requests(zktest.OpMulti, conn.SessionID()).Requests().Count()
+		}
+		h.advance(20 * time.Second)
+		before := checks()
+		require.InDelta(h, 120, before, 10)
+
+		short, err := lock.NewMutex(conn, "/locks/short", recipes.WithSessionTimeout(500*time.Millisecond))
+		require.NoError(h, err)
+		for range 3 {
+			leaderUntil, heldUntil := leader.Deadline(), hold.Deadline()
+			second, err := short.Lock(ctx)
+			require.NoError(h, err)
+			require.LessOrEqual(h, time.Until(second.Deadline()), 250*time.Millisecond)
+			for range 20 {
+				h.advance(77 * time.Millisecond)
+				require.NoError(h, leader.Err())
+				require.NoError(h, hold.Err())
+				require.NoError(h, second.Err())
+				require.False(h, leader.Deadline().Before(leaderUntil), "the deadline decreases")
+				require.False(h, hold.Deadline().Before(heldUntil), "the deadline decreases")
+				leaderUntil, heldUntil = leader.Deadline(), hold.Deadline()
+			}
+			require.NoError(h, second.Release(ctx))
+			require.InDelta(h, before, checks(), 10)
+		}
+		for _, done := range []<-chan struct{}{leader.Done(), hold.Done()} {
+			select {
+			case <-done:
+				require.Fail(h, "Done is closed")
+			default:
+			}
+		}
+		require.NoError(h, hold.Release(ctx))
+	})
 }

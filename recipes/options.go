@@ -32,11 +32,16 @@ const (
 // WithLayout sets the layout.
 func WithLayout(l Layout) Option { return func(s *recipe.Setup) { s.Layout = l } }
 
-// WithSessionTimeout computes leases as if the session timeout were d. A shorter timeout
-// ends holds earlier if ZooKeeper does not answer, and makes holders renew their leases
-// more often. The default is the timeout that the servers have granted to the connection
-// (see zkdial.Granted), or, as long as that is unknown, 4 s, the smallest timeout that
-// servers grant by default.
+// WithSessionTimeout limits leases as if the session timeout were d: they last at most d/2
+// from the time at which the last confirmed check was sent. A shorter timeout ends holds
+// earlier if ZooKeeper does not answer, and makes holders renew their leases more often. The
+// default is the timeout that the servers have granted to the connection (see
+// zkdial.Granted), or, as long as that is unknown, 4 s, the smallest timeout that servers
+// grant by default.
+//
+// The option does not change the leases of other users of the same connection: each has
+// leases according to its own option. The additional checks end with the lease that needs
+// them.
 //
 // d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalidOption]
 // is returned. If d proves to be longer than the granted timeout later, because the session

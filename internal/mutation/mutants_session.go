@@ -57,7 +57,7 @@ var sessionMutants = []mutant{
 		name: "session/S5", breaks: "a lease that expires soon is reported as proven",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{"m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)", "m.proven = true"},
+			{"v.proven = !Expired(deadline.Add(-timeout/4), now)", "v.proven = true"},
 		},
 		tests: ". -run ^TestTrap42_LeadershipsDoNotOverlap$",
 	},
@@ -65,7 +65,7 @@ var sessionMutants = []mutant{
 		name: "session/S6", breaks: "expirations of the lease are not counted",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{`		m.lapses++
+			{`			v.lapses++
 `, ""},
 		},
 		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
@@ -144,7 +144,7 @@ var sessionMutants = []mutant{
 		name: "session/interval-limit", breaks: "checks wait for longer than a quarter of the timeout",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, l.timeout/4)", "elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
+			{"elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)", "elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
 		},
 		tests: "./internal/zk/session -run TestLease_CheckInterval",
 	},
@@ -152,7 +152,7 @@ var sessionMutants = []mutant{
 		name: "session/interval-young", breaks: "checks wait for the interval while the lease ends",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"interval <= l.timeout/8 || l.deadline().Sub(now) <= l.timeout*3/16 {", "interval <= l.timeout/8 {"},
+			{"interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 {", "interval <= timeout/8 {"},
 		},
 		tests: "./internal/zk/session -run TestLease_CheckInterval",
 	},
@@ -160,9 +160,41 @@ var sessionMutants = []mutant{
 		name: "session/interval-shortest", breaks: "the interval of the connection is not the shortest",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{"if shortest = min(shortest, s.every); shortest == 0 {", "if shortest = s.every; shortest > 0 {"},
+			{`		if m.lease.due(m.timeout(s.stated), last, now, s.every) {
+			return true
+		}
+	}
+	return false`, `		if !m.lease.due(m.timeout(s.stated), last, now, s.every) {
+			return false
+		}
+	}
+	return true`},
 		},
 		tests: "./internal/zk/session -run TestSubscription_CheckEvery",
+	},
+	{
+		name: "session/stated", breaks: "WithSessionTimeout does not shorten leases",
+		file: "internal/zk/session/lease.go",
+		edits: []edit{
+			{"return newest.Add(min(timeout/2, deadline.Sub(newest)))", "return newest.Add(deadline.Sub(newest))"},
+		},
+		tests: "./internal/zk/session -run ^TestSubscribe_ShorterTimeout$",
+	},
+	{
+		name: "session/stated-shared", breaks: "a short WithSessionTimeout shortens the leases of the connection",
+		file: "internal/zk/session/timeout.go",
+		edits: []edit{
+			{"	timeout := m.granted\n", "	timeout := m.granted\n	for _, v := range m.validities {\n		timeout = choose(v.stated, timeout)\n	}\n"},
+		},
+		tests: "./internal/zk/session -run ^TestSubscribe_ShorterTimeout$",
+	},
+	{
+		name: "session/stated-brief", breaks: "a lock that is held briefly with a shorter timeout costs a check",
+		file: "internal/zk/session/monitor.go",
+		edits: []edit{
+			{"if elapsed(last, s.first) > 0 {", "if false {"},
+		},
+		tests: "./internal/zk/session -run ^TestSubscribe_ShorterTimeoutBriefly$",
 	},
 	{
 		name: "session/pause", breaks: "a pause of the process does not shorten the lease",

@@ -9,21 +9,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// checksPerMinute simulates a minute of checks that are acknowledged after a round trip. It
-// returns their number, and the shortest remaining lease at an acknowledgement.
-func checksPerMinute(t *testing.T, interval, roundTrip time.Duration) (n int, left time.Duration) {
-	const step = timeout / 32
+// checksPerMinute simulates a minute of checks that are acknowledged after a round trip, for a
+// user with the timeout stated. It returns their number, and the shortest remaining lease at an
+// acknowledgement.
+func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n int, left time.Duration) {
+	step := stated / 32
 	l := &lease{timeout: timeout}
 	l.add(at(0), at(roundTrip))
 	last, left := time.Duration(0), timeout
 	for now := roundTrip; now < time.Minute; now += step {
-		if !l.due(at(last), at(now), interval) {
+		if !l.due(stated, at(last), at(now), interval) {
 			continue
 		}
 		last = now
 		now += roundTrip
-		left = min(left, l.deadline().Sub(at(now)))
-		require.False(t, Expired(l.deadline(), at(now)), "with round trips of %v the lease ended %v before an acknowledgement at %v", roundTrip, -left, now)
+		left = min(left, l.until(stated).Sub(at(now)))
+		require.False(t, Expired(l.until(stated), at(now)), "with round trips of %v the lease ended %v before an acknowledgement at %v", roundTrip, -left, now)
 		l.add(at(last), at(now))
 		n++
 	}
@@ -31,22 +32,24 @@ func checksPerMinute(t *testing.T, interval, roundTrip time.Duration) (n int, le
 }
 
 func TestLease_CheckInterval(t *testing.T) {
-	byDefault, _ := checksPerMinute(t, 0, 2*time.Millisecond)
+	byDefault, _ := checksPerMinute(t, timeout, 0, 2*time.Millisecond)
 	require.InDelta(t, 120, byDefault, 5)
-	slowest, left := checksPerMinute(t, timeout/4, 2*time.Millisecond)
+	slowest, left := checksPerMinute(t, timeout, timeout/4, 2*time.Millisecond)
 	require.InDelta(t, 56, slowest, 4)
 	require.Greater(t, left, timeout/8)
-	longer, _ := checksPerMinute(t, timeout, 2*time.Millisecond)
+	longer, _ := checksPerMinute(t, timeout, timeout, 2*time.Millisecond)
 	require.Equal(t, slowest, longer, "a quarter of the timeout is the limit")
-	between, _ := checksPerMinute(t, timeout/6, 2*time.Millisecond)
+	between, _ := checksPerMinute(t, timeout, timeout/6, 2*time.Millisecond)
 	require.Less(t, between, byDefault)
 	require.Greater(t, between, slowest)
 	// With round trips longer than that, the first lease, a third of the timeout, ends too early
 	// by default as well.
-	for roundTrip := time.Millisecond; roundTrip < timeout/7; roundTrip += timeout / 64 {
-		checksPerMinute(t, 0, roundTrip)
-		checksPerMinute(t, timeout/4, roundTrip)
-		checksPerMinute(t, timeout/6, roundTrip)
+	for _, stated := range []time.Duration{timeout, timeout * 7 / 8, timeout * 2 / 3, timeout / 4, timeout / 40} {
+		for roundTrip := time.Millisecond; roundTrip < stated/7; roundTrip += stated / 64 {
+			checksPerMinute(t, stated, 0, roundTrip)
+			checksPerMinute(t, stated, stated/4, roundTrip)
+			checksPerMinute(t, stated, stated/6, roundTrip)
+		}
 	}
 }
 

@@ -67,19 +67,31 @@ func (l *lease) deadline() time.Time {
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
-// due reports whether the next check must be sent at the time now, if the last one was sent at
-// the time last. interval is the configured time from an acknowledgement to the next check. At
-// most a quarter of the timeout is used, because a chain needs proofs that are this far apart.
-// If the lease ends soon, because the chain is short or an acknowledgement was slow, the
-// default interval, an eighth of the timeout, applies.
-func (l *lease) due(last, now time.Time, interval time.Duration) bool {
-	if elapsed(last, now) < l.timeout/8 {
+// until returns the end of the lease for a user with this timeout, which is at most the timeout
+// of the lease. A shorter one changes no proof: it only limits the lease to the half of it, from
+// the newest proof.
+func (l *lease) until(timeout time.Duration) time.Time {
+	deadline := l.deadline()
+	if deadline.IsZero() {
+		return deadline
+	}
+	newest := l.proofs[len(l.proofs)-1].sent
+	return newest.Add(min(timeout/2, deadline.Sub(newest)))
+}
+
+// due reports whether a user with this timeout needs the next check at the time now, if the last
+// one was sent at the time last. interval is the configured time from an acknowledgement to the
+// next check. At most a quarter of the timeout is used, because a chain needs proofs that are
+// this far apart. If the lease ends soon, because the chain is short or an acknowledgement was
+// slow, the default interval, an eighth of the timeout, applies.
+func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Duration) bool {
+	if elapsed(last, now) < timeout/8 {
 		return false
 	}
-	if interval <= l.timeout/8 || l.deadline().Sub(now) <= l.timeout*3/16 {
+	if interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 {
 		return true
 	}
-	return elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, l.timeout/4)
+	return elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)
 }
 
 // elapsed returns the time from a to b, by the monotonic clock or by the wall clock, whichever

@@ -10,6 +10,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,23 +49,21 @@ type monitor struct {
 	done  chan struct{}
 	wake  chan struct{} // capacity 1; has an element after Prove
 
-	mu        sync.Mutex
-	subs      map[*Subscription]struct{}
-	proving   map[string]*Subscription // those that require a lease, by path
-	seen      connection
-	epoch     uint64
-	closed    bool
-	lease     lease
-	proven    bool
-	lapses    uint64
-	began     time.Time     // when the session was first seen
-	short     int           // the number of consecutive sessions that ended shortly after they began
-	downSince time.Time     // when the goroutine first saw the connection down; zero if it is up
-	warned    bool          // a warning about downSince was logged
-	stated    time.Duration // the shortest timeout of the subscriptions, 0 for none
-	granted   time.Duration // the granted timeout, 0 if it is not known
-	checkNow  bool          // send the next check before it is due
-	lastCheck time.Time     // when the last check was sent
+	mu         sync.Mutex
+	subs       map[*Subscription]struct{}
+	proving    map[string]*Subscription // those that require a lease, by path
+	seen       connection
+	epoch      uint64
+	closed     bool
+	lease      lease
+	validities []validity    // one for each timeout that subscriptions state
+	began      time.Time     // when the session was first seen
+	short      int           // the number of consecutive sessions that ended shortly after they began
+	downSince  time.Time     // when the goroutine first saw the connection down; zero if it is up
+	warned     bool          // a warning about downSince was logged
+	granted    time.Duration // the granted timeout, 0 if it is not known
+	checkNow   bool          // send the next check before it is due
+	lastCheck  time.Time     // when the last check was sent
 
 	logs []func() // log messages that the goroutine writes
 
@@ -72,6 +71,15 @@ type monitor struct {
 	pauses *pauseMonitor
 
 	checking bool // a check is outstanding; used only by the goroutine
+}
+
+// validity is the state of the lease for the subscriptions that state the same timeout. All have
+// the same proofs, but with a shorter timeout the lease ends earlier.
+type validity struct {
+	stated time.Duration
+	subs   int // the number of subscriptions
+	proven bool
+	lapses uint64
 }
 
 // connection is the state of a zk.Conn.
@@ -93,7 +101,7 @@ func readConnection(conn *zk.Conn) connection {
 }
 
 // start starts a monitor. The caller holds mu.
-func (slot *slot) start(conn *zk.Conn, timeout time.Duration) *monitor {
+func (slot *slot) start(conn *zk.Conn, stated time.Duration) *monitor {
 	m := slot.idle
 	slot.idle = nil
 	created := m == nil
@@ -107,16 +115,16 @@ func (slot *slot) start(conn *zk.Conn, timeout time.Duration) *monitor {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.conn, m.stated, m.granted = conn, timeout, 0
+	m.conn, m.granted = conn, 0
 	m.epoch, m.seen, m.began, m.short = epochs.Add(1), readConnection(conn), time.Time{}, 0
-	m.lease, m.proven, m.checkNow, m.lastCheck = lease{}, false, false, time.Time{}
+	m.lease, m.checkNow, m.lastCheck = lease{}, false, time.Time{}
 	m.downSince, m.warned, m.logs = time.Time{}, false, nil
 	if m.seen.up {
 		m.granted = m.record.Granted(conn)
 	}
 	m.updateTimeout()
 	slot.monitor = m
-	if after := pollInterval(m.lease.timeout); created {
+	if after := pollInterval(m.timeout(stated)); created {
 		m.timer = time.AfterFunc(after, m.run)
 	} else {
 		m.timer.Reset(after)
@@ -124,16 +132,44 @@ func (slot *slot) start(conn *zk.Conn, timeout time.Duration) *monitor {
 	return m
 }
 
-// interval returns the shortest interval that CheckEvery has set for a subscription that
-// requires a lease. The caller holds mu.
-func (m *monitor) interval() time.Duration {
-	shortest := m.lease.timeout
+// validity returns the state of the lease for s. After Close it is not proven, because a grant that
+// ends may still read it. The caller holds mu.
+func (m *monitor) validity(s *Subscription) *validity {
+	i := slices.IndexFunc(m.validities, func(v validity) bool { return v.stated == s.stated })
+	if i < 0 {
+		return &validity{}
+	}
+	return &m.validities[i]
+}
+
+// deadline returns the end of the lease for s. The caller holds mu.
+func (m *monitor) deadline(s *Subscription) time.Time { return m.lease.until(m.timeout(s.stated)) }
+
+// due reports whether a subscription that requires a lease needs a check. The caller holds mu.
+func (m *monitor) due(now time.Time) bool {
 	for _, s := range m.proving {
-		if shortest = min(shortest, s.every); shortest == 0 {
-			break
+		last := m.lastCheck
+		if elapsed(last, s.first) > 0 {
+			last = s.first
+		}
+		if m.lease.due(m.timeout(s.stated), last, now, s.every) {
+			return true
 		}
 	}
-	return shortest
+	return false
+}
+
+// sleep returns when the goroutine must run again. The caller holds mu.
+func (m *monitor) sleep(now time.Time) time.Duration {
+	next := pollInterval(m.lease.timeout)
+	for _, v := range m.validities {
+		timeout := m.timeout(v.stated)
+		next = min(next, pollInterval(timeout))
+		if v.proven {
+			next = min(next, max(m.lease.until(timeout).Sub(now), time.Millisecond))
+		}
+	}
+	return next
 }
 
 // observe reads the state of the connection and records the changes. The caller holds mu.
@@ -167,24 +203,36 @@ func (m *monitor) updateProven() {
 	// The servers expire sessions by the granted timeout, so it limits pauses, too.
 	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
 	now := time.Now() // read after mu was locked
-	deadline := m.lease.deadline()
-	before := m.proven
-	switch {
-	case deadline.IsZero() || Expired(deadline, now):
-		m.proven = false
-	case !m.proven:
-		// If the lease ends before the next proof can arrive, proven would alternate.
-		m.proven = !Expired(deadline.Add(-m.lease.timeout/4), now)
+	for i := range m.validities {
+		v := &m.validities[i]
+		timeout, before := m.timeout(v.stated), v.proven
+		deadline := m.lease.until(timeout)
+		switch {
+		case deadline.IsZero() || Expired(deadline, now):
+			v.proven = false
+		case !v.proven:
+			// If the lease ends before the next proof can arrive, proven would alternate.
+			v.proven = !Expired(deadline.Add(-timeout/4), now)
+		}
+		if before && !v.proven {
+			v.lapses++
+		}
+		if v.proven != before {
+			m.notifyProving(v.stated)
+		}
 	}
-	if m.proven == before {
-		return
+}
+
+// notifyProving notifies the subscriptions that state a timeout and have called Prove. That
+// includes those whose znode a check has not found, because the znode may be moving. With other
+// subscriptions' checks, a short lease ends after each check, which does not matter to those that
+// do not require it. The caller holds mu.
+func (m *monitor) notifyProving(stated time.Duration) {
+	for s := range m.subs {
+		if s.stated == stated && s.path != "" {
+			s.notify()
+		}
 	}
-	if before {
-		m.lapses++
-	}
-	// A subscription whose znode a check has not found is notified as well, because the znode
-	// may be moving.
-	m.notifyAll()
 }
 
 func (m *monitor) notifyAll() {
@@ -236,13 +284,10 @@ func (m *monitor) run() {
 		if downFor > 1 && down == nil {
 			down = m.detectClose()
 		}
-		if possible := !m.checking && m.seen.up && len(m.proving) > 0; possible && (m.checkNow || m.lease.due(m.lastCheck, now, m.interval())) {
+		if possible := !m.checking && m.seen.up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
 			results = m.check(now)
 		}
-		next := pollInterval(m.lease.timeout)
-		if m.proven {
-			next = min(next, max(m.lease.deadline().Sub(now), time.Millisecond))
-		}
+		next := m.sleep(now)
 		logs := m.logs
 		m.logs = nil
 		m.mu.Unlock()

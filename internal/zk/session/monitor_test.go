@@ -73,6 +73,12 @@ func leaseOfMonitor(m *monitor) lease {
 	return m.lease
 }
 
+func timeoutOf(s *Subscription) time.Duration {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.m.timeout(s.stated)
+}
+
 // Without an option the granted timeout is used, otherwise the shorter of the two.
 func TestTimeout_Granted(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
@@ -117,11 +123,11 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				defer sub.Close()
 				var log logged
 				sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
-				require.Equal(t, c.before, leaseOfMonitor(sub.m).timeout)
+				require.Equal(t, c.before, timeoutOf(sub))
 				hook.Remove()
 				time.Sleep(10 * time.Second)
 				require.True(t, sub.State().Up)
-				require.Equal(t, c.after, leaseOfMonitor(sub.m).timeout)
+				require.Equal(t, c.after, timeoutOf(sub))
 				srv.DropConnections()
 				time.Sleep(10 * time.Second)
 				synctest.Wait()

@@ -2,6 +2,7 @@ package session
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -15,14 +16,16 @@ type Subscription struct {
 	path    string // the znode of Prove, "" for none
 	missing bool   // a check has not found path
 	onCheck func(Check)
+	first   time.Time     // when the write of Prove was sent
 	every   time.Duration // see CheckEvery
 	stated  time.Duration // the timeout of Subscribe
 	log     *slog.Logger  // nil for none
 }
 
 // Subscribe starts to monitor conn. timeout is the session timeout that the user has configured,
-// or 0 for the granted one. The lease uses the shortest timeout of all subscriptions of the
-// connection, and at most the granted one. Subscribe sends no request.
+// or 0 for the granted one. All subscriptions of the connection share the proofs of its lease. A
+// timeout that is shorter than the granted one ends the lease earlier for this subscription only.
+// Subscribe sends no request.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	slot := slots.Of(conn)
 	slot.mu.Lock()
@@ -33,12 +36,13 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if timeout > 0 && (m.stated == 0 || timeout < m.stated) {
-		m.stated = timeout
-		m.updateTimeout()
-	}
 	s := &Subscription{m: m, changed: make(chan struct{}, 1), stated: timeout}
 	m.subs[s] = struct{}{}
+	if !slices.ContainsFunc(m.validities, func(v validity) bool { return v.stated == timeout }) {
+		m.validities = append(m.validities, validity{stated: timeout})
+		m.updateTimeout()
+	}
+	m.validity(s).subs++
 	return s
 }
 
@@ -51,6 +55,8 @@ func (s *Subscription) Close() {
 	m.mu.Lock()
 	delete(m.subs, s)
 	delete(m.proving, s.path)
+	m.validity(s).subs--
+	m.validities = slices.DeleteFunc(m.validities, func(v validity) bool { return v.subs == 0 })
 	last := len(m.subs) == 0
 	m.mu.Unlock()
 	if !last {
@@ -96,9 +102,10 @@ func (s *Subscription) State() State {
 	defer m.mu.Unlock()
 	m.observe()
 	m.updateProven()
+	v := m.validity(s)
 	return State{
 		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
-		Missing: s.missing, Proven: m.proven, Deadline: m.lease.deadline(), Lapses: m.lapses,
+		Missing: s.missing, Proven: v.proven, Deadline: m.deadline(s), Lapses: v.lapses,
 	}
 }
 
@@ -106,7 +113,7 @@ func (s *Subscription) State() State {
 func (s *Subscription) Deadline() time.Time {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	return s.m.lease.deadline()
+	return s.m.deadline(s)
 }
 
 // Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that
@@ -132,12 +139,10 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	s.path, s.missing = path, false
 	m.proving[path] = s
 	m.updateProven()
-	if alone && elapsed(m.lastCheck, sent) > 0 {
-		m.lastCheck = sent
-	}
 	// With a valid lease, the next regular check includes path. A lock that is held briefly needs
 	// no check.
-	m.checkNow = !m.proven || m.checkNow && !alone
+	s.first = sent
+	m.checkNow = !m.validity(s).proven || m.checkNow && !alone
 	check := m.checkNow
 	m.mu.Unlock()
 	if check && m.timer.Stop() {
@@ -165,8 +170,8 @@ func (s *Subscription) Move(path string, sent time.Time) {
 }
 
 // CheckEvery sets the time from the acknowledgement of a check to the next check. At most a
-// quarter of the session timeout is used. Zero is the default, an eighth of the timeout. The
-// shortest d of all subscriptions that require a lease applies to the connection.
+// quarter of the session timeout is used. Zero is the default, an eighth of the timeout. Each
+// check renews the lease of all subscriptions of the connection.
 func (s *Subscription) CheckEvery(d time.Duration) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

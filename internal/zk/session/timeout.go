@@ -54,10 +54,22 @@ func (s *Subscription) LogTo(log *slog.Logger) {
 	s.m.warn(s)
 }
 
-// updateTimeout sets the timeout of the lease. A longer one than before does not apply to earlier
-// proofs, for which the servers used the shorter one. The caller holds mu.
+// timeout returns the timeout of subscriptions that state this one. The caller holds mu.
+func (m *monitor) timeout(stated time.Duration) time.Duration {
+	return choose(stated, m.lease.timeout)
+}
+
+// updateTimeout sets the timeout of the lease: the granted one, or, if that is not known, the
+// longest that a subscription states, and at least Assumed. A longer one than before does not apply
+// to earlier proofs, for which the servers used the shorter one. The caller holds mu.
 func (m *monitor) updateTimeout() {
-	timeout := choose(m.stated, m.granted)
+	timeout := m.granted
+	if timeout == 0 {
+		timeout = Assumed
+		for _, v := range m.validities {
+			timeout = max(timeout, v.stated)
+		}
+	}
 	if timeout < m.lease.timeout || len(m.lease.proofs) == 0 {
 		m.lease.timeout = timeout
 	}
