@@ -60,14 +60,16 @@ func (m *monitor) timeout(stated time.Duration) time.Duration {
 }
 
 // updateTimeout sets the timeout of the lease: the granted one, or, if that is not known, the
-// longest that a subscription states, and at least Assumed. A longer one than before does not apply
-// to earlier proofs, for which the servers used the shorter one. The caller holds mu.
+// longest that a subscription states, or else Assumed. A longer one than before does not apply to
+// earlier proofs, for which the servers used the shorter one. The caller holds mu.
 func (m *monitor) updateTimeout() {
 	timeout := m.granted
 	if timeout == 0 {
-		timeout = Assumed
 		for _, v := range m.validities {
 			timeout = max(timeout, v.stated)
+		}
+		if timeout == 0 {
+			timeout = Assumed
 		}
 	}
 	if timeout < m.lease.timeout || len(m.lease.proofs) == 0 {
