@@ -47,7 +47,8 @@ type Config struct {
 	// at least 16 random bytes.
 	Secret []byte
 	// TLS authenticates peers and clients by certificates, instead of or in addition to
-	// Secret.
+	// Secret. The certificate of a peer must contain the host of its address, a name or an
+	// IP address, unless TLS contains a ServerName.
 	TLS *tls.Config
 	// Insecure disables authentication and encryption.
 	Insecure bool

@@ -74,5 +74,5 @@ func (n *Node) dialPeer(ctx context.Context, p api.Peer) (*link.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return link.Dial(ctx, conn, n.ownIdentity(), p.ID, link.PurposeStream)
+	return link.Dial(ctx, conn, n.ownIdentity(), p, link.PurposeStream)
 }
