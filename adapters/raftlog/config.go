@@ -39,8 +39,10 @@ type Config struct {
 	// fetches a snapshot and receives the log, and votes after ChangePeers has made it a
 	// voter.
 	Peers []api.Peer
-	// JoinTimeout is the time for which Open of a joining peer tries to fetch a snapshot.
-	// The default is one minute.
+	// JoinTimeout is the time for which Open of a joining peer tries to fetch a snapshot, one
+	// of Peers after another. It tries the next one if one does not accept a connection
+	// within five seconds, or sends nothing for half of JoinTimeout. The default is one
+	// minute.
 	JoinTimeout time.Duration
 
 	// Secret authenticates the peers and clients of the cluster, over TLS 1.3. It must have
