@@ -39,15 +39,18 @@ type Config struct {
 	// fetches a snapshot and receives the log, and votes after ChangePeers has made it a
 	// voter.
 	Peers []api.Peer
-	// JoinTimeout is the time for which Open of a joining peer tries to fetch a snapshot.
-	// The default is one minute.
+	// JoinTimeout is the time for which Open of a joining peer tries to fetch a snapshot, one
+	// of Peers after another. It tries the next one if one does not accept a connection
+	// within five seconds, or sends nothing for half of JoinTimeout. The default is one
+	// minute.
 	JoinTimeout time.Duration
 
 	// Secret authenticates the peers and clients of the cluster, over TLS 1.3. It must have
 	// at least 16 random bytes.
 	Secret []byte
 	// TLS authenticates peers and clients by certificates, instead of or in addition to
-	// Secret.
+	// Secret. The certificate of a peer must contain the host of its address, a name or an
+	// IP address, unless TLS contains a ServerName.
 	TLS *tls.Config
 	// Insecure disables authentication and encryption.
 	Insecure bool

@@ -11,6 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
+// dialTimeout limits an attempt to connect, so that an address that does not answer does not use up
+// JoinTimeout.
+const dialTimeout = 5 * time.Second
+
 // joinCluster fetches a snapshot from the first peer that provides it.
 func (n *Node) joinCluster() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
@@ -46,7 +50,9 @@ func (n *Node) joinCluster() (*snapshot.Reader, error) {
 	}
 }
 
-// fetchSnapshot receives a snapshot from one peer. This peer then belongs to the cluster of p.
+// fetchSnapshot receives a snapshot from one peer. This peer then belongs to the cluster of p. It
+// returns an error if p sends nothing for half of JoinTimeout. The limit is long because p reads
+// and verifies its snapshot before it sends it.
 func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader, error) {
 	l, err := n.dialPeer(ctx, p)
 	if err != nil {
@@ -56,7 +62,7 @@ func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader,
 		l.Close()
 		return nil, fmt.Errorf("%w: peer %v has not joined a cluster itself", api.ErrRefused, p)
 	}
-	s, err := rpc.Snapshot(ctx, l)
+	s, err := rpc.Snapshot(ctx, l, n.cfg.JoinTimeout/2)
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +76,11 @@ func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader,
 
 // dialPeer connects to a peer like a client that requests a stream, with the identity of this peer.
 func (n *Node) dialPeer(ctx context.Context, p api.Peer) (*link.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {
 		return nil, err
 	}
-	return link.Dial(ctx, conn, n.ownIdentity(), p.ID, link.PurposeStream)
+	return link.Dial(ctx, conn, n.ownIdentity(), p, link.PurposeStream)
 }

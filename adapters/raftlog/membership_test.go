@@ -3,6 +3,7 @@ package raftlog_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
@@ -78,6 +80,52 @@ func TestJoin_WithoutPeers(t *testing.T) {
 		h.startAll()
 		h.startPeer(peerInfo(3)) // the directory can be used
 	})
+}
+
+// TestJoin_UnresponsivePeer fails if a peer does not join because the first of Peers does not
+// answer.
+func TestJoin_UnresponsivePeer(t *testing.T) {
+	for name, dial := range map[string]func(context.Context, api.Peer) (net.Conn, error){
+		"before it accepts": func(ctx context.Context, _ api.Peer) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		},
+		"after the handshake": func(_ context.Context, to api.Peer) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() {
+				conn, err := link.Accept(context.Background(), far, link.Identity{
+					Cluster: "test", ID: to.ID, Peer: true, Addr: to.Addr, Insecure: true, Claim: link.Claim{Founding: "founding"},
+				}, func(h link.Hello) error {
+					if h.Purpose != link.PurposeStream {
+						return errors.New("not the connection for a snapshot")
+					}
+					return nil
+				})
+				for err == nil {
+					_, err = conn.ReadFrame()
+				}
+			}()
+			return near, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runCluster(t, 3, func(t *testing.T, h *harness) {
+				silent := h.others(h.waitForLeader(t))[0]
+				fresh := peerInfo(3)
+				n := h.startPeer(fresh, func(c *raftlog.Config) {
+					c.Peers = append([]api.Peer{silent}, h.others(silent)...)
+					others := c.Dial
+					c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+						if addr == silent.Addr {
+							return dial(ctx, silent)
+						}
+						return others(ctx, addr)
+					}
+				})
+				waitFor(t, "the peer is a learner", func() bool { return slices.Contains(membershipOf(t, n).Learners, fresh) })
+			})
+		})
+	}
 }
 
 // TestChangePeers_UnreachablePeer fails if a caller whose context is done before the deadline of the

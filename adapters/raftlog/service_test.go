@@ -47,7 +47,7 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 		}
 		raw, err := h.net.Dial(t.Context(), "client:1", p.Addr)
 		require.NoError(t, err)
-		conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "test", ID: "client", Insecure: true}, p.ID, purpose)
+		conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "test", ID: "client", Insecure: true}, p, purpose)
 		require.NoError(t, err)
 		if purpose == link.PurposeStream {
 			// The stream has more data than the network holds. Nothing reads it.

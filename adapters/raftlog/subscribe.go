@@ -31,12 +31,20 @@ type Subscription struct {
 func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Subscription{events: make(chan api.Event), stop: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(s.events)
-		defer close(s.done) // before Events is closed, so that Err returns the reason then
-		s.err = n.followLog(ctx, from, func(events []api.Event) error { return s.deliver(ctx, n.ctx, events) })
-	}()
+	if !n.spawn(func() {
+		s.end(n.followLog(ctx, from, func(events []api.Event) error { return s.deliver(ctx, n.ctx, events) }))
+	}) {
+		s.end(context.Cause(n.ctx))
+	}
 	return s
+}
+
+// end closes the stream, which has ended because of err.
+func (s *Subscription) end(err error) {
+	s.stop()
+	s.err = err
+	close(s.done) // before Events is closed, so that Err returns the reason then
+	close(s.events)
 }
 
 // deliver delivers events. It returns the cause of the first context that is done, and closes the

@@ -278,6 +278,40 @@ func TestSubscription_Ends(t *testing.T) {
 	})
 }
 
+// TestSubscription_EndsBeforeClose fails if Close of the node returns while a subscription reads
+// files, or a subscription of a closed node is not closed immediately.
+func TestSubscription_EndsBeforeClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 1)
+		p := h.peers[0]
+		files := &countingDisk{onOpen: func() {}}
+		n := h.startPeer(p, func(c *raftlog.Config) {
+			files.FS = h.disks[p.ID]
+			*c = c.OnDisk(files)
+		})
+		h.waitForLeader(t)
+		opened, release := make(chan struct{}), make(chan struct{})
+		files.onOpen = func() { close(opened); <-release }
+		reading := n.Subscribe(t.Context(), 1)
+		<-opened
+		closed := make(chan error, 1)
+		go func() { closed <- n.Close() }()
+		time.Sleep(time.Second)
+		require.Empty(t, closed, "Close has returned while the subscription reads a snapshot")
+		close(release)
+		require.NoError(t, <-closed)
+		for _, s := range []*raftlog.Subscription{reading, n.Subscribe(t.Context(), 1)} {
+			select {
+			case _, open := <-s.Events():
+				require.False(t, open, "the snapshot was delivered")
+			default:
+				require.Fail(t, "the subscription has not ended")
+			}
+			require.ErrorIs(t, s.Err(), api.ErrClosed)
+		}
+	})
+}
+
 // TestSubscription_ErrAfterEvents fails if Err returns nil after Events was closed.
 func TestSubscription_ErrAfterEvents(t *testing.T) {
 	h := newHarness(t, 1)

@@ -1,6 +1,7 @@
 package raftlog_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -119,6 +120,41 @@ func TestCertificates(t *testing.T) {
 	defer wrong.Close()
 	_, err = wrong.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("c"))
 	require.ErrorIs(t, err, api.ErrRefused)
+}
+
+// TestCertificates_HostName fails if a client or a joining peer does not accept a certificate that
+// contains the host name of a peer, and not its IP address.
+func TestCertificates_HostName(t *testing.T) {
+	authority := certtest.New(t)
+	dial := func(ctx context.Context, addr string) (net.Conn, error) { // resolves all names to the loopback address
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
+	}
+	var founders []api.Peer
+	startTCPCluster(t, 1, func(_ int, c *raftlog.Config) {
+		_, port, err := net.SplitHostPort(c.Addr)
+		require.NoError(t, err)
+		c.Addr = net.JoinHostPort("node0.test", port)
+		c.Peers, c.TLS, c.Dial = []api.Peer{{ID: c.ID, Addr: c.Addr}}, authority.Config("node0.test"), dial
+		founders = c.Peers
+	})
+	c, err := client.New(client.Config{
+		Cluster: "tcp", Peers: founders, TLS: authority.Config("client.test"), Dial: dial, CallTimeout: 5 * time.Second,
+	})
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
+	require.NoError(t, err)
+
+	joining, err := raftlog.Open(raftlog.Config{
+		Cluster: "tcp", ID: "p1", Addr: "node1.test:1", Listen: "127.0.0.1:0", Peers: founders, Dir: memoryDir(t),
+		ElectionTimeout: time.Second, TLS: authority.Config("node1.test"), Dial: dial,
+	})
+	require.NoError(t, err)
+	require.NoError(t, joining.Close())
 }
 
 // TestRealDisk fails if a peer on a real disk loses data when it is opened again, or can be opened

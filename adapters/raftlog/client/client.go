@@ -32,7 +32,8 @@ type Config struct {
 	// Secret is the secret of the cluster, with at least 16 bytes. One of Secret, TLS and
 	// Insecure is required; TLS can be combined with Secret.
 	Secret []byte
-	// TLS contains the client's certificate and the trusted authorities.
+	// TLS contains the client's certificate and the trusted authorities. The certificate of a
+	// peer must contain the host of its address, unless TLS contains a ServerName.
 	TLS *tls.Config
 	// Insecure disables authentication and encryption.
 	Insecure bool

@@ -125,7 +125,7 @@ func newDialFunc(cfg Config) (dialFunc, error) {
 		if err != nil {
 			return nil, err
 		}
-		conn, err := link.Dial(ctx, raw, self, p.ID, purpose)
+		conn, err := link.Dial(ctx, raw, self, p, purpose)
 		if err != nil {
 			return nil, err
 		}

@@ -22,16 +22,17 @@ const (
 
 var errHandshakeTimeout = fmt.Errorf("the handshake did not complete within %v", handshakeTimeout)
 
-// Dial executes the handshake on conn, which the caller has dialed, with the peer wantID, or with any
-// peer if wantID is empty. It returns an error when ctx is done, and after five seconds at the
-// latest. If one side rejects the other, the error wraps api.ErrRefused and is a RefusedError with
-// the reason. If self is invalid, the error wraps api.ErrInvalid. After an error, conn is closed.
-func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purpose Purpose) (*Conn, error) {
+// Dial executes the handshake on conn, which the caller has dialed, with the peer to, or with any
+// peer at its address if its ID is empty. A certificate of the peer must contain the host of
+// to.Addr. Dial returns an error when ctx is done, and after five seconds at the latest. If one
+// side rejects the other, the error wraps api.ErrRefused and is a RefusedError with the reason. If
+// self is invalid, the error wraps api.ErrInvalid. After an error, conn is closed.
+func Dial(ctx context.Context, conn net.Conn, self Identity, to api.Peer, purpose Purpose) (*Conn, error) {
 	err := self.validateDial()
 	switch {
 	case err != nil:
-	case len(wantID) > maxField:
-		err = invalid("the requested ID has %d bytes, the limit is %d", len(wantID), maxField)
+	case len(to.ID) > maxField:
+		err = invalid("the requested ID has %d bytes, the limit is %d", len(to.ID), maxField)
 	case !purpose.isKnown():
 		err = invalid("unknown purpose %v", purpose)
 	case !purpose.ForClients() && !self.Peer:
@@ -40,13 +41,13 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, wantID string, purp
 	var c *Conn
 	if err == nil {
 		err = withTimeout(ctx, conn, func() (err error) {
-			c, err = dialHandshake(conn, self, wantID, purpose)
+			c, err = dialHandshake(conn, self, to, purpose)
 			return err
 		})
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("raftlog: connect to peer %q at %v: %w", wantID, conn.RemoteAddr(), err)
+		return nil, fmt.Errorf("raftlog: connect to peer %q at %v: %w", to.ID, conn.RemoteAddr(), err)
 	}
 	return c, nil
 }
@@ -101,12 +102,12 @@ func CloseWhenDone(ctx context.Context, conn io.Closer) (stop func() (closed boo
 }
 
 // dialHandshake executes the handshake as the dialing side.
-func dialHandshake(raw net.Conn, self Identity, wantID string, purpose Purpose) (*Conn, error) {
-	g := &greeting{hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: wantID}
+func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*Conn, error) {
+	g := &greeting{hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: to.ID}
 	stream := raw
 	var binding []byte
 	if !self.Insecure {
-		conn := tls.Client(raw, self.clientTLS(raw))
+		conn := tls.Client(raw, self.clientTLS(raw, to.Addr))
 		err := conn.Handshake()
 		if err != nil {
 			return nil, classifyError(err)
@@ -143,7 +144,7 @@ func dialHandshake(raw net.Conn, self Identity, wantID string, purpose Purpose) 
 	if r.reason != accepted {
 		return nil, &RefusedError{Reason: r.reason, Text: r.text}
 	}
-	if wantID != "" && r.id != wantID {
+	if to.ID != "" && r.id != to.ID {
 		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", r.id)}
 	}
 	c.remote = Hello{Cluster: self.Cluster, ID: r.id, Addr: r.addr, Peer: r.peer, Purpose: purpose, Claim: r.claim}

@@ -51,7 +51,7 @@ func TestHandshake_Client(t *testing.T) {
 			require.Equal(t, Hello{"c1", "a", "", false, PurposeClient, Claim{}}, a.conn.Remote())
 
 			near, far = memoryPair(t)
-			_, err := Dial(t.Context(), near, client, "b", PurposeRaft)
+			_, err := Dial(t.Context(), near, client, peerB, PurposeRaft)
 			require.ErrorIs(t, err, api.ErrInvalid)
 			far.Close()
 		})
@@ -93,9 +93,6 @@ func TestHandshake_Rejections(t *testing.T) {
 			}
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				near, far := tcpPair(t)
-				if dials.TLS != nil {
-					dials.ServerName = "b"
-				}
 				d, a := connect(t, near, far, dials, accepts, want, PurposeRaft)
 				requireReason(t, d.err, c.reason)
 				requireReason(t, a.err, c.reason)
@@ -156,7 +153,7 @@ func TestAccept_FunctionsCanReject(t *testing.T) {
 				require.Equal(t, "a", h.ID)
 				return c.err
 			})
-			_, err := Dial(t.Context(), near, secretIdentity("a"), "b", PurposeRaft)
+			_, err := Dial(t.Context(), near, secretIdentity("a"), peerB, PurposeRaft)
 			requireReason(t, err, c.reason)
 			require.Contains(t, err.Error(), c.text)
 			requireReason(t, done().err, c.reason)
@@ -212,7 +209,7 @@ func TestHandshake_OtherVersion(t *testing.T) {
 		c.ReadFrame()
 		c.WriteFrame([]byte(magic + "\x04the content of version 4"))
 	}()
-	_, err = Dial(t.Context(), near, insecureIdentity("a"), "b", PurposeRaft)
+	_, err = Dial(t.Context(), near, insecureIdentity("a"), peerB, PurposeRaft)
 	requireReason(t, err, ReasonVersion)
 }
 
@@ -242,7 +239,7 @@ func TestHandshake_SlowSender(t *testing.T) {
 					start := time.Now()
 					var err error
 					if dials {
-						_, err = Dial(t.Context(), near, identity("a"), "b", PurposeRaft)
+						_, err = Dial(t.Context(), near, identity("a"), peerB, PurposeRaft)
 					} else {
 						_, err = Accept(t.Context(), near, identity("a"))
 					}
@@ -263,7 +260,7 @@ func TestHandshake_EndsWhenContextIsDone(t *testing.T) {
 			near, _ := memoryPair(t)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 			start := time.Now()
-			_, err := Dial(ctx, near, identity("a"), "b", PurposeRaft)
+			_, err := Dial(ctx, near, identity("a"), peerB, PurposeRaft)
 			require.ErrorIs(t, err, cause)
 			require.Equal(t, time.Second, time.Since(start))
 			cancel()
@@ -287,7 +284,7 @@ func TestHandshake_RejectsLargeFrame(t *testing.T) {
 			require.NoError(t, err)
 			start := time.Now()
 			if dials {
-				_, err = Dial(t.Context(), near, insecureIdentity("a"), "b", PurposeRaft)
+				_, err = Dial(t.Context(), near, insecureIdentity("a"), peerB, PurposeRaft)
 			} else {
 				_, err = Accept(t.Context(), near, insecureIdentity("a"))
 			}

@@ -72,12 +72,10 @@ type Identity struct {
 	// TLS contains the certificates of the user. It is not modified. The version is TLS 1.3, and
 	// both sides must have certificates. The dialing side needs Certificates or
 	// GetClientCertificate, the accepting side needs ClientCAs, unless ClientAuth is
-	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set.
+	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set. If ServerName is
+	// empty, the certificate of the accepting side must contain the host of the address that is
+	// passed to Dial, or that of the remote address if there is no such host.
 	TLS *tls.Config
-	// ServerName is the name that the certificate of the accepting side must contain, if TLS
-	// does not contain one. The default is the host of the remote address. It is ignored
-	// without TLS.
-	ServerName string
 	// Insecure disables authentication and encryption.
 	Insecure bool
 }

@@ -42,7 +42,7 @@ func TestIdentity_InvalidIsRejected(t *testing.T) {
 				require.ErrorIs(t, err, api.ErrInvalid)
 			}
 			if name != "the system's CAs" {
-				_, err = Dial(t.Context(), near, self, "b", PurposeRaft)
+				_, err = Dial(t.Context(), near, self, peerB, PurposeRaft)
 				require.ErrorIs(t, err, api.ErrInvalid)
 				_, err = near.Write([]byte{1})
 				require.Error(t, err, "the connection is open")
@@ -50,9 +50,9 @@ func TestIdentity_InvalidIsRejected(t *testing.T) {
 		})
 	}
 	near, _ := memoryPair(t)
-	_, err := Dial(t.Context(), near, insecureIdentity("a"), strings.Repeat("x", maxField+1), PurposeRaft)
+	_, err := Dial(t.Context(), near, insecureIdentity("a"), api.Peer{ID: strings.Repeat("x", maxField+1)}, PurposeRaft)
 	require.ErrorIs(t, err, api.ErrInvalid)
 	near, _ = memoryPair(t)
-	_, err = Dial(t.Context(), near, insecureIdentity("a"), "b", 0)
+	_, err = Dial(t.Context(), near, insecureIdentity("a"), peerB, 0)
 	require.ErrorIs(t, err, api.ErrInvalid)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/memnet"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
@@ -18,6 +19,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var secret = []byte("the secret of this cluster")
+
+// peerB is the peer to which tests connect. Its address is not that of a connection over loopback.
+var peerB = api.Peer{ID: "b", Addr: "b:7"}
 
 func secretIdentity(id string) Identity {
 	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), Secret: secret}
@@ -83,7 +87,7 @@ func startAccept(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hel
 func connect(t testing.TB, near, far net.Conn, dials, accepts Identity, want string, purpose Purpose) (endResult, endResult) {
 	t.Helper()
 	accepted := startAccept(t, far, accepts)
-	c, err := Dial(t.Context(), near, dials, want, purpose)
+	c, err := Dial(t.Context(), near, dials, api.Peer{ID: want, Addr: peerB.Addr}, purpose)
 	if c != nil {
 		t.Cleanup(func() { c.Close() })
 	}

@@ -48,7 +48,7 @@ func TestProof_DetectsManInTheMiddle(t *testing.T) {
 		"secret": secretIdentity,
 		"a member without the secret": func(id string) Identity {
 			i := ours.identity(id)
-			i.Secret, i.ServerName = secret, "b"
+			i.Secret = secret
 			return i
 		},
 	} {
@@ -99,7 +99,7 @@ func TestProof_DetectsImpostor(t *testing.T) {
 					c.WriteFrame(reply(&g).encode())
 				}
 			}()
-			_, err := Dial(t.Context(), near, secretIdentity("a"), "b", PurposeRaft)
+			_, err := Dial(t.Context(), near, secretIdentity("a"), peerB, PurposeRaft)
 			<-done
 			requireReason(t, err, ReasonUnproven)
 		})
@@ -221,7 +221,7 @@ func TestProof_CoversGreeting(t *testing.T) {
 // afterwards. It returns the reply.
 func forge(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
 	t.Helper()
-	conn := tls.Client(raw, secretIdentity("a").clientTLS(raw))
+	conn := tls.Client(raw, secretIdentity("a").clientTLS(raw, peerB.Addr))
 	require.NoError(t, conn.Handshake())
 	binding, err := channelBinding(conn)
 	require.NoError(t, err)

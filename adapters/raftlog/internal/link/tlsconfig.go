@@ -27,14 +27,14 @@ var placeholderCertificate = sync.OnceValues(func() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, err
 })
 
-// clientTLS returns the configuration of the dialing side.
-func (i Identity) clientTLS(conn net.Conn) *tls.Config {
+// clientTLS returns the configuration of the dialing side for a connection to addr.
+func (i Identity) clientTLS(conn net.Conn, addr string) *tls.Config {
 	if i.TLS == nil {
 		return hardenTLS(&tls.Config{InsecureSkipVerify: true})
 	}
 	c := hardenTLS(i.TLS.Clone())
 	if c.ServerName == "" {
-		c.ServerName = i.ServerName
+		c.ServerName, _, _ = net.SplitHostPort(addr)
 	}
 	if c.ServerName == "" {
 		c.ServerName, _, _ = net.SplitHostPort(conn.RemoteAddr().String())

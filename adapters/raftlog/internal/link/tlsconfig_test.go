@@ -17,7 +17,6 @@ func TestTLS_Certificates(t *testing.T) {
 		near, far := tcpPair(t)
 		stranger := theirs.identity("a")
 		stranger.TLS.RootCAs = ours.ca.Pool // the client trusts the server
-		stranger.ServerName = "b"
 		d, a := connect(t, near, far, stranger, ours.identity("b"), "b", PurposeRaft)
 		requireReason(t, a.err, ReasonCertificate)
 		requireReason(t, d.err, ReasonCertificate)
@@ -31,14 +30,13 @@ func TestTLS_Certificates(t *testing.T) {
 	t.Run("another host", func(t *testing.T) {
 		near, far := memoryPair(t)
 		self := ours.identity("a")
-		self.ServerName = "z"
+		self.TLS.ServerName = "z"
 		d, _ := connect(t, near, far, self, ours.identity("b"), "b", PurposeRaft)
 		requireReason(t, d.err, ReasonCertificate)
 	})
 	t.Run("no certificate", func(t *testing.T) {
 		near, far := tcpPair(t)
 		self := ours.identity("a")
-		self.ServerName = "b"
 		self.TLS.Certificates = nil
 		self.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &tls.Certificate{}, nil
@@ -50,7 +48,6 @@ func TestTLS_Certificates(t *testing.T) {
 	t.Run("a chosen configuration that requires none", func(t *testing.T) {
 		near, far := tcpPair(t)
 		self := ours.identity("a")
-		self.ServerName = "b"
 		self.TLS.Certificates = nil
 		self.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &tls.Certificate{}, nil
@@ -111,7 +108,7 @@ func TestTLSConfig_IsHardened(t *testing.T) {
 	near, _ := memoryPair(t)
 	server, err := self.serverTLS()
 	require.NoError(t, err)
-	for _, c := range []*tls.Config{server, self.clientTLS(near), secretIdentity("a").clientTLS(near)} {
+	for _, c := range []*tls.Config{server, self.clientTLS(near, peerB.Addr), secretIdentity("a").clientTLS(near, peerB.Addr)} {
 		require.EqualValues(t, tls.VersionTLS13, c.MinVersion)
 		require.True(t, c.SessionTicketsDisabled)
 		require.Nil(t, c.ClientSessionCache)

@@ -68,7 +68,7 @@ func connectToServer(b *testing.B, secret []byte, purpose link.Purpose) *link.Co
 	require.NoError(b, err)
 	accepted <- far
 	client := link.Identity{Cluster: "c", ID: "client", Secret: secret, Insecure: len(secret) == 0}
-	conn, err := link.Dial(b.Context(), raw, client, "a", purpose)
+	conn, err := link.Dial(b.Context(), raw, client, peerA, purpose)
 	require.NoError(b, err)
 	return conn
 }

@@ -48,9 +48,10 @@ func Entries(ctx context.Context, conn Conn, from uint64, patience time.Duration
 }
 
 // Snapshot requests the newest snapshot of the peer at the other end of conn. The snapshot owns
-// conn; if there is an error, conn is closed. Reading the data fails when ctx is done.
-func Snapshot(ctx context.Context, conn Conn) (api.SnapshotStream, error) {
-	s := newStream(ctx, conn, []byte{msgSnapshot}, 0)
+// conn; if there is an error, conn is closed. Reading the data fails when ctx is done. The
+// patience is that of Entries.
+func Snapshot(ctx context.Context, conn Conn, patience time.Duration) (api.SnapshotStream, error) {
+	s := newStream(ctx, conn, []byte{msgSnapshot}, patience)
 	event, err := s.Next()
 	if err == nil && event.Snapshot == nil {
 		err = wire.Violation("an entry instead of a snapshot")

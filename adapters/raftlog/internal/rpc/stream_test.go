@@ -59,7 +59,7 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrClosed)
 
 		near, _ = h.dialStream()
-		whole, err := rpc.Snapshot(t.Context(), near)
+		whole, err := rpc.Snapshot(t.Context(), near, time.Minute)
 		require.NoError(t, err)
 		require.EqualValues(t, 10, whole.Index)
 		data, err = io.ReadAll(whole.Data)
@@ -106,7 +106,7 @@ func TestStream_Ends(t *testing.T) {
 		_, err = refused.Next()
 		require.ErrorIs(t, err, api.ErrCompacted)
 		near, _ = h.dialStream()
-		_, err = rpc.Snapshot(t.Context(), near)
+		_, err = rpc.Snapshot(t.Context(), near, 0)
 		require.ErrorIs(t, err, api.ErrCompacted)
 	})
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
@@ -112,11 +112,7 @@ func (t *Transport) dialPeer(ctx context.Context, addr, id string, purpose link.
 		return nil, fmt.Errorf("raftlog: connect to peer %q: %w", id, err)
 	}
 	limitUnsent(raw)
-	self := t.cfg.Self
-	if host, _, err := net.SplitHostPort(addr); err == nil && self.ServerName == "" {
-		self.ServerName = host
-	}
-	conn, err := link.Dial(ctx, raw, self, id, purpose)
+	conn, err := link.Dial(ctx, raw, t.cfg.Self, api.Peer{ID: id, Addr: addr}, purpose)
 	if refused := (*link.RefusedError)(nil); errors.As(err, &refused) && t.cfg.OnRefused != nil {
 		t.cfg.OnRefused(id, refused)
 	}

@@ -101,7 +101,7 @@ func (h *harness) startPeer(id string, others []api.Peer, changes ...func(*Confi
 func (h *harness) dialAs(id, to string, purpose link.Purpose) (*link.Conn, error) {
 	raw, err := h.network.Dial(h.t.Context(), addressOf(id), addressOf(to))
 	require.NoError(h.t, err)
-	return link.Dial(h.t.Context(), raw, identityOf(id), to, purpose)
+	return link.Dial(h.t.Context(), raw, identityOf(id), peersOf(to)[0], purpose)
 }
 
 // waitIdle waits until all goroutines wait for time to pass.

@@ -81,6 +81,37 @@ func TestSession_UnknownPeer(t *testing.T) {
 	})
 }
 
+// A session that was replaced ends after its peer was removed and has connected again. The test
+// fails if the peer is removed once more, so that frames for it are dropped.
+func TestSession_ReplacedEndsLate(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		release := make(chan struct{})
+		b := h.startPeer("b", nil, func(c *Config) { c.OnRefused = func(string, *link.RefusedError) { <-release } })
+		connect := func() *link.Conn {
+			c, err := h.dialAs("a", "b", link.PurposeRaft)
+			require.NoError(t, err)
+			waitIdle()
+			return c
+		}
+		late := connect()
+		defer late.Close()
+		require.NoError(t, late.WriteFrame([]byte{refusalFrame, byte(link.ReasonRunning)})) // its session blocks in OnRefused
+		waitIdle()
+		require.NoError(t, connect().Close()) // replaces it
+		waitIdle()
+		require.Empty(t, b.peers)
+		requireUnreachable(t, b, "a")
+		current := connect()
+		defer current.Close()
+		close(release)
+		waitIdle()
+		require.True(t, b.Send("a", false, []byte("x")))
+		frame, err := current.ReadFrame()
+		require.NoError(t, err)
+		require.Equal(t, "x", string(frame))
+	})
+}
+
 // If a peer does not read, frames for it are dropped. Send does not block, and frames to and from other
 // peers are not affected.
 func TestSession_PeerThatDoesNotRead(t *testing.T) {

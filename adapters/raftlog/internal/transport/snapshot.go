@@ -17,6 +17,11 @@ const (
 	snapshotChunk = 256 << 10
 	// snapshotTimeout is the time after which the receiver fails if no data has arrived.
 	snapshotTimeout = 30 * time.Second
+	// The receiver of a snapshot stores and verifies it before it answers. The sender waits for
+	// answerTimeout, and a second longer for each answerRate bytes of the snapshot, which is less
+	// than slow disks process in a second.
+	answerTimeout = time.Minute
+	answerRate    = 4 << 20
 	// maxRefusal is the maximum length of the reason for which a snapshot is rejected.
 	maxRefusal = 1 << 10
 )
@@ -24,8 +29,9 @@ const (
 // Snapshot sends a snapshot to a peer of SetPeers on a separate connection, and waits until the other
 // side has installed it: it returns nil if the other side has called Finish(nil). It sends the header
 // and exactly size bytes of the body. It returns when ctx is done or the Transport is closed, unless
-// Read of the body blocks. Errors wrap api.ErrInvalid if the peer is unknown, api.ErrClosed, or the
-// cause of ctx.
+// Read of the body blocks. It also returns if the other side does not answer within a minute, and a
+// second for each 4 MiB, after the last byte was sent. Errors wrap api.ErrInvalid if the peer is
+// unknown, api.ErrClosed, or the cause of ctx.
 func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size int64, body io.Reader) error {
 	t.mu.Lock()
 	p := t.peers[to]
@@ -90,6 +96,7 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 		}
 		left -= int64(len(chunk))
 	}
+	conn.SetTimeouts(answerTimeout+time.Duration(size/answerRate)*time.Second, writeTimeout)
 	answer, err := conn.ReadFrame()
 	switch {
 	case err != nil:

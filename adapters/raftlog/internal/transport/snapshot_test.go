@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -121,6 +122,47 @@ func TestSnapshot_ReturnsErrors(t *testing.T) {
 					require.ErrorIs(t, err, c.is)
 				}
 				require.Contains(t, err.Error(), c.text)
+			})
+		})
+	}
+}
+
+// A slow receiver has a minute to store a snapshot, and a second for each 4 MiB. The test fails if
+// the sender does not wait for it, or waits forever after the network was interrupted.
+func TestSnapshot_WaitsForSlowReceiver(t *testing.T) {
+	const size = 40 << 20
+	const limit = time.Minute + 10*time.Second
+	for name, c := range map[string]struct {
+		cut bool
+		is  error
+	}{"slow": {}, "disconnected": {cut: true, is: os.ErrDeadlineExceeded}} {
+		t.Run(name, func(t *testing.T) {
+			runInBubble(t, func(t *testing.T, h *harness) {
+				a := h.startPeer("a", peersOf("b"))
+				h.startPeer("b", nil, func(cfg *Config) {
+					cfg.OnSnapshot = func(conn *link.Conn) {
+						in, err := ReceiveSnapshot(conn)
+						if err == nil {
+							_, err = io.Copy(io.Discard, in)
+						}
+						if err != nil {
+							panic(err)
+						}
+						if c.cut {
+							h.network.CutBoth("a:7", "b:7")
+						}
+						time.Sleep(limit - time.Second)
+						in.Finish(nil)
+					}
+				})
+				done := make(chan error, 1)
+				go func() { done <- a.Snapshot(t.Context(), "b", nil, size, bytes.NewReader(make([]byte, size))) }()
+				select {
+				case err := <-done:
+					require.ErrorIs(t, err, c.is)
+				case <-time.After(limit + time.Second):
+					require.Fail(t, "the sender still waits")
+				}
 			})
 		})
 	}

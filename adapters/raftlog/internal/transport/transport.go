@@ -221,9 +221,10 @@ func (t *Transport) ensurePeer(id string) *peer {
 	return p
 }
 
-// removeIfUnused removes a peer that has no address and no connection. t.mu is held.
+// removeIfUnused removes a peer that has no address and no connection. It may have been removed
+// before, and another one with the same ID may have been added. t.mu is held.
 func (t *Transport) removeIfUnused(p *peer) {
-	if p.addr == "" && p.dialed == nil && p.accepted == nil {
+	if t.peers[p.id] == p && p.addr == "" && p.dialed == nil && p.accepted == nil {
 		delete(t.peers, p.id)
 	}
 }
