@@ -78,7 +78,7 @@ const DefaultIndexGap = 1_000_000
 
 // maxRestoredIndex is the maximum index at which a restored cluster starts. Tokens are indexes and
 // int64, so it leaves room for as many entries.
-const maxRestoredIndex = 1 << 62
+const maxRestoredIndex uint64 = 1 << 62
 
 // RestoreConfig configures [RestoreOffline]. Snapshot, Dir and Peer are required.
 type RestoreConfig struct {
