@@ -270,7 +270,7 @@ func (c *Contender) leave(reason error, given bool) {
 	switch {
 	case c.vanished, !given && errors.Is(reason, zkerror.ErrDeleted):
 		c.forget()
-	case !given && errors.Is(reason, zkerror.ErrSessionExpired) && c.session != c.conn.Session:
+	case !given && errors.Is(reason, zkerror.ErrSessionExpired) && c.session != 0 && c.session != c.conn.Session:
 		c.outlive()
 	case !given && errors.Is(reason, zkerror.ErrConnClosed) && len(c.prefixes) > 0:
 		c.finish(reason) // no request is answered any more
@@ -324,7 +324,7 @@ func (c *Contender) isOther(czxid int64) bool {
 // may have lost all data since.
 func (c *Contender) noQueue() error {
 	seen := c.cfg.QueueSession
-	if c.listed || seen == 0 {
+	if c.listed && c.session != 0 || seen == 0 {
 		seen = c.session // the contender has listed the queue
 	}
 	switch {

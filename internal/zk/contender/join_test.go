@@ -40,16 +40,16 @@ func TestJoin_Alone(t *testing.T) {
 func TestJoin_SessionUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply Reply
-		last  string
+		want  []string
 	}{
-		"of the previous session": {Reply{Owner: 9, Czxid: 77}, "bury own-latch-5"},
-		"deleted":                 {Reply{Err: zk.ErrNoNode}, "bury own-latch-5"},
+		"of the previous session": {Reply{Owner: 9, Czxid: 77}, []string{"report session expired", "bury own-latch-5", finishes}},
+		"deleted":                 {Reply{Err: zk.ErrNoNode}, []string{"report session expired", finishes}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t, lockConfig)
 			s.start("send create")
 			s.reply(Create, Reply{Prefix: ownPrefix, Name: own}, "send read own own-latch-5", "send list")
-			s.reply(ReadOwn, c.reply, "report session expired", c.last, "finish <nil>")
+			s.reply(ReadOwn, c.reply, c.want...)
 			require.Equal(t, zkerror.ErrSessionExpired, s.c.Reason())
 		})
 	}
@@ -166,6 +166,27 @@ func TestJoin_NextSession(t *testing.T) {
 		s := joinNext(t)
 		s.reply(List, Reply{Names: []string{own}, QueueCzxid: 71}, "report session expired", "send delete own-latch-5 last because: session expired")
 		s.reply(Delete, Reply{}, departed, finishes)
+	})
+	// The session changes during the create, and the owner of the znode is not known yet.
+	joinUnknown := func(t *testing.T) *script {
+		s := newScript(t, electionConfig)
+		s.do(Input{Kind: Start})
+		s.conn.Session, s.conn.Epoch = 2, 2
+		s.do(s.replied(Create, Reply{Name: own, Prefix: ownPrefix, Czxid: 77}))
+		return s
+	}
+	t.Run("another queue, owner unknown", func(t *testing.T) {
+		s := joinUnknown(t)
+		s.reply(List, Reply{Names: []string{own}, QueueCzxid: 71}, "report session expired", "send delete own-latch-5 last because: session expired")
+		s.reply(Delete, Reply{}, departed, finishes)
+	})
+	t.Run("no queue in the third session, owner unknown", func(t *testing.T) {
+		s := joinUnknown(t)
+		s.do(s.replied(List, names(a, own)))
+		s.conn.Session, s.conn.Epoch = 3, 3
+		s.do(Input{Kind: ConnChanged})
+		s.do(s.replied(List, Reply{Err: zk.ErrNoNode}))
+		require.Equal(t, zkerror.ErrSessionExpired, s.c.Reason())
 	})
 	t.Run("the queue is deleted later", func(t *testing.T) {
 		s := joinNext(t)

@@ -179,6 +179,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 	}
 	switch {
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.session == 0:
+		c.vanished = true
 		c.leave(zkerror.ErrSessionExpired, false) // it has changed during the create
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.lose()
