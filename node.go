@@ -55,10 +55,11 @@ func (e *Election) findNode(limit limiter) error {
 	for {
 		seen := seenNode{session: e.conn.SessionID(), losses: handshake.Of(e.conn).Losses()}
 		stat, err := e.statNode(limit)
+		session := e.conn.SessionID()
 		switch {
 		case err != nil:
 			return err
-		case seen.session != 0 && seen.session != e.conn.SessionID():
+		case seen.session != 0 && seen.session != session:
 			// The request may have been answered in the earlier session, after which the servers may
 			// have lost the node.
 			continue
@@ -73,7 +74,7 @@ func (e *Election) findNode(limit limiter) error {
 			}
 			continue
 		}
-		seen.czxid, seen.session = stat.Czxid, e.conn.SessionID()
+		seen.czxid, seen.session = stat.Czxid, session
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.seen = seen
