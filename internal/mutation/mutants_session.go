@@ -113,6 +113,8 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", `_ = gap
 	return newest.Add(l.timeout - l.timeout/8)`},
+			{`newest := l.proofs[len(l.proofs)-1].sent
+	return newest.Add(min(timeout/2, deadline.Sub(newest)))`, "return deadline"},
 		},
 		tests: ". -run ^TestSchedules$ -schedules 400",
 	},
@@ -152,9 +154,17 @@ var sessionMutants = []mutant{
 		name: "session/interval-young", breaks: "checks wait for the interval while the lease ends",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 {", "interval <= timeout/8 {"},
+			{" || l.until(timeout).Sub(now) <= timeout*3/16", ""},
 		},
 		tests: "./internal/zk/session -run TestLease_CheckInterval",
+	},
+	{
+		name: "session/interval-others", breaks: "the writes of other users replace checks of a znode",
+		file: "internal/zk/session/lease.go",
+		edits: []edit{
+			{" || elapsed(last, now) >= timeout/2", ""},
+		},
+		tests: "./internal/zk/session -run TestCheckEvery_ZnodeIsChecked",
 	},
 	{
 		name: "session/interval-shortest", breaks: "the interval of the connection is not the shortest",

@@ -83,12 +83,14 @@ func (l *lease) until(timeout time.Duration) time.Time {
 // one was sent at the time last. interval is the configured time from an acknowledgement to the
 // next check. At most a quarter of the timeout is used, because a chain needs proofs that are
 // this far apart. If the lease ends soon, because the chain is short or an acknowledgement was
-// slow, the default interval, an eighth of the timeout, applies.
+// slow, the default interval, an eighth of the timeout, applies. Other proofs than checks renew the
+// lease as well, but do not show that the user's znode exists, so a check is sent after half of the
+// timeout in any case.
 func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Duration) bool {
 	if elapsed(last, now) < timeout/8 {
 		return false
 	}
-	if interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 {
+	if interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 || elapsed(last, now) >= timeout/2 {
 		return true
 	}
 	return elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)

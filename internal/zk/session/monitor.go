@@ -41,13 +41,14 @@ var epochs atomic.Uint64
 // check is due, and ends with the last subscription. A lock that is held for a millisecond
 // needs no goroutine.
 type monitor struct {
-	slot  *slot
-	conn  *zk.Conn
-	ctx   context.Context    // of the goroutine
-	stop  context.CancelFunc // ends it
-	timer *time.Timer        // starts the goroutine
-	done  chan struct{}
-	wake  chan struct{} // capacity 1; has an element after Prove
+	slot   *slot
+	conn   *zk.Conn
+	ctx    context.Context    // of the goroutine
+	stop   context.CancelFunc // ends it
+	timer  *time.Timer        // starts the goroutine
+	starts time.Time          // when timer starts the goroutine; protected by mu
+	done   chan struct{}
+	wake   chan struct{} // capacity 1; has an element after Prove
 
 	mu         sync.Mutex
 	subs       map[*Subscription]struct{}
@@ -124,12 +125,23 @@ func (slot *slot) start(conn *zk.Conn, stated time.Duration) *monitor {
 	}
 	m.updateTimeout()
 	slot.monitor = m
-	if after := pollInterval(m.timeout(stated)); created {
+	after := pollInterval(m.timeout(stated))
+	if m.starts = time.Now().Add(after); created {
 		m.timer = time.AfterFunc(after, m.run)
 	} else {
 		m.timer.Reset(after)
 	}
 	return m
+}
+
+// startEarlier lets the goroutine start earlier if it has not started, and if a subscription with
+// this timeout needs that. The caller holds mu.
+func (m *monitor) startEarlier(stated time.Duration) {
+	after := pollInterval(m.timeout(stated))
+	if at := time.Now().Add(after); at.Before(m.starts) && m.timer.Stop() {
+		m.starts = at
+		m.timer.Reset(after)
+	}
 }
 
 // validity returns the state of the lease for s. After Close it is not proven, because a grant that

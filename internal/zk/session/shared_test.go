@@ -110,6 +110,52 @@ func TestSubscribe_ShorterTimeoutBriefly(t *testing.T) {
 	})
 }
 
+// The monitor starts its goroutine later for a longer timeout. A shorter one needs it earlier.
+func TestSubscribe_ShorterTimeoutStartsGoroutine(t *testing.T) {
+	const shorter = 500 * time.Millisecond
+	runTest(t, 40*time.Second, func(t *testing.T, w *fixture) {
+		long := Subscribe(w.conn, 0)
+		defer long.Close()
+		long.Prove(w.path, time.Now())
+		short := Subscribe(w.conn, shorter)
+		defer short.Close()
+		short.Prove(create(t, w.conn), time.Now())
+		for range 200 {
+			time.Sleep(10 * time.Millisecond)
+			require.True(t, short.State().Proven)
+			require.Zero(t, short.State().Lapses)
+		}
+	})
+}
+
+// The writes of other users renew the lease of a user that needs checks rarely, but do not show
+// whether its znode exists.
+func TestCheckEvery_ZnodeIsChecked(t *testing.T) {
+	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
+		long := Subscribe(w.conn, 0)
+		defer long.Close()
+		long.CheckEvery(10 * time.Second)
+		long.Prove(w.path, time.Now())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 150 { // 90 seconds
+				brief := Subscribe(w.conn, 0)
+				brief.Prove(create(t, w.conn), time.Now())
+				time.Sleep(100 * time.Millisecond)
+				brief.Close()
+				time.Sleep(500 * time.Millisecond)
+			}
+		}()
+		time.Sleep(20 * time.Second)
+		require.InDelta(t, 12, w.checksIn(time.Minute), 2)
+		require.NoError(t, w.conn.Delete(w.path, -1))
+		time.Sleep(6 * time.Second)
+		require.True(t, long.State().Missing)
+		<-done
+	})
+}
+
 // A shorter timeout does not replace the rule of the granted one: after a pause of the process, in
 // which the client has sent no pings, there is no lease before the servers have reported its
 // activity, which may take a quarter of the granted timeout.

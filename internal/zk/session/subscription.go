@@ -41,6 +41,7 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	if !slices.ContainsFunc(m.validities, func(v validity) bool { return v.stated == timeout }) {
 		m.validities = append(m.validities, validity{stated: timeout})
 		m.updateTimeout()
+		m.startEarlier(timeout)
 	}
 	m.validity(s).subs++
 	return s
