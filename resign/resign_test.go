@@ -2,6 +2,7 @@ package resign_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -178,6 +179,8 @@ func TestRequest_Concurrent(t *testing.T) {
 		synctest.Wait()
 		close(hold) // the first write is based on old data
 		synctest.Wait()
+		rejected := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData && errors.Is(e.Code, zk.ErrBadVersion) })
+		require.NotEmpty(h, rejected)
 		a.resignOnRequest()
 		b.resignOnRequest()
 		require.NoError(h, <-results)
