@@ -60,10 +60,7 @@ type observer struct {
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
 
-	// published reports whether an observation was published, and leader is a copy of its Leader,
-	// which belongs to the receiver. It is zero if there was no leader.
-	published bool
-	leader    CandidateInfo
+	leaders latest.Changes[CandidateInfo] // zero for none
 }
 
 func (v *observer) run(ctx context.Context) {
@@ -138,13 +135,11 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 
 // publish delivers the leader, nil for none, unless it was delivered last.
 func (v *observer) publish(leader *CandidateInfo) {
-	var is CandidateInfo
+	var present CandidateInfo // a copy, because the receiver may change that of the observation
 	if leader != nil {
-		is = *leader
+		present = *leader
 	}
-	unchanged := v.published && is == v.leader
-	v.leader, v.published = is, true
-	if !unchanged {
+	if v.leaders.Add(present) {
 		latest.Send(v.observations, Observation{Leader: leader})
 	}
 }

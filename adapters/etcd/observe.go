@@ -86,10 +86,7 @@ type observer struct {
 	nodeRev      int64
 	observations chan leaderelection.Observation
 
-	published bool // published reports whether there was an observation.
-	// leader is a copy of that of the last observation, which belongs to the receiver. It is zero if
-	// there was no leader.
-	leader leaderelection.CandidateInfo
+	leaders latest.Changes[leaderelection.CandidateInfo] // zero for none
 }
 
 // observe publishes observations until ctx is done or the election is over.
@@ -134,13 +131,11 @@ func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
 
 // publish sends an observation if the leader has changed.
 func (o *observer) publish(leader *leaderelection.CandidateInfo) {
-	var is leaderelection.CandidateInfo
+	var present leaderelection.CandidateInfo // a copy, because the receiver may change that of the observation
 	if leader != nil {
-		is = *leader
+		present = *leader
 	}
-	same := o.published && is == o.leader
-	o.leader, o.published = is, true
-	if !same {
+	if o.leaders.Add(present) {
 		latest.Send(o.observations, leaderelection.Observation{Leader: leader})
 	}
 }

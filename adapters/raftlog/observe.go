@@ -99,8 +99,8 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 		defer node.mu.Unlock()
 		delete(node.observers, o)
 	}()
-	var delivered leaderelection.CandidateInfo // zero if there was no leader
-	for first := true; ; {
+	var leaders latest.Changes[leaderelection.CandidateInfo] // zero for none
+	for {
 		select {
 		case <-o.changed:
 		case <-ctx.Done():
@@ -123,9 +123,7 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 			leader = candidateInfo(c)
 			present.Leader = &leader
 		}
-		unchanged := !first && leader == delivered
-		first, delivered = false, leader
-		if !unchanged {
+		if leaders.Add(leader) {
 			latest.Send(o.out, present) // leader belongs to the receiver from now on
 		}
 	}
