@@ -9,11 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
-
-// dialTimeout limits an attempt to connect, so that an address that does not answer does not use up
-// JoinTimeout.
-const dialTimeout = 5 * time.Second
 
 // joinCluster fetches a snapshot from the first peer that provides it.
 func (n *Node) joinCluster() (*snapshot.Reader, error) {
@@ -76,7 +73,7 @@ func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader,
 
 // dialPeer connects to a peer like a client that requests a stream, with the identity of this peer.
 func (n *Node) dialPeer(ctx context.Context, p api.Peer) (*link.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, transport.DialTimeout) // less than JoinTimeout by default
 	defer cancel()
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {

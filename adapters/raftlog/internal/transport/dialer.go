@@ -105,7 +105,7 @@ func (t *Transport) serveDialed(d *dialer, conn *link.Conn) {
 
 // dialPeer connects to a peer and verifies its identity.
 func (t *Transport) dialPeer(ctx context.Context, addr, id string, purpose link.Purpose) (*link.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
 	raw, err := t.cfg.Dial(ctx, addr)
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	// receiveBuffer is the number of received frames that are buffered for the user. If the
 	// buffer is full, connections are not read, and the queues of the other peers fill.
 	receiveBuffer = 256
-	// dialTimeout is the maximum duration of an attempt to connect.
-	dialTimeout = 5 * time.Second
+	// DialTimeout is the maximum duration of an attempt to connect.
+	DialTimeout = 5 * time.Second
 	// The pause between attempts doubles from minPause to maxPause.
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
