@@ -226,14 +226,21 @@ func (c *candidacy) Revoke(reason error) bool {
 // endLeadership ends the current leadership. It returns false if the candidate is not the leader.
 func (c *candidacy) endLeadership(reason error) bool {
 	c.mu.Lock()
-	revoke := c.revoke
-	c.current, c.revoke = nil, nil
+	revoke := c.takeCurrent()
 	c.mu.Unlock()
 	if revoke == nil {
 		return false
 	}
 	revoke(reason)
 	return true
+}
+
+// takeCurrent removes the current leadership, and returns the function that ends it, or nil if the
+// candidate is not the leader. The caller holds mu.
+func (c *candidacy) takeCurrent() (revoke context.CancelCauseFunc) {
+	revoke = c.revoke
+	c.current, c.revoke = nil, nil
+	return revoke
 }
 
 func (c *candidacy) Stop(reason error) {
@@ -256,9 +263,8 @@ func (c *candidacy) Finish(reason error) error {
 	first := !c.over.Load()
 	if first {
 		// Lead can be called at the same time: it begins a leadership before this or not at all.
-		if c.revoke != nil {
-			c.revoke(reason)
-			c.current, c.revoke = nil, nil
+		if revoke := c.takeCurrent(); revoke != nil {
+			revoke(reason)
 		}
 		if errors.Is(reason, ErrResigned) {
 			c.feed.Withdraw()

@@ -209,7 +209,7 @@ var electionMutants = []mutant{
 		name: "candidacy/revoke", breaks: "the leadership continues after the candidacy",
 		file: "candidacy.go",
 		edits: []edit{
-			{"			c.revoke(reason)\n			c.current", "			c.current"},
+			{"revoke := c.takeCurrent(); revoke != nil {", "revoke := c.takeCurrent(); false {\n_ = revoke"},
 		},
 		tests: ". -run TestCandidacy_Stop$",
 	},
