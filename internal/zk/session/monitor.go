@@ -102,7 +102,7 @@ func readConnection(conn *zk.Conn) connection {
 }
 
 // start starts a monitor. The caller holds mu.
-func (slot *slot) start(conn *zk.Conn, stated time.Duration) *monitor {
+func (slot *slot) start(conn *zk.Conn) *monitor {
 	m := slot.idle
 	slot.idle = nil
 	created := m == nil
@@ -125,7 +125,7 @@ func (slot *slot) start(conn *zk.Conn, stated time.Duration) *monitor {
 	}
 	m.updateTimeout()
 	slot.monitor = m
-	after := pollInterval(m.timeout(stated))
+	after := pollInterval(m.lease.timeout)
 	if m.starts = time.Now().Add(after); created {
 		m.timer = time.AfterFunc(after, m.run)
 	} else {
@@ -134,8 +134,8 @@ func (slot *slot) start(conn *zk.Conn, stated time.Duration) *monitor {
 	return m
 }
 
-// startEarlier lets the goroutine start earlier if it has not started, and if a subscription with
-// this timeout needs that. The caller holds mu.
+// startEarlier makes a goroutine that has not started yet start in time for a subscription with this
+// timeout. The caller holds mu.
 func (m *monitor) startEarlier(stated time.Duration) {
 	after := pollInterval(m.timeout(stated))
 	if at := time.Now().Add(after); at.Before(m.starts) && m.timer.Stop() {

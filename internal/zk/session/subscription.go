@@ -32,7 +32,7 @@ func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	defer slot.mu.Unlock()
 	m := slot.monitor
 	if m == nil {
-		m = slot.start(conn, timeout)
+		m = slot.start(conn)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
