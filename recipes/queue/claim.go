@@ -190,8 +190,9 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c.build = func(item *delivery) ([]operation, error) { return item.deadLetterOps(reason), nil }
 	if err := c.apply(d.q.ctx); err != nil {
 		d.q.log.Error("could not create dead letter", "item", item.name, "reason", reason, "err", err)
-		// If the claim was lost, the next consumer that claims the item tries again.
-		d.unusable[item.name] = item.grant.Err() == nil
+		if item.grant.Err() == nil { // otherwise the next consumer that claims the item tries again
+			d.unusable[item.name] = true
+		}
 		d.abandon(item, err)
 		return
 	}
