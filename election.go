@@ -130,8 +130,7 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	if !e.rejoin || !errors.Is(err, ErrSessionExpired) {
 		return err
 	}
-	// The end of a session does not end this candidacy. If the candidacy is stopped at the same
-	// time, that is the reason.
+	// This candidacy outlives its session. But it may have been stopped at the same time.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -35,9 +35,9 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	}
 }
 
-// TestElection_StoppedAsSessionExpires fails if a candidate that joins again after session expiry
-// reports the expiry as the reason for its end, if it is stopped before it joins again, or if it
-// joins again after the end of the election, although the session has expired since.
+// TestElection_StoppedAsSessionExpires fails if a candidate with WithRejoin that is stopped before it
+// joins again reports session expiry as the reason. Nor may it join again after the election has been
+// deleted and its session has expired.
 func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	e := &Election{

@@ -175,8 +175,8 @@ func WithElectionTimeout(min, max time.Duration) Option {
 
 // WithLease sets the duration for which an acknowledged heartbeat confirms the leadership.
 // The default is the longest safe value: the shortest election timeout minus the tolerated
-// clock drift. It must be longer than 1.5 heartbeats plus the time of
-// [WithStopGuard].
+// clock drift. It must be longer than 1.5 heartbeats plus the time
+// of [WithStopGuard].
 func WithLease(d time.Duration) Option { return optionFunc(func(o *options) { o.lease = &d }) }
 
 // WithClockDrift sets the tolerated error of clock rates, as a fraction. The default is

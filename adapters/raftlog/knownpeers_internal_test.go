@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
-// TestAcceptHandshake_FullDisk fails if a peer is accepted whose instance is not on disk, if a peer
-// whose instance is on disk is refused, or if nothing is stored when there is space again.
+// While the disk is full, only peers whose instance is on disk are accepted. When there is space
+// again, the instances of the others are stored.
 func TestAcceptHandshake_FullDisk(t *testing.T) {
 	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}

@@ -75,8 +75,8 @@ func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server,
 	})
 }
 
-// TestAuthenticate_Concurrent fails if only one of two concurrent callers of authenticate receives the result, or if
-// the credentials are sent for each of them. The watch of the leader and the candidate call it at the same time.
+// The candidate and the watch of the leader call authenticate at the same time. The credentials are sent once,
+// and both receive the result.
 func TestAuthenticate_Concurrent(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict zktest.HookFunc
@@ -112,8 +112,7 @@ func TestAuthenticate_Concurrent(t *testing.T) {
 	}
 }
 
-// TestAuthenticate_ConnectionLost fails if a connection that is lost while the credentials are sent is an error, or if
-// the credentials are not sent again.
+// If the connection is lost while the credentials are sent, they are sent again on the next one.
 func TestAuthenticate_ConnectionLost(t *testing.T) {
 	runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
 		srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, zktest.Cut)

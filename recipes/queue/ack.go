@@ -342,8 +342,8 @@ func (q *Queue) newestStat(path string) (*zk.Stat, error) {
 }
 
 // returnClaim deletes the claim of a delivery that has ended, unless the item was completed before.
-// If the program has not received the item, it writes the data of the item again, if possible, so
-// that the attempt does not count.
+// For an item that the program has not received, it also tries to write the data again, so that the
+// attempt does not count.
 func (q *Queue) returnClaim(d *delivery) {
 	d.writing <- struct{}{}
 	defer func() { <-d.writing }()

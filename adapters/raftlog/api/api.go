@@ -161,9 +161,9 @@ var (
 	// ErrFenced is returned if the leadership that guards the update is over. Nothing was
 	// applied. Programs receive it together with leaderelection.ErrNotLeader.
 	ErrFenced = errors.New("leadership is over")
-	// ErrBusy is returned if the cluster is overloaded, if the leader transfers its
-	// leadership, or if the same update with another guard is in progress. The request has
-	// changed nothing; it can be retried.
+	// ErrBusy is returned while the cluster is overloaded, while the leader transfers its
+	// leadership, and while the same update with another guard is in progress. The request
+	// has changed nothing; it can be retried.
 	ErrBusy = errors.New("overloaded")
 	// ErrTooManyIDs is returned if the maximum number of IDs is within the deduplication
 	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. Such IDs are not discarded

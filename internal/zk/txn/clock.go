@@ -15,8 +15,8 @@ type clock struct {
 }
 
 const (
-	// A reply with a longer round trip than maxRoundTrip is inaccurate. It is used only if there is
-	// no valid estimate, or a less accurate one.
+	// A reply with a longer round trip than maxRoundTrip is inaccurate. It replaces only an
+	// estimate that is not valid or not more accurate.
 	maxRoundTrip = time.Second
 	// maxAge is how long an estimate is valid. It limits the error if the two clocks run at
 	// different rates, or if another server with another clock becomes the leader.

@@ -35,8 +35,8 @@ func TestClock(t *testing.T) {
 	require.False(t, valid, "the leader's clock may have drifted, or another server may be the leader")
 }
 
-// If the local wall clock is set, or if the monotonic clock stops while the machine is suspended,
-// the estimate is not used any more. A time has both readings only in real time.
+// The estimate is not used any more after the local wall clock was set, or after the monotonic clock
+// has stopped while the machine was suspended. A time has both readings only in real time.
 func TestClock_LocalClocksDiverge(t *testing.T) {
 	begin := time.Now()
 	stamp := begin.UnixMilli()

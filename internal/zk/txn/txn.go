@@ -275,8 +275,8 @@ func (w *Writer) Closed() <-chan struct{} { return w.closed }
 func (w *Writer) CloseErr() error { return w.closeErr }
 
 // LeaderTime returns the present time by the clock of the ensemble's leader and by the local clock.
-// If ok is false, the leader's is not known: before the first reply, if the last reply is too old,
-// or if the local clock was set or the machine was suspended since then. Confirm measures it.
+// If ok is false, the leader's is not known: there was no reply yet, the last one is too old, or the
+// local clock was set or the machine was suspended since then. Confirm measures it.
 func (w *Writer) LeaderTime() (leader, local time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

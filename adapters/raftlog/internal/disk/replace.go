@@ -52,7 +52,7 @@ func checkSmall(name string, size int64) error {
 }
 
 // ReadSmall returns the content of a file that Replace has written. The error wraps
-// io/fs.ErrNotExist if the file does not exist, and [ErrTooLarge] if it has more than 64 MiB.
+// io/fs.ErrNotExist for a file that does not exist, and [ErrTooLarge] for one of more than 64 MiB.
 func ReadSmall(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.OpenRead(name)
 	if err != nil {

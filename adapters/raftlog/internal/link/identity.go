@@ -74,7 +74,7 @@ type Identity struct {
 	// GetClientCertificate, the accepting side needs ClientCAs, unless ClientAuth is
 	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set. If ServerName is
 	// empty, the certificate of the accepting side must contain the host of the address that is
-	// passed to Dial, or that of the remote address if there is no such host.
+	// passed to Dial, or else that of the remote address.
 	TLS *tls.Config
 	// Insecure disables authentication and encryption.
 	Insecure bool
