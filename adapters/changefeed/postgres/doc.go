@@ -63,5 +63,6 @@
 //
 // Programs may add columns that may be NULL or have defaults. Required privileges:
 // SELECT, INSERT and UPDATE on the table, and CREATE on its schema if the table must be
-// created.
+// created. If the server has standbys, also the role pg_read_all_stats: without it, Start
+// cannot see their names, and rejects the deployment.
 package postgres

@@ -11,13 +11,13 @@ import (
 // accepted the risk. It counts the standbys that are connected or have a replication slot.
 func (s *Store) checkSafety(ctx context.Context, version int) error {
 	var fsync, names, connected string
-	var standbys, behind int
-	err := s.pool.QueryRow(ctx, standbysSQL(version)).Scan(&fsync, &names, &standbys, &behind, &connected)
+	var standbys, behind, hidden int
+	err := s.pool.QueryRow(ctx, standbysSQL(version)).Scan(&fsync, &names, &standbys, &behind, &hidden, &connected)
 	if err != nil {
 		return err
 	}
 	var found []changefeed.UnsafeSetting
-	if remedy := unsafeStandbys(names, standbys, behind); remedy != "" {
+	if remedy := unsafeStandbys(names, standbys, behind, hidden); remedy != "" {
 		if connected != "" {
 			remedy += "; connected: " + connected
 		}
@@ -34,8 +34,8 @@ func (s *Store) checkSafety(ctx context.Context, version int) error {
 	return s.accepted.Check(fmt.Sprintf("postgres at %s:%d", server.Host, server.Port), found)
 }
 
-// standbysSQL selects the settings, the number of standbys, the number of connected standbys that
-// the setting does not name, and the names of the connected standbys. A standby that the setting
+// standbysSQL selects the settings, the number of standbys, the numbers of connected standbys that
+// the setting does not name and whose names are hidden, and the names of the connected standbys. A standby that the setting
 // names and that still catches up is "potential", and commits wait for it. Users without the role
 // pg_read_all_stats see the number of standbys, but not their names and states. Logical
 // subscribers and running backups do not count.
@@ -52,5 +52,6 @@ func standbysSQL(version int) string {
 		SELECT current_setting('fsync'), current_setting('synchronous_standby_names'),
 			(SELECT count(*) FROM connected) + (SELECT count(*) FROM absent),
 			(SELECT count(*) FROM connected WHERE state = 'async'),
+			(SELECT count(*) FROM connected WHERE state IS NULL),
 			(SELECT coalesce(string_agg(name || ' (' || state || ')', ', ' ORDER BY name), '') FROM connected)`
 }

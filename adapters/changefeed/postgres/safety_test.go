@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -84,7 +85,8 @@ func TestSafetyTable(t *testing.T) {
 // backups.
 func TestStart_HiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
-	pool, table := newPool(t, server.Addr(), nil), newTable()
+	// Commits of this pool do not wait for the standby, which is stopped before the role is dropped.
+	pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", "local")), newTable()
 	createRecord(t, pool, table)
 	role := newRole(t, pool)
 	execSQL(t, pool, `GRANT SELECT, INSERT, UPDATE ON `+table.Sanitize()+` TO `+role)
@@ -111,6 +113,15 @@ func TestStart_HiddenStandbys(t *testing.T) {
 	dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.PostgresStandby(server, "a") })
 	require.Eventually(t, func() bool { return start() != nil }, fixture.Patience, 10*time.Millisecond, "a standby that is connected")
 	require.ErrorContains(t, start(), "commits wait for none of 1 standbys")
+
+	execSQL(t, pool, "ALTER SYSTEM SET synchronous_standby_names = 'a'")
+	execSQL(t, pool, "SELECT pg_reload_conf()")
+	require.Eventually(t, func() bool {
+		err := start()
+		return err != nil && strings.Contains(err.Error(), "pg_read_all_stats")
+	}, fixture.Patience, 10*time.Millisecond, "a standby whose name is hidden")
+	execSQL(t, pool, "GRANT pg_read_all_stats TO "+role)
+	require.Eventually(t, func() bool { return start() == nil }, fixture.Patience, 10*time.Millisecond, "its name is visible")
 
 	_, err := postgres.New(pool, table, "k", postgres.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)

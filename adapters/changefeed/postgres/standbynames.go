@@ -10,8 +10,9 @@ import (
 // unsafeStandbys returns how to change synchronous_standby_names, and why, if a standby can lack
 // acknowledged writes. It returns "" if there is no standby, or if each commit waits for all
 // standbys. Synchronous standbys are not sufficient: with ANY, and with FIRST and more names than
-// required, a commit waits for some of them, and any of them can be promoted.
-func unsafeStandbys(setting string, standbys, behind int) string {
+// required, a commit waits for some of them, and any of them can be promoted. The user does not see
+// the names of hidden standbys.
+func unsafeStandbys(setting string, standbys, behind, hidden int) string {
 	const all = "name each standby there, once, and wait for all of them, as in FIRST 2 (a, b)"
 	if strings.TrimSpace(setting) == "" {
 		if standbys == 0 {
@@ -35,6 +36,8 @@ func unsafeStandbys(setting string, standbys, behind int) string {
 		return fmt.Sprintf("a commit waits for %d standbys, and there are %d standbys or replication slots; %s", wait, standbys, all)
 	case behind > 0:
 		return fmt.Sprintf("%d of the connected standbys are not named; %s", behind, all)
+	case hidden > 0:
+		return fmt.Sprintf("this user cannot see whether %d of the connected standbys are named; grant it the role pg_read_all_stats", hidden)
 	}
 	return ""
 }

@@ -39,29 +39,30 @@ func TestParseStandbyNames(t *testing.T) {
 // standbys.
 func TestUnsafeStandbys(t *testing.T) {
 	for _, c := range []struct {
-		setting          string
-		standbys, behind int
-		safe             bool
+		setting                  string
+		standbys, behind, hidden int
+		safe                     bool
 	}{
-		{"", 0, 0, true},
-		{"", 1, 1, false},
-		{"", 1, 0, false}, // The user does not see its state, or it is not connected and has a slot.
-		{"a", 1, 0, true},
-		{"a", 0, 0, true}, // No commit succeeds.
-		{"a", 2, 1, false},
-		{"a", 1, 1, false}, // It is another standby, and a is not connected.
-		{"a, b", 2, 1, false},
-		{"a, b", 1, 0, false}, // b can connect again, and then lacks writes.
-		{"FIRST 1 (a, b)", 2, 1, false},
-		{"ANY 1 (a, b)", 2, 0, false},
-		{"FIRST 2 (a, b)", 2, 0, true},
-		{"ANY 2 (a, b)", 2, 0, true},
-		{"ANY 2 (a, b)", 3, 0, false},
-		{"2 (a, a)", 2, 0, true},
-		{"*", 1, 0, false},
-		{"FIRST 2 (a, *)", 2, 0, false},
-		{"a b", 1, 0, false},
+		{"", 0, 0, 0, true},
+		{"", 1, 1, 0, false},
+		{"", 1, 0, 0, false}, // The user does not see its state, or it is not connected and has a slot.
+		{"a", 1, 0, 0, true},
+		{"a", 0, 0, 0, true}, // No commit succeeds.
+		{"a", 2, 1, 0, false},
+		{"a", 1, 1, 0, false}, // It is another standby, and a is not connected.
+		{"a, b", 2, 1, 0, false},
+		{"a, b", 1, 0, 0, false}, // b can connect again, and then lacks writes.
+		{"FIRST 1 (a, b)", 2, 1, 0, false},
+		{"ANY 1 (a, b)", 2, 0, 0, false},
+		{"FIRST 2 (a, b)", 2, 0, 0, true},
+		{"FIRST 2 (a, b)", 2, 0, 1, false}, // It may be another standby, while a or b is not connected.
+		{"ANY 2 (a, b)", 2, 0, 0, true},
+		{"ANY 2 (a, b)", 3, 0, 0, false},
+		{"2 (a, a)", 2, 0, 0, true},
+		{"*", 1, 0, 0, false},
+		{"FIRST 2 (a, *)", 2, 0, 0, false},
+		{"a b", 1, 0, 0, false},
 	} {
-		require.Equal(t, c.safe, unsafeStandbys(c.setting, c.standbys, c.behind) == "", c)
+		require.Equal(t, c.safe, unsafeStandbys(c.setting, c.standbys, c.behind, c.hidden) == "", c)
 	}
 }
