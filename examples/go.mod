@@ -4,10 +4,12 @@ go 1.26.0
 
 require (
 	github.com/go-leaderelection/leaderelection v0.1.0
+	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/raftlog v0.1.0
 	github.com/go-leaderelection/leaderelection/electionprom v0.1.0
 	github.com/go-zookeeper/zk v1.0.4
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
@@ -21,7 +23,6 @@ require (
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0 // indirect
-	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb v0.1.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
@@ -30,7 +31,6 @@ require (
 	github.com/hailocab/go-hostpool v0.0.0-20160125115350-e80d13ce29ed // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.20.1 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -28,9 +29,9 @@ const patience = time.Minute
 // harness runs programs on an embedded server.
 type harness struct {
 	*testing.T
-	dir  string // of the built programs
-	addr string // of the server
-	conn *zk.Conn
+	dir    string // of the built programs
+	server string // the argument that names the server
+	conn   *zk.Conn
 }
 
 // program is a running program.
@@ -42,7 +43,7 @@ type program struct {
 
 func (h *harness) start(name string, args ...string) *program {
 	h.Helper()
-	cmd := exec.Command(filepath.Join(h.dir, name), append([]string{"-zk", h.addr}, args...)...)
+	cmd := exec.Command(filepath.Join(h.dir, name), append([]string{h.server}, args...)...)
 	r, w, err := os.Pipe()
 	require.NoError(h, err)
 	cmd.Stdout, cmd.Stderr = w, w
@@ -122,15 +123,20 @@ func get(t *testing.T, url string, status int) string {
 	return string(body)
 }
 
+// build builds programs and returns their directory.
+func build(t *testing.T, packages string) string {
+	dir := t.TempDir()
+	out, err := exec.Command("go", "build", "-o", dir, packages).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return dir
+}
+
 // TestTasks fails if a program of docs/tasks does not do what its page describes.
 func TestTasks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("processes cannot be interrupted")
 	}
-	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-
+	dir := build(t, "./...")
 	for name, test := range map[string]func(*harness){
 		"job": func(h *harness) {
 			first := h.start("job", "-every=1ms")
@@ -158,6 +164,12 @@ func TestTasks(t *testing.T) {
 			second := h.start("leader", "-name=second", "-listen="+other)
 			get(h.T, "http://"+other+"/healthz", http.StatusOK)
 			assert.Equal(h, "not the leader\n", get(h.T, "http://"+other+"/leader", http.StatusServiceUnavailable))
+			follower := h.start("leader", "-name=follower", "-listen="+freeAddr(h.T))
+			require.Eventually(h, func() bool {
+				all, err := leaderelection.Candidates(h.conn, "/jobs/report")
+				return assert.NoError(h, err) && len(all) == 3
+			}, patience, 20*time.Millisecond)
+			follower.interrupt()
 			first.interrupt()
 			second.waitForLine("second leads")
 			second.interrupt()
@@ -216,7 +228,7 @@ func TestTasks(t *testing.T) {
 			srv := zktest.Start(t)
 			conn, _, err := srv.Connect(10 * time.Second)
 			require.NoError(t, err)
-			test(&harness{t, dir, srv.Addr(), conn})
+			test(&harness{t, dir, "-zk=" + srv.Addr(), conn})
 		})
 	}
 }

@@ -45,8 +45,8 @@ func main() {
 			}
 		}
 	})
-	if err != nil {
-		log.Print("ended: ", err)
+	if err != nil && ctx.Err() == nil {
+		log.Fatal("ended: ", err)
 	}
 }
 
