@@ -40,8 +40,8 @@ type Candidate interface {
 
 	// Events returns the channel that delivers what happens to this candidate, for metrics
 	// and logs: see [event.Event]. Every call returns the same channel. Call it before ElectLeader:
-	// events before the first call are not delivered, and [Election] reports checks and
-	// watches of those sessions only that it joins after the call. Without a call, events cost
+	// earlier events are lost, and [Election] reports checks and watches only from the next
+	// session on that it joins. Without a call, events cost
 	// nothing; the first call allocates about 7 KiB.
 	//
 	// Events must not be used to start or stop the leader's work: use Status and

@@ -1,6 +1,6 @@
 // Package leaderelection implements leader election on ZooKeeper: of any number of replicas
-// of a program exactly one is the leader, and each replica receives its role on a Go
-// channel.
+// of a program at most one is the leader at any time, and each replica receives its role on
+// a Go channel.
 //
 //	conn, _, err := zkdial.Connect(servers, 4*time.Second) // or zk.Connect
 //	...
@@ -32,13 +32,14 @@
 //     old leader is unreachable.
 //   - [Leadership.Multi] applies a ZooKeeper transaction only during the leadership. This
 //     guarantee needs no assumption.
-//   - No call blocks indefinitely, and the Status channel of every candidacy is closed.
+//   - Every call except ElectLeader returns within a bounded time. When a candidacy is
+//     over, its Status channel is closed.
 //
 // # Loss of the connection
 //
-// A lease ends at most half of the session timeout after the leader sent the last write that
-// ZooKeeper acknowledged, and a third after it at the beginning of a leadership. When the lease expires, the leader
-// becomes [Suspended]. If its session still exists after a reconnect, it becomes leader
+// A lease ends half a session timeout after the leader sent the last write that ZooKeeper
+// acknowledged, or earlier; at the beginning of a leadership, a third of the session timeout
+// after it. When the lease expires, the leader becomes [Suspended]. If its session still exists after a reconnect, it becomes leader
 // again, with the same token. If the session has expired, the candidacy ends with
 // [ErrSessionExpired], or restarts with [WithRejoin].
 //

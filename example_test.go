@@ -10,22 +10,23 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 // The loop of a program that runs in several replicas, of which one must act.
 func Example() {
-	// The program owns the connection and the election node.
-	conn, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
+	conn, _, err := zkdial.Connect([]string{"127.0.0.1:2181"}, 4*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = conn.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
+	_, err = conn.Create("/state", nil, 0, zk.WorldACL(zk.PermAll)) // which the leader writes
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		log.Fatal(err)
 	}
 
-	candidate, err := leaderelection.NewElection(conn, "/election", leaderelection.WithClientName("host-1"))
+	candidate, err := leaderelection.NewElection(conn, "/election", leaderelection.WithClientName("host-1"),
+		leaderelection.WithCreateNode(), leaderelection.WithRejoin())
 	if err != nil {
 		log.Fatal(err)
 	}

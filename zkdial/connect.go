@@ -101,9 +101,9 @@ func (l clientLog) Printf(format string, args ...any) {
 }
 
 // Granted returns the session timeout that the servers have granted to conn in the last
-// handshake, or 0 if it is unknown. It also works for connections that were opened without
-// this package while they have a session, provided that the client library stores the
-// timeout in the same private field as go-zookeeper 1.0.4.
+// handshake, or 0 if it is unknown. For a connection that was opened without this package,
+// it reads a private field of the client library, which works with go-zookeeper 1.0.4
+// while the connection has a session.
 func Granted(conn *zk.Conn) time.Duration { return handshake.Granted(conn) }
 
 // Wait blocks until conn has a session, and returns the session timeout that was granted,

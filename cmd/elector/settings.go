@@ -59,7 +59,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, visible to others (default: host name, process ID and a random part)")
 		flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
 		flags.StringVar(&s.configFile, flagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
-		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog and changefeed the time after which an unresponsive leader is replaced")
+		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog the time after which an unresponsive leader is replaced. On changefeed the lease: an unresponsive leader is replaced after 0.6 to 2.3 times of it")
 	})
 	for name, k := range backendKinds {
 		if k.flags != nil {

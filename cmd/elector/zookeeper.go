@@ -40,7 +40,7 @@ type zooKeeperSettings struct {
 }
 
 func (z *zooKeeperSettings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&z.servers, "zookeeper-servers", "", "addresses of the servers, host:port,...")
+	flags.StringVar(&z.servers, "zookeeper-servers", "", "addresses of the servers, host:port,... (default port 2181)")
 	flags.StringVar(&z.auth, "zookeeper-auth", "", "digest credentials user:password; preferably set by ELECTOR_ZOOKEEPER_AUTH. Only clients with these credentials may change the znodes that elector creates; all clients may read them")
 }
 

@@ -40,10 +40,14 @@ const maxName = 64 << 10
 // The delay is measured by the clock of the next contender, from the time at which it
 // reaches the head of the queue. It gives no guarantee for requests that take longer. All
 // contenders of the lock must use the option, with the same d. Contenders without it,
-// including programs that use Curator or kazoo, do not wait, and contenders do not wait for
-// their requests. The option adds two round trips to each acquisition. After a hold that
-// ended without Release, a marker znode remains until the next acquisition, or, after the
-// hold of a reader, until the next acquisition by a writer.
+// including programs that use Curator or kazoo, do not wait. They create no marker, so no
+// contender waits after one of them was lost. The option adds two round trips to each
+// acquisition. After a hold that ended without Release, a marker znode remains until the
+// next acquisition, or, after the hold of a reader, until the next acquisition by a writer.
+//
+// Do not use the option while programs with zk.Lock of go-zookeeper use the same lock:
+// zk.Lock fails if it finds a marker, and leaves a znode that blocks the lock until its
+// session ends.
 func WithLockDelay(d time.Duration) recipes.Option {
 	return recipe.Own("lock.WithLockDelay", func(s *settings) { s.delay = d })
 }

@@ -45,7 +45,9 @@ func main() {
 		log.Fatal(err)
 	}
 	sum, err := add(conn, hold)
-	if err := errors.Join(err, hold.Release(context.WithoutCancel(ctx))); err != nil {
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := errors.Join(err, hold.Release(release)); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("total %d, written with token %d\n", sum, hold.Token())

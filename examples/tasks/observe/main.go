@@ -30,7 +30,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	warning := time.NewTimer(*limit) // also if no server answers
+	warning := time.NewTimer(*limit) // also while the connection is down
 	for {
 		select {
 		case o, open := <-observations:
