@@ -28,9 +28,10 @@ type Report struct {
 	State State
 	// Since is when the state was entered. It is zero before Run.
 	Since time.Time
-	// Candidate is the newest status of the candidate, or of the last candidate while there
-	// is no candidate. Its Role can be Leader while State is not StateLeader, for instance while
-	// Begin is running.
+	// Candidate is the newest status of the candidate that NewCandidate has returned last, also
+	// after the candidate has resigned. It is zero before that, from each later call of
+	// NewCandidate until it returns a candidate, and after it has failed. Its Role can be Leader
+	// while State is not StateLeader, for instance while Begin is running.
 	Candidate leaderelection.Status
 	// Err is the error that led to StateError, or, after Run, the error that Run returned.
 	Err error

@@ -105,3 +105,16 @@ func TestCurrent_DuringBegin(t *testing.T) {
 		require.Same(h, l, r.Candidate.Leadership)
 	})
 }
+
+// TestCurrent_LastCandidate fails if the status of a candidate is not kept until the next call of
+// NewCandidate, or if it is kept after that.
+func TestCurrent_LastCandidate(t *testing.T) {
+	runElector(t, func(h *harness) { h.backend.results = []error{nil, errBoom} }, func(h *harness) {
+		h.backend.newest().fail(errBoom)
+		h.wait(time.Second)
+		require.ErrorIs(h, h.elector.Current().Candidate.Err, errBoom)
+		h.wait(30 * time.Second)
+		require.Equal(h, StateError, h.elector.Current().State)
+		require.Zero(h, h.elector.Current().Candidate)
+	})
+}
