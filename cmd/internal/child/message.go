@@ -6,11 +6,10 @@ import "time"
 const watchdogName = "elector-watchdog"
 
 // The parent sends a task to its watchdog, and then instructions. The watchdog sends reports. Each
-// message is one line of JSON.
+// message is one line of JSON. The program inherits the environment of its watchdog.
 type (
 	task struct {
-		Args             []string
-		Env              []string
+		Args             [][]byte // JSON strings would have to be UTF-8
 		Grace, LostGrace time.Duration
 		Sweep, Leased    bool
 		Lease            lease

@@ -52,9 +52,9 @@ func Start(c Command) (*Process, error) {
 }
 
 func startProcess(c Command) (*Process, error) {
-	t := task{Args: c.Args, Env: c.Env, Grace: c.Grace, LostGrace: c.LostGrace, Sweep: c.Sweep}
-	if t.Env == nil {
-		t.Env = os.Environ()
+	t := task{Grace: c.Grace, LostGrace: c.LostGrace, Sweep: c.Sweep}
+	for _, arg := range c.Args {
+		t.Args = append(t.Args, []byte(arg))
 	}
 	var deadline time.Time
 	if c.Lease != nil {
@@ -78,7 +78,7 @@ func startProcess(c Command) (*Process, error) {
 	defer reportWriter.Close()
 	p := &Process{
 		cmd: &exec.Cmd{
-			Path: self, Args: []string{watchdogName}, Env: t.Env, ExtraFiles: []*os.File{instructions, reportWriter},
+			Path: self, Args: []string{watchdogName}, Env: c.Env, ExtraFiles: []*os.File{instructions, reportWriter},
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		},
 		grace: c.Grace, done: make(chan struct{}), control: control,

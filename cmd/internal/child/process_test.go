@@ -150,6 +150,16 @@ func TestStart_ArgumentsAndEnvironment(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
+// TestStart_NotUTF8 fails if the bytes of an argument or a variable change.
+func TestStart_NotUTF8(t *testing.T) {
+	w, line := newOutput(t)
+	script := `printf %s "$0$X" | od -An -tx1`
+	p, err := Start(Command{Args: append(Shell(script), "\xff"), Env: []string{"X=\xfe", "PATH=" + os.Getenv("PATH")}, Stdout: w})
+	require.NoError(t, err)
+	require.Equal(t, "ff fe", strings.TrimSpace(line()))
+	require.Zero(t, p.Wait())
+}
+
 // TestStop_KillsTheGroup fails if only the program is stopped, and not its descendants.
 func TestStop_KillsTheGroup(t *testing.T) {
 	w, line := newOutput(t)

@@ -74,13 +74,17 @@ func runWatchdog() {
 }
 
 func (w *watchdog) startProgram() error {
-	path, err := exec.LookPath(w.task.Args[0])
+	var args []string
+	for _, arg := range w.task.Args {
+		args = append(args, string(arg))
+	}
+	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return err
 	}
 	becomeSubreaper()
-	program, err := os.StartProcess(path, w.task.Args, &os.ProcAttr{
-		Env: w.task.Env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: programAttributes(),
+	program, err := os.StartProcess(path, args, &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: programAttributes(),
 	})
 	if err == nil {
 		w.pid = program.Pid
