@@ -14,6 +14,8 @@
 //     program, but not the processes that the program has started.
 //   - If the watchdog and the parent are both stopped and the program is not, the lease is not
 //     enforced. Stop all of them together, for example by the freezer of a cgroup.
+//   - If the machine is suspended until the lease has expired, the program continues with it until
+//     the watchdog has compared the lease with the wall clock, at most a quarter of a second later.
 //   - Programs cannot be run on Windows.
 package child
 
@@ -39,9 +41,9 @@ type Command struct {
 
 	// Grace is the time between TERM and KILL. If it is zero, the group receives KILL only.
 	Grace time.Duration
-	// Lease returns the time until which the program may run; then the group is stopped. If Lease
-	// is nil or returns the zero time, there is no limit. It is called periodically on another
-	// goroutine until Done is closed, and must not block.
+	// Lease returns the time until which the program may run, by the monotonic and by the wall
+	// clock; then the group is stopped. If Lease is nil or returns the zero time, there is no limit.
+	// It is called periodically on other goroutines until Done is closed, and must not block.
 	Lease func() time.Time
 	// LostGrace limits the time between the expiry of the lease and KILL, or between TERM and KILL
 	// if the lease expired before TERM. Grace limits it as well.

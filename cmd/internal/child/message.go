@@ -9,10 +9,10 @@ const watchdogName = "elector-watchdog"
 // message is one line of JSON. The program inherits the environment of its watchdog.
 type (
 	task struct {
-		Args             [][]byte // JSON strings would have to be UTF-8
-		Grace, LostGrace time.Duration
-		Sweep, Leased    bool
-		Lease            lease
+		Args [][]byte // JSON strings would have to be UTF-8
+		limits
+		Sweep, Leased bool
+		Lease         lease
 	}
 	instruction struct {
 		Lease  *lease // extends the lease

@@ -52,7 +52,7 @@ func Start(c Command) (*Process, error) {
 }
 
 func startProcess(c Command) (*Process, error) {
-	t := task{Grace: c.Grace, LostGrace: c.LostGrace, Sweep: c.Sweep}
+	t := task{limits: limits{c.Grace, c.LostGrace}, Sweep: c.Sweep}
 	for _, arg := range c.Args {
 		t.Args = append(t.Args, []byte(arg))
 	}
@@ -163,7 +163,7 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 // renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent
 // is the deadline that the watchdog knows.
 func (p *Process) renewLease(c Command, sent time.Time, exited <-chan struct{}) {
-	tick := time.NewTicker(min(max(c.LostGrace/2, 10*time.Millisecond), 250*time.Millisecond))
+	tick := time.NewTicker(limits{c.Grace, c.LostGrace}.checkInterval())
 	defer tick.Stop()
 	for {
 		if deadline := c.Lease(); !deadline.Equal(sent) && !deadline.IsZero() {

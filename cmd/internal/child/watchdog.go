@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // RunWatchdog runs a watchdog if this process was started as one, and then exits. In any other
@@ -32,6 +34,8 @@ type watchdog struct {
 	leaseEnd time.Time // zero if there is no lease
 
 	leaseTimer, killTimer *time.Timer
+	leaseTick             <-chan time.Time // when to check the lease again; nil if there is no lease
+	now                   func() time.Time // time.Now, except in tests
 }
 
 func runWatchdog() {
@@ -46,7 +50,7 @@ func runWatchdog() {
 	}
 	decoder := json.NewDecoder(os.NewFile(3, "instructions"))
 	encoder := json.NewEncoder(os.NewFile(4, "reports"))
-	var w watchdog
+	w := watchdog{now: time.Now}
 	if decoder.Decode(&w.task) != nil {
 		return // the parent has died
 	}
@@ -118,6 +122,8 @@ func (w *watchdog) superviseGroup(instructions <-chan instruction) Exit {
 			case i.Signal != 0 && exited != nil:
 				_ = syscall.Kill(w.pid, syscall.Signal(i.Signal))
 			}
+		case <-w.leaseTick:
+			w.setTimers()
 		case <-w.leaseTimer.C:
 			w.stopGroup()
 		case <-w.killTimer.C:
@@ -151,42 +157,38 @@ func (w *watchdog) signalGroup(sig syscall.Signal) { _ = syscall.Kill(-w.pid, si
 
 // extendLease sets the deadline of the lease. A lease that has expired cannot be extended.
 func (w *watchdog) extendLease(l lease) {
-	if !w.leaseEnd.IsZero() && !time.Now().Before(w.leaseEnd) {
+	switch {
+	case w.leaseEnd.IsZero():
+		w.leaseTick = time.Tick(w.task.checkInterval())
+	case session.Expired(w.leaseEnd, w.now()):
 		return
 	}
 	w.leaseEnd = l.deadline()
-	w.leaseTimer.Reset(time.Until(w.leaseEnd))
-	w.scheduleKill()
+	w.setTimers()
 }
 
 func (w *watchdog) stopGroup() {
 	if w.stopping {
 		return
 	}
-	w.stopping, w.stopTime = true, time.Now()
+	w.stopping, w.stopTime = true, w.now()
 	if w.task.Grace > 0 {
 		w.signalGroup(syscall.SIGTERM)
 		w.signalGroup(syscall.SIGCONT) // a stopped process does not handle TERM
 	}
-	w.scheduleKill()
+	w.setTimers()
 }
 
-// scheduleKill sets the time of KILL if the group was stopped.
-func (w *watchdog) scheduleKill() {
-	if !w.stopping {
-		return
-	}
-	at := w.stopTime.Add(w.task.Grace)
+// setTimers sets the times at which the lease expires, if there is one, and at which the group
+// receives KILL, if it was stopped.
+func (w *watchdog) setTimers() {
+	now := w.now()
 	if !w.leaseEnd.IsZero() {
-		limit := w.leaseEnd
-		if limit.Before(w.stopTime) {
-			limit = w.stopTime
-		}
-		if limit = limit.Add(w.task.LostGrace); limit.Before(at) {
-			at = limit
-		}
+		w.leaseTimer.Reset(session.Left(w.leaseEnd, now))
 	}
-	w.killTimer.Reset(time.Until(at))
+	if w.stopping {
+		w.killTimer.Reset(w.task.untilKill(w.stopTime, w.leaseEnd, now))
+	}
 }
 
 func (w *watchdog) exitOf(status syscall.WaitStatus) Exit {

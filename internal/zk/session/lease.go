@@ -103,6 +103,10 @@ func elapsed(a, b time.Time) time.Duration {
 	return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }
 
+// Left returns the time from now until deadline, by the monotonic clock or by the wall clock, whichever
+// is shorter. It is negative after the deadline.
+func Left(deadline, now time.Time) time.Duration { return -elapsed(deadline, now) }
+
 // Expired reports whether deadline has passed at the time now, by the monotonic clock or by the
 // wall clock.
 func Expired(deadline, now time.Time) bool { return elapsed(deadline, now) >= 0 }

@@ -110,4 +110,5 @@ func TestElapsed_ByEitherClock(t *testing.T) {
 	require.True(t, Expired(begin.Add(time.Minute), suspended))
 	require.False(t, Expired(begin.Add(2*time.Hour), suspended))
 	require.Equal(t, time.Second, elapsed(begin, begin.Add(time.Second)))
+	require.Equal(t, time.Hour-time.Second, Left(begin.Add(2*time.Hour), suspended))
 }

@@ -1,0 +1,32 @@
+package child
+
+import (
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+)
+
+// limits determine when a group that was stopped receives KILL. The methods are pure.
+type limits struct {
+	Grace, LostGrace time.Duration
+}
+
+// untilKill returns the time from now until KILL. stopTime is when the group was stopped. leaseEnd is
+// zero if there is no lease. Timers and the monotonic clock stand still while the machine is suspended,
+// so the lease counts by the wall clock as well, and the result must be computed again periodically.
+func (l limits) untilKill(stopTime, leaseEnd, now time.Time) time.Duration {
+	left := stopTime.Add(l.Grace).Sub(now)
+	if leaseEnd.IsZero() {
+		return left
+	}
+	lost := leaseEnd
+	if session.Expired(leaseEnd, stopTime) {
+		lost = stopTime
+	}
+	return min(left, session.Left(lost.Add(l.LostGrace), now))
+}
+
+// checkInterval returns the time between two checks of a lease.
+func (l limits) checkInterval() time.Duration {
+	return min(max(l.LostGrace/2, 10*time.Millisecond), 250*time.Millisecond)
+}
