@@ -69,8 +69,8 @@ type Exit struct {
 var (
 	// ErrNotFound is returned if the program does not exist.
 	ErrNotFound = errors.New("program not found")
-	// ErrWatchdogDied is returned if another process has killed the watchdog. The process group
-	// was killed.
+	// ErrWatchdogDied is returned if the watchdog was killed: by another process, or by the parent,
+	// because it did not stop the program in time. The process group was killed.
 	ErrWatchdogDied = errors.New("the watchdog of the program has died")
 )
 

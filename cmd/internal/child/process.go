@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,22 +21,23 @@ const (
 	// writeLimit is the time in which the watchdog must read an instruction.
 	writeLimit = time.Second
 	// stopMargin is the time, after the grace, in which the watchdog must have stopped the group.
-	// Then the parent kills the group and the watchdog.
+	// Then the parent kills the group and the watchdog. After the lost grace it is the lost grace
+	// divided by lostMargin. With elector's default it ends before another candidate is elected.
 	stopMargin = 2 * time.Second
+	lostMargin = 8
 )
 
 // Process is a program that was started. Its methods may be called from any goroutine.
 type Process struct {
-	cmd   *exec.Cmd // the watchdog
-	pid   int       // of the program, and of its group
-	grace time.Duration
-	done  chan struct{}
-	exit  Exit // valid after done is closed
+	command Command
+	cmd     *exec.Cmd   // the watchdog
+	pid     int         // of the program, and of its group
+	stopped atomic.Bool // Stop was called
+	done    chan struct{}
+	exit    Exit // valid after done is closed
 
-	mu        sync.Mutex
-	control   *os.File    // for instructions; nil after the program has exited
-	stopped   bool        // Stop was called
-	stopTimer *time.Timer // kills the watchdog if it does not stop the group
+	mu      sync.Mutex
+	control *os.File // for instructions; nil after the program has exited
 }
 
 // Start starts a program, and returns after the program has started. The error wraps [ErrNotFound] if
@@ -81,7 +83,7 @@ func startProcess(c Command) (*Process, error) {
 			Path: self, Args: []string{watchdogName}, Env: c.Env, ExtraFiles: []*os.File{instructions, reportWriter},
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		},
-		grace: c.Grace, done: make(chan struct{}), control: control,
+		command: c, done: make(chan struct{}), control: control,
 	}
 	// A nil *os.File in an io.Reader or io.Writer is not nil.
 	if c.Stdin != nil {
@@ -153,9 +155,6 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	_ = p.cmd.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stopTimer != nil {
-		p.stopTimer.Stop()
-	}
 	p.control.Close()
 	p.control = nil
 }
@@ -200,18 +199,39 @@ func (p *Process) Signal(sig syscall.Signal) error {
 // Stop stops the group with TERM, and with KILL after the grace. It does not wait, and may be called
 // repeatedly.
 func (p *Process) Stop() {
-	p.mu.Lock()
-	first := !p.stopped && p.control != nil
-	p.stopped = true
-	if first {
-		p.stopTimer = time.AfterFunc(p.grace+stopMargin, func() {
+	if p.stopped.Swap(true) {
+		return
+	}
+	go p.enforceStop(time.Now())
+	_ = p.sendInstruction(instruction{Stop: true}) // if it fails, enforceStop stops the group
+}
+
+// enforceStop kills the group and the watchdog if the watchdog does not stop the group in time. The lease
+// is read periodically, because it may be extended, and the machine may be suspended.
+func (p *Process) enforceStop(stopTime time.Time) {
+	late := limits{p.command.Grace + stopMargin, p.command.LostGrace + p.command.LostGrace/lostMargin}
+	for {
+		now, wait := time.Now(), late.Grace
+		var leaseEnd time.Time
+		if p.command.Lease != nil {
+			leaseEnd, wait = p.command.Lease(), late.checkInterval()
+		}
+		left := late.untilKill(stopTime, leaseEnd, now)
+		select {
+		case <-p.done:
+			return
+		default:
+		}
+		if left <= 0 {
 			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 			_ = p.cmd.Process.Kill()
-		})
-	}
-	p.mu.Unlock()
-	if first {
-		_ = p.sendInstruction(instruction{Stop: true}) // if it fails, the timer stops the group
+			return
+		}
+		select {
+		case <-p.done:
+			return
+		case <-time.After(min(wait, left)):
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -316,6 +317,39 @@ func TestWatchdog_Stopped(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
 	p.Stop()
 	require.ErrorIs(t, p.Wait().Err, ErrWatchdogDied)
+	requireExit(t, grandchild)
+}
+
+// TestWatchdog_StoppedAndLeaseLost fails if the parent waits for the whole grace when the watchdog is
+// stopped and the lease expires, or if it does not wait while the lease is extended.
+func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
+	w, line := newOutput(t)
+	var left atomic.Int64
+	left.Store(int64(time.Hour))
+	p, err := Start(Command{
+		Args: Shell(stubborn), Stdout: w, Grace: 10 * time.Minute, LostGrace: 100 * time.Millisecond,
+		Lease: func() time.Time { return time.Now().Add(time.Duration(left.Load())) },
+	})
+	require.NoError(t, err)
+	grandchild := parsePID(t, line())
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	_, err = syscall.Wait4(p.cmd.Process.Pid, nil, syscall.WUNTRACED, nil) // waits until it is stopped
+	require.NoError(t, err)
+	left.Store(int64(50 * time.Millisecond))
+	p.Stop()
+	select {
+	case <-p.Done():
+		require.Fail(t, "killed although the lease is extended")
+	case <-time.After(time.Second):
+	}
+	left.Store(int64(-time.Hour))
+	select {
+	case <-p.Done():
+		require.ErrorIs(t, p.Wait().Err, ErrWatchdogDied)
+	case <-time.After(patience):
+		require.NoError(t, p.cmd.Process.Kill())
+		require.Fail(t, "the program still runs")
+	}
 	requireExit(t, grandchild)
 }
 
