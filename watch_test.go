@@ -230,6 +230,27 @@ func TestWatch_SetWatchesFails(t *testing.T) {
 	}
 }
 
+// TestWatch_SetWatchesFails_SameServer fails if a candidate misses that its predecessor has left while
+// it was disconnected, because the client is connected to its only server again at once and the server
+// rejects the request that sets the watches again.
+func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
+	for how, fault := range map[string]zktest.HookFunc{"rejected": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
+		t.Run(how, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				leader, conn := h.join(h.connect()), h.dial()
+				c := h.join(conn)
+				c.requireFollows(leader)
+				h.advance(timeout)
+				met := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, fault)
+				h.whileDisconnected(conn, func() { assert.NoError(h, leader.Resign()) })
+				<-met.Ran()
+				h.advance(timeout / 2)
+				c.requireLeads()
+			})
+		})
+	}
+}
+
 // CURATOR-107, helix #44: "exists" for a predecessor that was deleted leaves a watch. If the
 // candidate does not list again, it never wakes.
 func TestTrap24_PredecessorDoesNotExist(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -72,9 +73,9 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 }
 
 // recordAnswer records the answer of a server, and the session timeout if the server has granted a
-// session.
-func (d *dialer) recordAnswer(a handshake.Answer) {
-	hasSession := a.Session() != 0 && a.Timeout() > 0
+// session. It reports whether the server has done so.
+func (d *dialer) recordAnswer(a handshake.Answer) (hasSession bool) {
+	hasSession = a.Session() != 0 && a.Timeout() > 0
 	d.mu.Lock()
 	d.refusedSince = time.Time{}
 	if hasSession {
@@ -84,6 +85,7 @@ func (d *dialer) recordAnswer(a handshake.Answer) {
 	if hasSession {
 		d.record.Grant(a.Timeout())
 	}
+	return hasSession
 }
 
 // recordRefusal records that a server has closed a connection before it answered. It reports whether
@@ -115,6 +117,19 @@ type handshakeConn struct {
 	request handshake.Request // the first request that the client library has written
 	answer  handshake.Answer  // the part of the answer that was read
 	pending []byte            // unread part of an answer from another connection
+
+	hasSession atomic.Bool // a server has granted a session, and Close was not called
+}
+
+// Close closes the connection, and then records the break if there was a session. The client library
+// closes each connection before it opens the next one. Requests that are sent after the break was
+// recorded use the next one.
+func (c *handshakeConn) Close() error {
+	err := c.Conn.Close()
+	if c.hasSession.Swap(false) {
+		c.dialer.record.Break()
+	}
+	return err
 }
 
 func (c *handshakeConn) Write(b []byte) (int, error) {
@@ -148,7 +163,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	if missing > 0 && n > 0 {
 		c.answer = append(c.answer, b[:min(n, missing)]...)
 		if c.answer.Missing() == 0 {
-			c.dialer.recordAnswer(c.answer)
+			c.hasSession.Store(c.dialer.recordAnswer(c.answer))
 		}
 	}
 	return n, err

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -90,5 +91,36 @@ func TestDialer_ConfirmExpiry(t *testing.T) {
 		require.NotNil(t, expired)
 		require.Zero(t, expired.Session())
 		require.True(t, d.record.Lost(answer.Session()+1))
+	})
+}
+
+// TestDialer_CountsBreaks fails if a break is missed although the client is connected to the same
+// server again before the connection is polled, or if an attempt without a session counts as a break.
+func TestDialer_CountsBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		conn := connect(t, srv)
+		sub := session.Subscribe(conn, 0)
+		defer sub.Close()
+		record, id := handshake.Of(conn), conn.SessionID()
+		for i := range uint64(20) {
+			time.Sleep(time.Duration(i)*time.Millisecond + 2*time.Second)
+			require.Equal(t, i, record.Breaks())
+			before := sub.State()
+			srv.DropConnections()
+			time.Sleep(timeout / 2)
+			require.Equal(t, i+1, record.Breaks())
+			require.NotEqual(t, before.Epoch, sub.State().Epoch)
+		}
+		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+		srv.DropConnections()
+		time.Sleep(timeout / 2)
+		require.EqualValues(t, 21, record.Breaks())
+		epoch := sub.State().Epoch
+		hook.Remove()
+		time.Sleep(timeout / 2)
+		require.Equal(t, id, conn.SessionID())
+		require.True(t, sub.State().Up)
+		require.Equal(t, epoch, sub.State().Epoch)
 	})
 }

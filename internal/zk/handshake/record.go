@@ -18,6 +18,7 @@ type Record struct {
 	losses  int
 	losing  bool // a session was lost, and no new one has begun
 	failure error
+	breaks  uint64
 }
 
 var records = perconn.NewMap(func(*zk.Conn) *Record { return &Record{} })
@@ -44,6 +45,20 @@ func (r *Record) Failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failure
+}
+
+// Break records that a network connection that has had a session was closed.
+func (r *Record) Break() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.breaks++
+}
+
+// Breaks counts the calls of Break. It is 0 for connections that were opened without package zkdial.
+func (r *Record) Breaks() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.breaks
 }
 
 // Lose records that the servers do not know the session any more because they have lost their

@@ -88,10 +88,11 @@ type connection struct {
 	session int64
 	server  string
 	up      bool
+	breaks  uint64 // those that the dialer has counted
 }
 
-func readConnection(conn *zk.Conn) connection {
-	c := connection{session: conn.SessionID(), up: conn.State() == zk.StateHasSession}
+func readConnection(conn *zk.Conn, record *handshake.Record) connection {
+	c := connection{session: conn.SessionID(), up: conn.State() == zk.StateHasSession, breaks: record.Breaks()}
 	if c.up {
 		// While it is not connected, the client library holds the lock that Server needs
 		// until the HostProvider has returned the next server, which may be a DNS lookup
@@ -117,7 +118,7 @@ func (slot *slot) start(conn *zk.Conn) *monitor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conn, m.granted = conn, 0
-	m.epoch, m.seen, m.began, m.short = epochs.Add(1), readConnection(conn), time.Time{}, 0
+	m.epoch, m.seen, m.began, m.short = epochs.Add(1), readConnection(conn, m.record), time.Time{}, 0
 	m.lease, m.checkNow, m.lastCheck = lease{}, false, time.Time{}
 	m.downSince, m.warned, m.logs = time.Time{}, false, nil
 	if m.seen.up {
@@ -186,7 +187,7 @@ func (m *monitor) sleep(now time.Time) time.Duration {
 
 // observe reads the state of the connection and records the changes. The caller holds mu.
 func (m *monitor) observe() {
-	before, now := m.seen, readConnection(m.conn)
+	before, now := m.seen, readConnection(m.conn, m.record)
 	if now.up {
 		m.updateGranted()
 	}
@@ -194,7 +195,7 @@ func (m *monitor) observe() {
 		return
 	}
 	m.seen = now
-	if before.up {
+	if before.up || now.breaks != before.breaks {
 		m.epoch = epochs.Add(1)
 	}
 	if now.session != before.session {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -188,6 +189,26 @@ func TestMonitor_SeesEveryBreak(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A break that package zkdial has counted increases Epoch even if the connection has the same state
+// before and after it.
+func TestMonitor_CountedBreak(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		epoch := sub.State().Epoch
+		require.Equal(t, epoch, sub.State().Epoch)
+		handshake.Of(w.conn).Break()
+		require.Greater(t, sub.State().Epoch, epoch)
+		// While the connection is down as well: it may have been up between two polls.
+		w.srv.Stop()
+		time.Sleep(time.Second)
+		require.False(t, sub.State().Up)
+		epoch = sub.State().Epoch
+		handshake.Of(w.conn).Break()
+		require.Greater(t, sub.State().Epoch, epoch)
+	})
 }
 
 // The end of a lease is counted even if a proof renews it before the state is read, because a user

@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
-// maxPollInterval limits the time between two polls of a connection. The client library waits
-// for a second before it connects to the only server again, so no break of the connection is
-// missed.
+// maxPollInterval limits the time between two polls of a connection. The client library waits for a
+// second before it connects to the same server again, so no break of the connection is missed.
+// Connections of package zkdial may connect at once, and their breaks are counted.
 const maxPollInterval = 500 * time.Millisecond
 
 // pauses detects pauses of this process (SIGSTOP, a suspended machine) from the times at which
