@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // ErrServers is returned if a list of servers is empty or has an element that is not of the
@@ -71,8 +72,13 @@ type hostProvider struct {
 	mu        sync.Mutex
 	addresses []string
 	next      int
-	failed    int // number of attempts since the last connection
+	failed    int       // number of attempts since the last connection that lasted
+	connected time.Time // when the last attempt succeeded, zero if it has failed
 }
+
+// lasting is the shortest duration of a connection that counts as a success. Servers that close each
+// connection right after they have accepted it must not be tried again and again without a pause.
+const lasting = time.Second
 
 func newHostProvider(addresses []string) *hostProvider {
 	h := &hostProvider{addresses: addresses}
@@ -86,10 +92,15 @@ func (h *hostProvider) Init([]string) error { return nil }
 // Len returns the number of servers.
 func (h *hostProvider) Len() int { return len(h.addresses) }
 
-// Next returns the server to try, and whether all servers were tried without success.
+// Next returns the server to try, and whether all servers were tried without success. The client
+// library then pauses for a second.
 func (h *hostProvider) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !h.connected.IsZero() && time.Since(h.connected) >= lasting {
+		h.failed = 0
+	}
+	h.connected = time.Time{}
 	server = h.addresses[h.next]
 	h.next = (h.next + 1) % len(h.addresses)
 	retryStart = h.failed >= len(h.addresses)
@@ -104,5 +115,5 @@ func (h *hostProvider) Next() (server string, retryStart bool) {
 func (h *hostProvider) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failed = 0
+	h.connected = time.Now()
 }

@@ -2,6 +2,8 @@ package zkdial
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,15 +24,40 @@ func TestParseServers(t *testing.T) {
 	require.ErrorContains(t, err, `connect to "a:2181" and begin the paths of znodes with "/app/b"`)
 }
 
-// TestHostProvider fails if retryStart is not returned after each round of failed attempts.
+// TestHostProvider fails if retryStart is not returned after each round of failed attempts, or is
+// returned after a connection that lasted.
 func TestHostProvider(t *testing.T) {
-	h := newHostProvider([]string{"a:1", "b:1"})
-	require.Equal(t, 2, h.Len())
-	for round, want := range []bool{false, false, true, false, true} {
-		_, retryStart := h.Next()
-		require.Equal(t, want, retryStart, "round %d", round)
-	}
-	h.Connected()
-	_, retryStart := h.Next()
-	require.False(t, retryStart)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHostProvider([]string{"a:1", "b:1"})
+		require.Equal(t, 2, h.Len())
+		requirePauses := func(all ...bool) {
+			t.Helper()
+			for round, want := range all {
+				_, retryStart := h.Next()
+				require.Equal(t, want, retryStart, "round %d", round)
+			}
+		}
+		requirePauses(false, false, true, false, true, false)
+		h.Connected()
+		time.Sleep(lasting)
+		requirePauses(false, false, true, false)
+		time.Sleep(time.Hour)
+		requirePauses(true, false)
+	})
+}
+
+// TestHostProvider_ShortConnections fails if servers that close each connection right after they have
+// accepted it are tried again and again without a pause.
+func TestHostProvider_ShortConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for n := range 3 {
+			h := newHostProvider([]string{"a:1", "b:1", "c:1"}[:n+1])
+			for i := range 30 {
+				_, retryStart := h.Next()
+				require.Equal(t, i > 0 && i%(n+1) == 0, retryStart, "%d servers, attempt %d", n+1, i)
+				h.Connected()
+				time.Sleep(lasting - 1)
+			}
+		}
+	})
 }
