@@ -23,7 +23,7 @@ const timeout = 4 * time.Second
 // connect opens a connection to an embedded server, and waits for the session.
 func connect(t *testing.T, srv *zktest.Server, options ...Option) *zk.Conn {
 	t.Helper()
-	conn, _, err := Connect([]string{srv.Name()}, timeout, append(options, WithDialer(srv.Dialer()))...)
+	conn, _, err := Connect([]string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	_, err = Wait(t.Context(), conn)

@@ -31,8 +31,9 @@ type dialer struct {
 
 	mu      sync.Mutex
 	granted time.Duration // session timeout; 0 before the first session
-	// refusedSince is when a server first closed a connection after the last session.
-	refusedSince time.Time
+	// askAfter is the time until which servers that close a connection are not asked whether the
+	// session has expired. It is zero until the first of them after an answer.
+	askAfter time.Time
 }
 
 // dial implements zk.Dialer.
@@ -77,7 +78,7 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 func (d *dialer) recordAnswer(a handshake.Answer) (hasSession bool) {
 	hasSession = a.Session() != 0 && a.Timeout() > 0
 	d.mu.Lock()
-	d.refusedSince = time.Time{}
+	d.askAfter = time.Time{}
 	if hasSession {
 		d.granted = a.Timeout()
 	}
@@ -89,19 +90,29 @@ func (d *dialer) recordAnswer(a handshake.Answer) (hasSession bool) {
 }
 
 // recordRefusal records that a server has closed a connection before it answered. It reports whether
-// servers have done so for longer than a session timeout.
-func (d *dialer) recordRefusal() (long bool) {
+// to ask the server whether the session has expired. That is the case after servers have refused
+// connections for longer than a session timeout.
+func (d *dialer) recordRefusal() (ask bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	if d.refusedSince.IsZero() {
-		d.refusedSince = now
+	if d.askAfter.IsZero() {
+		timeout := d.granted
+		if timeout == 0 {
+			timeout = d.requested
+		}
+		d.askAfter = now.Add(timeout)
 	}
-	timeout := d.granted
-	if timeout == 0 {
-		timeout = d.requested
-	}
-	return now.Sub(d.refusedSince) > timeout
+	return now.After(d.askAfter)
+}
+
+// recordExtension records that a server has extended the session by its timeout because it was asked.
+// If servers were asked too often, the session would never expire. They expire it after its timeout
+// and at most a tick, which is at most half of the timeout.
+func (d *dialer) recordExtension(timeout time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.askAfter = time.Now().Add(2 * timeout)
 }
 
 // handshakeConn is a connection that reads the handshake. During the handshake the client library
@@ -173,7 +184,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 // returns the server's answer if it has. A server that has fewer transactions than the client has
 // seen answers only clients that claim to have seen none. The request uses a separate connection, so
 // that the client library never reads from a server with old data. A server that is not ready answers
-// no client.
+// no client. A server that knows the session extends it.
 func (c *handshakeConn) confirmExpiry() handshake.Answer {
 	session := c.request.Session()
 	if session == 0 || c.request.LastSeen() == 0 {
@@ -189,8 +200,11 @@ func (c *handshakeConn) confirmExpiry() handshake.Answer {
 		log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session has expired",
 			"session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(c.request.LastSeen())))
 		return answer
+	default:
+		// The server lags behind, or was restored from a backup that contains the session.
+		c.dialer.recordExtension(answer.Timeout())
 	}
-	return nil // the server knows the session and only lags behind
+	return nil
 }
 
 // requestSession sends the client's request on a new connection, without the transaction that the

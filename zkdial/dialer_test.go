@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"log/slog"
+	"math"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,4 +126,58 @@ func TestDialer_CountsBreaks(t *testing.T) {
 		require.True(t, sub.State().Up)
 		require.Equal(t, epoch, sub.State().Epoch)
 	})
+}
+
+// aheadConn is a connection of a client that has seen a transaction which its server does not have.
+type aheadConn struct {
+	net.Conn
+	write sync.Once
+}
+
+func (c *aheadConn) Write(b []byte) (int, error) {
+	c.write.Do(func() {
+		if handshake.Request(b).LastSeen() != 0 {
+			b = bytes.Clone(b)
+			binary.BigEndian.PutUint64(b[8:], math.MaxInt64)
+		}
+	})
+	return c.Conn.Write(b)
+}
+
+// TestDialer_RestoredSession fails if a session does not expire because the client asks for it again
+// and again. A server that was restored from a backup may know the session but not the transactions
+// that the client has seen.
+func TestDialer_RestoredSession(t *testing.T) {
+	const tick = timeout / 2
+	for offset := time.Duration(0); offset <= tick; offset += 100 * time.Millisecond {
+		t.Run(offset.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.Start(t, zktest.WithTick(tick))
+				var restored atomic.Bool
+				conn := connect(t, srv, WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+					conn, err := srv.Dialer()(network, address, timeout)
+					if err == nil && restored.Load() {
+						conn = &aheadConn{Conn: conn}
+					}
+					return conn, err
+				}))
+				path, err := conn.Create("/n", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+				time.Sleep(2*tick + offset)
+				_, _, err = conn.Exists(path) // so that the session expires as late as possible
+				require.NoError(t, err)
+				session := conn.SessionID()
+				restored.Store(true)
+				srv.DropConnections()
+				time.Sleep(time.Minute)
+				require.True(t, handshake.Of(conn).Lost(session))
+				_, err = Wait(t.Context(), conn)
+				require.NoError(t, err)
+				require.NotEqual(t, session, conn.SessionID())
+				exists, _, err := conn.Exists(path)
+				require.NoError(t, err)
+				require.False(t, exists)
+			})
+		})
+	}
 }

@@ -9,7 +9,8 @@
 //     transactions, so the client library can never connect again. After a session timeout
 //     without a connection, a connection of this package asks such a server whether it
 //     knows the session. If it does not, the session ends as if it had expired, and the
-//     client library starts a new one.
+//     client library starts a new one. If it does, because the backup contains the
+//     session, it is asked again after two session timeouts, when the session has expired.
 //   - Host names are looked up for each connection attempt, so they may be unknown at first
 //     and their addresses may change.
 //   - TLS is supported, and verifies the name of each server.
