@@ -142,9 +142,13 @@ func (c *campaign) hasLease() bool {
 	return time.Until(c.election.leaseEnd(c.election.node.lease.Load())) > 0
 }
 
-// leaseEnd returns the time at which a lease ends for this candidate.
-func (e *Election) leaseEnd(lease int64) time.Time {
-	return e.node.startedAt.Add(time.Duration(lease) - e.opts.guard)
+// leaseEnd returns the time at which a lease ends for this candidate, or a time in the past without
+// a lease.
+func (e *Election) leaseEnd(lease *time.Time) time.Time {
+	if lease == nil {
+		lease = &e.node.startedAt
+	}
+	return lease.Add(-e.opts.guard)
 }
 
 // leadershipDeadline returns the time until which the candidate leads with the given token: when the
@@ -158,7 +162,7 @@ func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 	switch {
 	case queue.Ended: // no other candidate leads before the lease ends
 	case e.ended.Load() || queue.Position(id) != 0 || int64(queue.Candidates[0].Token) != token:
-		lease = 0
+		lease = nil
 	}
 	return e.leaseEnd(lease)
 }

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,22 +12,76 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
+// campaignHarness is a campaign of candidate a, whose goroutine evaluates the queue only when a test
+// calls evaluateQueue, and the loop of its node.
+type campaignHarness struct {
+	*campaign
+	loop *loopState
+}
+
+func newCampaign(t *testing.T) *campaignHarness {
+	n := &Node{startedAt: time.Now()}
+	e := &Election{node: n, name: "e", candidacy: candidacy.New(t.Context(), nil), changed: make(chan struct{}, 1)}
+	t.Cleanup(func() { _ = e.candidacy.Finish(leaderelection.ErrResigned) })
+	return &campaignHarness{&campaign{election: e, id: "a"}, &loopState{n: n}}
+}
+
+// publishLease publishes a lease that was granted for d at the given time.
+func (h *campaignHarness) publishLease(now time.Time, d time.Duration) {
+	h.loop.now = now
+	h.loop.publishLease(now.Sub(h.loop.n.startedAt) + d)
+}
+
+// lead publishes a queue in which the candidate is the head, and returns its leadership.
+func (h *campaignHarness) lead(t *testing.T) *leaderelection.Leadership {
+	h.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
+	require.False(t, h.evaluateQueue())
+	l := h.election.candidacy.Leadership()
+	require.NotNil(t, l)
+	return l
+}
+
 // TestLeadership_RenewedLease fails if a lease that has expired, and was renewed for another queue,
 // confirms an earlier leadership. The candidate has lost its position in between, and its goroutine
 // has not noticed yet.
 func TestLeadership_RenewedLease(t *testing.T) {
-	n := &Node{startedAt: time.Now()}
-	e := &Election{node: n, name: "e", candidacy: candidacy.New(t.Context(), nil), changed: make(chan struct{}, 1)}
-	c := &campaign{election: e, id: "a"}
-	e.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
-	n.lease.Store(int64(time.Hour))
-	require.False(t, c.evaluateQueue())
-	leadership := e.candidacy.Leadership()
-	require.NotNil(t, leadership)
+	h := newCampaign(t)
+	h.publishLease(time.Now(), time.Hour)
+	leadership := h.lead(t)
 	require.NoError(t, leadership.Err())
 
-	e.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
-	n.lease.Store(int64(2 * time.Hour))
+	h.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}, {ID: "a"}}})
+	h.publishLease(time.Now(), 2*time.Hour)
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
-	_ = e.candidacy.Finish(leaderelection.ErrResigned)
+}
+
+// TestLeadership_WallClockGains fails if a peer whose wall clock was set forward, or whose machine was
+// suspended, after Open never has a valid leadership again.
+func TestLeadership_WallClockGains(t *testing.T) {
+	h := newCampaign(t)
+	h.loop.n.startedAt = withWallClock(h.loop.n.startedAt, -24*time.Hour)
+	h.publishLease(time.Now(), time.Hour)
+	require.NoError(t, h.lead(t).Err())
+}
+
+// TestLeadership_SuspendedMachine fails if a leadership is valid after its machine was suspended for
+// longer than the lease, because the wall clock was set back after Open.
+func TestLeadership_SuspendedMachine(t *testing.T) {
+	h := newCampaign(t)
+	h.loop.n.startedAt = withWallClock(h.loop.n.startedAt, 24*time.Hour)
+	h.publishLease(withWallClock(time.Now(), -2*time.Hour), time.Hour)
+	require.ErrorIs(t, h.lead(t).Err(), leaderelection.ErrLeaseExpired)
+}
+
+// withWallClock returns t with its wall clock reading changed by d. Package time cannot create a
+// time whose clock readings differ.
+func withWallClock(t time.Time, d time.Duration) time.Time {
+	t = t.Add(d)
+	fields := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&t))
+	fields.ext -= int64(d) // the monotonic reading
+	return t
 }

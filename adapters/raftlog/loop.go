@@ -23,7 +23,7 @@ type loopRequest struct {
 func (n *Node) runLoop(c *core.Core) {
 	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}}
 	n.loop = l
-	defer n.lease.Store(0) // no leadership is renewed any more
+	defer n.lease.Store(nil) // no leadership is renewed any more
 	defer func() {
 		if r := recover(); r != nil {
 			fault, ok := r.(core.Fault)
@@ -37,9 +37,11 @@ func (n *Node) runLoop(c *core.Core) {
 	tick := time.NewTimer(c.UntilTick())
 	defer tick.Stop()
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
+	l.now = time.Now()
 	c.Advance()
 	l.handleOutput()
 	for {
+		l.now = time.Now()
 		select {
 		case <-n.ctx.Done():
 			return
@@ -108,6 +110,8 @@ func (l *loopState) handleInputs() {
 type loopState struct {
 	n        *Node
 	c        *core.Core
+	now      time.Time                  // before the inputs of this iteration
+	lease    time.Duration              // the published lease, on the node's clock
 	token    uint64                     // of the last request
 	waiting  map[uint64]chan core.Reply // by token
 	hadLease bool                       // the node had a lease when candidates were last signaled
@@ -172,8 +176,8 @@ func (l *loopState) handleOutput() {
 		n.spawn(func() { n.learnInstances(out.Instances) })
 	}
 	status := l.c.Status()
-	if lease := int64(status.Lease); lease < n.lease.Load() {
-		n.lease.Store(lease) // before a frame is sent that ends it, such as a vote for another leader
+	if status.Lease < l.lease {
+		l.publishLease(status.Lease) // before a frame is sent that ends it, such as a vote for another leader
 	}
 	for _, f := range out.Frames {
 		n.net.Send(f.To, f.Urgent, f.Data)
@@ -207,6 +211,7 @@ func (l *loopState) handleOutput() {
 	}
 	l.publishElections(out)
 	n.publishStatus(status)
+	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {
 		l.removed = true
 		close(n.removed)
@@ -268,7 +273,23 @@ func (n *Node) publishStatus(status core.Status) {
 		stored := status // a copy, so that the parameter is not allocated by each call
 		n.status.Store(&stored)
 	}
-	n.lease.Store(int64(status.Lease))
+}
+
+// publishLease publishes the time at which the lease expires. A time consists of readings of the
+// monotonic clock and of the wall clock, which is compared to detect that the machine was suspended.
+// So both are of the time at which the lease was granted: since Open the wall clock may have been
+// set, and the machine may have been suspended.
+func (l *loopState) publishLease(until time.Duration) {
+	if until == l.lease {
+		return
+	}
+	l.lease = until
+	if until == 0 {
+		l.n.lease.Store(nil)
+		return
+	}
+	end := l.now.Add(until - l.now.Sub(l.n.startedAt))
+	l.n.lease.Store(&end)
 }
 
 func (n *Node) publishSkips(c *core.Core) {

@@ -59,9 +59,9 @@ type Node struct {
 	// stored the last entries first.
 	machineIndex uint64
 	applied      watchedIndex
-	lease        atomic.Int64 // when the lease expires, on the node's clock
-	freeSpace    atomic.Int64 // see core.SetFreeSpace
-	full         atomic.Bool  // see core.SetFreeSpace
+	lease        atomic.Pointer[time.Time] // when the lease expires; nil without a lease
+	freeSpace    atomic.Int64              // see core.SetFreeSpace
+	full         atomic.Bool               // see core.SetFreeSpace
 	skips        atomic.Pointer[[]uint64]
 	status       atomic.Pointer[core.Status]
 
@@ -274,7 +274,7 @@ func (n *Node) stopWithFault(err error) {
 	if first {
 		n.log.Error("node stopped", "err", err)
 	}
-	n.lease.Store(0)
+	n.lease.Store(nil)
 	n.stop(err)
 }
 

@@ -246,7 +246,8 @@ func (c *Core) Advance() {
 }
 
 // detectSuspend discards the lease if the wall clock has advanced more than the monotonic clock:
-// the machine was suspended, and its monotonic clock was stopped.
+// the machine was suspended, and its monotonic clock was stopped. Advance calls it, and
+// applyGrants before it extends the lease: a suspension after that is detected by the caller.
 func (c *Core) detectSuspend(now time.Duration) {
 	wall := c.cfg.Clock.Wall()
 	if suspended := wall.Sub(c.lastWall) - (now - c.lastWallAt); suspended > c.cfg.Tick {

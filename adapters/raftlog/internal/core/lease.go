@@ -117,8 +117,12 @@ func (l *lease) receiveReadStates(c *Core, states []raft.ReadState) {
 	}
 }
 
-// applyGrants extends the lease by the grants whose index is applied.
+// applyGrants extends the lease by the grants whose index is applied, unless the machine was
+// suspended in the meantime.
 func (l *lease) applyGrants(c *Core) {
+	if len(l.granted) > 0 {
+		c.detectSuspend(c.now())
+	}
 	kept := l.granted[:0]
 	for _, g := range l.granted {
 		if g.index > c.replica.Index {

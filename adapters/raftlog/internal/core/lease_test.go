@@ -1,7 +1,10 @@
 package core
 
 import (
+	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -30,6 +33,63 @@ func TestLease_NewLeader(t *testing.T) {
 		h.advance(tick)
 		for _, p := range h.peers {
 			require.Greater(t, p.core.Status().Lease, h.now, p.self.ID)
+		}
+	}
+}
+
+// TestLease_SuspendedMachine fails if a request that a peer has made before its machine was suspended
+// extends its lease, because the peer processes the reply, or applies the entry for which the reply
+// waits, before its next tick.
+func TestLease_SuspendedMachine(t *testing.T) {
+	for name, waitsForEntry := range map[string]bool{"reply": false, "entry": true} {
+		for _, suspended := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, "/", suspended), func(t *testing.T) {
+				h := newHarness(t, 3)
+				l := h.waitForLeader()
+				p := h.others(l)[0]
+				h.advance(2 * election)
+				if waitsForEntry {
+					p.diskStalled = true
+					require.NoError(t, h.request(l, update("")).Err)
+				}
+				seq := p.core.lease.seq
+				h.waitFor("a request", func() bool { return p.core.lease.seq > seq })
+				old := p.core.Status().Lease
+				require.Greater(t, old, h.now)
+
+				p.down = true // from now on it receives frames, but does not advance
+				suspend := func() {
+					if suspended {
+						p.skew += time.Minute
+					}
+				}
+				if !waitsForEntry {
+					suspend()
+				}
+				for range 10 {
+					h.inFlight = slices.DeleteFunc(h.inFlight, func(m transmission) bool {
+						if m.to == p.self.ID {
+							require.NoError(t, p.core.Receive(m.from, m.frame))
+						}
+						return m.to == p.self.ID
+					})
+					p.handleOutput()
+					h.advance(time.Millisecond)
+				}
+				if waitsForEntry {
+					require.NotEmpty(t, p.core.lease.granted)
+					require.Equal(t, old, p.core.Status().Lease)
+					suspend()
+				}
+				p.diskStalled = false
+				p.handleOutput()
+				p.handleOutput()
+				if suspended {
+					require.Zero(t, p.core.Status().Lease)
+				} else {
+					require.Greater(t, p.core.Status().Lease, old)
+				}
+			})
 		}
 	}
 }
