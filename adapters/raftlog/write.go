@@ -29,7 +29,7 @@ type storedWrite struct {
 	installed *core.Installed // the snapshot of the write, or nil
 }
 
-// runWriter writes the log: all pending tasks by one write and one sync. The first error stops the
+// runWriter writes the log: the pending tasks by one write and one sync. The first error stops the
 // node, because the contents of a disk are unknown after a sync has failed. A full disk is an
 // exception, because it rejects a write before anything is written.
 func (n *Node) runWriter() {
@@ -185,14 +185,22 @@ func (w *writer) reportSpace(full bool) {
 	}
 }
 
+// maxBatchBytes is the maximum size of the entries of several tasks that are written together. The
+// log limits the size of a batch.
+const maxBatchBytes = 64 << 20
+
 // nextBatch returns the number of tasks that can be written together, and their data. A task that
 // installs a snapshot or compacts the log is handled separately.
 func nextBatch(tasks []writeTask) (int, filelog.Batch) {
 	var b filelog.Batch
+	size := 0
 	for i, t := range tasks {
 		w := t.write
+		for _, e := range w.Entries {
+			size += len(e.GetData())
+		}
 		separate := w.Snapshot != nil || w.Compact != 0
-		if i > 0 && (separate || len(b.Entries) > 0 && len(w.Entries) > 0 && w.Entries[0].GetIndex() != b.Entries[len(b.Entries)-1].GetIndex()+1) {
+		if i > 0 && (separate || size > maxBatchBytes || len(b.Entries) > 0 && len(w.Entries) > 0 && w.Entries[0].GetIndex() != b.Entries[len(b.Entries)-1].GetIndex()+1) {
 			return i, b
 		}
 		if w.HardState != nil {

@@ -120,3 +120,28 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 		})
 	}
 }
+
+// TestNextBatch_Size fails if the entries of many tasks, which have waited for a stalled disk, are
+// written together, because the log rejects a batch that is too large; or if a large task is not
+// written at all.
+func TestNextBatch_Size(t *testing.T) {
+	const size = 16 << 20 // the greatest MaxData
+	data := make([]byte, size)
+	var tasks []writeTask
+	for i := range uint64(100) {
+		w := &core.Write{Entries: newEntries(1, i+1)}
+		w.Entries[0].Data = data
+		tasks = append(tasks, writeTask{write: w})
+	}
+	count, batch := nextBatch(tasks)
+	require.Equal(t, maxBatchBytes/size, count)
+	require.Len(t, batch.Entries, count)
+
+	large := &core.Write{Entries: newEntries(1, 1, 2, 3, 4, 5)}
+	for _, e := range large.Entries {
+		e.Data = data
+	}
+	count, batch = nextBatch(append([]writeTask{{write: large}}, tasks[5:]...))
+	require.Equal(t, 1, count)
+	require.Len(t, batch.Entries, 5)
+}

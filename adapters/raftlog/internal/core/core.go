@@ -133,6 +133,10 @@ const (
 	maxBatch          = 1024    // entries of one proposal to the engine
 	maxBatchBytes     = 1 << 20 // bytes of one proposal to the engine
 	maxWritesInFlight = 2       // Writes of the leader's own entries
+
+	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer
+	// before that peer has stored some. So it limits what a peer with a stalled disk has to write.
+	maxInflightBytes = 64 << 20
 )
 
 // New returns a peer with the data on its disk.
@@ -188,6 +192,7 @@ func New(cfg Config) (_ *Core, err error) {
 		MaxCommittedSizePerReady:  4 << 20,
 		MaxUncommittedEntriesSize: 64 << 20,
 		MaxInflightMsgs:           256,
+		MaxInflightBytes:          maxInflightBytes,
 		CheckQuorum:               true,
 		PreVote:                   true,
 		ReadOnlyOption:            raft.ReadOnlySafe,

@@ -86,3 +86,28 @@ func TestStall_AllDisks(t *testing.T) {
 		require.False(t, p.core.stall.stalled)
 	}
 }
+
+// TestStall_UnwrittenEntries fails if the size of the entries that a follower with a stalled disk has
+// to write is not limited, or if it does not receive the rest when its disk continues.
+func TestStall_UnwrittenEntries(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	p := h.others(l)[0]
+	p.diskStalled = true
+	const size = 1 << 20
+	data := make([]byte, size)
+	for range maxInflightBytes/size + 8 {
+		require.NoError(t, h.request(l, Request{Kind: api.KindState, Data: data}).Err)
+	}
+	h.advance(election)
+	unwritten := 0
+	for _, w := range p.writes {
+		for _, e := range w.Entries {
+			unwritten += len(e.GetData())
+		}
+	}
+	require.Greater(t, unwritten, maxInflightBytes/2)
+	require.Less(t, unwritten, maxInflightBytes+2*size)
+	p.diskStalled = false
+	h.waitFor("all entries are applied", func() bool { return p.core.Status().Applied == l.core.Status().Commit })
+}
