@@ -153,15 +153,22 @@ func (e *Election) leaseEnd(lease *time.Time) time.Time {
 
 // leadershipDeadline returns the time until which the candidate leads with the given token: when the
 // lease expires, if the candidate is the head of the queue for which the lease was granted. A lease
-// that has expired and was renewed does not confirm an earlier leadership, even if this goroutine
-// has not noticed that. The loop publishes queues before leases, so this method reads the lease
-// first.
+// that has expired and was renewed does not confirm an earlier leadership, and a lease that was
+// renewed after the end of the election does not extend one, even if this goroutine has not noticed
+// that. The loop publishes queues before leases, so this method reads the lease first.
 func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 	lease := e.node.lease.Load()
-	queue := e.queue.Load()
-	switch {
-	case queue.Ended: // no other candidate leads before the lease ends
-	case e.ended.Load() || queue.Position(id) != 0 || int64(queue.Candidates[0].Token) != token:
+	published := e.queue.Load()
+	queue := &published.Election
+	if published.Ended {
+		queue = published.last
+		if lease != nil && (published.lease == nil || published.lease.Before(*lease)) {
+			lease = published.lease
+		}
+	} else if e.ended.Load() { // the election was restarted
+		queue = nil
+	}
+	if queue == nil || queue.Position(id) != 0 || int64(queue.Candidates[0].Token) != token {
 		lease = nil
 	}
 	return e.leaseEnd(lease)

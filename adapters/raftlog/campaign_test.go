@@ -55,6 +55,26 @@ func TestLeadership_RenewedLease(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
+// TestLeadership_EndedElection fails if a lease that was renewed after the end of the election extends
+// a leadership, because the election may be restarted. The candidate's goroutine has not noticed the
+// end yet.
+func TestLeadership_EndedElection(t *testing.T) {
+	h := newCampaign(t)
+	h.publishLease(time.Now(), time.Hour)
+	leadership := h.lead(t)
+	deadline := leadership.Deadline()
+	for range 2 {
+		h.election.publishQueue(replica.Election{Ended: true})
+		h.publishLease(time.Now(), 2*time.Hour)
+		require.Equal(t, deadline, leadership.Deadline())
+	}
+
+	// A snapshot can contain the next leader, and not the end.
+	h.election.publishQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}}})
+	h.election.publishQueue(replica.Election{Ended: true})
+	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
+}
+
 // TestLeadership_WallClockGains fails if a peer whose wall clock was set forward, or whose machine was
 // suspended, after Open never has a valid leadership again.
 func TestLeadership_WallClockGains(t *testing.T) {

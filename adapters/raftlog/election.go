@@ -36,7 +36,7 @@ type Election struct {
 	opts options
 
 	candidacy   candidacy.Candidacy
-	queue       atomic.Pointer[replica.Election]
+	queue       atomic.Pointer[publishedQueue]
 	ended       atomic.Bool   // the election was ended while the candidate was queued
 	changed     chan struct{} // contains a token if queue, ended or the lease has changed
 	mayBeQueued bool          // the removal from the queue is not confirmed; set before the candidacy is over
@@ -187,10 +187,34 @@ func (e *Election) ElectLeader() error {
 	})
 }
 
-// setQueue publishes the queue to the candidate. The loop calls it.
+// publishedQueue is a queue that the loop has published. It does not change.
+type publishedQueue struct {
+	replica.Election
+	// After the end of the election, last is the last queue before it, and lease is the lease of the
+	// node at that time. No other candidate leads before that lease expires. Leases that are granted
+	// later do not prevent that the election is restarted.
+	last  *replica.Election
+	lease *time.Time
+}
+
+// setQueue publishes the queue, and signals the candidate. The loop calls it.
 func (e *Election) setQueue(queue replica.Election) {
-	e.queue.Store(&queue)
+	e.publishQueue(queue)
 	signal(e.changed)
+}
+
+// publishQueue publishes the queue to the candidate. The loop calls it, before it publishes a lease
+// that was granted for the queue.
+func (e *Election) publishQueue(queue replica.Election) {
+	q := &publishedQueue{Election: queue}
+	switch before := e.queue.Load(); {
+	case !queue.Ended || before == nil:
+	case before.Ended:
+		q.last, q.lease = before.last, before.lease
+	default:
+		q.last, q.lease = &before.Election, e.node.lease.Load()
+	}
+	e.queue.Store(q)
 }
 
 // Resign implements [leaderelection.Candidate]. The next candidate becomes leader as soon

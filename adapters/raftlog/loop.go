@@ -236,8 +236,7 @@ func (l *loopState) publishElections(out core.Output) {
 			e.ended.Store(true) // the election may have been restarted since
 		}
 		if out.AllElections || slices.Contains(out.Elections, e.name) {
-			queue := elections.Get(e.name)
-			e.queue.Store(&queue)
+			e.publishQueue(elections.Get(e.name))
 		}
 	}
 	for o := range l.n.observers {

@@ -100,8 +100,9 @@ func (x *expiry) proposeExpire(c *Core, peer uint64) {
 	}
 }
 
-// mayRestart reports whether no candidate can have a lease for an ended election any more: no lease
-// was granted after the end. A leader has applied the end before its term, or in it.
+// mayRestart reports whether no candidate can have a lease for an ended election any more: leases
+// that were granted after the end do not count (Election.leadershipDeadline). A leader has applied
+// the end before its term, or in it.
 func (x *expiry) mayRestart(c *Core, election string) bool {
 	ended, known := x.ended[election]
 	if !known {
