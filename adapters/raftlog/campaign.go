@@ -214,7 +214,12 @@ func (c *campaign) leaveElection(reason error) error {
 	if resigned {
 		e.candidacy.Retract(leaderelection.Status{})
 	}
-	_ = e.node.callLoop(context.Background(), func(p *core.Core) { p.RemoveCandidate(e.name, c.id) })
+	_ = e.node.callLoop(context.Background(), func(p *core.Core) {
+		p.RemoveCandidate(e.name, c.id)
+		if p.Replica().Elections.Get(e.name).Position(c.id) < 0 {
+			c.joined = 0 // it has expired, and the request to join again may be in flight
+		}
+	})
 	if !resigned {
 		return reason
 	}
@@ -235,10 +240,10 @@ func (c *campaign) leaveElection(reason error) error {
 }
 
 // confirmRemoval reports whether a candidate that is not queued according to this peer will certainly
-// not be queued. If it was never queued, the request to join may still be in flight, so the current
-// state is read. A request that is overtaken by that read can still be applied. Then the peer, which
-// does not want the candidate any more, removes it with the next heartbeat, and the candidate does
-// not lead before.
+// not be queued. If it was not queued when it resigned, the request to join may still be in flight, so
+// the current state is read. A request that is overtaken by that read can still be applied. Then the
+// peer, which does not want the candidate any more, removes it with the next heartbeat, and the
+// candidate does not lead before.
 func (c *campaign) confirmRemoval(ctx context.Context) bool {
 	return c.joined != 0 ||
 		c.election.node.readLinearizable(ctx, (*core.Core).ReadReplica) == nil && c.election.hasLeftQueue()

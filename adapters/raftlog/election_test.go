@@ -379,6 +379,34 @@ func TestResign_BeforeJoining(t *testing.T) {
 	})
 }
 
+// TestResign_ExpiredCandidate fails if Resign returns nil although the candidate, which had expired, is
+// queued afterwards: its peer has requested that before.
+func TestResign_ExpiredCandidate(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		l := h.waitForLeader(t)
+		p := h.others(l)[0]
+		c := startCandidate(t, h.node(p), "e")
+		c.waitForLeadership(t)
+		isQueued := func(at api.Peer) bool {
+			all, err := raftlog.Candidates(t.Context(), h.node(at), "e")
+			require.NoError(t, err)
+			return slices.ContainsFunc(all, func(i leaderelection.CandidateInfo) bool { return i.ID == c.ID() })
+		}
+		heal := h.isolate(p)
+		waitFor(t, "the candidate has expired", func() bool { return !isQueued(l) })
+		heal()
+		waitFor(t, "the peer knows", func() bool { return !isQueued(p) })
+		h.net.Delay(p.Addr, l.Addr, time.Second)
+		time.Sleep(700 * time.Millisecond) // a heartbeat and a tick, after which the request is in flight
+		if c.Resign() == nil {
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				require.False(t, isQueued(l))
+			}
+		}
+		waitFor(t, "the candidate has left", func() bool { return !isQueued(l) && c.Resign() == nil })
+	}, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 4*time.Second, 400*time.Millisecond })
+}
+
 // TestResign_WithoutMajority fails if Resign does not return in time while there is no majority to
 // confirm it and other candidates change the queue.
 func TestResign_WithoutMajority(t *testing.T) {
