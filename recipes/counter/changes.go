@@ -53,12 +53,13 @@ type watcher[T any] struct {
 // deliverChanges delivers states until it fails, and returns the error.
 func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
+		session := w.value.node.Conn.SessionID()
 		found, err := w.reader.Read(ctx)
 		tooLarge := errors.Is(err, zkerror.ErrTooLarge) && found.Stat != nil
 		if err != nil && !tooLarge {
 			return err
 		}
-		current := state{data: found.Data}
+		current := state{data: found.Data, session: session}
 		if found.Stat != nil {
 			current.Version = versionOf(found.Stat)
 		}

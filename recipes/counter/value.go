@@ -42,6 +42,9 @@ func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, s
 type state struct {
 	Version
 	data []byte
+	// session is a session that had begun when the state was read or written and, unless the state
+	// was read in a later one, lived. It is 0 if that is not known.
+	session int64
 }
 
 // exists reports whether the znode exists in this state.
@@ -75,12 +78,18 @@ func (v *Value[T]) Get(ctx context.Context) (T, Version, error) {
 
 // CompareAndSet replaces the value if its version is still old; the zero Version means that
 // the znode must not exist. It returns the new version. Errors: [ErrChanged],
-// [ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown.
+// [ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown. If old is
+// not the latest version that this Value has read or written in the current session, it
+// takes two more requests.
 func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Version, error) {
 	var written state
 	data, err := v.encode(value)
 	if err == nil {
-		written, err = v.write(ctx, state{Version: old}, data)
+		s := v.latestState()
+		if s.Version != old {
+			s = state{Version: old}
+		}
+		written, err = v.write(ctx, s, data)
 	}
 	return written.Version, recipe.Fail("compare and set", v.node.Path, err)
 }
@@ -168,6 +177,7 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 // unless localSessionsEnabled is set, which ZooKeeper disables by default.
 func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 	s, err := request.Read(ctx, v.node.Conn, func() (state, error) {
+		session := v.node.Conn.SessionID()
 		if newest {
 			if _, err := v.node.Conn.Sync(v.node.Path); err != nil {
 				return state{}, err
@@ -177,7 +187,7 @@ func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 		if err != nil {
 			return state{}, err
 		}
-		return state{versionOf(stat), data}, nil
+		return state{versionOf(stat), data, session}, nil
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
@@ -188,17 +198,23 @@ func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 	return s, err
 }
 
+// latestState returns the newest state that was read or written in the current session, or the zero
+// state. States of earlier sessions may be newer than the current state, because the servers may have
+// lost data since then.
 func (v *Value[T]) latestState() state {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.latest.session != v.node.Conn.SessionID() {
+		return state{}
+	}
 	return v.latest
 }
 
-// setLatest records a state, unless a newer one is known.
+// setLatest records a state, unless a newer one of the same session is known.
 func (v *Value[T]) setLatest(s state) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !s.exists() || s.mzxid >= v.latest.mzxid {
+	if !s.exists() || s.session != v.latest.session || s.mzxid >= v.latest.mzxid {
 		v.latest = s
 	}
 }

@@ -105,7 +105,7 @@ func nextVersion(version int32) int32 {
 // writtenState returns the state that a transaction has written. It compares the czxid, because a
 // record that was created after the state old was read does not show that the znode is the same.
 func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o txn.Outcome) (state, error) {
-	written := state{Version{czxid: old.czxid, mzxid: o.Zxid, version: nextVersion(old.version)}, data}
+	written := state{Version{czxid: old.czxid, mzxid: o.Zxid, version: nextVersion(old.version)}, data, o.Session}
 	if !old.exists() {
 		written.czxid, written.version = o.Zxid, 0
 		v.setLatest(written)
@@ -133,10 +133,11 @@ func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o t
 
 // bindRecord returns the path of the record with which the state old can be replaced. The znode
 // cannot be deleted and created again as long as it contains the record. If bindRecord creates the
-// record, it returns ErrChanged if old is not the current state. A record that already exists may
-// be newer than the state, so writtenState compares the czxid afterwards.
+// record, or if the state may be of another session, after which the servers may have lost data, it
+// returns ErrChanged if old is not the current state. A record that already exists may be newer than
+// the state, so writtenState compares the czxid afterwards.
 func (v *Value[T]) bindRecord(ctx context.Context, old state) (path string, err error) {
-	if path := v.writer().Record(); path != "" {
+	if path := v.writer().RecordOf(old.session); path != "" {
 		return path, nil
 	}
 	o, err := v.writer().Confirm(ctx)

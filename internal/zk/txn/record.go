@@ -64,9 +64,9 @@ func (w *Writer) setRecord(r *record) {
 	w.record = r
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.recordPath = ""
+	w.recordPath, w.recordSession = "", 0
 	if r != nil {
-		w.recordPath = r.path
+		w.recordPath, w.recordSession = r.path, r.session
 	}
 }
 

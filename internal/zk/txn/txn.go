@@ -146,9 +146,11 @@ type Writer struct {
 
 	mu         sync.Mutex
 	recordPath string // the path of record, or ""
-	pending    []*Call
-	running    bool // the goroutine runs
-	closing    bool
+	// recordSession is the session of record, or 0.
+	recordSession int64
+	pending       []*Call
+	running       bool // the goroutine runs
+	closing       bool
 	// failed is the reason why no transaction can be applied any more: the connection was
 	// closed.
 	failed error
@@ -252,6 +254,16 @@ func (w *Writer) Withdraw(c *Call) bool {
 func (w *Writer) Record() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.recordPath
+}
+
+// RecordOf is like Record, but returns "" if the record is not one of that session.
+func (w *Writer) RecordOf(session int64) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.recordSession != session {
+		return ""
+	}
 	return w.recordPath
 }
 

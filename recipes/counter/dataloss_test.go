@@ -1,0 +1,113 @@
+package counter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zkdial"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// dial opens a connection by zkdial, which recovers if the servers have lost their data.
+func (h *harness) dial() *zk.Conn {
+	h.Helper()
+	conn, _, err := zkdial.Connect([]string{h.srv.Name()}, sessionTimeout, zkdial.WithDialer(h.srv.Dialer()))
+	require.NoError(h, err)
+	h.Cleanup(func() {
+		conn.Close()
+		time.Sleep(time.Second) // goroutines that wait for the connection return
+	})
+	_, err = zkdial.Wait(h.Context(), conn)
+	require.NoError(h, err)
+	return conn
+}
+
+// loseData makes the servers lose their data, and waits until a connection has a new session.
+func (h *harness) loseData(conn *zk.Conn) {
+	h.Helper()
+	session := conn.SessionID()
+	h.srv.Restart(zktest.LoseAll)
+	time.Sleep(time.Minute)
+	require.Equal(h, zk.StateHasSession, conn.State())
+	require.NotEqual(h, session, conn.SessionID())
+}
+
+// After the servers have lost their data, a counter does not use states that it has read or written
+// before: the znode can have the version of such a state again.
+func TestDataLoss_Counter(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.dial()
+		c := h.counterOn(conn)
+		for range 50 { // so that all later zxids are smaller than those that the counter has seen
+			_, err := conn.Create("/n", nil, zk.FlagSequence, openACL)
+			require.NoError(h, err)
+		}
+		for range 7 {
+			h.add(c, 1)
+		}
+		h.loseData(conn)
+		other := h.counter()
+		want := h.add(other, 3)
+		for range 10 {
+			want++
+			require.Equal(h, want, h.add(c, 1))
+		}
+		begin := len(h.srv.Log())
+		h.add(c, 1)
+		requests := h.srv.Log()[begin:].Requests().Session(conn.SessionID())
+		require.Len(h, requests, 1, "the state of the new session is used: %v", requests)
+	})
+}
+
+// writeTwice changes a value twice, over the same connection, so that its session has a record.
+func (h *harness) writeTwice(conn *zk.Conn, path, first, second string) {
+	h.Helper()
+	v := newValue[string](h, conn, path)
+	for _, s := range []string{first, second} {
+		_, err := v.Set(h.Context(), s)
+		require.NoError(h, err)
+	}
+}
+
+// CompareAndSet does not replace another state that has the same version after the servers have lost
+// their data.
+func TestDataLoss_CompareAndSet(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.dial()
+		h.writeTwice(conn, "/app/words", "zero", "one")
+		v := newValue[string](h, conn, "/app/words")
+		_, old, err := v.Get(h.Context())
+		require.NoError(h, err)
+		h.loseData(conn)
+		h.writeTwice(conn, "/app/words", "a", "b")
+		_, err = v.CompareAndSet(h.Context(), old, "one+")
+		require.ErrorIs(h, err, ErrChanged)
+		got, _, err := v.Get(h.Context())
+		require.NoError(h, err)
+		require.Equal(h, "b", got)
+	})
+}
+
+// Update does not replace another state either if the servers lose their data while its function
+// runs.
+func TestDataLoss_DuringUpdate(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.dial()
+		h.writeTwice(conn, "/app/words", "zero", "one")
+		v := newValue[string](h, conn, "/app/words")
+		lost := false
+		got, err := v.Update(h.Context(), func(s string) (string, error) {
+			if !lost {
+				lost = true
+				h.loseData(conn)
+				h.writeTwice(conn, "/app/words", "a", "b")
+			}
+			return s + "+", nil
+		})
+		require.NoError(h, err)
+		require.Equal(h, "b+", got)
+	})
+}
