@@ -126,10 +126,18 @@ var recipeMutants = []mutant{
 		tests: "./recipes/cache -run ^TestTrap29_ListAfterNewerReply$",
 	},
 	{
+		name: "recipe/first-of-session", breaks: "a reply of the next session is compared with zxids of the earlier one",
+		file: "recipes/cache/apply.go",
+		edits: []edit{
+			{"	case first:\n		u.replaceValue(n, z)\n", ""},
+		},
+		tests: "./recipes/cache -run ^TestDataLoss_ZnodesExistAgain$",
+	},
+	{
 		name: "recipe/rC3", breaks: "the server of a new session is assumed to be up to date",
 		file: "recipes/cache/updater.go",
 		edits: []edit{
-			{"broken, u.needsSync = true, true", "broken = true"},
+			{"broken, u.needsSync, u.sessionEpoch = true, true, u.epoch+1", "broken, u.sessionEpoch = true, u.epoch+1"},
 		},
 		tests: "./recipes/cache -run ^TestTrap18_NewSession$",
 	},

@@ -216,18 +216,23 @@ func (u *updater) clearNode(n *node) {
 
 // applyValue compares a value that was read with the tree, and applies it unless it is outdated.
 func (u *updater) applyValue(n *node, f *fetch, z Znode) {
-	old := n.value
+	old, first := n.value, u.isFirstOfSession(n, f)
 	switch {
-	case old == nil || z.Stat.Czxid > old.Stat.Czxid:
+	case old == nil || z.Stat.Czxid > old.Stat.Czxid || first && z.Stat.Czxid != old.Stat.Czxid:
 		if !u.isParentConfirmed(n) {
 			u.deferReply(n, &deferredReply{z, f, u.tick()})
 			return
 		}
 		u.clearNode(n)
 		u.setNewValue(n, z)
+	case first:
+		u.replaceValue(n, z)
 	case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:
 		u.log.Debug("dropped an outdated reply", "path", n.path)
 	default:
+		if old.Stat.Pzxid > z.Stat.Pzxid {
+			copyChildrenStat(&z.Stat, &old.Stat)
+		}
 		u.replaceValue(n, z)
 	}
 	u.finishDataRead(n, f)
@@ -310,9 +315,6 @@ func (u *updater) setNewValue(n *node, z Znode) {
 func (u *updater) replaceValue(n *node, z Znode) {
 	old := n.value
 	z.Err = n.err()
-	if old.Stat.Pzxid > z.Stat.Pzxid {
-		copyChildrenStat(&z.Stat, &old.Stat)
-	}
 	n.value = &z
 	if z.Stat.Mzxid != old.Stat.Mzxid || !isSameError(z.Err, old.Err) {
 		u.events.addChanged(old, n.value)

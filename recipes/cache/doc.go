@@ -5,10 +5,11 @@
 //
 // The cache reflects what this client has received from ZooKeeper. Each cached znode
 // existed at some time with that data and that Stat, and the cache never returns an older
-// state of a znode after a newer one. No change is lost permanently: after each loss of the
-// connection all znodes are read again and compared by creation and modification zxid, so
-// the cache recognizes a znode that was deleted and created again. [Cache.Sync] waits until
-// the cache contains everything that was committed before the call.
+// state of a znode after a newer one, unless the servers have lost the newer one with their
+// data. No change is lost permanently: after each loss of the connection all znodes are read
+// again and compared by creation and modification zxid, so the cache recognizes a znode that
+// was deleted and created again. [Cache.Sync] waits until the cache contains everything that
+// was committed before the call.
 //
 // Events describe the difference between the state that was reported last and the current
 // state. A reader that applies all events to an empty map obtains the znodes of the cache.

@@ -160,6 +160,7 @@ type fetch struct {
 	stat     *zk.Stat
 	exists   bool
 	watch    *watch.Watch
+	session  int64 // the session after the reply
 	err      error
 }
 
@@ -172,9 +173,10 @@ func (f *fetch) run(conn *zk.Conn, root string) {
 		return
 	case !f.watching:
 		f.exists, f.stat, f.err = conn.Exists(f.node.path)
+		f.session = conn.SessionID()
 		return
 	}
 	found, err := watch.Try(conn, watch.Query{Path: f.node.path, What: whatOf[f.op], Epoch: f.connEpoch, Reset: true})
 	f.data, f.children, f.stat, f.watch, f.err = found.Data, found.Children, found.Stat, found.Watch, err
-	f.exists = found.Stat != nil
+	f.exists, f.session = found.Stat != nil, conn.SessionID()
 }

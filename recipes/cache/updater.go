@@ -37,7 +37,9 @@ type updater struct {
 	epoch     uint64 // 1 at first, increases with each break of the connection
 	connEpoch uint64 // the epoch of the connection (session.State)
 	session   int64
-	up        bool // the connection is established
+	// sessionEpoch is the epoch in which session replaced another session, or 0.
+	sessionEpoch uint64
+	up           bool // the connection is established
 	// needsSync means that the server of a new session may lag behind the tree, so that nothing may
 	// be read before a Sync.
 	needsSync  bool
@@ -151,7 +153,7 @@ func (u *updater) checkConnection() {
 	u.connEpoch, u.up = s.Epoch, s.Up
 	if s.Up && s.Session != u.session {
 		if u.session != 0 {
-			broken, u.needsSync = true, true
+			broken, u.needsSync, u.sessionEpoch = true, true, u.epoch+1
 			u.tree.mu.Lock()
 			u.tree.root.walk((*node).retryTooLarge)
 			u.tree.mu.Unlock()
@@ -311,6 +313,13 @@ func (u *updater) pollPart(p *part) {
 	if p.watch != nil {
 		u.pollWatch(p.watch)
 	}
+}
+
+// isFirstOfSession reports whether a reply is the first one for n in the current session. It is
+// compared with a state that was read in another session, and is newer than that state even if its
+// zxids are smaller: the servers may have lost their data in the meantime.
+func (u *updater) isFirstOfSession(n *node, f *fetch) bool {
+	return f.epoch == u.epoch && n.data.epoch < u.sessionEpoch && f.session == u.session
 }
 
 // isCurrent reports whether the tree contains the current state of a part, as far as the client has

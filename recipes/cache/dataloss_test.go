@@ -1,0 +1,118 @@
+package cache
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zkdial"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// dial opens a connection by zkdial, which recovers if the servers have lost their data.
+func (h *harness) dial() *zk.Conn {
+	h.Helper()
+	conn, _, err := zkdial.Connect([]string{h.srv.Name()}, sessionTimeout, zkdial.WithDialer(h.srv.Dialer()))
+	require.NoError(h, err)
+	h.Cleanup(func() {
+		conn.Close()
+		time.Sleep(time.Second) // goroutines that wait for the connection return
+	})
+	_, err = zkdial.Wait(h.Context(), conn)
+	require.NoError(h, err)
+	return conn
+}
+
+// pad creates znodes until the last zxid is at least a number, and returns the last zxid.
+func (h *harness) pad(until int64) int64 {
+	h.Helper()
+	for {
+		_, stat, err := h.writer.Exists("/")
+		require.NoError(h, err)
+		if stat.Pzxid >= until {
+			return stat.Pzxid
+		}
+		_, err = h.writer.Create("/n", nil, zk.FlagSequence, openACL)
+		require.NoError(h, err)
+	}
+}
+
+// The servers lose their data, and the same znodes exist again. Their zxids are smaller than those
+// in the cache. In a restored backup, the czxids are equal.
+func TestDataLoss_ZnodesExistAgain(t *testing.T) {
+	for name, scope := range map[string]Scope{"node": Node, "children": Children, "subtree": Subtree} {
+		for _, restored := range []bool{false, true} {
+			if restored {
+				name += ", restored backup"
+			}
+			t.Run(name, func(t *testing.T) {
+				run(t, func(h *harness) {
+					h.conn = h.dial()
+					begin := h.pad(0) + 50
+					h.pad(begin)
+					h.create("/a", "/a/b", "/a/lost")
+					for range 20 {
+						h.set("/a", "old")
+						h.set("/a/b", "old")
+					}
+					c := h.newCache("/a", scope)
+					events := make(chan string, 100)
+					go func() {
+						for e := range c.Events() {
+							events <- eventText(e)
+						}
+					}()
+					<-c.Filled()
+					old, _ := c.Get("/a")
+					require.Equal(h, "old", string(old.Data))
+					synctest.Wait()
+					for len(events) > 0 {
+						<-events
+					}
+
+					session := h.session()
+					h.srv.Restart(zktest.LoseAll)
+					h.writer = h.connect()
+					if restored {
+						h.pad(begin)
+					}
+					h.createWith("/a", "new")
+					h.createWith("/a/b", "new")
+					time.Sleep(time.Minute)
+					require.NotEqual(h, session, h.session())
+					require.True(h, c.Fresh())
+					require.NoError(h, c.Sync(h.Context()))
+					require.NoError(h, compareWithServer(h.writer, c, scope))
+					z, _ := c.Get("/a")
+					require.Equal(h, "new", string(z.Data))
+					require.Equal(h, restored, z.Stat.Czxid == old.Stat.Czxid)
+					require.Less(h, z.Stat.Mzxid, old.Stat.Mzxid)
+					require.Empty(h, h.requests(func() { time.Sleep(time.Minute) }))
+					synctest.Wait()
+					var got []string
+					for len(events) > 0 {
+						got = append(got, <-events)
+					}
+					want := []string{"deleted /a", "created /a=new"}
+					switch {
+					case restored && scope == Node:
+						want = []string{"changed /a=new"}
+					case restored:
+						want = []string{"changed /a=new", "changed /a/b=new", "deleted /a/lost"}
+					case scope != Node:
+						want = append(want, "deleted /a/b", "deleted /a/lost", "created /a/b=new")
+					}
+					require.ElementsMatch(h, append(want, "stale", "fresh"), got)
+
+					// Later changes are compared by their zxids again.
+					h.set("/a", "newer")
+					synctest.Wait()
+					require.NoError(h, compareWithServer(h.writer, c, scope))
+				})
+			})
+		}
+	}
+}
