@@ -42,10 +42,18 @@ var recipeMutants = []mutant{
 		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},
 	{
+		name: "recipe/early-read-session", breaks: "an early read of an earlier session is used",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"r.session == session && c.stat.Pzxid >= zxid", "c.stat.Pzxid >= zxid"},
+		},
+		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
+	},
+	{
 		name: "recipe/rQ1", breaks: "an early read that does not include the claim is used",
 		file: "recipes/queue/claim.go",
 		edits: []edit{
-			{"return c, c.stat != nil && c.stat.Pzxid >= zxid", "return c, c.stat != nil"},
+			{"r.session == session && c.stat.Pzxid >= zxid", "r.session == session"},
 		},
 		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
 	},

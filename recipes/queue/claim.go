@@ -104,14 +104,16 @@ func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 // earlyRead is a read of an item that is sent directly after its claim, in the same round trip. A
 // server executes the requests of a session in the order in which they arrive.
 type earlyRead struct {
-	send   func() // sends the request, once
-	result chan content
+	send    func() // sends the request, once
+	result  chan content
+	session int64 // the session before the request; set before result has an element
 }
 
 func (d *dispatcher) newEarlyRead(name string) *earlyRead {
 	r := &earlyRead{result: make(chan content, 1)}
 	r.send = sync.OnceFunc(func() {
 		go func() {
+			r.session = d.q.conn.SessionID()
 			raw, stat, err := request.Get(d.q.conn, d.q.itemPath(name))
 			if err != nil {
 				stat = nil
@@ -123,15 +125,16 @@ func (d *dispatcher) newEarlyRead(name string) *earlyRead {
 }
 
 // contentOf returns the content of the item if it includes the attempt that was counted by the
-// claim in the transaction zxid. The read may have reached the server before the claim, or may have
-// failed.
-func (r *earlyRead) contentOf(zxid int64) (c content, ok bool) {
+// claim in the transaction zxid of a session. The read may have reached the server before the claim,
+// or may have failed. A read that was sent in an earlier session is not used, because its zxids are
+// not comparable if the servers have lost their data since then.
+func (r *earlyRead) contentOf(session, zxid int64) (c content, ok bool) {
 	if r == nil {
 		return content{}, false
 	}
 	r.send() // it was not sent if the writer has found the claim after its reply was lost
 	c = <-r.result
-	return c, c.stat != nil && c.stat.Pzxid >= zxid
+	return c, c.stat != nil && r.session == session && c.stat.Pzxid >= zxid
 }
 
 // readItems reads the items that were claimed, concurrently, and returns those that can be handed
@@ -143,7 +146,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery, tooLarge
 		early := item.early
 		item.early = nil
 		answers[i] = request.Start(func() (content, error) {
-			if c, ok := early.contentOf(item.token); ok {
+			if c, ok := early.contentOf(item.session, item.token); ok {
 				return c, nil
 			}
 			return d.q.readContent(context.Background(), d.q.itemPath(item.name))

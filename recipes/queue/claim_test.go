@@ -37,22 +37,25 @@ func TestClaim_RoundTrips(t *testing.T) {
 	})
 }
 
-// If an item was read before its claim was applied, the content does not include this attempt.
+// If an item was read before its claim was applied, the content does not include this attempt. If it
+// was read in another session, it can be another item, which the servers have lost.
 func TestEarlyRead_MustIncludeClaim(t *testing.T) {
+	const claim, session = 10, 1
 	read := func(pzxid int64) *earlyRead {
-		r := &earlyRead{send: func() {}, result: make(chan content, 1)}
+		r := &earlyRead{send: func() {}, result: make(chan content, 1), session: session}
 		r.result <- content{stat: &zk.Stat{Pzxid: pzxid}}
 		return r
 	}
-	const claim = 10
-	_, ok := read(claim - 1).contentOf(claim)
+	_, ok := read(claim-1).contentOf(session, claim)
 	require.False(t, ok)
-	_, ok = read(claim).contentOf(claim)
+	_, ok = read(claim).contentOf(session, claim)
 	require.True(t, ok)
-	_, ok = read(claim + 1).contentOf(claim)
+	_, ok = read(claim+1).contentOf(session, claim)
 	require.True(t, ok, "another client has changed the item since")
+	_, ok = read(claim+1).contentOf(session+1, claim)
+	require.False(t, ok, "the servers may have lost their data since the read")
 	var notSent *earlyRead
-	_, ok = notSent.contentOf(claim)
+	_, ok = notSent.contentOf(session, claim)
 	require.False(t, ok)
 }
 
