@@ -74,8 +74,9 @@ func (u *updater) handleBreak(p *part, f *fetch) {
 	}
 }
 
-// markTooLarge records that a reply is larger than the connection accepts. The part is read again
-// when the znode has changed.
+// markTooLarge records that a reply is larger than the connection accepts. The data is read again
+// when it has changed. The list is read again for a Sync or after a break, if the children have
+// changed: its watch was not set.
 func (u *updater) markTooLarge(p *part, f *fetch) {
 	p.dirty = true
 	n := f.node
@@ -311,11 +312,16 @@ func (u *updater) setNewValue(n *node, z Znode) {
 	}
 }
 
-// replaceValue replaces the value of a node by another state of the same znode.
+// replaceValue replaces the value of a node by another state of the same znode. If Sync waits for it
+// and the list of children was too large, the list is read again if it has changed.
 func (u *updater) replaceValue(n *node, z Znode) {
 	old := n.value
 	z.Err = n.err()
 	n.value = &z
+	if n.data.pendingSince != 0 && n.listErr == ErrTooLarge && z.Stat.Pzxid != n.tooLargePzxid {
+		n.list.dirty = true
+		u.markPending(&n.list, u.tick())
+	}
 	if z.Stat.Mzxid != old.Stat.Mzxid || !isSameError(z.Err, old.Err) {
 		u.events.addChanged(old, n.value)
 	} else {

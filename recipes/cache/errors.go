@@ -12,7 +12,8 @@ var (
 	// ErrClosed is returned after the cache was closed by Close.
 	ErrClosed = errors.New("cache: closed")
 	// ErrTooLarge is the Err of a znode whose data, or list of children, is larger than the
-	// receive buffer of the connection (zk.WithMaxBufferSize). It is not cached, and is
-	// read again when the znode has changed. ErrTooLarge is [recipes.ErrTooLarge].
+	// receive buffer of the connection (zk.WithMaxBufferSize). It is not cached. Data is read
+	// again when it has changed. Children that have changed are listed again by [Cache.Sync]
+	// and after a loss of the connection. ErrTooLarge is [recipes.ErrTooLarge].
 	ErrTooLarge = recipes.ErrTooLarge
 )

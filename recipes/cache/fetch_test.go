@@ -129,6 +129,40 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 	})
 }
 
+// A listing that was too large is read again for a Sync, if the children have changed.
+func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
+	run(t, func(h *harness) {
+		h.create("/a", "/a/many")
+		name := strings.Repeat("n", 100)
+		for i := range 700 {
+			h.create(fmt.Sprintf("/a/many/%s%d", name, i))
+		}
+		c, r := h.fill("/a", Subtree)
+		z, _ := c.Get("/a/many")
+		require.ErrorIs(h, z.Err, ErrTooLarge)
+		for i := range 400 {
+			h.remove(fmt.Sprintf("/a/many/%s%d", name, i))
+		}
+		require.NoError(h, c.Sync(h.Context()))
+		h.requireEqual(c, r, Subtree)
+
+		// If the listing is still too large, each change causes at most one break.
+		for i := range 400 {
+			h.create(fmt.Sprintf("/a/many/%s%d", name, i))
+		}
+		time.Sleep(time.Minute)
+		h.remove("/a/many/" + name + "0")
+		connects := h.srv.Log().Count(zktest.OpConnect)
+		for range 3 {
+			require.NoError(h, c.Sync(h.Context()))
+		}
+		require.LessOrEqual(h, h.srv.Log().Count(zktest.OpConnect), connects+1)
+		z, _ = c.Get("/a/many")
+		require.ErrorIs(h, z.Err, ErrTooLarge)
+		require.Equal(h, int32(699), z.Stat.NumChildren)
+	})
+}
+
 // Data that is larger than the receive buffer is treated in the same way.
 func TestTrap37_TooMuchData(t *testing.T) {
 	run(t, func(h *harness) {
