@@ -33,8 +33,8 @@ type mutexAcquisition struct {
 	mutexHeld     bool
 	mutexSession  int64        // the session in which the mutex is held, if first
 	leasesStarted bool         // the contenders for the leases were started
-	paths         []string     // of the leases
-	proven        []int64      // the session in which each lease is proven to be held, or 0
+	paths         []string     // of the leases, once their contenders were started
+	proven        []int64      // the session in which each of them is proven to be held, or 0
 	grant         *grant.Grant // nil before it exists
 	end           context.CancelCauseFunc
 	reason        error // why the acquisition or the grant is over
@@ -64,7 +64,7 @@ func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold,
 	}
 	go func() {
 		defer close(p.left)
-		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan event), paths: make([]string, n), proven: make([]int64, n)}
+		v := &mutexAcquisition{mutexProtocol: c, entry: p, n: n, noWait: noWait, events: make(chan event)}
 		p.removal, p.err = v.run(standing)
 		stop(p.err) // releases the context
 	}()
@@ -157,12 +157,13 @@ func (v *mutexAcquisition) changed(e event) {
 	}
 }
 
-// startLeases starts a contender for each lease as soon as the mutex is held.
+// startLeases starts a contender for each lease as soon as the mutex is held. It allocates memory for
+// the leases only now: their number is below the limit.
 func (v *mutexAcquisition) startLeases() {
 	if !v.mutexHeld || v.maxLeases == 0 || v.leasesStarted || v.reason != nil {
 		return
 	}
-	v.leasesStarted = true
+	v.leasesStarted, v.paths, v.proven = true, make([]string, v.n), make([]int64, v.n)
 	for i := range v.n {
 		cfg := v.config(v.leases, v.leaseName, v.makeLeases)
 		cfg.Admit = allChildren(v.maxLeases)

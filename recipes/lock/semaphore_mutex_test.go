@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,19 @@ func TestSemaphoreMutex(t *testing.T) {
 		for _, x := range []*semContender{a, b, c, d} {
 			require.Zero(w, clientwatch.Count(x.conn))
 		}
+	})
+}
+
+// A number of leases that is rejected costs no memory.
+func TestSemaphoreMutex_FarOverLimit(t *testing.T) {
+	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		const n = 4_000_000
+		contend(3, n).fails(ErrOverLimit)
+		runtime.ReadMemStats(&after)
+		require.Less(w, after.TotalAlloc-before.TotalAlloc, uint64(8*n))
+		w.clean()
 	})
 }
 
