@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -145,9 +146,20 @@ func (q *Queue) namePrefix(ctx context.Context, opts []PutOption) (string, error
 			}
 			o.at = o.at.Add(leader.Sub(local))
 		}
-		o.position.due = max(o.at.UnixMilli(), 1)
+		o.position.due = dueTime(o.at)
 	}
 	return o.position.prefix(q.layout)
+}
+
+// dueTime returns a time in milliseconds since 1970, or the nearest number that is possible.
+func dueTime(t time.Time) int64 {
+	switch {
+	case t.Before(time.UnixMilli(1)):
+		return 1
+	case t.After(time.UnixMilli(math.MaxInt64)):
+		return math.MaxInt64
+	}
+	return t.UnixMilli()
 }
 
 // leaderTime returns the present time by the clock of the ensemble's leader and by the local clock.

@@ -49,6 +49,21 @@ func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
 	}, zktest.WithManualClock())
 }
 
+// An item can be delayed until any time, also if that is more than 2^63 milliseconds away.
+func TestPut_DistantTime(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, q := h.Context(), h.queue()
+		require.NoError(h, q.Put(ctx, []byte("later"), At(time.Unix(1<<55, 0))))
+		require.Contains(h, h.srv.Tree(), "queue-|7FFFFFFFFFFFFFFF|")
+		h.requireEmpty(q)
+		require.NoError(h, q.Put(ctx, []byte("earlier"), At(time.Unix(-1<<55, 0))))
+		h.take(q, "earlier")
+		h.put(q, "without")
+		h.take(q, "without")
+		h.requireEmpty(q)
+	})
+}
+
 // The clock of the leader is measured again if the last measurement is too old: here it is an hour
 // behind after the first one. The items that are due are determined by it as well.
 func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
