@@ -33,7 +33,10 @@ func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 	return items[0], nil
 }
 
-// TakeUpTo is like Take, but returns between one and n items, as many as are available.
+// TakeUpTo is like Take, but returns between one and n items. It does not wait for more than
+// one, and can return fewer than are available: it returns the items that were claimed
+// together, which are up to 8 at first, up to 64 later, and fewer if other consumers claim
+// the same items.
 func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]Item, error) {
 	if n < 1 {
 		return nil, q.wrapError("take from", fmt.Errorf("%w: TakeUpTo(%d)", zkerror.ErrInvalidOption, n))
