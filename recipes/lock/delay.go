@@ -77,8 +77,7 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 }
 
 // createMarker creates the contender's marker after the lock-delay of all stale markers, and
-// deletes those in the same transaction. The name of a marker is used only once: if it exists, an
-// earlier request was applied.
+// deletes those.
 func (d *delayFilter) createMarker(own string, since time.Time) error {
 	name := markerOf(path.Base(own))
 	for {
@@ -95,26 +94,46 @@ func (d *delayFilter) createMarker(own string, since time.Time) error {
 				return err
 			}
 		}
-		ops := []any{
-			&zk.CheckVersionRequest{Path: own, Version: -1},
-			&zk.CreateRequest{Path: path.Join(d.cfg.Dir, name), Data: d.cfg.Data, Acl: d.cfg.ACL},
-		}
-		for _, m := range stale {
-			ops = append(ops, &zk.DeleteRequest{Path: path.Join(d.cfg.Dir, m), Version: -1})
-		}
-		d.mu.Lock()
-		d.name = name
-		d.mu.Unlock()
-		responses, err := request.Read(d.ctx, d.cfg.Conn, func() ([]zk.MultiResponse, error) { return d.cfg.Conn.Multi(ops...) })
-		switch {
-		case err == nil, errors.Is(err, zk.ErrNodeExists):
-			return nil
-		case !errors.Is(err, zk.ErrNoNode):
+		if err := d.replaceMarkers(own, name, stale); !errors.Is(err, zk.ErrNoNode) {
 			return err
-		case len(responses) > 0 && errors.Is(responses[0].Error, zk.ErrNoNode):
-			return zkerror.ErrDeleted
 		}
 		// Another reader has deleted a stale marker after it had waited for the delay. List again.
+	}
+}
+
+// markerBytes limits the total length of the paths of the markers that one transaction deletes, far
+// below the megabyte that a server accepts.
+const markerBytes = 256 << 10
+
+// replaceMarkers deletes stale markers, and creates the contender's marker in the transaction that
+// deletes the last of them. The name of a marker is used only once: if it exists, an earlier request
+// was applied.
+func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
+	for {
+		var deletes []any
+		for size := 0; len(deletes) < len(stale) && size < markerBytes; {
+			marker := path.Join(d.cfg.Dir, stale[len(deletes)])
+			size += len(marker)
+			deletes = append(deletes, &zk.DeleteRequest{Path: marker, Version: -1})
+		}
+		stale = stale[len(deletes):]
+		ops := []any{&zk.CheckVersionRequest{Path: own, Version: -1}}
+		if len(stale) == 0 {
+			ops = append(ops, &zk.CreateRequest{Path: path.Join(d.cfg.Dir, name), Data: d.cfg.Data, Acl: d.cfg.ACL})
+			d.mu.Lock()
+			d.name = name
+			d.mu.Unlock()
+		}
+		ops = append(ops, deletes...)
+		responses, err := request.Read(d.ctx, d.cfg.Conn, func() ([]zk.MultiResponse, error) { return d.cfg.Conn.Multi(ops...) })
+		switch {
+		case err == nil && len(stale) == 0, errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case errors.Is(err, zk.ErrNoNode) && len(responses) > 0 && errors.Is(responses[0].Error, zk.ErrNoNode):
+			return zkerror.ErrDeleted
+		case err != nil:
+			return err
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -293,6 +295,28 @@ func TestLockDelay_Downgrade(t *testing.T) {
 		next.waits()
 		w.pass(1)
 		next.holds()
+	})
+}
+
+// So many markers that their deletion in one transaction would be larger than a server accepts.
+func TestLockDelay_ManyStaleMarkers(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		dir := "/" + strings.Repeat("d", 4000)
+		w.create(dir)
+		for i := range 300 {
+			w.create(fmt.Sprintf("%s/held-r-00000000-0000-4000-8000-%012d", dir, i))
+		}
+		m, err := NewMutex(w.connect(), dir, recipes.WithSessionTimeout(timeout), WithLockDelay(lockDelay))
+		require.NoError(w, err)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		w.elapsed(lockDelay, func() {
+			h, err := m.Lock(ctx)
+			require.NoError(w, err)
+			require.Len(w, w.markers(), 1)
+			require.NoError(w, h.Release(w.Context()))
+		})
+		require.Empty(w, w.markers())
 	})
 }
 
