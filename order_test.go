@@ -117,7 +117,18 @@ func TestOrder_OtherChildren(t *testing.T) {
 // ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the counter is exhausted. Since 3.6 a server then
 // assigns 2147483647 to all new znodes, so that their order is unknown.
 func TestTrap32_CounterIsExhausted(t *testing.T) {
+	for name, options := range map[string][]leaderelection.Option{
+		"Curator's names":        nil,
+		"names with a prefix":    {leaderelection.WithNamePrefix("n_")},
+		"protected, with prefix": {leaderelection.WithNamePrefix("_c_*-n_")},
+	} {
+		t.Run(name, func(t *testing.T) { testCounterIsExhausted(t, options) })
+	}
+}
+
+func testCounterIsExhausted(t *testing.T, options []leaderelection.Option) {
 	withServers(t, 1, func(h *harness) {
+		h.options = options
 		require.NoError(h, h.srv.SetSequence(node, math.MaxInt32-3))
 		var all, late []*candidate
 		for range 3 {

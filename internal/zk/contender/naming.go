@@ -237,8 +237,13 @@ func IsBefore(a, b int32) bool { return a-b < 0 }
 // one number would take itself for the head of the queue.
 func (n Naming) isExhausted(name string) bool {
 	sequence, _ := sequenceOf(name)
-	if prefix, ok := n.Plain(); ok {
-		// The prefix may end like the sign of a number.
+	prefix, handWritten := n.Plain()
+	if protected, ok := strings.CutPrefix(string(n), protectedNaming); ok {
+		prefix, handWritten = protected, true
+		_, name, _ = strings.Cut(name, "-") // the prefix follows the GUID
+	}
+	if handWritten {
+		// sequenceOf knows few prefixes, and the prefix may end like the sign of a number.
 		number, err := strconv.ParseInt(strings.TrimPrefix(name, prefix), 10, 32)
 		if err != nil {
 			return true

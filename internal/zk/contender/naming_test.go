@@ -142,6 +142,19 @@ func TestIsExhausted_PlainNames(t *testing.T) {
 	require.True(t, Prefix("n").isExhausted("n-2147483600"))
 }
 
+// The prefix follows a GUID, and is not known to sequenceOf.
+func TestIsExhausted_ProtectedNames(t *testing.T) {
+	for _, prefix := range []string{"n_", "guid-n_", "n-", "lock-", ""} {
+		for number, want := range map[string]bool{
+			"0000000001": false, "2147483646": false, "2147483647": true, "-000000005": true, "-2147483648": true, "-2147483600": true,
+		} {
+			n := ProtectedPrefix(prefix)
+			name := n.NamePrefix(guid()) + number
+			require.Equal(t, want, n.isExhausted(name), name)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, n := range []Naming{CuratorLatch, Kazoo, Prefix(""), Prefix("n_"), ProtectedPrefix("n_")} {
 		require.NoError(t, n.Check(), n)
