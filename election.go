@@ -65,7 +65,6 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: log,
-		candidacy: newCandidacy(o.ctx, log),
 		queue: queue.Config{
 			Config: contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
 			Conn:   conn, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
@@ -75,6 +74,8 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
+	// Not before: it remains registered with the context until it is over.
+	e.candidacy = newCandidacy(o.ctx, log)
 	return e, nil
 }
 

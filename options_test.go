@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -138,6 +139,21 @@ func TestWithContext_Done(t *testing.T) {
 		h.advance(0)
 		require.NoError(h, c.requireOver())
 		h.requireChildren(names(follower)...)
+	})
+}
+
+// TestWithContext_Registrations fails if a call that fails, or a candidacy that is over, remains
+// registered with the context of WithContext.
+func TestWithContext_Registrations(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		ctx := testenv.NewContext()
+		_, err := leaderelection.NewElection(h.connect(), "/missing", leaderelection.WithContext(ctx))
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
+		require.Zero(h, ctx.Registered())
+		c := h.join(h.connect(), leaderelection.WithContext(ctx))
+		require.NotZero(h, ctx.Registered())
+		c.resign()
+		require.Zero(h, ctx.Registered())
 	})
 }
 

@@ -59,11 +59,13 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		client: client, node: node, options: o, log: log,
-		candidacy: candidacy.New(o.ctx, log), listening: make(chan struct{}, 1),
+		listening: make(chan struct{}, 1),
 	}
 	if err := e.openNode(); err != nil {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
+	// Not before: it remains registered with the context until it is over.
+	e.candidacy = candidacy.New(o.ctx, log)
 	return e, nil
 }
 

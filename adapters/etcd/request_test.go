@@ -9,7 +9,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // newUnreachableClient returns a client of a server that does not exist.
@@ -19,6 +21,14 @@ func newUnreachableClient(t *testing.T) *clientv3.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
+}
+
+// TestNewElection_Fails fails if a call that fails remains registered with the context of WithContext.
+func TestNewElection_Fails(t *testing.T) {
+	ctx := testenv.NewContext()
+	_, err := NewElection(newUnreachableClient(t), "/election", WithContext(ctx), WithSessionTimeout(time.Second))
+	require.ErrorIs(t, err, leaderelection.ErrUnreachable)
+	require.Zero(t, ctx.Registered())
 }
 
 // TestRetry_ClosedClient fails if a pending request continues after the client was closed, until
