@@ -2,6 +2,7 @@ package leaderelection_test
 
 import (
 	"fmt"
+	"path"
 	"testing"
 	"time"
 
@@ -64,6 +65,31 @@ func TestFinalStatus_Errors(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestElectLeader_ReasonUnknown fails if a candidate whose znode was deleted waits without a limit
+// for the reason while ZooKeeper does not answer.
+func TestElectLeader_ReasonUnknown(t *testing.T) {
+	for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
+		t.Run(role.String(), func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				if role == leaderelection.Follower {
+					h.join(h.connect())
+				}
+				c := h.join(h.connect())
+				require.Equal(h, role, c.newest().Role)
+				unreachable := h.srv.Before(zktest.Match{Op: zktest.OpExists, Path: path.Join(node, "DONE"), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					h.srv.Refuse(true)
+					return zktest.Cut(q)
+				})
+				h.remove(c.ID())
+				h.advance(timeout + 3*time.Second)
+				h.requireMet(unreachable)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+				h.srv.Refuse(false)
+			})
+		})
 	}
 }
 

@@ -369,7 +369,7 @@ func (w *model) countWake(name string) {
 func (w *model) report(m *member, i int, s *State) {
 	was := m.user
 	m.user = user{first: s.First, proven: s.Proven, session: s.Session, token: s.Token, lapses: w.conns[m.conn].lapses}
-	if s.Err != nil {
+	if m.machine.Leaving() {
 		m.timers = 0
 	}
 	if s.Proven && !s.First {

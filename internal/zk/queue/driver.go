@@ -235,11 +235,13 @@ func (d *driver) execute(o *contender.Output) {
 	case contender.Report:
 		d.report(d.stateOf(&o.State))
 		if o.State.Err != nil {
+			d.cancelReplace()
+		}
+		if d.machine.Leaving() { // a contender that looks for the reason needs its timers
 			d.timers = d.timers[:0]
 			if d.timer != nil {
 				d.timer.Stop()
 			}
-			d.cancelReplace()
 		}
 	case contender.Set:
 		d.setTimer(o.Timer, o.After)

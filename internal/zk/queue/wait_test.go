@@ -2,6 +2,7 @@ package queue
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -39,4 +40,18 @@ func TestReceive_LeavingIsNotObserved(t *testing.T) {
 		receive()
 		require.Equal(t, 1, observed, name)
 	}
+}
+
+// A contender that looks for the reason why its znode was deleted reports the deletion repeatedly. Its
+// timers remain set until it leaves.
+func TestExecute_TimersUntilLeaving(t *testing.T) {
+	cfg := &Config{Conn: new(zk.Conn)}
+	d := &driver{cfg: cfg, machine: contender.New(&cfg.Config), report: func(State) {}}
+	d.execute(&contender.Output{Kind: contender.Set, Timer: contender.PatienceTimer, After: time.Hour})
+	deleted := &contender.Output{Kind: contender.Report, State: contender.State{Err: zkerror.ErrDeleted}}
+	d.execute(deleted)
+	require.Len(t, d.timers, 1)
+	d.machine.Step(contender.Conn{}, &contender.Input{Kind: contender.Leave, Err: zkerror.ErrDeleted}, nil)
+	d.execute(deleted)
+	require.Empty(t, d.timers)
 }
