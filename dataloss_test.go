@@ -1,6 +1,8 @@
 package leaderelection_test
 
 import (
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +20,10 @@ const appNode = "/app/election"
 
 // dial opens a connection by zkdial, which recovers if the servers have lost their data. It does not
 // wait for a session.
-func (h *harness) dial() *zk.Conn {
+func (h *harness) dial(options ...zkdial.Option) *zk.Conn {
 	h.Helper()
-	conn, _, err := zkdial.Connect([]string{h.srv.Name()}, timeout, zkdial.WithDialer(h.srv.Dialer()))
+	options = append([]zkdial.Option{zkdial.WithDialer(h.srv.Dialer())}, options...)
+	conn, _, err := zkdial.Connect([]string{h.srv.Name()}, timeout, options...)
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
@@ -94,6 +97,41 @@ func TestDataLoss_TwoCandidates(t *testing.T) {
 		h.advance(time.Second)
 		follower.requireLeads()
 		follower.resign()
+	})
+}
+
+// TestDataLoss_NamePrefix fails if a candidate that reconnects late deletes the znode of another, which
+// has the name of its own earlier znode.
+func TestDataLoss_NamePrefix(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		h.terms.overlap = true // tokens restart
+		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
+		var refused atomic.Bool
+		dialer := h.srv.Dialer()
+		a := h.joinApp(h.dial(zkdial.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			if refused.Load() {
+				return nil, zk.ErrNoServer
+			}
+			return dialer(network, address, limit)
+		})), permanent...)
+		h.advance(time.Minute)
+		a.requireLeads()
+		id := a.ID()
+		b := h.joinApp(h.dial(), permanent...)
+		h.advance(time.Second)
+		refused.Store(true)
+		h.srv.Restart(zktest.LoseTree)
+		h.advance(5 * time.Second)
+		leadership := b.requireLeads()
+		require.Equal(h, id, b.ID())
+		refused.Store(false)
+		h.advance(20 * time.Second)
+		require.NoError(h, leadership.Err())
+		a.requireFollows(b)
+		b.resign()
+		h.advance(time.Second)
+		a.requireLeads()
+		a.resign()
 	})
 }
 

@@ -63,7 +63,8 @@ func (l *Leadership) Context() context.Context { return l.grant.Context() }
 // Multi executes ops as one ZooKeeper transaction that commits only during this leadership: the
 // transaction begins with a check of the candidate's znode. Nothing is applied after the
 // leadership has ended, even if this process was stopped or requests were delayed. A call
-// without ops verifies at the ensemble that the leadership lasts.
+// without ops verifies at the ensemble that the leadership lasts. See [WithNamePrefix] for the
+// exception if the names contain no random digits.
 //
 // ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
 // *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps

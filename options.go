@@ -213,6 +213,12 @@ func WithKazooNames() Option {
 // A program must not run a hand-written candidate and a candidate of this library with the
 // same data in one election over the same connection: if the reply to a create is lost, the
 // candidate recognizes a znode without random digits only by owner and data.
+//
+// Names without random digits occur again if the election node is created again after it was
+// deleted, or lost by the servers. A candidate deletes a znode with such a name only after it has
+// read that the znode is its own. But a transaction of [Leadership.Multi] that reaches the servers
+// later, because it was delayed or the program was stopped, is applied if another candidate has the
+// same name by then.
 func WithNamePrefix(prefix string) Option {
 	naming := contender.Prefix(prefix)
 	if protected, ok := strings.CutPrefix(prefix, "_c_*-"); ok {

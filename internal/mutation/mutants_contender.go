@@ -399,6 +399,14 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
 	{
+		name: "contender/leave/plain", breaks: "a znode of an earlier session is deleted by a name that another contender can have",
+		file: "internal/zk/contender/leave.go",
+		edits: []edit{
+			{"\tif _, plain := c.cfg.Naming.Plain(); !plain {\n\t\tc.outlived = c.name\n\t}", "\tc.outlived = c.name"},
+		},
+		tests: "./internal/zk/contender -run ^TestStep_AnotherSession_PlainName$",
+	},
+	{
 		name: "contender/leave/pending", breaks: "the reply to a create is not awaited",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{

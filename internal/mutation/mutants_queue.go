@@ -10,4 +10,20 @@ var queueMutants = []mutant{
 		},
 		tests: "./internal/zk/queue -run ^TestNextReply_AfterEventOfOwnZnode$",
 	},
+	{
+		name: "queue/plain/delete", breaks: "a contender deletes the znode of another session with the same name",
+		file: "internal/zk/queue/plain.go",
+		edits: []edit{
+			{"\tcase !registered || !owned:", "\tcase !registered && !owned:"},
+		},
+		tests: "./internal/zk/queue -run ^TestPlain_QueueIsCreatedAgain$",
+	},
+	{
+		name: "queue/plain/search", breaks: "a contender takes the znode of another session with the same name for its own",
+		file: "internal/zk/queue/plain.go",
+		edits: []edit{
+			{"\t\tfound, err := filter(known, cfg.isOwnedHere)", "\t\tfound, err := known, error(nil)"},
+		},
+		tests: "./internal/zk/queue -run ^TestPlain_QueueIsCreatedAgain$",
+	},
 }

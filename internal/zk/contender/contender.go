@@ -43,7 +43,7 @@ type Contender struct {
 	name      string   // the contender's znode, empty before it is created
 	session   int64    // that owns the znode, 0 if unknown
 	czxid     int64    // of the znode, 0 if unknown
-	outlived  string   // a znode whose session has expired
+	outlived  string   // a znode whose session has expired, unless the name contains no GUID
 	renamedTo string   // the name to which the contender is being renamed
 
 	// What it knows of the queue.

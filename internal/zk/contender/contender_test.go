@@ -266,6 +266,34 @@ func TestStep_AnotherSession(t *testing.T) {
 	}
 }
 
+// Without a GUID, the name may be that of another contender in the next session: the servers may have
+// lost their data. So the znode is not deleted, whatever ends the contender.
+func TestStep_AnotherSession_PlainName(t *testing.T) {
+	cfg := electionConfig
+	cfg.Naming = Prefix("own-latch-")
+	for state, reach := range map[string]func(t *testing.T) *script{
+		"queued":  func(t *testing.T) *script { return follow(t, cfg) },
+		"holding": func(t *testing.T) *script { return hold(t, cfg) },
+	} {
+		t.Run(state, func(t *testing.T) {
+			s := reach(t)
+			s.connect(func(c *Conn) { c.Session = 2 }, "report session expired", "rest", finishes)
+		})
+		t.Run(state+", leaves while disconnected", func(t *testing.T) {
+			s := reach(t)
+			s.conn.Up = false
+			s.leave(errOther, reports, "rest")
+			s.connect(func(c *Conn) { c.Session, c.Up = 2, true }, finishes)
+		})
+	}
+	t.Run("created in the previous session", func(t *testing.T) {
+		s := newScript(t, cfg)
+		s.start("send create")
+		s.reply(Create, Reply{Prefix: ownPrefix, Name: own}, "send read own own-latch-5", "send list")
+		s.reply(ReadOwn, Reply{Owner: 9, Czxid: 77}, "report session expired", finishes)
+	})
+}
+
 func TestStep_DoesNotRepeatRequests(t *testing.T) {
 	s := newScript(t, electionConfig)
 	s.start("send create")

@@ -88,9 +88,12 @@ func (c *Contender) forget() {
 // outlive forgets the contender's znode, whose session has expired. Most servers have deleted
 // it. But ClickHouse Keeper does not continue sessions: it gives a client that reconnects a
 // new session, and keeps the znodes of the old one until its timeout. So the znode is deleted
-// in the background, in the next session.
+// in the background, in the next session. A name without a GUID is not enough for that: if the
+// queue was created again since, another contender can have it.
 func (c *Contender) outlive() {
-	c.outlived = c.name
+	if _, plain := c.cfg.Naming.Plain(); !plain {
+		c.outlived = c.name
+	}
 	c.forget()
 }
 

@@ -18,6 +18,9 @@ import (
 // znodes as well. So all contenders of one connection in one queue register their znodes, and
 // creates and searches do not overlap: a search assigns the znodes that it finds to its contender
 // unless they are registered for another contender.
+//
+// The names occur again after the queue was deleted, or lost by the servers, and created again. So
+// also a znode with a registered name is the contender's only if the current session owns it.
 
 // plainQueue is what the contenders of one connection in one queue share.
 type plainQueue struct {
@@ -102,14 +105,18 @@ func (c *plainContender) search(r *requests) (names []string, err error) {
 			return nil, err
 		}
 		contenders, _, _ := contender.Order(children, cfg.Tombstone)
-		var unknown, found []string
+		var unknown, known []string
 		for _, name := range contenders {
 			switch owner := p.owner[name]; {
 			case owner == c:
-				found = append(found, name)
+				known = append(known, name)
 			case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
 				unknown = append(unknown, name)
 			}
+		}
+		found, err := filter(known, cfg.isOwnedHere)
+		if err != nil {
+			return nil, err
 		}
 		created, err := filter(unknown, cfg.isCreatedHere)
 		if err != nil {
@@ -123,14 +130,35 @@ func (c *plainContender) search(r *requests) (names []string, err error) {
 	})
 }
 
+// delete deletes a znode of the contender. If the znode is not the contender's, it returns
+// zk.ErrNoNode.
+func (c *plainContender) delete(znode string) error {
+	c.queue.turn <- struct{}{}
+	registered := c.queue.owner[nameOf(znode)] == c
+	<-c.queue.turn
+	owned, err := c.cfg.isOwnedHere(nameOf(znode))
+	switch {
+	case err != nil:
+		return err
+	case !registered || !owned:
+		return zk.ErrNoNode
+	}
+	return c.cfg.Conn.Delete(znode, -1)
+}
+
+// isOwnedHere reports whether the current session owns a znode.
+func (cfg *Config) isOwnedHere(name string) (bool, error) {
+	exists, stat, err := cfg.Conn.Exists(path.Join(cfg.Dir, name))
+	return err == nil && exists && stat.EphemeralOwner == cfg.Conn.SessionID(), err
+}
+
 // isCreatedHere reports whether the current session has created a znode with the contender's
 // data.
 func (cfg *Config) isCreatedHere(name string) (bool, error) {
-	znode := path.Join(cfg.Dir, name)
-	exists, stat, err := cfg.Conn.Exists(znode)
-	if err != nil || !exists || stat.EphemeralOwner != cfg.Conn.SessionID() {
+	if owned, err := cfg.isOwnedHere(name); !owned {
 		return false, err
 	}
+	znode := path.Join(cfg.Dir, name)
 	data, _, err := request.Get(cfg.Conn, znode)
 	if isNoNode(err) {
 		return false, nil

@@ -258,6 +258,10 @@ func (r *requests) delete(res *result) {
 			}
 		}
 	}
+	if r.plain != nil {
+		res.reply.Err = r.lost(r.plain.delete(res.path))
+		return
+	}
 	res.reply.Err = r.lost(cfg.Conn.Delete(res.path, -1))
 }
 
