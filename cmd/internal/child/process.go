@@ -21,8 +21,9 @@ const (
 	// writeLimit is the time in which the watchdog must read an instruction.
 	writeLimit = time.Second
 	// stopMargin is the time, after the grace, in which the watchdog must have stopped the group.
-	// Then the parent kills the group and the watchdog. After the lost grace it is the lost grace
-	// divided by lostMargin. With elector's default it ends before another candidate is elected.
+	// Then the parent kills the group, and after the same time the watchdog. After the lost grace it
+	// is the lost grace divided by lostMargin. With elector's default it ends before another candidate
+	// is elected.
 	stopMargin = 2 * time.Second
 	lostMargin = 8
 )
@@ -206,8 +207,9 @@ func (p *Process) Stop() {
 	_ = p.sendInstruction(instruction{Stop: true}) // if it fails, enforceStop stops the group
 }
 
-// enforceStop kills the group and the watchdog if the watchdog does not stop the group in time. The lease
-// is read periodically, because it may be extended, and the machine may be suspended.
+// enforceStop kills the group if the watchdog does not stop it in time, and then the watchdog if it does
+// not report the exit: a watchdog that is merely late reports it. The lease is read periodically, because
+// it may be extended, and the machine may be suspended.
 func (p *Process) enforceStop(stopTime time.Time) {
 	late := limits{p.command.Grace + stopMargin, p.command.LostGrace + p.command.LostGrace/lostMargin}
 	for {
@@ -223,15 +225,19 @@ func (p *Process) enforceStop(stopTime time.Time) {
 		default:
 		}
 		if left <= 0 {
-			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-			_ = p.cmd.Process.Kill()
-			return
+			break
 		}
 		select {
 		case <-p.done:
 			return
 		case <-time.After(min(wait, left)):
 		}
+	}
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	select {
+	case <-p.done:
+	case <-time.After(stopMargin):
+		_ = p.cmd.Process.Kill()
 	}
 }
 

@@ -353,6 +353,28 @@ func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
+// TestWatchdog_LeaseLost fails if the parent kills a watchdog that stops the program in time. The lost
+// grace is so short that the parent and the watchdog kill the program at the same time.
+func TestWatchdog_LeaseLost(t *testing.T) {
+	w, line := newOutput(t)
+	var lost atomic.Bool
+	p, err := Start(Command{
+		Args: Shell(stubborn), Stdout: w, Grace: 10 * time.Minute, LostGrace: time.Millisecond,
+		Lease: func() time.Time {
+			if lost.Load() {
+				return time.Now().Add(-time.Hour)
+			}
+			return time.Now().Add(time.Hour)
+		},
+	})
+	require.NoError(t, err)
+	grandchild := parsePID(t, line())
+	lost.Store(true)
+	p.Stop()
+	require.NoError(t, p.Wait().Err)
+	requireExit(t, grandchild)
+}
+
 // TestWatchdog_IgnoresSignals fails if a signal to all processes of a service terminates the watchdog.
 func TestWatchdog_IgnoresSignals(t *testing.T) {
 	w, line := newOutput(t)
