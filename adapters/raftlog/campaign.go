@@ -9,6 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // campaign is a candidacy in progress. It belongs to the goroutine of ElectLeader, which evaluates
@@ -139,7 +140,7 @@ func (c *campaign) reportJoined(index uint64) {
 
 // hasLease reports whether the node has a lease for longer than the stop guard.
 func (c *campaign) hasLease() bool {
-	return time.Until(c.election.leaseEnd(c.election.node.lease.Load())) > 0
+	return !session.Expired(c.election.leaseEnd(c.election.node.lease.Load()), time.Now())
 }
 
 // leaseEnd returns the time at which a lease ends for this candidate, or a time in the past without

@@ -89,8 +89,12 @@ func TestLeadership_WallClockGains(t *testing.T) {
 func TestLeadership_SuspendedMachine(t *testing.T) {
 	h := newCampaign(t)
 	h.loop.n.startedAt = withWallClock(h.loop.n.startedAt, 24*time.Hour)
-	h.publishLease(withWallClock(time.Now(), -2*time.Hour), time.Hour)
-	require.ErrorIs(t, h.lead(t).Err(), leaderelection.ErrLeaseExpired)
+	h.publishLease(time.Now(), time.Hour)
+	l := h.lead(t)
+	require.NoError(t, l.Err())
+	h.publishLease(withWallClock(time.Now(), -2*time.Hour), time.Hour+1)
+	require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired)
+	require.False(t, h.campaign.hasLease())
 }
 
 // withWallClock returns t with its wall clock reading changed by d. Package time cannot create a
