@@ -132,15 +132,20 @@ type handshakeConn struct {
 	hasSession atomic.Bool // a server has granted a session, and Close was not called
 }
 
-// Close closes the connection, and then records the break if there was a session. The client library
-// closes each connection before it opens the next one. Requests that are sent after the break was
-// recorded use the next one.
+// Close closes the connection, and then records the break. Requests that are sent after the break was
+// recorded use the next connection.
 func (c *handshakeConn) Close() error {
 	err := c.Conn.Close()
+	c.recordBreak()
+	return err
+}
+
+// recordBreak records the end of the connection if there was a session. The client library can open the
+// next connection before it closes this one, but not before a Read has failed or Close was called.
+func (c *handshakeConn) recordBreak() {
 	if c.hasSession.Swap(false) {
 		c.dialer.record.Break()
 	}
-	return err
 }
 
 func (c *handshakeConn) Write(b []byte) (int, error) {
@@ -153,7 +158,11 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 func (c *handshakeConn) Read(b []byte) (int, error) {
 	missing := c.answer.Missing()
 	if missing == 0 && len(c.pending) == 0 {
-		return c.Conn.Read(b)
+		n, err := c.Conn.Read(b)
+		if err != nil {
+			c.recordBreak()
+		}
+		return n, err
 	}
 	n, err := 0, error(nil)
 	if len(c.pending) == 0 {
