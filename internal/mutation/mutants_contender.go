@@ -399,6 +399,22 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
 	{
+		name: "contender/own/plain", breaks: "the znode of another contender with the same name is taken for the own one",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"plain && reply.Err == nil && c.czxid != 0", "plain && false"},
+		},
+		tests: "./internal/zk/contender -run ^TestHold_PlainName$",
+	},
+	{
+		name: "contender/hold/plain", breaks: "a name without a GUID is not confirmed after a break",
+		file: "internal/zk/contender/hold.go",
+		edits: []edit{
+			{"	c.confirmOwn()\n", ""},
+		},
+		tests: "./internal/zk/contender -run ^TestHold_PlainName$",
+	},
+	{
 		name: "contender/leave/plain", breaks: "a znode of an earlier session is deleted by a name that another contender can have",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{

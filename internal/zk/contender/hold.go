@@ -8,6 +8,7 @@ func (c *Contender) hold() {
 		return
 	}
 	c.removeOrphan()
+	c.confirmOwn()
 	c.prove(true)
 	s := State{Name: c.name, First: true, Session: c.session, Token: c.czxid}
 	if c.leaseKnown {
@@ -27,5 +28,20 @@ func (c *Contender) hold() {
 	if !c.own {
 		// Only once: if the watch is lost, the checks of the lease notice the deletion.
 		c.setTimer(&c.ownSoon, OwnTimer, OwnDelay)
+	}
+}
+
+// confirmOwn reads the contender's znode after each break of the connection if its name contains no GUID.
+// The checks of the lease would find the znode of another contender with the same name, if the queue was
+// created again in the meantime, and a watch may be lost.
+func (c *Contender) confirmOwn() {
+	if _, plain := c.cfg.Naming.Plain(); !plain || !c.conn.Up || c.renamedTo != "" {
+		return
+	}
+	if c.conn.Epoch != c.epoch {
+		c.epoch, c.reset, c.own = c.conn.Epoch, true, false
+	}
+	if c.reset && !c.own {
+		c.send(Request{Kind: ReadOwn, Name: c.name})
 	}
 }

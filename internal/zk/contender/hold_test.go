@@ -53,6 +53,30 @@ func TestHold_Loses(t *testing.T) {
 	s.connect(func(c *Conn) { c.Missing = true }, lost...)
 }
 
+// Without a GUID, another contender can have the name of the contender's znode after the queue was
+// created again, and the checks of the lease do not notice that.
+func TestHold_PlainName(t *testing.T) {
+	cfg := electionConfig
+	cfg.Naming = Prefix("own-latch-")
+	lost := []string{"report znode was deleted by another client", "set reason 10ms", "send find reason reset"}
+	for name, c := range map[string]struct {
+		reply Reply
+		want  []string
+	}{
+		"own":                  {Reply{Owner: 1, Czxid: 77}, nil},
+		"of another session":   {Reply{Owner: 9, Czxid: 80}, lost},
+		"of another contender": {Reply{Owner: 1, Czxid: 80}, lost},
+		"does not exist":       {Reply{Err: zk.ErrNoNode}, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := hold(t, cfg)
+			s.connect(func(c *Conn) { c.Up = false })
+			s.connect(func(c *Conn) { c.Up, c.Epoch = true, c.Epoch+1 }, "send read own own-latch-5 reset", "set own 2ms")
+			s.reply(ReadOwn, c.reply, c.want...)
+		})
+	}
+}
+
 // A contender that did not watch its znode while it was queued does so when its turn has lasted for
 // some time.
 func TestHold_OwnTimer(t *testing.T) {

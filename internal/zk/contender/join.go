@@ -68,6 +68,9 @@ func (c *Contender) receiveCreate(reply *Reply) {
 		c.send(Request{Kind: MakeQueue})
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.leave(c.noQueue(), false)
+	case errors.Is(reply.Err, zk.ErrNodeExists):
+		// Without a GUID: the servers give the last number to all contenders.
+		c.leave(zkerror.ErrNodeExhausted, false)
 	default:
 		c.leave(reply.Err, false)
 	}

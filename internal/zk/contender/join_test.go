@@ -215,6 +215,11 @@ func TestJoin_NumbersExhausted(t *testing.T) {
 		require.Equal(t, zkerror.ErrNodeExhausted, s.c.Reason())
 		require.Equal(t, "report sequence numbers of the node are exhausted", s.outputs[0])
 	}
+	// Another contender has the last number, and the name contains no GUID.
+	s := newScript(t, lockConfig)
+	s.start("send create")
+	s.do(s.replied(Create, Reply{Err: zk.ErrNodeExists}))
+	require.Equal(t, zkerror.ErrNodeExhausted, s.c.Reason())
 }
 
 // Patience limits how long ZooKeeper may be unreachable.

@@ -177,7 +177,10 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 	if c.phase != queued && c.phase != holding || r.Name != c.name || c.renamedTo != "" {
 		return
 	}
+	_, plain := c.cfg.Naming.Plain()
 	switch {
+	case plain && reply.Err == nil && c.czxid != 0 && reply.Czxid != c.czxid:
+		c.lose() // the znode is another contender's
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.session == 0:
 		c.vanished = true
 		c.leave(zkerror.ErrSessionExpired, false) // it has changed during the create

@@ -134,8 +134,8 @@ func (c *plainContender) search(r *requests) (names []string, err error) {
 // zk.ErrNoNode.
 func (c *plainContender) delete(znode string) error {
 	c.queue.turn <- struct{}{}
+	defer func() { <-c.queue.turn }() // other contenders of the session cannot create such a znode before
 	registered := c.queue.owner[nameOf(znode)] == c
-	<-c.queue.turn
 	owned, err := c.cfg.isOwnedHere(nameOf(znode))
 	switch {
 	case err != nil:
