@@ -17,7 +17,7 @@ func testLeaderCrashes(s *suite) {
 			next := s.currentLeader()
 			return next != nil && next != leader
 		})
-		if leader.latestLeadership().Err() == nil {
+		if !s.isDoneInTime(leader.latestLeadership()) {
 			s.Errorf("%v: still leader after its crash", leader)
 		}
 		leader.resignAndCheck()
@@ -60,7 +60,7 @@ func testLeaderCutOff(s *suite) {
 		next = s.currentLeader()
 		return next != nil && next != leader
 	})
-	if l.Err() == nil {
+	if !s.isDoneInTime(l) {
 		s.Errorf("%v: still leader while it is cut off", leader)
 	}
 	heal()

@@ -16,7 +16,8 @@
 // delivers and while it waits:
 //
 //   - No two leaderships overlap: Leadership.Done is closed before another candidate
-//     becomes leader.
+//     becomes leader. After the deadline the suite waits up to ten seconds for it,
+//     because the machine may be busy.
 //   - A later leadership has a greater token.
 //   - A status has a Leadership if and only if its Role is Leader. It has an Err only if
 //     it is the last status. Between two leaderships of a candidate, a status that is not

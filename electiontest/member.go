@@ -3,6 +3,7 @@ package electiontest
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 )
@@ -64,7 +65,24 @@ func (m *member) readStatuses() {
 
 // isLeaderLocked reports whether the latest leadership of the member has not ended. The caller holds
 // suite.mu.
-func (m *member) isLeaderLocked() bool { return m.latest != nil && m.latest.Err() == nil }
+func (m *member) isLeaderLocked() bool { return m.latest != nil && !isDone(m.latest) }
+
+// isDone reports whether Done of the leadership is closed. The suite must not call Err before: Err
+// closes Done after the deadline, so that a candidate that never closes it would conform.
+func isDone(l *leaderelection.Leadership) bool {
+	select {
+	case <-l.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// isExpired reports whether the deadline of the leadership has passed for longer than the grace.
+func isExpired(l *leaderelection.Leadership, grace time.Duration) bool {
+	d := l.Deadline()
+	return !d.IsZero() && time.Since(d) > grace
+}
 
 // receiveStatus checks a status, or the close of the channel.
 func (m *member) receiveStatus(status leaderelection.Status, ok bool) {
@@ -120,7 +138,7 @@ func (m *member) checkStatus(status leaderelection.Status) {
 // ignores a leadership that is over, because it may be an earlier one.
 func (m *member) checkToken(l *leaderelection.Leadership) {
 	s := m.suite
-	if l.Err() != nil {
+	if isDone(l) || isExpired(l, 0) {
 		return
 	}
 	if s.latestLeader != nil && (l.Token() < s.latestToken || l.Token() == s.latestToken && s.latestLeader != m) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -39,6 +40,7 @@ type defects struct {
 	LeaderAfterEnd        bool // Current returns the role Leader after the candidacy
 	CrashStopsElection    bool // no successor after a crash
 	LeaderAfterCrash      bool // a leader that has crashed remains leader
+	NoDoneAtDeadline      bool // Done of a leader that has crashed is not closed at the deadline
 	FollowerEndsLeader    bool // the leadership ends when a follower resigns
 	EndsOnlyItself        bool // EndElection ends only its own candidacy
 	AcceptsAfterEnd       bool
@@ -97,6 +99,16 @@ type candidate struct {
 	err                              error
 	leadership                       *leaderelection.Leadership
 	revoke                           context.CancelCauseFunc
+
+	lastDeadline atomic.Pointer[time.Time] // the deadline is not extended after it
+}
+
+// currentDeadline is the deadline of a leadership that is renewed until the program crashes.
+func (c *candidate) currentDeadline() time.Time {
+	if d := c.lastDeadline.Load(); d != nil {
+		return *d
+	}
+	return time.Now().Add(time.Second)
 }
 
 func (m *memory) newCandidate(i int) (leaderelection.Candidate, error) {
@@ -244,7 +256,11 @@ func (m *memory) electHead() {
 		case m.DecreasingTokens:
 			m.token -= 2
 		}
-		c.leadership, c.revoke = candidacy.NewLeadership(m.token, nil)
+		var deadline func() time.Time
+		if m.NoDoneAtDeadline {
+			deadline = c.currentDeadline
+		}
+		c.leadership, c.revoke = candidacy.NewLeadership(m.token, deadline)
 		s := leaderelection.Status{CandidateID: c.id, Role: leaderelection.Leader, Leadership: c.leadership}
 		if m.NoLeadership {
 			s.Leadership = nil
@@ -408,6 +424,12 @@ func (m *memory) crashProgram(i int) {
 		}
 		if m.LeaderAfterCrash {
 			c.revoke = nil
+		}
+		if m.NoDoneAtDeadline {
+			d := time.Now().Add(time.Second)
+			c.lastDeadline.Store(&d)
+			c.revoke = nil
+			time.Sleep(2 * time.Second)
 		}
 		m.leaveQueue(c, leaderelection.ErrSessionExpired)
 		m.finishCandidacy(c, leaderelection.ErrSessionExpired)

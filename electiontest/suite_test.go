@@ -64,6 +64,7 @@ func TestCases_FindDefects(t *testing.T) {
 		"LeaderAfterEnd":        "role leader after the candidacy",
 		"CrashStopsElection":    "another candidate becomes leader after a crash: not within",
 		"LeaderAfterCrash":      "more than one leader",
+		"NoDoneAtDeadline":      "more than one leader",
 		"FollowerEndsLeader":    "the leader remains leader when a follower leaves: not long enough",
 		"EndsOnlyItself":        "the channel is closed when the election was ended: not within",
 		"AcceptsAfterEnd":       "want error: " + leaderelection.ErrElectionOver.Error(),
