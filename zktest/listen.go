@@ -1,9 +1,14 @@
 package zktest
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"time"
 )
+
+// acceptPause is the pause after an error of Accept.
+const acceptPause = 5 * time.Millisecond
 
 // Addr returns the TCP address for clients that cannot use [Server.Dialer]. It is on the
 // loopback interface unless [WithAddr] sets another address. The first call opens the port,
@@ -55,18 +60,26 @@ func (s *Server) listenLocked(addr string) error {
 	}
 	s.ln, s.addr = ln, ln.Addr().String()
 	s.setBoundAddr(s.addr)
-	s.e.goLocked(func() {
-		for {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			if err := s.accept(nc); err != nil {
-				nc.Close()
-			}
-		}
-	})
+	s.e.goLocked(func() { s.acceptFrom(ln) })
 	return nil
+}
+
+// acceptFrom accepts connections until the listener is closed. After any other error, for instance
+// if too many files are open, it continues after a pause.
+func (s *Server) acceptFrom(ln net.Listener) {
+	for {
+		nc, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(acceptPause)
+			continue
+		}
+		if err := s.accept(nc); err != nil {
+			nc.Close()
+		}
+	}
 }
 
 func (s *Server) stopListening() {
