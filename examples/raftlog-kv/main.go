@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// runPeer runs a peer until it has read all of its input.
+// runPeer runs a peer until it has read all of its input, or until ctx is done.
 func runPeer(ctx context.Context, id, peers, dir, secret string, in io.Reader, out io.Writer) (err error) {
 	cfg := raftlog.Config{
 		Cluster: "example", ID: id, Dir: dir, Secret: []byte(secret), Insecure: secret == "",

@@ -65,6 +65,25 @@ func TestRunPeer(t *testing.T) {
 	require.ErrorContains(t, runPeer(ctx, "y", "x@"+addr, dir, "", strings.NewReader(""), io.Discard), "--peers")
 }
 
+// TestRunPeer_Interrupt fails if a peer that waits for input does not stop when the context is done.
+func TestRunPeer_Interrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in, input := io.Pipe()
+	defer input.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- runPeer(ctx, "x", "x@127.0.0.1:0", memoryDir(t), "0123456789abcdef", in, io.Discard) }()
+	_, err := io.WriteString(input, "what\n") // returns when the peer reads its input
+	require.NoError(t, err)
+	cancel()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("the peer has not stopped")
+	}
+}
+
 // TestStore_Snapshot fails if a snapshot does not restore the map of the time at which it was taken.
 func TestStore_Snapshot(t *testing.T) {
 	s := newStore()

@@ -35,17 +35,38 @@ func (p *peer) proposeUpdate(ctx context.Context, id requestid.ID, u update) (in
 	return p.node.Propose(ctx, id, data)
 }
 
-// runCommands runs one command per line, and prints the results.
+// runCommands runs one command per line, and prints the results. It returns at the end of the input, or
+// when ctx is done, even while it waits for input.
 func (p *peer) runCommands(ctx context.Context, in io.Reader, out io.Writer) error {
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		result, err := p.runCommand(ctx, lines.Text())
-		if err != nil {
-			result = "error: " + err.Error()
+	lines := make(chan string)
+	var readErr error // may be read when lines is closed
+	go func() {
+		defer close(lines)
+		input := bufio.NewScanner(in)
+		for input.Scan() {
+			select {
+			case lines <- input.Text():
+			case <-ctx.Done():
+				return
+			}
 		}
-		fmt.Fprintln(out, result)
+		readErr = input.Err()
+	}()
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return readErr
+			}
+			result, err := p.runCommand(ctx, line)
+			if err != nil {
+				result = "error: " + err.Error()
+			}
+			fmt.Fprintln(out, result)
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return lines.Err()
 }
 
 // runCommand runs set KEY VALUE, get KEY, delete KEY or list.
