@@ -82,9 +82,10 @@ func Pass(*Request) Verdict { return Verdict{} }
 func Cut(*Request) Verdict { return Verdict{cut: true} }
 
 // Fail returns a hook function that answers with err: a [Code], or an error of package zk
-// that corresponds to a code. In a Before hook the request is not applied. In an After
-// hook it is applied, and the answer is wrong. A handshake cannot be answered with an
-// error: its connection is closed instead.
+// that corresponds to a code. Any other error becomes Code(-1), "system error". In a
+// Before hook the request is not applied. In an After hook it is applied, and the answer
+// is wrong. A handshake cannot be answered with an error: its connection is closed
+// instead.
 func Fail(err error) HookFunc {
 	code := codeOf(err)
 	return func(*Request) Verdict { return Verdict{fail: true, code: code} }

@@ -83,6 +83,25 @@ func TestHook_ChangesServer(t *testing.T) {
 	})
 }
 
+// TestHook_FailClientErrors fails if a client receives another error than the one that was passed to
+// Fail.
+func TestHook_FailClientErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.Start(t)
+		c, _ := connect(t, s, 10*time.Second)
+		for _, want := range []error{
+			zk.ErrAPIError, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists,
+			zk.ErrNotEmpty, zk.ErrSessionExpired, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrClosing, zk.ErrNothing,
+			zk.ErrSessionMoved, zk.ErrReconfigDisabled, zk.ErrBadArguments,
+		} {
+			s.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Fail(want))
+			if _, _, err := c.Get("/"); err != want {
+				t.Errorf("the client received %q, not %q", err, want)
+			}
+		}
+	})
+}
+
 // TestHook_Fail fails if the client does not receive the error of the hook, or the log has a wrong
 // fate.
 func TestHook_Fail(t *testing.T) {
