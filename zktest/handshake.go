@@ -85,9 +85,7 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 			c.holdPackets()
 		}
 		reply := append([]byte(nil), enc.B...)
-		e.mu.Unlock()
-		v := c.runHooks(after, &q)
-		e.mu.Lock()
+		v := c.runHooksUnlocked(after, &q)
 		if !v.pass() { // the reply to a handshake has no field for an error
 			x.Fate = CutAfter
 			c.abort()
@@ -103,6 +101,14 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 		c.closeWhenSent()
 	}
 	return false
+}
+
+// runHooksUnlocked is runHooks for a caller that holds the lock of the ensemble. It locks it again even
+// if a hook does not return, for the deferred calls of the caller.
+func (c *conn) runHooksUnlocked(due []hookRun, q *Request) Verdict {
+	c.e.mu.Unlock()
+	defer c.e.mu.Lock()
+	return c.runHooks(due, q)
 }
 
 // attachSession returns the session that the handshake requests, or a new one. It returns nil if the

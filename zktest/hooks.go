@@ -71,7 +71,8 @@ func (v Verdict) pass() bool { return !v.cut && !v.fail }
 
 // HookFunc decides how the server treats a request. It runs on the goroutine that serves
 // the client, without any lock, so it may call every method of the server. It may block:
-// the server then delays this request and all later requests of the same client.
+// the server then delays this request and all later requests of the same client. If it
+// does not return, because it calls t.Fatal for example, the server closes the connection.
 type HookFunc func(*Request) Verdict
 
 // Pass lets the request, or the answer, pass.
@@ -102,7 +103,7 @@ type Hook struct {
 	once  sync.Once
 }
 
-// Ran returns a channel that is closed when the first call of the hook has returned.
+// Ran returns a channel that is closed when the first call of the hook has ended.
 func (h *Hook) Ran() <-chan struct{} { return h.ran }
 
 // Remove removes the hook. It does not wait for a call that is in progress.
@@ -178,13 +179,29 @@ func (c *conn) runHooks(due []hookRun, q *Request) Verdict {
 		c.flushReplies() // a hook may block, and earlier replies must not wait for it
 	}
 	for _, r := range due {
-		v := r.h.do(q)
+		v := c.callHook(r.h, q)
 		if out.pass() {
 			out = v
 		}
-		r.h.once.Do(func() { close(r.h.ran) })
 	}
 	return out
+}
+
+// callHook calls the function of a hook. If the function panics or calls runtime.Goexit, nothing
+// serves the connection any more, and callHook closes it.
+func (c *conn) callHook(h *Hook, q *Request) (v Verdict) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.e.mu.Lock()
+			c.abort()
+			c.e.mu.Unlock()
+		}
+		h.once.Do(func() { close(h.ran) })
+	}()
+	v = h.do(q)
+	returned = true
+	return v
 }
 
 // Before sets a hook that runs when a matching request has arrived and before it is

@@ -2,6 +2,7 @@ package zktest_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,34 @@ func TestHook_FailClientErrors(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHook_Goexit fails if the connection stays open, or the server is damaged, when a hook ends its
+// goroutine, or if Ran is not closed.
+func TestHook_Goexit(t *testing.T) {
+	exit := func(*zktest.Request) zktest.Verdict {
+		runtime.Goexit()
+		return zktest.Verdict{}
+	}
+	type set func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook
+	for stage, set := range map[string]set{"before": (*zktest.Server).Before, "after": (*zktest.Server).After} {
+		t.Run(stage, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := zktest.Start(t)
+				h := set(s, zktest.Match{Op: zktest.OpConnect, Nth: 1}, exit)
+				c, _ := connect(t, s, 10*time.Second)
+				<-h.Ran()
+				h = set(s, zktest.Match{Op: zktest.OpCreate, Nth: 1}, exit)
+				if _, err := c.Create("/a", nil, 0, open); err != zk.ErrConnectionClosed {
+					t.Errorf("the client received %v", err)
+				}
+				<-h.Ran()
+				if _, _, err := c.Exists("/a"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // TestHook_Fail fails if the client does not receive the error of the hook, or the log has a wrong
