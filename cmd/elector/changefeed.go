@@ -171,7 +171,7 @@ func (c *changefeedBackend) options(ctx context.Context, more ...changefeed.Opti
 		changefeed.WithContext(ctx), changefeed.WithID(c.settings.instanceID),
 		changefeed.WithHeartbeat(lease * 4 / 7), // results in this lease with the defaults of the package
 		// --lost-grace uses the rest of the lease to stop what elector runs.
-		changefeed.WithStopGuard(lease / leaseMargin),
+		changefeed.WithStopGuard(lease / stopGuard),
 		changefeed.WithLogger(c.settings.electionLog()),
 	}, more...)
 }

@@ -11,19 +11,28 @@ import (
 // --lost-grace is the time between the expiry of a lease and KILL. It must end before another instance can
 // become the leader.
 const (
-	// leaseMargin is the part of the session timeout between the expiry of a lease and the earliest
-	// expiry of its session: an eighth.
-	leaseMargin = 8
-	// defaultLostGrace is the part of the session timeout that is the default of --lost-grace: a tenth.
-	// It is less than an eighth to allow for delays.
-	defaultLostGrace = 10
+	// leaseMargin is the part of the session timeout that is always left between the expiry of a lease and
+	// the earliest expiry of its session: a twelfth. On ZooKeeper, the first lease of a leadership leaves
+	// no more.
+	leaseMargin = 12
+	// defaultLostGrace is the part of the session timeout that is the default of --lost-grace: a sixteenth.
+	// With the eighth of it that the parent process of the watchdog adds, it is less than a twelfth.
+	defaultLostGrace = 16
+	// stopGuard is the part of the session timeout by which a leadership of the backends changefeed and
+	// raftlog ends before its lease: an eighth. It is more than --lost-grace to allow for delays.
+	stopGuard = 8
 )
+
+// maxLostGrace returns the limit of --lost-grace for a session timeout.
+func maxLostGrace(timeout time.Duration) time.Duration {
+	return (timeout / leaseMargin).Truncate(time.Millisecond)
+}
 
 // checkLostGrace returns a usage error if --lost-grace is too long for a session timeout. origin describes
 // the timeout.
 func (r *runCommand) checkLostGrace(timeout time.Duration, origin string) error {
-	if limit := timeout / leaseMargin; r.lostGrace > limit {
-		return usage("--lost-grace %v: more than %v, an eighth of the %s session timeout of %v: another instance could begin before the rest of the program here is killed: %w; use a longer --session-timeout or a shorter grace, for example --lost-grace %v",
+	if limit := maxLostGrace(timeout); r.lostGrace > limit {
+		return usage("--lost-grace %v: more than %v, a twelfth of the %s session timeout of %v: another instance could begin before the rest of the program here is killed: %w; use a longer --session-timeout or a shorter grace, for example --lost-grace %v",
 			r.lostGrace, limit, origin, timeout, leaderelection.ErrInvalidOption, limit)
 	}
 	return nil
@@ -33,7 +42,7 @@ func (r *runCommand) checkLostGrace(timeout time.Duration, origin string) error 
 // session is shorter than that of the first session.
 func (r *runCommand) allowedLostGrace() time.Duration {
 	timeout := r.sessionTimeout()
-	return min(cmp.Or(r.lostGrace, timeout/defaultLostGrace), timeout/leaseMargin)
+	return min(cmp.Or(r.lostGrace, timeout/defaultLostGrace), maxLostGrace(timeout))
 }
 
 // newCandidate returns the NewCandidate of the Elector. It returns an error if --lost-grace is too long for

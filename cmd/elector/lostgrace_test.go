@@ -17,20 +17,20 @@ import (
 // TestLostGrace_TooLong fails if a grace that is too long for the requested or the granted session timeout is accepted.
 func TestLostGrace_TooLong(t *testing.T) {
 	h := newZooKeeperHarness(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
-	a := h.run("a", stubborn, "--lost-grace", "501ms") // of 4 s
+	a := h.run("a", stubborn, "--lost-grace", "334ms") // of 4 s
 	require.Equal(t, cmdline.Usage, a.exitCode())
-	a.waitForLog("--lost-grace 501ms: more than 500ms, an eighth of the requested session timeout of 4s")
-	a = h.run("a", stubborn, "--lost-grace", "126ms") // of 1 s
+	a.waitForLog("--lost-grace 334ms: more than 333ms, a twelfth of the requested session timeout of 4s")
+	a = h.run("a", stubborn, "--lost-grace", "84ms") // of 1 s
 	require.Equal(t, cmdline.Usage, a.exitCode())
-	a.waitForLog("--lost-grace 126ms: more than 125ms, an eighth of the granted session timeout of 1s")
+	a.waitForLog("--lost-grace 84ms: more than 83ms, a twelfth of the granted session timeout of 1s")
 	require.NotContains(t, h.srv.Tree(), "one", "it has joined the election")
-	a = h.run("a", stubborn, "--lost-grace", "125ms", "--grace", "10ms")
+	a = h.run("a", stubborn, "--lost-grace", "83ms", "--grace", "10ms")
 	a.waitForOutput("works")
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestLostGrace_RequestedTimeout fails if the limit is not an eighth of the timeout that a backend requests.
+// TestLostGrace_RequestedTimeout fails if the limit is not a twelfth of the timeout that a backend requests.
 func TestLostGrace_RequestedTimeout(t *testing.T) {
 	config := func(args ...string) error {
 		root := newRoot()
@@ -38,10 +38,10 @@ func TestLostGrace_RequestedTimeout(t *testing.T) {
 		root.SetArgs(append([]string{"config", "--lost-grace", "1s", "--leader-begin-command", "x"}, args...))
 		return root.Execute()
 	}
-	require.NoError(t, config("--etcd-endpoints", "x:1", "--session-timeout", "7100ms"), "etcd rounds the timeout up to 8 s")
+	require.NoError(t, config("--etcd-endpoints", "x:1", "--session-timeout", "11100ms"), "etcd rounds the timeout up to 12 s")
 	require.NoError(t, config("--backend", "console"), "the backend has no leases")
-	err := config("--etcd-endpoints", "x:1", "--session-timeout", "7s")
-	require.ErrorContains(t, err, "--lost-grace 1s: more than 875ms")
+	err := config("--etcd-endpoints", "x:1", "--session-timeout", "11s")
+	require.ErrorContains(t, err, "--lost-grace 1s: more than 916ms")
 	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
@@ -49,9 +49,9 @@ func TestLostGrace_RequestedTimeout(t *testing.T) {
 func TestLostGrace_ShorterSession(t *testing.T) {
 	granted := 8 * time.Second
 	r := &runCommand{sessionTimeout: func() time.Duration { return granted }}
-	require.Equal(t, 800*time.Millisecond, r.allowedLostGrace())
-	r.lostGrace = time.Second
-	require.Equal(t, time.Second, r.allowedLostGrace())
-	granted = 4 * time.Second
 	require.Equal(t, 500*time.Millisecond, r.allowedLostGrace())
+	r.lostGrace = 600 * time.Millisecond
+	require.Equal(t, 600*time.Millisecond, r.allowedLostGrace())
+	granted = 4 * time.Second
+	require.Equal(t, 333*time.Millisecond, r.allowedLostGrace())
 }

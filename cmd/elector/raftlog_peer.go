@@ -83,7 +83,7 @@ func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidat
 	return raftlog.NewElection(node, p.settings.election,
 		raftlog.WithClientName(p.settings.instanceID), raftlog.WithValue(p.settings.value),
 		// --lost-grace uses the rest of the lease to stop what elector runs.
-		raftlog.WithStopGuard(p.settings.sessionTimeout/leaseMargin))
+		raftlog.WithStopGuard(p.settings.sessionTimeout/stopGuard))
 }
 
 // openNode returns the node, which is opened by the first successful call. Its error is terminal,

@@ -234,7 +234,7 @@ func TestRaftlog_LostGrace(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	own := strings.Split(r.peers, ",")[0]
-	s, run, err := parse(t, slices.Concat([]string{"run"}, r.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(r.dir, "a"), "--lost-grace", (raftSession / 8).String()})...)
+	s, run, err := parse(t, slices.Concat([]string{"run"}, r.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(r.dir, "a"), "--lost-grace", maxLostGrace(raftSession).String()})...)
 	require.NoError(t, err)
 	s.raftlog.peers = []string{own}
 	b, err := newRaftlogPeer(s)

@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 		{"run", "--backend", "etcd", "--etcd-endpoints", "x:1", "--session-timeout", "900ms", "--leader-begin-command", "x"},
 		{"run", "--backend", "etcd", "--etcd-endpoints", "x:1", "--ca-file", "/none", "--leader-begin-command", "x"},
 		{"run", "--zookeeper-servers", "x", "--election", "jobs/x", "--leader-begin-command", "x"},
-		{"run", "--zookeeper-servers", "x", "--lost-grace", "501ms", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--lost-grace", "334ms", "--leader-begin-command", "x"},
 		{"run", "--zookeeper-servers", "x", "--listen", "8080", "--leader-begin-command", "x"},
 		{"run", "--zookeeper-servers", "x", "--etcd-endpoints", "x:1", "--leader-begin-command", "x"},
 		{"run", "--etcd-endpoints", "x:1", "--election", "x/", "--leader-begin-command", "x"},

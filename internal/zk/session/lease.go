@@ -16,8 +16,9 @@ import "time"
 // second was sent. The second shows that the server was still connected, so the activity of
 // the first has been reported, and the session lives for one timeout from the time at which
 // the first was sent. The acknowledgement of the first counts, because the server may have
-// received it at any time before. An eighth of the timeout is reserved for differences of
-// clock rates, and for the time between the end of a lease and its notification.
+// received it at any time before. An eighth of the timeout, and a twelfth before there is a
+// chain, is reserved for differences of clock rates, and for the time between the end of a lease
+// and its notification.
 type lease struct {
 	timeout time.Duration
 	proofs  []proof   // oldest first
@@ -57,7 +58,8 @@ func (l *lease) deadline() time.Time {
 	if n == 1 || elapsed(l.proofs[0].acked, newest) < l.timeout/4 {
 		// The chain is too short. The pings of the client library, which are a third of the
 		// timeout apart, have been reported instead: 1 - 1/4 - 1/3 = 5/12 of the timeout
-		// remain. If the process was paused, the pings were paused too.
+		// remain, so the margin is 5/12 - 1/3 = 1/12. If the process was paused, the pings were
+		// paused too.
 		if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {
 			return time.Time{}
 		}
