@@ -25,8 +25,8 @@ func main() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	if err := run(ctx, conn); err != nil {
-		log.Print("ended: ", err)
+	if err := run(ctx, conn); err != nil && ctx.Err() == nil {
+		log.Fatal("ended: ", err)
 	}
 }
 

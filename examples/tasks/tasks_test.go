@@ -39,6 +39,8 @@ type program struct {
 	*testing.T
 	cmd   *exec.Cmd
 	lines chan string // standard output and standard error
+
+	output []string // the lines that requireSuccess has read
 }
 
 func (h *harness) start(name string, args ...string) *program {
@@ -49,7 +51,7 @@ func (h *harness) start(name string, args ...string) *program {
 	cmd.Stdout, cmd.Stderr = w, w
 	require.NoError(h, cmd.Start())
 	w.Close()
-	running := &program{h.T, cmd, make(chan string, 1000)}
+	running := &program{T: h.T, cmd: cmd, lines: make(chan string, 1000)}
 	go func() {
 		defer r.Close()
 		defer close(running.lines)
@@ -93,7 +95,8 @@ func (p *program) interrupt() {
 // requireSuccess waits until the program has exited with code 0.
 func (p *program) requireSuccess() {
 	p.Helper()
-	for range p.lines { // until the program exits
+	for line := range p.lines { // until the program exits
+		p.output = append(p.output, line)
 	}
 	require.NoError(p, p.cmd.Wait())
 }
@@ -221,7 +224,17 @@ func TestTasks(t *testing.T) {
 			require.Eventually(h, func() bool {
 				return strings.Contains(get(h.T, "http://"+addr+"/metrics", http.StatusOK), `leaderelection_leader{election="/jobs/report"} 1`)
 			}, patience, 20*time.Millisecond)
-			leader.interrupt()
+			follower := h.start("metrics", "-listen="+freeAddr(h.T))
+			require.Eventually(h, func() bool {
+				all, err := leaderelection.Candidates(h.conn, "/jobs/report")
+				return assert.NoError(h, err) && len(all) == 2
+			}, patience, 20*time.Millisecond)
+			follower.interrupt()
+			assert.Empty(h, follower.output, "a follower that is stopped has not failed")
+			require.NoError(h, leaderelection.DeleteElection(h.conn, "/jobs/report"))
+			leader.waitForLine("ended: ")
+			var exit *exec.ExitError
+			require.ErrorAs(h, leader.cmd.Wait(), &exit, "the candidacy is over")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

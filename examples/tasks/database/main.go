@@ -39,11 +39,6 @@ func run(ctx context.Context, db, name string) error {
 		return err
 	}
 	defer pool.Close()
-	_, err = pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS report (id int PRIMARY KEY, text text, token bigint);
-		INSERT INTO report VALUES (1, '', 0) ON CONFLICT DO NOTHING`)
-	if err != nil {
-		return err
-	}
 	store, err := postgres.New(pool, pgx.Identifier{"elections"}, "report") // table and election
 	if err != nil {
 		return err
@@ -55,6 +50,11 @@ func run(ctx context.Context, db, name string) error {
 	}
 	return elector.Lead(ctx, candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
 		log.Print(name, " leads with token ", l.Token())
+		_, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS report (id int PRIMARY KEY, text text, token bigint);
+			INSERT INTO report VALUES (1, '', 0) ON CONFLICT DO NOTHING`)
+		if err != nil {
+			return fmt.Errorf("create the report: %w", err)
+		}
 		for {
 			if err := save(ctx, pool, l, time.Now().String()); err != nil {
 				log.Print("not saved: ", err)

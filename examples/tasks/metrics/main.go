@@ -48,7 +48,7 @@ func main() {
 		<-ctx.Done()
 		return nil
 	})
-	if err != nil {
-		log.Print("ended: ", err)
+	if err != nil && ctx.Err() == nil {
+		log.Fatal("ended: ", err)
 	}
 }
