@@ -13,7 +13,8 @@ import "slices"
 // With sessions, a test of a stale reader needs only one server. The separate server
 // behaves like a follower that has not reported the latest packets of its clients; see
 // [Cluster]. The same applies to a server without an ensemble that is partitioned as a
-// whole.
+// whole. Connections to a server that already lags or is paused are not cut off: call
+// Partition first. [WithSyncLimit] does not apply to partitions of sessions.
 //
 // A real follower closes its clients' connections after a limit; [WithSyncLimit] sets one
 // for this server. [Server.Heal] ends the partition: missed changes arrive in order, with

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestDatabase fails if two replicas that start at once on an empty database do not lead in turn.
+// TestDatabase fails if two replicas that start at the same time on an empty database do not lead in turn.
 func TestDatabase(t *testing.T) {
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on") })
 	h := &harness{

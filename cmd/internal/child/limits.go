@@ -12,7 +12,7 @@ type limits struct {
 }
 
 // untilKill returns the time from now until KILL. stopTime is when the group was stopped. leaseEnd is
-// zero if there is no lease. Timers and the monotonic clock stand still while the machine is suspended,
+// zero if there is no lease. Timers and the monotonic clock stop while the machine is suspended,
 // so the lease counts by the wall clock as well, and the result must be computed again periodically.
 func (l limits) untilKill(stopTime, leaseEnd, now time.Time) time.Duration {
 	left := stopTime.Add(l.Grace).Sub(now)
