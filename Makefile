@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo picture reference test unit stress mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo picture screenshots reference test unit stress mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -17,6 +17,14 @@ demo:
 # picture runs the demo and draws its output, for README.md.
 picture:
 	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./internal/demo/picture docs/demo
+
+# screenshots checks in a browser that the pictures of README.md are aligned, and keeps screenshots
+# in the directory SCREENSHOTS. Debian's package is chromium.
+BROWSER     = chromium
+SCREENSHOTS = /tmp
+
+screenshots:
+	$(GO) test -count 1 ./internal/demo/picture -run '^TestBrowser$$' -args -browser $(BROWSER) -screenshots $(abspath $(SCREENSHOTS))
 
 # reference writes docs/commands, the help texts of the commands.
 reference:

@@ -83,13 +83,14 @@ const (
 	columns                       = 80
 )
 
-// draw returns an SVG with one text element for each line.
+// draw returns an SVG with one text element for each line. Each element preserves its spaces:
+// Chromium does not inherit that from a group.
 func draw(lines []string, t theme) string {
 	width, height := columns*charWidth+2*margin, len(lines)*lineHeight+2*margin
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img" aria-label="The output of make demo">
 <rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="%s" stroke="%s"/>
-<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="13" xml:space="preserve" style="white-space:pre">
+<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="13">
 `, width, height, width-1, height-1, t.background, t.border)
 	for i, line := range lines {
 		code, text := parse(line)
@@ -100,7 +101,7 @@ func draw(lines []string, t theme) string {
 		if code == "1" {
 			weight = ` font-weight="bold"`
 		}
-		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" fill=\"%s\"%s>%s</text>\n",
+		fmt.Fprintf(&b, "<text xml:space=\"preserve\" style=\"white-space:pre\" x=\"%d\" y=\"%d\" fill=\"%s\"%s>%s</text>\n",
 			margin, margin+(i+1)*lineHeight-6, t.colours[code], weight, html.EscapeString(text))
 	}
 	b.WriteString("</g>\n</svg>\n")
