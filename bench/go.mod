@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/go-leaderelection/leaderelection v0.1.0
-	github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis v0.1.0
@@ -141,7 +140,6 @@ require (
 
 replace (
 	github.com/go-leaderelection/leaderelection => ..
-	github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd => ../adapters/changefeed/etcd
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats => ../adapters/changefeed/nats
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres => ../adapters/changefeed/postgres
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis => ../adapters/changefeed/redis

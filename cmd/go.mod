@@ -33,7 +33,6 @@ require (
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.5.0 // indirect
 	github.com/gdamore/encoding v1.0.1 // indirect
-	github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats v0.1.0 // indirect
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres v0.1.0 // indirect

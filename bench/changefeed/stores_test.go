@@ -7,33 +7,21 @@ package changefeed_test
 
 import (
 	"context"
-	"encoding/binary"
-	"net"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	natsclient "github.com/nats-io/nats.go"
 	redisclient "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/nats"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/zookeeper"
-	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 )
 
 // client is a store with its connection.
@@ -64,8 +52,6 @@ var backends = []backend{
 	{"redis", startRedis},
 	{"nats", startNATS},
 	{"postgres", startPostgres},
-	{"etcd", startEtcd},
-	{"zookeeper", startZooKeeper},
 }
 
 // counter counts the requests of a connection.
@@ -165,65 +151,5 @@ func startPostgres(b *testing.B) openFunc {
 		store, err := postgres.New(pool, pgx.Identifier{"elections"}, election, postgres.WithRisk(changefeed.RiskPowerLoss))
 		require.NoError(b, err)
 		return client{store, count.n.Load, pool.Close}
-	}
-}
-
-func startEtcd(b *testing.B) openFunc {
-	cluster := etcdserver.Start(b, etcdserver.Config{})
-	return func(b *testing.B, election string) client {
-		count := &counter{}
-		conn, err := clientv3.New(clientv3.Config{
-			Endpoints: cluster.Endpoints(), Logger: zap.NewNop(),
-			DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
-				func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-					count.add()
-					return invoke(ctx, method, req, reply, cc, opts...)
-				})},
-		})
-		require.NoError(b, err)
-		store, err := etcd.New(conn, election)
-		require.NoError(b, err)
-		return client{store, count.n.Load, func() { require.NoError(b, conn.Close()) }}
-	}
-}
-
-// zkConn counts the requests to ZooKeeper. The driver sends each of them by one Write.
-type zkConn struct {
-	net.Conn
-	*counter
-}
-
-func (c zkConn) Write(p []byte) (int, error) {
-	const ping = 11
-	if len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) != ping {
-		c.add()
-	}
-	return c.Conn.Write(p)
-}
-
-type discardLogger struct{}
-
-func (discardLogger) Printf(string, ...any) {}
-
-func startZooKeeper(b *testing.B) openFunc {
-	const sessionTimeout = 4 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	e, err := ensemble.Start(ctx, ensemble.Config{Backend: ensemble.Process, Servers: 1, TickTime: sessionTimeout / 20})
-	if err != nil {
-		testenv.SkipMissing(b, "Apache ZooKeeper", err)
-	}
-	b.Cleanup(func() { require.NoError(b, e.Close()) })
-	return func(b *testing.B, election string) client {
-		count := &counter{}
-		conn, _, err := zk.Connect(e.Addrs(), sessionTimeout, zk.WithLogger(discardLogger{}),
-			zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-				c, err := net.DialTimeout(network, address, timeout)
-				return zkConn{c, count}, err
-			}))
-		require.NoError(b, err)
-		store, err := zookeeper.New(conn, "/elections/"+election)
-		require.NoError(b, err)
-		return client{store, count.n.Load, conn.Close}
 	}
 }

@@ -146,7 +146,6 @@ require (
 
 replace (
 	github.com/go-leaderelection/leaderelection => ../..
-	github.com/go-leaderelection/leaderelection/adapters/changefeed/etcd => ../../adapters/changefeed/etcd
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/nats => ../../adapters/changefeed/nats
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres => ../../adapters/changefeed/postgres
 	github.com/go-leaderelection/leaderelection/adapters/changefeed/redis => ../../adapters/changefeed/redis

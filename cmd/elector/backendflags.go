@@ -24,7 +24,7 @@ type changefeedSettings struct {
 }
 
 func (c *changefeedSettings) register(flags *pflag.FlagSet) {
-	flags.StringVar(&c.store, "store", "", "address of the database: postgres://user@host/database, redis://host, nats://host, etcd://host, zookeeper://host, ...")
+	flags.StringVar(&c.store, "store", "", "address of the database: postgres://user@host/database, redis://host, nats://host, ...")
 	flags.StringVar(&c.password, "store-password", "", "password for --store; preferably set by ELECTOR_STORE_PASSWORD")
 	flags.StringSliceVar(&c.unsafe, flagStoreUnsafe, nil, "risks of the deployment of the store to accept: failover, restart, power-loss")
 }

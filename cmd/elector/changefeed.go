@@ -107,7 +107,6 @@ var credentialErrors = []string{
 	"authorization violation",        // NATS
 	"authenticationfailed",           // MongoDB
 	"wrong password", "unknown user", // RethinkDB
-	"authentication failed, invalid user", // etcd
 }
 
 func adviseChangefeed(s *settings, err error) error {

@@ -37,7 +37,10 @@ func parseAddress(cfg Config) (open opener, a address, err error) {
 		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalidOption, err)
 	}
 	open = openers[u.Scheme]
+	native := natives[u.Scheme]
 	switch {
+	case native != "":
+		return nil, a, fmt.Errorf("%w: address of the store: %q is not a store; its elections are in package %s", leaderelection.ErrInvalidOption, u.Scheme+":", native)
 	case open == nil:
 		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
 	case cfg.Election == "":
@@ -76,9 +79,6 @@ func (a *address) takeParameter(name string) string {
 // unsafeParameter is the name of the parameter that lists risks.
 const unsafeParameter = "unsafe"
 
-// withoutRisks contains the schemes of stores that do not reject deployments because of a risk.
-var withoutRisks = []string{"memory", "zookeeper", "etcd", "etcds"}
-
 // takeRisks removes the parameter unsafe, and returns all accepted risks.
 func (a *address) takeRisks() ([]changefeed.Risk, error) {
 	risks := slices.Clone(a.config.Unsafe)
@@ -92,8 +92,8 @@ func (a *address) takeRisks() ([]changefeed.Risk, error) {
 		}
 	}
 	a.query.Del(unsafeParameter)
-	if len(risks) > 0 && slices.Contains(withoutRisks, a.url.Scheme) {
-		return nil, fmt.Errorf("%w: stores on %s have no risks to accept", leaderelection.ErrInvalidOption, a.url.Scheme)
+	if len(risks) > 0 && a.url.Scheme == "memory" {
+		return nil, fmt.Errorf("%w: stores in memory have no risks to accept", leaderelection.ErrInvalidOption)
 	}
 	for _, r := range risks {
 		if _, err := changefeed.ParseRisk(string(r)); err != nil {

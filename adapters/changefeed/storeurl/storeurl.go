@@ -1,11 +1,9 @@
 // Package storeurl opens stores for elections by address. It is for programs whose users
 // configure at run time where an election is stored, such as the command elector. It
 // links the drivers of all stores; programs that use only one store should import the
-// package of that store. The build tags no_etcd, no_mongodb, no_nats,
-// no_postgres, no_redis and no_rethinkdb exclude drivers; their addresses are then rejected.
+// package of that store. The build tags no_mongodb, no_nats, no_postgres, no_redis and
+// no_rethinkdb exclude drivers; their addresses are then rejected.
 //
-//	zookeeper://host:port,host:port/path        the election's znode is below path
-//	etcd://host:port,host:port                  etcds:// uses TLS
 //	postgres://user@host/database?table=t       any address that pgx accepts; the default table is leaderelection
 //	redis://user@host:port/0                    any address that go-redis accepts; rediss:// uses TLS
 //	nats://host:port?bucket=b                   the default bucket is leaderelection; tls:// uses TLS
@@ -14,13 +12,13 @@
 //	memory:                                     within this process
 //
 // The parameter unsafe lists risks to accept, separated by commas, for example
-// redis://host?unsafe=failover,restart: see [changefeed.Risk]. It applies to the stores
-// whose Start rejects deployments with such risks: PostgreSQL, Redis, NATS, RethinkDB and
-// MongoDB.
+// redis://host?unsafe=failover,restart: see [changefeed.Risk]. It applies to all stores
+// except memory.
 //
 // Passwords are part of the address, or are given separately in Config.Password.
-// Addresses of ZooKeeper cannot contain credentials: a program that needs them must
-// create the connection and use package zookeeper.
+//
+// ZooKeeper and etcd have elections of their own, in package leaderelection and in
+// adapters/etcd, so their addresses are rejected.
 package storeurl
 
 import (
@@ -69,9 +67,14 @@ type opener func(ctx context.Context, a address) (*Opened, error)
 
 // openers contains the openers of this build by scheme. Each file with a driver that a build tag
 // can exclude adds its opener in init.
-var openers = map[string]opener{
-	"memory":    openMemory,
-	"zookeeper": openZooKeeper,
+var openers = map[string]opener{"memory": openMemory}
+
+// natives contains the package that implements elections on a system that is not a store, by the
+// scheme of its addresses.
+var natives = map[string]string{
+	"zookeeper": "leaderelection (elector: --backend zookeeper --zookeeper-servers host:port,...)",
+	"etcd":      "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints host:port,...)",
+	"etcds":     "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints https://host:port,...)",
 }
 
 // Schemes returns the schemes of addresses that this build supports, without the colon, in sorted

@@ -30,10 +30,12 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"", "jobs", "expected one of"},
 		{"oracle://db", "jobs", `"oracle:"`},
 		{"postgres://app:secret@db:port/x", "jobs", "address"},
-		{"etcd://", "jobs", "no server"},
-		{"etcd://host?table=x", "jobs", `"table"`},
+		{"nats://", "jobs", "no server"},
+		{"nats://host?table=x", "jobs", `"table"`},
 		{"memory:", "//", "the name of the election is empty"},
-		{"zookeeper://me:secret@host", "jobs", "credentials"},
+		{"zookeeper://me:secret@host", "jobs", "its elections are in package leaderelection (elector: --backend zookeeper"},
+		{"etcd://host", "jobs", "its elections are in package leaderelection/adapters/etcd"},
+		{"etcds://me:secret@host", "jobs", "--etcd-endpoints https://host:port"},
 		{"redis://:secret@host/notanumber", "jobs", ""},
 		{"redis://:secret@host:65536", "jobs", "the port is not a number from 1 to 65535"},
 		{"mongodb://me:secret@host", "jobs", "no database"},
@@ -51,10 +53,8 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"mongodb://me@host/db?tlsCertificateKeyFilePassword=secret&connectTimeoutMS=soon", "jobs", "connectTimeoutMS"},
 		{"memory:app:secret@db?password=secret", "jobs", "password"},
 		{"redis://host?password=secret", "jobs", "password"},
-		{"etcd://host?password=secret", "jobs", "password"},
+		{"nats://host?password=secret", "jobs", "password"},
 		{"memory:?unsafe=failover", "jobs", "no risks to accept"},
-		{"etcd://host?unsafe=failover", "jobs", "no risks to accept"},
-		{"zookeeper://host?unsafe=failover", "jobs", "no risks to accept"},
 	} {
 		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
@@ -67,15 +67,12 @@ func TestOpen_InvalidAddress(t *testing.T) {
 // connect when they send the first request.
 func TestOpen(t *testing.T) {
 	for _, url := range []string{
-		"memory:", "zookeeper://127.0.0.1:1,127.0.0.1:2/apps", "etcd://127.0.0.1:1", "etcds://me:secret@127.0.0.1:1,127.0.0.1:2",
+		"memory:",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
 		"nats://127.0.0.1:1?bucket=b",
 		"mongodb://me:secret@127.0.0.1:1/db?collection=c&authSource=admin",
 	} {
 		t.Run(url, func(t *testing.T) {
-			if url == "etcds://me:secret@127.0.0.1:1,127.0.0.1:2" {
-				t.Skip("etcd's client requests a token immediately")
-			}
 			opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: url, Election: "/jobs/report"})
 			require.NoError(t, err)
 			store, err := opened.New()
@@ -206,7 +203,7 @@ func TestOpen_Memory(t *testing.T) {
 
 // TestOpen_TLS fails if a client with a TLS configuration sends anything other than a handshake.
 func TestOpen_TLS(t *testing.T) {
-	for _, scheme := range []string{"zookeeper", "etcd", "postgres", "redis", "mongodb", "rethinkdb"} {
+	for _, scheme := range []string{"postgres", "redis", "mongodb", "rethinkdb"} {
 		t.Run(scheme, func(t *testing.T) {
 			server, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
@@ -266,7 +263,7 @@ func TestCheck(t *testing.T) {
 		{URL: "redis://", Election: "e"},
 		{URL: "redis://x:pass word@", Election: "e"},
 		{URL: "redis://x?unsafe=fire", Election: "e"},
-		{URL: "etcd://x", Election: "e", Unsafe: []changefeed.Risk{changefeed.RiskFailover}},
+		{URL: "etcd://x", Election: "e"},
 	} {
 		require.ErrorIs(t, storeurl.Check(cfg), leaderelection.ErrInvalidOption, cfg.URL)
 	}

@@ -20,7 +20,7 @@ import (
 const Format = "changefeed/1"
 
 // maxSize limits the size of an encoded record, in bytes. IDs need much less, and all stores
-// accept it. ZooKeeper closes a connection that sends 1 MiB, with everything else that uses it.
+// accept it.
 const maxSize = 256 << 10
 
 // Document is the layout of a record without its time. N is the type of the database's numbers.

@@ -59,7 +59,7 @@ func TestCheckConsistency(t *testing.T) {
 
 // TestDocument_Stores fails if the table of a store is missing or cannot be parsed.
 func TestDocument_Stores(t *testing.T) {
-	require.Equal(t, []string{"PostgreSQL", "Redis", "ZooKeeper", "NATS", "etcd", "RethinkDB", "MongoDB"}, Sections(Document(t)))
+	require.Equal(t, []string{"PostgreSQL", "Redis", "NATS", "RethinkDB", "MongoDB"}, Sections(Document(t)))
 }
 
 // TestDocument_Risks fails if the list of risks does not name the stores whose tables contain them.
