@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -52,11 +51,10 @@ func AskToResign(client *clientv3.Client, node, id string, opts ...Option) error
 	if err := checkArguments(client, node); err != nil {
 		return err
 	}
-	name := path.Base(id)
-	if lease, err := strconv.ParseUint(name, 16, 64); err != nil || keyName(node, clientv3.LeaseID(lease)) != id {
+	if namedLease(node, id) == 0 {
 		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalidOption, id, node)
 	}
-	r := &resignRequest{options: o, client: client, node: node, id: id, name: name}
+	r := &resignRequest{options: o, client: client, node: node, id: id, name: path.Base(id)}
 	if err := r.askAndWait(); err != nil {
 		return fmt.Errorf("ask %s to resign: %w", id, err)
 	}

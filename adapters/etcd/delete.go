@@ -98,7 +98,11 @@ func (d *deletion) tryDelete(ctx context.Context) (done bool, err error) {
 			return nil
 		}
 		if len(s.foreign) > 0 {
-			return &permanentError{fmt.Errorf("%w: %q is one; nothing was changed", errForeign, s.foreign[0].Key)}
+			err := fmt.Errorf("%w: %q is one; nothing was changed", errForeign, s.foreign[0].Key)
+			if namedLease(d.node, string(s.foreign[0].Key)) != 0 {
+				err = fmt.Errorf("%w; if it is that of a former candidate, which another client has written without its lease, delete it with \"etcdctl del\"", err)
+			}
+			return &permanentError{err}
 		}
 		deleted, err := d.client.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(d.node), "=", d.nodeRev),

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ type entry struct {
 	pendingKeepalives, pendingViews int
 	nextKeepalive, nextView         time.Time
 
-	keyWatch         *watch // keyWatch observes the deletion of the key.
+	keyWatch         *watch // keyWatch observes whether the key is still the candidate's.
 	predecessorWatch *watch // predecessorWatch observes the deletion of the predecessor's key.
 	nodeWatch        *watch // nodeWatch observes the value of the election node, with requests to resign.
 	revision         int64  // revision is the newest known revision. Older views are discarded.
@@ -75,7 +76,7 @@ func (e *Election) participate(ctx context.Context) error {
 	n.predecessorWatch.close()
 	n.nodeWatch.close()
 	n.requests.Wait()
-	e.revokeLease(n.key.lease)
+	e.revokeLease(n.key, errors.Is(err, errDetached))
 	e.waitForRevocations(err)
 	return err
 }
@@ -83,7 +84,7 @@ func (e *Election) participate(ctx context.Context) error {
 // followQueue keeps the lease alive and follows the queue until the entry is lost or ctx is done.
 func (n *entry) followQueue() error {
 	candidacy := n.election.candidacy
-	n.keyWatch = n.watchDeletion(n.key.name, n.key.revision+1)
+	n.keyWatch = watchLoss(n.ctx, n.election.client, n.key, n.key.revision+1)
 	now := time.Now()
 	n.nextView, n.nextKeepalive = now, now.Add(n.lease.ttl/8)
 	timer := time.NewTimer(0)
@@ -131,10 +132,6 @@ func (n *entry) followQueue() error {
 		case <-timer.C:
 		}
 	}
-}
-
-func (n *entry) watchDeletion(key string, revision int64) *watch {
-	return watchDeletion(n.ctx, n.election.client, key, revision)
 }
 
 // keepaliveInterval returns the time between two keepalives.
@@ -248,8 +245,8 @@ func (n *entry) handleView(r viewResult) error {
 	if v.nodeRev != n.election.nodeRev {
 		return leaderelection.ErrElectionOver
 	}
-	if v.keyRev != n.key.revision {
-		return n.findLoss()
+	if !n.key.isKey(v.key) {
+		return n.findLoss(v)
 	}
 	if n.ctx.Err() != nil {
 		return context.Cause(n.ctx)
@@ -258,7 +255,7 @@ func (n *entry) handleView(r viewResult) error {
 	n.lease.confirm(r.keepalive, v.term)
 	n.storeDeadline()
 	if n.keyWatch == nil {
-		n.keyWatch = n.watchDeletion(n.key.name, v.revision+1)
+		n.keyWatch = watchLoss(n.ctx, n.election.client, n.key, v.revision+1)
 	}
 	n.checkResignRequests(v)
 	if v.predecessor == "" {
@@ -267,10 +264,14 @@ func (n *entry) handleView(r viewResult) error {
 		return nil
 	}
 	// A watch can stop without an error, so the queue is read periodically as well.
-	n.nextView = time.Now().Add(n.lease.ttl)
+	interval := n.lease.ttl
+	if v.detached { // The end of the predecessor's lease does not delete its key.
+		interval /= 4
+	}
+	n.nextView = time.Now().Add(interval)
 	if n.predecessorWatch == nil || n.predecessorWatch.key != v.predecessor {
 		n.predecessorWatch.close()
-		n.predecessorWatch = n.watchDeletion(v.predecessor, v.revision+1)
+		n.predecessorWatch = watchDeletion(n.ctx, n.election.client, v.predecessor, v.revision+1)
 	}
 	if !n.published || n.predecessor != v.predecessor {
 		n.published, n.predecessor = true, v.predecessor
@@ -300,17 +301,20 @@ func (n *entry) lead(v *view) {
 
 func (n *entry) isLeader() bool { return n.election.candidacy.Leadership() != nil }
 
-// revokeLeadership ends the leadership, if there is one, because the key was deleted.
+// revokeLeadership ends the leadership, if there is one, because the key is lost.
 func (n *entry) revokeLeadership() {
 	if n.election.candidacy.Revoke(errDeleted) {
 		n.election.candidacy.Publish(leaderelection.Status{Role: leaderelection.Suspended})
 	}
 }
 
-// findLoss returns the reason for which the key does not exist any more: the lease has expired, or
-// another client has deleted the key.
-func (n *entry) findLoss() error {
+// findLoss returns the reason for which the view does not contain the candidate's key any more: the
+// lease has expired, or another client has deleted the key or detached it from the lease.
+func (n *entry) findLoss(v *view) error {
 	n.revokeLeadership()
+	if v.key != nil && v.key.CreateRevision == n.key.revision {
+		return errDetached
+	}
 	if n.leaseUnknown {
 		return errExpired
 	}

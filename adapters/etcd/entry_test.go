@@ -119,6 +119,68 @@ func TestLeader_KeyDeleted(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestLeader_KeyDetached fails if a leader continues to lead, or its transactions are applied, after
+// another client has written its key without its lease, which others do not regard as a candidate. It
+// fails also if the key remains.
+func TestLeader_KeyDetached(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	other, err := client.Grant(t.Context(), 600)
+	require.NoError(t, err)
+	long := etcd.WithSessionTimeout(time.Minute) // The watch must report the write.
+	for name, lease := range map[string]clientv3.LeaseID{"no lease": clientv3.NoLease, "another lease": other.ID} {
+		t.Run(name, func(t *testing.T) {
+			c := startCandidate(t, client, long)
+			l := c.waitForLeadership()
+			next := startCandidate(t, client, long)
+			next.waitForPredecessor(c.ID())
+			_, err := client.Put(t.Context(), c.ID(), "renamed", clientv3.WithIgnoreLease())
+			require.NoError(t, err)
+			_, err = c.Txn(t.Context())
+			require.NoError(t, err, "the key is still attached to its lease")
+			guard, err := c.Guard()
+			require.NoError(t, err)
+			_, err = client.Put(t.Context(), c.ID(), "renamed", clientv3.WithLease(lease))
+			require.NoError(t, err)
+			response, err := client.Txn(t.Context()).If(guard...).Then(clientv3.OpPut("written", "too late")).Commit()
+			require.NoError(t, err)
+			require.False(t, response.Succeeded)
+			waitForLoss(t, l)
+			require.ErrorIs(t, l.Err(), leaderelection.ErrCandidateDeleted)
+			c.waitForError(leaderelection.ErrCandidateDeleted)
+			require.Greater(t, next.waitForLeadership().Token(), l.Token())
+			got, err := client.Get(t.Context(), c.ID())
+			require.NoError(t, err)
+			require.Empty(t, got.Kvs)
+			electiontest.Confirm(t, next.Resign)
+		})
+	}
+	require.NoError(t, etcd.DeleteElection(client, node))
+}
+
+// TestLeader_KeyDetachedWhileCutOff fails if another candidate leads before a leader, whose key another
+// client has detached from its lease, can have learned of it.
+func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	p, client := newProxiedClient(t, srv), srv.Client()
+	c := startCandidate(t, p.Client)
+	l := c.waitForLeadership()
+	p.cut()
+	_, err := client.Put(t.Context(), c.ID(), "renamed")
+	require.NoError(t, err)
+	next := startCandidate(t, client)
+	require.Greater(t, next.waitForLeadership().Token(), l.Token())
+	require.Error(t, l.Err())
+	err = etcd.DeleteElection(client, node)
+	require.ErrorIs(t, err, leaderelection.ErrForeignChildren)
+	require.ErrorContains(t, err, "etcdctl del", "the remedy is not named")
+	p.heal()
+	c.waitForError(leaderelection.ErrCandidateDeleted)
+	require.NoError(t, etcd.DeleteElection(client, node), "the former leader has not deleted its key")
+}
+
 // TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease,
 // which a server that lags behind returns for a valid lease.
 func TestLease_UnknownToServer(t *testing.T) {

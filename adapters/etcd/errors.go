@@ -20,6 +20,7 @@ var (
 	errNoElection  = withText(leaderelection.ErrNoElection, "etcd: election node does not exist; create it or use WithCreateNode")
 	errUnconfirmed = withText(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
 	errDeleted     = withText(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
+	errDetached    = withText(leaderelection.ErrCandidateDeleted, "etcd: another client has written the candidate's key without its lease, which removes it from the election; use \"etcdctl put --ignore-lease\" to change a value")
 	errExpired     = withText(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
 	errForeignData = withText(resign.ErrForeignData, "etcd: election node has a value of another application")
 	errForeign     = withText(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")

@@ -69,7 +69,7 @@ func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 		return nil
 	})
 	if err != nil {
-		e.revokeLease(n.key.lease)
+		e.revokeLease(n.key, false)
 		return nil, err
 	}
 	e.candidacy.Join(n.key.name)

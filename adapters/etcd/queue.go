@@ -21,12 +21,27 @@ func keyName(node string, lease clientv3.LeaseID) string {
 	return node + "/" + strconv.FormatUint(uint64(lease), 16)
 }
 
+// namedLease returns the lease that the name of a key below the election node consists of, or 0.
+func namedLease(node, key string) clientv3.LeaseID {
+	n, err := strconv.ParseUint(strings.TrimPrefix(key, node+"/"), 16, 64)
+	if lease := clientv3.LeaseID(n); err == nil && keyName(node, lease) == key {
+		return lease
+	}
+	return 0
+}
+
 // isCandidate reports whether a key below the election node is a candidate: its name is that of
-// the lease to which it is attached. Other keys can never lead, so no candidate waits for them.
-// The key must have been read with its value: servers of etcd 3.7 omit the lease from replies to
-// requests for keys only.
+// the lease to which it is attached. The key must have been read with its value: servers of etcd
+// 3.7 omit the lease from replies to requests for keys only.
 func isCandidate(node string, kv *mvccpb.KeyValue) bool {
-	return kv.Lease != 0 && strings.TrimPrefix(string(kv.Key), node+"/") == strconv.FormatUint(uint64(kv.Lease), 16)
+	return kv.Lease != 0 && namedLease(node, string(kv.Key)) == clientv3.LeaseID(kv.Lease)
+}
+
+// isKey reports whether kv, as read or as a watch has reported it, is still the candidate's key.
+// Another client can delete it, create it again, or write it with another lease or none. kv may be
+// nil.
+func (k candidateKey) isKey(kv *mvccpb.KeyValue) bool {
+	return kv != nil && kv.CreateRevision == k.revision && clientv3.LeaseID(kv.Lease) == k.lease
 }
 
 // createRevision returns the create revision of the only key in kvs, or 0 if kvs is empty.
@@ -43,16 +58,22 @@ type view struct {
 	term        uint64 // term is the cluster's, as of the read.
 	nodeRev     int64  // nodeRev is the create revision of the election node, or 0 if it does not exist.
 	nodeValue   []byte
-	keyRev      int64  // keyRev is the create revision of the candidate's key, or 0 if it does not exist.
-	predecessor string // predecessor is the key of the predecessor, or "" at the head of the queue.
+	key         *mvccpb.KeyValue // key is the candidate's key, or nil if it does not exist.
+	predecessor string           // predecessor is the key of the predecessor, or "" at the head of the queue.
+	// detached reports that another client has detached the predecessor's key from its lease.
+	detached bool
 }
 
 // readView reads a view in one linearizable transaction.
+//
+// An earlier key that is not attached to the lease of its name counts as the predecessor as long as
+// that lease exists: another client has written the key, and the candidate may not know this yet. It
+// revokes its lease when it learns of it.
 func readView(ctx context.Context, client *clientv3.Client, node string, key candidateKey) (*view, error) {
 	for limit := int64(1); ; limit = 0 {
 		response, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(
 			clientv3.OpGet(node),
-			clientv3.OpGet(key.name, clientv3.WithKeysOnly()),
+			clientv3.OpGet(key.name),
 			clientv3.OpGet(node+"/", clientv3.WithPrefix(), clientv3.WithMaxCreateRev(key.revision-1), clientv3.WithLimit(limit),
 				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend)),
 		).Commit()
@@ -63,11 +84,20 @@ func readView(ctx context.Context, client *clientv3.Client, node string, key can
 		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			v.nodeRev, v.nodeValue = kvs[0].CreateRevision, kvs[0].Value
 		}
-		v.keyRev = createRevision(response.Responses[1].GetResponseRange().Kvs)
+		if kvs := response.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
+			v.key = kvs[0]
+		}
 		earlierKeys := response.Responses[2].GetResponseRange().Kvs
 		for _, kv := range earlierKeys {
-			if isCandidate(node, kv) {
-				v.predecessor = string(kv.Key)
+			attached := isCandidate(node, kv)
+			exists := attached
+			if lease := namedLease(node, string(kv.Key)); !attached && lease != 0 {
+				if exists, err = leaseExists(ctx, client, lease); err != nil {
+					return nil, err
+				}
+			}
+			if exists {
+				v.predecessor, v.detached = string(kv.Key), !attached
 				return v, nil
 			}
 		}

@@ -81,3 +81,9 @@ func sendKeepalive(ctx context.Context, client *clientv3.Client, lease clientv3.
 	}
 	return time.Duration(response.TTL) * time.Second, response.GetHeader().GetRaftTerm(), nil
 }
+
+// leaseExists reports whether a lease exists.
+func leaseExists(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) (bool, error) {
+	got, err := client.TimeToLive(ctx, lease)
+	return err == nil && got.TTL > 0, err
+}

@@ -20,9 +20,10 @@ type revocation struct {
 	err  error         // err is nil if etcd has confirmed the revocation. It is set before done is closed.
 }
 
-// revokeLease starts the revocation of a lease, for whatever reason the candidacy has ended. It
-// continues until etcd confirms it or the client is closed.
-func (e *Election) revokeLease(id clientv3.LeaseID) {
+// revokeLease starts the revocation of the key's lease, for whatever reason the candidacy has ended.
+// It continues until etcd confirms it or the client is closed. If the key is detached from the lease,
+// the revocation does not delete it, and it is deleted afterwards.
+func (e *Election) revokeLease(key candidateKey, detached bool) {
 	r := &revocation{done: make(chan struct{})}
 	e.mu.Lock()
 	e.revocations = append(slices.DeleteFunc(e.revocations, (*revocation).confirmed), r)
@@ -30,9 +31,14 @@ func (e *Election) revokeLease(id clientv3.LeaseID) {
 	go func() {
 		defer close(r.done)
 		r.err = retry(context.WithoutCancel(e.options.ctx), e.client, limit.Confirm, func(ctx context.Context) error {
-			_, err := e.client.Revoke(ctx, id)
+			_, err := e.client.Revoke(ctx, key.lease)
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				return nil
+				err = nil
+			}
+			if detached && err == nil {
+				_, err = e.client.Txn(ctx).
+					If(clientv3.Compare(clientv3.CreateRevision(key.name), "=", key.revision)).
+					Then(clientv3.OpDelete(key.name)).Commit()
 			}
 			return err
 		})

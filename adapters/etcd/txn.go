@@ -9,20 +9,24 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// Guard returns the condition under which a transaction of the caller commits only during
-// the current leadership: the candidate's key exists and is the key that was elected.
-// Pass it to If of the transaction. The error is [leaderelection.ErrNotLeader] if the
-// candidate is not the leader.
+// Guard returns the conditions under which a transaction of the caller commits only during
+// the current leadership: the candidate's key is the key that was elected, and is attached
+// to the candidate's lease. Pass them to If of the transaction. The error is
+// [leaderelection.ErrNotLeader] if the candidate is not the leader.
 //
 // If a transaction has other conditions as well, its result does not show which condition
 // has failed.
-func (e *Election) Guard() (clientv3.Cmp, error) {
+func (e *Election) Guard() ([]clientv3.Cmp, error) {
 	l := e.candidacy.Leadership()
 	if l == nil || l.Err() != nil {
-		return clientv3.Cmp{}, leaderelection.ErrNotLeader
+		return nil, leaderelection.ErrNotLeader
 	}
 	// If the candidate rejoins at this moment, its new key does not have the old token.
-	return clientv3.Compare(clientv3.CreateRevision(e.ID()), "=", l.Token()), nil
+	id := e.ID()
+	return []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(id), "=", l.Token()),
+		clientv3.Compare(clientv3.LeaseValue(id), "=", namedLease(e.node, id)),
+	}, nil
 }
 
 // Txn applies ops in one etcd transaction that commits only while this candidate is the
@@ -44,7 +48,7 @@ func (e *Election) Txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnRe
 	ctx, cancel := context.WithTimeoutCause(ctx, e.options.timeout, errUnreachable)
 	defer cancel()
 	// The transaction is not retried, because it may have been applied.
-	response, err := e.client.Txn(clientv3.WithRequireLeader(ctx)).If(guard).Then(ops...).Commit()
+	response, err := e.client.Txn(clientv3.WithRequireLeader(ctx)).If(guard...).Then(ops...).Commit()
 	switch {
 	case err == nil && !response.Succeeded:
 		return nil, leaderelection.ErrNotLeader

@@ -26,14 +26,17 @@ func TestGuard_FormerLeader(t *testing.T) {
 	require.NoError(t, err, "without operations")
 	guard, err := c.Guard()
 	require.NoError(t, err)
-	require.Equal(t, clientv3.Compare(clientv3.CreateRevision(c.ID()), "=", l.Token()), guard)
+	require.Equal(t, []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(c.ID()), "=", l.Token()),
+		clientv3.Compare(clientv3.LeaseValue(c.ID()), "=", leaseOf(t, c.ID())),
+	}, guard)
 
 	// Another client creates the same key again.
 	_, err = client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
 	_, err = client.Put(t.Context(), c.ID(), "x")
 	require.NoError(t, err)
-	response, err := client.Txn(t.Context()).If(guard).Then(clientv3.OpPut("written", "too late")).Commit()
+	response, err := client.Txn(t.Context()).If(guard...).Then(clientv3.OpPut("written", "too late")).Commit()
 	require.NoError(t, err)
 	require.False(t, response.Succeeded)
 	c.waitForStatus("final", func(s leaderelection.Status) bool { return s.Err != nil })

@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -14,6 +16,7 @@ import (
 // history was compacted. Its owner then reads the election and starts another watch.
 type watch struct {
 	key    string
+	ignore func(*mvccpb.KeyValue) bool // ignore reports whether a change is not reported; nil means never.
 	cancel context.CancelFunc
 	fired  chan int64    // fired has capacity one.
 	done   chan struct{} // done is closed when the goroutine has returned.
@@ -21,25 +24,36 @@ type watch struct {
 
 // newWatch watches key, starting at the revision after the last read.
 func newWatch(ctx context.Context, client *clientv3.Client, key string, revision int64, opts ...clientv3.OpOption) *watch {
+	return (&watch{key: key}).start(ctx, client, revision, opts...)
+}
+
+func (w *watch) start(ctx context.Context, client *clientv3.Client, revision int64, opts ...clientv3.OpOption) *watch {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	w := &watch{key: key, cancel: cancel, fired: make(chan int64, 1), done: make(chan struct{})}
+	w.cancel, w.fired, w.done = cancel, make(chan int64, 1), make(chan struct{})
 	go func() {
 		defer close(w.done)
 		defer cancel()
 		opts := append([]clientv3.OpOption{clientv3.WithRev(revision)}, opts...)
 		// Watch blocks until a server has answered.
-		for response := range client.Watch(ctx, key, opts...) {
+		for response := range client.Watch(ctx, w.key, opts...) {
 			if response.Err() != nil {
 				break
 			}
-			if n := len(response.Events); n > 0 {
-				w.fired <- response.Events[n-1].Kv.ModRevision
-				return
+			for _, event := range slices.Backward(response.Events) {
+				if w.ignore == nil || !w.ignore(event.Kv) {
+					w.fired <- event.Kv.ModRevision
+					return
+				}
 			}
 		}
 		w.fired <- 0
 	}()
 	return w
+}
+
+// watchLoss watches until the candidate's key is not the candidate's any more.
+func watchLoss(ctx context.Context, client *clientv3.Client, key candidateKey, revision int64) *watch {
+	return (&watch{key: key.name, ignore: key.isKey}).start(ctx, client, revision)
 }
 
 // watchDeletion watches for the deletion of key.

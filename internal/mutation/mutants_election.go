@@ -301,12 +301,4 @@ var electionMutants = []mutant{
 		},
 		tests: ". -run TestAttempts|TestCandidacy_End$",
 	},
-	{
-		name: "etcd/revoke", breaks: "the leadership ends after the lease was revoked",
-		file: "adapters/etcd/entry.go",
-		edits: []edit{
-			{"	e.candidacy.Revoke(err) // before the lease is revoked\n", ""},
-		},
-		tests: "./adapters/etcd -run TestResign_EndsLeadershipBeforeRevocation",
-	},
 }
