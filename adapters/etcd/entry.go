@@ -11,13 +11,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// maxPending is the number of keepalives, and of reads, that may be in flight at a time. A request
-// to a server that does not respond does not delay the next one.
+// maxPending is the number of reads that may be in flight at a time. A read of a server that does not
+// respond does not delay the next one.
 const maxPending = 4
 
 // entry is an entry in the queue: a key with its lease. It belongs to the goroutine of ElectLeader.
 // Other goroutines send the requests and return one result each, so that the owner can stop the
-// leadership in time if a request takes long.
+// leadership in time if a request takes long. One of them sends all keepalives.
 type entry struct {
 	election *Election
 	key      candidateKey
@@ -26,11 +26,13 @@ type entry struct {
 
 	ctx        context.Context // ctx limits requests and watches.
 	requests   sync.WaitGroup
-	keepalives chan keepaliveResult
+	due        chan time.Duration   // due receives the time limit of a keepalive that is due. It is closed at the end.
+	keepalives chan keepaliveResult // keepalives receives one result for each limit that due has received.
 	views      chan viewResult
 
-	pendingKeepalives, pendingViews int
-	nextKeepalive, nextView         time.Time
+	pendingKeepalive        bool
+	pendingViews            int
+	nextKeepalive, nextView time.Time
 
 	keyWatch         *watch // keyWatch observes whether the key is still the candidate's.
 	predecessorWatch *watch // predecessorWatch observes the deletion of the predecessor's key.
@@ -66,12 +68,12 @@ func (e *Election) participate(ctx context.Context) error {
 		return err
 	}
 	entryCtx, cancel := context.WithCancel(ctx)
-	n.ctx = entryCtx
-	n.keepalives, n.views = make(chan keepaliveResult, maxPending), make(chan viewResult, maxPending)
+	n.start(entryCtx)
 	n.revision = n.key.revision
 	err = n.followQueue()
 	e.candidacy.Revoke(err) // before the lease is revoked
 	cancel()
+	close(n.due)
 	n.keyWatch.close()
 	n.predecessorWatch.close()
 	n.nodeWatch.close()
@@ -79,6 +81,19 @@ func (e *Election) participate(ctx context.Context) error {
 	e.revokeLease(n.key, errors.Is(err, errDetached))
 	e.waitForRevocations(err)
 	return err
+}
+
+// start starts the goroutine that sends keepalives. It ends when ctx is done and due is closed.
+func (n *entry) start(ctx context.Context) {
+	n.ctx = ctx
+	n.due, n.keepalives, n.views = make(chan time.Duration, 1), make(chan keepaliveResult, 1), make(chan viewResult, maxPending)
+	stream := &keepaliveStream{ctx: ctx, client: n.election.client, lease: n.key.lease}
+	n.requests.Go(func() {
+		defer stream.close()
+		for limit := range n.due {
+			n.keepalives <- stream.send(limit)
+		}
+	})
 }
 
 // followQueue keeps the lease alive and follows the queue until the entry is lost or ctx is done.
@@ -102,7 +117,7 @@ func (n *entry) followQueue() error {
 		case <-n.election.client.Ctx().Done():
 			return errClosed
 		case r := <-n.keepalives:
-			n.pendingKeepalives--
+			n.pendingKeepalive = false
 			n.handleKeepalive(r)
 		case r := <-n.views:
 			n.pendingViews--
@@ -152,16 +167,10 @@ func (n *entry) retryTime() time.Time {
 // must not access the lease.
 func (n *entry) sendDueRequests(now time.Time) {
 	client, limit := n.election.client, min(n.lease.ttl/2, requestLimit)
-	if n.pendingKeepalives < maxPending && !n.nextKeepalive.After(now) {
-		n.pendingKeepalives++
+	if !n.pendingKeepalive && !n.nextKeepalive.After(now) {
+		n.pendingKeepalive = true
 		n.nextKeepalive = now.Add(n.keepaliveInterval())
-		n.requests.Go(func() {
-			ctx, cancel := context.WithTimeout(n.ctx, limit)
-			defer cancel()
-			sent := time.Now()
-			ttl, term, err := sendKeepalive(ctx, client, n.key.lease)
-			n.keepalives <- keepaliveResult{keepalive{sent, term}, ttl, time.Since(sent), err}
-		})
+		n.due <- min(n.lease.ttl/4, requestLimit) // It leaves time for a second attempt, over another stream.
 	}
 	if n.pendingViews < maxPending && !n.nextView.After(now) {
 		n.pendingViews++
@@ -183,7 +192,7 @@ func (n *entry) nextAction() time.Time {
 		at      time.Time
 		planned bool
 	}{
-		{n.nextKeepalive, n.pendingKeepalives < maxPending},
+		{n.nextKeepalive, !n.pendingKeepalive},
 		{n.nextView, n.pendingViews < maxPending},
 		{n.lease.deadline(), n.isLeader()},
 	} {
@@ -319,8 +328,8 @@ func (n *entry) findLoss(v *view) error {
 		return errExpired
 	}
 	err := retry(n.ctx, n.election.client, n.lease.ttl/2, func(ctx context.Context) error {
-		ttl, _, err := sendKeepalive(ctx, n.election.client, n.key.lease)
-		if err == nil && ttl <= 0 {
+		exists, err := leaseExists(ctx, n.election.client, n.key.lease)
+		if err == nil && !exists {
 			return &permanentError{errExpired}
 		}
 		return err

@@ -56,6 +56,54 @@ func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	require.Equal(t, l.Token(), c.waitForLeadership().Token())
 }
 
+// TestLease_IsMeasuredFromSending fails if the lease is measured from when a response was received,
+// or from when a later keepalive was sent.
+func TestLease_IsMeasuredFromSending(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	f := &faults{delay: 500 * time.Millisecond}
+	c := startCandidate(t, srv.Client(f.intercept))
+	l := c.waitForLeadership()
+	for granted := l.Deadline(); l.Deadline().Sub(granted) < 2*ttl/8; time.Sleep(time.Millisecond) {
+		deadline := l.Deadline()
+		f.mu.Lock()
+		require.False(t, deadline.After(f.keepaliveSent.Add(ttl*3/4)), "the lease is too long")
+		f.mu.Unlock()
+	}
+}
+
+// TestKeepalive_Authentication fails if idle candidates with passwords authenticate again and again,
+// which costs the servers more than everything else.
+func TestKeepalive_Authentication(t *testing.T) {
+	t.Parallel()
+	candidates, idle := 3, 3*time.Second
+	if *complete {
+		candidates, idle = 10, time.Minute
+	}
+	srv := startServers(t, 1)
+	credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermReadWrite), node, clientv3.GetPrefixRangeEnd(node))
+	// Keepalives have a time limit of a quarter of the TTL, and followers send three in a TTL.
+	long := etcd.WithSessionTimeout(16 * time.Second)
+	for range candidates {
+		startCandidate(t, srv.Client(credentials), long).waitForStatus("joined", func(s leaderelection.Status) bool {
+			return s.NowFollowing != "" || s.Role == leaderelection.Leader
+		})
+	}
+	// Each candidate opens its stream with its first keepalive, and again if the machine has stalled
+	// for seconds.
+	for end := time.Now().Add(patience + 5*idle); ; {
+		before, kept := srv.metric("grpc_server_handled_total", "Authenticate"), srv.metric("grpc_server_msg_received_total", "LeaseKeepAlive")
+		time.Sleep(idle)
+		authenticated := srv.metric("grpc_server_handled_total", "Authenticate") - before
+		kept = srv.metric("grpc_server_msg_received_total", "LeaseKeepAlive") - kept
+		t.Logf("%d candidates in %v: %v keepalives, %v Authenticate calls", candidates, idle, kept, authenticated)
+		if kept >= 2 && authenticated == 0 {
+			return
+		}
+		require.True(t, time.Now().Before(end), "idle candidates authenticate")
+	}
+}
+
 // TestLease_LeaderIsCutOff fails if a leader that is cut off still leads when etcd can expire its
 // lease. The leader measures the lease from when the last keepalive was sent.
 func TestLease_LeaderIsCutOff(t *testing.T) {

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -17,6 +18,7 @@ var (
 	errNilClient   = withText(leaderelection.ErrNilConn, "etcd: client is nil")
 	errClosed      = withText(leaderelection.ErrConnClosed, "etcd: client is closed")
 	errUnreachable = withText(leaderelection.ErrUnreachable, "etcd does not answer")
+	errNoAnswer    = withText(context.DeadlineExceeded, "no answer")
 	errNoElection  = withText(leaderelection.ErrNoElection, "etcd: election node does not exist; create it or use WithCreateNode")
 	errUnconfirmed = withText(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
 	errDeleted     = withText(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")

@@ -1,7 +1,10 @@
 package etcd_test
 
 import (
+	"bufio"
 	"context"
+	"flag"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
+
+var complete = flag.Bool("etcd.complete", false, "run the complete form of tests that have a short form")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -74,6 +79,22 @@ func (c *cluster) enableAuth(permission clientv3.PermissionType, start, end stri
 		require.NoError(c.t, request())
 	}
 	return func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "user", "secret" }
+}
+
+// metric returns the sum of a metric of the first server over all of its labels that contain label.
+func (c *cluster) metric(name, label string) (sum float64) {
+	c.t.Helper()
+	response, err := http.Get(c.URL(0) + "/metrics")
+	require.NoError(c.t, err)
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, name+"{") && strings.Contains(line, label) {
+			value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			require.NoError(c.t, err)
+			sum += value
+		}
+	}
+	return sum
 }
 
 // proxiedClient is a client whose network can be cut.
@@ -237,6 +258,9 @@ type faults struct {
 	// changeTerm and changeTTL change the responses to keepalives.
 	changeTerm func(term uint64) uint64
 	changeTTL  func(ttl int64) int64
+	// delay delays the responses to keepalives, and keepaliveSent is when the newest one was sent.
+	delay         time.Duration
+	keepaliveSent time.Time
 	// omitLeases removes leases from responses to requests for keys only, as etcd 3.7 does.
 	omitLeases bool
 }
@@ -294,9 +318,20 @@ type faultyStream struct {
 	faults *faults
 }
 
+func (s *faultyStream) SendMsg(m any) error {
+	if _, ok := m.(*etcdserverpb.LeaseKeepAliveRequest); ok {
+		s.faults.set(func(f *faults) { f.keepaliveSent = time.Now() })
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
 func (s *faultyStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if response, ok := m.(*etcdserverpb.LeaseKeepAliveResponse); ok && err == nil {
+		s.faults.mu.Lock()
+		delay := s.faults.delay
+		s.faults.mu.Unlock()
+		time.Sleep(delay)
 		s.faults.mu.Lock()
 		defer s.faults.mu.Unlock()
 		if s.faults.changeTerm != nil {

@@ -61,25 +61,85 @@ func (o *options) retryWithinTimeout(client *clientv3.Client, f func(ctx context
 	return retry(ctx, client, o.timeout/2, f)
 }
 
-// sendKeepalive sends one keepalive. ttl is 0 if the server does not know the lease.
+// keepaliveStream sends the keepalives of a lease over one stream. It opens the stream when it is
+// needed, and again after an error. etcd's client authenticates for each stream, which costs the
+// servers the verification of a password and a proposal.
 //
-// The client's KeepAliveOnce is not suitable: it retries a request that fails without a pause,
-// until its context is done.
-func sendKeepalive(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) (ttl time.Duration, term uint64, err error) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // ends the stream
-	stream, err := etcdserverpb.NewLeaseClient(client.ActiveConnection()).LeaseKeepAlive(ctx)
-	if err != nil {
-		return 0, 0, clientv3.ContextError(ctx, err)
+// A keepalive is sent when the previous one was answered, or has failed together with its stream. So
+// a response always belongs to the newest keepalive, and when that was sent is known.
+//
+// The client's KeepAlive is not suitable, because it does not report when a keepalive was sent, and
+// KeepAliveOnce is not either, because it opens a stream for each keepalive.
+type keepaliveStream struct {
+	ctx    context.Context
+	client *clientv3.Client
+	lease  clientv3.LeaseID
+
+	stream etcdserverpb.Lease_LeaseKeepAliveClient // stream is nil before it is opened.
+	cancel context.CancelCauseFunc
+}
+
+// send sends one keepalive, and waits for the response for at most limit. The ttl of the result is 0
+// if the server does not know the lease.
+func (s *keepaliveStream) send(limit time.Duration) (r keepaliveResult) {
+	defer func() {
+		if r.err != nil {
+			s.close()
+		}
+	}()
+	if r.err = s.open(); r.err != nil {
+		return r
 	}
-	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(lease)}); err != nil && !errors.Is(err, io.EOF) {
-		return 0, 0, clientv3.ContextError(ctx, err)
+	timer := time.AfterFunc(limit, func() { s.cancel(errNoAnswer) })
+	defer timer.Stop()
+	r.keepalive.sent = time.Now()
+	if err := s.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(s.lease)}); err != nil && !errors.Is(err, io.EOF) {
+		r.err = s.reason(err)
+		return r
 	} // After EOF, Recv returns the reason.
-	response, err := stream.Recv()
+	response, err := s.stream.Recv()
 	if err != nil {
-		return 0, 0, clientv3.ContextError(ctx, err)
+		r.err = s.reason(err)
+		return r
 	}
-	return time.Duration(response.TTL) * time.Second, response.GetHeader().GetRaftTerm(), nil
+	r.took = time.Since(r.keepalive.sent)
+	r.keepalive.term, r.ttl = response.GetHeader().GetRaftTerm(), time.Duration(response.TTL)*time.Second
+	return r
+}
+
+// open opens the stream if it is not open.
+func (s *keepaliveStream) open() (err error) {
+	if s.stream != nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
+	s.cancel = cancel
+	timer := time.AfterFunc(requestLimit, func() { cancel(errNoAnswer) })
+	defer timer.Stop()
+	if s.stream, err = etcdserverpb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(ctx); err != nil {
+		s.stream = nil
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return clientv3.ContextError(ctx, err)
+	}
+	return nil
+}
+
+// reason returns the reason for which the stream has failed with err.
+func (s *keepaliveStream) reason(err error) error {
+	if cause := context.Cause(s.stream.Context()); cause != nil {
+		return cause
+	}
+	return clientv3.ContextError(s.ctx, err)
+}
+
+// close closes the stream if it is open.
+func (s *keepaliveStream) close() {
+	if s.cancel != nil {
+		s.cancel(nil)
+		s.stream, s.cancel = nil, nil
+	}
 }
 
 // leaseExists reports whether a lease exists.

@@ -61,16 +61,15 @@ func TestSendDueRequests_DoesNotShareLease(t *testing.T) {
 	now := time.Now()
 	n := &entry{
 		election: &Election{client: client, node: "/election", candidacy: candidacy.New(t.Context(), nil)},
-		ctx:      t.Context(),
 		key:      candidateKey{lease: 1, name: "/election/1", revision: 1},
 		lease:    newLease(now, time.Second, 1),
-
-		keepalives: make(chan keepaliveResult, maxPending), views: make(chan viewResult, maxPending),
 	}
+	n.start(t.Context())
 	n.sendDueRequests(now)
-	require.Equal(t, 1, n.pendingKeepalives)
+	require.True(t, n.pendingKeepalive)
 	require.Equal(t, 1, n.pendingViews)
 	n.handleKeepalive(keepaliveResult{keepalive: keepalive{sent: now, term: 1}, ttl: time.Second})
 	require.NoError(t, client.Close())
+	close(n.due)
 	n.requests.Wait()
 }

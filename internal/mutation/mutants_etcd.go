@@ -42,4 +42,20 @@ var etcdMutants = []mutant{
 		},
 		tests: "./adapters/etcd -run TestLeader_KeyDetached$",
 	},
+	{
+		name: "etcd/stream", breaks: "each keepalive opens a stream, and authenticates",
+		file: "adapters/etcd/request.go",
+		edits: []edit{
+			{"		if r.err != nil {\n			s.close()", "		if true {\n			s.close()"},
+		},
+		tests: "./adapters/etcd -run TestKeepalive_Authentication",
+	},
+	{
+		name: "etcd/sent", breaks: "a lease is measured from when the response was received",
+		file: "adapters/etcd/request.go",
+		edits: []edit{
+			{"	r.took = time.Since(r.keepalive.sent)\n", "	r.took, r.keepalive.sent = time.Since(r.keepalive.sent), time.Now()\n"},
+		},
+		tests: "./adapters/etcd -run TestLease_IsMeasuredFromSending",
+	},
 }
