@@ -228,6 +228,30 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestOrphansAreReaped fails if processes whose parent has exited remain as zombies of the watchdog while
+// the program runs.
+func TestOrphansAreReaped(t *testing.T) {
+	w, line := newOutput(t)
+	p, err := Start(Command{Args: Shell(`for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo started; exec sleep 1000`), Stdout: w})
+	require.NoError(t, err)
+	require.Equal(t, "started", line())
+	require.Eventually(t, func() bool { return len(childrenOf(t, p.cmd.Process.Pid)) == 1 }, patience, 10*time.Millisecond)
+	p.Stop()
+	p.Wait()
+}
+
+// childrenOf returns the children of a process, including zombies.
+func childrenOf(t *testing.T, pid int) []string {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	require.NoError(t, err)
+	var all []string
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file) // fails if the thread has exited
+		all = append(all, strings.Fields(string(text))...)
+	}
+	return all
+}
+
 // TestRun fails if an exit code, or a context that is done, does not cause an error.
 func TestRun(t *testing.T) {
 	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))

@@ -42,9 +42,15 @@ func runWatchdog() {
 	// On Linux the program receives its Pdeathsig when the thread that has started it exits.
 	runtime.LockOSThread()
 	// If all processes of a service receive a signal, the parent decides how to react. The signals
-	// are not ignored, because the program would inherit that.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
-		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	// are not ignored, because the program would inherit that. It inherits a signal that was ignored
+	// when the parent started, for example HUP by nohup.
+	for _, sig := range []os.Signal{
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,
+	} {
+		if !signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	for fd := 3; fd <= 4; fd++ {
 		syscall.CloseOnExec(fd)
 	}
@@ -106,7 +112,7 @@ func (w *watchdog) superviseGroup(instructions <-chan instruction) Exit {
 		w.extendLease(w.task.Lease)
 	}
 	exited, empty := make(chan syscall.WaitStatus, 1), make(chan struct{})
-	go waitProgram(w.pid, exited)
+	go reapChildren(w.pid, exited)
 	var exit Exit
 	for {
 		select {
@@ -142,15 +148,19 @@ func (w *watchdog) superviseGroup(instructions <-chan instruction) Exit {
 	}
 }
 
-// waitProgram waits until the program has exited, and sends its status.
-func waitProgram(pid int, exited chan<- syscall.WaitStatus) {
-	var status syscall.WaitStatus
+// reapChildren reaps all children, and sends the status of the program after it has exited. On Linux the
+// children include the orphans that the program has left behind. It returns when there are no children.
+func reapChildren(program int, exited chan<- syscall.WaitStatus) {
 	for {
-		if _, err := syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
-			break
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case pid == program:
+			exited <- status
+		case err != nil && !errors.Is(err, syscall.EINTR):
+			return
 		}
 	}
-	exited <- status
 }
 
 func (w *watchdog) signalGroup(sig syscall.Signal) { _ = syscall.Kill(-w.pid, sig) }
