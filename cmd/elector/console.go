@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/console"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 func init() {
@@ -24,7 +25,7 @@ type consoleBackend struct {
 }
 
 func openConsole(s *settings) (backend, error) {
-	return (&consoleBackend{s, console.New(os.Stdin, os.Stderr)}).backend(), nil
+	return (&consoleBackend{s, console.New(os.Stdin, cmdline.Stderr)}).backend(), nil
 }
 
 func (c *consoleBackend) backend() backend {

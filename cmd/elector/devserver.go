@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -81,7 +82,7 @@ func (d *devServer) addresses() ([]string, error) {
 
 // serve runs the servers until a signal is received.
 func (d *devServer) serve(cmd *cobra.Command) error {
-	ctx, cancel := untilSignal(cmd.Context())
+	ctx, cancel := cmdline.UntilSignal(cmd.Context())
 	defer cancel()
 	addresses, err := d.addresses()
 	if err != nil {

@@ -66,6 +66,11 @@ func newZooKeeperHarness(t *testing.T, options ...zktest.Option) *harness {
 // run starts an elector whose program is a script. If the script is empty, there is no program.
 func (h *harness) run(name, script string, args ...string) *process {
 	h.Helper()
+	return startCommand(h.T, h.runCommand(name, script, args...))
+}
+
+// runCommand returns the command that run starts.
+func (h *harness) runCommand(name, script string, args ...string) *exec.Cmd {
 	all := slices.Concat([]string{"run", "--instance-id", name}, h.flags)
 	if h.runFlags != nil {
 		all = append(all, h.runFlags(name)...)
@@ -74,7 +79,9 @@ func (h *harness) run(name, script string, args ...string) *process {
 	if script != "" {
 		all = append(all, "--", "/bin/sh", "-c", script)
 	}
-	return start(h.T, []string{"NAME=" + name, "FILE=" + h.file}, all...)
+	cmd := exec.Command(binary, all...)
+	cmd.Env = append(os.Environ(), "NAME="+name, "FILE="+h.file)
+	return cmd
 }
 
 // command starts another command.
@@ -142,16 +149,26 @@ func start(t *testing.T, env []string, args ...string) *process {
 // startWithInput is like start. in, which may be nil, is the standard input.
 func startWithInput(t *testing.T, in *os.File, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(binary, args...)}
-	p.cmd.Env = append(os.Environ(), env...)
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), env...)
 	if in != nil {
-		p.cmd.Stdin = in
+		cmd.Stdin = in
 	}
+	return startCommand(t, cmd)
+}
+
+// startCommand starts a command. If its standard error is set, the log of the process is empty.
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd}
 	output, outputWriter, err := os.Pipe()
 	require.NoError(t, err)
 	log, logWriter, err := os.Pipe()
 	require.NoError(t, err)
-	p.cmd.Stdout, p.cmd.Stderr = outputWriter, logWriter
+	p.cmd.Stdout = outputWriter
+	if p.cmd.Stderr == nil {
+		p.cmd.Stderr = logWriter
+	}
 	require.NoError(t, p.cmd.Start())
 	outputWriter.Close()
 	logWriter.Close()
@@ -164,7 +181,7 @@ func startWithInput(t *testing.T, in *os.File, env []string, args ...string) *pr
 		p.output.waitForEnd(t)
 		p.log.waitForEnd(t)
 		if t.Failed() {
-			t.Logf("%s\n%s\n%s", strings.Join(args, " "), p.output.text(), p.log.text())
+			t.Logf("%s\n%s\n%s", strings.Join(cmd.Args, " "), p.output.text(), p.log.text())
 		}
 	})
 	return p

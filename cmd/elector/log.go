@@ -2,28 +2,8 @@ package main
 
 import (
 	"context"
-	"io"
 	"log/slog"
 )
-
-// newLogger returns the logger for the flags --log-format, --log-level and --quiet.
-func newLogger(w io.Writer, format, level string, quiet bool) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usage("--log-level %s: not one of debug, info, warn, error", level)
-	}
-	if quiet {
-		l = max(l, slog.LevelWarn)
-	}
-	options := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, usage("--log-format %s: not one of text, json", format)
-}
 
 // electionLog returns the logger for an election. Package elector logs each change of the role with level
 // Info, so messages of the election with level Info are logged with level Debug.
@@ -56,4 +36,12 @@ func (h infoAsDebug) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h infoAsDebug) WithGroup(name string) slog.Handler {
 	return infoAsDebug{h.Handler.WithGroup(name)}
+}
+
+// ignoreAfterSignal returns nil if ctx is done because of a signal, and otherwise err.
+func ignoreAfterSignal(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }

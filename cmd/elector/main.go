@@ -6,9 +6,11 @@ import (
 	"os"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 func main() {
 	child.RunWatchdog() // does not return in a watchdog process
-	os.Exit(execute(os.Args[1:]))
+	cmdline.ReapChildren()
+	cmdline.Exit(execute(os.Args[1:]))
 }

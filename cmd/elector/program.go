@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"sync"
 	"syscall"
 
@@ -47,7 +48,8 @@ func (p *program) waitProcess(process *child.Process) child.Exit {
 }
 
 // forwardSignal sends a signal to the program, if it is running.
-func (p *program) forwardSignal(sig syscall.Signal) {
+func (p *program) forwardSignal(s os.Signal) {
+	sig, _ := s.(syscall.Signal)
 	p.mu.Lock()
 	process := p.process
 	if p.starting {

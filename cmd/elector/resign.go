@@ -41,7 +41,7 @@ candidate does not exist, or there is no leader afterwards; 6 the candidate has 
 			return err
 		}
 		defer b.close()
-		ctx, cancel := untilSignal(cmd.Context())
+		ctx, cancel := cmdline.UntilSignal(cmd.Context())
 		defer cancel()
 		text, err := s.requestResignation(ctx, b, *id, *timeout)
 		if text != "" {

@@ -23,6 +23,7 @@ codes.`
 func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
+	root.SetErr(cmdline.Stderr)
 	err := root.Execute()
 	var withCode *cmdline.Error
 	if err != nil && (!errors.As(err, &withCode) || withCode.Err != nil) {
@@ -30,7 +31,7 @@ func execute(args []string) int {
 		for i, line := range lines {
 			lines[i] = strings.TrimPrefix(line, "elector: ") // the prefix of package elector
 		}
-		fmt.Fprintln(os.Stderr, "elector:", strings.Join(lines, "; "))
+		fmt.Fprintln(cmdline.Stderr, "elector:", strings.Join(lines, "; "))
 	}
 	return exitCode(err)
 }

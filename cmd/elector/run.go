@@ -50,7 +50,9 @@ func newRun(r *runCommand) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [-- program arguments...]",
 		Short: "Join an election, and run a program or commands while leading",
-		Long: `run joins an election and stays a candidate until it receives TERM or INT.
+		Long: `run joins an election and stays a candidate until it receives TERM or INT or, without a program,
+HUP or QUIT. Then it hands over. Another such signal, at least a second later, ends it immediately.
+A program receives HUP, QUIT, USR1, USR2 and WINCH.
 
 When this instance is elected, run starts the begin command, and then the program, which it
 stops when the leadership ends. After that it runs the end command. /bin/sh runs the
@@ -60,7 +62,7 @@ command, once for each leader.
 
 If the program exits, run hands over and exits with the program's exit code.
 
-Exit codes: 0 handed over after TERM or INT; 1 any other error; 2 wrong usage; 3 the end command
+Exit codes: 0 handed over after a signal; 1 any other error; 2 wrong usage; 3 the end command
 has failed permanently, or a handler hangs; 4 the election was ended, or the backend refuses
 access; 5 this instance was not elected in the time that --timeout or --try allows; 126 or 127 the
 program cannot be executed, or was not found; otherwise the program's exit code.`,
@@ -187,6 +189,7 @@ func (r *runCommand) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.attempt.cancel = cancel
+	cmdline.IgnoreBrokenPipe()
 	defer r.handleSignals(cancel)()
 	s := r.settings
 	b, err := s.openRun()
@@ -227,6 +230,25 @@ func (r *runCommand) run(ctx context.Context) error {
 	defer r.forwardReports(e)()
 	s.log.Info("joining election", "backend", s.backend, "election", s.election, "instance", s.instanceID)
 	return r.result(ctx, e.Run(ctx))
+}
+
+// handleSignals handles signals until release is called. The first one that stops elector calls cancel,
+// which hands over. If there is a program, it receives the other signals.
+func (r *runCommand) handleSignals(cancel func()) (release func()) {
+	log := r.settings.log
+	signals := cmdline.Signals{
+		Stop: func(s os.Signal) {
+			log.Info("resigning", "signal", s)
+			cancel()
+		},
+		Exit: func(s os.Signal) {
+			log.Error("exiting immediately: commands and programs are killed, and the end command does not run", "signal", s)
+		},
+	}
+	if len(r.program.args) > 0 {
+		signals.Forward = r.program.forwardSignal
+	}
+	return signals.Handle()
 }
 
 // result returns the result of the command for the result of the Elector.

@@ -86,8 +86,14 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 		return usage("--timeout %v: it must be more than zero", d)
 	}
 	s.inferBackend()
-	s.log, err = newLogger(cmd.ErrOrStderr(), s.logFormat, s.logLevel, s.quiet)
-	return err
+	least := slog.LevelDebug
+	if s.quiet {
+		least = slog.LevelWarn
+	}
+	if s.log, err = cmdline.NewLogger(cmd.ErrOrStderr(), s.logFormat, s.logLevel, least); err != nil {
+		return usage("--%w", err)
+	}
+	return nil
 }
 
 // requestedTimeout returns the session timeout that the settings request.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
@@ -116,7 +117,7 @@ func (s *settings) runTop(ctx context.Context, elections []string, parent string
 	}
 	defer screen.Fini()
 
-	ctx, stop := untilSignal(ctx)
+	ctx, stop := cmdline.UntilSignal(ctx)
 	defer p.tasks.Wait()
 	defer stop()
 	p.startPolling(ctx, elections)

@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 func newWatch(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Print the leader of an election, and each change",
-		Long: `Print the current leader of an election, and a line after each change, until TERM or INT. The
+		Long: `Print the current leader of an election, and a line after each change, until TERM, INT, HUP or QUIT. The
 command does not join the election. On zookeeper it costs one watch.
 
-Exit codes: 0 after TERM or INT; 1 the backend has failed; 2 wrong usage, or the backend does not
+Exit codes: 0 after such a signal; 1 the backend has failed; 2 wrong usage, or the backend does not
 support the command; 4 the election was ended, or the backend refuses access.`,
 		Example: `  elector watch --zookeeper-servers localhost --election /jobs/report
   elector watch --zookeeper-servers localhost --election /jobs/report --json`,
@@ -23,7 +25,7 @@ support the command; 4 the election was ended, or the backend refuses access.`,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON, one object per line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, cancel := untilSignal(cmd.Context())
+		ctx, cancel := cmdline.UntilSignal(cmd.Context())
 		defer cancel()
 		b, err := s.openFor("watch")
 		if err != nil {

@@ -2,6 +2,13 @@
 // raftlog --help.
 package main
 
-import "os"
+import (
+	"os"
 
-func main() { os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+)
+
+func main() {
+	cmdline.ReapChildren()
+	cmdline.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, cmdline.Stderr))
+}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -25,9 +22,8 @@ library, adapters/raftlog. All other commands work with the peers of such progra
 // execute runs the command line until the command returns or a signal stops it, and returns the
 // exit code.
 func execute(args []string, in io.Reader, out, log io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cmdline.UntilSignal(context.Background())
 	defer stop()
-	context.AfterFunc(ctx, stop) // the next signal ends the process
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetIn(in)

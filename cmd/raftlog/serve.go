@@ -14,8 +14,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-const serveHelp = `Run a peer until SIGINT or SIGTERM. Then the peer transfers its leadership, if it is the leader, and
-exits; a second signal ends it immediately. All updates that it has confirmed are on disk.
+const serveHelp = `Run a peer until SIGTERM, SIGINT, SIGHUP or SIGQUIT. Then the peer transfers its leadership, if it
+is the leader, and exits; another signal, at least a second later, ends it immediately. All updates
+that it has confirmed are on disk. SIGHUP or SIGINT has no effect if it was ignored at the start, as
+by nohup. The peer never waits for its log: if standard error is not read, it drops log lines, and
+logs their number when it can write again.
 
 The file of -c contains the settings, which "raftlog defaults" explains, and flags override them.
 The log has no state machine: clients such as "raftlog tail" follow it.
@@ -41,6 +44,7 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			cmdline.IgnoreBrokenPipe()
 			return runPeer(cmd.Context(), cfg)
 		},
 	}
@@ -104,9 +108,9 @@ func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
 	if err != nil {
 		return raftlog.Config{}, err
 	}
-	logger, err := c.newLogger(log)
+	logger, err := cmdline.NewLogger(log, c.LogFormat, c.LogLevel, slog.LevelDebug)
 	if err != nil {
-		return raftlog.Config{}, err
+		return raftlog.Config{}, newUsageError("%w", err)
 	}
 	return raftlog.Config{
 		Cluster: c.Cluster, ID: c.ID, Addr: c.Addr, Listen: c.Listen, Dir: c.Dir, Peers: c.peers(),
@@ -114,22 +118,6 @@ func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
 		ElectionTimeout: c.ElectionTimeout, Heartbeat: c.Heartbeat, Window: c.Window, JoinTimeout: c.JoinTimeout,
 		MaxRequestIDs: c.MaxRequestIDs, MaxData: c.MaxData, Logger: logger,
 	}, nil
-}
-
-// newLogger returns the logger of the settings.
-func (s settings) newLogger(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
-		return nil, newUsageError("log-level %q: must be one of debug, info, warn, error", s.LogLevel)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch s.LogFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, newUsageError("log-format %q: must be one of text, json", s.LogFormat)
 }
 
 // runPeer runs a peer until ctx is done or the peer stops.

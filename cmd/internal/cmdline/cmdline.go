@@ -1,5 +1,6 @@
 // Package cmdline implements the parts of a command line that the commands elector and raftlog share:
-// exit codes, help texts, the command reference, and suggestions for mistyped commands and flags.
+// exit codes, help texts, the command reference, suggestions for mistyped commands and flags, signals,
+// and a log that does not block.
 package cmdline
 
 import (

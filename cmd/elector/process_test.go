@@ -1,0 +1,254 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+)
+
+// Programs of TestProcess. Like the end command there, they append their actions to FILE. They do not write
+// to the log: a shell reports there that a signal has terminated its child.
+const (
+	obedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"; exit 0' TERM; trap 'echo HUP >> "$FILE"' HUP; trap 'echo USR1 >> "$FILE"' USR1
+		echo started; while :; do sleep 0.01; done`
+	disobedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"' TERM; echo started; while :; do sleep 0.01; done`
+	// brokenPipe prints how a process ends whose output has no reader.
+	brokenPipe = `sh -c 'kill -PIPE $$'; echo "exit code $?" >> "$FILE"; ` + obedient
+	// orphaning leaves processes behind whose parent has exited.
+	orphaning = `for i in 1 2 3 4 5; do (sleep 0.01 &); done; ` + obedient
+)
+
+// processEvent is a row of the table of events in docs/elector.md.
+type processEvent struct {
+	program string              // if it is empty, there is only a begin command
+	prepare func(cmd *exec.Cmd) // before the start; it may be nil
+	act     func(e *eventTest)  // after the program or the begin command has started
+	actions []string            // of the program and the end command
+	code    int
+}
+
+// eventTest is the elector to which an event happens.
+type eventTest struct {
+	*process
+	h *harness
+}
+
+// waitForAction waits until the program or the end command has appended a line.
+func (e *eventTest) waitForAction(line string) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool {
+		text, _ := os.ReadFile(e.h.file)
+		return slices.Contains(strings.Split(string(text), "\n"), line)
+	}, patience, 10*time.Millisecond, line)
+}
+
+// requireNoZombies waits until no child of a process is a zombie, although processes have exited.
+func (e *eventTest) requireNoZombies(parent int) {
+	e.t.Helper()
+	require.Eventually(e.t, func() bool { return len(children(e.t, parent)) <= 1 }, patience, 10*time.Millisecond)
+}
+
+// children returns the children of a process, including zombies.
+func children(t *testing.T, pid int) (all []string) {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	require.NoError(t, err)
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file) // fails if the thread has exited
+		all = append(all, strings.Fields(string(text))...)
+	}
+	return all
+}
+
+// logTo lets a command write its log to a pipe whose reader has exited, or that is full.
+func logTo(t *testing.T, full bool) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() { w.Close() })
+		if !full {
+			r.Close()
+		} else {
+			t.Cleanup(func() { r.Close() })
+			fd := int(w.Fd())
+			require.NoError(t, syscall.SetNonblock(fd, true))
+			for size := 4096; size > 0; size /= 2 {
+				for err = nil; err == nil; {
+					_, err = syscall.Write(fd, make([]byte, size))
+				}
+				require.ErrorIs(t, err, syscall.EAGAIN)
+			}
+			require.NoError(t, syscall.SetNonblock(fd, false))
+		}
+		cmd.Stderr = w
+	}
+}
+
+// ignoring starts a command with ignored signals, as nohup does.
+func ignoring(signals string) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"/bin/sh", "-c", `trap "" ` + signals + `; exec "$@"`}, cmd.Args...)
+		cmd.Args = slices.Insert(cmd.Args, 3, "sh")
+		cmd.Path = "/bin/sh"
+	}
+}
+
+// processEvents returns the rows of the table.
+func processEvents(t *testing.T) map[string][]processEvent {
+	send := func(signals ...syscall.Signal) func(*eventTest) {
+		return func(e *eventTest) {
+			for _, s := range signals {
+				e.signal(s)
+			}
+		}
+	}
+	return map[string][]processEvent{
+		"TERM or INT": {
+			{program: obedient, act: send(syscall.SIGTERM), actions: []string{"TERM", "end leader"}},
+			{program: obedient, act: send(syscall.SIGINT), actions: []string{"TERM", "end leader"}},
+			{act: send(syscall.SIGTERM), actions: []string{"end leader"}},
+		},
+		"TERM or INT, repeated within a second": {
+			// While elector is stopped, the signals wait, and then arrive together.
+			{program: disobedient, act: send(syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCONT), actions: []string{"TERM", "end"}},
+		},
+		"TERM or INT, repeated later": {{program: disobedient, act: func(e *eventTest) {
+			e.signal(syscall.SIGTERM)
+			e.waitForAction("TERM")
+			time.Sleep(1100 * time.Millisecond)
+			e.signal(syscall.SIGINT)
+		}, actions: []string{"TERM"}, code: 128 + int(syscall.SIGINT)}},
+		"HUP or QUIT, with a program": {{program: obedient, act: func(e *eventTest) {
+			e.signal(syscall.SIGHUP)
+			e.waitForAction("HUP")
+			e.signal(syscall.SIGTERM)
+		}, actions: []string{"HUP", "TERM", "end leader"}}},
+		"HUP or QUIT, without a program": {
+			{act: send(syscall.SIGHUP), actions: []string{"end leader"}},
+			{act: send(syscall.SIGQUIT), actions: []string{"end leader"}},
+		},
+		"USR1, USR2 or WINCH": {
+			{program: obedient, act: func(e *eventTest) {
+				e.signal(syscall.SIGUSR1)
+				e.waitForAction("USR1")
+				e.signal(syscall.SIGTERM)
+			}, actions: []string{"USR1", "TERM", "end leader"}},
+			{act: send(syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTERM), actions: []string{"end leader"}},
+		},
+		"HUP or INT, ignored at the start (`nohup`)": {
+			{program: `kill -HUP $$; kill -INT $$; ` + obedient, prepare: ignoring("HUP INT"), act: func(e *eventTest) {
+				send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR1)(e)
+				e.waitForAction("USR1")
+				e.signal(syscall.SIGTERM)
+			}, actions: []string{"USR1", "TERM", "end leader"}},
+			{prepare: ignoring("HUP INT"), act: send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM), actions: []string{"end leader"}},
+		},
+		"the reader of the log stops reading": {
+			{program: obedient, prepare: logTo(t, true), act: send(syscall.SIGTERM), actions: []string{"TERM", "end leader"}},
+			{program: "echo started; exit 7", prepare: logTo(t, true), act: send(), actions: []string{"end leader"}, code: 7},
+			{program: disobedient, prepare: logTo(t, true), act: func(e *eventTest) {
+				e.signal(syscall.SIGTERM)
+				e.waitForAction("TERM")
+				time.Sleep(1100 * time.Millisecond)
+				e.signal(syscall.SIGTERM)
+			}, actions: []string{"TERM"}, code: 128 + int(syscall.SIGTERM)},
+		},
+		"the reader of the log exits": {
+			{program: brokenPipe, prepare: logTo(t, false), act: send(syscall.SIGTERM), actions: []string{"exit code 141", "TERM", "end leader"}},
+			{program: "echo started; exit 7", prepare: logTo(t, false), act: send(), actions: []string{"end leader"}, code: 7},
+		},
+		"the program exits": {{program: "echo started; exit 7", act: send(), actions: []string{"end leader"}, code: 7}},
+		"orphans of the program exit": {{program: orphaning, act: func(e *eventTest) {
+			require.Len(e.t, children(e.t, e.cmd.Process.Pid), 1)
+			for _, watchdog := range children(e.t, e.cmd.Process.Pid) {
+				var pid int
+				_, err := fmt.Sscan(watchdog, &pid)
+				require.NoError(e.t, err)
+				e.requireNoZombies(pid)
+			}
+			e.signal(syscall.SIGTERM)
+		}, actions: []string{"TERM", "end leader"}}},
+		"elector is PID 1, and orphans exit": {{prepare: func(cmd *exec.Cmd) {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+			if os.Getuid() != 0 {
+				cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			}
+		}, act: func(e *eventTest) {
+			e.requireNoZombies(e.cmd.Process.Pid)
+			e.signal(syscall.SIGTERM)
+		}, actions: []string{"end leader"}}},
+		"KILL": {{program: obedient, act: func(e *eventTest) {
+			e.signal(syscall.SIGKILL)
+			e.waitForAction("TERM")
+		}, actions: []string{"TERM"}, code: -1}},
+		"STOP, and later CONT": {{program: obedient, act: func(e *eventTest) {
+			e.signal(syscall.SIGSTOP)
+			e.waitForAction("TERM")
+			e.signal(syscall.SIGCONT)
+			e.waitForAction("end follower")
+			e.waitForOutput("started")
+			e.signal(syscall.SIGTERM)
+		}, actions: []string{"TERM", "end follower", "TERM", "end leader"}}},
+	}
+}
+
+// TestProcess fails if an event does not have the effect that the table in docs/elector.md describes, or if
+// a row of the table has no test.
+func TestProcess(t *testing.T) {
+	page, err := os.ReadFile("../../docs/elector.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "\n| event | program | leadership |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]*) \| `).FindAllStringSubmatch(table, -1)
+	require.Len(t, rows, len(processEvents(t))+1)
+	for _, row := range rows[1:] {
+		require.Contains(t, processEvents(t), row[1])
+	}
+	for event, variants := range processEvents(t) {
+		for i := range variants {
+			t.Run(fmt.Sprintf("%s/%d", event, i), func(t *testing.T) {
+				t.Parallel()
+				testProcessEvent(t, processEvents(t)[event][i])
+			})
+		}
+	}
+}
+
+func testProcessEvent(t *testing.T, row processEvent) {
+	h := newZooKeeperHarness(t)
+	role := ` $ELECTOR_ROLE`
+	if slices.Contains(row.actions, "end") {
+		role = "" // the lease may have expired
+	}
+	begin := `echo started; for i in 1 2 3 4 5; do sleep 0.01 >/dev/null 2>&1 & done`
+	if row.program != "" {
+		begin = ""
+	}
+	cmd := h.runCommand("a", row.program, "--leader-begin-command", begin, "--grace", "2s",
+		"--leader-end-command", `echo "end`+role+`" >> "$FILE"`)
+	if row.prepare != nil {
+		row.prepare(cmd)
+	}
+	e := &eventTest{startCommand(t, cmd), h}
+	e.waitForOutput("started")
+	row.act(e)
+	require.Equal(t, row.code, e.exitCode())
+	require.Equal(t, row.actions, slices.Compact(h.actions()))
+	if row.code != -1 && row.code < 128 {
+		require.Equal(t, cmdline.NoLeader, h.command("status").exitCode(), "the leadership was not handed over")
+	}
+}

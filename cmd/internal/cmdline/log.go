@@ -1,0 +1,143 @@
+package cmdline
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// maxQueuedLog is the maximum number of bytes that a [Log] keeps for a reader that does not read.
+	maxQueuedLog = 1 << 20
+	// flushLimit is the time for which a process that exits waits until its log was written.
+	flushLimit = time.Second
+)
+
+// Stderr is the log of this process, which goes to standard error. Everything except panics is
+// written to it, because a write to os.Stderr blocks if it is a full pipe.
+var Stderr = &Log{w: os.Stderr}
+
+// Log is a writer that never blocks: it queues what is written, and a goroutine writes it to the
+// destination. If the queue is full, because the destination does not accept data, it drops what is
+// written, and later reports the number of dropped lines. Each Write is one line.
+type Log struct {
+	w io.Writer
+
+	mu       sync.Mutex
+	queue    [][]byte
+	size     int                    // of queue in bytes
+	dropped  int                    // number of dropped lines
+	reported int                    // the value of dropped in the last report
+	report   func(total int) []byte // returns the line that reports dropped lines
+	written  chan struct{}          // is closed when queue was written; nil if no goroutine writes
+}
+
+// Write queues a line. It always succeeds.
+func (l *Log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// After a drop, half of the queue must be written first. Otherwise a slow reader would receive one
+	// report for each line.
+	if l.size+len(line) > maxQueuedLog || l.dropped > l.reported && l.size > maxQueuedLog/2 {
+		l.dropped++
+		return len(line), nil
+	}
+	l.reportDropped()
+	l.enqueue(bytes.Clone(line))
+	if l.written == nil {
+		l.written = make(chan struct{})
+		go l.writeQueue(l.written)
+	}
+	return len(line), nil
+}
+
+func (l *Log) enqueue(line []byte) {
+	l.queue = append(l.queue, line)
+	l.size += len(line)
+}
+
+// reportDropped queues a report of the dropped lines, if there are any since the last report.
+func (l *Log) reportDropped() {
+	if l.dropped > l.reported && l.report != nil {
+		l.reported = l.dropped
+		l.enqueue(l.report(l.dropped))
+	}
+}
+
+// writeQueue writes the queue until it is empty, and then closes written. Only one goroutine runs it.
+func (l *Log) writeQueue(written chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.queue) > 0 {
+		line := l.queue[0]
+		l.mu.Unlock()
+		_, err := l.w.Write(line)
+		l.mu.Lock()
+		l.queue = l.queue[1:]
+		l.size -= len(line)
+		switch {
+		case err != nil:
+			l.dropped++ // is reported with the next line
+		case len(l.queue) == 0:
+			l.reportDropped()
+		}
+	}
+	l.written = nil
+	close(written)
+}
+
+// Flush waits until everything has been written, but not for more than a second.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	written := l.written
+	l.mu.Unlock()
+	if written == nil {
+		return
+	}
+	select {
+	case <-written:
+	case <-time.After(flushLimit):
+	}
+}
+
+// Exit ends the process after its log was written.
+func Exit(code int) {
+	Stderr.Flush()
+	os.Exit(code)
+}
+
+// NewLogger returns a logger that writes to w. format is text or json, and level the name of the least
+// severe level, or least if that is more severe. If w is a [Log], it reports dropped lines in this format.
+func NewLogger(w io.Writer, format, level string, least slog.Level) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log-level %q: must be one of debug, info, warn, error", level)
+	}
+	options := &slog.HandlerOptions{Level: max(l, least)}
+	handler := func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, options) }
+	switch format {
+	case "text":
+	case "json":
+		handler = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, options) }
+	default:
+		return nil, fmt.Errorf("log-format %q: must be one of text, json", format)
+	}
+	if log, ok := w.(*Log); ok {
+		log.setReport(func(total int) []byte {
+			var line bytes.Buffer
+			slog.New(handler(&line)).Error("log lines were dropped: standard error was not read in time, or cannot be written", "total", total)
+			return line.Bytes()
+		})
+	}
+	return slog.New(handler(w)), nil
+}
+
+func (l *Log) setReport(report func(total int) []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.report = report
+}
