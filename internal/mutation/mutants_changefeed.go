@@ -146,4 +146,45 @@ var changefeedMutants = []mutant{
 		},
 		tests: "./adapters/changefeed -run TestFeed_Hint$",
 	},
+	{
+		name: "changefeed/lost-claims", breaks: "claims that are not acknowledged are not limited",
+		file: "adapters/changefeed/internal/protocol/request.go",
+		edits: []edit{
+			{"return m.LostClaims >= maxLostClaims", "return false"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_Lost",
+	},
+	{
+		name: "changefeed/lost-claims-released", breaks: "a candidate that yields claims the record that it has released",
+		file: "adapters/changefeed/internal/protocol/request.go",
+		edits: []edit{
+			{"m.Current.Released() && !m.isTransferring() && !m.mustYield() ||", "m.Current.Released() && !m.isTransferring() ||"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_Lost",
+	},
+	{
+		name: "changefeed/lost-heartbeats", breaks: "a leader whose heartbeats are never acknowledged claims the record again and again",
+		file: "adapters/changefeed/internal/protocol/step.go",
+		edits: []edit{
+			{"if r == Expired || r == RecordLost {", "if false {"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_Lost",
+	},
+	{
+		name: "changefeed/own-ttl", breaks: "a leader keeps a TTL that was edited by hand",
+		file: "adapters/changefeed/internal/protocol/request.go",
+		edits: []edit{
+			{"next.Nominee, next.TTL = \"\", m.cfg.Lease", "next.Nominee = \"\""},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestLeader_TTL",
+	},
+	{
+		name: "changefeed/redis-publish", breaks: "a write that cannot be published changes the record",
+		file: "adapters/changefeed/redis/record.go",
+		edits: []edit{
+			{"redis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])\n", ""},
+			{"'ttl', ARGV[12], 'ended', ARGV[13], 'time', time)\n", "'ttl', ARGV[12], 'ended', ARGV[13], 'time', time)\nredis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])\n"},
+		},
+		tests: "./adapters/changefeed/redis -run TestHeartbeat_NotPublished",
+	},
 }

@@ -29,8 +29,8 @@
 // at the restart of a server without files.
 //
 // Feeds use SUBSCRIBE: each heartbeat publishes the record on the channel
-// "changefeed:DB:KEY", in the script that writes it, so followers do not read if
-// heartbeats are more frequent than the quiet time of two seconds. Messages may be lost:
+// "changefeed:DB:KEY", in the script that writes it, before it writes: without permission
+// to publish, nothing is written. So followers do not read if heartbeats are more frequent than the quiet time of two seconds. Messages may be lost:
 // if a feed receives nothing for the quiet time ([WithQuiet]), it sends a PING and reads
 // the record. A client may publish on the channel without permission for the key.
 // Therefore a message is accepted at most as the leader's next heartbeat, and after any

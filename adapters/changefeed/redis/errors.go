@@ -19,7 +19,7 @@ func meaningOf(err error) error {
 		return fmt.Errorf("%w: %w: the client was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)
 	case replyContains(err, "WRONGTYPE"):
 		return fmt.Errorf("%w: the key has other data; use another key", changefeed.ErrUnsuitable)
-	case replyContains(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure"):
+	case replyContains(err, "NOPERM", "NOAUTH", "WRONGPASS", "ACL failure", "The user executing the script"):
 		return fmt.Errorf("%w: the user lacks permissions, which the package documentation lists", changefeed.ErrUnsuitable)
 	}
 	return nil

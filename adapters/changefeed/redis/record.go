@@ -12,7 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
 
-// writeScript replaces or creates the record, and publishes it. All values are text, because Lua's
+// writeScript publishes the record, and replaces or creates it. The server does not undo the
+// commands of a script that fails: so it publishes first, for which the user may lack permission.
+// Clients receive the message after the script. All values are text, because Lua's
 // numbers are not exact enough. The driver retries a request whose reply was lost; the retry
 // finds its own version in the record, and succeeds.
 //
@@ -30,11 +32,15 @@ else
 end
 local now = redis.call('TIME')
 local time = now[1] .. string.format('%06d', now[2])
+redis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])
 redis.call('HSET', KEYS[1], 'version', ARGV[5], 'epoch', ARGV[6], 'leader', ARGV[7], 'session', ARGV[8],
 	'nominee', ARGV[9], 'term', ARGV[10], 'seq', ARGV[11], 'ttl', ARGV[12], 'ended', ARGV[13], 'time', time)
-redis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])
 return {'written', time}
 `)
+
+// publishScript publishes an empty message, after which feeds read the record. Like writeScript it is
+// sent to the server of the key, and it writes nothing.
+var publishScript = redis.NewScript(`return redis.call('PUBLISH', ARGV[1], '')`)
 
 // readScript is a script because clients that read from replicas send scripts to the master.
 var readScript = redis.NewScript(`

@@ -138,3 +138,17 @@ func TestHeartbeat_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "the client was closed")
 }
+
+// TestHeartbeat_NotPublished fails if a write that the user may not publish changes the record.
+func TestHeartbeat_NotPublished(t *testing.T) {
+	server, key := shared.Get(t), newKey()
+	operator := connect(t, server.Addr(), nil)
+	s, r := createRecord(t, operator, key)
+	require.NoError(t, operator.Do(fixture.Context(t), "ACL", "SETUSER", "mute", "reset", "on", ">secret", "+@all", "-publish", "&*", "~*").Err())
+	mute := newStore(t, connect(t, server.Addr(), func(o *driver.Options) { o.Username, o.Password = "mute", "secret" }), key)
+	_, err := mute.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	got, err := s.Read(fixture.Context(t))
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // Start implements [changefeed.Store]: it checks the server, its configuration and the
-// key, and subscribes once. If the server can lose acknowledged writes, Start returns a
+// key, and publishes and subscribes once. If the server can lose acknowledged writes, Start returns a
 // [changefeed.UnsafeError] unless [WithRisk] accepts the risk.
 func (s *Store) Start(ctx context.Context) error {
 	if err := s.runner.Do(ctx, "check", s.checkServer); err != nil {
@@ -41,10 +41,10 @@ func (s *Store) checkServer(ctx context.Context) error {
 	case kind != "none" && kind != "hash":
 		return s.runner.Unsuitable("key %q is a %s; use another key", s.key, kind)
 	}
-	if _, err = s.readRecord(ctx); errors.Is(err, changefeed.ErrNoRecord) {
-		return nil
+	if _, err = s.readRecord(ctx); err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
+		return err
 	}
-	return err
+	return publishScript.Run(ctx, s.client, []string{s.key}, s.channel).Err()
 }
 
 // serverOfKey returns the client of the server that stores the key.

@@ -35,6 +35,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		"WrongPassword": {change: func(o *driver.Options) { o.Username, o.Password = "default", "wrong"; o.Username = "none" }, text: "WRONGPASS"},
 		"NoKey":         {change: acl("+@all", "&*", "~another"), text: "permissions"},
 		"NoScripts":     {change: acl("+@all", "-@scripting", "&*", "~*"), text: "permissions"},
+		"NoPublish":     {change: acl("+@all", "-publish", "&*", "~*"), text: "permissions"},
 		"NoChannel":     {change: acl("+@all", "resetchannels", "~*"), text: "permissions"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -472,7 +472,7 @@ func (m model) requireSafe(t *testing.T) {
 func TestModel(t *testing.T) {
 	cfg := inUnits(2, 4)
 	for name, m := range map[string]model{
-		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2},
+		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2, limit: 60_000},
 		"TwoTransfer":    {cfg: cfg, candidates: 2, writes: 2, transfers: 1, limit: 15_000},
 		"TwoLateWrites":  {cfg: cfg, candidates: 2, writes: 2, lateWrites: true, limit: 15_000},
 		"TwoThreeWrites": {cfg: cfg, candidates: 2, writes: 3, limit: 15_000},
@@ -490,6 +490,7 @@ func TestModel_Large(t *testing.T) {
 	}
 	cfg := inUnits(2, 4)
 	for name, m := range map[string]model{
+		"TwoCandidates":      {cfg: cfg, candidates: 2, writes: 2},
 		"TwoTransfer":        {cfg: cfg, candidates: 2, writes: 2, transfers: 1},
 		"TwoLateWrites":      {cfg: cfg, candidates: 2, writes: 2, lateWrites: true},
 		"TwoResign":          {cfg: cfg, candidates: 2, writes: 2, resigns: true, feedsFail: true},

@@ -19,7 +19,9 @@ func (m *machine) observe(r Record) {
 	m.Known, m.Missing, m.Hinted, m.Current, m.Epoch = true, false, false, r, r.Epoch
 	m.GreatestTerm = max(m.GreatestTerm, r.Term)
 	m.ClaimAt = m.now + m.claimDelay(r.TTL)
-	m.Failures, m.RetryAt = 0, 0
+	if r.Session != m.cfg.Session { // A write that was not acknowledged remains a failure.
+		m.Failures, m.RetryAt = 0, 0
+	}
 	if m.Unresolved && (r.Epoch != m.UnresolvedEpoch || r.Seq > m.UnresolvedSeq) {
 		m.Unresolved = false // The record that the request would replace has been replaced.
 	}

@@ -26,7 +26,7 @@ func (m *machine) sendNextRequest() {
 		}
 	case m.Leaving:
 		m.sendRelease()
-	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring()): // R7, R9
+	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()): // R7, R9, R2
 		m.sendRelease()
 	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm: // R10
 		next := m.Current
@@ -54,9 +54,17 @@ func (m *machine) isTransferring() bool {
 func (m *machine) mayClaim() bool {
 	return m.isDue(m.HoldUntil) &&
 		(m.Current.Session == m.cfg.Session ||
-			m.Current.Released() && !m.isTransferring() ||
+			m.Current.Released() && !m.isTransferring() && !m.mustYield() ||
 			m.isDue(m.ClaimAt))
 }
+
+// maxLostClaims is the number of lost claims after which a candidate yields.
+const maxLostClaims = 2
+
+// mustYield reports whether the candidate must let others lead. The store applies its claims, but
+// does not acknowledge them or the heartbeats that follow: the candidate cannot lead, and each
+// claim restarts the wait of the others.
+func (m *machine) mustYield() bool { return m.LostClaims >= maxLostClaims }
 
 func (m *machine) sendClaim() {
 	if m.GreatestTerm >= MaxTerm {
@@ -71,7 +79,7 @@ func (m *machine) sendClaim() {
 
 func (m *machine) sendHeartbeat() {
 	next := m.Current
-	next.Nominee = "" // The leader itself may be named.
+	next.Nominee, next.TTL = "", m.cfg.Lease // The leader itself may be named. Others rely on TTL.
 	m.send(Heartbeat, next)
 }
 

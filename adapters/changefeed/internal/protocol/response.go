@@ -12,11 +12,13 @@ func (m *machine) applyResponse() {
 		if op == Heartbeat {
 			m.emit(Action{Kind: ReportHeartbeatError})
 		}
-		if op == Create { // The table or bucket for the record does not exist.
+		// The table or bucket for the record does not exist, or requests contradict each other.
+		if op == Create || m.Failures > 1 {
 			m.RetryAt = m.now + m.retryPause(m.Failures)
-			return
 		}
-		m.observeMissing()
+		if op != Create {
+			m.observeMissing()
+		}
 	case Conflict:
 		m.countFailure()
 		m.MustRead = true
@@ -31,11 +33,16 @@ func (m *machine) applyResponse() {
 		if (op == Claim || op == Heartbeat) && m.Known && m.Current.Epoch == m.OpEpoch && m.Current.Seq == m.OpSeq {
 			m.Unresolved, m.UnresolvedEpoch, m.UnresolvedSeq = true, m.OpEpoch, m.OpSeq
 		}
-		if op == Heartbeat {
+		switch op {
+		case Heartbeat:
 			m.emit(Action{Kind: ReportHeartbeatError})
+		case Claim:
+			m.countLostClaim()
 		}
 	}
 }
+
+func (m *machine) countLostClaim() { m.LostClaims = min(m.LostClaims+1, maxLostClaims) }
 
 func (m *machine) countFailure() { m.Failures = min(m.Failures+1, maxFailures) }
 
@@ -68,7 +75,7 @@ func (m *machine) applySuccess(op Op) {
 		m.emit(Action{Kind: Lead, Term: m.Term, Sent: m.SentAt})
 		m.reportLeader(m.cfg.ID, m.Term)
 	case op == Heartbeat && m.Leading && m.Term == m.OpTerm:
-		m.Deadline, m.RenewedAt = m.SentAt+m.cfg.Lease, m.SentAt
+		m.Deadline, m.RenewedAt, m.LostClaims = m.SentAt+m.cfg.Lease, m.SentAt, 0
 		m.emit(Action{Kind: Extend, Sent: m.SentAt})
 		m.reportHeartbeat(m.Current)
 	}

@@ -169,3 +169,72 @@ func TestRestoredState_Unchanged(t *testing.T) {
 	require.Equal(t, Claim, request(c.respond(heldRecord(5))).Op)
 	require.Zero(t, c.state.HoldUntil)
 }
+
+// TestClaim_Lost fails if a candidate whose claims or heartbeats are applied but not acknowledged does
+// not let others lead, or it does not claim the record again if the others do not.
+func TestClaim_Lost(t *testing.T) {
+	for name, lose := range map[string]func(c *candidate, claim Action) []Action{
+		"NoAcknowledgement": func(c *candidate, claim Action) []Action {
+			require.Equal(t, None, request(c.fail(Unknown)).Op, "the retry has a pause")
+			c.now = c.state.RetryAt
+			require.Equal(t, Read, request(c.tick()).Op)
+			return c.respond(claim.Record)
+		},
+		"NoHeartbeat": func(c *candidate, claim Action) []Action {
+			c.acknowledge(claim)
+			c.now += c.cfg.Lease
+			actions := c.tick()
+			require.True(t, hasAction(actions, Demote))
+			return actions
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, claim := newClaimant(t, defaultConfig)
+			for range maxLostClaims - 1 {
+				claim = request(lose(c, claim))
+				require.Equal(t, Claim, claim.Op)
+			}
+			release := request(lose(c, claim))
+			require.Equal(t, Release, release.Op)
+			require.True(t, release.Record.Released())
+			require.Equal(t, None, request(c.acknowledge(release)).Op, "the released record is for others")
+			c.deliver(release.Record)
+			c.now = c.state.ClaimAt
+			claim = request(c.tick())
+			require.Equal(t, Claim, claim.Op, "no other candidate has claimed the record")
+			c.acknowledge(claim)
+			c.deliver(claim.Record)
+			c.acknowledge(c.heartbeat())
+			require.Zero(t, c.state.LostClaims)
+		})
+	}
+}
+
+// TestHeartbeat_Unacknowledged fails if heartbeats that are applied but not acknowledged are repeated
+// without a pause.
+func TestHeartbeat_Unacknowledged(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	heartbeat := c.heartbeat()
+	sent := 0
+	for end := c.state.Deadline; c.now < end; {
+		sent++
+		require.Less(t, sent, 10)
+		c.fail(Unknown)
+		c.deliver(heartbeat.Record)
+		c.now = c.state.RetryAt
+		require.Equal(t, Read, request(c.tick()).Op)
+		heartbeat = request(c.respond(heartbeat.Record))
+	}
+}
+
+// TestRead_NoRecord fails if a candidate whose reads find no record, but which cannot create it
+// because it exists, sends requests without a pause.
+func TestRead_NoRecord(t *testing.T) {
+	c := newCandidate(t, defaultConfig)
+	require.Equal(t, Create, request(c.deliverMissing()).Op)
+	require.Equal(t, Read, request(c.respond(Record{})).Op)
+	require.Equal(t, Create, request(c.fail(NoRecord)).Op)
+	require.Equal(t, Read, request(c.respond(Record{})).Op)
+	require.Equal(t, None, request(c.fail(NoRecord)).Op)
+	require.Equal(t, c.now+c.cfg.Heartbeat>>3, c.state.WakeAt)
+}

@@ -105,6 +105,9 @@ type State struct {
 	RenewedAt Time
 	// Claimed reports whether the candidate has ever sent a claim.
 	Claimed bool
+	// LostClaims is the number of claims that were not acknowledged and of leases that have
+	// expired since the last acknowledged heartbeat, at most maxLostClaims.
+	LostClaims uint8
 
 	// Leaving reports whether the candidate resigns, and Over whether its candidacy is over.
 	Leaving, Over bool

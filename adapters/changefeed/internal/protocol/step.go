@@ -90,6 +90,9 @@ func (m *machine) stopIfExpired() {
 
 func (m *machine) stopLeading(r Reason) {
 	if m.Leading {
+		if r == Expired || r == RecordLost {
+			m.countLostClaim()
+		}
 		m.Leading = false
 		m.emit(Action{Kind: Demote, Reason: r})
 	}

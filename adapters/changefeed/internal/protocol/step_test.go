@@ -157,3 +157,13 @@ func TestLeader_SafetyMargin(t *testing.T) {
 	c.now++
 	require.True(t, hasAction(c.tick(), Demote))
 }
+
+// TestLeader_TTL fails if a leader keeps a TTL that another program has written into the record, by
+// which others would wait.
+func TestLeader_TTL(t *testing.T) {
+	c := newLeader(t, defaultConfig)
+	r := c.state.Current
+	r.Seq, r.TTL = r.Seq+1, time.Hour
+	c.deliver(r)
+	require.Equal(t, c.cfg.Lease, c.heartbeat().Record.TTL)
+}
