@@ -215,6 +215,54 @@ var recipeMutants = []mutant{
 		tests: "./recipes/queue -run ^TestTake_ItemArrivesWhenContextEnds$",
 	},
 	{
+		name: "recipe/queue-foreign", breaks: "an item that cannot be claimed ends all calls",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"		case o.Failed > 0 || errors.Is(o.Err, txn.ErrTooLarge):", "		case errors.Is(o.Err, txn.ErrTooLarge):"},
+		},
+		tests: "./recipes/queue -run ^TestForeignParticipant$",
+	},
+	{
+		name: "recipe/queue-unread", breaks: "an item that cannot be read is given to the program",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"		case a.Err != nil:\n			d.skip(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skip("},
+		},
+		tests: "./recipes/queue -run ^TestConsume_UnreadableItem$",
+	},
+	{
+		name: "recipe/queue-in-place", breaks: "an item that cannot be read is deleted after its last attempt",
+		file: "recipes/queue/ack.go",
+		edits: []edit{
+			{"c.toDeadLetters, c.inPlace, c.reason = true, d.unread, reason", "c.toDeadLetters, c.inPlace, c.reason = true, false, reason"},
+		},
+		tests: "./recipes/queue -run ^TestConsume_UnreadableItem$",
+	},
+	{
+		name: "recipe/queue-empty-stat", breaks: "the empty Stat of a failed read counts as that of the item",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"			return content{}, err // the client library returns an empty Stat", "			return content{raw, stat}, err"},
+		},
+		tests: "./recipes/queue -run ^TestForeignParticipant$",
+	},
+	{
+		name: "recipe/queue-skip", breaks: "an item that fails is claimed again without a delay",
+		file: "recipes/queue/dispatcher.go",
+		edits: []edit{
+			{"time.Now().Before(d.skipped[e.name].until)", "false && time.Now().Before(d.skipped[e.name].until)"},
+		},
+		tests: "./recipes/queue -run ^TestReturn_RepeatedlyIsDelayed$",
+	},
+	{
+		name: "recipe/queue-skip-session", breaks: "an item is skipped because of one with its name that the servers have lost",
+		file: "recipes/queue/listing.go",
+		edits: []edit{
+			{"		clear(d.skipped)\n", ""},
+		},
+		tests: "./recipes/queue -run ^TestDataLoss_NameOfSkippedItem$",
+	},
+	{
 		name: "recipe/rC5", breaks: "a deletion is applied while a reply is in flight",
 		file: "recipes/cache/updater.go",
 		edits: []edit{

@@ -76,24 +76,25 @@ func (q *Queue) newAcknowledgement(items ...Item) *completion {
 	return c
 }
 
-// Return returns the item to the queue. It is immediately available and keeps its position. cause
-// is the reason, and may be nil. If this was the last attempt according to Config.MaxAttempts, the
-// item becomes a dead letter with cause as its reason.
+// Return returns the item to the queue. It keeps its position, and is immediately available to
+// other consumers. This consumer claims it again immediately after the first attempt, 100 ms after
+// the second, and twice as long after each further attempt, up to a minute. cause is the reason,
+// and may be nil. If this was the last attempt according to Config.MaxAttempts, the item becomes a
+// dead letter with cause as its reason.
 //
 // Errors are those of [Item.Ack]. [ErrClaimLost] means that the item has been returned
 // already or will be; [ErrSettled] means that it was acknowledged.
 func (i Item) Return(ctx context.Context, cause error) error {
 	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
 	c.build = func(d *delivery) ([]operation, error) {
-		if c.q.cfg.MaxAttempts == 0 || d.attempt < c.q.cfg.MaxAttempts {
+		if !d.isLastAttempt() {
 			return []operation{d.deleteClaimOp()}, nil
 		}
 		reason := "returned"
 		if cause != nil {
 			reason = cause.Error()
 		}
-		c.toDeadLetters = true
-		return d.deadLetterOps(reason), nil
+		return c.buildLetter(d, reason), nil
 	}
 	return i.d.wrapError("return", c.run(ctx))
 }
@@ -134,8 +135,16 @@ type completion struct {
 	operations []operation
 	// alone means that the transaction shares no request.
 	alone bool
-	// toDeadLetters means that the items are moved to the dead letters.
-	toDeadLetters bool
+	// toDeadLetters means that the item becomes a dead letter, for a reason. If inPlace is set, it
+	// remains where it is.
+	toDeadLetters, inPlace bool
+	reason                 string
+}
+
+// buildLetter returns the operations that make the only item of the completion a dead letter.
+func (c *completion) buildLetter(d *delivery, reason string) []operation {
+	c.toDeadLetters, c.inPlace, c.reason = true, d.unread, reason
+	return d.deadLetterOps(reason, c.inPlace)
 }
 
 // run applies the completion, and returns when it is applied or ctx is done.
@@ -219,20 +228,30 @@ func (c *completion) buildOperations() error {
 }
 
 // send applies the transaction. If the directory of the dead letters does not exist, send creates
-// it.
+// it. An item that cannot be moved there, because of its size or its children, becomes a dead letter
+// in place.
 func (c *completion) send() txn.Outcome {
-	ops := make([]any, len(c.operations))
-	for i, o := range c.operations {
-		ops[i] = o.op
-	}
 	for {
+		ops := make([]any, len(c.operations))
+		for i, o := range c.operations {
+			ops[i] = o.op
+		}
 		t := txn.Transaction{Ops: ops, Session: c.items[0].session, Alone: c.alone}
 		o := c.q.writer.Start(t).Outcome()
-		if o.Failed < 0 || !errors.Is(o.Err, zk.ErrNoNode) || c.operations[o.Failed].kind != letterCreation {
-			return o
+		var failed operationKind
+		if o.Failed >= 0 {
+			failed = c.operations[o.Failed].kind
 		}
-		if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
-			return txn.Outcome{Err: err, Failed: -1}
+		switch {
+		case failed == letterCreation && errors.Is(o.Err, zk.ErrNoNode):
+			if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
+				return txn.Outcome{Err: err, Failed: -1}
+			}
+		case c.toDeadLetters && !c.inPlace && (errors.Is(o.Err, txn.ErrTooLarge) || failed == itemDeletion && errors.Is(o.Err, zk.ErrNotEmpty)):
+			c.inPlace = true
+			c.operations = c.items[0].deadLetterOps(c.reason, true)
+		default:
+			return o
 		}
 	}
 }
@@ -299,7 +318,7 @@ func (c *completion) finishDeliveries(completed, reason error) {
 // known if the completion deletes the items. Then it cannot be applied later either, because the
 // record of the writer does not exist any more.
 func (c *completion) isNotApplied() bool {
-	if c.as == errReturned && !c.toDeadLetters {
+	if c.as == errReturned && !c.toDeadLetters || c.inPlace {
 		return false
 	}
 	d := c.items[0]

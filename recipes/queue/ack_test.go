@@ -154,9 +154,56 @@ func TestReturn_KeepsPosition(t *testing.T) {
 			item := h.take(q, "one")
 			require.Equal(h, i+1, item.Attempt())
 			require.NoError(h, item.Return(ctx, nil))
+			if i > 0 {
+				h.advance(minRetryDelay << (i - 1))
+			}
 		}
 		h.ack(h.take(q, "one"))
 		h.take(q, "two")
+	})
+}
+
+// An item that is returned after each delivery is delivered at growing intervals, and costs few requests.
+// Other items, and consumers that wait for others, are not delayed.
+func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, cancel := context.WithCancel(h.Context())
+		defer cancel()
+		producer, consumer := h.queue(), h.queue()
+		h.srv.Delay(zktest.BothWays, time.Millisecond/2)
+		h.put(producer, "fails")
+		var failures []time.Time
+		done := 0
+		consuming := make(chan struct{})
+		go func() {
+			defer close(consuming)
+			for item := range consumer.Consume(ctx) {
+				if string(item.Data()) == "fails" {
+					failures = append(failures, time.Now())
+					require.Equal(h, len(failures), item.Attempt())
+					require.NoError(h, item.Return(h.Context(), errors.New("fails")))
+					continue
+				}
+				done++
+				h.ack(item)
+			}
+		}()
+		h.advance(10 * time.Second)
+		require.LessOrEqual(h, len(failures), 9)
+		for range 20 {
+			h.put(producer, "succeeds")
+			h.advance(10 * time.Millisecond)
+		}
+		require.Equal(h, 20, done)
+		h.advance(time.Hour)
+		h.srv.ResetLog()
+		h.advance(time.Hour)
+		require.Less(h, h.srv.Log().Session(consumer.conn.SessionID()).Count(zktest.OpMulti), 3*60)
+		cancel()
+		<-consuming
+		require.Less(h, failures[1].Sub(failures[0]), 10*time.Millisecond, "the second attempt")
+		require.InDelta(h, maxRetryDelay, failures[len(failures)-1].Sub(failures[len(failures)-2]), float64(time.Second))
+		require.Greater(h, len(failures), 100, "it is delivered again and again")
 	})
 }
 

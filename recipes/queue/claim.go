@@ -57,9 +57,8 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
 			remove[e.name] = true
 			lostRaces++
-		case o.Failed == 1 && errors.Is(o.Err, zk.ErrNodeExists):
-			d.q.log.Warn("item has an unrecognized child and cannot be claimed", "item", e.name)
-			d.unusable[e.name] = true
+		case o.Failed > 0 || errors.Is(o.Err, txn.ErrTooLarge): // because of the item: its name, ACL, type or children
+			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", zkerror.Refine(o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true
 			if errors.Is(o.Err, zkerror.ErrConnClosed) {
@@ -93,10 +92,13 @@ type content struct {
 	stat *zk.Stat
 }
 
-// readContent reads a znode.
+// readContent reads a znode. With zkerror.ErrTooLarge, the content has only the Stat.
 func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 	return request.Read(ctx, q.conn, func() (content, error) {
 		raw, stat, err := request.Get(q.conn, path)
+		if err != nil && !errors.Is(err, zkerror.ErrTooLarge) {
+			return content{}, err // the client library returns an empty Stat
+		}
 		return content{raw, stat}, err
 	})
 }
@@ -137,10 +139,33 @@ func (r *earlyRead) contentOf(session, zxid int64) (c content, ok bool) {
 	return c, c.stat != nil && r.session == session && c.stat.Pzxid >= zxid
 }
 
+// concernsZnode reports whether the error of a read means that this znode cannot be read, and does
+// not concern the connection, the caller or other znodes.
+func concernsZnode(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed)
+}
+
+// readItem reads an item that was claimed. If the data cannot be read, the content has only the Stat,
+// or nothing if that cannot be read either.
+func (q *Queue) readItem(name string) (content, error) {
+	ctx, path := context.Background(), q.itemPath(name)
+	c, err := q.readContent(ctx, path)
+	if concernsZnode(ctx, err) && c.stat == nil {
+		c, _ = request.Read(ctx, q.conn, func() (content, error) {
+			exists, stat, err := q.conn.Exists(path)
+			if err != nil || !exists {
+				return content{}, err
+			}
+			return content{stat: stat}, nil
+		})
+	}
+	return c, err
+}
+
 // readItems reads the items that were claimed, concurrently, and returns those that can be handed
-// out. The error is that of an item that is larger than the connection accepts. Such an item is
-// left to consumers with larger buffers.
-func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery, tooLarge error) {
+// out. An item whose data this connection cannot read is left to other consumers. Its attempt
+// counts, and after the last attempt it becomes a dead letter.
+func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 	answers := make([]<-chan request.Answer[content], len(claimed))
 	for i, item := range claimed {
 		early := item.early
@@ -149,21 +174,23 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery, tooLarge
 			if c, ok := early.contentOf(item.session, item.token); ok {
 				return c, nil
 			}
-			return d.q.readContent(context.Background(), d.q.itemPath(item.name))
+			return d.q.readItem(item.name)
 		})
 	}
 	for i, item := range claimed {
 		a := <-answers[i]
 		var malformed error
-		if a.Err == nil {
-			malformed = item.setContent(a.Value)
+		if a.Value.stat != nil {
+			malformed = item.setContent(a.Value, a.Err != nil)
 		}
 		<-item.writing
 		switch {
-		case errors.Is(a.Err, zkerror.ErrTooLarge):
-			d.unusable[item.name], tooLarge = true, a.Err
-			d.abandon(item, a.Err)
-		case a.Err != nil: // a client that ignores claims has deleted the item, or the connection was closed
+		case !concernsZnode(context.Background(), a.Err) && a.Err != nil:
+			d.abandon(item, a.Err) // a client that ignores claims has deleted the item, or the connection was closed
+		case a.Err != nil && item.isLastAttempt():
+			d.moveToDeadLetters(item, "the data cannot be read: "+zkerror.Refine(a.Err).Error())
+		case a.Err != nil:
+			d.skip(item.name, fmt.Errorf("the item cannot be read: %w", zkerror.Refine(a.Err)))
 			d.abandon(item, a.Err)
 		case malformed != nil:
 			d.moveToDeadLetters(item, malformed.Error())
@@ -174,27 +201,33 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery, tooLarge
 			ready = append(ready, item)
 		}
 	}
-	return ready, tooLarge
+	return ready
 }
 
-// setContent sets the content of the item. It returns an error if the data is not in the format of
-// the layout.
-func (d *delivery) setContent(c content) (err error) {
-	d.raw, d.version, d.czxid = c.raw, c.stat.Version, c.stat.Czxid
+// setContent sets the content of the item. It returns an error if the data was read and is not in
+// the format of the layout.
+func (d *delivery) setContent(c content, unread bool) (err error) {
+	d.raw, d.unread, d.version, d.czxid = c.raw, unread, c.stat.Version, c.stat.Czxid
 	// The data was written again after each attempt that does not count.
 	d.attempt = max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 1)
-	d.parts, err = d.q.payloads(d.raw)
+	if !unread {
+		d.parts, err = d.q.payloads(d.raw)
+	}
 	return err
+}
+
+// isLastAttempt reports whether the item is not delivered again after this attempt.
+func (d *delivery) isLastAttempt() bool {
+	return d.q.cfg.MaxAttempts > 0 && d.attempt >= d.q.cfg.MaxAttempts
 }
 
 // moveToDeadLetters moves a claimed item that cannot be delivered to the dead letters.
 func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c := &completion{q: d.q, as: errAcknowledged, items: []*delivery{item}}
-	c.build = func(item *delivery) ([]operation, error) { return item.deadLetterOps(reason), nil }
+	c.build = func(item *delivery) ([]operation, error) { return c.buildLetter(item, reason), nil }
 	if err := c.apply(d.q.ctx); err != nil {
-		d.q.log.Error("could not create dead letter", "item", item.name, "reason", reason, "err", err)
 		if item.grant.Err() == nil { // otherwise the next consumer that claims the item tries again
-			d.unusable[item.name] = true
+			d.skip(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, zkerror.Refine(err)))
 		}
 		d.abandon(item, err)
 		return

@@ -17,6 +17,7 @@ import (
 //
 // The channel is also closed when the queue is closed, when the owner of the connection
 // closes it, or when ZooKeeper rejects a necessary request. [Queue.Err] returns the reason.
+// An item that cannot be claimed or read does not close the channel: see [Queue.Take].
 func (q *Queue) Consume(ctx context.Context) <-chan Item {
 	items := make(chan Item)
 	if err := q.startCall(); err != nil {

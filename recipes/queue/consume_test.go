@@ -177,3 +177,84 @@ func TestConsume_ContinuesInNextSession(t *testing.T) {
 		require.NoError(h, q.Err())
 	})
 }
+
+// An item that some consumers cannot read ends none of their calls: all other items are delivered,
+// and it becomes a dead letter after its attempts, with its data.
+func TestConsume_UnreadableItem(t *testing.T) {
+	for name, unlimited := range map[string]bool{"fleet with small buffers": false, "and one that can read it": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(h *harness) {
+				cfg := Config{MaxAttempts: 30}
+				producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), cfg)
+				ctx, cancel := context.WithCancel(h.Context())
+				var mu sync.Mutex
+				received := map[string]int{}
+				var consuming sync.WaitGroup
+				consume := func(q *Queue) {
+					consuming.Go(func() {
+						for item := range q.Consume(ctx) {
+							mu.Lock()
+							received[string(item.Data()[:7])]++
+							mu.Unlock()
+							h.ack(item)
+						}
+					})
+				}
+				var fleet []*Queue
+				for range 3 {
+					q := h.queueOn(h.connect(), cfg) // 64 KiB
+					consume(q)
+					consume(q)
+					fleet = append(fleet, q)
+				}
+				h.advance(time.Second)
+				large := string(append([]byte("large, "), make([]byte, 100<<10)...))
+				h.put(producer, large)
+				want := map[string]int{}
+				for i := range 20 {
+					h.put(producer, fmt.Sprintf("item %02d", i))
+					want[fmt.Sprintf("item %02d", i)] = 1
+				}
+				h.advance(time.Second)
+				if unlimited {
+					consume(producer)
+					want["large, "] = 1
+				}
+				h.advance(15 * time.Minute)
+				mu.Lock()
+				require.Equal(h, want, received)
+				mu.Unlock()
+				letters, err := producer.DeadLetters(ctx)
+				require.NoError(h, err)
+				if unlimited {
+					require.Empty(h, letters)
+				} else {
+					require.Len(h, letters, 1)
+					require.Equal(h, large, string(letters[0].Parts[0]))
+					require.Equal(h, 30, letters[0].Attempts)
+					require.Contains(h, letters[0].Reason, "the data cannot be read")
+					unread, err := fleet[0].DeadLetters(ctx)
+					require.NoError(h, err)
+					require.Len(h, unread, 1)
+					require.ErrorIs(h, unread[0].Err, recipes.ErrTooLarge)
+					require.ErrorIs(h, fleet[0].Requeue(ctx, unread[0]), recipes.ErrTooLarge)
+				}
+				cancel()
+				consuming.Wait()
+				for _, q := range fleet {
+					require.NoError(h, q.Err())
+				}
+				if !unlimited {
+					require.NoError(h, producer.Requeue(h.Context(), letters[0]))
+					item := h.take(producer, large)
+					require.Equal(h, 1, item.Attempt())
+					h.ack(item)
+				}
+				n, err := producer.Len(h.Context())
+				require.NoError(h, err)
+				require.Zero(h, n)
+				require.Empty(h, h.children("/jobs-dead"))
+			})
+		})
+	}
+}

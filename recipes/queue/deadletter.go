@@ -19,6 +19,10 @@ import (
 
 // DeadLetter is an item that is not delivered any more, because it has reached
 // Config.MaxAttempts or because its data is not in the format of the layout.
+//
+// If the data could not be read by the consumer of the last attempt, or could not be moved,
+// the item is not moved but blocked: it remains in the queue, with a claim that is
+// permanent, until the dead letter is requeued or discarded. It counts for [Queue.Len].
 type DeadLetter struct {
 	// ID is the name of the dead letter's znode.
 	ID string
@@ -34,6 +38,10 @@ type DeadLetter struct {
 	Raw []byte
 	// Parts are the payloads in Raw, or nil if Raw is not in the format of the layout.
 	Parts [][]byte
+	// Err is the reason why Raw could not be read, or nil: for instance
+	// [recipes.ErrTooLarge], [recipes.ErrPermission], or [recipes.ErrDeleted] if another
+	// client has deleted an item that had remained in the queue.
+	Err error
 }
 
 // reasonData is the data of the znode with the reason of a dead letter.
@@ -41,6 +49,8 @@ type reasonData struct {
 	Item     string `json:"item"`
 	Attempts int    `json:"attempts"`
 	Reason   string `json:"reason"`
+	// InPlace means that the item remains in the queue, and that its claim is persistent.
+	InPlace bool `json:"inPlace,omitempty"`
 }
 
 const (
@@ -49,23 +59,33 @@ const (
 	maxReason = 1000
 )
 
-// deadLetterOps returns the operations that move an item to the dead letters. The name of the dead
-// letter contains the czxid of the item, because a later item can have the same name.
-func (d *delivery) deadLetterOps(reason string) []operation {
+// deadLetterOps returns the operations that make an item a dead letter. The name of the dead letter
+// contains the czxid of the item, because a later item can have the same name. The item is moved, or,
+// if inPlace is set, keeps its data and is claimed by a persistent znode, which contains the path of
+// the dead letter.
+func (d *delivery) deadLetterOps(reason string, inPlace bool) []operation {
 	if len(reason) > maxReason {
 		reason = reason[:maxReason]
 	}
-	text, _ := json.Marshal(reasonData{d.name, d.attempt, reason}) // cannot fail
-	letter := path.Join(d.q.cfg.Dead, fmt.Sprintf("%s-%x", d.name, uint64(d.czxid)))
+	text, _ := json.Marshal(reasonData{d.name, d.attempt, reason, inPlace}) // cannot fail
+	letter := path.Join(d.q.cfg.Dead, letterName(d.name, d.czxid))
+	data, item := d.raw, d.deleteItemOp()
+	if inPlace {
+		data = nil
+		item = operation{&zk.CreateRequest{Path: d.q.claimPath(d.name), Data: []byte(letter), Acl: d.q.acl}, d, otherOperation}
+	}
 	return []operation{
-		d.deleteClaimOp(), d.deleteItemOp(),
-		{&zk.CreateRequest{Path: letter, Data: d.raw, Acl: d.q.acl}, d, letterCreation},
+		d.deleteClaimOp(), item,
+		{&zk.CreateRequest{Path: letter, Data: data, Acl: d.q.acl}, d, letterCreation},
 		{&zk.CreateRequest{Path: path.Join(letter, reasonNode), Data: text, Acl: d.q.acl}, d, otherOperation},
 	}
 }
 
+func letterName(item string, czxid int64) string { return fmt.Sprintf("%s-%x", item, uint64(czxid)) }
+
 // DeadLetters returns the dead letters, in the order of their items. Dead letters that
-// other clients requeue or discard during the call may be missing.
+// other clients requeue or discard during the call may be missing. A dead letter whose data
+// cannot be read has an Err.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	names, err := request.Read(ctx, q.conn, func() ([]string, error) {
 		names, _, err := request.Children(q.conn, q.cfg.Dead)
@@ -106,24 +126,48 @@ func itemOfDeadLetter(letter string) string {
 }
 
 func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, error) {
-	dir := path.Join(q.cfg.Dead, name)
-	reason, err := q.readContent(ctx, path.Join(dir, reasonNode))
+	r, err := q.readReason(ctx, name)
 	if err != nil {
 		return DeadLetter{}, err
 	}
-	letter, err := q.readContent(ctx, dir)
-	if err != nil {
-		return DeadLetter{}, err
+	l := DeadLetter{ID: name, Item: r.Item, Attempts: r.Attempts, Reason: r.Reason}
+	data, err := q.readContent(ctx, path.Join(q.cfg.Dead, name))
+	if data.stat != nil {
+		l.Since = time.UnixMilli(data.stat.Ctime)
 	}
+	if err == nil && r.InPlace {
+		if data, err = q.readContent(ctx, q.itemPath(r.Item)); errors.Is(err, zk.ErrNoNode) {
+			l.Err = zkerror.ErrDeleted
+			return l, nil
+		}
+	}
+	switch {
+	case concernsZnode(ctx, err):
+		l.Err = zkerror.Refine(err)
+	case err != nil:
+		return DeadLetter{}, err
+	default:
+		l.Raw = data.raw
+		l.Parts, _ = q.payloads(data.raw)
+	}
+	return l, nil
+}
+
+// readReason reads the reason of a dead letter. If its data is invalid, the result is what is known
+// without it.
+func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, error) {
 	var r reasonData
-	if err := json.Unmarshal(reason.raw, &r); err != nil {
-		r = reasonData{Item: itemOfDeadLetter(name), Reason: "unknown: " + err.Error()}
+	c, err := q.readContent(ctx, path.Join(q.cfg.Dead, letter, reasonNode))
+	switch {
+	case err == nil:
+		err = json.Unmarshal(c.raw, &r)
+	case !concernsZnode(ctx, err):
+		return r, err
 	}
-	parts, _ := q.payloads(letter.raw)
-	return DeadLetter{
-		ID: name, Item: r.Item, Attempts: r.Attempts, Reason: r.Reason,
-		Since: time.UnixMilli(letter.stat.Ctime), Raw: letter.raw, Parts: parts,
-	}, nil
+	if err != nil {
+		r = reasonData{Item: itemOfDeadLetter(letter), Reason: "unknown: " + zkerror.Refine(err).Error()}
+	}
+	return r, nil
 }
 
 // payloads returns the payloads in the data of an item.
@@ -137,8 +181,12 @@ func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 // Requeue puts a dead letter back into the queue, behind other items of the same priority
 // or due time, as an item without previous attempts. It returns [recipes.ErrDeleted] if
 // another client has requeued or discarded the dead letter, and [recipes.ErrUnconfirmed]
-// like [Queue.Put].
+// like [Queue.Put]. If the data could not be read, Requeue changes nothing and returns the
+// Err of the dead letter.
 func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
+	if l.Err != nil {
+		return q.wrapError("requeue", fmt.Errorf("the data of dead letter %s cannot be read: %w", l.ID, l.Err))
+	}
 	e, ok := parseName(q.layout, l.Item)
 	if !ok {
 		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalidOption, l.Item))
@@ -164,12 +212,47 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 		&zk.DeleteRequest{Path: path.Join(dir, reasonNode), Version: -1},
 		&zk.DeleteRequest{Path: dir, Version: -1},
 	}
+	switch r, err := q.readReason(ctx, l.ID); {
+	case errors.Is(err, zk.ErrNoNode):
+		return zkerror.ErrDeleted
+	case err != nil:
+		return err
+	case r.InPlace:
+		blocked, err := q.blockedItemOps(ctx, l.ID, r.Item)
+		if err != nil {
+			return err
+		}
+		deletes = append(deletes, blocked...)
+	}
 	o, err := q.createItems(ctx, append(deletes, items...), len(deletes))
 	switch {
 	case err != nil:
 		return err
 	case o.Failed >= 0 && o.Failed < len(deletes) && errors.Is(o.Err, zk.ErrNoNode):
 		return zkerror.ErrDeleted
+	case errors.Is(o.Err, zk.ErrNotEmpty):
+		return fmt.Errorf("%s or its item has children of another client, which must be deleted first: %w", dir, o.Err)
 	}
 	return o.Err
+}
+
+// blockedItemOps returns the operations that delete an item that has become a dead letter in place,
+// and its claim, as far as other clients have not deleted them.
+func (q *Queue) blockedItemOps(ctx context.Context, letter, item string) (deletes []any, err error) {
+	for path, isOfLetter := range map[string]func(*zk.Stat) bool{
+		q.itemPath(item):  func(s *zk.Stat) bool { return letterName(item, s.Czxid) == letter },
+		q.claimPath(item): func(s *zk.Stat) bool { return s.Czxid != 0 && s.EphemeralOwner == 0 },
+	} {
+		stat, err := request.Read(ctx, q.conn, func() (*zk.Stat, error) {
+			_, stat, err := q.conn.Exists(path) // the Stat is empty if the znode does not exist
+			return stat, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if isOfLetter(stat) {
+			deletes = append(deletes, &zk.DeleteRequest{Path: path, Version: -1})
+		}
+	}
+	return deletes, nil
 }

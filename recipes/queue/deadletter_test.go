@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 			require.Equal(h, i+1, item.Attempt())
 			require.NoError(h, item.Return(ctx, fmt.Errorf("reason %d", i+1)))
 			id = item.ID()
+			h.advance(time.Second)
 		}
 		h.ack(h.take(q, "good"))
 		h.requireEmpty(q)
@@ -36,7 +38,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 		require.Equal(h, 3, l.Attempts)
 		require.Equal(h, "reason 3", l.Reason)
 		require.Equal(h, [][]byte{[]byte("bad")}, l.Parts)
-		require.InDelta(h, 0, time.Since(l.Since), float64(time.Millisecond))
+		require.InDelta(h, time.Second, time.Since(l.Since), float64(time.Millisecond))
 
 		require.NoError(h, q.Requeue(ctx, l))
 		require.ErrorIs(h, q.Requeue(ctx, l), recipes.ErrDeleted)
@@ -148,8 +150,8 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 	}
 }
 
-// An item of another client that is too large for a dead letter is not lost, and does not delay
-// others.
+// An item of another client that is too large to be moved becomes a dead letter in place. It is not
+// delivered, keeps its data, and can be discarded.
 func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1})
@@ -163,12 +165,22 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 		reader := h.queueOn(conn, Config{MaxAttempts: 1})
 		item, err := reader.TryTake(ctx)
 		require.NoError(h, err)
-		require.ErrorIs(h, item.Return(ctx, nil), ErrTooLarge)
+		require.NoError(h, item.Return(ctx, errors.New("too much")))
 		require.ErrorIs(h, item.Err(), ErrSettled)
-		h.take(reader, "two")
+		h.ack(h.take(reader, "two"))
 		h.requireEmpty(reader)
-		require.Len(h, h.children(reader.cfg.Claims), 3, "two records and one claim")
-		require.Len(h, h.children("/jobs"), 2, "the large item was not deleted")
+		h.requireEmpty(h.queue())
+		letters, err := reader.DeadLetters(ctx)
+		require.NoError(h, err)
+		require.Len(h, letters, 1)
+		require.Equal(h, "too much", letters[0].Reason)
+		require.Equal(h, large, letters[0].Parts[0])
+		require.ErrorIs(h, reader.Requeue(ctx, letters[0]), ErrTooLarge, "not by a transaction of this library")
+		require.Len(h, h.children("/jobs"), 1)
+		require.NoError(h, reader.Discard(ctx, letters[0]))
+		require.ErrorIs(h, reader.Discard(ctx, letters[0]), recipes.ErrDeleted)
+		require.Empty(h, h.children("/jobs"))
+		require.Len(h, h.children(reader.cfg.Claims), 2, "two records")
 	})
 }
 

@@ -29,8 +29,10 @@ type dispatcher struct {
 	// claimedNames are the names of claimed items: those of the last listing of the claims, and
 	// items for which a claim has failed since.
 	claimedNames map[string]bool
-	// unusable are the names of items that cannot be claimed, read or moved to the dead letters.
-	unusable map[string]bool
+	// skipped are the listed items that this dispatcher could not claim, read or move to the dead
+	// letters in this session, or that the program has returned repeatedly, by name.
+	skipped map[string]skippedItem
+	session int64 // the session of skipped
 	// uncertain are claims that may have been applied without the knowledge of the dispatcher: the
 	// ID of the claim, by the name of the item.
 	uncertain map[string]string
@@ -59,7 +61,7 @@ func newDispatcher(q *Queue) *dispatcher {
 		rand:         rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
 		items:        &directory{reader: watch.NewReader(q.conn, sub, q.path, watch.Children), create: q.makeItems, stale: true},
 		claims:       &directory{reader: watch.NewReader(q.conn, sub, q.cfg.Claims, watch.Children), create: q.makeClaims, stale: true},
-		claimedNames: map[string]bool{}, unusable: map[string]bool{}, uncertain: map[string]string{},
+		claimedNames: map[string]bool{}, skipped: map[string]skippedItem{}, uncertain: map[string]string{},
 		batch: minBatch,
 	}
 }
@@ -117,10 +119,7 @@ func (d *dispatcher) serveRequests(n int) error {
 		return d.waitForItems(due)
 	}
 	claimed, err := d.claimItems(chosen)
-	ready, readErr := d.readItems(claimed)
-	if err == nil {
-		err = readErr
-	}
+	ready := d.readItems(claimed)
 	for _, unwanted := range d.q.answerRequests(d.awaitLease(ready)) {
 		d.abandon(unwanted, errUnread)
 	}
@@ -128,7 +127,7 @@ func (d *dispatcher) serveRequests(n int) error {
 }
 
 // waitForItems waits until there may be an item to claim: until a directory has changed, the next
-// delayed item is due, or there is a request that does not wait.
+// delayed or skipped item is due, or there is a request that does not wait.
 func (d *dispatcher) waitForItems(due time.Time) error {
 	if !due.IsZero() {
 		timer := time.AfterFunc(time.Until(due), d.q.wakeDispatcher)
@@ -156,7 +155,7 @@ func (d *dispatcher) waitForItems(due time.Time) error {
 
 // chooseListed lists the directories that have changed, and chooses up to n items, in order. If
 // force is not set, it lists only if that is worthwhile. due is the local time at which the next
-// delayed item is due, or zero. It has a monotonic reading, so that the local wall clock can be set
+// delayed or skipped item is due, or zero. It has a monotonic reading, so that the local wall clock can be set
 // while the dispatcher waits.
 func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.Time, err error) {
 	if err := d.refresh(force); err != nil {
@@ -172,6 +171,7 @@ func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.T
 // availableItems returns up to limit listed items that are due and not claimed, in order.
 func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time, err error) {
 	var leader, local time.Time // the present time, if an item with a due time was found
+	var retry time.Time         // when the first of the skipped items is tried again
 	for i := 0; i < len(d.listed) && len(available) < limit; i++ {
 		e := d.listed[i]
 		if e.due > 0 && local.IsZero() {
@@ -184,12 +184,51 @@ func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time
 			due = local.Add(time.UnixMilli(e.due).Sub(leader))
 			// The following delayed items are due later. Continue with the items with priorities.
 			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
-		case !d.claimedNames[e.name] && !d.unusable[e.name]:
+		case d.claimedNames[e.name]:
+		case time.Now().Before(d.skipped[e.name].until):
+			retry = earlier(retry, d.skipped[e.name].until)
+		default:
 			available = append(available, e)
 		}
 	}
-	return available, due, nil
+	return available, earlier(due, retry), nil
 }
+
+// earlier returns the earlier of two times, of which each can be zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// skippedItem is an item that a dispatcher does not claim until a time.
+type skippedItem struct {
+	until    time.Time
+	failures int
+	reported bool
+}
+
+// skip leaves an item to other consumers for some time, because of an error that concerns only this
+// item. The error is logged once.
+func (d *dispatcher) skip(name string, err error) {
+	s := d.skipped[name]
+	if !s.reported {
+		d.q.log.Warn("item is skipped", "item", name, "err", err)
+	}
+	s.reported = true
+	d.skipped[name] = s.after(s.failures+1, time.Now())
+}
+
+// after returns the item with a time that depends on the number of failures, of which the last was at
+// a time. An item whose work fails immediately must not occupy the consumer and the servers.
+func (s skippedItem) after(failures int, last time.Time) skippedItem {
+	s.failures = failures
+	s.until = last.Add(min(minRetryDelay<<min(failures-1, 16), maxRetryDelay))
+	return s
+}
+
+const minRetryDelay, maxRetryDelay = 100 * time.Millisecond, time.Minute
 
 // selectRandomly returns n of the entries, in order.
 func (d *dispatcher) selectRandomly(entries []entry, n int) []entry {

@@ -143,6 +143,7 @@ type delivery struct {
 
 	// The content of the item, set when the item was read.
 	raw     []byte
+	unread  bool // the data could not be read, only the Stat
 	parts   [][]byte
 	version int32
 	czxid   int64

@@ -124,17 +124,28 @@ func (q *Queue) removeDelivery(d *delivery) {
 	}
 }
 
+// returnedItem is an item whose claim was deleted.
+type returnedItem struct {
+	entry
+	at       time.Time
+	failures int // the number of deliveries, if the program has returned the item, or 0
+}
+
 // addReturnedItem notifies the dispatcher that the claim of an item was deleted. The dispatcher has
 // removed the item from its list when it claimed the item.
 func (q *Queue) addReturnedItem(d *delivery) {
+	r := returnedItem{entry: d.entry, at: time.Now()}
+	if d.completed == errReturned {
+		r.failures = d.attempt
+	}
 	q.mu.Lock()
-	q.returned = append(q.returned, d.entry)
+	q.returned = append(q.returned, r)
 	q.mu.Unlock()
 	q.wakeDispatcher()
 }
 
 // takeReturnedItems returns the items that were added since the last call.
-func (q *Queue) takeReturnedItems() []entry {
+func (q *Queue) takeReturnedItems() []returnedItem {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	returned := q.returned

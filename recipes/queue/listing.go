@@ -61,6 +61,11 @@ func (d *dispatcher) refresh(force bool) error {
 		d.epoch = state.Epoch
 		d.items.stale, d.claims.stale = true, true
 	}
+	if state.Session != d.session {
+		// The servers may have lost their data, and other items may have the names since.
+		d.session = state.Session
+		clear(d.skipped)
+	}
 	d.listReturned()
 	itemsStale, claimsStale := d.items.isStale(), d.claims.isStale()
 	if !itemsStale && !claimsStale || !force && !d.isWorthListing() {
@@ -113,11 +118,14 @@ const (
 // listReturned adds items whose claims were deleted to the list again. If such an item has become a
 // dead letter, the dispatcher finds out when it claims the item.
 func (d *dispatcher) listReturned() {
-	for _, e := range d.q.takeReturnedItems() {
-		if i, found := slices.BinarySearchFunc(d.listed, e, compareEntries); !found {
-			d.listed = slices.Insert(d.listed, i, e)
+	for _, r := range d.q.takeReturnedItems() {
+		if i, found := slices.BinarySearchFunc(d.listed, r.entry, compareEntries); !found {
+			d.listed = slices.Insert(d.listed, i, r.entry)
 		}
-		delete(d.claimedNames, e.name)
+		delete(d.claimedNames, r.name)
+		if r.failures > 1 { // the second attempt follows immediately
+			d.skipped[r.name] = d.skipped[r.name].after(r.failures-1, r.at)
+		}
 	}
 }
 
@@ -151,18 +159,18 @@ func (d *dispatcher) deleteUncertainClaim(name, id string) {
 // ignored.
 func (d *dispatcher) setItems(names []string) {
 	d.listed = d.listed[:0]
-	unusable := map[string]bool{}
+	skipped := map[string]skippedItem{}
 	for _, name := range names {
 		e, ok := parseName(d.q.layout, name)
 		if !ok {
 			continue
 		}
 		d.listed = append(d.listed, e)
-		if d.unusable[name] {
-			unusable[name] = true
+		if s, found := d.skipped[name]; found {
+			skipped[name] = s
 		}
 	}
 	slices.SortFunc(d.listed, compareEntries)
-	d.unusable = unusable
+	d.skipped = skipped
 	d.listedItems, d.claimedItems, d.lostRaces = len(d.listed), 0, 0
 }

@@ -84,7 +84,7 @@ type Queue struct {
 	// deliveries are the items that this participant has claimed.
 	deliveries map[*delivery]struct{}
 	// returned are items that the dispatcher must list again, because their claims were deleted.
-	returned   []entry
+	returned   []returnedItem
 	consumeErr error // the result of Err
 	connErr    error // not nil if the connection was closed
 	closing    bool

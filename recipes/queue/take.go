@@ -11,10 +11,13 @@ import (
 // Take claims an item, and blocks until one is available, also while ZooKeeper does not
 // answer and across sessions. If the context is done first, Take returns its cause
 // immediately, and a claim in progress is released in the background. Other errors:
-// [ErrClosed], [ErrTooMany], [recipes.ErrConnClosed], [recipes.ErrPermission], and
-// [recipes.ErrTooLarge], which names an item that is larger than the connection accepts.
-// Such an item remains in the queue for other consumers, and this consumer does not claim
-// it again while it is listed.
+// [ErrClosed], [ErrTooMany], [recipes.ErrConnClosed] and [recipes.ErrPermission].
+//
+// An item that this consumer cannot claim or read, for example because it is larger than
+// the connection accepts, does not end the call. It is skipped and a warning is logged
+// once. The consumer tries it again after 100 ms, and after twice that time with each
+// further failure, up to a minute. Each read that fails counts as an attempt. After
+// Config.MaxAttempts attempts the item becomes a [DeadLetter] and keeps its data.
 func (q *Queue) Take(ctx context.Context) (Item, error) {
 	items, err := q.takeItems(ctx, 1, false)
 	if err != nil {
@@ -24,7 +27,7 @@ func (q *Queue) Take(ctx context.Context) (Item, error) {
 }
 
 // TryTake is like Take, but does not wait for items: it returns [ErrEmpty] if all due items
-// are claimed. TryTake still waits for ZooKeeper.
+// are claimed or skipped, or were returned and are delayed (see [Item.Return]). TryTake still waits for ZooKeeper.
 func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 	items, err := q.takeItems(ctx, 1, true)
 	if err != nil {
