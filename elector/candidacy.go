@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -22,7 +23,7 @@ type candidacy struct {
 	// does not receive requests.
 	resignRequested <-chan struct{}
 	cancel          func() // cancels the context of NewCandidate
-	resigned        bool   // resignCandidate was called
+	resigned        bool   // resignCandidate was called, or the candidate was started by other code
 	// err is the error that ended the candidacy before it resigned, or nil. It is set when the
 	// candidate has resigned.
 	err error
@@ -70,15 +71,61 @@ func (l *loop) joinElection() (abandoned bool, err error) {
 	case r.candidate == nil:
 		err = errNoCandidate
 	}
+	if err == nil && !claimCandidate(r.candidate) {
+		err = leaderelection.ErrAlreadyStarted
+	}
 	if err != nil {
 		cancel()
 		return abandoned, err
 	}
+	isFresh := r.candidate.Current() == leaderelection.Status{}
 	l.candidacy = &candidacy{candidate: r.candidate, result: runAsync(r.candidate.ElectLeader), cancel: cancel}
+	if !isFresh && l.isRejected() {
+		return false, leaderelection.ErrAlreadyStarted
+	}
 	if c, ok := r.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
 		l.candidacy.resignRequested = c.ResignRequested()
 	}
 	return false, nil
+}
+
+// inUse contains the Status channels of the candidates of all calls of Run and Lead. A candidate has
+// one channel, which these calls must not share.
+var inUse sync.Map
+
+// claimCandidate reports whether no other call of Run or Lead uses the candidate.
+func claimCandidate(c leaderelection.Candidate) bool {
+	_, used := inUse.LoadOrStore(c.Status(), true)
+	return !used
+}
+
+// isRejected reports whether ElectLeader returns ErrAlreadyStarted. It is called for a candidate that
+// has published a status before ElectLeader was called: it was used before, or is running. Then
+// ElectLeader returns immediately. The loop must neither receive the statuses of such a candidate nor
+// resign it, because other code has started it.
+func (l *loop) isRejected() bool {
+	timer := time.NewTimer(rejectionLimit)
+	defer timer.Stop()
+	select {
+	case err := <-l.candidacy.result:
+		if errors.Is(err, leaderelection.ErrAlreadyStarted) {
+			l.leaveCandidate()
+			return true
+		}
+		l.candidacy.result = runAsync(func() error { return err })
+	case <-timer.C:
+	}
+	return false
+}
+
+// rejectionLimit is the time in which ElectLeader returns if the candidate was started before.
+const rejectionLimit = time.Second
+
+// leaveCandidate ends the use of a candidate, which remains as it is.
+func (l *loop) leaveCandidate() {
+	l.candidacy.resigned = true
+	l.candidacy.cancel()
+	inUse.Delete(l.candidacy.candidate.Status())
 }
 
 // resignCandidate resigns the candidate, and with it the leadership if there is one. Only the first
@@ -88,8 +135,15 @@ func (l *loop) resignCandidate() error {
 	if c == nil || c.resigned {
 		return nil
 	}
-	c.resigned = true
-	defer c.cancel()
+	defer l.leaveCandidate()
+	select {
+	case err := <-c.result:
+		if errors.Is(err, leaderelection.ErrAlreadyStarted) {
+			return nil // other code has started the candidate
+		}
+		c.result = runAsync(func() error { return err })
+	default:
+	}
 	limit := time.NewTimer(resignLimit)
 	defer limit.Stop()
 	result := make(chan error, 1)

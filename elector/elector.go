@@ -37,6 +37,10 @@ type Elector struct {
 	// candidacy starts immediately, behind the waiting candidates. A request during Begin
 	// takes effect when Begin has returned. ResignRequested is called once, around the time
 	// at which the candidate joins.
+	//
+	// NewCandidate must return a new candidate in each call. If the candidate was started
+	// before, Run does not change it, and the backend counts as failed with
+	// [leaderelection.ErrAlreadyStarted].
 	NewCandidate func(ctx context.Context) (leaderelection.Candidate, error)
 
 	// Begin starts what this program does as the leader. Its context is done when the

@@ -275,8 +275,9 @@ type scriptedCandidate struct {
 	resignErr error         // the result of Resign
 	result    chan error    // a result of ElectLeader without a final status
 
-	mu     sync.Mutex
-	closed int // number of calls of Close
+	mu      sync.Mutex
+	started bool // ElectLeader was called
+	closed  int  // number of calls of Close
 }
 
 var _ leaderelection.Candidate = (*scriptedCandidate)(nil)
@@ -289,6 +290,13 @@ func (c *scriptedCandidate) EndElection() error {
 func (c *scriptedCandidate) ResignRequested() <-chan struct{} { return c.requests }
 
 func (c *scriptedCandidate) ElectLeader() error {
+	c.mu.Lock()
+	started := c.started
+	c.started = true
+	c.mu.Unlock()
+	if started {
+		return leaderelection.ErrAlreadyStarted
+	}
 	select {
 	case <-c.Done():
 		return c.Finish(nil) // returns the error of the first call

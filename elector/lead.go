@@ -27,6 +27,10 @@ import (
 // If the candidate was created with [leaderelection.WithRejoin], Lead waits for ZooKeeper
 // when it does not answer, also if ZooKeeper starts later than this program.
 //
+// If the candidate was started before, by Lead or by ElectLeader, Lead returns an error that wraps
+// [leaderelection.ErrAlreadyStarted], and does not change the candidate. Create a new candidate
+// for each call.
+//
 // The caller must not call ElectLeader or receive from Status, and must not bind the
 // candidate to ctx with [leaderelection.WithContext]: it would resign before f has
 // returned. If the backend has not confirmed the resignation and no other error occurred,

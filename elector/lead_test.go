@@ -116,3 +116,64 @@ func TestLead_FunctionHangs(t *testing.T) {
 		require.ErrorIs(h, h.requireReturned(), ErrHung)
 	})
 }
+
+// TestLead_UsedCandidate fails if Lead does not reject a candidate that is running or was used, or if
+// the rejected call resigns the candidate, receives its statuses or calls the function.
+func TestLead_UsedCandidate(t *testing.T) {
+	never := func(context.Context, *leaderelection.Leadership) error { panic("the function was called") }
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	requireRejected := func(t *testing.T, c leaderelection.Candidate) {
+		for range 2 {
+			err := Lead(context.Background(), c, never)
+			require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
+			require.True(t, IsTerminal(err))
+			e := &Elector{NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return c, nil }, Work: never}
+			err = e.Run(context.Background())
+			require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
+			require.ErrorIs(t, err, ErrTerminal)
+			require.Error(t, Lead(cancelled, c, never))
+		}
+	}
+	work := func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
+		h.record("leads %d", l.Token())
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	runLead(t, work, func(h *harness) {
+		c := h.backend.newest()
+		requireRejected(h.T, c) // it has published no status
+		leadership := h.lead()
+		requireRejected(h.T, c)
+		require.NoError(h, leadership.Err())
+		c.suspend()
+		requireRejected(h.T, c)
+		h.lead()
+		h.requireRunning()
+		h.requireEvents("0s leads 1", "0s leads 2")
+		h.stop()
+		require.ErrorIs(h, h.requireReturned(), context.Canceled)
+		requireRejected(h.T, c)
+	})
+	runLead(t, work, func(h *harness) {
+		h.backend.newest().fail(errBoom)
+		require.ErrorIs(h, h.requireReturned(), errBoom)
+		requireRejected(h.T, h.backend.newest())
+	})
+	synctest.Test(t, func(t *testing.T) { // the program has called ElectLeader and has not received its status yet
+		h := newHarness(t)
+		_, _ = h.backend.newCandidate(t.Context())
+		c := h.backend.newest()
+		ended := make(chan error)
+		go func() { ended <- c.ElectLeader() }()
+		synctest.Wait()
+		leadership := h.lead()
+		requireRejected(t, c)
+		require.Equal(t, leadership, (<-c.Status()).Leadership)
+		require.NoError(t, leadership.Err())
+		c.fail(errBoom)
+		require.Equal(t, errBoom, <-ended)
+		requireRejected(t, c)
+		require.Equal(t, errBoom, (<-c.Status()).Err)
+	})
+}

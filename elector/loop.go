@@ -175,6 +175,7 @@ func (l *loop) nextEvent() event {
 	if l.term != nil {
 		lost, workResult = l.term.leadership.Done(), l.term.workResult
 	}
+	statuses := l.candidacy.candidate.Status()
 	for {
 		select {
 		case <-l.ctx.Done():
@@ -183,10 +184,17 @@ func (l *loop) nextEvent() event {
 			return event{state: StateNotLeader}
 		case err := <-workResult:
 			return l.workReturned(err)
-		case s, open := <-l.candidacy.candidate.Status():
+		case s, open := <-statuses:
 			l.elector.sendReport()
-			return l.statusReceived(s, open)
+			if !open { // ElectLeader returns the reason
+				statuses = nil
+				continue
+			}
+			return l.statusReceived(s)
 		case err := <-l.candidacy.result: // the final status can contain the same error
+			if errors.Is(err, leaderelection.ErrAlreadyStarted) {
+				l.leaveCandidate()
+			}
 			return l.candidacyEnded(err)
 		case <-l.candidacy.resignRequested:
 			return l.resignationRequested()
@@ -205,15 +213,15 @@ func (l *loop) resignationRequested() event {
 	return event{state: StateNotLeader, rejoin: true}
 }
 
-// statusReceived returns the event for a status. open is false if the channel was closed.
-func (l *loop) statusReceived(s leaderelection.Status, open bool) event {
-	following := open && s.Err == nil && s.Role == leaderelection.Follower
+// statusReceived returns the event for a status.
+func (l *loop) statusReceived(s leaderelection.Status) event {
+	following := s.Err == nil && s.Role == leaderelection.Follower
 	if following && !l.following {
 		l.log.Info("became follower")
 	}
 	l.following = following
 	switch {
-	case !open, s.Err != nil:
+	case s.Err != nil:
 		return l.candidacyEnded(s.Err)
 	case s.Role != leaderelection.Leader:
 		return event{state: StateNotLeader}

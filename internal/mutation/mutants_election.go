@@ -301,4 +301,20 @@ var electionMutants = []mutant{
 		},
 		tests: ". -run TestAttempts|TestCandidacy_End$",
 	},
+	{
+		name: "elector/in-use", breaks: "a call of Lead uses the candidate of another call",
+		file: "elector/candidacy.go",
+		edits: []edit{
+			{"	return !used\n", "	return !used || true\n"},
+		},
+		tests: "./elector -run ^TestLead_UsedCandidate$",
+	},
+	{
+		name: "elector/rejected", breaks: "Lead receives the statuses of a candidate that other code has started",
+		file: "elector/candidacy.go",
+		edits: []edit{
+			{"	if !isFresh && l.isRejected() {", "	if _ = isFresh; false && l.isRejected() {"},
+		},
+		tests: "./elector -run ^TestLead_UsedCandidate$",
+	},
 }
