@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -195,6 +196,43 @@ func TestElectLeader_UnreadablePredecessor(t *testing.T) {
 		err := next.requireOver()
 		require.ErrorIs(h, err, leaderelection.ErrPermission)
 		require.ErrorContains(h, err, leader.ID())
+	})
+}
+
+// kazoo #594: after authentication was enforced on the servers, a client that is not authenticated
+// retries without an end. Fails if a leader, a follower or a new candidate does not end with the
+// server's answer.
+func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, follower := h.join(h.connect()), h.join(h.connect())
+		both, late := []*candidate{leader, follower}, h.newCandidate(node, h.connect())
+		stop := bubble.RequireAuthentication(h.srv)
+		h.srv.DropConnections()
+		h.advance(30 * time.Second)
+		late.start()
+		h.advance(30 * time.Second)
+		for _, c := range append(both, late) {
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)
+			require.ErrorContains(h, c.requireOver(), "SESSIONCLOSEDREQUIRESASLAUTH -124 from "+c.conn.Server())
+		}
+		conn := h.connect()
+		_, err := leaderelection.NewElection(conn, node)
+		require.ErrorIs(h, err, leaderelection.ErrPermission)
+		require.ErrorIs(h, leaderelection.DeleteElection(conn, node), leaderelection.ErrPermission)
+		stop()
+	})
+}
+
+// A check of the lease is answered with a final code. Fails if the leader only loses its lease.
+func TestElectLeader_CheckIsRejected(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		leader, next := h.join(h.connect()), h.join(h.connect())
+		leader.requireLeads()
+		hook := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: leader.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-1)))
+		h.advance(timeout)
+		h.requireMet(hook)
+		require.ErrorContains(h, leader.requireOver(), "SYSTEMERROR -1 from")
+		next.requireLeads()
 	})
 }
 

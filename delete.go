@@ -190,12 +190,11 @@ func (d *deletion) createTombstone(candidates []string) error {
 		case errors.Is(err, zk.ErrNoAuth) && len(ops) > 1:
 			ops = ops[:1] // the connection is not permitted to write to the first candidate
 			continue
-		case request.Closed(ctx, d.conn, err):
-			return ErrConnClosed
-		case request.Transient(err):
-			return request.Pause(ctx, 50*time.Millisecond)
 		}
-		return err
+		if final := request.Final(ctx, d.conn, err); final != nil {
+			return final
+		}
+		return request.Pause(ctx, 50*time.Millisecond)
 	}
 }
 

@@ -317,4 +317,23 @@ var sessionMutants = []mutant{
 		},
 		tests: "./internal/zk/session -run ^TestConfirm_FindsAllMissing$",
 	},
+	{
+		name: "request/probe", breaks: "the answer to the request that detects Close is discarded",
+		file: "internal/zk/request/request.go",
+		edits: []edit{
+			{"	return Reject(ctx, conn, answer)\n", "	return nil\n"},
+		},
+		tests: "./internal/zk/request -run ^TestRead_AuthenticationIsRequired$",
+	},
+	{
+		name: "session/rejected", breaks: "a check that is answered with a final code only costs the lease",
+		file: "internal/zk/session/monitor.go",
+		edits: []edit{
+			{`	for _, s := range m.proving {
+		s.reject(err)
+	}
+`, ""},
+		},
+		tests: ". -run ^TestElectLeader_CheckIsRejected$",
+	},
 }

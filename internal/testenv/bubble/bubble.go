@@ -131,3 +131,22 @@ func RequireDuration(t testing.TB, want time.Duration, f func()) {
 	f()
 	require.Equal(t, want, time.Since(begin))
 }
+
+// RequireAuthentication makes a server behave as with enforce.auth.enabled, for clients that are not
+// authenticated: it answers the first request of each connection with code -124, and closes the
+// connection. The returned function ends that.
+func RequireAuthentication(srv *zktest.Server) (end func()) {
+	answered := zktest.Code(-124)
+	hook := srv.Before(zktest.Match{}, func(q *zktest.Request) zktest.Verdict {
+		switch q.Op {
+		case zktest.OpConnect, zktest.OpCloseSession:
+			return zktest.Pass(q)
+		}
+		go func() {
+			time.Sleep(time.Millisecond / 10) // the answer precedes the end of the connection
+			srv.DropConnections(q.Session)
+		}()
+		return zktest.Fail(answered)(q)
+	})
+	return hook.Remove
+}

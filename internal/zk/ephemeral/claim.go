@@ -223,8 +223,8 @@ func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.S
 
 // awaitRetry pauses after a transient failure.
 func (c *claim) awaitRetry(ctx context.Context, backoff *request.Backoff, failure error) error {
-	if request.Closed(ctx, c.setup.Conn, failure) {
-		return zkerror.ErrConnClosed
+	if final := request.Final(ctx, c.setup.Conn, failure); final != nil {
+		return final
 	}
 	return request.Pause(ctx, backoff.Next())
 }

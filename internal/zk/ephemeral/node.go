@@ -139,7 +139,7 @@ func (n *Node) lossBy(state session.State) error {
 	case state.Missing:
 		return zkerror.ErrDeleted
 	}
-	return nil
+	return state.Rejected
 }
 
 // awaitLoss blocks until the znode or its lease is lost, or the context is done, and returns the

@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // requests executes requests of one contender. Its methods may be called from any goroutine.
@@ -112,15 +111,15 @@ func (r *requests) list(res *result) {
 }
 
 // repeat calls f until it returns no transient failure. It blocks until the connection answers. It
-// ends with zkerror.ErrConnClosed, and when the contender is over.
+// ends with an error of request.Final, and when the contender is over.
 func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 	for {
 		value, err := f()
-		switch {
-		case !request.Transient(err):
-			return value, err
-		case request.Closed(r.ctx, r.cfg.Conn, err):
-			return value, zkerror.ErrConnClosed
+		if err == nil {
+			return value, nil
+		}
+		if final := request.Final(r.ctx, r.cfg.Conn, err); final != nil {
+			return value, final
 		}
 		if err := r.pause(); err != nil {
 			return value, err
@@ -231,14 +230,13 @@ func (cfg *Config) createFlags() int32 {
 	return zk.FlagEphemeral | zk.FlagSequence
 }
 
-// lost returns ErrLost for a transient error, after a pause, and zkerror.ErrConnClosed if the
-// connection is closed.
+// lost returns the error of request.Final, or ErrLost after a pause if the request may be sent again.
 func (r *requests) lost(err error) error {
-	switch {
-	case !request.Transient(err):
-		return err
-	case request.Closed(r.ctx, r.cfg.Conn, err):
-		return zkerror.ErrConnClosed
+	if err == nil {
+		return nil
+	}
+	if final := request.Final(r.ctx, r.cfg.Conn, err); final != nil {
+		return final
 	}
 	// The state of the connection may not yet show the failure.
 	_ = r.pause()

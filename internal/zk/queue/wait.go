@@ -62,7 +62,7 @@ func (d *driver) wait(ctx context.Context) *frame {
 	case d.event = <-d.others[1].watch.C():
 		return d.otherFired(ctx, 1)
 	case <-d.sub.Changed():
-		return input(contender.ConnChanged)
+		return d.connChanged()
 	case <-d.schedule():
 		return d.timerExpired()
 	case <-ctx.Done():
@@ -86,7 +86,7 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 	case d.event = <-d.queue.C():
 		return d.queueFired()
 	case <-d.sub.Changed():
-		return input(contender.ConnChanged)
+		return d.connChanged()
 	case <-d.schedule():
 		return d.timerExpired()
 	case r := <-d.renames():
@@ -116,6 +116,18 @@ func (d *driver) queueFired() *frame {
 func (d *driver) timerExpired() *frame {
 	f := input(contender.Expired)
 	f.in.Timer = d.popTimer()
+	return f
+}
+
+// connChanged returns the input after a change of the connection. If a server has given a final answer
+// to the monitor, which includes the checks of the lease, the contender leaves.
+//
+//go:noinline // see wait
+func (d *driver) connChanged() *frame {
+	f := input(contender.ConnChanged)
+	if err := d.sub.State().Rejected; err != nil {
+		f.in.Kind, f.in.Err = contender.Leave, err
+	}
 	return f
 }
 

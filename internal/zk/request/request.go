@@ -60,18 +60,11 @@ func Transient(err error) bool {
 	switch {
 	case err == nil:
 		return false
-	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer),
-		errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),
-		errors.Is(err, zk.ErrClosing): // the owner has closed the connection: see Closed
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer):
 		return true
 	}
-	switch err.Error() {
-	// Codes for which the client library does not define errors.
-	case "unknown error: -4", // connection loss
-		"unknown error: -7",   // operation timeout
-		"unknown error: -122", // request timeout
-		"unknown error: -127": // throttled
-		return true
+	if code := zkerror.CodeOf(err); code != nil {
+		return code.Class == zkerror.Transient
 	}
 	// A failed write returns the error of the socket, or of a pipe or a tunnel if the owner of the
 	// connection uses such a dialer.
@@ -92,12 +85,13 @@ func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
 	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
 		value, err := Do(ctx, f)
-		switch {
-		case !Transient(err):
-			return value, err
-		case Closed(ctx, conn, err):
-			return value, zkerror.ErrConnClosed
-		case Pause(ctx, pause) != nil:
+		if err == nil {
+			return value, nil
+		}
+		if final := Final(ctx, conn, err); final != nil {
+			return value, final
+		}
+		if Pause(ctx, pause) != nil {
 			return value, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
 	}
@@ -139,34 +133,68 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Closed reports whether the owner of conn has called Close. zk.Conn has no method for that, so
-// Closed derives it from err, the failure of a request, and from further requests.
+// Final returns the error with which a request ends whose failure is err, or nil if it may be sent
+// again: err itself if it is not transient, with the server that has rejected the request;
+// zkerror.ErrConnClosed if the owner of conn has called Close; or an answer that the server gives to
+// all requests of the connection. It blocks while the connection is down, until ctx is done.
 //
-// A closed connection answers every request immediately with ErrConnectionClosed.
-// An open connection does so only if it breaks while a request is in flight, and
-// needs a new dial and handshake before that can happen again, so it cannot give
-// four such answers within a millisecond.
-func Closed(ctx context.Context, conn *zk.Conn, err error) bool {
-	if errors.Is(err, zk.ErrClosing) {
-		return true
-	}
-	if !errors.Is(err, zk.ErrConnectionClosed) {
-		return false
+// zk.Conn has no method that reports Close, so Final sends further requests. A closed connection
+// answers every request immediately with ErrConnectionClosed. An open connection does so only if it
+// breaks while a request is in flight, and needs a new dial and handshake before that can happen
+// again, so it cannot give four such answers within a millisecond.
+//
+// These requests may be the first of the next connection. A server that serves only authenticated
+// connections answers the first request with the reason and then closes the connection, so that the
+// request that is sent again would only see the connection break. Therefore their answer counts.
+func Final(ctx context.Context, conn *zk.Conn, err error) error {
+	switch {
+	case !Transient(err):
+		return Reject(ctx, conn, err)
+	case errors.Is(err, zk.ErrClosing):
+		return zkerror.ErrConnClosed
+	case !errors.Is(err, zk.ErrConnectionClosed):
+		return nil
 	}
 	AwaitClosing(ctx, conn, ClosingTime)
 	const probes = 4
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	closed, _ := Do(ctx, func() (bool, error) {
-		for range probes {
+	_, answer := Do(ctx, func() (struct{}, error) {
+		var first time.Time
+		for i := range probes {
 			if _, _, err := conn.Exists("/"); !errors.Is(err, zk.ErrConnectionClosed) {
-				return false, err
+				return struct{}{}, err
+			}
+			if i == 0 {
+				first = time.Now()
 			}
 		}
-		return true, nil
+		if time.Since(first) < time.Millisecond {
+			return struct{}{}, zkerror.ErrConnClosed
+		}
+		return struct{}{}, nil
 	})
-	return closed && time.Since(start) < time.Millisecond
+	switch {
+	case errors.Is(answer, zkerror.ErrConnClosed):
+		return answer
+	case zkerror.CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // the ACL of the root
+		return nil
+	}
+	return Reject(ctx, conn, answer)
+}
+
+// Reject returns err with the server that conn uses if it is an answer that ends an operation, and
+// otherwise err.
+func Reject(ctx context.Context, conn *zk.Conn, err error) error {
+	return zkerror.Reject(err, func() string { return server(ctx, conn) })
+}
+
+// server returns the address of the server that conn uses, or "" if it is not known. While the
+// connection is down, the client library holds the lock that Server needs until it has the next
+// address, which may be a DNS lookup that blocks.
+func server(ctx context.Context, conn *zk.Conn) string {
+	ctx, cancel := context.WithTimeout(ctx, ClosingTime)
+	defer cancel()
+	address, _ := Do(ctx, func() (string, error) { return conn.Server(), nil })
+	return address
 }
 
 // ClosingTime is how long a connection that its owner closes may still appear to be open. It is

@@ -13,7 +13,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestTransient(t *testing.T) {
@@ -27,6 +29,43 @@ func TestTransient(t *testing.T) {
 	for _, err := range []error{nil, zk.ErrNoNode, zk.ErrNoAuth, zkerror.ErrConnClosed, context.Canceled, fmt.Errorf("unknown error: %v", -6)} {
 		require.False(t, Transient(err), "%v", err)
 	}
+}
+
+// A server that requires authentication answers only the first request of a connection. Fails if Read
+// does not return that answer, which the request that finds out whether the connection is closed
+// receives, or if the answer does not name the server and what to do.
+func TestRead_AuthenticationIsRequired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		conn := bubble.Connect(t, srv, 4*time.Second)
+		srv.Before(zktest.Match{Op: zktest.OpExists, Path: "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			bubble.RequireAuthentication(srv)
+			return zktest.Cut(q)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := Read(ctx, conn, func() (bool, error) {
+			exists, _, err := conn.Exists("/a")
+			return exists, err
+		})
+		require.ErrorIs(t, err, zkerror.ErrPermission)
+		require.ErrorContains(t, err, "SESSIONCLOSEDREQUIRESASLAUTH -124 from "+conn.Server())
+		require.ErrorContains(t, err, "AddAuth")
+	})
+}
+
+// The ACL of the root does not concern the request that failed with the connection.
+func TestRead_RootIsNotReadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		conn := bubble.Connect(t, srv, 4*time.Second)
+		srv.Before(zktest.Match{Op: zktest.OpExists, Path: "/"}, zktest.Fail(zk.ErrNoAuth))
+		srv.Before(zktest.Match{Op: zktest.OpExists, Path: "/a", Nth: 1}, zktest.Cut)
+		require.NoError(t, Retry(t.Context(), conn, func() error {
+			_, _, err := conn.Exists("/a")
+			return err
+		}))
+	})
 }
 
 func TestDo_ContextIsDone(t *testing.T) {

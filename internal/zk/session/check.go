@@ -53,9 +53,10 @@ func (m *monitor) check(now time.Time) <-chan request.Answer[checked] {
 		}
 	}
 	m.checking, m.checkNow, m.lastCheck = true, false, now
-	session := m.seen.session
+	session, ctx, conn := m.seen.session, m.ctx, m.conn
 	return request.Start(func() (checked, error) {
-		missing, err := confirm(m.conn, paths)
+		missing, err := confirm(conn, paths)
+		err = request.Reject(ctx, conn, err)
 		return checked{now, time.Now(), session, missing, observers}, err
 	})
 }

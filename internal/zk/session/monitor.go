@@ -10,6 +10,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -281,10 +282,15 @@ func (m *monitor) run() {
 			r.Value.report(m.apply(r.Value, r.Err))
 		case a := <-down:
 			down = nil
-			if request.Closed(ctx, m.conn, a.Err) {
+			if errors.Is(a.Err, zkerror.ErrConnClosed) {
 				m.end(ctx)
 				return
 			}
+			m.mu.Lock()
+			for s := range m.subs {
+				s.reject(a.Err)
+			}
+			m.mu.Unlock()
 		}
 		m.mu.Lock()
 		now := time.Now()
@@ -295,7 +301,7 @@ func (m *monitor) run() {
 			downFor = 0
 		}
 		if downFor > 1 && down == nil {
-			down = m.detectClose()
+			down = m.detectClose(ctx)
 		}
 		if possible := !m.checking && m.seen.up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
 			results = m.check(now)
@@ -312,11 +318,15 @@ func (m *monitor) run() {
 }
 
 // detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes the
-// connection. While the connection is up, its state shows this.
-func (m *monitor) detectClose() <-chan request.Answer[struct{}] {
+// connection. While the connection is up, its state shows this. The error is that of request.Final.
+func (m *monitor) detectClose(ctx context.Context) <-chan request.Answer[struct{}] {
+	conn := m.conn
 	return request.Start(func() (struct{}, error) {
-		_, _, err := m.conn.Exists("/")
-		return struct{}{}, err
+		_, _, err := conn.Exists("/")
+		if errors.Is(err, zk.ErrNoAuth) { // the ACL of the root
+			err = nil
+		}
+		return struct{}{}, request.Final(ctx, conn, err)
 	})
 }
 
@@ -353,6 +363,9 @@ func (m *monitor) apply(r checked, err error) error {
 		m.updateProven()
 		m.lease.add(r.sent, r.acked)
 		m.updateProven()
+	}
+	for _, s := range m.proving {
+		s.reject(err)
 	}
 	return err
 }

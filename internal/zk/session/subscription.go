@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Subscription is the access of one election or lock to the state of a connection. Its methods
@@ -15,11 +18,13 @@ type Subscription struct {
 	changed chan struct{}
 	path    string // the znode of Prove, "" for none
 	missing bool   // a check has not found path
-	onCheck func(Check)
-	first   time.Time     // when the write of Prove was sent
-	every   time.Duration // see CheckEvery
-	stated  time.Duration // the timeout of Subscribe
-	log     *slog.Logger  // nil for none
+	// rejected is the final answer of a server to a request of the monitor, or nil.
+	rejected error
+	onCheck  func(Check)
+	first    time.Time     // when the write of Prove was sent
+	every    time.Duration // see CheckEvery
+	stated   time.Duration // the timeout of Subscribe
+	log      *slog.Logger  // nil for none
 }
 
 // Subscribe starts to monitor conn. timeout is the session timeout that the user has configured,
@@ -73,6 +78,15 @@ func (s *Subscription) Close() {
 	<-m.done
 }
 
+// reject records the error of a request if it is a final answer of a server. The caller holds the
+// mutex of the monitor.
+func (s *Subscription) reject(err error) {
+	if zkerror.CodeOf(err) != nil && !request.Transient(err) {
+		s.rejected = err
+		s.notify()
+	}
+}
+
 // Changed returns a channel that receives an element if the State may have changed since the
 // last element was received. It is never closed.
 func (s *Subscription) Changed() <-chan struct{} { return s.changed }
@@ -86,6 +100,9 @@ type State struct {
 	// increases if the connection was without a subscription, because nothing was monitored.
 	Epoch   uint64
 	Missing bool // a check has not found the znode of Prove
+	// Rejected is a final answer of a server to a check, or to a request that it rejects because of
+	// the connection. It remains, because the user of the subscription must end.
+	Rejected error
 	// Proven reports that the lease is valid: the ensemble does not expire the session before
 	// Deadline. After the lease has ended, Proven becomes true again only if at least a quarter
 	// of the timeout is left.
@@ -106,7 +123,7 @@ func (s *Subscription) State() State {
 	v := m.validity(s)
 	return State{
 		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
-		Missing: s.missing, Proven: v.proven, Deadline: m.deadline(s), Lapses: v.lapses,
+		Missing: s.missing, Rejected: s.rejected, Proven: v.proven, Deadline: m.deadline(s), Lapses: v.lapses,
 	}
 }
 

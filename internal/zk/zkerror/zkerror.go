@@ -16,6 +16,7 @@ var (
 	ErrInvalidPath    = errors.New("invalid path")
 	ErrInvalidOption  = errors.New("invalid option")
 	ErrPermission     = errors.New("not permitted")
+	ErrQuota          = errors.New("quota exceeded")
 	ErrUnconfirmed    = errors.New("not confirmed by the servers")
 	ErrDataLost       = errors.New("the ZooKeeper servers have lost their data")
 	ErrElectionOver   = errors.New("election is over")
@@ -32,24 +33,11 @@ var (
 	ErrTooLarge = errors.New("reply is larger than the connection's receive buffer")
 )
 
-// meanings gives the errors of ZooKeeper and of the client library their meaning to users.
-var meanings = []struct{ cause, meaning error }{
-	{zk.ErrNoAuth, ErrPermission},
-	{zk.ErrAuthFailed, ErrPermission},
-	{zk.ErrInvalidACL, ErrPermission},
-	{zk.ErrInvalidPath, ErrInvalidPath},
-}
-
-// Refine returns err, wrapped by the error above that is its meaning to users if it is an error
-// of the client library that has one.
+// Refine returns err with the meaning of its code to users: see Rejection. Errors that have none, or
+// that have it already, are returned unchanged.
 func Refine(err error) error {
-	for _, m := range meanings {
-		switch {
-		case errors.Is(err, m.meaning):
-			return err
-		case errors.Is(err, m.cause):
-			return fmt.Errorf("%w: %w", m.meaning, err)
-		}
+	if errors.Is(err, zk.ErrInvalidPath) && !errors.Is(err, ErrInvalidPath) {
+		return fmt.Errorf("%w: %w", ErrInvalidPath, err)
 	}
-	return err
+	return Reject(err, func() string { return "" })
 }

@@ -34,15 +34,16 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 			return conn.CreateContainer(node, nil, zk.FlagContainer, acl)
 		})
 		switch {
-		case isUnimplemented(err):
+		case err == nil:
+			return nil
+		case zkerror.Is(err, zkerror.Unimplemented):
 			broken = maxBroken
 			continue
-		case !request.Transient(err):
-			return err
-		case request.Closed(ctx, conn, err):
-			return zkerror.ErrConnClosed
 		case errors.Is(err, zk.ErrConnectionClosed):
 			broken++
+		}
+		if final := request.Final(ctx, conn, err); final != nil {
+			return final
 		}
 		if err := request.Pause(ctx, backoff.Next()); err != nil {
 			return err
@@ -60,10 +61,6 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 	unsupported.Store(true)
 	return makePersistent(ctx, conn, node, acl)
 }
-
-// isUnimplemented reports whether the server does not implement the operation. The client library
-// does not define an error for this code.
-func isUnimplemented(err error) bool { return err != nil && err.Error() == "unknown error: -6" }
 
 func makePersistent(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL) error {
 	return request.Retry(ctx, conn, func() error {
