@@ -4,9 +4,9 @@ package main
 var recipeMutants = []mutant{
 	{
 		name: "recipe/X1", breaks: "the reply that a session has moved counts as final",
-		file: "internal/zk/request/request.go",
+		file: "internal/zk/zkerror/codes.go",
 		edits: []edit{
-			{"errors.Is(err, zk.ErrSessionMoved), errors.Is(err, zk.ErrSessionExpired),", "errors.Is(err, zk.ErrSessionExpired),"},
+			{`"SESSIONMOVED", Transient,`, `"SESSIONMOVED", Final,`},
 		},
 		tests: ". -run ^TestTrap10_SessionMovedDuringCreate$",
 	},

@@ -133,20 +133,26 @@ func RequireDuration(t testing.TB, want time.Duration, f func()) {
 }
 
 // RequireAuthentication makes a server behave as with enforce.auth.enabled, for clients that are not
-// authenticated: it answers the first request of each connection with code -124, and closes the
-// connection. The returned function ends that.
+// authenticated: it answers the first request of each connection with code -124, reads no other
+// request, and closes the connection. The returned function ends that.
 func RequireAuthentication(srv *zktest.Server) (end func()) {
-	answered := zktest.Code(-124)
+	var mu sync.Mutex
+	answered := map[int64]bool{} // sessions whose connection was answered
 	hook := srv.Before(zktest.Match{}, func(q *zktest.Request) zktest.Verdict {
-		switch q.Op {
-		case zktest.OpConnect, zktest.OpCloseSession:
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case q.Op == zktest.OpConnect:
+			answered[q.Session] = false
 			return zktest.Pass(q)
+		case q.Op == zktest.OpCloseSession:
+			return zktest.Pass(q)
+		case answered[q.Session]:
+			return zktest.Cut(q)
 		}
-		go func() {
-			time.Sleep(time.Millisecond / 10) // the answer precedes the end of the connection
-			srv.DropConnections(q.Session)
-		}()
-		return zktest.Fail(answered)(q)
+		answered[q.Session] = true
+		time.AfterFunc(time.Second, func() { srv.DropConnections(q.Session) })
+		return zktest.Fail(zktest.Code(-124))(q)
 	})
 	return hook.Remove
 }
