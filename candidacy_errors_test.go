@@ -223,6 +223,60 @@ func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
 	})
 }
 
+// A condition that passes: fails if a candidate with WithRejoin ends that has joined before, if one of
+// its earlier znodes remains, or if another candidate continues.
+func TestElectLeader_ConditionPasses(t *testing.T) {
+	authentication := func(h *harness) func() {
+		end := bubble.RequireAuthentication(h.srv)
+		h.srv.DropConnections()
+		return end
+	}
+	for _, c := range []struct {
+		name  string
+		lasts time.Duration
+		begin func(h *harness) (end func())
+	}{
+		{"quota", time.Minute, func(h *harness) func() {
+			hook := h.srv.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
+			for _, c := range h.candidates {
+				h.expire(c.conn)
+			}
+			return hook.Remove
+		}},
+		{"authentication, for less than the session timeout", 3 * time.Second, authentication},
+		{"authentication", time.Minute, authentication},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				a := h.join(h.connect(), leaderelection.WithRejoin())
+				b := h.join(h.connect(), leaderelection.WithRejoin())
+				first := h.newCandidate(node, h.connect(), leaderelection.WithRejoin())
+				a.requireLeads()
+				begin := time.Now()
+				end := c.begin(h)
+				first.start()
+				h.advance(c.lasts)
+				require.Error(h, first.requireOver(), "it has not joined before")
+				require.ErrorContains(h, first.requireOver(), " from "+first.conn.Server()+"): ")
+				for _, x := range []*candidate{a, b} {
+					require.Zero(h, x.Current().Role, "it is a follower without a znode")
+					require.NoError(h, x.Current().Err)
+				}
+				creates := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpCreate && e.Time.After(begin) })
+				require.Less(h, len(creates), 60, "they pause")
+				end()
+				h.advance(10 * time.Second)
+				h.requireChildren(names(a, b)...)
+				if a.Current().Role != leaderelection.Leader {
+					a, b = b, a
+				}
+				a.requireLeads()
+				b.requireFollows(a)
+			})
+		})
+	}
+}
+
 // A check of the lease is answered with a final code. Fails if the leader only loses its lease.
 func TestElectLeader_CheckIsRejected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -233,6 +287,22 @@ func TestElectLeader_CheckIsRejected(t *testing.T) {
 		h.requireMet(hook)
 		require.ErrorContains(h, leader.requireOver(), "SYSTEMERROR -1 from")
 		next.requireLeads()
+	})
+}
+
+// Fails if a candidate joins again behind its znode, whose deletion was rejected as well.
+func TestElectLeader_RemovalIsRejected(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		a := h.join(h.connect(), leaderelection.WithRejoin())
+		a.requireLeads()
+		before, session := a.ID(), a.conn.SessionID()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-124)))
+		removal := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-124)))
+		h.advance(timeout)
+		h.requireMet(removal)
+		require.NotEqual(h, before, a.ID())
+		a.requireLeads()
+		h.requireChildren(names(a)...)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -33,6 +34,8 @@ type Election struct {
 	// Only the goroutine of ElectLeader uses queue and joined.
 	queue  queue.Config
 	joined bool // the candidate has a znode
+	// pauses precede joining again after the servers have rejected a request.
+	pauses request.Backoff
 
 	mu        sync.Mutex
 	seen      seenNode
@@ -68,7 +71,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		queue: queue.Config{
 			Config: contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
 			Conn:   conn, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl,
-			Timeout: o.timeout, CheckInterval: o.interval, Log: log,
+			Timeout: o.timeout, CheckInterval: o.interval, Rejoins: o.rejoin, Log: log,
 		},
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
@@ -102,33 +105,38 @@ func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 // is part of the stack of an idle candidate.
 func (e *Election) run(ctx context.Context) error {
 	for {
-		if err := e.findNodeAgain(); err != nil {
-			return e.reason(err)
+		err := e.findNodeAgain()
+		if err == nil {
+			var removal *queue.Removal
+			removal, err = queue.Run(ctx, e.queueConfig(), e.queueChanged)
+			e.leftQueue(removal)
 		}
-		removal, err := queue.Run(ctx, e.queueConfig(), e.queueChanged)
-		if err = e.rejoinAfter(ctx, e.leftQueue(removal, err)); err != nil {
+		if err = e.rejoinAfter(ctx, e.reason(err)); err != nil {
 			return err
 		}
 	}
 }
 
-// leftQueue records the removal of a znode until it is confirmed, and returns the reason why the
-// candidate has left the queue.
+// leftQueue records the removal of a znode until it is confirmed.
 //
 //go:noinline // see run
-func (e *Election) leftQueue(r *queue.Removal, err error) error {
+func (e *Election) leftQueue(r *queue.Removal) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.removals = slices.DeleteFunc(append(e.removals, r), (*queue.Removal).Confirmed)
-	e.mu.Unlock()
-	return e.reason(err)
 }
 
+// maxRejoinPause limits the pause before a candidate joins again that the servers have rejected.
+const maxRejoinPause = 5 * time.Second
+
 // rejoinAfter returns nil if the candidate joins again after it has left the queue because of err, and
-// otherwise the reason why the candidacy is over.
+// otherwise the reason why the candidacy is over. The first candidacy of a new candidate ends with each
+// answer of the servers, because its configuration may be wrong.
 //
 //go:noinline // see run
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
-	if !e.rejoin || !errors.Is(err, ErrSessionExpired) {
+	rejected := zkerror.IsPassing(err) && e.ID() != ""
+	if !e.rejoin || !errors.Is(err, ErrSessionExpired) && !rejected {
 		return err
 	}
 	// This candidacy outlives its session. But it may have been stopped at the same time.
@@ -137,9 +145,14 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	}
 	// The candidate is not the leader any more. It publishes that now, because joining the
 	// queue can take long.
-	e.log.Info("rejoining in a new session", "id", e.ID())
 	e.candidacy.Publish(Status{})
-	return nil
+	if !rejected {
+		e.log.Info("rejoining in a new session", "id", e.ID())
+		return nil
+	}
+	e.log.Warn("the servers reject the candidate: rejoining", "id", e.ID(), "err", err)
+	e.pauses.Max = maxRejoinPause
+	return request.Pause(ctx, e.pauses.Next())
 }
 
 // standbySessions is the number of session timeouts for which the next candidate keeps a lease in

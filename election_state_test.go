@@ -61,7 +61,7 @@ func TestElection_ConfigOfRemoval(t *testing.T) {
 	first := e.queueConfig()
 	require.Same(t, first, e.queueConfig())
 	pending := new(queue.Removal)
-	_ = e.leftQueue(pending, ErrSessionExpired)
+	e.leftQueue(pending)
 	e.seen = seenNode{czxid: 2, session: 2}
 	second := e.queueConfig()
 	require.EqualValues(t, 1, first.QueueSession)

@@ -8,7 +8,8 @@ import (
 )
 
 // Errors returned by this package, to be tested with errors.Is. Errors that were caused by
-// ZooKeeper wrap the error of the client library.
+// ZooKeeper wrap the error of the client library, and name the server, its error code and what to
+// do: see docs/servers.md.
 var (
 	// ErrNilConn is returned if the connection is nil.
 	ErrNilConn = zkerror.ErrNilConn
@@ -30,8 +31,8 @@ var (
 	// candidate with both [WithCreateNode] and [WithRejoin] continues instead, and creates the
 	// node if necessary.
 	ErrNoElection = errors.New("election node does not exist")
-	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
-	// the connection is not authenticated.
+	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
+	// connection is not authenticated, or because a quota is exceeded.
 	ErrPermission = zkerror.ErrPermission
 	// ErrAlreadyStarted is returned if ElectLeader is called a second time. Create a new
 	// candidate to join again.

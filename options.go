@@ -181,6 +181,11 @@ func WithCreateNode() Option {
 // limit, including before the first session, so that a program can start before its
 // ZooKeeper. By default session expiry ends the candidacy.
 //
+// A candidate that has joined once also joins again after the servers have rejected a request
+// for a reason that can pass: an exceeded quota, or a connection that is not authenticated
+// (see docs/servers.md). It logs a warning, and pauses for up to five seconds between its
+// attempts. Before it has joined, a rejection ends the candidacy with [ErrPermission].
+//
 // In the new session the election node may not exist or may have been re-created, because
 // the servers have lost their data or a client has deleted the node. Together with
 // [WithCreateNode] the candidate creates the node if necessary and continues; otherwise the

@@ -4,7 +4,8 @@ import "github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 
 // Errors that the recipes share, to be tested with errors.Is. They are identical to the
 // errors that the root package exports for elections. Errors that were caused by ZooKeeper
-// wrap the error of the client library.
+// wrap the error of the client library, and name its error code and what to do: see
+// docs/servers.md.
 var (
 	// ErrNilConn is returned if the connection is nil.
 	ErrNilConn = zkerror.ErrNilConn
@@ -16,8 +17,8 @@ var (
 	// ErrInvalidOption is returned if an option or argument has an invalid value, or if an
 	// option does not apply to the recipe. Nothing was changed.
 	ErrInvalidOption = zkerror.ErrInvalidOption
-	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL or because
-	// the connection is not authenticated.
+	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
+	// connection is not authenticated, or because a quota is exceeded.
 	ErrPermission = zkerror.ErrPermission
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
 	// The documentation of the method describes what happens next.

@@ -336,4 +336,36 @@ var sessionMutants = []mutant{
 		},
 		tests: ". -run ^TestElectLeader_CheckIsRejected$",
 	},
+	{
+		name: "rejection/rejoin", breaks: "a candidate with WithRejoin ends because of a condition that passes",
+		file: "election.go",
+		edits: []edit{
+			{`rejected := zkerror.IsPassing(err) && e.ID() != ""`, "rejected := false"},
+		},
+		tests: ". -run ^TestElectLeader_ConditionPasses$",
+	},
+	{
+		name: "rejection/first", breaks: "a candidate that has never joined waits until the servers accept its requests",
+		file: "election.go",
+		edits: []edit{
+			{`rejected := zkerror.IsPassing(err) && e.ID() != ""`, "rejected := zkerror.IsPassing(err)"},
+		},
+		tests: ". -run ^TestElectLeader_ConditionPasses$",
+	},
+	{
+		name: "rejection/removal", breaks: "a candidate joins again behind its znode that it could not delete",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{"if !r.cfg.Rejoins || !res.request.Last", "if true || !res.request.Last"},
+		},
+		tests: ". -run ^TestElectLeader_RemovalIsRejected$",
+	},
+	{
+		name: "rejection/keeper", breaks: "a group member ends because of a condition that passes",
+		file: "internal/zk/ephemeral/keeper.go",
+		edits: []edit{
+			{"case k.retry, k.created && zkerror.IsPassing(err):", "case k.retry:"},
+		},
+		tests: "./recipes/group -run ^TestPersistent_QuotaExceeded$",
+	},
 }

@@ -368,3 +368,24 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 		require.Zero(w, strings.Count(w.srv.Tree(), "one"))
 	})
 }
+
+// Fails if the Persistent ends because of a quota that is exceeded only for some time, although it has
+// created the znode before, or continues if it has not.
+func TestPersistent_QuotaExceeded(t *testing.T) {
+	runTest(t, func(w fixture) {
+		conn := w.connect()
+		p := w.keepPresent(conn)
+		quota := w.srv.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
+		require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
+		time.Sleep(time.Minute)
+		require.False(w, p.Current().Present)
+		require.ErrorIs(w, p.Current().Err, recipes.ErrPermission)
+		other, err := Keep(conn, dir+"/two", nil, sessionTimeoutOption)
+		require.NoError(w, err)
+		require.ErrorIs(w, other.Await(w.Context()), recipes.ErrPermission)
+		<-other.Done()
+		quota.Remove()
+		require.NoError(w, p.Await(w.Context()))
+		require.NoError(w, p.Close(w.Context()))
+	})
+}

@@ -30,8 +30,9 @@ type Config struct {
 	Data []byte
 	// Static makes the znode persistent. A persistent znode that exists is adopted.
 	Static bool
-	// Retry makes the Keeper retry requests that the servers reject. Without it, the Keeper ends
-	// if a create is rejected, and gives up a write that is rejected.
+	// Retry makes the Keeper retry requests that the servers reject. Without it, the Keeper gives up
+	// a write that is rejected, and ends if a create is rejected, unless it has created the znode
+	// before and the reason can pass, as an exceeded quota.
 	Retry bool
 	// Report is called after each change of the State, by the goroutine of the Keeper.
 	Report func(State)
@@ -65,6 +66,8 @@ type Keeper struct {
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // contains an element if data may have to be written
 	ended  chan struct{}
+
+	created bool // the znode has existed; used only by the goroutine
 
 	mu        sync.Mutex
 	state     State
@@ -219,7 +222,7 @@ func (k *Keeper) keep() error {
 			k.setState(State{Err: err})
 			// If the owner closes the connection, the servers delete the znode first.
 			request.AwaitClosing(k.ctx, k.claim.setup.Conn, request.ClosingTime)
-		case k.retry:
+		case k.retry, k.created && zkerror.IsPassing(err):
 			_, wanted := k.wantedData()
 			k.reject(wanted, err)
 			k.setState(State{Err: err})
@@ -258,6 +261,7 @@ func (k *Keeper) keepOne() error {
 	if err != nil {
 		return err
 	}
+	k.created = true
 	if sent.IsZero() {
 		number = 0
 	}

@@ -52,7 +52,10 @@ type Config struct {
 	// may block it, except during its turn. Cancellation of the context is then noticed when the
 	// current request is answered.
 	Alone bool
-	Log   *slog.Logger
+	// Rejoins means that the contender joins again, perhaps in the same session, after the servers
+	// have rejected a request for a reason that can pass.
+	Rejoins bool
+	Log     *slog.Logger
 	// Observer is notified of events that are not part of a State. It may be nil.
 	Observer *Observer
 }

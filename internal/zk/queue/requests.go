@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // requests executes requests of one contender. Its methods may be called from any goroutine.
@@ -62,8 +63,20 @@ type result struct {
 
 var results = sync.Pool{New: func() any { return new(result) }}
 
-// perform executes the request of res and stores the reply in it.
+// perform executes the request of res and stores the reply in it. If a contender that joins again
+// removes its znode, it repeats a request that the servers reject for a reason that can pass: it would
+// wait behind a znode that remained, as long as the session lives.
 func (r *requests) perform(res *result) {
+	for {
+		r.try(res)
+		if !r.cfg.Rejoins || !res.request.Last || !zkerror.IsPassing(res.reply.Err) || r.pause() != nil {
+			return
+		}
+	}
+}
+
+// try executes the request of res once and stores the reply in it.
+func (r *requests) try(res *result) {
 	cfg, q := r.cfg, &res.request
 	switch q.Kind {
 	case contender.Create:

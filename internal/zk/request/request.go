@@ -107,14 +107,18 @@ const (
 // the session has moved, answers immediately. It is reset after some time without
 // failures. The zero value is ready to use.
 type Backoff struct {
+	Max   time.Duration // the longest pause; 0 means 250 ms
 	pause time.Duration
 	last  time.Time
 }
 
 // Next returns the pause after a failure.
 func (b *Backoff) Next() time.Duration {
-	now := time.Now()
-	if b.pause = min(2*b.pause, pauseMax); now.Sub(b.last) > 2*pauseMax {
+	now, longest := time.Now(), b.Max
+	if longest == 0 {
+		longest = pauseMax
+	}
+	if b.pause = min(2*b.pause, longest); now.Sub(b.last) > 2*longest {
 		b.pause = pauseMin
 	}
 	b.last = now

@@ -17,8 +17,8 @@ const (
 	// Transient means that the server was busy or about to lose its connections. The request is
 	// sent again; it is unknown whether the first one was applied.
 	Transient Class = "transient"
-	// Passing ends the operation, because only a person can end the condition. A participant that
-	// was told to join again does so until it succeeds.
+	// Passing ends the operation, because only a person can end the condition. But a participant that
+	// joins again, and has joined before, repeats it until it succeeds.
 	Passing Class = "passing"
 	// Final ends the operation. The same request would fail again.
 	Final Class = "final"
@@ -58,7 +58,7 @@ var Codes = []Code{
 	{-14, "RECONFIGINPROGRESS", Final, "another reconfiguration is in progress", "repeat the reconfiguration", nil, nil},
 	{-100, "APIERROR", Final, "the server rejects the request", seeLog, nil, zk.ErrAPIError},
 	{-101, "NONODE", Answer, "the znode does not exist", byLibrary, nil, zk.ErrNoNode},
-	{-102, "NOAUTH", Passing, "the ACL of the znode, or of its parent, does not permit the request", "call AddAuth on the connection, or change the ACL", ErrPermission, zk.ErrNoAuth},
+	{-102, "NOAUTH", Final, "the ACL of the znode, or of its parent, does not permit the request", "call AddAuth on the connection, or change the ACL", ErrPermission, zk.ErrNoAuth},
 	{-103, "BADVERSION", Answer, "the znode has changed", byLibrary, nil, zk.ErrBadVersion},
 	{-108, "NOCHILDRENFOREPHEMERALS", Final, "the parent is ephemeral and cannot have children", "use a path whose parents are not ephemeral", nil, zk.ErrNoChildrenForEphemerals},
 	{-110, "NODEEXISTS", Answer, "the znode exists", byLibrary, nil, zk.ErrNodeExists},
@@ -76,7 +76,7 @@ var Codes = []Code{
 	{-122, "REQUESTTIMEOUT", Transient, "the quorum has not confirmed the request in time", again, nil, nil},
 	{-123, "RECONFIGDISABLED", Final, "reconfiguration is disabled", "set reconfigEnabled=true on the servers", nil, zk.ErrReconfigDisabled},
 	{-124, "SESSIONCLOSEDREQUIRESASLAUTH", Passing, "the server serves only authenticated connections", "call AddAuth on the connection with a scheme that enforce.auth.schemes contains; the client library does not implement SASL, which sessionRequireClientSASLAuth requires", ErrPermission, nil},
-	{-125, "QUOTAEXCEEDED", Passing, "the quota of a parent of the znode is exceeded", "raise the quota (setquota), or delete znodes below that parent", ErrQuota, nil},
+	{-125, "QUOTAEXCEEDED", Passing, "the quota of a parent of the znode is exceeded", "raise the quota (setquota), or delete znodes below that parent", ErrPermission, nil},
 	{-127, "THROTTLEDOP", Transient, "the server is overloaded and has rejected the request", again, nil, nil},
 }
 

@@ -16,7 +16,6 @@ var (
 	ErrInvalidPath    = errors.New("invalid path")
 	ErrInvalidOption  = errors.New("invalid option")
 	ErrPermission     = errors.New("not permitted")
-	ErrQuota          = errors.New("quota exceeded")
 	ErrUnconfirmed    = errors.New("not confirmed by the servers")
 	ErrDataLost       = errors.New("the ZooKeeper servers have lost their data")
 	ErrElectionOver   = errors.New("election is over")

@@ -1,0 +1,78 @@
+package zkerror
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+)
+
+// The page for users has the table of this package.
+func TestCodes_Documented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/servers.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(page), "\n## Error codes\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	var rows, want []string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| -") && !strings.HasPrefix(line, "| ---") {
+			rows = append(rows, strings.TrimSpace(line))
+		}
+	}
+	for _, c := range Codes {
+		want = append(want, fmt.Sprintf("| %d | %s | %s | %s | %s |", c.Number, c.Name, c.Class, c.Meaning, c.Remedy))
+	}
+	require.Equal(t, want, rows)
+}
+
+// Each code is recognized, also within other errors. A number that is not in the table is final.
+func TestCodeOf(t *testing.T) {
+	for _, c := range Codes {
+		err := c.library
+		if err == nil {
+			err = fmt.Errorf("unknown error: %d", c.Number)
+		}
+		for _, err := range []error{err, fmt.Errorf("x: %w", err), errors.Join(errors.New("y"), fmt.Errorf("%w: %w", zk.ErrNoServer, err)), Refine(err)} {
+			require.Equal(t, c.Number, CodeOf(err).Number, "%v", err)
+			require.Equal(t, c.Class == Passing, IsPassing(err))
+		}
+	}
+	require.Equal(t, Final, CodeOf(errors.New("unknown error: -999")).Class)
+	for _, err := range []error{nil, zk.ErrConnectionClosed, zk.ErrNoServer, errors.New("unknown error: x"), errors.New("-125")} {
+		require.Nil(t, CodeOf(err), "%v", err)
+		require.False(t, Is(err, -125))
+	}
+}
+
+// The error of a rejection wraps the error for users and that of the client library, and names code,
+// server and remedy once. Answers and transient codes remain as they are.
+func TestReject(t *testing.T) {
+	server := func() string { return "zk1:2181" }
+	for _, c := range Codes {
+		cause := c.library
+		if cause == nil {
+			cause = fmt.Errorf("unknown error: %d", c.Number)
+		}
+		err := Reject(fmt.Errorf("create /x: %w", cause), server)
+		require.ErrorIs(t, err, cause)
+		if c.Class == Answer || c.Class == Transient {
+			require.Equal(t, "create /x: "+cause.Error(), err.Error())
+			continue
+		}
+		if c.sentinel != nil {
+			require.ErrorIs(t, err, c.sentinel)
+		}
+		require.Equal(t, err, Refine(err))
+		require.Contains(t, err.Error(), fmt.Sprintf("(%s %d from zk1:2181): %s", c.Name, c.Number, c.Remedy))
+		require.NotContains(t, err.Error(), "unknown error")
+	}
+	require.EqualError(t, Refine(errors.New("unknown error: -125")),
+		"not permitted: the quota of a parent of the znode is exceeded (QUOTAEXCEEDED -125): raise the quota (setquota), or delete znodes below that parent")
+	require.EqualError(t, Refine(errors.New("unknown error: -999")), "the server rejects the request (-999): read the server's log")
+	require.ErrorIs(t, Refine(zk.ErrInvalidPath), ErrInvalidPath)
+}
