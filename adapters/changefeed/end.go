@@ -51,7 +51,7 @@ func RestartElection(store Store, opts ...Option) error {
 	return withStartedStore(store, opts, func(ctx context.Context, o *options) error {
 		notEnded, random := false, randomID()
 		_, err := updateRecord(ctx, o, store, func(r *Record) bool {
-			generation := protocol.Generation(r.Epoch)
+			generation := r.Generation()
 			if r.Epoch == protocol.Epoch(generation, random) {
 				notEnded = false // An attempt whose response was lost has restarted the election.
 				return false
@@ -75,6 +75,10 @@ func RestartElection(store Store, opts ...Option) error {
 		return err
 	})
 }
+
+// Generation returns the number of times that [RestartElection] has restarted the election. Each
+// candidate of an earlier generation ends with [leaderelection.ErrElectionOver].
+func (r Record) Generation() uint64 { return protocol.Generation(r.Epoch) }
 
 // endElection marks the record as ended. If the record does not exist, it creates an ended record,
 // unless WithoutCreate is given.

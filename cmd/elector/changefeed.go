@@ -235,15 +235,16 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}
 	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		defer func() { _ = feed.Close() }()
+		var seen changefeed.Record // the last one
 		for {
 			event, err := feed.Next(ctx)
 			var leader *candidateInfo
-			switch {
-			case err != nil:
-			case event.Record.Ended:
-				err = leaderelection.ErrElectionOver
-			case !event.Missing:
-				leader = recordLeader(event.Record)
+			switch r := event.Record; {
+			case err != nil, event.Missing:
+			case r.Ended, seen.Epoch != "" && r.Generation() > seen.Generation():
+				err = leaderelection.ErrElectionOver // the feed may skip the record that is marked as ended
+			default:
+				seen, leader = r, recordLeader(r)
 			}
 			if !yield(leader, err) {
 				return
@@ -252,19 +253,28 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}), nil
 }
 
+// endElection marks the record as ended, so that all candidates learn of it, and then allows another
+// election, as the other backends do. If it is interrupted in between, another call completes it.
 func (c *changefeedBackend) endElection(ctx context.Context) error {
-	return c.finishElection(ctx, changefeed.WithoutCreate())
-}
-
-// deleteElection ends the election even if it does not exist. The record remains in the store as a tombstone.
-func (c *changefeedBackend) deleteElection(ctx context.Context) error { return c.finishElection(ctx) }
-
-func (c *changefeedBackend) finishElection(ctx context.Context, more ...changefeed.Option) error {
 	store, err := c.store(ctx)
 	if err != nil {
 		return err
 	}
-	return adviseUnsafe(changefeed.DeleteElection(store, c.options(ctx, more...)...))
+	err = changefeed.DeleteElection(store, c.options(ctx, changefeed.WithoutCreate())...)
+	if err == nil {
+		err = changefeed.RestartElection(store, c.options(ctx)...)
+	}
+	if errors.Is(err, changefeed.ErrNotEnded) {
+		err = nil // another process has restarted the election
+	}
+	return adviseUnsafe(err)
+}
+
+func (c *changefeedBackend) deleteElection(ctx context.Context) error {
+	if err := c.endElection(ctx); !errors.Is(err, leaderelection.ErrNoElection) {
+		return err
+	}
+	return nil
 }
 
 func (c *changefeedBackend) close() {

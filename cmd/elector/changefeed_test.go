@@ -29,7 +29,12 @@ func TestChangefeed(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/one")
 	h.requireSuccession(func() { require.Contains(t, h.command("status").waitForOutput("leader"), "b") })
-	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
+	require.Equal(t, cmdline.OK, h.command("delete").exitCode(), "after the end")
+	none := newChangefeedHarness(t, "/jobs/none")
+	require.Equal(t, cmdline.OK, none.command("delete").exitCode())
+	end := none.command("end")
+	require.Equal(t, cmdline.Failed, end.exitCode())
+	end.waitForLog("/jobs/none: there is no such election on changefeed")
 }
 
 // TestChangefeed_LeaderStopped fails if the program of a stopped leader runs until the next leader begins.

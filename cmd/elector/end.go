@@ -14,7 +14,8 @@ func newEnd(s *settings) *cobra.Command {
 	return completeEndCommand(s, &cobra.Command{
 		Use: "end", Short: "End an election for all its candidates",
 		Long: `End an election, which must exist, for all its candidates. An elector that participates stops what
-it runs, and exits with code 4.
+it runs, and exits with code 4. An elector that is started afterwards begins another election, with
+greater tokens.
 
 Exit codes: 0 the election was ended; 1 it does not exist, or the backend does not answer; 2 wrong
 usage, or the backend does not support the command; 4 the backend refuses access.`,

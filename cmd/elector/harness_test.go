@@ -105,8 +105,9 @@ func (h *harness) requireOrder(names ...string) {
 }
 
 // requireSuccession runs the electors a, b and c and the command watch, kills a, terminates b, and ends
-// the election. It requires that each of them works after the previous one, that watch reports that, and
-// that c and watch exit at the end. It calls inspect while b leads and c waits.
+// the election. Then it runs d, and deletes the election. It requires that each of them works after the
+// previous one, that watch reports that, that c and watch exit at the end, and d at the deletion. It calls
+// inspect while b leads and c waits.
 func (h *harness) requireSuccession(inspect func()) {
 	h.Helper()
 	a := h.run("a", stubborn)
@@ -131,6 +132,11 @@ func (h *harness) requireSuccession(inspect func()) {
 	require.Equal(h, cmdline.OK, h.command("end").exitCode())
 	require.Equal(h, cmdline.Permanent, c.exitCode())
 	require.Equal(h, cmdline.Permanent, watch.exitCode())
+	d := h.run("d", stubborn) // begins another election
+	d.waitForOutput("works")
+	h.requireOrder("a", "b", "c", "d")
+	require.Equal(h, cmdline.OK, h.command("delete").exitCode())
+	require.Equal(h, cmdline.Permanent, d.exitCode())
 }
 
 // process is a running command.
