@@ -1,7 +1,6 @@
 package grant
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,17 +9,14 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Multi executes ops as one transaction, which the servers apply only if own, the
 // znode of the grant, exists. It returns the responses to ops. If the grant has
 // ended or the znode was deleted, the error is gone, and nothing was applied. If
-// the outcome is unknown, it is zkerror.ErrUnconfirmed. If the servers do not accept
-// the request, because of its size or of an operation, it is
-// zkerror.ErrInvalidOption, and nothing was sent. If an operation has failed, it is the
-// error of ZooKeeper, with the index, kind and path of that operation.
+// the outcome is unknown, it is zkerror.ErrUnconfirmed. If an operation has failed,
+// it is the error of ZooKeeper, with the index, kind and path of that operation.
 //
 // The check is the first operation, so that the responses distinguish its failure from that of
 // ops.
@@ -38,10 +34,6 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}
 	guarded = append(guarded, ops...)
-	if _, err := txn.Size(guarded); err != nil {
-		// The server would close the connection, and with it endanger all leases.
-		return nil, fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
-	}
 	answered := request.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
 	var a request.Answer[[]zk.MultiResponse]
 	select {
@@ -61,15 +53,14 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	case request.Transient(a.Err):
 		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 	case len(a.Value) < len(own):
-		return nil, request.Reject(context.Background(), conn, a.Err)
+		return nil, a.Err
 	}
 	for _, check := range a.Value[:len(own)] {
 		if errors.Is(check.Error, zk.ErrNoNode) {
 			return nil, gone
 		}
 	}
-	err := failedOperation(ops, a.Value[len(own):], a.Err)
-	return a.Value[len(own):], request.Reject(context.Background(), conn, err)
+	return a.Value[len(own):], failedOperation(ops, a.Value[len(own):], a.Err)
 }
 
 // failedOperation returns err with the operation that has failed. It is the first with an error:

@@ -187,4 +187,20 @@ var changefeedMutants = []mutant{
 		},
 		tests: "./adapters/changefeed/redis -run TestHeartbeat_NotPublished",
 	},
+	{
+		name: "changefeed/postgres-pool", breaks: "heartbeats wait for connections that the program's queries occupy",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"if s.reserved != nil {\n\t\treturn s.reserved, nil", "if true {\n\t\treturn s.pool, nil"},
+		},
+		tests: "./adapters/changefeed/postgres -run TestStore_KeepsPool",
+	},
+	{
+		name: "changefeed/postgres-idle", breaks: "the server ends the listening session when it is idle",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"WHERE name = 'idle_session_timeout'`)", "WHERE name = ''`)"},
+		},
+		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessions",
+	},
 }

@@ -33,12 +33,17 @@
 // heartbeat; after any other notification, for example when the leader changes, each
 // follower reads the record.
 //
-// Each feed uses a separate connection, made with the pool's configuration and its
-// BeforeConnect and AfterConnect. The pool's connections stay free, and its Close does
-// not wait for feeds. The connection counts against the server's max_connections, not
-// against MaxConns. If a feed receives nothing for the quiet time, it sends a request over
-// that connection and reads the record over the pool, which detects broken connections
-// and deleted records.
+// All stores on one pool share a connection that listens, and at most four connections for
+// their requests, however many elections and feeds there are. They are made with the
+// pool's configuration and its BeforeConnect and AfterConnect, and count against the
+// server's max_connections, not against MaxConns. So a leadership does not end while
+// queries of the program occupy all connections of the pool. The server does not end these
+// sessions because of idle_session_timeout. The last [Store.Close] closes them. The pool
+// must stay open until then: after its Close, requests return [changefeed.ErrClosed].
+//
+// If a feed receives nothing for the quiet time, it reads the record. The listening
+// connection sends a request every two seconds. So broken connections and deleted records
+// are detected.
 //
 // LISTEN does not work through connection poolers in transaction mode, such as
 // PgBouncer's; Start rejects them.

@@ -3,33 +3,236 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// connect opens a separate connection in the same way as the pool.
-func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
-	config := s.pool.Config() // a copy
-	conf := config.ConnConfig
-	conf.OnNotification = nil // a handler of the caller would consume the notifications
-	if config.BeforeConnect != nil {
-		if err := config.BeforeConnect(ctx, conf); err != nil {
-			return nil, err
+// checkInterval is how often a listener sends a request over its connection. It also limits how
+// long a request of the listener may take.
+const checkInterval = 2 * time.Second
+
+// maxUnread is the number of notifications that a subscription keeps for its reader.
+const maxUnread = 1000
+
+// errSlowReader ends a subscription whose reader is more than maxUnread notifications late.
+var errSlowReader = errors.New("too many unread notifications")
+
+// listener listens to the channels of all stores on one pool, over one connection. The connection
+// is opened for the first subscription, and again for the first one after it has failed.
+type listener struct {
+	connect func(ctx context.Context) (*pgx.Conn, error)
+	ctx     context.Context // ctx is done when the listener must end.
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	active    bool                              // active reports whether run is running.
+	channels  map[string]map[*subscription]bool // channels contains the subscriptions by channel.
+	requested []string                          // requested contains the channels to listen to, or not any more.
+	interrupt context.CancelFunc                // interrupt ends the wait for a notification.
+}
+
+// subscription is the subscription of a feed to a channel.
+type subscription struct {
+	channel       string
+	established   chan struct{} // established is closed when the server has confirmed.
+	notifications chan *pgconn.Notification
+	ended         chan struct{} // ended is closed after err was set.
+	err           error
+}
+
+// subscribe subscribes to a channel. The subscription is established later.
+func (l *listener) subscribe(channel string) *subscription {
+	s := &subscription{
+		channel: channel, established: make(chan struct{}),
+		notifications: make(chan *pgconn.Notification, maxUnread), ended: make(chan struct{}),
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		s.end(l.ctx.Err())
+		return s
+	}
+	if l.channels[channel] == nil {
+		l.channels[channel] = map[*subscription]bool{}
+	}
+	l.channels[channel][s] = true
+	l.request(channel)
+	if !l.active {
+		l.active = true
+		l.running.Go(l.run)
+	}
+	return s
+}
+
+// unsubscribe ends a subscription. The reader must not use it any more.
+func (l *listener) unsubscribe(s *subscription) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.channels[s.channel][s] {
+		return
+	}
+	delete(l.channels[s.channel], s)
+	if len(l.channels[s.channel]) == 0 {
+		delete(l.channels, s.channel)
+	}
+	l.request(s.channel)
+}
+
+// request makes run listen to a channel if it has subscriptions, and otherwise not any more. The
+// caller must hold mu.
+func (l *listener) request(channel string) {
+	l.requested = append(l.requested, channel)
+	if l.interrupt != nil {
+		l.interrupt()
+	}
+}
+
+// end ends a subscription because of err. The caller must hold the listener's mu.
+func (s *subscription) end(err error) {
+	s.err = err
+	close(s.ended)
+}
+
+// run runs the connection until it fails, and then ends all subscriptions.
+func (l *listener) run() {
+	conn, err := l.connect(l.ctx)
+	if err == nil {
+		err = l.receive(conn)
+	}
+	l.mu.Lock()
+	for _, subscriptions := range l.channels {
+		for s := range subscriptions {
+			s.end(err)
 		}
 	}
-	conn, err := pgx.ConnectConfig(ctx, conf)
-	if err != nil {
-		return nil, err
+	clear(l.channels)
+	l.requested, l.interrupt, l.active = nil, nil, false
+	l.mu.Unlock()
+	if conn != nil {
+		closeConnection(conn)
 	}
-	if config.AfterConnect != nil {
-		if err := config.AfterConnect(ctx, conn); err != nil {
-			closeConnection(conn)
-			return nil, err
+}
+
+// receive delivers notifications, and listens to the channels that are requested, until the
+// connection fails. It sends a request in each checkInterval, whatever it receives: so it detects
+// an unresponsive server, and the server does not end the session because it is idle.
+func (l *listener) receive(conn *pgx.Conn) error {
+	checkAt := time.Now().Add(checkInterval)
+	for {
+		ctx, cancel := context.WithDeadline(l.ctx, checkAt)
+		l.mu.Lock()
+		requested := l.requested
+		l.requested, l.interrupt = nil, cancel
+		l.mu.Unlock()
+		var err error
+		if len(requested) > 0 || time.Now().After(checkAt) {
+			cancel()
+			checkAt = time.Now().Add(checkInterval)
+			err = l.listen(conn, requested)
+		} else {
+			err = l.receiveNotification(ctx, conn)
+			cancel()
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return conn, nil
+}
+
+// receiveNotification waits for a notification until ctx is done, and delivers it.
+func (l *listener) receiveNotification(ctx context.Context, conn *pgx.Conn) error {
+	n, err := conn.WaitForNotification(ctx)
+	switch {
+	case l.ctx.Err() != nil:
+		return l.ctx.Err()
+	case err != nil && (ctx.Err() == nil || conn.IsClosed()):
+		return err
+	case err != nil:
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.channels[n.Channel] {
+		select {
+		case s.notifications <- n:
+		default:
+			delete(l.channels[n.Channel], s)
+			s.end(errSlowReader)
+		}
+	}
+	return nil
+}
+
+// listen makes the connection listen to the channels that have subscriptions, and not to the
+// others. Without channels it only sends a request.
+func (l *listener) listen(conn *pgx.Conn, channels []string) error {
+	ctx, cancel := context.WithTimeout(l.ctx, checkInterval)
+	defer cancel()
+	var sql strings.Builder
+	var confirmed []*subscription
+	l.mu.Lock()
+	for _, channel := range channels {
+		command := "UNLISTEN "
+		for s := range l.channels[channel] {
+			command = "LISTEN "
+			confirmed = append(confirmed, s)
+		}
+		sql.WriteString(command + pgx.Identifier{channel}.Sanitize() + ";")
+	}
+	l.mu.Unlock()
+	if err := conn.PgConn().Exec(ctx, sql.String()).Close(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range confirmed {
+		select {
+		case <-s.established:
+		default:
+			close(s.established)
+		}
+	}
+	return nil
+}
+
+// receiveNotifications subscribes to a channel, and calls established and then handle for each
+// notification, until ctx is done or the connection fails. If there is no notification within the
+// quiet time, it calls check.
+func (s *Store) receiveNotifications(ctx context.Context, channel string, established func(), check func(ctx context.Context) error, handle func(n *pgconn.Notification)) error {
+	sub := s.shared.listener.subscribe(channel)
+	defer s.shared.listener.unsubscribe(sub)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-sub.ended:
+		return sub.err
+	case <-sub.established:
+	}
+	established()
+	timer := time.NewTimer(s.quiet)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-sub.ended:
+			return sub.err
+		case n := <-sub.notifications:
+			handle(n)
+		case <-timer.C:
+			limited, cancel := context.WithTimeout(ctx, s.quiet)
+			err := check(limited)
+			cancel()
+			if err != nil {
+				return err
+			}
+		}
+		timer.Reset(s.quiet)
+	}
 }
 
 // closeConnection closes a connection, within a second even if the server does not answer.
@@ -40,37 +243,5 @@ func closeConnection(conn *pgx.Conn) {
 	select { // The driver closes a failed connection in the background.
 	case <-conn.PgConn().CleanupDone():
 	case <-ctx.Done():
-	}
-}
-
-// listen makes conn listen to a channel.
-func listen(ctx context.Context, conn *pgx.Conn, channel string) error {
-	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize())
-	return err
-}
-
-// receiveNotifications calls handle for each notification until ctx is done or the connection
-// fails. If there is none within the quiet time, it calls check, which must send a request over
-// the connection.
-func (s *Store) receiveNotifications(ctx context.Context, conn *pgx.Conn, check func(ctx context.Context) error, handle func(n *pgconn.Notification)) error {
-	for {
-		limited, cancel := context.WithTimeout(ctx, s.quiet)
-		n, err := conn.WaitForNotification(limited)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err == nil:
-			handle(n)
-			continue
-		case !errors.Is(err, context.DeadlineExceeded) || conn.IsClosed():
-			return err
-		}
-		limited, cancel = context.WithTimeout(ctx, s.quiet)
-		err = check(limited)
-		cancel()
-		if err != nil {
-			return err
-		}
 	}
 }

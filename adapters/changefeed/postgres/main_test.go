@@ -117,14 +117,15 @@ func startReplicationCommand(t *testing.T, pool *pgxpool.Pool, server *dbserver.
 	}, fixture.Patience, 10*time.Millisecond, view)
 }
 
-// newSplitPool returns a pool whose connections except the first are to another database, so that
-// notifications are not delivered between them, as with a pooler in transaction mode.
+// newSplitPool returns a pool with which the listener is connected to another database than the
+// requests, so that it receives no notifications, as with a pooler in transaction mode. A store first
+// connects the pool, then the connection for its requests, and then the listener.
 func newSplitPool(t testing.TB) *pgxpool.Pool {
 	var connections atomic.Int64
 	return newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
 		c.MaxConns = 1
 		c.BeforeConnect = func(_ context.Context, conf *pgx.ConnConfig) error {
-			if connections.Add(1) > 1 {
+			if connections.Add(1) > 2 {
 				conf.Database = "template1"
 			}
 			return nil

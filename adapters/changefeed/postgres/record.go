@@ -72,7 +72,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) (err 
 		if s.existingTable {
 			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.table)
 		}
-		_, err = s.pool.Exec(ctx, s.sql.createTable)
+		err = s.exec(ctx, s.sql.createTable)
 		// Despite IF NOT EXISTS, concurrent statements fail: when the first commits, the others
 		// find its name in the catalog.
 		if c := errorCode(err); err != nil && c != duplicateTable && c != duplicateObject && c != uniqueViolation &&
@@ -115,10 +115,10 @@ func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefe
 	// With stricter isolation levels than the default, the server may abort a statement. Nothing
 	// was written then, and the next attempt shows whether the record was changed.
 	for range maxAttempts {
-		err = s.pool.QueryRow(ctx, sql,
+		err = s.queryRow(ctx, sql, []any{
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),
 			int64(next.TTL), next.Ended, next.Version, prev.Epoch, codec.EncodeMessage(next), s.table, s.hash(),
-		).Scan(&at, &exists, &notified, &durable)
+		}, []any{&at, &exists, &notified, &durable})
 		if c := errorCode(err); c != serializationFailure && c != deadlockDetected {
 			break
 		}
@@ -138,8 +138,9 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	var r changefeed.Record
 	var term, seq, ttl int64
-	err := s.pool.QueryRow(ctx, s.sql.read, s.key).Scan(&r.Epoch, &r.Leader, &r.Session, &r.Nominee,
-		&term, &seq, &ttl, &r.Ended, &r.Version, &r.Time)
+	err := s.queryRow(ctx, s.sql.read, []any{s.key}, []any{
+		&r.Epoch, &r.Leader, &r.Session, &r.Nominee, &term, &seq, &ttl, &r.Ended, &r.Version, &r.Time,
+	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return changefeed.Record{}, changefeed.ErrNoRecord

@@ -57,9 +57,11 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 				now, err := s.Read(fixture.Context(t))
 				return err == nil && now.Version == r.Version
 			}, fixture.Patience, 10*time.Millisecond)
-			var now string
-			require.NoError(t, pool.QueryRow(fixture.Context(t), "SHOW synchronous_commit").Scan(&now))
-			require.Equal(t, value, now, "the session's setting has changed")
+			require.Eventually(t, func() bool { // The pool's connections have failed.
+				var now string
+				err := pool.QueryRow(fixture.Context(t), "SHOW synchronous_commit").Scan(&now)
+				return err == nil && now == value
+			}, fixture.Patience, 10*time.Millisecond, "the session's setting has changed")
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (s *Store) checkSafety(ctx context.Context, version int) error {
 	var fsync, names, connected string
 	var standbys, behind, hidden int
-	err := s.pool.QueryRow(ctx, standbysSQL(version)).Scan(&fsync, &names, &standbys, &behind, &hidden, &connected)
+	err := s.queryRow(ctx, standbysSQL(version), nil, []any{&fsync, &names, &standbys, &behind, &hidden, &connected})
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (s *Store) checkSafety(ctx context.Context, version int) error {
 			Name: "fsync", Value: fsync, Risk: changefeed.RiskPowerLoss, Remedy: "set it to on",
 		})
 	}
-	server := s.pool.Config().ConnConfig
+	server := s.shared.pool.Config().ConnConfig
 	return s.accepted.Check(fmt.Sprintf("postgres at %s:%d", server.Host, server.Port), found)
 }
 

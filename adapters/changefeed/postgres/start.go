@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
@@ -27,11 +28,11 @@ func (s *Store) checkServer(ctx context.Context) error {
 	var readOnly bool
 	var tableOID uint32
 	var mayCreate *bool // nil if the schema does not exist
-	err := s.pool.QueryRow(ctx, `SELECT current_setting('server_version_num')::int,
+	err := s.queryRow(ctx, `SELECT current_setting('server_version_num')::int,
 			pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean,
 			coalesce(to_regclass($1::text)::oid::bigint, 0),
 			has_schema_privilege(to_regnamespace(coalesce(nullif($2::text, ''), quote_ident(current_schema())))::oid, 'CREATE')`,
-		s.table, s.schema()).Scan(&version, &readOnly, &tableOID, &mayCreate)
+		[]any{s.table, s.schema()}, []any{&version, &readOnly, &tableOID, &mayCreate})
 	switch {
 	case err != nil:
 		return err
@@ -76,7 +77,7 @@ func (s *Store) checkTable(ctx context.Context, oid uint32) error {
 	var kind, persistence string
 	var mayUpdate, mayInsert, unique bool
 	var missing []string
-	err := s.pool.QueryRow(ctx, `SELECT c.relkind::text, c.relpersistence::text,
+	err := s.queryRow(ctx, `SELECT c.relkind::text, c.relpersistence::text,
 			has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'UPDATE'),
 			has_table_privilege(c.oid, 'INSERT'),
 			EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -88,7 +89,7 @@ func (s *Store) checkTable(ctx context.Context, oid uint32) error {
 					('time', 'timestamp with time zone')) AS needed (name, type)
 				WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped
 					AND a.attname = needed.name AND format_type(a.atttypid, a.atttypmod) = needed.type))
-		FROM pg_class c WHERE c.oid = $1::oid`, oid).Scan(&kind, &persistence, &mayUpdate, &mayInsert, &unique, &missing)
+		FROM pg_class c WHERE c.oid = $1::oid`, []any{oid}, []any{&kind, &persistence, &mayUpdate, &mayInsert, &unique, &missing})
 	switch {
 	case err != nil:
 		return err
@@ -114,24 +115,30 @@ func (s *Store) checkTable(ctx context.Context, oid uint32) error {
 // checkNotifications returns an error if a notification does not reach a listening connection,
 // because of a pooler in transaction mode, for example.
 func (s *Store) checkNotifications(ctx context.Context) error {
-	conn, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeConnection(conn)
 	channel := "changefeed_start_" + rand.Text()
-	if err := listen(ctx, conn, channel); err != nil {
-		return err
+	sub := s.shared.listener.subscribe(channel)
+	defer s.shared.listener.unsubscribe(sub)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-sub.ended:
+		return sub.err
+	case <-sub.established:
 	}
-	if _, err := s.pool.Exec(ctx, `SELECT pg_notify($1::text, '')`, channel); err != nil {
+	if err := s.exec(ctx, `SELECT pg_notify($1::text, '')`, channel); err != nil {
 		return err
 	}
 	limit := 2 * s.quiet
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	_, err = conn.WaitForNotification(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-sub.ended:
+		return sub.err
+	case <-sub.notifications:
+		return nil
+	case <-timer.C:
 		return s.runner.Unsuitable("a notification from the pool did not reach a listening connection within %v; do not use a pooler in transaction mode", limit)
 	}
-	return err
 }

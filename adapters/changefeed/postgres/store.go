@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +20,8 @@ import (
 // Store stores the record of one election in a table. It implements
 // [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	pool          *pgxpool.Pool
+	shared        *shared
+	released      sync.Once
 	table         string // table is the quoted name of the table.
 	key           string
 	existingTable bool
@@ -93,13 +96,14 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		return nil, err
 	}
 	s := &Store{
-		pool: pool, table: table.Sanitize(), key: key, changes: table[len(table)-1],
+		table: table.Sanitize(), key: key, changes: table[len(table)-1],
 		quiet: 2 * time.Second,
 	}
 	if err := argument.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
 	s.sql = newStatements(s.table)
+	s.shared = share(pool)
 	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", MeaningOf: meaningOf}
 	return s, nil
 }
@@ -114,5 +118,29 @@ func (s *Store) hash() string {
 }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The pool stays
-// open.
-func (s *Store) Close() error { return s.runner.Close() }
+// open. The last store on a pool that is closed also closes the connections that the
+// stores share.
+func (s *Store) Close() error {
+	err := s.runner.Close()
+	s.released.Do(s.shared.release)
+	return err
+}
+
+// queryRow executes a statement that returns one row, and scans it.
+func (s *Store) queryRow(ctx context.Context, sql string, args, results []any) error {
+	pool, err := s.shared.requests(ctx)
+	if err != nil {
+		return err
+	}
+	return pool.QueryRow(ctx, sql, args...).Scan(results...)
+}
+
+// exec executes a statement.
+func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
+	pool, err := s.shared.requests(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = pool.Exec(ctx, sql, args...)
+	return err
+}

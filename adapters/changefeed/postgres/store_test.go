@@ -85,22 +85,37 @@ func TestNew_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_KeepsPool fails if feeds occupy connections of the pool, or if the store closes it.
+// TestStore_KeepsPool fails if elections use more connections the more of them share a pool, if they
+// need connections of the pool while all are occupied, if connections are not prepared as the pool's
+// are, or if a store closes the pool or the connections of the other stores.
 func TestStore_KeepsPool(t *testing.T) {
 	var connections atomic.Int64
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
-		c.MaxConns = 1
 		c.AfterConnect = func(context.Context, *pgx.Conn) error { connections.Add(1); return nil }
 	})
-	s, r := createRecord(t, pool, newTable())
-	before := connections.Load()
-	for range 3 {
-		fixture.SubscribeTo(t, s, r)
+	first, r := createRecord(t, pool, newTable())
+	feed := fixture.SubscribeTo(t, first, r)
+	all := pool.AcquireAllIdle(fixture.Context(t))
+	for len(all) < int(pool.Config().MaxConns) {
+		c, err := pool.Acquire(fixture.Context(t))
+		require.NoError(t, err)
+		all = append(all, c)
 	}
-	require.EqualValues(t, 3, connections.Load()-before, "AfterConnect is called for the connections of feeds")
-	fixture.Heartbeat(t, s, r)
-	require.Zero(t, pool.Stat().AcquiredConns())
-	require.NoError(t, s.Close())
+	for range 20 {
+		s, r := createRecord(t, pool, newTable())
+		f := fixture.SubscribeTo(t, s, r)
+		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, r))
+	}
+	// Those of the pool, at most four for requests, and the listener.
+	require.LessOrEqual(t, connections.Load(), int64(len(all)+4+1))
+	require.Greater(t, connections.Load(), int64(len(all)+1))
+	for _, c := range all {
+		c.Release()
+	}
+	second := newStore(t, pool, newTable())
+	require.NoError(t, second.Close())
+	fixture.AwaitRecord(t, feed, fixture.Heartbeat(t, first, r))
+	require.NoError(t, first.Close())
 	require.NoError(t, pool.Ping(fixture.Context(t)))
 }
 

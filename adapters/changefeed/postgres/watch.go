@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -21,40 +20,36 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 // errTableReplaced ends a watch whose table was created, deleted or replaced.
 var errTableReplaced = errors.New("the table has changed")
 
-// watch is a [changefeed.WatchFunc]. It listens on a separate connection to the channel of the
-// record, whose name contains the OID of the table. Notifications are hints.
+// watch is a [changefeed.WatchFunc]. It listens to the channel of the record, whose name contains
+// the OID of the table. Notifications are hints.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
-	operation := "feed of table " + s.table
-	conn, err := s.connect(ctx)
+	err := s.watchTable(ctx, report)
+	if errors.Is(err, errTableReplaced) {
+		return nil
+	}
+	return s.runner.WrapError(ctx, "feed of table "+s.table, err)
+}
+
+func (s *Store) watchTable(ctx context.Context, report func(changefeed.Event)) error {
+	oid, err := s.tableOID(ctx)
 	if err != nil {
-		return s.runner.WrapError(ctx, operation+": connect", err)
+		return err
 	}
-	defer s.runner.Release(func() { closeConnection(conn) })
-	oid, err := s.tableOID(ctx, conn)
-	if err == nil && oid != 0 {
-		err = listen(ctx, conn, fmt.Sprintf("changefeed_%d_%s", oid, s.hash()))
-	}
-	if err != nil {
-		return s.runner.WrapError(ctx, operation, err)
-	}
-	report(changefeed.Event{})
-	err = s.receiveNotifications(ctx, conn, func(ctx context.Context) error {
-		if now, err := s.tableOID(ctx, conn); err != nil || now == oid {
+	return s.receiveNotifications(ctx, fmt.Sprintf("changefeed_%d_%s", oid, s.hash()), func() {
+		report(changefeed.Event{})
+	}, func(ctx context.Context) error {
+		if now, err := s.tableOID(ctx); err != nil || now == oid {
 			return err
 		}
 		return errTableReplaced
 	}, func(n *pgconn.Notification) {
 		report(codec.DecodeMessage(n.Payload))
 	})
-	if errors.Is(err, errTableReplaced) {
-		return nil
-	}
-	return s.runner.WrapError(ctx, operation, err)
 }
 
 // tableOID returns the OID of the table, or 0 if it does not exist.
-func (s *Store) tableOID(ctx context.Context, conn *pgx.Conn) (oid uint32, err error) {
-	err = conn.QueryRow(ctx, `SELECT coalesce(to_regclass($1::text)::oid::bigint, 0)`, s.table).Scan(&oid)
+func (s *Store) tableOID(ctx context.Context) (oid uint32, err error) {
+	err = s.queryRow(ctx, `SELECT coalesce(to_regclass($1::text)::oid::bigint, 0)`, []any{s.table}, []any{&oid})
 	return oid, err
 }
 
@@ -71,25 +66,16 @@ type Change struct {
 // notifications late, it receives those and then [changefeed.ErrMissed]. Notifications that
 // are sent while the connection is down are lost: after any error, read the current data.
 //
-// Changes opens a separate connection, as feeds do.
+// Changes uses the connection of feeds, which all stores on the pool share.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	channel := cmp.Or(place, s.changes)
 	if err := checkName("channel", channel); err != nil {
 		return nil, err
 	}
 	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
-		operation := "watch channel " + channel
-		conn, err := s.connect(ctx)
-		if err != nil {
-			return s.runner.WrapError(ctx, operation+": connect", err)
-		}
-		defer s.runner.Release(func() { closeConnection(conn) })
-		if err = listen(ctx, conn, channel); err == nil {
-			report(nil)
-			err = s.receiveNotifications(ctx, conn, conn.Ping, func(n *pgconn.Notification) {
-				report(Change{Channel: n.Channel, Payload: n.Payload})
-			})
-		}
-		return s.runner.WrapError(ctx, operation, err)
+		err := s.receiveNotifications(ctx, channel, func() { report(nil) },
+			func(context.Context) error { return nil }, // The listener checks its connection.
+			func(n *pgconn.Notification) { report(Change{Channel: n.Channel, Payload: n.Payload}) })
+		return s.runner.WrapError(ctx, "watch channel "+channel, err)
 	})
 }

@@ -175,6 +175,21 @@ func TestFeed_LostConnection(t *testing.T) {
 	fixture.SubscribeTo(t, s, r)
 }
 
+// TestFeed_IdleSessions fails if the server ends the session of a feed because it is idle.
+func TestFeed_IdleSessions(t *testing.T) {
+	server, table := shared.Get(t), newTable()
+	writer, r := createRecord(t, newPool(t, server.Addr(), nil), table)
+	const limit = 300 * time.Millisecond
+	s := newStore(t, newPool(t, server.Addr(), withSetting("idle_session_timeout", limit.String())), table,
+		postgres.WithQuiet(time.Hour))
+	f := fixture.SubscribeTo(t, s, r)
+	for range 4 {
+		time.Sleep(limit)
+		r = fixture.Heartbeat(t, writer, r)
+		fixture.AwaitRecord(t, f, r)
+	}
+}
+
 // TestElection_LoginDisabled fails if a candidacy ends because the role temporarily may not log
 // in, if the errors are not reported, or if the candidate does not lead again afterwards.
 func TestElection_LoginDisabled(t *testing.T) {

@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// reservedConnections is the maximum number of connections for the requests of all stores on one
+// pool.
+const reservedConnections = 4
+
+// shared is what the stores on one pool share: connections that the queries of the program cannot
+// occupy, and the listener.
+type shared struct {
+	pool     *pgxpool.Pool // pool is the pool of the program.
+	listener *listener
+	cancel   context.CancelFunc // cancel ends the listener.
+	users    int                // users is the number of open stores. The registry's mu protects it.
+
+	mu       sync.Mutex
+	reserved *pgxpool.Pool // reserved is opened by the first request.
+	closed   bool
+}
+
+// registry contains the shared part of the stores on each pool.
+var registry = struct {
+	sync.Mutex
+	pools map[*pgxpool.Pool]*shared
+}{pools: map[*pgxpool.Pool]*shared{}}
+
+// share returns the shared part of the stores on a pool. The store must release it.
+func share(pool *pgxpool.Pool) *shared {
+	registry.Lock()
+	defer registry.Unlock()
+	s := registry.pools[pool]
+	if s == nil {
+		s = &shared{pool: pool}
+		s.listener = &listener{connect: s.connect, channels: map[string]map[*subscription]bool{}}
+		s.listener.ctx, s.cancel = context.WithCancel(context.Background())
+		registry.pools[pool] = s
+	}
+	s.users++
+	return s
+}
+
+// connectLimit is how long connecting to one address of the server may take. The driver's default is
+// two minutes: so long, connections to an unreachable server would occupy the reserved ones.
+const connectLimit = 10 * time.Second
+
+// limitConnecting reduces the time limit of the driver to connectLimit.
+func limitConnecting(conf *pgx.ConnConfig) {
+	if conf.ConnectTimeout <= 0 || conf.ConnectTimeout > connectLimit {
+		conf.ConnectTimeout = connectLimit
+	}
+}
+
+// releaseLimit is how long release waits for the server.
+const releaseLimit = 400 * time.Millisecond
+
+// release releases what share has returned. The last store on a pool closes the connections, and
+// waits for them.
+func (s *shared) release() {
+	registry.Lock()
+	s.users--
+	last := s.users == 0
+	if last {
+		delete(registry.pools, s.pool)
+	}
+	registry.Unlock()
+	if !last {
+		return
+	}
+	s.cancel()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.closeReserved()
+		s.listener.running.Wait()
+	}()
+	timer := time.NewTimer(releaseLimit)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
+}
+
+func (s *shared) closeReserved() {
+	s.mu.Lock()
+	reserved := s.reserved
+	s.closed = true
+	s.mu.Unlock()
+	if reserved != nil {
+		reserved.Close()
+	}
+}
+
+// requests returns the pool for the requests of stores. They do not use the pool of the program,
+// whose queries could occupy all connections for longer than a lease. If the program has closed
+// its pool, the error is that of the pool.
+func (s *shared) requests(ctx context.Context) (*pgxpool.Pool, error) {
+	if s.pool.Stat().TotalConns() == 0 { // A closed pool has no connections.
+		conn, err := s.pool.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn.Release()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reserved != nil {
+		return s.reserved, nil
+	}
+	if s.closed {
+		return nil, context.Canceled // The store is closed.
+	}
+	config := s.pool.Config() // a copy
+	config.MaxConns, config.MinConns, config.MinIdleConns = reservedConnections, 0, 0
+	config.AfterConnect = s.afterConnect
+	limitConnecting(config.ConnConfig)
+	reserved, err := pgxpool.NewWithConfig(context.Background(), config)
+	s.reserved = reserved
+	return reserved, err
+}
+
+// connect opens a separate connection in the same way as the pool.
+func (s *shared) connect(ctx context.Context) (*pgx.Conn, error) {
+	config := s.pool.Config() // a copy
+	conf := config.ConnConfig
+	conf.OnNotification = nil // A handler of the caller would consume the notifications.
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, conf); err != nil {
+			return nil, err
+		}
+	}
+	limitConnecting(conf)
+	conn, err := pgx.ConnectConfig(ctx, conf)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	if err := s.afterConnect(ctx, conn); err != nil {
+		closeConnection(conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// afterConnect prepares a connection as the pool does, and disables the limit of idle sessions,
+// which exists since PostgreSQL 14: the server would end the session of a leader whose heartbeats
+// are less frequent, or of a listener.
+func (s *shared) afterConnect(ctx context.Context, conn *pgx.Conn) error {
+	if after := s.pool.Config().AfterConnect; after != nil {
+		if err := after(ctx, conn); err != nil {
+			return err
+		}
+	}
+	_, err := conn.Exec(ctx, `SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`)
+	return err
+}
