@@ -18,6 +18,9 @@ type statements struct{ createTable, insert, update, read string }
 
 // Parts of statements. Parameters have types because pools may use the simple protocol.
 const (
+	// microseconds is the time of a record as a number, because the text of a time depends on
+	// DateStyle.
+	microseconds = `(extract(epoch FROM "time") * 1000000)::bigint`
 	// durableCTE makes the commit wait for the disks of the server and of its synchronous
 	// standbys, even if the session's setting does not. It keeps the stricter remote_apply.
 	durableCTE = `durable AS (SELECT CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
@@ -25,7 +28,7 @@ const (
 	// notifiedCTE sends the record in a notification. If the record is too long, the notification
 	// is empty, and followers read the record. The channel contains the number of the table,
 	// because tables in different schemas can have the same name.
-	notifiedCTE = `message AS (SELECT (extract(epoch FROM written) * 1000000)::bigint::text || ' ' || $13::text AS body FROM written),
+	notifiedCTE = `message AS (SELECT written::text || ' ' || $13::text AS body FROM written),
 		notified AS (SELECT pg_notify('changefeed_' || to_regclass($14::text)::oid::text || '_' || $15::text,
 			CASE WHEN octet_length(body) < 8000 THEN body ELSE '' END) FROM message)`
 	// outcomeQuery returns the time of the write, or NULL, and whether the record exists. It
@@ -46,13 +49,13 @@ func newStatements(table string) statements {
 			INSERT INTO %s (election, epoch, leader, session, nominee, term, seq, ttl, ended, version, "time")
 			SELECT $1::text, $3::text, $4::text, $5::text, $6::text, $7::bigint, $8::bigint, $9::bigint, $10::boolean, $11::text, clock_timestamp()
 			WHERE $2::text = '' AND $12::text = ''
-			ON CONFLICT (election) DO NOTHING RETURNING "time" AS written), ` + notifiedCTE + ` ` + outcomeQuery),
+			ON CONFLICT (election) DO NOTHING RETURNING ` + microseconds + ` AS written), ` + notifiedCTE + ` ` + outcomeQuery),
 		update: forTable(`WITH ` + durableCTE + `, written AS (
 			UPDATE %s SET epoch = $3::text, leader = $4::text, session = $5::text, nominee = $6::text,
 				term = $7::bigint, seq = $8::bigint, ttl = $9::bigint, ended = $10::boolean, version = $11::text, "time" = clock_timestamp()
 			WHERE election = $1::text AND version = $2::text AND epoch = $12::text
-			RETURNING "time" AS written), ` + notifiedCTE + ` ` + outcomeQuery),
-		read: forTable(`SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, "time" FROM %s WHERE election = $1::text`),
+			RETURNING ` + microseconds + ` AS written), ` + notifiedCTE + ` ` + outcomeQuery),
+		read: forTable(`SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, ` + microseconds + ` FROM %s WHERE election = $1::text`),
 	}
 }
 
@@ -110,7 +113,7 @@ const maxAttempts = 10
 // writeRecord executes insert or update. It returns the written record, or a record without a
 // version if nothing was written. exists then reports whether there is a record.
 func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefeed.Record) (r changefeed.Record, exists bool, err error) {
-	var at *time.Time
+	var micros *int64
 	var notified, durable int
 	// With stricter isolation levels than the default, the server may abort a statement. Nothing
 	// was written then, and the next attempt shows whether the record was changed.
@@ -118,15 +121,15 @@ func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefe
 		err = s.queryRow(ctx, sql, []any{
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),
 			int64(next.TTL), next.Ended, next.Version, prev.Epoch, codec.EncodeMessage(next), s.table, s.hash(),
-		}, []any{&at, &exists, &notified, &durable})
+		}, []any{&micros, &exists, &notified, &durable})
 		if c := errorCode(err); c != serializationFailure && c != deadlockDetected {
 			break
 		}
 	}
-	if err != nil || at == nil {
+	if err != nil || micros == nil {
 		return changefeed.Record{}, exists, err
 	}
-	next.Time = at.UTC()
+	next.Time = time.UnixMicro(*micros).UTC()
 	return next, true, nil
 }
 
@@ -137,9 +140,9 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	var r changefeed.Record
-	var term, seq, ttl int64
+	var term, seq, ttl, micros int64
 	err := s.queryRow(ctx, s.sql.read, []any{s.key}, []any{
-		&r.Epoch, &r.Leader, &r.Session, &r.Nominee, &term, &seq, &ttl, &r.Ended, &r.Version, &r.Time,
+		&r.Epoch, &r.Leader, &r.Session, &r.Nominee, &term, &seq, &ttl, &r.Ended, &r.Version, &micros,
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -149,6 +152,6 @@ func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	case err != nil:
 		return changefeed.Record{}, err
 	}
-	r.Term, r.Seq, r.TTL, r.Time = uint64(term), uint64(seq), time.Duration(ttl), r.Time.UTC()
+	r.Term, r.Seq, r.TTL, r.Time = uint64(term), uint64(seq), time.Duration(ttl), time.UnixMicro(micros).UTC()
 	return r, nil
 }

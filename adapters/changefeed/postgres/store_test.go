@@ -25,10 +25,12 @@ func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
 // TestStore_PoolOptions fails if the store depends on options of the pool.
 func TestStore_PoolOptions(t *testing.T) {
+	simple := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol }
 	for name, change := range map[string]func(*pgxpool.Config){
 		"Serializable":   withSetting("default_transaction_isolation", "serializable"),
 		"RepeatableRead": withSetting("default_transaction_isolation", "repeatable read"),
-		"SimpleProtocol": func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol },
+		"SimpleProtocol": simple,
+		"DateStyle":      func(c *pgxpool.Config) { simple(c); withSetting("DateStyle", "German, DMY")(c) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range storetest.Cases() {
