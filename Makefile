@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo picture screenshots reference test unit stress mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo picture screenshots reference test unit stress chaos mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -86,6 +86,13 @@ stress:
 	@for i in $$(seq $$((2 * $$(nproc)))); do (while :; do :; done) & loops="$$loops $$!"; done; \
 	trap 'kill $$loops' EXIT; trap 'exit 130' INT TERM; \
 	$(MAKE) --no-print-directory test TESTFLAGS='-count=1 $(TESTFLAGS)'
+
+# chaos runs elections, locks and queues in Go, Java (Curator) and Python (kazoo) on three servers, while
+# servers and programs are killed, paused and partitioned. CHAOSFLAGS="-chaos 15m" sets the time.
+CHAOSFLAGS = -chaos 15m
+
+chaos: prepare
+	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/interop -run '^TestChaos$$' $(CHAOSFLAGS)
 
 # mutants breaks one rule of the library after another, in copies of its files, and requires
 # that a test fails each time. MUTANTFLAGS="-run line" selects by name.

@@ -23,7 +23,8 @@ var (
 	// ErrInvalidPath is returned if ZooKeeper does not accept the path of the election
 	// node, or if the path is the root.
 	ErrInvalidPath = zkerror.ErrInvalidPath
-	// ErrInvalidOption is returned if the value of an option is invalid.
+	// ErrInvalidOption is returned if the value of an option, or an operation of
+	// [Leadership.Multi], is invalid.
 	ErrInvalidOption = zkerror.ErrInvalidOption
 	// ErrNoElection is returned if the election node does not exist. It ends a candidacy if, in a
 	// new session, the election node does not exist or was re-created. Either the servers have

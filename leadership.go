@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -68,7 +69,8 @@ func (l *Leadership) Context() context.Context { return l.grant.Context() }
 //
 // ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
 // *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
-// [ErrNotLeader] if the leadership has ended, and nothing was applied. It wraps
+// [ErrInvalidOption] if ops are of another type or together larger than a server accepts by
+// default (a megabyte); nothing was sent. It wraps [ErrNotLeader] if the leadership has ended, and nothing was applied. It wraps
 // [ErrUnconfirmed] if leadership or the connection was lost during the call, so that the
 // outcome is unknown. Otherwise it wraps ZooKeeper's error and names the index, kind and
 // path of the operation that failed; nothing was applied.
@@ -78,7 +80,7 @@ func (l *Leadership) Context() context.Context { return l.grant.Context() }
 // [errors.ErrUnsupported]; their documentation describes how to protect writes.
 func (l *Leadership) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	if l.multi == nil {
-		return nil, errors.ErrUnsupported
+		return nil, fmt.Errorf("transaction as leader: %w: the election is not on ZooKeeper: on etcd, use Election.Txn; elsewhere, let the resource compare Leadership.Token with the greatest token that it has seen", errors.ErrUnsupported)
 	}
 	return l.multi(l, ops)
 }

@@ -2,6 +2,7 @@ package leaderelection_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +117,28 @@ func TestMulti_TooLate(t *testing.T) {
 	}
 }
 
+// TestMulti_NotSent fails if a request is sent that the servers do not accept: they close the
+// connection if it is larger than a megabyte.
+func TestMulti_NotSent(t *testing.T) {
+	withRegister(t, func(h *harness) {
+		leader := h.join(h.connect())
+		for _, size := range []int{1<<20 - 8<<10, 1 << 20, 2 << 20} {
+			h.srv.ResetLog()
+			_, err := leader.multi(setRegister(strings.Repeat("x", size)))
+			if size < 1<<20 {
+				require.NoError(h, err)
+				continue
+			}
+			require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+			require.ErrorContains(h, err, "transaction as leader of "+node)
+			require.Empty(h, h.srv.Log())
+		}
+		_, err := leader.multi(zk.SetDataRequest{Path: register})
+		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		require.Equal(h, leaderelection.Leader, leader.Current().Role)
+	})
+}
+
 // TestMulti_ReplyLost fails if the error does not indicate that the outcome of a transaction is
 // unknown because its reply was lost.
 func TestMulti_ReplyLost(t *testing.T) {
@@ -195,6 +218,7 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 		defer end(nil)
 		_, err = other.Multi()
 		require.ErrorIs(h, err, errors.ErrUnsupported)
+		require.ErrorContains(h, err, "Leadership.Token")
 	})
 }
 

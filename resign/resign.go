@@ -20,6 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -198,10 +199,14 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 			if err != nil || slices.Equal(names, changed) {
 				return err
 			}
+			data = resignation.Format(changed)
+			if err := ephemeral.CheckSize(r.node, data); err != nil {
+				return fmt.Errorf("%d requests: %w", len(changed), err)
+			}
 			if !startWrite() {
 				return errCanceled
 			}
-			if _, err = r.conn.Set(r.node, resignation.Format(changed), stat.Version); !errors.Is(err, zk.ErrBadVersion) {
+			if _, err = r.conn.Set(r.node, data, stat.Version); !errors.Is(err, zk.ErrBadVersion) {
 				return err
 			}
 		}

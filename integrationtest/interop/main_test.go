@@ -36,6 +36,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(chaosVariable) != "" {
+		runParticipant()
+	}
 	flag.Parse()
 	os.Exit(harness.RunTests(trace.Tests{M: m}, ensemble.Config{TickTime: sessionTimeout / 20}, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
 		server = e

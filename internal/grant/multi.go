@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -9,14 +10,17 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Multi executes ops as one transaction, which the servers apply only if own, the
 // znode of the grant, exists. It returns the responses to ops. If the grant has
 // ended or the znode was deleted, the error is gone, and nothing was applied. If
-// the outcome is unknown, it is zkerror.ErrUnconfirmed. If an operation has failed,
-// it is the error of ZooKeeper, with the index, kind and path of that operation.
+// the outcome is unknown, it is zkerror.ErrUnconfirmed. If the servers do not accept
+// the request, because of its size or of an operation, it is
+// zkerror.ErrInvalidOption, and nothing was sent. If an operation has failed, it is the
+// error of ZooKeeper, with the index, kind and path of that operation.
 //
 // The check is the first operation, so that the responses distinguish its failure from that of
 // ops.
@@ -34,6 +38,10 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}
 	guarded = append(guarded, ops...)
+	if _, err := txn.Size(guarded); err != nil {
+		// The server would close the connection, and with it endanger all leases.
+		return nil, fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
+	}
 	answered := request.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
 	var a request.Answer[[]zk.MultiResponse]
 	select {
@@ -53,14 +61,15 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	case request.Transient(a.Err):
 		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 	case len(a.Value) < len(own):
-		return nil, a.Err
+		return nil, request.Reject(context.Background(), conn, a.Err)
 	}
 	for _, check := range a.Value[:len(own)] {
 		if errors.Is(check.Error, zk.ErrNoNode) {
 			return nil, gone
 		}
 	}
-	return a.Value[len(own):], failedOperation(ops, a.Value[len(own):], a.Err)
+	err := failedOperation(ops, a.Value[len(own):], a.Err)
+	return a.Value[len(own):], request.Reject(context.Background(), conn, err)
 }
 
 // failedOperation returns err with the operation that has failed. It is the first with an error:

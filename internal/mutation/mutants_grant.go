@@ -45,6 +45,14 @@ var grantMutants = []mutant{
 		tests: ". -run ^TestMulti_ReplyLost$",
 	},
 	{
+		name: "grant/size", breaks: "a transaction is sent that is larger than the servers accept",
+		file: "internal/grant/multi.go",
+		edits: []edit{
+			{"if _, err := txn.Size(guarded); err != nil {", "if _, err := txn.Size(guarded); false {"},
+		},
+		tests: ". -run ^TestMulti_NotSent$",
+	},
+	{
 		name: "grant/operation", breaks: "the error of a transaction does not name the operation",
 		file: "internal/grant/multi.go",
 		edits: []edit{

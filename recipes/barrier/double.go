@@ -17,7 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -204,6 +206,9 @@ func (d *Double) beginRound(ctx context.Context, r roundState, names []string) e
 	}
 	for _, name := range names {
 		ops = append(ops, &zk.CheckVersionRequest{Path: path.Join(d.setup.Path, name), Version: -1})
+	}
+	if _, err := txn.Size(ops); err != nil {
+		return fmt.Errorf("%w: %d participants: %w", zkerror.ErrInvalidOption, len(names), err)
 	}
 	err := request.Retry(ctx, d.setup.Conn, func() error {
 		_, err := d.setup.Conn.Multi(ops...)

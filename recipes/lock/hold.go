@@ -62,7 +62,8 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 // *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The responses
 // correspond to ops.
 //
-// The error wraps [ErrNotHeld] if the lock is not held, and nothing was applied. It wraps
+// The error wraps [recipes.ErrInvalidOption] if ops are of another type or together larger
+// than a server accepts by default (a megabyte); nothing was sent. It wraps [ErrNotHeld] if the lock is not held, and nothing was applied. It wraps
 // [recipes.ErrUnconfirmed] if the lock or the connection was lost during the call, so that
 // the outcome is unknown. Otherwise it wraps ZooKeeper's error and names the operation that
 // failed; nothing was applied. Multi blocks until ZooKeeper answers, but for at most two

@@ -16,9 +16,9 @@ const (
 	batchOps   = 200
 )
 
-// requestSize returns the number of bytes of ops in a request, or the reason why they cannot be
+// Size returns the number of bytes of ops in a request, or the reason why they cannot be
 // sent.
-func requestSize(ops []any) (int, error) {
+func Size(ops []any) (int, error) {
 	total := 0
 	for _, op := range ops {
 		const header, length = 9, 4
@@ -40,7 +40,7 @@ func requestSize(ops []any) (int, error) {
 		}
 	}
 	if total > maxBytes {
-		return 0, fmt.Errorf("%w: %d bytes", ErrTooLarge, total)
+		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, total, maxBytes)
 	}
 	return total, nil
 }

@@ -178,7 +178,7 @@ func (w *Writer) StartAll(ts []Transaction) []*Call {
 	defer w.mu.Unlock()
 	for i, t := range ts {
 		t.Alone = t.Alone || t.CreatesDir
-		size, err := requestSize(t.Ops)
+		size, err := Size(t.Ops)
 		c := &Call{t: t, size: size, done: make(chan struct{})}
 		calls[i] = c
 		switch {

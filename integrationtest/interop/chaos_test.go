@@ -1,0 +1,284 @@
+//go:build linux
+
+package interop
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+)
+
+var (
+	chaosTime = flag.Duration("chaos", 5*time.Second, "the time in which TestChaos injects faults; make chaos uses 15m")
+	chaosSeed = flag.Uint64("chaos.seed", 0, "the seed of the faults; 0 is a random one")
+)
+
+// chaosTimeout is the session timeout of the participants of TestChaos.
+const chaosTimeout = 5 * time.Second
+
+// recordFormat is a record in a file of a participant: a resource, the time after the first check
+// of a hold that succeeded, and the time before the last one, in nanoseconds of CLOCK_MONOTONIC,
+// which all processes of a machine share. The participant overwrites the record with each check.
+const recordFormat = "%-40s %20d %20d\n"
+
+// recordedHold is a record, with the language of the participant.
+type recordedHold struct {
+	language, resource string
+	first, last        int64
+}
+
+// overlap is the time in which two participants held a resource.
+type overlap struct {
+	former, next recordedHold
+	length       time.Duration
+}
+
+// findOverlaps returns the overlaps of holds of one resource: a check of the former hold that
+// succeeded began after a check of the next one had succeeded.
+func findOverlaps(holds []recordedHold) (found []overlap) {
+	slices.SortFunc(holds, func(a, b recordedHold) int {
+		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.first, b.first))
+	})
+	for i, former := range holds {
+		for _, next := range holds[i+1:] {
+			if next.resource != former.resource || next.first >= former.last {
+				break
+			}
+			found = append(found, overlap{former, next, time.Duration(former.last - next.first)})
+		}
+	}
+	return found
+}
+
+// TestFindOverlaps fails if an overlap is not found, or if consecutive holds count as one.
+func TestFindOverlaps(t *testing.T) {
+	a, b, c := recordedHold{"go", "x", 1, 5}, recordedHold{"java", "x", 4, 9}, recordedHold{"go", "x", 9, 12}
+	other := recordedHold{"go", "y", 2, 20}
+	assert.Equal(t, []overlap{{a, b, 1}}, findOverlaps([]recordedHold{c, other, b, a}))
+}
+
+// chaosGroup is a set of participants that use one layout of znodes.
+type chaosGroup struct {
+	path    string
+	command []string // of the participants of the peer
+}
+
+// chaosProcess is a participant, which is started again after it was killed.
+type chaosProcess struct {
+	language string
+	command  []string
+	*testenv.Process
+}
+
+// chaos runs the participants of TestChaos.
+type chaos struct {
+	*testing.T
+	servers *ensemble.Ensemble
+	dir     string
+
+	mu    sync.Mutex // guards the fields below; the test and one goroutine for each kind of fault use them
+	runs  int
+	count map[string]int // the faults
+}
+
+func (c *chaos) start(p *chaosProcess, path string) {
+	c.mu.Lock()
+	c.runs++
+	files := filepath.Join(c.dir, fmt.Sprintf("%s-%d-%s-", p.language, c.runs, path[1:]))
+	c.mu.Unlock()
+	args := append(slices.Clone(p.command), strings.Join(c.servers.Addrs(), ","), fmt.Sprint(chaosTimeout.Milliseconds()), path, files)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), chaosVariable+"=yes")
+	log, err := os.OpenFile(filepath.Join(c.dir, p.language+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	require.NoError(c, err)
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	p.Process, err = testenv.StartProcess(cmd)
+	require.NoError(c, err)
+}
+
+// wait waits for a random time between the two, or until the faults end, which it reports.
+func (c *chaos) wait(ended <-chan struct{}, least, most time.Duration) (isOver bool) {
+	select {
+	case <-ended:
+		return true
+	case <-time.After(least + rand.N(most-least)):
+		return false
+	}
+}
+
+func (c *chaos) add(fault string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count[fault]++
+}
+
+// injectServerFaults injects one fault of a server after the other, so that there is a quorum most
+// of the time.
+func (c *chaos) injectServerFaults(random *rand.Rand, ended <-chan struct{}) {
+	for !c.wait(ended, time.Second, 4*time.Second) {
+		i := random.IntN(c.servers.Servers())
+		var repair func(int) error
+		switch random.IntN(4) {
+		case 0:
+			c.add("server killed")
+			assert.NoError(c, c.servers.Kill(i))
+			repair = c.servers.Start
+		case 1, 2:
+			c.add("server paused")
+			assert.NoError(c, c.servers.Pause(i))
+			repair = c.servers.Resume
+		case 3:
+			c.add("server partitioned")
+			assert.NoError(c, c.servers.CutOff(i))
+			repair = c.servers.Heal
+		}
+		c.wait(ended, chaosTimeout/5, chaosTimeout*7/5)
+		assert.NoError(c, repair(i))
+	}
+}
+
+// injectProcessFaults kills and pauses participants.
+func (c *chaos) injectProcessFaults(random *rand.Rand, ended <-chan struct{}, processes []*chaosProcess, paths []string) {
+	for !c.wait(ended, time.Second, 3*time.Second) {
+		i := random.IntN(len(processes))
+		if p := processes[i]; random.IntN(2) == 0 {
+			c.add(p.language + " killed")
+			assert.NoError(c, p.Kill(c.Context()))
+			c.start(p, paths[i])
+		} else {
+			c.add(p.language + " paused")
+			assert.NoError(c, p.Pause())
+			c.wait(ended, chaosTimeout/5, chaosTimeout*7/5)
+			assert.NoError(c, p.Resume())
+		}
+	}
+}
+
+// readHolds returns the recorded holds by group and kind of resource: election, lock, queue.
+func (c *chaos) readHolds() map[string][]recordedHold {
+	files, err := filepath.Glob(filepath.Join(c.dir, "*-*-*-*"))
+	require.NoError(c, err)
+	holds := map[string][]recordedHold{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(c, err)
+		words := strings.Split(filepath.Base(file), "-") // language, number, group, role
+		for line := range strings.Lines(string(text)) {
+			h := recordedHold{language: words[0]}
+			if n, _ := fmt.Sscan(line, &h.resource, &h.first, &h.last); n == 3 {
+				holds[words[2]+" "+words[3]] = append(holds[words[2]+" "+words[3]], h)
+			} // otherwise the process was killed while it wrote
+		}
+	}
+	return holds
+}
+
+// monotonic returns the time of CLOCK_MONOTONIC in nanoseconds.
+func monotonic() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err)
+	}
+	return now.Nano()
+}
+
+// TestChaos fails if a participant in Go leads, or holds a lock or an item, after another one has
+// begun to, while servers and participants are killed, paused and partitioned. Participants are
+// programs of this library together with Curator's, and with kazoo's. Overlaps in which the former
+// holder uses one of these are logged only. After the faults, each kind of resource must be
+// acquired by a participant in Go.
+func TestChaos(t *testing.T) {
+	curator.requirePeer(t)
+	kazoo.requirePeer(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	groups := []chaosGroup{
+		{"/curator", append(slices.Clone(curator.args[:len(curator.args)-1]), "testdata/ChaosPeer.java")},
+		{"/kazoo", []string{kazoo.args[0], "testdata/chaos_peer.py"}},
+	}
+	c := &chaos{
+		T: t, dir: t.TempDir(), count: map[string]int{},
+		servers: harness.StartServers(t, ensemble.Config{Servers: 3, TickTime: chaosTimeout / 20}),
+	}
+	var processes []*chaosProcess
+	var paths []string
+	for _, g := range groups {
+		for _, p := range []*chaosProcess{
+			{language: "go", command: []string{self}},
+			{language: "go", command: []string{self}},
+			{language: strings.TrimPrefix(g.path, "/"), command: g.command},
+		} {
+			c.start(p, g.path)
+			processes, paths = append(processes, p), append(paths, g.path)
+		}
+	}
+	defer func() {
+		for _, p := range processes {
+			assert.NoError(t, p.Kill(harness.Context(t)))
+		}
+		if t.Failed() {
+			for _, language := range []string{"go", "curator", "kazoo"} {
+				t.Logf("%s:\n%s", language, testenv.LastLinesOf(filepath.Join(c.dir, language+".log")))
+			}
+		}
+	}()
+
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	ended := make(chan struct{})
+	var faults sync.WaitGroup
+	faults.Go(func() { c.injectServerFaults(rand.New(rand.NewPCG(seed, 1)), ended) })
+	faults.Go(func() { c.injectProcessFaults(rand.New(rand.NewPCG(seed, 2)), ended, processes, paths) })
+	time.Sleep(*chaosTime)
+	close(ended)
+	faults.Wait()
+	healed := monotonic()
+
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		holds := c.readHolds()
+		for _, g := range groups {
+			for _, role := range []string{"election", "lock", "queue"} {
+				afterFaults := func(h recordedHold) bool { return h.language == "go" && h.first > healed }
+				assert.True(t, slices.ContainsFunc(holds[g.path[1:]+" "+role], afterFaults), "%s %s is not acquired in Go", g.path, role)
+			}
+		}
+	}, harness.WaitLimit, 100*time.Millisecond, "after the faults")
+
+	t.Logf("seed %d, faults %v", seed, c.count)
+	for name, holds := range c.readHolds() {
+		byLanguage := map[string]int{}
+		for _, h := range holds {
+			byLanguage[h.language]++
+		}
+		t.Logf("%s: holds %v", name, byLanguage)
+		for _, o := range findOverlaps(holds) {
+			text := fmt.Sprintf("%s: a participant in %s held it for %v after one in %s had acquired it (%+v, %+v)",
+				name, o.former.language, o.length, o.next.language, o.former, o.next)
+			if o.former.language == "go" {
+				assert.Fail(t, text)
+			} else {
+				t.Log(text)
+			}
+		}
+	}
+}
