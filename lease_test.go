@@ -367,7 +367,7 @@ func TestLease_ShorterTimeoutOnConnection(t *testing.T) {
 				require.False(h, hold.Deadline().Before(heldUntil), "the deadline decreases")
 				leaderUntil, heldUntil = leader.Deadline(), hold.Deadline()
 			}
-			require.NoError(h, second.Release(ctx))
+			require.NoError(h, second.Release())
 			require.InDelta(h, before, checks(), 10)
 		}
 		for _, done := range []<-chan struct{}{leader.Done(), hold.Done()} {
@@ -377,6 +377,6 @@ func TestLease_ShorterTimeoutOnConnection(t *testing.T) {
 			default:
 			}
 		}
-		require.NoError(h, hold.Release(ctx))
+		require.NoError(h, hold.Release())
 	})
 }

@@ -407,7 +407,7 @@ func TestMigration_ZkLock(t *testing.T) {
 		go func() { locked <- third.Lock() }()
 		time.Sleep(time.Minute)
 		require.Empty(t, locked)
-		require.NoError(t, hold.Release(t.Context()))
+		require.NoError(t, hold.Release())
 		require.NoError(t, <-locked)
 		require.NoError(t, third.Unlock())
 	})

@@ -91,4 +91,4 @@ func (e *mutexEntry) acquire(func()) error {
 	return nil
 }
 
-func (e *mutexEntry) release() error { return e.hold.Release(context.Background()) }
+func (e *mutexEntry) release() error { return e.hold.Release() }

@@ -145,7 +145,7 @@ func (l libraryRecipes) newOperation(o operation, conn *zk.Conn, dir string) (re
 		if err != nil {
 			return err
 		}
-		return item.Ack(ctx)
+		return item.Ack()
 	}, func() error { return q.Close(ctx) }}, nil
 }
 

@@ -60,7 +60,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	}
 	if e.Expire(ada) {
 		fmt.Fprintln(out, "the session of ada expires while ada holds the lock")
-	} else if err := first.Release(ctx); err != nil {
+	} else if err := first.Release(); err != nil {
 		return err
 	}
 
@@ -73,7 +73,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	fmt.Fprintln(out, "ada has lost the lock:", first.Err())
 	fmt.Fprintln(out, "ada adds 100 without the lock:", add(bob, first, 100))
 	fmt.Fprintln(out, "bob adds 1:", add(bob, second, 1))
-	if err := second.Release(ctx); err != nil {
+	if err := second.Release(); err != nil {
 		return err
 	}
 	balance, _, err := bob.Get(account)

@@ -143,7 +143,7 @@ func work(ctx context.Context, share *group.Share, a *assignment) {
 			case <-part.Done():
 			}
 			a.set(part.Name(), "")
-			_ = part.Release(context.WithoutCancel(ctx))
+			_ = part.Release()
 		})
 	}
 }

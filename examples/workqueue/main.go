@@ -146,17 +146,16 @@ func waitUntilEmpty(ctx context.Context, conn *zk.Conn, node string) error {
 
 // work processes jobs until ctx is done or the queue fails.
 func (w *worker) work(ctx context.Context, out io.Writer) {
-	ackCtx := context.WithoutCancel(ctx) // completed jobs are acknowledged even if ctx is done
-	defer w.queue.Close(ackCtx)
+	defer w.queue.Close(context.WithoutCancel(ctx))
 	for item := range w.queue.Consume(ctx) {
 		job := string(item.Data())
 		w.started <- w.name
 		err := process(item.Context(), job)
 		if err == nil {
 			result := w.node + "/" + strings.ReplaceAll(job, " ", "-")
-			err = item.Ack(ackCtx, &zk.CreateRequest{Path: result, Data: []byte(w.name), Acl: zk.WorldACL(zk.PermAll)})
+			err = item.Ack(&zk.CreateRequest{Path: result, Data: []byte(w.name), Acl: zk.WorldACL(zk.PermAll)})
 		} else {
-			err = item.Return(ackCtx, err) // for another attempt, or as a dead letter
+			err = item.Return(err) // for another attempt, or as a dead letter
 		}
 		if err != nil {
 			fmt.Fprintf(out, "%s loses %s: %v\n", w.name, job, err)

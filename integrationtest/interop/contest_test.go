@@ -18,7 +18,7 @@ type acquireFunc func(ctx context.Context) (hold, error)
 // hold is an acquired lock, lease or leadership.
 type hold interface {
 	Err() error // the reason why it is lost, or nil
-	Release(ctx context.Context) error
+	Release() error
 }
 
 // contest describes a lock, a semaphore or an election for which Go and a peer contend.
@@ -46,7 +46,7 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, ki
 	if err != nil {
 		return fmt.Errorf("%s has lost it: %w", name, err)
 	}
-	return h.Release(ctx)
+	return h.Release()
 }
 
 // acquireRepeatedly lets a Go participant acquire and release r in the background. The function that
@@ -102,7 +102,7 @@ func (c contest) testExclusion(t *testing.T, rounds int) {
 	}
 	c.waitQueue(t, a, len(holds)+4)
 	for _, h := range holds {
-		require.NoError(t, h.Release(harness.Context(t)))
+		require.NoError(t, h.Release())
 	}
 	for i := range waits {
 		waits[i]()

@@ -95,7 +95,7 @@ type leadershipHold struct {
 	over     <-chan error
 }
 
-func (l leadershipHold) Release(context.Context) error {
+func (l leadershipHold) Release() error {
 	return errors.Join(l.election.Resign(), <-l.over)
 }
 

@@ -143,7 +143,7 @@ func (p *participant) lock(conn *zk.Conn, r *recorder) error {
 		if err := r.hold("lock", func() bool { return h.Err() == nil }, rand.N(300*time.Millisecond)); err != nil {
 			return err
 		}
-		if err := h.Release(context.Background()); err != nil {
+		if err := h.Release(); err != nil {
 			log.Print(err)
 		}
 	}
@@ -158,7 +158,7 @@ func (p *participant) consume(conn *zk.Conn, r *recorder) error {
 		if err := r.hold(string(item.Data()), func() bool { return item.Err() == nil }, rand.N(20*time.Millisecond)); err != nil {
 			return err
 		}
-		if err := item.Ack(context.Background()); err != nil {
+		if err := item.Ack(); err != nil {
 			log.Print(err)
 		}
 	}

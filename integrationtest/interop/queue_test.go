@@ -40,7 +40,7 @@ func TestQueue_BothConsume(t *testing.T) {
 				var err error
 				for item := range q.Consume(ctx) {
 					r.takeItem("go", string(item.Data()))
-					if e := item.Ack(context.Background()); e != nil && err == nil {
+					if e := item.Ack(); e != nil && err == nil {
 						err = e
 					}
 				}
@@ -94,7 +94,7 @@ func TestQueue_Order(t *testing.T) {
 				i, err := q.Take(harness.Context(t))
 				require.NoError(t, err)
 				require.Equal(t, want, string(i.Data()))
-				require.NoError(t, i.Ack(harness.Context(t)))
+				require.NoError(t, i.Ack())
 			}
 			for _, item := range items {
 				require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
@@ -133,7 +133,7 @@ func TestQueue_Claim(t *testing.T) {
 			require.ErrorIs(t, err, queue.ErrEmpty)
 			r.requireNoHolder(t)
 			v.release()
-			require.NoError(t, mine.Return(harness.Context(t), nil))
+			require.NoError(t, mine.Return(nil))
 			v = r.waitHolder(t, p.name)
 			require.Equal(t, "first", v.kind)
 			v.release()
@@ -174,7 +174,7 @@ func TestQueue_Shared(t *testing.T) {
 					for r.countAcquisitions()[c.peer.name] == 0 && ctx.Err() == nil {
 						time.Sleep(time.Millisecond)
 					}
-					err = errors.Join(err, item.Ack(context.Background()))
+					err = errors.Join(err, item.Ack())
 					time.Sleep(5 * time.Millisecond) // in which the peer takes items
 				}
 				return err

@@ -108,7 +108,7 @@ func testReadersAndWriters(t *testing.T, p *peer) {
 		want[reader] = rounds
 	}
 	waitChildren(t, conn, 1+len(want), path)
-	require.NoError(t, h.Release(harness.Context(t)))
+	require.NoError(t, h.Release())
 	for _, wait := range waits {
 		wait()
 	}
@@ -133,7 +133,7 @@ func TestRWMutex_Downgrade(t *testing.T) {
 		waitChildren(t, conn, 3, path)
 		r.requireNoHolder(t)
 		r.changeKind("go", "read")
-		require.NoError(t, h.Downgrade(harness.Context(t)))
+		require.NoError(t, h.Downgrade())
 		read := r.waitHolder(t, "reader")
 		require.Equal(t, 2, r.maxHolders)
 		read.release()
@@ -143,7 +143,7 @@ func TestRWMutex_Downgrade(t *testing.T) {
 		v.release()
 		<-done
 		r.release("go")
-		require.NoError(t, h.Release(harness.Context(t)))
+		require.NoError(t, h.Release())
 		r.waitHolder(t, "writer").release()
 		writer.wait(t)
 	})
@@ -202,12 +202,12 @@ func TestRWMutex_KazooReaderWaitsForLaterWriter(t *testing.T) {
 		var h *lock.WriteHold
 		h, err := rw.Lock(ctx)
 		if err == nil {
-			err = h.Release(context.Background())
+			err = h.Release()
 		}
 		later <- err
 	}()
 	waitChildren(t, conn, 3, path)
-	require.NoError(t, h.Release(harness.Context(t)))
+	require.NoError(t, h.Release())
 	r.requireNoHolder(t)
 	select {
 	case err := <-later:

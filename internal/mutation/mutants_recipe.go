@@ -255,6 +255,22 @@ var recipeMutants = []mutant{
 		tests: "./recipes/queue -run ^TestReturn_RepeatedlyIsDelayed$",
 	},
 	{
+		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
+		file: "internal/limit/limit.go",
+		edits: []edit{
+			{"	case <-done: // at the same time\n		return true\n", ""},
+		},
+		tests: "./internal/limit -run ^TestAwait$",
+	},
+	{
+		name: "recipe/queue-late", breaks: "a call after a slow acknowledgement acknowledges the item without its operations",
+		file: "recipes/queue/ack.go",
+		edits: []edit{
+			{"	if r == nil || r.as != c.as || len(c.items) > 1 {", "	if r != nil || r == nil {"},
+		},
+		tests: "./recipes/queue -run ^TestTrap06_AckTakesTooLong$",
+	},
+	{
 		name: "recipe/queue-skip-session", breaks: "an item is skipped because of one with its name that the servers have lost",
 		file: "recipes/queue/listing.go",
 		edits: []edit{

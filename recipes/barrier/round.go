@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -26,7 +27,10 @@ func (r *Round) Leave(ctx context.Context) error {
 }
 
 func (r *Round) leave(ctx context.Context) error {
-	if err := r.node.Remove(ctx, ErrLeft); err != nil {
+	// Not with ctx: it may be the context of the round, which ends now.
+	removing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit.Confirm, limit.ErrConfirm)
+	defer cancel()
+	if err := r.node.Remove(removing, ErrLeft); err != nil {
 		return err
 	}
 	sub := r.double.setup.Subscribe()

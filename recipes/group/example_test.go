@@ -83,7 +83,7 @@ func ExamplePartitioner() {
 			case <-part.Done(): // lost: stop immediately
 			}
 			fmt.Println("released", part.Name())
-			_ = part.Release(context.Background())
+			_ = part.Release()
 		}()
 		fmt.Println("works on", part.Name())
 		go func() { left <- share.Close(ctx) }() // the program ends

@@ -82,7 +82,7 @@ func (h *holders) useParts(s *Share, work time.Duration) {
 				time.Sleep(work)
 			case <-part.Done():
 			}
-			_ = part.Release(context.Background())
+			_ = part.Release()
 		}()
 	}
 }
@@ -188,7 +188,7 @@ func TestPartitioner_PartsAreDivided(t *testing.T) {
 		one := h.part(parts[0])
 		_, err = one.Multi(&zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
 		require.NoError(w, err)
-		require.NoError(w, one.Release(w.Context()))
+		require.NoError(w, one.Release())
 		require.ErrorIs(w, one.Err(), lock.ErrReleased)
 		require.NotErrorIs(w, one.Err(), ErrRevoked)
 		settle()
@@ -247,7 +247,7 @@ func TestPart_RevokedAfterTheGracePeriod(t *testing.T) {
 		_, err := part.Multi()
 		require.ErrorIs(w, err, lock.ErrNotHeld)
 		require.Greater(w, next.Token(), part.Token())
-		require.NoError(w, part.Release(w.Context()))
+		require.NoError(w, part.Release())
 		require.NoError(w, other.Close(w.Context()), "without a grace period")
 		require.ErrorIs(w, next.Err(), ErrRevoked)
 		require.NoError(w, s.Close(w.Context()))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -227,18 +228,22 @@ func (s *Share) lendPart(ctx context.Context, part *Part) {
 		case <-part.Done():
 		case <-ctx.Done():
 			close(part.wanted)
-			limit := time.NewTimer(s.grace)
-			defer limit.Stop()
+			grace := time.NewTimer(s.grace)
+			defer grace.Stop()
 			select {
 			case <-part.Done():
-			case <-limit.C:
+			case <-grace.C:
 				part.revoked.Store(part.Hold.Err() == nil)
 			}
 		}
 	case <-part.Done():
 	case <-ctx.Done():
 	}
-	if err := part.Release(context.Background()); err != nil {
+	err := part.Release()
+	for errors.Is(err, limit.ErrConfirm) {
+		err = part.Release()
+	}
+	if err != nil {
 		s.partitioner.setup.Log.Warn("could not release part", "path", s.partitioner.setup.Path, "part", part.name, "err", err)
 	}
 }

@@ -35,7 +35,7 @@ func BenchmarkFree(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := h.Release(b.Context()); err != nil {
+		if err := h.Release(); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func BenchmarkHandOver64(b *testing.B) {
 					b.Error(err)
 					return
 				}
-				if err := h.Release(b.Context()); err != nil {
+				if err := h.Release(); err != nil {
 					b.Error(err)
 					return
 				}

@@ -18,13 +18,13 @@ func TestContext_OutlivesHold(t *testing.T) {
 		a.release()
 		h, err := w.mutex(a.conn).Lock(ctx)
 		require.NoError(w, err)
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 
 		r := w.read(a.conn)
 		ctx = context.WithoutCancel(r.holds().Context())
 		r.release()
 		x, err := w.rw(a.conn).TryLock(ctx)
 		require.NoError(w, err)
-		require.NoError(w, x.Release(w.Context()))
+		require.NoError(w, x.Release())
 	})
 }

@@ -78,14 +78,14 @@ func TestCost_FreeMutex(t *testing.T) {
 			_, err := h.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
 			require.NoError(w, err)
 		})
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
 		w.requireCost(conn, 1, 1, func() { // the create and the write of the lock's node, in one transaction
 			var err error
 			h, err = m.Lock(w.Context())
 			require.NoError(w, err)
 			require.NotZero(w, h.Token())
 		})
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
 		require.Zero(w, w.srv.Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Ops == 1 }), "no check of the lease is sent")
 	})
 }
@@ -126,7 +126,7 @@ func TestCost_ContendedMutex(t *testing.T) {
 		begin := len(w.srv.Log())
 		released := time.Now()
 		w.srv.Delay(zktest.BothWays, roundTrip/2, w.operator.SessionID())
-		require.NoError(w, holder.hold.Release(w.Context()))
+		require.NoError(w, holder.hold.Release())
 		w.pass(0)
 		require.Equal(w, released.Add(roundTrip), waiting[0].at)
 		require.Empty(w, w.sent(begin, conns[0]), "the follower sends no request")
@@ -134,7 +134,7 @@ func TestCost_ContendedMutex(t *testing.T) {
 		// The next follower joined farther back: its hand-over also takes a listing.
 		begin = len(w.srv.Log())
 		released = time.Now()
-		require.NoError(w, waiting[0].hold.Release(w.Context()))
+		require.NoError(w, waiting[0].hold.Release())
 		w.pass(roundTrip)
 		require.Equal(w, released.Add(2*roundTrip), waiting[1].at)
 		require.Len(w, w.sent(begin, conns[1]), 1)
@@ -199,7 +199,7 @@ func TestCost_RWMutex(t *testing.T) {
 			require.NoError(w, err)
 		})
 		// The transaction, and the read that sets the watch on the new znode.
-		w.requireCost(conn, 2, 2, func() { require.NoError(w, h.Downgrade(w.Context())) })
+		w.requireCost(conn, 2, 2, func() { require.NoError(w, repeated(h.Downgrade)) })
 		other := w.connect()
 		var r *Hold
 		w.requireCost(other, 2, 3, func() {
@@ -210,8 +210,8 @@ func TestCost_RWMutex(t *testing.T) {
 			_, err := w.rw(other, w.long()).TryLock(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
 		})
-		w.requireCost(other, 1, 1, func() { require.NoError(w, r.Release(w.Context())) })
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(other, 1, 1, func() { require.NoError(w, r.Release()) })
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
 	})
 }
 
@@ -265,7 +265,7 @@ func TestCost_Revoked(t *testing.T) {
 		w.pass(0)
 		require.Len(w, w.srv.Log().Session(conn.SessionID()).Requests(), 1)
 		w.srv.ResetLog()
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 		w.pass(0)
 		require.Len(w, w.srv.Log().Session(conn.SessionID()).Requests(), 1)
 	})
@@ -280,7 +280,7 @@ func TestCost_LockDelay(t *testing.T) {
 			h, err = w.mutex(conn, w.long(), WithLockDelay(time.Minute)).Lock(w.Context())
 			require.NoError(w, err)
 		})
-		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
 	})
 }
 
@@ -305,7 +305,7 @@ func TestCost_MultiLock(t *testing.T) {
 			_, err := h.Multi()
 			require.NoError(w, err)
 		})
-		w.requireCost(conn, 1, 3, func() { require.NoError(w, h.Release(w.Context())) })
+		w.requireCost(conn, 1, 3, func() { require.NoError(w, h.Release()) })
 	})
 }
 

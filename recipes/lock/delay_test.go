@@ -66,7 +66,7 @@ func TestLockDelay_LeaseExpires(t *testing.T) {
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.pass(0)
 		w.requireContenders(w.contenders()[0]) // of the second contender
-		require.NoError(w, h.Release(w.Context()), "too late for a release")
+		require.NoError(w, h.Release(), "too late for a release")
 		require.Len(w, w.markers(), 1)
 		w.pass(time.Until(lapsed.Add(lockDelay - 1)))
 		second.waits()
@@ -82,7 +82,7 @@ func TestLockDelay_LateRelease(t *testing.T) {
 		a := w.lock(w.connect(), WithLockDelay(lockDelay))
 		h := a.holds()
 		h.end(recipes.ErrLeaseExpired) // as Err does by the clock; the contender has not noticed it
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), WithLockDelay(lockDelay))
 		w.pass(lockDelay - 1)
@@ -120,7 +120,7 @@ func TestLockDelay_TryLock(t *testing.T) {
 		w.elapsed(lockDelay, func() {
 			h, err := w.mutex(w.operator, with).TryLock(w.Context())
 			require.NoError(w, err)
-			require.NoError(w, h.Release(w.Context()))
+			require.NoError(w, h.Release())
 		})
 	})
 }
@@ -179,7 +179,7 @@ func TestLockDelay_RepliesLost(t *testing.T) {
 			w.pass(timeout / 2)
 			a.holds()
 			require.Len(w, w.markers(), 1)
-			require.NoError(w, a.hold.Release(w.Context()))
+			require.NoError(w, a.hold.Release())
 			w.ran(lost)
 			require.Empty(w, w.markers())
 		}
@@ -314,7 +314,7 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 			h, err := m.Lock(ctx)
 			require.NoError(w, err)
 			require.Len(w, w.markers(), 1)
-			require.NoError(w, h.Release(w.Context()))
+			require.NoError(w, h.Release())
 		})
 		require.Empty(w, w.markers())
 	})
@@ -342,12 +342,10 @@ func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 			} else {
 				w.srv.Before(match, moved)
 			}
-			ctx, cancel := context.WithCancel(w.Context())
-			down := async(func() error { return x.write.Downgrade(ctx) })
+			down := async(x.write.Downgrade)
 			w.pass(0)
-			cancel()
-			require.ErrorIs(w, <-down, recipes.ErrUnconfirmed)
-			require.NoError(w, x.hold.Release(w.Context()))
+			require.NoError(w, x.hold.Release())
+			require.ErrorIs(w, <-down, ErrNotHeld)
 			require.ErrorIs(w, x.hold.Err(), ErrReleased)
 			require.Empty(w, w.markers())
 			w.write(w.connect(), with).holds()

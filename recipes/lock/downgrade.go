@@ -1,10 +1,11 @@
 package lock
 
 import (
-	"context"
 	"fmt"
 	"path"
+	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
@@ -23,17 +24,15 @@ type WriteHold struct {
 // The hold keeps its token; only its Path changes. Downgrade returns nil when the
 // conversion is complete, or if it was complete before.
 //
-// It returns [ErrNotHeld] if the lock is not held. If the context is done first, it returns
-// an error that wraps [recipes.ErrUnconfirmed], and the conversion continues; another call
-// waits for it. After other errors of ZooKeeper the hold is still a write lock.
-func (h *WriteHold) Downgrade(ctx context.Context) error {
-	return recipe.Fail("downgrade", h.znodePath(), h.downgrade(ctx))
+// It returns [ErrNotHeld] if the lock is not held. It blocks for at most two seconds. If
+// ZooKeeper has not answered by then, it returns an error that wraps
+// [recipes.ErrUnconfirmed], and the conversion continues; another call waits for it. After
+// other errors of ZooKeeper the hold is still a write lock.
+func (h *WriteHold) Downgrade() error {
+	return recipe.Fail("downgrade", h.znodePath(), h.downgrade(time.Now().Add(limit.Confirm)))
 }
 
-func (h *WriteHold) downgrade(ctx context.Context) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
+func (h *WriteHold) downgrade(end time.Time) error {
 	for {
 		h.mu.Lock()
 		if contender.Reads(path.Base(h.path)) {
@@ -56,20 +55,18 @@ func (h *WriteHold) downgrade(ctx context.Context) error {
 			}()
 		}
 		h.mu.Unlock()
-		select {
-		case <-inProgress:
-			if outcome != nil {
-				return <-outcome
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
+		switch {
+		case !limit.Await(inProgress, end):
+			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, limit.ErrConfirm)
+		case outcome != nil:
+			return <-outcome
 		}
 	}
 }
 
 // rename makes the contender rename its znode. It returns at the latest when the grant ends.
 func (h *WriteHold) rename() error {
-	h.runNow(false)
+	h.runNow()
 	done := make(chan error, 1)
 	select {
 	case h.renames <- queue.Rename{To: h.reader, Done: done}:

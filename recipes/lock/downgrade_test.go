@@ -1,15 +1,14 @@
 package lock
 
 import (
-	"context"
 	"testing"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -38,7 +37,7 @@ func TestDowngrade(t *testing.T) {
 			last.waits()
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			require.NoError(w, err)
-			require.NoError(w, x.write.Downgrade(w.Context()), "again")
+			require.NoError(w, x.write.Downgrade(), "again")
 
 			// The lease is renewed by checks of the new znode, and the loss of the session is
 			// reported.
@@ -74,7 +73,7 @@ func TestDowngrade_WriterStillWaits(t *testing.T) {
 		first := w.write(w.connect())
 		second := w.write(w.connect())
 		second.waits()
-		require.NoError(w, first.write.Downgrade(w.Context()))
+		require.NoError(w, first.write.Downgrade())
 		w.pass(timeout)
 		second.waits()
 		first.release()
@@ -113,7 +112,7 @@ func TestDowngrade_ReplyLost(t *testing.T) {
 		next := w.write(w.connect())
 		w.pass(timeout + moment)
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1})
-		done := async(func() error { return x.write.Downgrade(w.Context()) })
+		done := async(func() error { return repeated(x.write.Downgrade) })
 		if l.Silent {
 			w.pass(timeout)
 			require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
@@ -150,7 +149,7 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 			}
 			return zktest.Pass(q)
 		})
-		done := async(func() error { return x.write.Downgrade(w.Context()) })
+		done := async(func() error { return x.write.Downgrade() })
 		w.pass(timeout / 4) // two checks are sent in this time
 		w.ran(first)
 		require.Empty(w, done)
@@ -172,7 +171,7 @@ func TestDowngrade_DuringTransaction(t *testing.T) {
 			<-wait
 			return zktest.Pass(q)
 		})
-		down := async(func() error { return x.write.Downgrade(w.Context()) })
+		down := async(func() error { return x.write.Downgrade() })
 		w.pass(0)
 		require.Contains(w, w.contenders()[0], "__READ__", "it was applied, and the holder does not know it")
 		wrote := async(func() error {
@@ -192,7 +191,7 @@ func TestDowngrade_HoldEnds(t *testing.T) {
 		name string
 		do   func(w *harness, x *writer)
 	}{
-		{"release", func(w *harness, x *writer) { go x.hold.Release(context.Background()) }},
+		{"release", func(w *harness, x *writer) { go x.hold.Release() }},
 		{"znode deleted", func(w *harness, x *writer) {
 			w.allowOverlap = true
 			for _, p := range w.contenders() {
@@ -216,9 +215,7 @@ func TestDowngrade_HoldEnds(t *testing.T) {
 						<-wait
 						return zktest.Pass(q)
 					})
-					ctx, cancel := context.WithTimeout(w.Context(), timeout/4)
-					defer cancel()
-					down := async(func() error { return x.write.Downgrade(ctx) })
+					down := async(func() error { return x.write.Downgrade() })
 					w.pass(moment)
 					end.do(w, x)
 					w.pass(moment)
@@ -241,15 +238,15 @@ func TestDowngrade_Rejected(t *testing.T) {
 		h := x.holds()
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(w, err)
-		require.ErrorIs(w, x.write.Downgrade(w.Context()), recipes.ErrPermission)
+		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
 		w.pass(timeout)
 		require.NoError(w, h.Err())
 		x.requireOnlyZnode()
 		_, err = w.operator.SetACL(node, zk.WorldACL(zk.PermAll), -1)
 		require.NoError(w, err)
-		require.NoError(w, x.write.Downgrade(w.Context()))
+		require.NoError(w, x.write.Downgrade())
 		x.release()
-		require.NoError(w, x.write.Downgrade(w.Context()), "it was done")
+		require.NoError(w, x.write.Downgrade(), "it was done")
 	})
 }
 
@@ -257,37 +254,32 @@ func TestDowngrade_LockIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.release()
-		require.ErrorIs(w, x.write.Downgrade(w.Context()), ErrNotHeld)
+		require.ErrorIs(w, x.write.Downgrade(), ErrNotHeld)
 
 		// Immediately, however long the removal of the znode takes.
 		y := w.write(w.connect())
 		w.isolate(y.conn)
-		go y.hold.Release(w.Context())
+		go y.hold.Release()
 		w.pass(0)
-		w.elapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(w.Context()), ErrNotHeld) })
+		w.elapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(), ErrNotHeld) })
 		w.reconnect(y.conn)
 		w.pass(timeout)
 	})
 }
 
-// Several goroutines may call Downgrade. If the context of one call is done, the other calls
-// continue.
+// Several goroutines may call Downgrade. A call that waits too long does not end the downgrade.
 func TestDowngrade_ConcurrentCalls(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.holds()
-		w.srv.Delay(zktest.BothWays, 100*time.Millisecond, x.conn.SessionID())
-		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
-		defer cancel()
-		first := async(func() error { return x.write.Downgrade(ctx) })
-		w.pass(0)
-		second := async(func() error { return x.write.Downgrade(w.Context()) })
-		err := <-first
-		require.ErrorIs(w, err, recipes.ErrUnconfirmed)
-		require.ErrorIs(w, err, context.DeadlineExceeded)
+		slow := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, zktest.Fail(zk.ErrSessionMoved)) // it is retried
+		first := async(x.write.Downgrade)
+		w.pass(limit.Confirm / 2)
+		second := async(x.write.Downgrade)
+		require.ErrorIs(w, <-first, recipes.ErrUnconfirmed)
+		slow.Remove()
 		require.NoError(w, <-second)
-		require.NoError(w, x.write.Downgrade(w.Context()))
-		w.srv.Heal()
+		require.NoError(w, x.write.Downgrade())
 		require.NoError(w, x.hold.Err())
 	})
 }
@@ -303,11 +295,11 @@ func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 		lost := w.srv.After(match, zktest.Fail(zk.ErrSessionMoved))
 		match.Nth = 2
 		refused := w.srv.Before(match, zktest.Fail(zk.ErrNoAuth))
-		require.ErrorIs(w, x.write.Downgrade(w.Context()), recipes.ErrPermission)
+		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
 		w.ran(lost, refused)
 		w.pass(timeout)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 		w.requireContenders()
 		require.Equal(w, session, x.conn.SessionID(), "the session's end is no solution")
 		w.write(w.connect()).holds()

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -139,26 +140,18 @@ func (e *entry) leave() {
 	}
 }
 
-// runNow makes the contender run if it does not run yet: in the caller's goroutine if here is
-// true, and otherwise in a new one.
-func (e *entry) runNow(here bool) {
-	if e.resume == nil || !e.resume.Stop() {
-		return
-	}
-	if here {
-		e.run()
-	} else {
+// runNow makes the contender run if it does not run yet.
+func (e *entry) runNow() {
+	if e.resume != nil && e.resume.Stop() {
 		go e.run()
 	}
 }
 
-// awaitRemoval waits until the znodes of the contender are removed. It returns an error if ctx is
-// done first or if they cannot be removed.
-func (e *entry) awaitRemoval(ctx context.Context) error {
-	select {
-	case <-e.left:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// awaitRemoval waits until the znodes of the contender are removed, but not after end. It returns an
+// error if they are not removed.
+func (e *entry) awaitRemoval(end time.Time) error {
+	if !limit.Await(e.left, end) {
+		return limit.ErrConfirm
 	}
 	e.mu.Lock()
 	renaming, watching := e.renaming, e.watching
@@ -168,12 +161,10 @@ func (e *entry) awaitRemoval(ctx context.Context) error {
 			<-over // soon, because the grant and the contender have ended
 		}
 	}
-	select {
-	case <-e.removal.Done():
-		return e.removal.Err()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if !limit.Await(e.removal.Done(), end) {
+		return limit.ErrConfirm
 	}
+	return e.removal.Err()
 }
 
 // znodePath returns the current path of the contender's znode.

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
-
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -30,7 +30,7 @@ func testDeleteReplyLost(w *harness, l lostreply.Fault) {
 	a, next := w.lock(w.connect()), w.lock(w.connect())
 	h, session := a.holds(), a.conn.SessionID()
 	lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
-	released := async(func() error { return h.Release(w.Context()) })
+	released := async(func() error { return repeated(h.Release) })
 	w.pass(0)
 	require.ErrorIs(w, h.Err(), ErrReleased)
 	w.pass(timeout)
@@ -65,24 +65,18 @@ func TestTrap05_DeleteIntoBlackHole(t *testing.T) {
 		name string
 		heal time.Duration
 	}{
-		{"until the client dials again", time.Second},
+		{"until the client dials again", limit.Confirm},
 		{"until the session has ended", 2 * timeout},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				a, next := w.lock(w.connect()), w.lock(w.connect())
 				w.isolate(a.conn)
-				ctx, cancel := context.WithTimeout(w.Context(), end.heal/2)
-				defer cancel()
-				w.elapsed(end.heal/2, func() {
-					err := a.hold.Release(ctx)
-					require.ErrorIs(w, err, recipes.ErrUnconfirmed)
-					require.ErrorIs(w, err, context.DeadlineExceeded)
-				})
-				w.pass(end.heal / 2)
+				w.elapsed(limit.Confirm, func() { require.ErrorIs(w, a.hold.Release(), recipes.ErrUnconfirmed) })
+				w.pass(end.heal - limit.Confirm)
 				w.srv.Refuse(false)
 				w.pass(timeout)
-				require.NoError(w, a.hold.Release(w.Context()), "now it is confirmed")
+				require.NoError(w, a.hold.Release(), "now it is confirmed")
 				next.holds()
 			})
 		})
@@ -125,15 +119,18 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 				a := w.lock(w.connect())
 				session := a.conn.SessionID()
 				repair := state.spoil(w, a.conn)
-				ctx, cancel := context.WithCancel(w.Context())
-				cancel()
-				require.ErrorIs(w, a.hold.Release(ctx), recipes.ErrUnconfirmed)
+				err := a.hold.Release()
+				if state.name == "connected" {
+					require.NoError(w, err)
+				} else {
+					require.ErrorIs(w, err, recipes.ErrUnconfirmed)
+				}
 				require.ErrorIs(w, a.hold.Err(), ErrReleased)
 				w.pass(moment)
 				repair()
 				w.pass(moment)
 				w.requireContenders()
-				require.NoError(w, a.hold.Release(w.Context()))
+				require.NoError(w, a.hold.Release())
 				require.Equal(w, session, a.conn.SessionID(), "the session must not have ended")
 			})
 		})
@@ -146,16 +143,14 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 		a, next := w.lock(w.connect()), w.lock(w.connect())
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: under}, zktest.Cut)
 		w.srv.ResetLog()
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		w.elapsed(time.Second, func() { require.ErrorIs(w, a.hold.Release(ctx), recipes.ErrUnconfirmed) })
+		w.elapsed(limit.Confirm, func() { require.ErrorIs(w, a.hold.Release(), recipes.ErrUnconfirmed) })
 		w.pass(time.Minute)
 		log := w.srv.Log().Session(a.conn.SessionID())
 		require.InDelta(w, log.Count(zktest.OpConnect), log.Count(zktest.OpDelete), 1)
 		require.Greater(w, log.Count(zktest.OpDelete), 30, "the removal is retried")
 		lost.Remove()
 		w.pass(2 * time.Second)
-		require.NoError(w, a.hold.Release(w.Context()))
+		require.NoError(w, a.hold.Release())
 		next.holds()
 	})
 }
@@ -171,9 +166,7 @@ func TestTrap44_StaleRelease(t *testing.T) {
 			w.srv.Refuse(true)
 			return zktest.Cut(q)
 		})
-		ctx, cancel := context.WithTimeout(w.Context(), moment)
-		defer cancel()
-		require.ErrorIs(w, old.hold.Release(ctx), recipes.ErrUnconfirmed)
+		require.ErrorIs(w, old.hold.Release(), recipes.ErrUnconfirmed)
 		w.ran(lost)
 		w.remove(old.hold.Path())
 		w.srv.Refuse(false)
@@ -181,7 +174,7 @@ func TestTrap44_StaleRelease(t *testing.T) {
 		w.pass(time.Second + moment)
 		h := a.holds()
 		for range 3 {
-			require.NoError(w, old.hold.Release(w.Context()))
+			require.NoError(w, old.hold.Release())
 		}
 		_, err := old.hold.Multi()
 		require.ErrorIs(w, err, ErrNotHeld)

@@ -132,7 +132,7 @@ func TestTrap38_ConcurrentResets(t *testing.T) {
 				if i == round {
 					drop()
 				}
-				ended.Go(func() { require.NoError(w, h.Release(w.Context())) })
+				ended.Go(func() { require.NoError(w, h.Release()) })
 				ended.Go(func() { h.Revoked() })
 				ended.Go(func() { _, _ = h.Multi() })
 			}
@@ -237,13 +237,13 @@ func breakAtRequest(w *harness, kind string, l lostreply.Fault, k int) bool {
 		require.True(w, l.Silent, "request %d: %v", k, a.hold.Err())
 		require.ErrorIs(w, a.hold.Err(), recipes.ErrLeaseExpired)
 	} else if x != nil {
-		down := async(func() error { return x.write.Downgrade(w.Context()) })
+		down := async(func() error { return x.write.Downgrade() })
 		w.pass(timeout)
 		if err := <-down; err != nil {
 			require.True(w, l.Silent, "request %d: %v", k, err)
 		}
 	}
-	released := async(func() error { return a.hold.Release(w.Context()) })
+	released := async(func() error { return repeated(a.hold.Release) })
 	w.pass(2 * timeout)
 	require.Len(w, released, 1, "request %d", k)
 	require.NoError(w, <-released, "request %d", k)

@@ -171,7 +171,7 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 		require.ErrorIs(w, err, ErrHeld, "with the same Mutex and connection")
 		_, err = h.Multi()
 		require.ErrorIs(w, err, ErrNotHeld)
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 		next.requireOnlyZnode()
 	})
 }
@@ -332,7 +332,7 @@ func TestTrap22_NothingHangs(t *testing.T) {
 							return
 						}
 						require.ErrorIs(w, a.hold.Err(), recipes.ErrDeleted)
-						require.NoError(w, a.hold.Release(w.Context()), "ZooKeeper has said that nothing is left")
+						require.NoError(w, a.hold.Release(), "ZooKeeper has said that nothing is left")
 						return
 					}
 					require.ErrorIs(w, a.failed(), end.want)
@@ -357,7 +357,7 @@ func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 				w.pass(timeout)
 				if releases {
 					w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: all[0].hold.Path()}, zktest.Cut)
-					go all[0].hold.Release(w.Context())
+					go all[0].hold.Release()
 					w.pass(0)
 				}
 				conn.Close()

@@ -206,7 +206,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		next.release()
 		h, err := w.mutex(w.operator).TryLock(w.Context())
 		require.NoError(w, err)
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 		with := w.lock(w.connect(), WithLockDelay(lockDelay))
 		w.pass(lockDelay)
 		with.release()

@@ -50,7 +50,7 @@ func ExampleSemaphore() {
 	default: // still held
 	}
 	for _, hold := range []*lock.Hold{two, more} {
-		if err := hold.Release(ctx); err != nil {
+		if err := hold.Release(); err != nil {
 			log.Fatal(err)
 		}
 	}

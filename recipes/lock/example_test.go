@@ -43,7 +43,7 @@ func ExampleMutex() {
 	m := must(lock.NewMutex(connect(), "/locks/report"))
 
 	hold := must(m.Lock(ctx))
-	defer hold.Release(ctx)
+	defer hold.Release()
 	// Work with hold.Context(), which is done when the lock is lost. Pass hold.Token() to systems
 	// that can reject smaller tokens. Write to ZooKeeper by transactions of the hold:
 	_, err := hold.Multi(&zk.CreateRequest{Path: "/report", Data: []byte("done"), Acl: zk.WorldACL(zk.PermAll)})
@@ -62,7 +62,7 @@ func ExampleMutex_Contenders() {
 	ctx := context.Background()
 	m := must(lock.NewMutex(connect(), "/locks/report", lock.WithName("batch-1")))
 	hold := must(m.Lock(ctx))
-	defer hold.Release(ctx)
+	defer hold.Release()
 	for _, c := range must(m.Contenders(ctx)) {
 		fmt.Println(c.Name, "holds:", c.Holds)
 	}
@@ -78,10 +78,10 @@ func ExampleMutex_Join() {
 
 	waiter := m.Join(ctx)
 	fmt.Println("ahead:", must(waiter.Position(ctx)))
-	hold.Release(ctx)
+	hold.Release()
 	second := must(waiter.Wait())
 	fmt.Println("greater token:", second.Token() > hold.Token())
-	second.Release(ctx)
+	second.Release()
 	// Output:
 	// ahead: 1
 	// greater token: true
@@ -101,7 +101,7 @@ func ExampleHold_Revoked() {
 			fmt.Println("release requested")
 		case <-hold.Done():
 		}
-		hold.Release(ctx)
+		hold.Release()
 	}()
 
 	urgent := must(lock.NewMutex(connect(), "/locks/report"))
@@ -109,7 +109,7 @@ func ExampleHold_Revoked() {
 	if err := urgent.Revoke(ctx, holder); err != nil {
 		log.Fatal(err)
 	}
-	must(urgent.Lock(ctx)).Release(ctx)
+	must(urgent.Lock(ctx)).Release()
 	<-done
 	// Output: release requested
 }
@@ -122,7 +122,7 @@ func ExampleRWMutex() {
 
 	hold := must(m.Lock(ctx))
 	// Write the index, and continue as a reader.
-	if err := hold.Downgrade(ctx); err != nil {
+	if err := hold.Downgrade(); err != nil {
 		log.Fatal(err)
 	}
 	other := must(must(lock.NewRWMutex(connect(), "/locks/index")).RLock(ctx))
@@ -130,8 +130,8 @@ func ExampleRWMutex() {
 
 	_, err := m.Lock(hold.Context())
 	fmt.Println("no upgrade:", errors.Is(err, lock.ErrUpgrade))
-	other.Release(ctx)
-	hold.Release(ctx)
+	other.Release()
+	hold.Release()
 	// Output:
 	// two readers: true
 	// no upgrade: true
@@ -151,6 +151,6 @@ func ExampleMultiLock() {
 	hold := must(both.Lock(ctx))
 	_, err := hold.Multi(&zk.CreateRequest{Path: "/transfer", Acl: zk.WorldACL(zk.PermAll)})
 	fmt.Println("while both are held:", err == nil)
-	hold.Release(ctx)
+	hold.Release()
 	// Output: while both are held: true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
@@ -89,7 +90,7 @@ func (w *harness) leave() {
 		select {
 		case <-a.done:
 			if a.hold != nil {
-				go a.hold.Release(context.Background())
+				go a.hold.Release()
 			}
 		default:
 		}
@@ -321,6 +322,15 @@ func async[T any](f func() T) <-chan T {
 	return bubble.Async(f)
 }
 
+// repeated repeats Release or Downgrade until the servers have answered.
+func repeated(f func() error) error {
+	err := f()
+	for errors.Is(err, limit.ErrConfirm) {
+		err = f()
+	}
+	return err
+}
+
 // elapsed asserts that f takes the time want.
 func (w *harness) elapsed(want time.Duration, f func()) {
 	w.Helper()
@@ -399,7 +409,7 @@ type writer struct {
 // downgrade converts the write lock into a read lock.
 func (x *writer) downgrade() {
 	x.w.Helper()
-	require.NoError(x.w, x.write.Downgrade(x.w.Context()))
+	require.NoError(x.w, x.write.Downgrade())
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
 	for _, g := range x.w.grants {
@@ -464,7 +474,7 @@ func (a *call) failed() error {
 // release releases the hold and asserts that the release is confirmed.
 func (a *call) release() {
 	a.w.Helper()
-	require.NoError(a.w, a.holds().Release(a.w.Context()))
+	require.NoError(a.w, a.holds().Release())
 	a.w.pass(0)
 }
 

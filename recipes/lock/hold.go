@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -85,25 +86,19 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 
 // Release releases the lock. Done is closed before another client can acquire it. Release
 // returns nil when ZooKeeper has confirmed that the holder's znode does not exist any more,
-// or immediately if the lock is known to be lost. It returns an error that wraps
-// [recipes.ErrUnconfirmed] if the context is done first, or if the connection is closed.
-// After the context is done, the removal continues in the background until it is confirmed,
-// the session ends or the connection is closed. Release may be called repeatedly, to check
-// the current state of the removal.
-func (h *Hold) Release(ctx context.Context) error {
-	h.finish(ErrReleased)
-	h.runNow(ctx.Done() == nil)
-	return recipe.Fail("release", h.znodePath(), h.confirm(ctx))
+// or immediately if the lock is known to be lost. It blocks for at most two seconds, and
+// returns an error that wraps [recipes.ErrUnconfirmed] if ZooKeeper has not answered by
+// then, or if the connection is closed. The removal then continues in the background until
+// it is confirmed, the session ends or the connection is closed. Release may be called
+// repeatedly, to check the current state of the removal.
+func (h *Hold) Release() error {
+	h.leave(ErrReleased)
+	return recipe.Fail("release", h.znodePath(), h.confirm(time.Now().Add(limit.Confirm)))
 }
 
-// leave ends the hold as finish does, and does not wait for the contender.
+// leave ends the grant for a reason, unless it has ended before, and makes the contender leave.
 func (h *Hold) leave(err error) {
-	h.finish(err)
-	h.runNow(false)
-}
-
-// finish ends the grant for a reason, unless it has ended before, and makes the contender leave.
-func (h *Hold) finish(err error) {
+	defer h.runNow()
 	if over := h.grant.Err(); over != nil {
 		err = over
 	}
@@ -111,9 +106,9 @@ func (h *Hold) finish(err error) {
 	h.stop(err)
 }
 
-// confirm waits until the removal of the contender's znodes is confirmed.
-func (h *Hold) confirm(ctx context.Context) error {
-	if err := h.awaitRemoval(ctx); err != nil {
+// confirm waits until the removal of the contender's znodes is confirmed, but not after end.
+func (h *Hold) confirm(end time.Time) error {
+	if err := h.awaitRemoval(end); err != nil {
 		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, zkerror.Refine(err))
 	}
 	return nil

@@ -1,11 +1,19 @@
 package lock
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // A grant ends before its znode is deleted: Done is closed before another client can hold
@@ -23,6 +31,70 @@ func TestHold_EndsBeforeZnodeIsDeleted(t *testing.T) {
 		a.release()
 		require.True(w, ended)
 	})
+}
+
+// A program that ends a grant reports success as success, although the context of the grant and that
+// of the program are done. If the servers do not answer, the call returns after a limited time, and
+// can be repeated.
+func TestHold_ReleaseReportsSuccess(t *testing.T) {
+	for name, acquire := range map[string]func(context.Context, *harness, *zk.Conn) (h grantHandle, end func() error){
+		"mutex": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
+			h, err := w.mutex(conn).Lock(ctx)
+			require.NoError(w, err)
+			return h, h.Release
+		},
+		"writer": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
+			h, err := w.rw(conn).Lock(ctx)
+			require.NoError(w, err)
+			return h, h.Release
+		},
+		"downgrade": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
+			h, err := w.rw(conn).Lock(ctx)
+			require.NoError(w, err)
+			return h, func() error { return errors.Join(h.Downgrade(), h.Release()) }
+		},
+		"semaphore": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
+			s, err := NewSemaphore(conn, "/leases", 1)
+			require.NoError(w, err)
+			h, err := s.Acquire(ctx, 1)
+			require.NoError(w, err)
+			return h, h.Release
+		},
+		"several locks": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
+			h, err := w.multi(conn, "a", "b").Lock(ctx)
+			require.NoError(w, err)
+			return h, h.Release
+		},
+	} {
+		for _, partition := range []bool{false, true} {
+			if partition && name == "downgrade" {
+				continue // TestDowngrade_ConcurrentCalls: here the lease would expire first
+			}
+			t.Run(fmt.Sprintf("%s, partition=%v", name, partition), func(t *testing.T) {
+				runTest(t, 1, func(w *harness) {
+					conn := w.connect()
+					ctx, cancel := context.WithCancel(w.Context())
+					h, end := acquire(ctx, w, conn)
+					cancel()
+					w.srv.Delay(zktest.BothWays, 5*time.Millisecond)
+					if partition {
+						w.srv.Partition(conn.SessionID())
+						w.elapsed(limit.Confirm, func() { require.ErrorIs(w, end(), recipes.ErrUnconfirmed) })
+						w.srv.Heal()
+					}
+					require.NoError(w, repeated(end))
+					require.ErrorIs(w, h.Err(), ErrReleased)
+					require.ErrorIs(w, context.Cause(h.Context()), ErrReleased)
+				})
+			})
+		}
+	}
+}
+
+// grantHandle is a Hold, a WriteHold or a MultiHold.
+type grantHandle interface {
+	Context() context.Context
+	Err() error
 }
 
 // kazoo #291, #134, #315: users misunderstand which thread holds a lock, and whether it can be
@@ -45,12 +117,12 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 		// Any goroutine can release a hold, repeatedly. That does not affect other holds.
 		var all sync.WaitGroup
 		for range 3 {
-			all.Go(func() { require.NoError(w, h.Release(w.Context())) })
+			all.Go(func() { require.NoError(w, h.Release()) })
 		}
 		all.Wait()
 		w.pass(0)
 		g := second.holds()
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 		w.pass(time.Second)
 		require.NoError(w, g.Err())
 		require.ErrorIs(w, h.Err(), ErrReleased)

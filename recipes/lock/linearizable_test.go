@@ -180,9 +180,7 @@ func contendMutex(c *client) {
 		}
 		c.writeRegister(h)
 		cancel()
-		ctx, cancel = c.callContext()
-		over(ctx)
-		cancel()
+		over()
 		c.pauseRandomly(context.Background())
 	}
 }
@@ -213,9 +211,7 @@ func contendRWMutex(c *client) {
 			over := c.recordHold(node, h, share{h.Token()}, yield{h.Token()}, called, before, c.conn.SessionID())
 			c.readRegister()
 			c.pauseRandomly(h.Context())
-			releaseCtx, cancel := c.callContext()
-			over(releaseCtx)
-			cancel()
+			over()
 		default:
 			lock := m.Lock
 			if try {
@@ -234,9 +230,7 @@ func contendRWMutex(c *client) {
 				c.pauseRandomly(h.Context())
 				c.writeRegister(h.Hold)
 			}
-			releaseCtx, cancel := c.callContext()
-			over(releaseCtx)
-			cancel()
+			over()
 		}
 		cancel()
 		c.pauseRandomly(context.Background())
@@ -246,9 +240,7 @@ func contendRWMutex(c *client) {
 // downgradeHold downgrades a write lock.
 func (c *client) downgradeHold(h *WriteHold) {
 	called := c.now()
-	ctx, cancel := c.callContext()
-	defer cancel()
-	err := h.Downgrade(ctx)
+	err := h.Downgrade()
 	c.Note("client %d: downgrade: %v", c.id, err)
 	if err == nil {
 		c.operation(node, downgrade{h.Token(), false}, called, c.now())

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -113,7 +115,7 @@ func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (
 			}
 		}
 		if err != nil {
-			_ = release(ctx, holds)
+			_ = release(holds)
 			return nil, err
 		}
 	}
@@ -121,14 +123,13 @@ func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (
 }
 
 // release releases all of holds, the last one first, and waits for the confirmation.
-func release(ctx context.Context, holds []*Hold) (err error) {
+func release(holds []*Hold) (err error) {
 	for _, h := range slices.Backward(holds) {
 		h.leave(ErrReleased)
 	}
+	end := time.Now().Add(limit.Confirm)
 	for _, h := range slices.Backward(holds) {
-		if e := h.Release(ctx); err == nil {
-			err = e
-		}
+		err = cmp.Or(err, recipe.Fail("release", h.znodePath(), h.confirm(end)))
 	}
 	return err
 }

@@ -95,12 +95,12 @@ func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 
 // Release releases all locks, in the reverse order of their paths. It returns nil when the
 // release of all locks is confirmed, and otherwise the first error. See [Hold.Release].
-func (m *MultiHold) Release(ctx context.Context) error {
+func (m *MultiHold) Release() error {
 	for _, stop := range m.stops {
 		stop()
 	}
 	if m.Err() == nil {
 		m.end(ErrReleased)
 	}
-	return release(ctx, m.holds)
+	return release(m.holds)
 }

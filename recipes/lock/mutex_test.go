@@ -33,8 +33,8 @@ func TestMutex_HandOver(t *testing.T) {
 			require.ErrorIs(t, first.Err(), ErrReleased, "the first hold ends before the second begins")
 		}()
 		synctest.Wait()
-		require.NoError(t, first.Release(ctx))
-		require.NoError(t, first.Release(ctx), "again")
+		require.NoError(t, first.Release())
+		require.NoError(t, first.Release(), "again")
 		<-granted
 		require.NoError(t, err)
 		require.Greater(t, second.Token(), first.Token())
@@ -42,7 +42,7 @@ func TestMutex_HandOver(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotHeld)
 		_, err = second.Multi(&zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
 		require.NoError(t, err)
-		require.NoError(t, second.Release(ctx))
+		require.NoError(t, second.Release())
 		require.Equal(t, "/\n  locks\n    one container\n  written\n", srv.Tree())
 		require.Empty(t, srv.Watches())
 	})
@@ -61,7 +61,7 @@ func TestMutex_ContextIsDone(t *testing.T) {
 		require.Equal(t, time.Second, time.Since(begin))
 		synctest.Wait()
 		require.Equal(t, 1, strings.Count(srv.Tree(), "_c_"))
-		require.NoError(t, hold.Release(t.Context()))
+		require.NoError(t, hold.Release())
 	})
 }
 
@@ -80,8 +80,8 @@ func TestMutex_HolderIsCutOff(t *testing.T) {
 		srv.Heal(conn.SessionID())
 		_, err = hold.Multi()
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.NoError(t, second.Release(ctx))
-		require.NoError(t, hold.Release(ctx))
+		require.NoError(t, second.Release())
+		require.NoError(t, hold.Release())
 	})
 }
 
@@ -112,6 +112,6 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 		w.remove(earlier)
 		h, err := m.TryLock(w.Context())
 		require.NoError(w, err)
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 	})
 }

@@ -30,7 +30,7 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(40 * time.Second) // longer than it takes until leases have their full length
 		require.LessOrEqual(t, time.Until(h.Deadline()), 10*time.Second)
-		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, h.Release())
 		_, err = NewMutex(conn, "/l", long)
 		require.ErrorIs(t, err, recipes.ErrInvalidOption)
 		require.ErrorContains(t, err, "the servers have granted 20s")

@@ -119,7 +119,7 @@ func TestRevoked_AfterDowngrade(t *testing.T) {
 			<-wait
 			return zktest.Pass(q)
 		})
-		down := async(func() error { return x.write.Downgrade(w.Context()) })
+		down := async(func() error { return x.write.Downgrade() })
 		w.pass(0)
 		open()
 		require.NoError(w, <-down)

@@ -77,7 +77,7 @@ func TestRWMutex_Try(t *testing.T) {
 		_, err = m.TryRLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld, "a writer waits")
 		writer.waits()
-		require.NoError(w, r.Release(w.Context()))
+		require.NoError(w, r.Release())
 	})
 }
 
@@ -104,10 +104,10 @@ func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 		require.NoError(w, err)
 		_, err = other.RLock(x.Context())
 		require.ErrorIs(w, err, ErrReentrant)
-		require.NoError(w, x.Downgrade(w.Context()))
+		require.NoError(w, x.Downgrade())
 		_, err = other.Lock(x.Context())
 		require.ErrorIs(w, err, ErrUpgrade)
-		require.NoError(w, x.Release(w.Context()))
+		require.NoError(w, x.Release())
 	})
 }
 

@@ -305,7 +305,7 @@ func (c *client) callContext() (context.Context, context.CancelFunc) {
 // the return of Release. A hold that is lost ends when Done is closed or later,
 // because its holder does not rely on it any more. If its znode or session was
 // taken away, it may have ended at any time since then.
-func (c *client) recordHold(object string, h *Hold, grant, end any, called int64, sessions ...int64) (over func(ctx context.Context)) {
+func (c *client) recordHold(object string, h *Hold, grant, end any, called int64, sessions ...int64) (over func()) {
 	c.recordEnds() // of holds that were lost before
 	c.operation(object, grant, called, c.now())
 	c.Note("client %d: holds %v", c.id, grant)
@@ -320,10 +320,10 @@ func (c *client) recordHold(object string, h *Hold, grant, end any, called int64
 		c.recordEnds()
 		c.Note("client %d: holds no more: %v", c.id, h.Err())
 	})
-	return func(ctx context.Context) {
+	return func() {
 		c.recordEnds()
 		releasing := c.now()
-		err := h.Release(ctx)
+		err := h.Release()
 		released := c.now()
 		if err != nil {
 			released = never

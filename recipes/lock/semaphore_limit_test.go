@@ -172,7 +172,7 @@ func TestSemaphoreLimit_ChangesWhileInUse(t *testing.T) {
 					require.NoError(w, err)
 					time.Sleep(time.Duration(1+i%7) * 10 * time.Millisecond)
 					require.NoError(w, h.Err())
-					require.NoError(w, h.Release(w.Context()))
+					require.NoError(w, h.Release())
 					served <- struct{}{}
 				}
 			}()

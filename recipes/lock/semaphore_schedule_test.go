@@ -153,10 +153,8 @@ func (s *semSchedule) runProgram(id int, sem *Semaphore, conn *zk.Conn, r *rand.
 			case <-g.leave:
 			}
 			called = s.now()
-			ctx, cancel := context.WithTimeout(s.Context(), time.Duration(1+r.IntN(5))*time.Second)
 			lost := h.Err()
-			s.returned(g, called, h.Release(ctx))
-			cancel()
+			s.returned(g, called, h.Release())
 			if healed && lost == nil {
 				return
 			}

@@ -36,7 +36,7 @@ func TestWaiter(t *testing.T) {
 		w.pass(moment)
 		require.NoError(w, h.Err(), "the context of Join does not affect the hold")
 		require.Equal(w, 0, position())
-		require.NoError(w, h.Release(w.Context()))
+		require.NoError(w, h.Release())
 		_, err = third.Position(w.Context())
 		require.ErrorIs(w, err, ErrReleased)
 		_, err = third.Wait()

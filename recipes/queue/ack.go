@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -24,32 +26,35 @@ var (
 // only while the claim is valid. Therefore ops are executed exactly once for each item. ops
 // are those of [Item.Multi].
 //
-// Ack returns nil when the transaction is confirmed, and also if it is called again without
-// ops. Errors:
+// Ack returns nil when the transaction is confirmed. It blocks for at most two seconds and
+// may be repeated: if the outcome of an earlier call is not known yet, Ack waits for that
+// outcome and returns it, and its own ops are not executed. Ack without ops returns nil if
+// the item was acknowledged before. Errors:
 //
 //   - [ErrClaimLost]: nothing was applied, and another consumer has the item or will have
 //     it.
 //   - [recipes.ErrDeleted]: another client has deleted the item; nothing was applied.
 //   - [ErrSettled]: the item was returned before.
-//   - [recipes.ErrUnconfirmed]: ctx was done before the reply, and the acknowledgement
+//   - [recipes.ErrUnconfirmed]: ZooKeeper has not answered, and the acknowledgement
 //     continues in the background; or the session ended, it is unknown whether the item was
 //     acknowledged, and it may be delivered again.
 //   - [ErrParts]: the item has several payloads and [Item.Parts] was not called.
 //
 // Other errors wrap ZooKeeper's error: nothing was applied, and the claim is still valid.
-func (i Item) Ack(ctx context.Context, ops ...any) error {
+func (i Item) Ack(ops ...any) error {
 	c := i.d.q.newAcknowledgement(i)
 	for _, op := range ops {
 		c.operations = append(c.operations, operation{op: op})
 	}
 	c.alone = len(ops) > 0
-	return i.d.wrapError("acknowledge", c.run(ctx))
+	return i.d.wrapError("acknowledge", c.run())
 }
 
 // AckAll acknowledges several items of one queue in one transaction: all of them, or none
-// if it returns an error other than [recipes.ErrUnconfirmed]. Errors are those of
-// [Item.Ack]. Items that were acknowledged before are ignored.
-func AckAll(ctx context.Context, items ...Item) error {
+// if it returns an error other than [recipes.ErrUnconfirmed]. It blocks for at most two
+// seconds and may be repeated. Errors are those of [Item.Ack]. Items that were acknowledged
+// before are ignored.
+func AckAll(items ...Item) error {
 	if len(items) == 0 {
 		return nil
 	}
@@ -57,7 +62,7 @@ func AckAll(ctx context.Context, items ...Item) error {
 	if slices.ContainsFunc(items, func(i Item) bool { return i.d.q != q }) {
 		return fmt.Errorf("acknowledge: %w: items of several queues", zkerror.ErrInvalidOption)
 	}
-	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run(ctx))
+	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run())
 }
 
 func (q *Queue) newAcknowledgement(items ...Item) *completion {
@@ -82,9 +87,10 @@ func (q *Queue) newAcknowledgement(items ...Item) *completion {
 // and may be nil. If this was the last attempt according to Config.MaxAttempts, the item becomes a
 // dead letter with cause as its reason.
 //
-// Errors are those of [Item.Ack]. [ErrClaimLost] means that the item has been returned
-// already or will be; [ErrSettled] means that it was acknowledged.
-func (i Item) Return(ctx context.Context, cause error) error {
+// Return blocks for at most two seconds and may be repeated. Errors are those of [Item.Ack].
+// [ErrClaimLost] means that the item has been returned already or will be; [ErrSettled]
+// means that it was acknowledged.
+func (i Item) Return(cause error) error {
 	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
 	c.build = func(d *delivery) ([]operation, error) {
 		if !d.isLastAttempt() {
@@ -96,7 +102,7 @@ func (i Item) Return(ctx context.Context, cause error) error {
 		}
 		return c.buildLetter(d, reason), nil
 	}
-	return i.d.wrapError("return", c.run(ctx))
+	return i.d.wrapError("return", c.run())
 }
 
 // operation is an operation of a completion.
@@ -147,41 +153,72 @@ func (c *completion) buildLetter(d *delivery, reason string) []operation {
 	return d.deadLetterOps(reason, c.inPlace)
 }
 
-// run applies the completion, and returns when it is applied or ctx is done.
-func (c *completion) run(ctx context.Context) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
+// run applies the completion, and returns its result, or ErrUnconfirmed if it takes too long. If an
+// earlier call for the item has taken too long, run returns the result of that call instead.
+func (c *completion) run() error {
+	r := c.items[0].takeLate(c)
+	if r == nil {
+		r = c.start()
 	}
-	if c.q.startCall() != nil {
-		return c.apply(ctx) // the deliveries have ended, so apply sends nothing
+	if !limit.Await(r.done, time.Now().Add(limit.Confirm)) {
+		c.items[0].setLate(c, r)
+		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, limit.ErrConfirm)
 	}
-	done := make(chan error, 1)
+	return r.err
+}
+
+// completionResult is the result of a completion.
+type completionResult struct {
+	as   error
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// start applies the completion in the background.
+func (c *completion) start() *completionResult {
+	r := &completionResult{as: c.as, done: make(chan struct{})}
+	open := c.q.startCall() == nil // otherwise the deliveries have ended, and apply sends nothing
 	go func() {
-		defer c.q.running.Done()
-		done <- c.apply(ctx)
+		if open {
+			defer c.q.running.Done()
+		}
+		defer close(r.done)
+		r.err = c.apply()
 	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, context.Cause(ctx))
+	return r
+}
+
+// takeLate returns and forgets the result of an earlier completion of the same kind, of which no call
+// has returned the result. Otherwise it returns nil.
+func (d *delivery) takeLate(c *completion) *completionResult {
+	d.q.mu.Lock()
+	defer d.q.mu.Unlock()
+	r := d.late
+	if r == nil || r.as != c.as || len(c.items) > 1 {
+		return nil
+	}
+	d.late = nil
+	return r
+}
+
+func (d *delivery) setLate(c *completion, r *completionResult) {
+	d.q.mu.Lock()
+	defer d.q.mu.Unlock()
+	if len(c.items) == 1 {
+		d.late = r
 	}
 }
 
-// apply applies the completion. After it has sent a request, it ignores ctx.
-func (c *completion) apply(ctx context.Context) error {
+// apply applies the completion.
+func (c *completion) apply() error {
 	// Completions that have items in common must not wait for each other, so all wait in the same
 	// order. Claims of one request have the same token.
 	slices.SortFunc(c.items, func(a, b *delivery) int {
 		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
 	})
 	for _, d := range c.items {
-		select {
-		case d.writing <- struct{}{}:
-			defer func() { <-d.writing }()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		d.writing <- struct{}{}
+		defer func() { <-d.writing }()
 	}
 	if len(c.operations) == 0 {
 		c.items = slices.DeleteFunc(c.items, func(d *delivery) bool { return d.completed == c.as })

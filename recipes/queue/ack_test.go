@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -27,16 +28,16 @@ func TestAckAll_IsAtomic(t *testing.T) {
 		require.NoError(h, err)
 		operator := h.connect()
 		require.NoError(h, operator.Delete(q.claimPath(items[1].ID()), -1))
-		require.ErrorIs(h, AckAll(ctx, items...), ErrClaimLost)
+		require.ErrorIs(h, AckAll(items...), ErrClaimLost)
 		require.ErrorIs(h, items[1].Err(), recipes.ErrDeleted)
 		require.NoError(h, items[0].Err())
 		require.Len(h, h.children("/jobs"), 3)
-		require.NoError(h, AckAll(ctx, items[0], items[2], items[0]))
+		require.NoError(h, AckAll(items[0], items[2], items[0]))
 		h.take(q, "two")
 
 		other := h.queueOn(operator, Config{})
 		h.put(q, "four", "five")
-		require.ErrorIs(h, AckAll(ctx, h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalidOption)
+		require.ErrorIs(h, AckAll(h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalidOption)
 	})
 }
 
@@ -50,21 +51,18 @@ func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 		items, err := q.TakeUpTo(h.Context(), 2)
 		require.NoError(h, err)
 		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
-		ctx, cancel := context.WithTimeout(h.Context(), time.Minute)
-		defer cancel()
-
 		held, release := bubble.Gate(h)
 		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			<-held
 			return zktest.Pass(r)
 		})
 		failing := bubble.Async(func() error {
-			return items[0].Ack(ctx, &zk.DeleteRequest{Path: "/missing", Version: -1})
+			return items[0].Ack(&zk.DeleteRequest{Path: "/missing", Version: -1})
 		})
 		h.advance(0)
-		forward := bubble.Async(func() error { return AckAll(ctx, items[0], items[1]) })
+		forward := bubble.Async(func() error { return AckAll(items[0], items[1]) })
 		h.advance(0)
-		backward := bubble.Async(func() error { return AckAll(ctx, items[1], items[0]) })
+		backward := bubble.Async(func() error { return AckAll(items[1], items[0]) })
 		h.advance(0)
 		release()
 		require.ErrorIs(h, <-failing, zk.ErrNoNode)
@@ -83,15 +81,15 @@ func TestAck_WithOperations(t *testing.T) {
 		h.put(q, "one")
 		item := h.take(q, "one")
 
-		require.ErrorIs(h, item.Ack(ctx, &zk.DeleteRequest{Path: "/missing", Version: -1}), zk.ErrNoNode)
+		require.ErrorIs(h, item.Ack(&zk.DeleteRequest{Path: "/missing", Version: -1}), zk.ErrNoNode)
 		require.NoError(h, item.Err(), "nothing was applied, and the claim is valid")
-		require.ErrorIs(h, item.Ack(ctx, "nonsense"), recipes.ErrInvalidOption)
+		require.ErrorIs(h, item.Ack("nonsense"), recipes.ErrInvalidOption)
 
 		put, err := next.PutRequest(ctx, []byte("two"))
 		require.NoError(h, err)
-		require.NoError(h, item.Ack(ctx, put))
-		require.ErrorIs(h, item.Ack(ctx, put), ErrSettled, "further operations would not be applied")
-		require.NoError(h, item.Ack(ctx))
+		require.NoError(h, item.Ack(put))
+		require.ErrorIs(h, item.Ack(put), ErrSettled, "further operations would not be applied")
+		require.NoError(h, item.Ack())
 		require.Empty(h, h.children("/jobs"))
 		h.take(next, "before")
 		h.take(next, "two")
@@ -103,36 +101,36 @@ func TestAck_WithOperations(t *testing.T) {
 // program has requested all of them.
 func TestAck_RequiresParts(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+		q := h.queue()
 		h.put(q, "one")
 		require.Len(h, h.take(q, "one").Parts(), 1)
 		operator := h.connect()
 		_, err := operator.Create("/jobs/queue-", encode([]byte("a"), []byte("b")), zk.FlagSequence, q.acl)
 		require.NoError(h, err)
 		item := h.take(q, "a")
-		require.ErrorIs(h, item.Ack(ctx), ErrParts)
+		require.ErrorIs(h, item.Ack(), ErrParts)
 		require.NoError(h, item.Err())
 		require.Equal(h, [][]byte{[]byte("a"), []byte("b")}, item.Parts())
-		require.NoError(h, item.Ack(ctx))
+		require.NoError(h, item.Ack())
 
 		_, err = operator.Create("/jobs/queue-", encode(), zk.FlagSequence, q.acl)
 		require.NoError(h, err)
-		require.NoError(h, h.take(q, "").Ack(ctx), "an item without payloads")
+		require.NoError(h, h.take(q, "").Ack(), "an item without payloads")
 	})
 }
 
 // A returned item is available immediately, with the next attempt and a greater token.
 func TestReturn_AvailableImmediately(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q, other := h.Context(), h.queue(), h.queue()
+		q, other := h.queue(), h.queue()
 		h.put(q, "one", "two")
 		item := h.take(q, "one")
 		h.take(other, "two")
 		begin := time.Now()
 		taken := h.startTake(other)
 		h.advance(time.Second)
-		require.NoError(h, item.Return(ctx, errors.New("busy")))
-		require.NoError(h, item.Return(ctx, nil), "second call")
+		require.NoError(h, item.Return(errors.New("busy")))
+		require.NoError(h, item.Return(nil), "second call")
 		again := <-taken
 		require.Equal(h, time.Second, time.Since(begin), "the item is available immediately")
 		require.Equal(h, "one", string(again.Data()))
@@ -140,7 +138,7 @@ func TestReturn_AvailableImmediately(t *testing.T) {
 		require.Equal(h, 2, again.Attempt())
 		require.Greater(h, again.Token(), item.Token())
 		require.ErrorIs(h, item.Err(), ErrSettled)
-		require.ErrorIs(h, item.Ack(ctx), ErrSettled)
+		require.ErrorIs(h, item.Ack(), ErrSettled)
 		require.NoError(h, again.Err())
 	})
 }
@@ -148,12 +146,12 @@ func TestReturn_AvailableImmediately(t *testing.T) {
 // The consumer that has returned an item receives it again, at its previous position.
 func TestReturn_KeepsPosition(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+		q := h.queue()
 		h.put(q, "one", "two", "three")
 		for i := range 3 {
 			item := h.take(q, "one")
 			require.Equal(h, i+1, item.Attempt())
-			require.NoError(h, item.Return(ctx, nil))
+			require.NoError(h, item.Return(nil))
 			if i > 0 {
 				h.advance(minRetryDelay << (i - 1))
 			}
@@ -181,7 +179,7 @@ func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
 				if string(item.Data()) == "fails" {
 					failures = append(failures, time.Now())
 					require.Equal(h, len(failures), item.Attempt())
-					require.NoError(h, item.Return(h.Context(), errors.New("fails")))
+					require.NoError(h, item.Return(errors.New("fails")))
 					continue
 				}
 				done++
@@ -213,13 +211,13 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 	for name, fault := range requestFaults {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				ctx, conn := h.Context(), h.connect()
+				conn := h.connect()
 				q, other := h.queueOn(conn, Config{}), h.queue()
 				h.put(q, "one")
 				item := h.take(q, "one")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
 				taken := h.startTake(other) // it claims the item before the first consumer can read the record
-				require.NoError(h, item.Return(ctx, nil))
+				require.NoError(h, item.Return(nil))
 				again := <-taken
 				h.advance(2 * sessionTimeout)
 				require.NoError(h, again.Err())
@@ -231,46 +229,82 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 	}
 }
 
-// Requests that were sent are completed or undone without the context of the call.
-func TestTrap06_CancelledContext(t *testing.T) {
-	run(t, func(h *harness) {
-		conn := h.connect()
-		q, other := h.queueOn(conn, Config{}), h.queue()
-		h.put(q, "one", "two")
-		item, second := h.take(q, "one"), h.take(q, "two")
-		ctx, cancel := context.WithCancel(h.Context())
-		cancel()
-		require.ErrorIs(h, item.Ack(ctx), context.Canceled)
-		require.NotErrorIs(h, item.Ack(ctx), recipes.ErrUnconfirmed, "nothing was sent")
-		require.NoError(h, item.Err())
-
-		ctx, cancel = context.WithCancel(h.Context())
-		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			cancel()
-			time.Sleep(time.Millisecond)
+// A call for an item that takes too long continues. The next call returns its result: neither are
+// operations executed twice, nor is the item acknowledged without them.
+func TestTrap06_AckTakesTooLong(t *testing.T) {
+	slowAck := func(h *harness, q *Queue, item Item, op any) {
+		slow := h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			time.Sleep(limit.Confirm + time.Second/4)
 			return zktest.Pass(r)
 		})
-		err := item.Ack(ctx)
-		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
-		require.ErrorIs(h, err, context.Canceled)
-		require.NoError(h, item.Ack(h.Context()), "the first call continues in the background")
-		require.Len(h, h.children("/jobs"), 1)
+		begin := time.Now()
+		require.ErrorIs(h, item.Ack(op), recipes.ErrUnconfirmed)
+		require.Equal(h, limit.Confirm, time.Since(begin))
+		<-slow.Ran()
+	}
+	run(t, func(h *harness) {
+		const timeout = 30 * time.Second // the lease outlasts the slow requests
+		q := h.queueOn(bubble.Connect(h, h.srv, timeout), Config{}, recipes.WithSessionTimeout(timeout))
+		h.put(q, "one", "two", "three")
+		item := h.take(q, "one")
+		result := &zk.CreateRequest{Path: "/result-", Acl: q.acl, Flags: zk.FlagSequence}
+		slowAck(h, q, item, result)
+		require.NoError(h, item.Ack(result))
+		require.NoError(h, item.Ack())
+		require.ErrorIs(h, item.Ack(result), ErrSettled)
+		require.ErrorIs(h, item.Return(nil), ErrSettled)
+		require.Equal(h, 1, strings.Count(h.srv.Tree(), "  result-"), h.srv.Tree())
 
-		ctx, cancel = context.WithCancel(h.Context())
-		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
-			cancel()
-			return zktest.Cut(r)
+		item = h.take(q, "two")
+		slowAck(h, q, item, &zk.DeleteRequest{Path: "/missing", Version: -1})
+		require.ErrorIs(h, item.Ack(), zk.ErrNoNode, "the result of the first call")
+		require.NoError(h, item.Err())
+		require.NoError(h, item.Ack())
+
+		item = h.take(q, "three")
+		h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			time.Sleep(limit.Confirm + time.Second/4)
+			return zktest.Pass(r)
 		})
-		require.ErrorIs(h, second.Return(ctx, nil), recipes.ErrUnconfirmed)
-		again, err := other.Take(h.Context())
-		require.NoError(h, err)
-		require.Equal(h, 2, again.Attempt())
+		require.ErrorIs(h, item.Return(nil), recipes.ErrUnconfirmed)
+		require.NoError(h, item.Return(nil))
+		require.Equal(h, 2, h.take(q, "three").Attempt())
 
 		// Close continues in the background if its context is done.
+		ctx, cancel := context.WithCancel(h.Context())
+		cancel()
 		require.ErrorIs(h, q.Close(ctx), recipes.ErrUnconfirmed)
 		h.advance(time.Second)
 		require.NoError(h, q.Close(ctx), "Close is complete")
 	})
+}
+
+// A program that ends a grant reports success as success, although the call ends the context of the
+// grant first, and also if the context of the program is done. A context is not an operation.
+func TestAck_SuccessIsNotAnError(t *testing.T) {
+	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
+		run(t, func(h *harness) {
+			q := h.queue()
+			h.srv.Delay(zktest.BothWays, delay)
+			ctx, cancel := context.WithCancel(h.Context())
+			defer cancel()
+			h.put(q, "one", "two", "three")
+			for _, end := range []func(Item) error{
+				func(i Item) error { return i.Ack() },
+				func(i Item) error { return i.Return(nil) },
+				func(i Item) error { return AckAll(i) },
+			} {
+				item, err := q.Take(h.Context())
+				require.NoError(h, err)
+				work := item.Context()
+				require.ErrorIs(h, item.Ack(ctx), recipes.ErrInvalidOption)
+				require.NoError(h, item.Err())
+				cancel()
+				require.NoError(h, end(item))
+				require.ErrorIs(h, context.Cause(work), ErrSettled)
+			}
+		})
+	}
 }
 
 // If the reply to an acknowledgement is lost, the consumer recognizes that it has deleted the item,
@@ -279,13 +313,13 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 	for name, fault := range requestFaults {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				ctx, conn := h.Context(), h.connect()
+				conn := h.connect()
 				q, other := h.queueOn(conn, Config{}), h.queue()
 				h.put(q, "one", "two")
 				item := h.take(q, "one")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
 				written := &zk.CreateRequest{Path: "/done-", Acl: q.acl, Flags: zk.FlagSequence}
-				require.NoError(h, item.Ack(ctx, written))
+				require.NoError(h, item.Ack(written))
 				require.ErrorIs(h, item.Err(), ErrSettled)
 				require.Equal(h, 1, strings.Count(h.srv.Tree(), "done-"))
 				h.take(other, "two")
@@ -301,7 +335,7 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {
 			run(t, func(h *harness) {
-				ctx, conn := h.Context(), h.connect()
+				conn := h.connect()
 				q, other := h.queueOn(conn, Config{}), h.queue()
 				h.put(q, "one")
 				item := h.take(q, "one")
@@ -317,9 +351,9 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 				if applied {
 					want = recipes.ErrUnconfirmed
 				}
-				require.ErrorIs(h, item.Ack(ctx), want)
-				require.ErrorIs(h, item.Ack(ctx), want, "second call")
-				require.ErrorIs(h, item.Return(ctx, nil), want)
+				require.ErrorIs(h, repeated(func() error { return item.Ack() }), want)
+				require.ErrorIs(h, item.Ack(), want, "second call")
+				require.ErrorIs(h, item.Return(nil), want)
 				if applied {
 					h.requireEmpty(other)
 				} else {
@@ -338,12 +372,12 @@ func TestAck_ClaimDeleted_ItemIsClaimedAgain(t *testing.T) {
 		h.put(q, "one")
 		item := h.take(q, "one")
 		require.NoError(h, h.connect().Delete(q.claimPath(item.ID()), -1))
-		require.ErrorIs(h, item.Ack(ctx), ErrClaimLost)
+		require.ErrorIs(h, item.Ack(), ErrClaimLost)
 		waitCtx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		item, err := q.Take(waitCtx)
 		require.NoError(h, err)
-		require.NoError(h, item.Ack(ctx))
+		require.NoError(h, item.Ack())
 		h.requireEmpty(q)
 	})
 }
@@ -352,7 +386,7 @@ func TestAck_ClaimDeleted_ItemIsClaimedAgain(t *testing.T) {
 // does not prevent this here.
 func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, conn := h.Context(), h.connect()
+		conn := h.connect()
 		q, other := h.queueOn(conn, Config{}), h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
@@ -361,12 +395,12 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(0)
 		var acking sync.WaitGroup
-		acking.Go(func() { require.ErrorIs(h, item.Ack(ctx), ErrClaimLost) })
+		acking.Go(func() { require.ErrorIs(h, repeated(func() error { return item.Ack() }), ErrClaimLost) })
 		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
 		again := h.take(other, "one")
 		h.srv.Refuse(false)
 		acking.Wait()
-		require.NoError(h, again.Ack(ctx))
+		require.NoError(h, again.Ack())
 	})
 }
 
@@ -418,7 +452,7 @@ func TestReturn_ReplyAndRecordLost(t *testing.T) {
 			time.Sleep(time.Second) // until the next consumer has claimed the item
 			return zktest.Cut(r)
 		})
-		require.ErrorIs(h, item.Return(h.Context(), nil), recipes.ErrUnconfirmed)
+		require.ErrorIs(h, item.Return(nil), recipes.ErrUnconfirmed)
 		again := <-taken
 		h.advance(2 * sessionTimeout)
 		require.NoError(h, again.Err())

@@ -71,19 +71,19 @@ func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 		for range b.N {
 			item, err := q.Take(ctx)
 			require.NoError(b, err)
-			require.NoError(b, item.Ack(ctx))
+			require.NoError(b, item.Ack())
 		}
 	case "up to 64":
 		for n := 0; n < b.N; {
 			items, err := q.TakeUpTo(ctx, 64)
 			require.NoError(b, err)
 			n += len(items)
-			require.NoError(b, AckAll(ctx, items...))
+			require.NoError(b, AckAll(items...))
 		}
 	default:
 		n := 0
 		for item := range q.Consume(ctx) {
-			if err := item.Ack(ctx); err != nil {
+			if err := item.Ack(); err != nil {
 				b.Fatal(err)
 			}
 			if n++; n == b.N {

@@ -225,7 +225,7 @@ func (d *delivery) isLastAttempt() bool {
 func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c := &completion{q: d.q, as: errAcknowledged, items: []*delivery{item}}
 	c.build = func(item *delivery) ([]operation, error) { return c.buildLetter(item, reason), nil }
-	if err := c.apply(d.q.ctx); err != nil {
+	if err := c.apply(); err != nil {
 		if item.grant.Err() == nil { // otherwise the next consumer that claims the item tries again
 			d.skip(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, zkerror.Refine(err)))
 		}

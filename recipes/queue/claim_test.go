@@ -68,7 +68,7 @@ func TestTrap01_ClaimReplyLost(t *testing.T) {
 	for name, fault := range requestFaults {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				ctx, conn := h.Context(), h.connect()
+				conn := h.connect()
 				q, other := h.queueOn(conn, Config{}), h.queue()
 				h.put(q, "one", "two")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
@@ -78,7 +78,7 @@ func TestTrap01_ClaimReplyLost(t *testing.T) {
 				require.NoError(h, err)
 				require.Equal(h, stat.Czxid, item.Token())
 				h.take(other, "two")
-				require.NoError(h, item.Ack(ctx))
+				require.NoError(h, item.Ack())
 				h.requireEmpty(other)
 			})
 		})

@@ -32,7 +32,7 @@ func TestConsume_DeliversInOrder(t *testing.T) {
 				i := 0
 				for item := range consumer.Consume(ctx) {
 					require.Equal(h, fmt.Sprint(i), string(item.Data()))
-					require.NoError(h, item.Ack(ctx))
+					require.NoError(h, item.Ack())
 					if i++; i == 30 {
 						cancel()
 					}
@@ -65,7 +65,7 @@ func TestConsume_ConsumersShareItems(t *testing.T) {
 			consuming.Go(func() {
 				for item := range q.Consume(ctx) {
 					time.Sleep(time.Millisecond)
-					require.NoError(h, item.Ack(ctx))
+					require.NoError(h, item.Ack())
 					mu.Lock()
 					seen[item.ID()]++
 					if shares[c]++; len(seen) == n {
@@ -101,7 +101,7 @@ func TestConsume_UnreadItemIsNoAttempt(t *testing.T) {
 		}
 		item := h.take(q, "one")
 		require.Equal(h, 1, item.Attempt())
-		require.NoError(h, item.Return(h.Context(), nil))
+		require.NoError(h, item.Return(nil))
 		require.Equal(h, 2, h.take(q, "one").Attempt())
 		require.Equal(h, 1, h.take(q, "two").Attempt())
 	})
@@ -170,7 +170,7 @@ func TestConsume_ContinuesInNextSession(t *testing.T) {
 			require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
 			item = <-items
 			require.Equal(h, 2, item.Attempt())
-			require.NoError(h, item.Ack(ctx), "session %d", i)
+			require.NoError(h, item.Ack(), "session %d", i)
 		}
 		cancel()
 		h.advance(0)

@@ -24,7 +24,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 		for i := range 3 {
 			item := h.take(q, "bad")
 			require.Equal(h, i+1, item.Attempt())
-			require.NoError(h, item.Return(ctx, fmt.Errorf("reason %d", i+1)))
+			require.NoError(h, item.Return(fmt.Errorf("reason %d", i+1)))
 			id = item.ID()
 			h.advance(time.Second)
 		}
@@ -45,7 +45,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 		require.ErrorIs(h, q.Discard(ctx, l), recipes.ErrDeleted)
 		item := h.take(q, "bad")
 		require.Equal(h, 1, item.Attempt(), "attempts are counted from 1 again")
-		require.NoError(h, item.Ack(ctx))
+		require.NoError(h, item.Ack())
 		letters, err = q.DeadLetters(ctx)
 		require.NoError(h, err)
 		require.Empty(h, letters)
@@ -165,7 +165,7 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 		reader := h.queueOn(conn, Config{MaxAttempts: 1})
 		item, err := reader.TryTake(ctx)
 		require.NoError(h, err)
-		require.NoError(h, item.Return(ctx, errors.New("too much")))
+		require.NoError(h, item.Return(errors.New("too much")))
 		require.ErrorIs(h, item.Err(), ErrSettled)
 		h.ack(h.take(reader, "two"))
 		h.requireEmpty(reader)
@@ -192,7 +192,7 @@ func TestDeadLetters_Order(t *testing.T) {
 			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), Priority(3-i)))
 		}
 		for _, payload := range []string{"2", "1", "0"} {
-			require.NoError(h, h.take(q, payload).Return(ctx, nil))
+			require.NoError(h, h.take(q, payload).Return(nil))
 		}
 		letters, err := q.DeadLetters(ctx)
 		require.NoError(h, err)
@@ -220,7 +220,7 @@ func TestTrap07_RequeueReplyLost(t *testing.T) {
 				h.put(q, "one")
 				item := h.take(q, "one")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
-				require.NoError(h, item.Return(ctx, nil))
+				require.NoError(h, item.Return(nil))
 				letters, err := q.DeadLetters(ctx)
 				require.NoError(h, err)
 				require.Len(h, letters, 1)

@@ -33,7 +33,7 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 		require.NoError(h, producer.Put(ctx, []byte("past"), at(-time.Hour)))
 		for item := range items {
 			order = append(order, fmt.Sprint(string(item.Data()), " ", time.Since(begin).Round(time.Second)))
-			require.NoError(h, item.Ack(ctx))
+			require.NoError(h, item.Ack())
 			if len(order) == 4 {
 				stop()
 			}
@@ -129,7 +129,7 @@ func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 				item, err := consumer.Take(h.Context())
 				require.NoError(h, err)
 				h.advance(2 * time.Second)
-				require.NoError(h, item.Ack(h.Context()))
+				require.NoError(h, item.Ack())
 				return string(item.Data())
 			}
 			require.Equal(h, "slow", take())
@@ -181,7 +181,7 @@ func TestDispatcher_RequestsPerItem(t *testing.T) {
 		log = requests(h.srv, conn.SessionID(), func() {
 			items, err := q.TakeUpTo(ctx, 40)
 			require.NoError(h, err)
-			require.NoError(h, AckAll(ctx, items...))
+			require.NoError(h, AckAll(items...))
 			require.Len(h, items, 40, "no claim has failed")
 		})
 		require.Equal(h, 40, log.Count(zktest.OpGetData))

@@ -49,10 +49,10 @@ func Example() {
 	for item := range jobs.Consume(ctx) {
 		// item.Context() is done before another consumer can claim the item.
 		if err := work(item.Context(), item.Data()); err != nil {
-			_ = item.Return(ctx, err) // even if this fails, the item is delivered again
+			_ = item.Return(err) // even if this fails, the item is delivered again
 			continue
 		}
-		if err := item.Ack(ctx); err != nil {
+		if err := item.Ack(); err != nil {
 			log.Print(err) // the item may be delivered again
 		}
 		if n++; n == 2 {
@@ -94,7 +94,7 @@ func ExampleAt() {
 		log.Fatal(err)
 	}
 	fmt.Println(string(item.Data()), time.Since(begin) > 90*time.Millisecond)
-	_ = item.Ack(ctx)
+	_ = item.Ack()
 	// Output:
 	// true
 	// later true
@@ -118,7 +118,7 @@ func ExampleQueue_DeadLetters() {
 			log.Fatal(err)
 		}
 		fmt.Println("attempt", item.Attempt())
-		_ = item.Return(ctx, errors.New("cannot divide"))
+		_ = item.Return(errors.New("cannot divide"))
 	}
 
 	letters, err := jobs.DeadLetters(ctx)
@@ -136,7 +136,7 @@ func ExampleQueue_DeadLetters() {
 		log.Fatal(err)
 	}
 	fmt.Println("attempt", item.Attempt())
-	_ = item.Ack(ctx)
+	_ = item.Ack()
 	// Output:
 	// attempt 1
 	// attempt 2
@@ -170,7 +170,7 @@ func ExampleItem_Ack() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := order.Ack(ctx, invoice); err != nil {
+	if err := order.Ack(invoice); err != nil {
 		log.Fatal(err)
 	}
 	items, err := invoices.TakeUpTo(ctx, 10)
@@ -180,7 +180,7 @@ func ExampleItem_Ack() {
 	for _, item := range items {
 		fmt.Println(string(item.Data()))
 	}
-	fmt.Println(queue.AckAll(ctx, items...))
+	fmt.Println(queue.AckAll(items...))
 	// Output:
 	// invoice of the previous day
 	// invoice for order 4711

@@ -128,8 +128,8 @@ func TestForeignParticipant(t *testing.T) {
 					go func() {
 						for i := range q.Consume(ctx) {
 							results <- string(i.Data())
-							if err := i.Ack(h.Context()); err != nil {
-								_ = i.Return(h.Context(), err)
+							if err := i.Ack(); err != nil {
+								_ = i.Return(err)
 							}
 						}
 					}()

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -102,7 +104,16 @@ func (h *harness) startTake(q *Queue) <-chan Item {
 
 func (h *harness) ack(i Item) {
 	h.Helper()
-	require.NoError(h, i.Ack(h.Context()))
+	require.NoError(h, i.Ack())
+}
+
+// repeated repeats a call of Ack, AckAll or Return until the servers have answered.
+func repeated(f func() error) error {
+	err := f()
+	for errors.Is(err, limit.ErrConfirm) {
+		err = f()
+	}
+	return err
 }
 
 // requireEmpty requires that no item is available.

@@ -13,7 +13,7 @@ import (
 // A transaction is applied only while the claim is valid, and exactly once.
 func TestItem_Multi(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queue()
+		q := h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
 		_, err := item.Multi()
@@ -35,7 +35,7 @@ func TestItem_Multi(t *testing.T) {
 		require.NoError(h, h.connect().Delete(q.claimPath(item.ID()), -1))
 		_, err = item.Multi(&zk.DeleteRequest{Path: "/written/more", Version: -1})
 		require.ErrorIs(h, err, ErrClaimLost)
-		require.ErrorIs(h, item.Ack(ctx), ErrClaimLost)
+		require.ErrorIs(h, item.Ack(), ErrClaimLost)
 		_, err = item.Multi()
 		require.ErrorIs(h, err, ErrClaimLost)
 		require.Contains(h, h.srv.Tree(), "more")

@@ -50,7 +50,7 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 			item, err := consumer.Take(h.Context())
 			require.NoError(h, err)
 			h.advance(work)
-			require.NoError(h, item.Ack(h.Context()))
+			require.NoError(h, item.Ack())
 		}
 		require.LessOrEqual(h, listings, 2+items*int(work/listing)/listingShare+items/16)
 	})
@@ -165,7 +165,7 @@ func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(2 * time.Second)
-		require.NoError(h, first.Ack(h.Context()))
+		require.NoError(h, first.Ack())
 		require.NoError(h, producer.Put(h.Context(), []byte("urgent"), Priority(0)))
 		next, err := q.Take(h.Context())
 		require.NoError(h, err)
@@ -190,7 +190,7 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 		go func() {
 			item, err := q.Take(h.Context())
 			if err == nil {
-				err = item.Ack(h.Context())
+				err = item.Ack()
 			}
 			taken <- err
 		}()
@@ -207,7 +207,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q, operator := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1}), h.connect()
 		h.put(q, "one", "two")
-		require.NoError(h, h.take(q, "one").Return(ctx, nil))
+		require.NoError(h, h.take(q, "one").Return(nil))
 		unrecognized := []string{"queue-", "queue-x", "queue--", "queue-42", "queue-||", "queue-99999999999", "lock-0000000000", "_c_", "queue-\u00e9000000000", "entry-100-0000000000", "-", "|"}
 		for _, dir := range []string{"/jobs/", "/jobs-claims/", "/jobs-dead/"} {
 			for _, name := range unrecognized {
@@ -249,7 +249,7 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 			h.advance(time.Second)
 			h.put(q, "one")
 			item := <-taken
-			require.NoError(h, item.Return(ctx, errors.New("no")))
+			require.NoError(h, item.Return(errors.New("no")))
 			letters, err := q.DeadLetters(ctx)
 			require.NoError(h, err)
 			require.Len(h, letters, 1)
@@ -265,7 +265,7 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 		}
 		require.NoError(h, operator.Delete(q.cfg.Claims, -1))
 		h.advance(time.Second)
-		require.ErrorIs(h, item.Ack(ctx), ErrClaimLost)
+		require.ErrorIs(h, item.Ack(), ErrClaimLost)
 		h.take(h.queue(), "two")
 	})
 }

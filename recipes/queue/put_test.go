@@ -97,7 +97,7 @@ func TestPut_FullQueue(t *testing.T) {
 		require.ErrorIs(h, q.Put(ctx, nil), ErrFull)
 		item := h.take(q, "one")
 		require.ErrorIs(h, q.Put(ctx, nil), ErrFull, "claimed items count")
-		require.NoError(h, item.Ack(ctx))
+		require.NoError(h, item.Ack())
 		h.put(q, "four")
 	})
 }
@@ -140,7 +140,7 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 							for item := range items {
 								consumed++
 								require.Equal(h, "one", string(item.Data()))
-								require.NoError(h, item.Ack(ctx))
+								require.NoError(h, item.Ack())
 							}
 						}()
 					}
@@ -223,7 +223,7 @@ func TestTrap32_SequenceOverflow(t *testing.T) {
 		item := <-taken
 		require.Equal(h, "d", string(item.Data()))
 		require.Equal(h, "queue-0000000000", item.ID())
-		require.NoError(h, item.Ack(ctx))
+		require.NoError(h, item.Ack())
 		h.put(q, "e", "f")
 		h.take(q, "e")
 		h.take(q, "f")

@@ -173,24 +173,18 @@ func (x *scheduleRun) processItems(c *client, items ...Item) {
 	}
 	for _, i := range items {
 		action, wait := c.random.IntN(10), x.randomDuration(c)
-		limit := x.sessionTimeout
-		if c.random.IntN(3) == 0 {
-			limit = x.randomDuration(c) + 1
-		}
 		again := c.random.IntN(2) == 0
 		process := func() {
-			ctx, cancel := context.WithTimeout(context.Background(), limit)
-			defer cancel()
 			switch action {
 			case 0, 1:
-				err := i.Return(ctx, errors.New("no"))
+				err := i.Return(errors.New("no"))
 				x.Note("%s: return %s: %v", c.name, i.Data(), err)
 			case 2: // Close returns the item
 			default:
-				x.acknowledge(ctx, c, i)
+				x.acknowledge(c, i)
 				if again {
 					time.Sleep(wait)
-					if err := i.Ack(context.Background()); err == nil {
+					if err := i.Ack(); err == nil {
 						x.addLateAck(i)
 					}
 				}
@@ -208,9 +202,9 @@ func (x *scheduleRun) processItems(c *client, items ...Item) {
 }
 
 // acknowledge acknowledges an item, and creates a znode in the same transaction.
-func (x *scheduleRun) acknowledge(ctx context.Context, c *client, i Item) {
+func (x *scheduleRun) acknowledge(c *client, i Item) {
 	result := &zk.CreateRequest{Path: path.Join(results, string(i.Data())+"-"), Acl: openACL, Flags: zk.FlagSequence}
-	x.addAck(c.name, i, i.Ack(ctx, result))
+	x.addAck(c.name, i, i.Ack(result))
 }
 
 func (x *scheduleRun) inject(e event) {
@@ -365,7 +359,7 @@ func (x *scheduleRun) takeRemaining(c *client) {
 		}
 		x.working.Add(1)
 		x.addDelivery(c.name, item, x.working.Done)
-		x.acknowledge(ctx, c, item)
+		x.acknowledge(c, item)
 	}
 	letters, err := c.queue.DeadLetters(ctx)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
 			item, err := q.Take(&endingContext{Context: h.Context()})
 			require.NoError(h, err)
 			require.Equal(h, fmt.Sprint(i), string(item.Data()))
-			require.NoError(h, item.Ack(h.Context()))
+			require.NoError(h, item.Ack())
 		}
 	})
 }
@@ -89,11 +89,11 @@ func TestTakeUpTo(t *testing.T) {
 				require.Equal(h, fmt.Sprint(i), string(item.Data()))
 				i++
 			}
-			require.NoError(h, AckAll(ctx, items...))
-			require.NoError(h, AckAll(ctx, items...), "second call")
+			require.NoError(h, AckAll(items...))
+			require.NoError(h, AckAll(items...), "second call")
 		}
 		h.requireEmpty(q)
-		require.NoError(h, AckAll(ctx))
+		require.NoError(h, AckAll())
 		_, err := q.TakeUpTo(ctx, 0)
 		require.ErrorIs(h, err, recipes.ErrInvalidOption)
 	})

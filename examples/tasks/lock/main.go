@@ -45,9 +45,7 @@ func main() {
 		log.Fatal(err)
 	}
 	sum, err := add(conn, hold)
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := errors.Join(err, hold.Release(release)); err != nil {
+	if err := errors.Join(err, hold.Release()); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Printf("total %d, written with token %d\n", sum, hold.Token())

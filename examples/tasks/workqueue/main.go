@@ -45,13 +45,12 @@ func main() {
 
 // work takes jobs until ctx is done. Any number of processes can do so.
 func work(ctx context.Context, jobs *queue.Queue) error {
-	ackCtx := context.WithoutCancel(ctx) // completed jobs are acknowledged even if ctx is done
 	for item := range jobs.Consume(ctx) {
 		var err error
 		if do(item.Context(), string(item.Data())) == nil {
-			err = item.Ack(ackCtx) // deletes the job
+			err = item.Ack() // deletes the job
 		} else {
-			err = item.Return(ackCtx, nil) // for another attempt
+			err = item.Return(nil) // for another attempt
 		}
 		if err != nil {
 			log.Print(item.ID(), " is delivered again: ", err)

@@ -76,6 +76,11 @@ func (n *Node) Remove(ctx context.Context, reason error) error {
 	case <-n.ended:
 		return n.removal
 	case <-ctx.Done():
+	}
+	select {
+	case <-n.ended: // at the same time
+		return n.removal
+	default:
 		return context.Cause(ctx)
 	}
 }
