@@ -177,16 +177,21 @@ func (w *webServer) writeLeader(rw http.ResponseWriter, _ *http.Request) {
 		Instance string         `json:"instance"`           // this instance
 		Token    int64          `json:"token,omitempty"`    // of the leadership of this instance
 		Deadline *time.Time     `json:"deadline,omitempty"` // of its lease
-		Leader   *candidateInfo `json:"leader"`             // another instance; null if it is unknown
+		Leader   *candidateInfo `json:"leader"`             // may be this instance; null if it is unknown
 	}{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
 	code := http.StatusServiceUnavailable
+	if w.backend.checkConnected() == nil { // otherwise the observation may be outdated
+		reply.Leader = w.run.leader.get()
+	}
 	if l := w.currentLeadership(); l != nil {
 		code, reply.Leads, reply.Token = http.StatusOK, true, l.Token()
+		if reply.Leader == nil || reply.Leader.Token != l.Token() { // this instance was not observed as the leader yet
+			reply.Leader = w.run.self()
+			reply.Leader.ID, reply.Leader.Token = w.elector.Current().Candidate.CandidateID, l.Token()
+		}
 		if d := l.Deadline(); !d.IsZero() {
 			reply.Deadline = &d
 		}
-	} else if w.backend.checkConnected() == nil { // otherwise the observation may be outdated
-		reply.Leader = w.run.leader.get()
 	}
 	writeJSON(rw, code, reply)
 }

@@ -88,7 +88,7 @@ var listening = []string{"--listen", "127.0.0.1:0"}
 // TestWebServer fails if a page is wrong at one of the steps of a hand-over.
 func TestWebServer(t *testing.T) {
 	h := newZooKeeperHarness(t)
-	a := h.run("a", graceful, append(listening, "--leader-begin-command", "echo begins; while [ ! -e $FILE.go ]; do sleep 0.01; done",
+	a := h.run("a", graceful, append(listening, "--value", "a:80", "--leader-begin-command", "echo begins; while [ ! -e $FILE.go ]; do sleep 0.01; done",
 		"--leader-end-command", "echo ends; while [ ! -e $FILE.end ]; do sleep 0.01; done")...)
 	a.waitForOutput("begins")
 	pa := a.webClient()
@@ -103,11 +103,20 @@ func TestWebServer(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &l))
 	require.Positive(t, l.Token)
 	require.WithinRange(t, *l.Deadline, time.Now(), time.Now().Add(session))
-	require.Nil(t, l.Leader)
+	require.Equal(t, "a", l.Leader.Name)
+	require.Equal(t, "a:80", l.Leader.Value)
+	require.Equal(t, l.Token, l.Leader.Token)
 
 	b := h.run("b", graceful, listening...)
 	pb := b.webClient()
 	pb.waitForPage("/leader", 503, `"name":"a"`)
+	var seen leaderPage // by another instance
+	_, text = pb.get("/leader")
+	require.NoError(t, json.Unmarshal([]byte(text), &seen))
+	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} { // depend on the observation
+		leader.Joined, leader.LeadsSince, leader.Session = time.Time{}, time.Time{}, ""
+	}
+	require.Equal(t, seen.Leader, l.Leader)
 	pb.waitForPage("/readyz", 200, "ok")
 	pb.requirePage("/healthz", 200, "ok")
 	pa.waitForPage("/metrics", 200, "elector_program_running{election=\"/jobs/one\"} 1\n")
