@@ -150,9 +150,6 @@ func (e *Elector) Run(ctx context.Context) error {
 		return err
 	}
 	err = l.runCandidacies()
-	if err != nil {
-		l.log.Info("elector stopped", "err", err)
-	}
 	l.state = StateNotLeader
 	l.publishReport(err)
 	return err

@@ -154,8 +154,7 @@ func (l *loop) backendFailed(err error) event {
 		}
 		return event{state: StateError, err: err, final: true}
 	}
-	l.log.Error("backend failed", "err", err)
-	return event{state: StateError, err: err}
+	return event{state: StateError, err: err} // waitAfterError logs it
 }
 
 // contextDone returns the event for when the context of Run is done.

@@ -1,7 +1,6 @@
 package elector
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -114,14 +113,11 @@ func (l *loop) publishReport(err error) {
 // setState changes the state, logs the change and publishes it.
 func (l *loop) setState(s State, err error) {
 	if l.state != s {
-		log, level := l.log.With("state", s), slog.LevelDebug
+		log := l.log.With("state", s)
 		if l.state != "" {
 			log = log.With("from", l.state)
 		}
-		if err != nil {
-			log, level = log.With("err", err), slog.LevelInfo
-		}
-		log.Log(l.ctx, level, "state changed")
+		log.Debug("state changed")
 	}
 	l.state = s
 	l.publishReport(err)

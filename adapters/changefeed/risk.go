@@ -101,7 +101,8 @@ type UnsafeSetting struct {
 }
 
 // UnsafeError is the error that a store's Start returns for a deployment with risks that
-// were not accepted. It wraps [ErrUnsuitable].
+// were not accepted. It wraps [ErrUnsuitable], and [leaderelection.ErrInvalidOption], because
+// another attempt fails as well until the deployment or the option WithRisk is changed.
 type UnsafeError struct {
 	// Store names the store and the server.
 	Store string
@@ -141,5 +142,7 @@ func (e *UnsafeError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns [ErrUnsuitable].
-func (e *UnsafeError) Unwrap() error { return ErrUnsuitable }
+// Unwrap returns [ErrUnsuitable] and [leaderelection.ErrInvalidOption].
+func (e *UnsafeError) Unwrap() []error {
+	return []error{ErrUnsuitable, leaderelection.ErrInvalidOption}
+}
