@@ -39,6 +39,7 @@ executed, or was not found.`,
 		},
 	}
 	r.register(cmd.Flags())
+	cmd.SetFlagErrorFunc(adviseProgram)
 	return cmd
 }
 
@@ -69,6 +70,8 @@ func (r *runCommand) configDocument(cmd *cobra.Command, programFromLine bool) *y
 			source = "command line"
 		case f.Name == flagInstanceID:
 			value = "" // a generated name must not be used by several instances
+		case f.Name == flagLostGrace && r.lostGrace == 0:
+			value, source = (r.settings.effectiveTimeout() / defaultLostGrace).String(), "default: a sixteenth of the session timeout"
 		}
 		node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
 		switch f.Value.Type() {

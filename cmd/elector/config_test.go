@@ -29,6 +29,7 @@ func TestConfig(t *testing.T) {
 	require.Contains(t, text, "election: /from/file # "+file+":4\n")
 	require.Contains(t, text, "grace: 3s # command line\n")
 	require.Contains(t, text, "begin-timeout: 1m0s # default\n")
+	require.Contains(t, text, "lost-grace: 250ms # default: a sixteenth of the session timeout\n")
 	require.Contains(t, text, "zookeeper-auth: (hidden) # ELECTOR_ZOOKEEPER_AUTH\n")
 	require.Contains(t, text, `command: [echo, two  words, "3"]`)
 
@@ -42,8 +43,9 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, []string{"echo", "two  words", "3"}, s.fileProgram)
 
 	// The output contains lists, but not the generated name of the instance.
-	text, err = runConfig("--etcd-endpoints", "a:1,b:2", "--", "ls")
+	text, err = runConfig("--etcd-endpoints", "a:1,b:2", "--session-timeout", "3.5s", "--", "ls")
 	require.NoError(t, err)
+	require.Contains(t, text, "lost-grace: 250ms # default", "a TTL of etcd has whole seconds")
 	require.Contains(t, text, "backend: etcd # default\n", "the settings contain the servers of etcd only")
 	require.Contains(t, text, "instance-id: \"\" # default\n")
 	s, _, err = parse(t, "run", "--config", writeConfigFile(t, text))

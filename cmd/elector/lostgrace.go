@@ -11,6 +11,7 @@ import (
 // --lost-grace is the time between the expiry of a lease and KILL. It must end before another instance can
 // become the leader.
 const (
+	flagLostGrace = "lost-grace"
 	// leaseMargin is the part of the session timeout that is always left between the expiry of a lease and
 	// the earliest expiry of its session: a twelfth. On ZooKeeper, the first lease of a leadership leaves
 	// no more.

@@ -238,7 +238,11 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	if row.program != "" {
 		begin = ""
 	}
-	cmd := h.runCommand("a", row.program, "--leader-begin-command", begin, "--grace", "2s",
+	grace := "2s"
+	if row.code > 128 {
+		grace = "1h" // the second signal must arrive before the end of the grace
+	}
+	cmd := h.runCommand("a", row.program, "--leader-begin-command", begin, "--grace", grace,
 		"--leader-end-command", `echo "end`+role+`" >> "$FILE"`)
 	if row.prepare != nil {
 		row.prepare(cmd)

@@ -80,7 +80,17 @@ program cannot be executed, or was not found; otherwise the program's exit code.
 		},
 	}
 	r.register(cmd.Flags())
+	cmd.SetFlagErrorFunc(adviseProgram)
 	return cmd
+}
+
+// adviseProgram returns the error for an invalid flag of a command that accepts a program. If the flag follows
+// an argument, it is probably a flag of the program.
+func adviseProgram(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); len(args) > 0 {
+		return usage("%w: the program to run and its flags come after --, for example elector run ... -- %s", err, args[0])
+	}
+	return cmd.Root().FlagErrorFunc()(cmd, err)
 }
 
 // setProgram sets the program to the arguments after --, or else to that of the configuration file.
@@ -108,7 +118,7 @@ func (r *runCommand) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&r.endPause, "end-pause", 5*time.Second, "time between two runs of the end command")
 	flags.DurationVar(&r.errorTimeout, "error-timeout", 30*time.Second, "time limit of the error command, and time between an error and the next candidacy")
 	flags.DurationVar(&r.grace, "grace", 10*time.Second, "time between TERM and KILL when a command or the program is stopped")
-	flags.DurationVar(&r.lostGrace, "lost-grace", 0, "the same if the leadership is lost, counted from the expiry of the lease; at most a twelfth of the session timeout (default: a sixteenth)")
+	flags.DurationVar(&r.lostGrace, flagLostGrace, 0, "the same if the leadership is lost, counted from the expiry of the lease; at most a twelfth of the session timeout (default: a sixteenth)")
 	flags.StringVar(&r.listenAddress, "listen", "", "host:port of an HTTP server for /healthz, /readyz, /leader and /metrics (default: none)")
 	flags.StringVar(&r.settings.value, "value", "", "text that this instance advertises, for example its address; status, watch, /leader and ELECTOR_LEADER_VALUE show it to others; backends zookeeper, etcd and raftlog only")
 	flags.BoolVar(&r.stdin, "stdin", false, "pass standard input, which must not be a terminal, to the program; otherwise the program's input is empty")

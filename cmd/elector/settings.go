@@ -99,6 +99,14 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 // requestedTimeout returns the session timeout that the settings request.
 func (s *settings) requestedTimeout() time.Duration { return s.sessionTimeout }
 
+// effectiveTimeout returns the session timeout that the backend requests. Some backends round that of the settings.
+func (s *settings) effectiveTimeout() time.Duration {
+	if f := backendKinds[s.backend].sessionTimeout; f != nil {
+		return f(s)
+	}
+	return s.requestedTimeout()
+}
+
 // newInstanceID returns a name that no other instance has.
 func newInstanceID() string {
 	host, err := os.Hostname()

@@ -41,7 +41,8 @@ can be outdated when it is printed: use it to choose a server, and fencing token
 
 Exit codes: 0 there is a leader, with --is-leader the named candidate; 1 the backend does not
 answer; 2 wrong usage; 4 the election was ended, or the backend refuses access; 5 there is no
-leader; 7 another candidate than that of --is-leader leads.`,
+leader, or with --wait and --is-leader, the named candidate did not lead before --timeout; 7 without
+--wait, another candidate than that of --is-leader leads.`,
 		Example: `  elector status --zookeeper-servers localhost --election /jobs/report --json
   elector status --zookeeper-servers localhost --election /jobs/report --wait --timeout 1m
   elector status --zookeeper-servers localhost --election /jobs/report --is-leader web-1 && backup`,
@@ -70,12 +71,12 @@ leader; 7 another candidate than that of --is-leader leads.`,
 				return err
 			}
 			switch {
-			case len(candidates) == 0:
-				return &cmdline.Error{Code: cmdline.NoLeader}
-			case *name != "" && !candidates[0].isNamed(*name):
+			case len(candidates) > 0 && (*name == "" || candidates[0].isNamed(*name)):
+				return nil
+			case len(candidates) > 0 && !*wait:
 				return &cmdline.Error{Code: cmdline.OtherLeader}
 			}
-			return nil
+			return &cmdline.Error{Code: cmdline.NoLeader}
 		})
 	}
 	return cmd

@@ -35,7 +35,7 @@ func TestStatusAndWatch(t *testing.T) {
 	require.NotContains(t, b.log.text(), "status changed", "a change of the role is logged twice")
 	require.Equal(t, cmdline.OK, h.command("status", "--is-leader", "a").exitCode())
 	require.Equal(t, cmdline.OtherLeader, h.command("status", "--is-leader", "b").exitCode())
-	require.Equal(t, cmdline.OtherLeader, h.command("status", "--wait", "--is-leader", "b", "--timeout", "1s").exitCode())
+	require.Equal(t, cmdline.NoLeader, h.command("status", "--wait", "--is-leader", "b", "--timeout", "1s").exitCode())
 	elected := h.command("status", "--wait", "--is-leader", "b", "--timeout", patience.String())
 	status := h.command("status", "--json")
 	var s struct {

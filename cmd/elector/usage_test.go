@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,8 @@ func TestUsage(t *testing.T) {
 		{"run", "--log-level", "loud"},
 		{"run", "--nonsense"},
 		{"run", "program"},
+		{"run", "--zookeeper-servers", "x", "program", "--daily"},
+		{"run", "--zookeeper-servers", "x", "program", "-d"},
 		{"nonsense"},
 		{"status", "nonsense"},
 	} {
@@ -92,6 +95,9 @@ func TestUsage(t *testing.T) {
 		require.Error(t, err, "%v", args)
 		require.Equal(t, cmdline.Usage, exitCode(err), "%v: %v", args, err)
 		require.NotContains(t, err.Error(), "\n", "%v", args)
+		if slices.Contains(args, "program") {
+			require.ErrorContains(t, err, "after --, for example elector run ... -- program")
+		}
 		require.Regexp(t, `for example|such as|did you mean|true nor false|--help\)`, err.Error(), "%v: the error contains neither an example nor advice", args)
 		if args[0] == "run" {
 			root = newRoot()
