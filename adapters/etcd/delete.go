@@ -91,9 +91,9 @@ func (d *deletion) tryDelete(ctx context.Context) (done bool, err error) {
 			return err
 		}
 		if d.nodeRev == 0 {
-			d.nodeRev = s.nodeRev()
+			d.nodeRev = s.nodeRev
 		}
-		if s.node == nil || s.nodeRev() != d.nodeRev {
+		if s.node == nil || s.nodeRev != d.nodeRev {
 			done = true // An earlier attempt or another client has deleted it; a new node is another election.
 			return nil
 		}

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // Election is a candidate in an election on etcd. It implements
@@ -21,9 +23,16 @@ type Election struct {
 	client    *clientv3.Client
 	node      string
 	options   *options
-	nodeRev   int64        // nodeRev is the create revision of node. A re-created node is another election.
 	log       *slog.Logger // log adds the names of the election and the candidate to each message.
+	outage    *outageLog
 	candidacy candidacy.Candidacy
+	// nodeRev is the create revision of node, or 0 as long as it is not known. A re-created node is
+	// another election.
+	nodeRev atomic.Int64
+	// known is the newest known position in etcd's history, and joined reports whether the candidate
+	// has joined the queue before. They belong to the goroutine of ElectLeader.
+	known  position
+	joined bool
 	// listening receives one value, when ResignRequested is called for the first time.
 	listening chan struct{}
 
@@ -47,7 +56,9 @@ var _ leaderelection.Candidate = (*Election)(nil)
 // Errors: [leaderelection.ErrNilConn], [leaderelection.ErrConnClosed],
 // [leaderelection.ErrInvalidPath], [leaderelection.ErrInvalidOption],
 // [leaderelection.ErrNoElection], [leaderelection.ErrPermission], and
-// [leaderelection.ErrUnreachable] if etcd did not answer within the session timeout.
+// [leaderelection.ErrUnreachable] if etcd did not execute the request within the session
+// timeout. With [WithRejoin], NewElection does not fail with ErrUnreachable: ElectLeader
+// waits for etcd and looks for the election node.
 func NewElection(client *clientv3.Client, node string, opts ...Option) (*Election, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -58,10 +69,12 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	}
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
-		client: client, node: node, options: o, log: log,
+		client: client, node: node, options: o, log: log, outage: &outageLog{client: client, log: log},
 		listening: make(chan struct{}, 1),
 	}
-	if err := e.openNode(); err != nil {
+	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, errUnreachable)
+	defer cancel()
+	if err := e.openNode(ctx); err != nil && !(o.rejoin && errors.Is(err, leaderelection.ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, err)
 	}
 	// Not before: it remains registered with the context until it is over.
@@ -69,29 +82,37 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	return e, nil
 }
 
+// retry sends a request of the candidacy. After the candidate has joined the queue once, no answer of
+// etcd ends the candidacy.
+func (e *Election) retry(ctx context.Context, f func(ctx context.Context) error) error {
+	return retrier{e.client, e.options.timeout / 2, e.joined, e.outage}.run(ctx, f)
+}
+
 // openNode sets nodeRev. It creates the election node if the options say so.
-func (e *Election) openNode() error {
-	return e.options.retryWithinTimeout(e.client, func(ctx context.Context) error {
+func (e *Election) openNode(ctx context.Context) error {
+	return e.retry(ctx, func(ctx context.Context) error {
 		got, err := e.client.Get(ctx, e.node, clientv3.WithKeysOnly())
 		if err != nil {
 			return err
 		}
-		if e.nodeRev = createRevision(got.Kvs); e.nodeRev != 0 {
-			return nil
+		header, nodeRev := got.Header, createRevision(got.Kvs)
+		if nodeRev == 0 {
+			if !e.options.createNode {
+				return &permanentError{errNoElection}
+			}
+			put, err := e.client.Txn(ctx).
+				If(clientv3.Compare(clientv3.CreateRevision(e.node), "=", 0)).
+				Then(clientv3.OpPut(e.node, "")).
+				Else(clientv3.OpGet(e.node, clientv3.WithKeysOnly())).Commit()
+			if err != nil {
+				return err
+			}
+			if header, nodeRev = put.Header, put.Header.Revision; !put.Succeeded {
+				nodeRev = createRevision(put.Responses[0].GetResponseRange().Kvs)
+			}
 		}
-		if !e.options.createNode {
-			return &permanentError{errNoElection}
-		}
-		put, err := e.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(e.node), "=", 0)).
-			Then(clientv3.OpPut(e.node, "")).
-			Else(clientv3.OpGet(e.node, clientv3.WithKeysOnly())).Commit()
-		if err != nil {
-			return err
-		}
-		if e.nodeRev = put.Header.Revision; !put.Succeeded {
-			e.nodeRev = createRevision(put.Responses[0].GetResponseRange().Kvs)
-		}
+		e.known = positionOf(header, nodeRev)
+		e.nodeRev.Store(nodeRev)
 		return nil
 	})
 }
@@ -105,27 +126,42 @@ func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.St
 // Current implements [leaderelection.Candidate].
 func (e *Election) Current() leaderelection.Status { return e.candidacy.Current() }
 
-// Events implements [leaderelection.Candidate]. [event.Checked] is a keepalive
-// request. [event.Watched] is not reported.
+// Events implements [leaderelection.Candidate]. [event.Checked] is a keepalive request, or
+// a failed read of the queue. [event.Watched] is not reported.
 func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // ElectLeader implements [leaderelection.Candidate]: it runs the candidacy and blocks
 // until it is over. It returns the error of the final status, or nil after Resign or when
 // the context of [WithContext] is done. In addition to the errors of a
-// [leaderelection.Leadership], it returns [leaderelection.ErrPermission] and, before the
-// candidate has joined the queue, [leaderelection.ErrUnreachable].
+// [leaderelection.Leadership], it returns [leaderelection.ErrPermission] and
+// [leaderelection.ErrUnreachable], but only before the candidate has joined the queue.
+// After that a candidate retries requests that etcd rejects, because permissions and
+// passwords can be corrected, and reports the errors by [event.Checked] and in the log. If
+// etcd rejects them for a TTL, the candidate gives up its place in the queue: its
+// candidacy ends as if its lease had expired, or continues with [WithRejoin].
 func (e *Election) ElectLeader() error { return e.candidacy.Run(e.runCandidacy) }
 
 // runCandidacy participates in the election with one lease after another until the candidacy is
 // over, and returns the reason.
 func (e *Election) runCandidacy(ctx context.Context) error {
 	for {
-		err := e.participate(ctx)
+		head, err := e.participate(ctx)
 		if !e.options.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
 			return err
 		}
 		// It can take long to join the queue again, so the status is published before.
-		e.log.Info("rejoining with a new lease", "id", e.ID())
+		e.log.Info("rejoining with a new lease", "id", e.ID(), "err", err)
 		e.candidacy.Publish(leaderelection.Status{})
+		lost := errors.Is(err, errDataLost)
+		if lost {
+			e.nodeRev.Store(0)
+		}
+		if head || !lost && !errors.Is(err, errEndedEarly) {
+			continue // No other candidate of the lost history leads.
+		}
+		// The leader of the lost history may not know of the loss until its lease ends.
+		if err := request.Pause(ctx, e.options.timeout); err != nil {
+			return err
+		}
 	}
 }

@@ -3,12 +3,14 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // maxPending is the number of reads that may be in flight at a time. A read of a server that does not
@@ -34,14 +36,15 @@ type entry struct {
 	pendingViews            int
 	nextKeepalive, nextView time.Time
 
-	keyWatch         *watch // keyWatch observes whether the key is still the candidate's.
-	predecessorWatch *watch // predecessorWatch observes the deletion of the predecessor's key.
-	nodeWatch        *watch // nodeWatch observes the value of the election node, with requests to resign.
-	revision         int64  // revision is the newest known revision. Older views are discarded.
-	published        bool   // published reports whether a status was published.
-	head             bool   // head reports whether the candidate is the head of the queue.
-	predecessor      string // predecessor is the key in the last status.
-	leaseUnknown     bool   // leaseUnknown reports that a server does not know the lease.
+	keyWatch         *watch    // keyWatch observes whether the key is still the candidate's.
+	predecessorWatch *watch    // predecessorWatch observes the deletion of the predecessor's key.
+	nodeWatch        *watch    // nodeWatch observes the value of the election node, with requests to resign.
+	keepaliveFailed  bool      // keepaliveFailed reports whether the last keepalive has failed.
+	unreadSince      time.Time // unreadSince is when reads of the queue began to fail, or zero.
+	published        bool      // published reports whether a status was published.
+	head             bool      // head reports whether the candidate is the head of the queue.
+	predecessor      string    // predecessor is the key in the last status.
+	leaseUnknown     bool      // leaseUnknown reports that a server does not know the lease.
 }
 
 // keepaliveResult is the result of a keepalive.
@@ -55,21 +58,21 @@ type keepaliveResult struct {
 // viewResult is the result of reading the queue after keepalive was acknowledged.
 type viewResult struct {
 	keepalive keepalive
+	known     position // known is the newest known position when the read was sent.
 	view      *view
 	err       error
 }
 
 // participate joins the queue and stays in it until the entry is lost or ctx is done. It returns
-// the reason.
-func (e *Election) participate(ctx context.Context) error {
+// the reason, and whether the candidate was the head of the queue.
+func (e *Election) participate(ctx context.Context) (head bool, err error) {
 	n, err := e.joinQueue(ctx)
 	if err != nil {
 		e.waitForRevocations(err)
-		return err
+		return false, err
 	}
 	entryCtx, cancel := context.WithCancel(ctx)
 	n.start(entryCtx)
-	n.revision = n.key.revision
 	err = n.followQueue()
 	e.candidacy.Revoke(err) // before the lease is revoked
 	cancel()
@@ -80,7 +83,7 @@ func (e *Election) participate(ctx context.Context) error {
 	n.requests.Wait()
 	e.revokeLease(n.key, errors.Is(err, errDetached))
 	e.waitForRevocations(err)
-	return err
+	return n.head, err
 }
 
 // start starts the goroutine that sends keepalives. It ends when ctx is done and due is closed.
@@ -175,12 +178,15 @@ func (n *entry) sendDueRequests(now time.Time) {
 	if n.pendingViews < maxPending && !n.nextView.After(now) {
 		n.pendingViews++
 		n.nextView = now.Add(min(n.lease.ttl/4, requestLimit/2))
-		last := n.lease.acknowledged
+		last, known := n.lease.acknowledged, n.election.known
 		n.requests.Go(func() {
 			ctx, cancel := context.WithTimeout(n.ctx, limit)
 			defer cancel()
 			v, err := readView(ctx, client, n.election.node, n.key)
-			n.views <- viewResult{last, v, err}
+			if err != nil {
+				err = explain(n.ctx, client, err)
+			}
+			n.views <- viewResult{last, known, v, err}
 		})
 	}
 }
@@ -210,15 +216,16 @@ func (n *entry) handleChange(revision int64) {
 		n.nextView = n.retryTime()
 		return
 	}
-	n.revision = max(n.revision, revision)
+	n.election.known.revision = max(n.election.known.revision, revision)
 	n.nextView = time.Now()
 }
 
 func (n *entry) handleKeepalive(r keepaliveResult) {
 	event := event.Event{Kind: event.Checked, Err: r.err}
+	n.keepaliveFailed = r.err != nil
 	switch {
 	case r.err != nil:
-		n.election.log.Debug("keepalive failed", "id", n.key.name, "err", r.err)
+		n.election.outage.failed(time.Now(), r.err)
 		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
 	case r.ttl <= 0:
 		// A server that lags behind does not know a new lease, so a read must confirm this.
@@ -238,21 +245,23 @@ func (n *entry) handleKeepalive(r keepaliveResult) {
 // handleView updates role and watches. It returns an error if the entry is lost.
 func (n *entry) handleView(r viewResult) error {
 	if r.err != nil {
-		n.election.log.Debug("reading the queue failed", "id", n.key.name, "err", r.err)
-		n.nextView = earlier(n.nextView, n.retryTime())
-		if n.ctx.Err() != nil {
-			return context.Cause(n.ctx)
-		}
-		return permanent(r.err)
+		return n.handleFailedView(r.err)
 	}
-	v := r.view
-	if v.revision < n.revision {
+	v, known := r.view, &n.election.known
+	if v.lostSince(r.known) {
+		n.election.log.Warn(errDataLost.Error(), "id", n.key.name, "revision", v.revision, "known", r.known.revision)
+		return errDataLost
+	}
+	if v.revision < known.revision {
 		n.nextView = earlier(n.nextView, n.retryTime())
 		return nil // A newer view will follow.
 	}
-	n.revision = v.revision
-	if v.nodeRev != n.election.nodeRev {
+	if v.nodeRev != known.nodeRev {
 		return leaderelection.ErrElectionOver
+	}
+	*known, n.unreadSince = v.position, time.Time{}
+	if !n.keepaliveFailed {
+		n.election.outage.succeeded()
 	}
 	if !n.key.isKey(v.key) {
 		return n.findLoss(v)
@@ -286,6 +295,28 @@ func (n *entry) handleView(r viewResult) error {
 		n.published, n.predecessor = true, v.predecessor
 		n.election.candidacy.Publish(leaderelection.Status{NowFollowing: v.predecessor})
 	}
+	return nil
+}
+
+// handleFailedView plans to read the queue again. It returns an error if the entry must be given up: a
+// candidate that cannot read the queue, but keeps its lease, would block the others.
+func (n *entry) handleFailedView(err error) error {
+	if n.ctx.Err() != nil {
+		return context.Cause(n.ctx)
+	}
+	now, next := time.Now(), n.retryTime()
+	if rejected := permanent(err); rejected != nil {
+		err, next = rejected, now.Add(max(n.lease.ttl/16, rejectedPause))
+	}
+	n.nextView = earlier(n.nextView, next)
+	if n.unreadSince.IsZero() {
+		n.unreadSince = now
+	}
+	if n.lease.acknowledged.sent.Sub(n.unreadSince) > n.lease.ttl {
+		return fmt.Errorf("%w: the queue could not be read for a TTL: %w", errExpired, err)
+	}
+	n.election.outage.failed(now, err)
+	n.election.candidacy.Report(event.Event{Kind: event.Checked, Err: err})
 	return nil
 }
 
@@ -324,13 +355,19 @@ func (n *entry) findLoss(v *view) error {
 	if v.key != nil && v.key.CreateRevision == n.key.revision {
 		return errDetached
 	}
-	if n.leaseUnknown {
-		return errExpired
+	end, reason := n.lease.confirmed.Add(n.lease.ttl), errExpired
+	if !session.Expired(end, time.Now()) {
+		reason = errEndedEarly
 	}
-	err := retry(n.ctx, n.election.client, n.lease.ttl/2, func(ctx context.Context) error {
+	if n.leaseUnknown {
+		return reason
+	}
+	ctx, cancel := context.WithDeadlineCause(n.ctx, end, errExpired)
+	defer cancel()
+	err := n.election.retry(ctx, func(ctx context.Context) error {
 		exists, err := leaseExists(ctx, n.election.client, n.key.lease)
 		if err == nil && !exists {
-			return &permanentError{errExpired}
+			return &permanentError{reason}
 		}
 		return err
 	})

@@ -24,6 +24,8 @@ var (
 	errDeleted     = withText(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
 	errDetached    = withText(leaderelection.ErrCandidateDeleted, "etcd: another client has written the candidate's key without its lease, which removes it from the election; use \"etcdctl put --ignore-lease\" to change a value")
 	errExpired     = withText(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
+	errEndedEarly  = withText(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has ended before its TTL: another client has revoked it, or etcd has lost data")
+	errDataLost    = withText(leaderelection.ErrSessionExpired, "etcd has lost data: it was restored from a backup, or emptied")
 	errForeignData = withText(resign.ErrForeignData, "etcd: election node has a value of another application")
 	errForeign     = withText(leaderelection.ErrForeignChildren, "etcd: election node has keys that are not candidates")
 )
@@ -62,7 +64,9 @@ func errorCode(err error) codes.Code {
 	return status.Code(err)
 }
 
-// permanent returns the error with which a candidacy or a call ends, or nil if a retry can succeed.
+// permanent returns the error with which a call ends, or nil if a retry can succeed without a change
+// by an operator. A candidate that has joined the queue retries nevertheless, unless the error is a
+// permanentError.
 func permanent(err error) error {
 	switch {
 	case errors.As(err, new(*permanentError)):

@@ -20,6 +20,11 @@ func (e *Election) joinQueue(ctx context.Context) (*entry, error) {
 		defer cancel()
 		ctx = limited
 	}
+	if e.nodeRev.Load() == 0 {
+		if err := e.openNode(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for {
 		n, err := e.tryJoin(ctx)
 		if !errors.Is(err, errExpired) {
@@ -32,7 +37,7 @@ func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 	n := &entry{election: e}
 	seconds := int64((e.options.timeout + time.Second - 1) / time.Second)
 	// If the response is lost, the lease has no key, and expires.
-	if err := retry(ctx, e.client, e.options.timeout/2, func(ctx context.Context) error {
+	if err := e.retry(ctx, func(ctx context.Context) error {
 		sent := time.Now()
 		granted, err := e.client.Grant(ctx, seconds)
 		if err == nil {
@@ -45,10 +50,10 @@ func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 		return nil, err
 	}
 	// If the response is lost, the next attempt finds the key, because its name is the lease ID.
-	err := retry(ctx, e.client, e.options.timeout/2, func(ctx context.Context) error {
+	err := e.retry(ctx, func(ctx context.Context) error {
 		put, err := e.client.Txn(ctx).
 			If(
-				clientv3.Compare(clientv3.CreateRevision(e.node), "=", e.nodeRev),
+				clientv3.Compare(clientv3.CreateRevision(e.node), "=", e.known.nodeRev),
 				clientv3.Compare(clientv3.CreateRevision(n.key.name), "=", 0),
 			).
 			Then(clientv3.OpPut(n.key.name, string(candidatedata.Encode(e.options.clientName, e.options.value)), clientv3.WithLease(n.key.lease))).
@@ -56,15 +61,21 @@ func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 				clientv3.OpGet(e.node, clientv3.WithKeysOnly()),
 				clientv3.OpGet(n.key.name, clientv3.WithKeysOnly()),
 			).Commit()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case put.Succeeded:
-			n.key.revision = put.Header.Revision
-		case createRevision(put.Responses[0].GetResponseRange().Kvs) != e.nodeRev:
+		}
+		nodeRev := e.known.nodeRev
+		if n.key.revision = put.Header.Revision; !put.Succeeded {
+			nodeRev = createRevision(put.Responses[0].GetResponseRange().Kvs)
+			n.key.revision = createRevision(put.Responses[1].GetResponseRange().Kvs)
+		}
+		switch now := positionOf(put.Header, nodeRev); {
+		case now.lostSince(e.known):
+			return &permanentError{errDataLost}
+		case nodeRev != e.known.nodeRev:
 			return &permanentError{leaderelection.ErrElectionOver}
 		default:
-			n.key.revision = createRevision(put.Responses[1].GetResponseRange().Kvs)
+			e.known = now
 		}
 		return nil
 	})
@@ -73,5 +84,6 @@ func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 		return nil, err
 	}
 	e.candidacy.Join(n.key.name)
+	e.joined = true
 	return n, nil
 }

@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"flag"
 	"net/http"
@@ -79,6 +80,18 @@ func (c *cluster) enableAuth(permission clientv3.PermissionType, start, end stri
 		require.NoError(c.t, request())
 	}
 	return func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "user", "secret" }
+}
+
+// fillDatabase makes the servers reject writes as if their database had reached its quota.
+func (c *cluster) fillDatabase() {
+	c.t.Helper()
+	maintenance := etcdserverpb.NewMaintenanceClient(c.Client().ActiveConnection())
+	state, err := maintenance.Status(c.t.Context(), &etcdserverpb.StatusRequest{})
+	require.NoError(c.t, err)
+	_, err = maintenance.Alarm(c.t.Context(), &etcdserverpb.AlarmRequest{
+		Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: state.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE,
+	})
+	require.NoError(c.t, err)
 }
 
 // metric returns the sum of a metric of the first server over all of its labels that contain label.
@@ -247,6 +260,24 @@ func askToResign(client *clientv3.Client, id string) error {
 	return etcd.AskToResign(client, node, id, etcd.WithContext(ctx), etcd.WithSessionTimeout(ttl))
 }
 
+// lockedBuffer is a buffer that several goroutines can use.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 // faults injects faults between a client and its connections. Its fields are called for each
 // request, and may be nil.
 type faults struct {
@@ -274,6 +305,18 @@ func (f *faults) set(change func(f *faults)) {
 // intercept makes the requests of a client pass through f.
 func (f *faults) intercept(cfg *clientv3.Config) {
 	cfg.DialOptions = append(cfg.DialOptions, grpc.WithUnaryInterceptor(f.interceptCall), grpc.WithStreamInterceptor(f.interceptStream))
+}
+
+// rejectTxns rejects all transactions, or none if err is nil.
+func (f *faults) rejectTxns(err error) {
+	f.set(func(f *faults) {
+		f.reject = func(_ string, request any) error {
+			if _, ok := request.(*etcdserverpb.TxnRequest); ok {
+				return err
+			}
+			return nil
+		}
+	})
 }
 
 func (f *faults) checkRejected(method string, request any) error {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -61,11 +62,12 @@ func candidateInfo(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
 // change, including changes of the leader's name, which candidates of etcd's package
 // concurrency may make. A slow reader receives only the newest observation. The channel
 // is closed when ctx is done, or after a last element with
-// [leaderelection.ErrElectionOver], [leaderelection.ErrConnClosed] or
-// [leaderelection.ErrPermission]. Errors returned by Observe itself are those of
-// [NewElection].
+// [leaderelection.ErrElectionOver] or [leaderelection.ErrConnClosed]. Errors returned by
+// Observe itself are those of [NewElection].
 //
-// Nothing is delivered while etcd does not answer. An observation may be outdated;
+// Nothing is delivered while etcd does not answer, or rejects requests because of a
+// missing permission. If etcd has lost data, Observe continues with the election that
+// exists at node there. An observation may be outdated;
 // compare tokens to order observations. An observer uses two watches, on the election
 // node and on the leader's key. If there is no leader, the second watch covers all keys
 // below the node.
@@ -74,7 +76,8 @@ func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...
 	if err != nil {
 		return nil, err
 	}
-	o := &observer{client: client, node: node, nodeRev: s.nodeRev(), observations: make(chan leaderelection.Observation, 1)}
+	options, _ := newOptions(opts) // list has checked them.
+	o := &observer{client: client, node: node, log: options.log.With("election", node), known: s.position, observations: make(chan leaderelection.Observation, 1)}
 	go o.observe(ctx, s)
 	return o.observations, nil
 }
@@ -83,7 +86,8 @@ func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...
 type observer struct {
 	client       *clientv3.Client
 	node         string
-	nodeRev      int64
+	log          *slog.Logger
+	known        position // known is the position of the last snapshot.
 	observations chan leaderelection.Observation
 
 	leaders latest.Changes[leaderelection.CandidateInfo] // zero for none
@@ -92,10 +96,11 @@ type observer struct {
 // observe publishes observations until ctx is done or the election is over.
 func (o *observer) observe(ctx context.Context, s *snapshot) {
 	defer close(o.observations)
+	requests := retrier{o.client, rereadInterval / 2, true, &outageLog{client: o.client, log: o.log}}
 	for {
 		err := o.handleSnapshot(ctx, s)
 		if err == nil {
-			err = retry(ctx, o.client, rereadInterval/2, func(ctx context.Context) (err error) {
+			err = requests.run(ctx, func(ctx context.Context) (err error) {
 				s, err = readSnapshot(ctx, o.client, o.node, 1)
 				return err
 			})
@@ -112,9 +117,13 @@ func (o *observer) observe(ctx context.Context, s *snapshot) {
 
 // handleSnapshot publishes the leader, and waits until the election should be read again.
 func (o *observer) handleSnapshot(ctx context.Context, s *snapshot) error {
-	if s.nodeRev() != o.nodeRev {
+	switch lost := s.lostSince(o.known); {
+	case lost:
+		o.log.Warn(errDataLost.Error(), "revision", s.revision, "known", o.known.revision)
+	case s.nodeRev != o.known.nodeRev && o.known.nodeRev != 0: // It is 0 after a loss of data.
 		return leaderelection.ErrElectionOver
 	}
+	o.known = s.position
 	var leader *leaderelection.CandidateInfo
 	key, scope := o.node+"/", []clientv3.OpOption{clientv3.WithPrefix()}
 	if len(s.candidates) > 0 {

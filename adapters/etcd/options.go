@@ -39,7 +39,7 @@ func newOptions(opts []Option) (*options, error) {
 		ctx:        context.Background(),
 		clientName: defaultClientName,
 		timeout:    defaultSessionTimeout,
-		log:        slog.New(slog.DiscardHandler),
+		log:        slog.New(warningsOnly{slog.Default().Handler()}),
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -120,9 +120,15 @@ func WithCreateNode() Option { return func(o *options) { o.createNode = true } }
 // WithRejoin makes a candidacy continue after its lease has expired: the candidate
 // delivers a status with role Follower and without a predecessor, and joins the election
 // again, behind all other candidates, with a new lease and a new ID. It waits for etcd
-// without a limit. By default the candidacy ends when the lease expires.
+// without a limit, also at the start: [NewElection] then returns after a session timeout,
+// and ElectLeader looks for the election node. If etcd has lost data, because it was
+// restored from a backup or emptied, the candidate joins the election that exists there,
+// and creates it if [WithCreateNode] is given as well. A follower waits for a TTL before
+// that, because the leader may not know of the loss yet. By default the candidacy ends
+// when the lease expires.
 func WithRejoin() Option { return func(o *options) { o.rejoin = true } }
 
-// WithLogger sets the logger; by default nothing is logged. The handler is called on the
-// goroutine of ElectLeader and must not block.
+// WithLogger sets the logger. By default only warnings are logged, to [slog.Default]: they
+// report that etcd does not execute requests, with the reason, or has lost data. The
+// handler is called on the goroutine of ElectLeader and must not block.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }

@@ -54,9 +54,8 @@ func createRevision(kvs []*mvccpb.KeyValue) int64 {
 
 // view is the part of an election that a candidate needs, at one revision.
 type view struct {
-	revision    int64
+	position
 	term        uint64 // term is the cluster's, as of the read.
-	nodeRev     int64  // nodeRev is the create revision of the election node, or 0 if it does not exist.
 	nodeValue   []byte
 	key         *mvccpb.KeyValue // key is the candidate's key, or nil if it does not exist.
 	predecessor string           // predecessor is the key of the predecessor, or "" at the head of the queue.
@@ -80,9 +79,10 @@ func readView(ctx context.Context, client *clientv3.Client, node string, key can
 		if err != nil {
 			return nil, err
 		}
-		v := &view{revision: response.Header.Revision, term: response.Header.RaftTerm}
-		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			v.nodeRev, v.nodeValue = kvs[0].CreateRevision, kvs[0].Value
+		v := &view{term: response.Header.RaftTerm}
+		kvs := response.Responses[0].GetResponseRange().Kvs
+		if v.position = positionOf(response.Header, createRevision(kvs)); len(kvs) > 0 {
+			v.nodeValue = kvs[0].Value
 		}
 		if kvs := response.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
 			v.key = kvs[0]
@@ -110,18 +110,10 @@ func readView(ctx context.Context, client *clientv3.Client, node string, key can
 
 // snapshot is an election at one revision.
 type snapshot struct {
-	revision   int64
+	position
 	node       *mvccpb.KeyValue   // node is the election node, or nil if it does not exist.
 	candidates []*mvccpb.KeyValue // candidates are the keys of candidates in order of succession.
 	foreign    []*mvccpb.KeyValue // foreign are the other keys below the node.
-}
-
-// nodeRev returns the create revision of the election node, or 0 if it does not exist.
-func (s *snapshot) nodeRev() int64 {
-	if s.node == nil {
-		return 0
-	}
-	return s.node.CreateRevision
 }
 
 // readSnapshot reads an election in one linearizable transaction. If limit is not 0, it reads only
@@ -136,8 +128,9 @@ func readSnapshot(ctx context.Context, client *clientv3.Client, node string, lim
 		if err != nil {
 			return nil, err
 		}
-		s := &snapshot{revision: response.Header.Revision}
-		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		kvs := response.Responses[0].GetResponseRange().Kvs
+		s := &snapshot{position: positionOf(response.Header, createRevision(kvs))}
+		if len(kvs) > 0 {
 			s.node = kvs[0]
 		}
 		for _, kv := range response.Responses[1].GetResponseRange().Kvs {

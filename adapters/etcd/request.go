@@ -3,12 +3,16 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
@@ -18,37 +22,77 @@ const (
 	retryPause = 100 * time.Millisecond
 	// requestLimit is the maximum duration of an attempt. The next attempt may use another server.
 	requestLimit = 4 * time.Second
+	// explainLimit is the maximum duration of the search for the reason of a failed attempt.
+	explainLimit = 500 * time.Millisecond
 )
 
-// retry calls f, each time for at most limit, until it succeeds, ctx is done, its error is
-// permanent, or the client is closed. Requests require that their server has a leader, so a server
-// that is cut off from the others returns an error immediately.
+// rejectedPause is the time between two attempts if etcd rejects a request until an operator changes
+// something. Each of them may cost the verification of a password.
+const rejectedPause = time.Second
+
+// retrier repeats a request that fails.
 //
-// This loop is not that of internal/zk/request, which sends requests to ZooKeeper, because other
-// errors are permanent here. It does not rely on the retries of etcd's client either. The client
-// retries only some requests, waits for a server that does not respond although it could use
-// another, and continues after it was closed, until the context of the request is done.
+// It is not the loop of internal/zk/request, which sends requests to ZooKeeper, because other errors
+// are permanent here. It does not rely on the retries of etcd's client either. The client retries
+// only some requests, waits for a server that does not respond although it could use another, and
+// continues after it was closed, until the context of the request is done.
+type retrier struct {
+	client *clientv3.Client
+	limit  time.Duration // limit is the maximum duration of an attempt.
+	// patient means that a request is repeated although etcd has rejected it: permissions and
+	// passwords can be corrected.
+	patient bool
+	log     *outageLog // log reports failed attempts. It may be nil.
+}
+
+// retry calls f, each time for at most limit, until it succeeds, ctx is done, its error is
+// permanent, or the client is closed.
 func retry(ctx context.Context, client *clientv3.Client, limit time.Duration, f func(ctx context.Context) error) error {
-	for client.Ctx().Err() == nil {
-		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(limit, requestLimit))
-		stop := context.AfterFunc(client.Ctx(), cancel)
+	return retrier{client: client, limit: limit}.run(ctx, f)
+}
+
+// run calls f as retry does. Requests require that their server has a leader, so a server that is
+// cut off from the others returns an error immediately.
+func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) error {
+	for last := error(nil); r.client.Ctx().Err() == nil; {
+		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), min(r.limit, requestLimit))
+		stop := context.AfterFunc(r.client.Ctx(), cancel)
+		start := time.Now()
 		err := f(attempt)
 		stop()
 		cancel()
 		switch {
 		case err == nil:
+			r.log.succeeded()
 			return nil
-		case client.Ctx().Err() != nil:
+		case r.client.Ctx().Err() != nil:
 			return errClosed
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case permanent(err) != nil:
+		case errors.As(err, new(*permanentError)):
 			return permanent(err)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return errExpired
 		}
-		if err := request.Pause(ctx, retryPause); err != nil {
-			return err
+		rejected := permanent(err)
+		if rejected != nil && !r.patient {
+			return rejected
+		}
+		probe := ctx
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			probe = r.client.Ctx()
+		}
+		if err = explain(probe, r.client, err); err != errNoAnswer || last == nil {
+			last = err
+		}
+		if ctx.Err() != nil {
+			return unreachable(r.client, context.Cause(ctx), last)
+		}
+		r.log.failed(start, last)
+		pause := retryPause
+		if rejected != nil {
+			pause = rejectedPause
+		}
+		if err := request.Pause(ctx, pause); err != nil {
+			return unreachable(r.client, err, last)
 		}
 	}
 	return errClosed
@@ -59,6 +103,50 @@ func (o *options) retryWithinTimeout(client *clientv3.Client, f func(ctx context
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, errUnreachable)
 	defer cancel()
 	return retry(ctx, client, o.timeout/2, f)
+}
+
+// unreachable returns the error of a request that was not executed before its context was done
+// because of cause. last is the error of the last attempt.
+func unreachable(client *clientv3.Client, cause, last error) error {
+	endpoints := strings.Join(client.Endpoints(), ", ")
+	switch {
+	case cause != errUnreachable:
+		return fmt.Errorf("%w: etcd at %s: %w", cause, endpoints, last)
+	case last == errNoAnswer:
+		return withText(cause, "etcd at "+endpoints+" does not answer")
+	}
+	return fmt.Errorf("%w: %w", withText(cause, "etcd at "+endpoints+" has not executed the request"), last)
+}
+
+// explain returns the reason of a failed attempt. If a server cannot be reached, etcd's client
+// repeats requests until their context is done, and returns only that. The reason is then that of
+// another request, which the client does not repeat.
+func explain(ctx context.Context, client *clientv3.Client, err error) error {
+	if isContextError(err) {
+		ctx, cancel := context.WithTimeout(ctx, explainLimit)
+		defer cancel()
+		var got *etcdserverpb.StatusResponse
+		got, err = etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
+		switch {
+		case err == nil && len(got.Errors) > 0:
+			return errors.New(strings.Join(got.Errors, "; "))
+		case err == nil, isContextError(err):
+			return errNoAnswer
+		}
+	}
+	if s, ok := status.FromError(err); ok && errorCode(err) == codes.Unavailable {
+		return withText(err, s.Message())
+	}
+	return err
+}
+
+// isContextError reports whether a request has failed because its context was done.
+func isContextError(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	code := errorCode(err)
+	return code == codes.DeadlineExceeded || code == codes.Canceled
 }
 
 // keepaliveStream sends the keepalives of a lease over one stream. It opens the stream when it is

@@ -104,7 +104,7 @@ func (e *Election) Resign() error {
 // client is closed. If there are keys that are not candidates, EndElection returns
 // [leaderelection.ErrForeignChildren] and the candidacy continues.
 func (e *Election) EndElection() error {
-	d := &deletion{client: e.client, node: e.node, nodeRev: e.nodeRev, timeout: e.options.timeout, unbounded: true}
+	d := &deletion{client: e.client, node: e.node, nodeRev: e.nodeRev.Load(), timeout: e.options.timeout, unbounded: true}
 	return e.candidacy.End("end election at "+e.node, func() error {
 		return d.execute(context.WithoutCancel(e.options.ctx))
 	})

@@ -55,6 +55,9 @@ func (e *Election) Txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnRe
 	case err == nil:
 		return response, nil
 	case !isRejected(err):
+		if context.Cause(ctx) == errUnreachable {
+			err = unreachable(e.client, errUnreachable, explain(e.client.Ctx(), e.client, err))
+		}
 		err = fmt.Errorf("%w: %w", errUnconfirmed, err)
 	case permanent(err) != nil:
 		err = permanent(err)

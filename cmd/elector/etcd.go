@@ -167,18 +167,14 @@ func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 	}, more...)
 }
 
-// newCandidate waits for etcd without a limit.
+// newCandidate returns a candidate that waits for etcd without a limit.
 func (e *etcdBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
-	transient := func(err error) bool { return errors.Is(err, leaderelection.ErrUnreachable) }
-	return e.settings.retryCandidate(ctx, "etcd does not answer", transient, func() (leaderelection.Candidate, error) {
-		client, err := e.client()
-		if err != nil {
-			return nil, err
-		}
-		// NewElection waits for at most a session timeout, or until ctx is done.
-		return etcd.NewElection(client, e.settings.election, e.options(
-			etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithValue(e.settings.value))...)
-	})
+	client, err := e.client()
+	if err != nil {
+		return nil, err
+	}
+	return etcd.NewElection(client, e.settings.election, e.options(
+		etcd.WithContext(ctx), etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithValue(e.settings.value))...)
 }
 
 func (e *etcdBackend) list(ctx context.Context, election string) ([]candidateInfo, error) {

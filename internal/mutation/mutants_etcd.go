@@ -58,4 +58,52 @@ var etcdMutants = []mutant{
 		},
 		tests: "./adapters/etcd -run TestLease_IsMeasuredFromSending",
 	},
+	{
+		name: "etcd/cluster", breaks: "the data of another cluster counts as a continuation",
+		file: "adapters/etcd/position.go",
+		edits: []edit{
+			{"p.cluster != known.cluster || ", ""},
+		},
+		tests: "./adapters/etcd -run TestPosition_LostSince",
+	},
+	{
+		name: "etcd/lost-data", breaks: "a candidate waits for revisions that etcd has lost",
+		file: "adapters/etcd/entry.go",
+		edits: []edit{
+			{"	if v.lostSince(r.known) {", "	if false && v.lostSince(r.known) {"},
+		},
+		tests: "./adapters/etcd -run TestElection_DataLost/Restored$",
+	},
+	{
+		name: "etcd/lost-data-wait", breaks: "a candidate leads while the leader cannot know that etcd has lost data",
+		file: "adapters/etcd/election.go",
+		edits: []edit{
+			{"	if head || !lost && ", "	if head || lost || "},
+		},
+		tests: "./adapters/etcd -run TestElection_DataLost/EmptiedWhileCutOff",
+	},
+	{
+		name: "etcd/ended-early", breaks: "a candidate whose lease has ended before its TTL leads at once",
+		file: "adapters/etcd/entry.go",
+		edits: []edit{
+			{"		reason = errEndedEarly\n", ""},
+		},
+		tests: "./adapters/etcd -run TestElection_LeaseRevoked",
+	},
+	{
+		name: "etcd/rejected", breaks: "a rejected read ends the candidacy",
+		file: "adapters/etcd/entry.go",
+		edits: []edit{
+			{"		err, next = rejected, now.Add(max(n.lease.ttl/16, rejectedPause))\n", "		return rejected\n"},
+		},
+		tests: "./adapters/etcd -run TestElection_AccessRevokedBriefly/Password",
+	},
+	{
+		name: "etcd/unread", breaks: "a candidate that cannot read the queue blocks the others",
+		file: "adapters/etcd/entry.go",
+		edits: []edit{
+			{"	if n.lease.acknowledged.sent.Sub(n.unreadSince) > n.lease.ttl {", "	if false {"},
+		},
+		tests: "./adapters/etcd -run TestElection_ReadsFail/Failed",
+	},
 }

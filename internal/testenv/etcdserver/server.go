@@ -177,6 +177,41 @@ func (c *Cluster) Restart(i int) {
 	c.waitReady()
 }
 
+// Empty removes the data of server i, which must be the only one, after Kill.
+func (c *Cluster) Empty(i int) {
+	c.t.Helper()
+	if err := os.RemoveAll(c.members[i].dir); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Backup writes a backup of the data of server i to a file, and returns its name.
+func (c *Cluster) Backup(i int) string {
+	c.t.Helper()
+	file := filepath.Join(c.t.TempDir(), "backup")
+	c.etcdctl("--endpoints", c.Addr(i), "snapshot", "save", file)
+	return file
+}
+
+// Restore replaces the data of server i, which must be the only one, by a backup, after Kill.
+func (c *Cluster) Restore(i int, file string) {
+	c.t.Helper()
+	c.Empty(i)
+	m := c.members[i]
+	peer := fmt.Sprint("http://127.0.0.1:", m.peer.Number)
+	c.etcdctl("snapshot", "restore", file, "--data-dir", m.dir, "--name", m.name,
+		"--initial-cluster", m.name+"="+peer, "--initial-advertise-peer-urls", peer)
+}
+
+func (c *Cluster) etcdctl(args ...string) {
+	c.t.Helper()
+	cmd := exec.Command("etcdctl", args...)
+	cmd.Env = append(cmd.Environ(), "ETCDCTL_API=3")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.t.Fatalf("etcdctl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
 // Pause stops the process of server i, whose connections remain open.
 func (c *Cluster) Pause(i int) {
 	c.t.Helper()

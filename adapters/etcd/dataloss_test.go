@@ -1,0 +1,105 @@
+package etcd_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+)
+
+// TestElection_DataLost fails if candidates or observers wait indefinitely after etcd was restored from a
+// backup or emptied, and has older revisions, if no warning is logged, or if another candidate leads
+// while the leader, which is cut off, cannot know of the loss.
+func TestElection_DataLost(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		restored, created bool // created means that the backup contains the election node.
+		cutOff            bool
+	}{
+		{name: "Restored", restored: true},
+		{name: "RestoredWithNode", restored: true, created: true},
+		{name: "Emptied"},
+		{name: "EmptiedWhileCutOff", cutOff: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			srv := startServers(t, 1)
+			client, p := srv.Client(), newProxiedClient(t, srv)
+			if c.created {
+				_, err := client.Put(t.Context(), node, "")
+				require.NoError(t, err)
+			}
+			backup := ""
+			if c.restored {
+				backup = srv.Backup(0)
+			}
+			for range 20 {
+				_, err := client.Put(t.Context(), "x", "y")
+				require.NoError(t, err)
+			}
+			var log lockedBuffer
+			rejoin := []etcd.Option{etcd.WithRejoin(), etcd.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))}
+			leader := startCandidate(t, p.Client, rejoin...)
+			l := leader.waitForLeadership()
+			follower := startCandidate(t, client, rejoin...)
+			follower.waitForPredecessor(leader.ID())
+			ending := startCandidate(t, client)
+			ending.waitForPredecessor(follower.ID())
+			seen, err := etcd.Observe(t.Context(), client, node)
+			require.NoError(t, err)
+			require.Equal(t, l.Token(), (<-seen).Leader.Token)
+
+			if c.cutOff {
+				p.cut()
+			}
+			srv.Kill(0)
+			if c.restored {
+				srv.Restore(0, backup)
+			} else {
+				srv.Empty(0)
+			}
+			srv.Restart(0)
+
+			ending.waitForError(leaderelection.ErrSessionExpired)
+			next := leader
+			if c.cutOff {
+				next = follower
+			}
+			next.waitForStatus("leader in the new history", func(s leaderelection.Status) bool {
+				return s.Role == leaderelection.Leader && s.Leadership != l
+			})
+			require.Error(t, l.Err(), "the former leader has not stopped")
+			require.Contains(t, log.String(), "level=WARN")
+			require.Contains(t, log.String(), "lost data")
+			p.heal()
+			if c.cutOff {
+				leader.waitForPredecessor(follower.ID())
+			} else {
+				follower.waitForPredecessor(leader.ID())
+			}
+			waitForLeader(t, seen, next.ID())
+		})
+	}
+}
+
+// TestElection_LeaseRevoked fails if a follower whose lease has ended before its TTL leads while the
+// leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
+// have reached the former revision since.
+func TestElection_LeaseRevoked(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client, p := srv.Client(), newProxiedClient(t, srv)
+	leader := startCandidate(t, p.Client)
+	l := leader.waitForLeadership()
+	follower := startCandidate(t, client, etcd.WithRejoin())
+	follower.waitForPredecessor(leader.ID())
+	p.cut()
+	revokeLease(t, client, leader.ID())
+	revokeLease(t, client, follower.ID())
+	follower.waitForLeadership()
+	require.Error(t, l.Err(), "the former leader has not stopped")
+	p.heal()
+}

@@ -1,0 +1,79 @@
+package etcd
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// outageLog logs why requests fail: a warning once they have failed for outageDelay, and again with
+// growing intervals, which are shorter if the reason has changed. Its methods may be called from any
+// goroutine, and on nil.
+type outageLog struct {
+	client *clientv3.Client
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	begin    time.Time // begin is when the first of the failed attempts began, or zero after a success.
+	reason   string    // reason is that of the last warning, or "" if there was none since begin.
+	logged   time.Time // logged is when the last warning was logged.
+	interval time.Duration
+}
+
+const (
+	outageDelay       = 2 * time.Second
+	maxOutageInterval = time.Minute
+)
+
+// failed reports that an attempt that began at start has failed with err.
+func (o *outageLog) failed(start time.Time, err error) {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.begin.IsZero() {
+		o.begin, o.interval = start, outageDelay
+	}
+	now, reason, pause := time.Now(), err.Error(), o.interval
+	if reason != o.reason {
+		pause /= 4 // Reasons can alternate.
+	}
+	if now.Sub(o.begin) < outageDelay || o.reason != "" && now.Sub(o.logged) < pause {
+		return
+	}
+	o.reason, o.logged, o.interval = reason, now, min(2*o.interval, maxOutageInterval)
+	o.log.Warn("etcd does not execute requests", "endpoints", strings.Join(o.client.Endpoints(), ","), "since", o.begin, "err", err)
+}
+
+// succeeded reports that etcd has executed a request.
+func (o *outageLog) succeeded() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.reason != "" {
+		o.log.Info("etcd executes requests again", "after", time.Since(o.begin))
+	}
+	o.begin, o.reason = time.Time{}, ""
+}
+
+// warningsOnly is the handler of the default logger: it drops messages below the level Warn.
+type warningsOnly struct{ slog.Handler }
+
+func (h warningsOnly) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && h.Handler.Enabled(ctx, l)
+}
+
+func (h warningsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warningsOnly{h.Handler.WithAttrs(attrs)}
+}
+
+func (h warningsOnly) WithGroup(name string) slog.Handler {
+	return warningsOnly{h.Handler.WithGroup(name)}
+}

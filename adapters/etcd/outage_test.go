@@ -1,0 +1,179 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/electiontest"
+	"github.com/go-leaderelection/leaderelection/event"
+)
+
+// TestElection_AccessRevokedBriefly fails if a role or a password that is wrong for a moment ends a
+// candidacy or an observation.
+func TestElection_AccessRevokedBriefly(t *testing.T) {
+	setRole := func(change func(*clientv3.Client, context.Context, string, string) error) func(*testing.T, *clientv3.Client, *faults) {
+		return func(t *testing.T, root *clientv3.Client, _ *faults) {
+			require.NoError(t, change(root, t.Context(), "user", "role"))
+		}
+	}
+	// A client that uses etcd 3.4 does not obtain another token if the password is changed.
+	setError := func(err error) func(*testing.T, *clientv3.Client, *faults) {
+		return func(_ *testing.T, _ *clientv3.Client, f *faults) { f.rejectTxns(err) }
+	}
+	for name, c := range map[string]struct {
+		revoke, restore func(*testing.T, *clientv3.Client, *faults)
+	}{
+		"Role": {
+			setRole(func(c *clientv3.Client, ctx context.Context, user, role string) error {
+				_, err := c.UserRevokeRole(ctx, user, role)
+				return err
+			}),
+			setRole(func(c *clientv3.Client, ctx context.Context, user, role string) error {
+				_, err := c.UserGrantRole(ctx, user, role)
+				return err
+			}),
+		},
+		"Password": {setError(rpctypes.ErrGRPCAuthFailed), setError(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := startServers(t, 1)
+			credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermReadWrite), node, clientv3.GetPrefixRangeEnd(node))
+			root := srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "root", "secret" })
+			f := &faults{}
+			client := srv.Client(credentials, f.intercept)
+			long := etcd.WithSessionTimeout(40 * time.Second)
+			leader := startCandidate(t, client, long)
+			l := leader.waitForLeadership()
+			follower := startCandidate(t, client, long)
+			follower.waitForPredecessor(leader.ID())
+			seen, err := etcd.Observe(t.Context(), client, node)
+			require.NoError(t, err)
+			require.Equal(t, leader.ID(), (<-seen).Leader.ID)
+
+			events := leader.Events()
+			c.revoke(t, root, f)
+			limit := time.After(patience)
+			for rejected := false; !rejected; {
+				select {
+				case e, open := <-events:
+					require.True(t, open)
+					rejected = e.Kind == event.Checked && errors.Is(e.Err, leaderelection.ErrPermission)
+				case <-limit:
+					require.Fail(t, "the rejection is not reported")
+				}
+			}
+			c.restore(t, root, f)
+			deadline := l.Deadline()
+			require.Eventually(t, func() bool { return l.Deadline().After(deadline) }, patience, 10*time.Millisecond)
+			require.NoError(t, l.Err())
+			electiontest.Confirm(t, leader.Resign)
+			follower.waitForLeadership()
+			waitForLeader(t, seen, follower.ID())
+		})
+	}
+}
+
+// waitForLeader receives observations until the leader has the given ID.
+func waitForLeader(t *testing.T, seen <-chan leaderelection.Observation, id string) {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case o := <-seen:
+			require.NoError(t, o.Err)
+			if o.Leader != nil && o.Leader.ID == id {
+				return
+			}
+		case <-limit:
+			require.Fail(t, "the leader is not observed", id)
+		}
+	}
+}
+
+// TestElection_ReadsFail fails if a candidate that cannot read the queue for a long time, but whose
+// lease continues, blocks the others, or if it does not join again afterwards.
+func TestElection_ReadsFail(t *testing.T) {
+	for name, reason := range map[string]error{
+		"Rejected": rpctypes.ErrGRPCPermissionDenied,
+		"Failed":   rpctypes.ErrGRPCTimeout,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := startServers(t, 1)
+			f := &faults{}
+			leader := startCandidate(t, srv.Client(f.intercept), etcd.WithRejoin(), etcd.WithSessionTimeout(3*time.Second))
+			l := leader.waitForLeadership()
+			next := startCandidate(t, srv.Client())
+			next.waitForPredecessor(leader.ID())
+			f.rejectTxns(reason)
+			next.waitForLeadership()
+			require.Error(t, l.Err())
+			f.rejectTxns(nil)
+			leader.waitForPredecessor(next.ID())
+		})
+	}
+}
+
+// TestNewElection_Reasons fails if the error of an outage does not name the servers and the reason.
+func TestNewElection_Reasons(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(t *testing.T, srv *cluster)
+		https   bool
+		reason  string
+	}{
+		{name: "Down", prepare: func(_ *testing.T, srv *cluster) { srv.Kill(0) }, reason: "connection refused"},
+		{name: "Paused", prepare: func(t *testing.T, srv *cluster) {
+			srv.Pause(0)
+			t.Cleanup(func() { srv.Resume(0) })
+		}, reason: "does not answer"},
+		{name: "TLS", https: true, reason: "authentication handshake failed"},
+		{name: "DatabaseFull", prepare: func(t *testing.T, srv *cluster) { srv.fillDatabase() }, reason: "database space exceeded"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			srv := startServers(t, 1)
+			endpoint := srv.URL(0)
+			if c.https {
+				endpoint = strings.Replace(endpoint, "http", "https", 1)
+			}
+			client := srv.Client(func(cfg *clientv3.Config) { cfg.Endpoints, cfg.DialTimeout = []string{endpoint}, 0 })
+			if c.prepare != nil {
+				c.prepare(t, srv)
+			}
+			_, err := etcd.NewElection(client, node, etcd.WithCreateNode(), etcd.WithSessionTimeout(2*time.Second))
+			require.ErrorIs(t, err, leaderelection.ErrUnreachable)
+			require.ErrorContains(t, err, endpoint)
+			require.ErrorContains(t, err, c.reason)
+		})
+	}
+}
+
+// TestElection_WaitsForServers fails if a candidate that may rejoin does not wait for servers that
+// are down when it starts, or does not log why it waits.
+func TestElection_WaitsForServers(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	srv.Kill(0)
+	var log lockedBuffer
+	c := startCandidate(t, client, etcd.WithRejoin(), etcd.WithSessionTimeout(time.Second),
+		etcd.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "level=WARN") }, patience, 10*time.Millisecond)
+	require.Contains(t, log.String(), "connection refused")
+	require.Contains(t, log.String(), srv.URL(0))
+	srv.Restart(0)
+	c.waitForLeadership()
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "again") }, patience, 10*time.Millisecond)
+}

@@ -1,0 +1,30 @@
+package etcd
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPosition_LostSince fails if a loss of data is not recognized, or if a cluster that has
+// continued counts as one that has lost data.
+func TestPosition_LostSince(t *testing.T) {
+	known := position{cluster: 1, revision: 20, nodeRev: 10}
+	for name, c := range map[string]struct {
+		now  position
+		lost bool
+	}{
+		"the same":               {known, false},
+		"later":                  {position{1, 21, 10}, false},
+		"election was ended":     {position{1, 21, 0}, false},
+		"election was created":   {position{1, 21, 21}, false},
+		"older revision":         {position{1, 19, 10}, true},
+		"emptied":                {position{1, 1, 0}, true},
+		"older election node":    {position{1, 21, 9}, true},
+		"cluster of another ID":  {position{2, 21, 10}, true},
+		"other ID, election new": {position{2, 30, 25}, true},
+	} {
+		require.Equal(t, c.lost, c.now.lostSince(known), name)
+		require.False(t, c.now.lostSince(position{}), "%s, nothing known", name)
+	}
+}
