@@ -36,6 +36,10 @@ func newLeadership(token int64, deadline func() time.Time) (*Leadership, context
 // the token is the creation zxid of the candidate's znode. Zxids increase during the life
 // of an ensemble, and restart if the ensemble is rebuilt without its data.
 //
+// A resource can reject the writes of a former leader only after it has seen the token of
+// the new one. So send the token to the resource before you read anything that you will
+// write: docs/tasks/database.md shows the statements in SQL.
+//
 // Only tokens of the same election may be compared. Tokens of different elections, locks,
 // queues or partitions are unrelated, although all are zxids: if one record is checked
 // against both, it rejects the holder of the smaller token. Keep a separate record for

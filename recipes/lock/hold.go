@@ -30,6 +30,10 @@ func (h *Hold) Path() string { return h.znodePath() }
 // Zxids increase during the life of an ensemble, and restart if the ensemble is rebuilt
 // without its data.
 //
+// A resource can reject the writes of a former holder only after it has seen the token of
+// the new one. So send the token to the resource before you read anything that you will
+// write: docs/tasks/database.md shows the statements in SQL.
+//
 // Only tokens of the same lock may be compared. Tokens of different elections, locks,
 // queues or partitions are unrelated, although all are zxids: if one record is checked
 // against both, it rejects the holder of the smaller token. Keep a separate record for

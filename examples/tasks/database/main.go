@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -50,10 +51,8 @@ func run(ctx context.Context, db, name string) error {
 	}
 	return elector.Lead(ctx, candidate, func(ctx context.Context, l *leaderelection.Leadership) error {
 		log.Print(name, " leads with token ", l.Token())
-		_, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS report (id int PRIMARY KEY, text text, token bigint);
-			INSERT INTO report VALUES (1, '', 0) ON CONFLICT DO NOTHING`)
-		if err != nil {
-			return fmt.Errorf("create the report: %w", err)
+		if err := begin(ctx, pool, l); err != nil {
+			return err
 		}
 		for {
 			if err := save(ctx, pool, l, time.Now().String()); err != nil {
@@ -68,11 +67,26 @@ func run(ctx context.Context, db, name string) error {
 	})
 }
 
-var errLaterLeader = errors.New("a later leader has written")
+// begin creates the table, and registers the token: then the database rejects the writes of former
+// leaders. A leader that writes what it has read must begin to read after that.
+func begin(ctx context.Context, pool *pgxpool.Pool, l *leaderelection.Leadership) error {
+	_, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS report (id int PRIMARY KEY, text text, token bigint);
+		INSERT INTO report VALUES (1, '', 0) ON CONFLICT DO NOTHING`)
+	if err != nil {
+		return fmt.Errorf("create the report: %w", err)
+	}
+	return requireRow(pool.Exec(ctx, "UPDATE report SET token = $1 WHERE id = 1 AND token <= $1", l.Token()))
+}
 
-// save writes text, unless a later leader has written already.
+// save writes text, unless a later leader has registered its token.
 func save(ctx context.Context, pool *pgxpool.Pool, l *leaderelection.Leadership, text string) error {
-	tag, err := pool.Exec(ctx, "UPDATE report SET text = $1, token = $2 WHERE id = 1 AND token <= $2", text, l.Token())
+	return requireRow(pool.Exec(ctx, "UPDATE report SET text = $2 WHERE id = 1 AND token = $1", l.Token(), text))
+}
+
+var errLaterLeader = errors.New("a later leader has registered its token")
+
+// requireRow returns an error if a statement has failed, or has changed no row.
+func requireRow(tag pgconn.CommandTag, err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("write the report: %w", err)
