@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
 
 // tombstone is the child of an election node that marks the election as ended. Comcast's
@@ -176,7 +177,9 @@ func (d *deletion) createTombstone(candidates []string) error {
 		case errors.Is(err, zk.ErrNoNode):
 			return nil
 		case err == nil:
-			ops = append(ops, wake)
+			if _, tooLarge := txn.Size(append(ops, wake)); tooLarge == nil {
+				ops = append(ops, wake)
+			}
 		case !errors.Is(err, zk.ErrNoAuth):
 			return err
 		}
@@ -231,31 +234,44 @@ func (d *deletion) foreignChildren(names []string) error {
 	return fmt.Errorf("%w: %s has %d, among them %q; nothing was changed", ErrForeignChildren, d.node, len(names), names[0])
 }
 
-// deletesPerRequest keeps a transaction far below the server's limit of a megabyte.
+// deletesPerRequest keeps a transaction below the server's limit of a megabyte.
 const deletesPerRequest = 200
 
 // deleteCandidates deletes the candidates in reverse order, so that each znode is deleted before
 // that of its predecessor and no candidate becomes the first. It deletes several znodes in one
-// transaction. If one of them does not exist, the transaction fails and is sent again without it.
+// transaction, which fails if a candidate has left. Then it lists the children again, because others
+// may have left as well, and deletes half as many with each later transaction. So a few transactions
+// fail, however many candidates leave in the meantime.
 func (d *deletion) deleteCandidates(names []string) error {
 	names = slices.Clone(names)
 	slices.Reverse(names)
-	for chunk := range slices.Chunk(names, deletesPerRequest) {
-		for len(chunk) > 0 {
-			ops := make([]any, len(chunk))
-			for i, name := range chunk {
-				ops[i] = &zk.DeleteRequest{Path: d.path(name), Version: -1}
-			}
-			responses, err := read(d.limit, d.conn, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
-			if err == nil {
-				break
-			}
-			missing := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNoNode) })
-			if missing < 0 {
-				return err
-			}
-			chunk = slices.Delete(chunk, missing, missing+1)
+	for most := deletesPerRequest; len(names) > 0; {
+		chunk := names[:min(most, len(names))]
+		ops := make([]any, len(chunk))
+		for i, name := range chunk {
+			ops[i] = &zk.DeleteRequest{Path: d.path(name), Version: -1}
 		}
+		_, err := read(d.limit, d.conn, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
+		switch {
+		case err == nil, len(chunk) == 1 && errors.Is(err, zk.ErrNoNode):
+			names = names[len(chunk):]
+			continue
+		case !errors.Is(err, zk.ErrNoNode):
+			return err
+		}
+		most = len(chunk) / 2
+		children, err := read(d.limit, d.conn, func() ([]string, error) {
+			children, _, err := request.Children(d.conn, d.node)
+			return children, err
+		})
+		if err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		slices.Sort(children)
+		names = slices.DeleteFunc(names, func(name string) bool {
+			_, found := slices.BinarySearch(children, name)
+			return !found
+		})
 	}
 	return nil
 }

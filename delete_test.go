@@ -145,6 +145,28 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 	}
 }
 
+// TestDeleteElection_CandidatesLeave fails if the number of requests grows with the number of candidates
+// that leave while they are deleted.
+func TestDeleteElection_CandidatesLeave(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		var ids []string
+		for range 300 {
+			ids = append(ids, h.createContender())
+		}
+		conn := h.connect()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: ids[299], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			for _, id := range ids[50:] {
+				assert.NoError(h, conn.Delete(id, -1))
+			}
+			return zktest.Pass(q)
+		})
+		h.srv.ResetLog()
+		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
+		h.requireNoElection()
+		require.LessOrEqual(h, h.srv.Log().Count(zktest.OpMulti), 5)
+	})
+}
+
 // TestDeleteElection_DeletesInReverseOrder fails if a candidate is notified of the deletion of its
 // predecessor before the deletion of its znode. The tombstone does not wake the direct follower if the
 // leader's znode cannot be written to, or if another client has created the tombstone.

@@ -20,8 +20,8 @@ var electionMutants = []mutant{
 		name: "election/D1", breaks: "the second candidate is not woken when the tombstone is created",
 		file: "delete.go",
 		edits: []edit{
-			{`			ops = append(ops, wake)
-`, `			_ = wake
+			{`				ops = append(ops, wake)
+`, `				_ = wake
 `},
 		},
 		tests: ". -run ^TestObserve_ElectionIsBeingDeleted$",
@@ -34,6 +34,15 @@ var electionMutants = []mutant{
 `, ""},
 		},
 		tests: ". -run ^TestDeleteElection_DeletesInReverseOrder$",
+	},
+	{
+		name: "election/leaving", breaks: "a transaction that deletes candidates is sent again for each candidate that has left",
+		file: "delete.go",
+		edits: []edit{
+			{"\t\tmost = len(chunk) / 2\n", ""},
+			{"return !found", "return found && name == chunk[0]"},
+		},
+		tests: ". -run ^TestDeleteElection_CandidatesLeave$",
 	},
 	{
 		name: "election/D3", breaks: "DeleteElection deletes the candidates of another election at the same path",
