@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -31,10 +32,10 @@ func TestRefine(t *testing.T) {
 func TestCheckNode(t *testing.T) {
 	require.ErrorIs(t, checkNode(nil, "/election"), ErrNilConn)
 	conn := new(zk.Conn)
-	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0"} {
+	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0", "/a/\U0001f402", "/a\xffb", "/" + strings.Repeat("a", 4096)} {
 		require.ErrorIs(t, checkNode(conn, node), ErrInvalidPath, "%q", node)
 	}
-	for _, node := range []string{"/election", "/a/b.c/..d", "/käse/選挙", "/a b"} {
+	for _, node := range []string{"/election", "/a/b.c/..d", "/käse/選挙", "/a b", "/" + strings.Repeat("a", 4095)} {
 		require.NoError(t, checkNode(conn, node), "%q", node)
 	}
 }

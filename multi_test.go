@@ -266,7 +266,7 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 	})
 	t.Run("of the creation of the election node", func(t *testing.T) {
 		forEachLoss(t, lostreply.All, 1, func(h *harness, l lostreply.Fault) {
-			lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: "/x", Nth: 1})
+			lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreateContainer, Path: "/x", Nth: 1})
 			_, err := leaderelection.NewElection(h.connect(), "/x/y", leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(timeout))
 			require.NoError(h, err)
 			h.requireMet(lost)

@@ -74,8 +74,9 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", ErrInvalidOption, o.timeout)
 	case o.hasInterval && o.interval <= 0:
 		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalidOption, o.interval)
-	case len(o.acl) == 0:
-		return nil, fmt.Errorf("%w: WithACL: the list is empty", ErrInvalidOption)
+	}
+	if err := znode.CheckACL(o.acl); err != nil {
+		return nil, err
 	}
 	if err := candidatedata.Check(o.clientName, o.value); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
@@ -170,7 +171,8 @@ func WithACL(acl []zk.ACL) Option {
 }
 
 // WithCreateNode makes [NewElection] create the election node and its parents if they do
-// not exist. By default a missing election node is an error.
+// not exist. The election node is persistent. Its parents are containers, which the servers
+// remove after their last child was deleted. By default a missing election node is an error.
 func WithCreateNode() Option {
 	return optionFunc(func(o *options) { o.createNode = true })
 }

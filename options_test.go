@@ -298,6 +298,7 @@ func TestOptions_Invalid(t *testing.T) {
 		"nil context":      leaderelection.WithContext(noContext),
 		"nil logger":       leaderelection.WithLogger(nil),
 		"no ACL":           leaderelection.WithACL(nil),
+		"large ACL":        leaderelection.WithACL([]zk.ACL{{Perms: zk.PermAll, Scheme: "digest", ID: strings.Repeat("a", 64<<10)}}),
 		"no timeout":       leaderelection.WithSessionTimeout(0),
 		"negative timeout": leaderelection.WithSessionTimeout(-time.Second),
 		"no interval":      leaderelection.WithCheckInterval(0),

@@ -60,7 +60,7 @@ func TestErrors_InvalidArguments(t *testing.T) {
 			assert.ErrorIs(t, call(down.Conn, missing, create, leaderelection.WithSessionTimeout(short)), leaderelection.ErrUnreachable)
 			for _, path := range []string{
 				"", "election", "/", "//", missing + "/", "/" + missing, missing + "//a",
-				missing + "/./a", missing + "/../a", missing + "\x00", missing + "\u0080", missing + "\uf000",
+				missing + "/./a", missing + "/../a", missing + "\x00", missing + "\u0080", missing + "\uf000", missing + "\U0001f402",
 			} {
 				assert.ErrorIs(t, call(conn.Conn, path, create), leaderelection.ErrInvalidPath, "%q", path)
 			}

@@ -200,7 +200,7 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 				return err
 			}
 			data = resignation.Format(changed)
-			if err := ephemeral.CheckSize(r.node, data); err != nil {
+			if err := ephemeral.CheckSize(r.node, data, nil); err != nil {
 				return fmt.Errorf("%d requests: %w", len(changed), err)
 			}
 			if !startWrite() {

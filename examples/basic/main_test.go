@@ -94,7 +94,7 @@ func TestRunCandidate(t *testing.T) {
 	defer interrupt()
 	logTo(t, onLeader(interrupt))
 	require.NoError(t, runCandidate(ctx, []string{server.Addr()}, "/deep/election", "ada"))
-	assert.Equal(t, "/\n  deep\n    election\n", server.Tree())
+	assert.Equal(t, "/\n  deep container\n    election\n", server.Tree())
 }
 
 // TestRunCandidate_ResignationUnconfirmed fails if a resignation that ZooKeeper has not received is reported as done.

@@ -11,6 +11,30 @@ var recipeMutants = []mutant{
 		tests: ". -run ^TestTrap10_SessionMovedDuringCreate$",
 	},
 	{
+		name: "znode/parents", breaks: "the parents of the node of a recipe remain for ever",
+		file: "internal/zk/znode/znode.go",
+		edits: []edit{
+			{"path.Dir(node), acl, true)", "path.Dir(node), acl, false)"},
+		},
+		tests: "./internal/zk/znode -run ^TestMake_Parents$",
+	},
+	{
+		name: "znode/characters", breaks: "a path with a character above U+FFFF is sent to the servers",
+		file: "internal/zk/znode/znode.go",
+		edits: []edit{
+			{"|| r >= 0xfff0", "|| r >= 0xfff0 && r <= 0xffff"},
+		},
+		tests: ". -run ^TestCheckNode$",
+	},
+	{
+		name: "znode/length", breaks: "a path is accepted with which transactions become larger than servers accept",
+		file: "internal/zk/znode/znode.go",
+		edits: []edit{
+			{"case len(node) > maxPath:", "case false:"},
+		},
+		tests: ". -run ^TestCheckNode$",
+	},
+	{
 		name: "recipe/rL7", breaks: "the marker is deleted although the lease has expired",
 		file: "recipes/lock/delay.go",
 		edits: []edit{

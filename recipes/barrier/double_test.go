@@ -62,7 +62,7 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Equal(w, "/\n  app\n    gate \"4\"\n", w.srv.Tree())
+		require.Equal(w, "/\n  app container\n    gate \"4\"\n", w.srv.Tree())
 		require.Empty(w, w.srv.Watches())
 	})
 }
@@ -161,7 +161,7 @@ func TestTrap46_ContextIsDone(t *testing.T) {
 		_, err := d.Enter(ctx)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.Equal(w, time.Second, time.Since(begin))
-		require.Equal(w, "/\n  app\n    gate\n", w.srv.Tree())
+		require.Equal(w, "/\n  app container\n    gate\n", w.srv.Tree())
 	})
 }
 

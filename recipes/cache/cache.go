@@ -14,6 +14,7 @@ import (
 // cache has ended, reads return its last state.
 type Cache struct {
 	tree
+	conn      *zk.Conn
 	path      string
 	events    chan Event
 	filled    chan struct{} // closed when all znodes were read for the first time

@@ -57,6 +57,7 @@ func newStatus(s ephemeral.State) Status {
 // Registration maintains the znode of an instance until Close. Its methods may be called
 // from any goroutine.
 type Registration struct {
+	setup  *recipe.Setup
 	path   string
 	keeper *ephemeral.Keeper
 	status chan Status
@@ -85,7 +86,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 		return nil, err
 	}
 	node := path.Join(d.setup.Path, i.Name, i.ID)
-	data, err := content(node, i)
+	data, err := content(d.setup, node, i)
 	if err != nil {
 		return nil, err
 	}
@@ -104,16 +105,16 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 }
 
 // content returns the data of an instance's znode, or an error if servers do not accept it.
-func content(node string, i Instance) ([]byte, error) {
+func content(s *recipe.Setup, node string, i Instance) ([]byte, error) {
 	data, err := encode(i)
 	if err == nil {
-		err = ephemeral.CheckSize(node, data)
+		err = ephemeral.CheckSize(node, data, s.ACL)
 	}
 	return data, err
 }
 
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
-	r := &Registration{path: node, status: make(chan Status, 1), instance: i}
+	r := &Registration{setup: d.setup, path: node, status: make(chan Status, 1), instance: i}
 	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Report: func(s ephemeral.State) {
 		if is := newStatus(s); !errors.Is(is.Err, ErrClosed) {
 			latest.Send(r.status, is)
@@ -158,7 +159,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 	if err := i.check(); err != nil {
 		return err
 	}
-	data, err := content(r.path, i)
+	data, err := content(r.setup, r.path, i)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			require.ErrorIs(w, r.Update(w.Context(), i), ErrClosed)
 			for range r.Status() { // closed
 			}
-			require.Equal(w, "/\n  services\n    shop container\n", w.srv.Tree())
+			require.Equal(w, "/\n  services container\n    shop container\n", w.srv.Tree())
 			require.Empty(w, w.srv.Watches())
 			names, err := d.Names(w.Context())
 			require.NoError(w, err)

@@ -51,7 +51,7 @@ func newPresence(s ephemeral.State) Presence {
 }
 
 // Keep creates and maintains an ephemeral znode with data at path. Missing parents are
-// created, the direct parent as a container. Keep does not wait for ZooKeeper; see
+// created as containers. Keep does not wait for ZooKeeper; see
 // [Persistent.Await]. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
 // [recipes.ErrInvalidOption].
 func Keep(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Persistent, error) {
@@ -63,7 +63,7 @@ func Keep(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Per
 }
 
 func newPersistent(s *recipe.Setup, path string, data []byte) (*Persistent, error) {
-	if err := ephemeral.CheckSize(path, data); err != nil {
+	if err := ephemeral.CheckSize(path, data, s.ACL); err != nil {
 		return nil, err
 	}
 	p := &Persistent{setup: s, path: path, status: make(chan Presence, 1)}
@@ -109,7 +109,7 @@ func (p *Persistent) Err() error { return p.keeper.Err() }
 // [recipes.ErrInvalidOption] if the data is larger than a server accepts,
 // [recipes.ErrPermission], and the error of Err.
 func (p *Persistent) Set(ctx context.Context, data []byte) error {
-	if err := ephemeral.CheckSize(p.path, data); err != nil {
+	if err := ephemeral.CheckSize(p.path, data, p.setup.ACL); err != nil {
 		return err
 	}
 	return recipe.Fail("set", p.path, p.keeper.AwaitWritten(ctx, p.keeper.Set(slices.Clone(data))))

@@ -18,7 +18,7 @@ import (
 
 const one = dir + "/one"
 
-const empty = "/\n  app\n    workers container\n"
+const empty = "/\n  app container\n    workers container\n"
 
 // Fails if the znode does not exist, with its newest data, from Await until Close.
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {

@@ -344,7 +344,7 @@ func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 			synctest.Wait()
 			require.Empty(w, (<-views).Members)
 			w.srv.Sweep()
-			require.Equal(w, "/\n  app\n", w.srv.Tree())
+			require.Equal(w, "/\n  app container\n", w.srv.Tree())
 			synctest.Wait()
 		}
 	})

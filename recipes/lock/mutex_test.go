@@ -43,7 +43,7 @@ func TestMutex_HandOver(t *testing.T) {
 		_, err = second.Multi(&zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
 		require.NoError(t, err)
 		require.NoError(t, second.Release())
-		require.Equal(t, "/\n  locks\n    one container\n  written\n", srv.Tree())
+		require.Equal(t, "/\n  locks container\n    one container\n  written\n", srv.Tree())
 		require.Empty(t, srv.Watches())
 	})
 }

@@ -110,7 +110,7 @@ func TestQueue_KazooLayout(t *testing.T) {
 		h.take(q, "plain")
 		tree := h.srv.Tree()
 		for _, part := range []string{
-			"  jobs\n    dead container\n      entry-007-0000000001-",
+			"  jobs container\n    dead container\n      entry-007-0000000001-",
 			"    entries\n      entry-100-0000000000 \"plain\"\n    taken\n",
 			"\n      entry-100-0000000000 \"",
 		} {

@@ -7,19 +7,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// maxSize limits the path and the data of a znode together. A server closes the connection if a
-// request is longer than a megabyte, each time that it is sent.
-const maxSize = 0xfffff - 4096
-
-// CheckSize returns zkerror.ErrInvalidOption if the servers do not accept data of this size.
-func CheckSize(path string, data []byte) error {
-	if len(path)+len(data) > maxSize {
-		return fmt.Errorf("%w: the data has %d bytes, more than a server accepts", zkerror.ErrInvalidOption, len(data))
+// CheckSize returns zkerror.ErrInvalidOption if the servers do not accept data of this size in a
+// znode with this ACL.
+func CheckSize(path string, data []byte, acl []zk.ACL) error {
+	if _, err := txn.Size([]any{&zk.CreateRequest{Path: path, Data: data, Acl: acl}}); err != nil {
+		return fmt.Errorf("%w: %d bytes of data: %w", zkerror.ErrInvalidOption, len(data), err)
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ type Keeper struct {
 	removal error // why it is unknown whether the znode was removed; set before ended is closed
 }
 
-// Keep starts a Keeper. The parents of the znode are created if they do not exist, the direct
-// parent as a container. Keep does not wait for ZooKeeper.
+// Keep starts a Keeper. The parents of the znode are created as containers if they do not
+// exist. Keep does not wait for ZooKeeper.
 func Keep(s *recipe.Setup, c Config) *Keeper {
 	ctx, stop := context.WithCancelCause(context.Background())
 	k := &Keeper{

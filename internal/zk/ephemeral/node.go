@@ -33,8 +33,7 @@ type Node struct {
 	removal error
 }
 
-// Create creates the znode at path, and its parents if they do not exist. The direct parent is a
-// container. Create blocks until the znode exists and the session is confirmed to live. It
+// Create creates the znode at path, and its parents, as containers, if they do not exist. Create blocks until the znode exists and the session is confirmed to live. It
 // returns a TakenError if the znode belongs to another client, the cause of the context, or
 // another reason why the znode was lost. Then it removes the znode, in the background if that
 // takes longer than the context lasts.

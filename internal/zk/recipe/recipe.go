@@ -83,10 +83,11 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 		return nil, s.err
 	case s.Log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", zkerror.ErrInvalidOption)
-	case len(s.ACL) == 0:
-		return nil, fmt.Errorf("%w: WithACL: the list is empty", zkerror.ErrInvalidOption)
 	case s.Layout != Curator && s.Layout != Kazoo:
 		return nil, fmt.Errorf("%w: WithLayout(%d)", zkerror.ErrInvalidOption, s.Layout)
+	}
+	if err := znode.CheckACL(s.ACL); err != nil {
+		return nil, err
 	}
 	if err := session.Validate(conn, s.Timeout); err != nil {
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalidOption, s.Timeout, err)
@@ -124,8 +125,8 @@ func (s *Setup) Subscribe() *session.Subscription {
 // SessionTimeout returns the current session timeout, as far as it is known.
 func (s *Setup) SessionTimeout() time.Duration { return session.Timeout(s.Conn, s.Timeout) }
 
-// MakeDir creates the node of the recipe as a container, which the ensemble removes when it has
-// been empty for some time, and its parents.
+// MakeDir creates the node of the recipe, and its parents, as containers, which the ensemble removes
+// when they have been empty for some time.
 func (s *Setup) MakeDir(ctx context.Context) error {
 	return znode.Make(ctx, s.Conn, s.Path, s.ACL, true)
 }

@@ -3,6 +3,7 @@ package znode_test
 import (
 	"context"
 	"math"
+	"path"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,6 +86,21 @@ func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
 		time.AfterFunc(10*time.Second, func() { srv.Restart(zktest.KeepTree) })
 		require.NoError(t, makeDir(ctx, conn, "/a"))
 		require.Equal(t, container, owner(t, conn, "/a"), "an outage does not show that containers are not implemented")
+	})
+}
+
+// Fails if a parent that Make has created remains for ever.
+func TestMake_Parents(t *testing.T) {
+	runTest(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
+		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		for node, is := range map[string]int64{"/locks/tenant/order": container, "/queues/tenant/jobs": 0} {
+			require.NoError(t, znode.Make(ctx, conn, node, zk.WorldACL(zk.PermAll), is == container))
+			require.Equal(t, is, owner(t, conn, node), node)
+			require.Equal(t, container, owner(t, conn, path.Dir(node)), node)
+		}
+		require.Zero(t, owner(t, conn, "/locks"), "it existed")
+		require.Equal(t, container, owner(t, conn, "/queues"))
 	})
 }
 

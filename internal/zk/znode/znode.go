@@ -1,5 +1,4 @@
-// Package znode checks paths and creates the persistent znodes above those of elections and
-// recipes.
+// Package znode checks paths and ACLs, and creates the znodes above those of elections and recipes.
 package znode
 
 import (
@@ -14,8 +13,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// CheckPath returns zkerror.ErrInvalidPath for the root, and for paths that ZooKeeper does not
-// accept.
+// The limits of what users choose and many requests contain. They keep a transaction about 200 znodes
+// below the size of a request that servers accept.
+const (
+	maxPath = 4 << 10
+	maxACL  = 64 << 10
+)
+
+// CheckPath returns zkerror.ErrInvalidPath for the root, for paths that ZooKeeper does not accept, and
+// for paths that are too long. Servers handle a character above U+FFFF as two surrogates, which they do
+// not accept.
 func CheckPath(node string) error {
 	switch {
 	case !strings.HasPrefix(node, "/"):
@@ -25,17 +32,33 @@ func CheckPath(node string) error {
 	case path.Clean(node) != node:
 		return fmt.Errorf("%w: %q, did you mean %q?", zkerror.ErrInvalidPath, node, path.Clean(node))
 	case strings.ContainsFunc(node, func(r rune) bool {
-		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
+		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 	}):
 		return fmt.Errorf("%w: %q has a character that ZooKeeper does not accept", zkerror.ErrInvalidPath, node)
+	case len(node) > maxPath:
+		return fmt.Errorf("%w: %q and so on has %d bytes, at most %d", zkerror.ErrInvalidPath, node[:40], len(node), maxPath)
 	}
 	return nil
 }
 
-// Make creates node and those of its parents that do not exist. The parents are persistent. If
-// container is true, node is a container, which the ensemble may remove after its last child was
-// deleted; on servers that do not implement containers it is persistent. A node that exists is
-// not changed.
+// CheckACL returns zkerror.ErrInvalidOption if acl cannot be that of a znode.
+func CheckACL(acl []zk.ACL) error {
+	size := 0
+	for _, a := range acl {
+		size += 12 + len(a.Scheme) + len(a.ID)
+	}
+	switch {
+	case len(acl) == 0:
+		return fmt.Errorf("%w: WithACL: the list is empty", zkerror.ErrInvalidOption)
+	case size > maxACL:
+		return fmt.Errorf("%w: WithACL: %d bytes, at most %d", zkerror.ErrInvalidOption, size, maxACL)
+	}
+	return nil
+}
+
+// Make creates node and those of its parents that do not exist. The parents are containers, which
+// the ensemble may remove after their last child was deleted. So is node if container is true. On
+// servers that do not implement containers, they are persistent. A znode that exists is not changed.
 func Make(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, container bool) error {
 	create := makePersistent
 	if container {
@@ -49,7 +72,7 @@ func Make(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, contain
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := Make(ctx, conn, path.Dir(node), acl, false); err != nil {
+		if err := Make(ctx, conn, path.Dir(node), acl, true); err != nil {
 			return err
 		}
 	}
