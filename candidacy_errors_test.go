@@ -120,12 +120,14 @@ func TestNewElection_Errors(t *testing.T) {
 		begin := time.Now()
 		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
 		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
+		require.ErrorContains(h, err, "election at "+node+": ZooKeeper does not answer (zk: could not connect to a server)")
 		require.Equal(h, timeout, time.Since(begin))
 		late.start()
 		h.advance(timeout - time.Millisecond)
 		require.Empty(h, late.received())
 		h.advance(timeout / 2) // it waits for the removal of a znode that it may have created
 		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
+		require.ErrorContains(h, late.requireOver(), "the connection has no session")
 	})
 }
 

@@ -43,7 +43,7 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 	}
 	all, err := describeAll(o, conn, node, names)
 	if err != nil {
-		return nil, fmt.Errorf("list candidates at %s: %w", node, refine(err))
+		return nil, fmt.Errorf("list candidates at %s: %w", node, request.Explain(conn, refine(err)))
 	}
 	return all, nil
 }
@@ -72,7 +72,7 @@ func listNames(conn *zk.Conn, node string, opts []Option) (*options, []string, e
 	if errors.Is(err, zk.ErrNoNode) {
 		err = ErrNoElection
 	}
-	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, refine(err))
+	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, request.Explain(conn, refine(err)))
 }
 
 // firstCandidate returns the first of names that is a candidate, or "" if none of them is.

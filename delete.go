@@ -99,7 +99,7 @@ func (d *deletion) run() error {
 	case errors.Is(err, ErrUnreachable), errors.Is(err, errBusy), d.ctx.Err() != nil:
 		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
-	return fmt.Errorf("delete election at %s: %w", d.node, refine(err))
+	return fmt.Errorf("delete election at %s: %w", d.node, request.Explain(d.conn, refine(err)))
 }
 
 // maxRounds limits the attempts of a deletion while new candidates join. With the pauses

@@ -75,7 +75,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		},
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
-		return nil, fmt.Errorf("election at %s: %w", node, err)
+		return nil, fmt.Errorf("election at %s: %w", node, request.Explain(conn, err))
 	}
 	// Not before: it remains registered with the context until it is over.
 	e.candidacy = newCandidacy(o.ctx, log)
@@ -236,6 +236,9 @@ func (e *Election) queueChanged(s queue.State) {
 func (e *Election) reason(err error) error {
 	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
 		return err
+	}
+	if errors.Is(err, ErrUnreachable) {
+		return request.Explain(e.conn, err)
 	}
 	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses {
 		err = fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)

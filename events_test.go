@@ -328,7 +328,7 @@ func TestEvents_CannotJoin(t *testing.T) {
 		f.srv.DropConnections()
 		require.ErrorIs(t, h.ElectLeader(), leaderelection.ErrUnreachable)
 		synctest.Wait()
-		f.requireEvents(h, "ended: ZooKeeper does not answer")
+		f.requireEvents(h, "ended: ZooKeeper does not answer (the connection has no session)")
 
 		require.NoError(t, never.Resign())
 		require.NoError(t, never.ElectLeader())

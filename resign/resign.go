@@ -69,7 +69,7 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 		err = leaderelection.ErrNoElection
 	}
 	if err != nil {
-		return fmt.Errorf("request %s to resign: %w", id, zkerror.Refine(err))
+		return fmt.Errorf("request %s to resign: %w", id, request.Explain(conn, zkerror.Refine(err)))
 	}
 	return nil
 }

@@ -194,7 +194,7 @@ var electionMutants = []mutant{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
 		file: "resign/resign.go",
 		edits: []edit{
-			{"resignation.Format(changed), stat.Version)", "resignation.Format(changed), stat.Version*0-1)"},
+			{"r.conn.Set(r.node, data, stat.Version)", "r.conn.Set(r.node, data, stat.Version*0-1)"},
 		},
 		tests: "./resign -run ^TestRequest_Concurrent$",
 	},

@@ -98,6 +98,14 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
 	},
 	{
+		name: "request/explain", breaks: "the error of an operation without an answer does not name the server and the reason",
+		file: "internal/zk/request/explain.go",
+		edits: []edit{
+			{"failure != nil {", "false {"},
+		},
+		tests: "./internal/zk/request -run ^TestExplain$",
+	},
+	{
 		name: "session/C1", breaks: "a missing znode is not reported",
 		file: "internal/zk/session/check.go",
 		edits: []edit{

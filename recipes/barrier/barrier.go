@@ -37,7 +37,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 	// A create that was applied, and whose reply was lost, may be repeated after another client has
 	// removed the barrier. That removal then took place during this call, and nothing shows that
 	// the barrier was set before it: Wait can only show that a barrier did not exist.
-	return recipe.Fail("set barrier", b.setup.Path, znode.Make(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false))
+	return b.setup.Fail("set barrier", b.setup.Path, znode.Make(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false))
 }
 
 // Remove removes the barrier and releases the waiting clients. Removing a barrier that does
@@ -62,14 +62,14 @@ func (b *Barrier) Remove(ctx context.Context) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
-	return recipe.Fail("remove barrier", b.setup.Path, err)
+	return b.setup.Fail("remove barrier", b.setup.Path, err)
 }
 
 // Wait blocks until the barrier does not exist, and returns nil then. It returns the
 // context's cause if the context is done first. Other errors: [recipes.ErrConnClosed],
 // [recipes.ErrPermission].
 func (b *Barrier) Wait(ctx context.Context) error {
-	return recipe.Fail("wait at barrier", b.setup.Path, b.wait(ctx))
+	return b.setup.Fail("wait at barrier", b.setup.Path, b.wait(ctx))
 }
 
 func (b *Barrier) wait(ctx context.Context) error {

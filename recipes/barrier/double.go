@@ -104,7 +104,7 @@ func (r *Round) Context() context.Context { return r.node.Grant().Context() }
 // the participant's znode was lost, [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (d *Double) Enter(ctx context.Context) (*Round, error) {
 	r, err := d.enter(ctx)
-	return r, recipe.Fail("enter double barrier", d.setup.Path, err)
+	return r, d.setup.Fail("enter double barrier", d.setup.Path, err)
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {

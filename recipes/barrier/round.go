@@ -12,7 +12,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -23,7 +22,7 @@ import (
 // it may be called again and continues to wait. A participant whose znode is lost has
 // already left; Leave still waits for the others.
 func (r *Round) Leave(ctx context.Context) error {
-	return recipe.Fail("leave double barrier", r.double.setup.Path, r.leave(ctx))
+	return r.double.setup.Fail("leave double barrier", r.double.setup.Path, r.leave(ctx))
 }
 
 func (r *Round) leave(ctx context.Context) error {

@@ -48,7 +48,7 @@ func newCache(conn *zk.Conn, path string, scope Scope, opts []recipes.Option) (*
 		return nil, err
 	}
 	c := &Cache{
-		tree: tree{root: newNode(nil, path)}, path: path, events: make(chan Event),
+		tree: tree{root: newNode(nil, path)}, conn: conn, path: path, events: make(chan Event),
 		filled: make(chan struct{}), done: make(chan struct{}), closing: make(chan struct{}),
 		syncCalls: newMailbox[*syncCall](),
 	}
@@ -93,5 +93,5 @@ func (c *Cache) Sync(ctx context.Context) error {
 			err = c.Err()
 		}
 	}
-	return recipe.Fail("sync the cache of", c.path, err)
+	return recipe.Fail(c.conn, "sync the cache of", c.path, err)
 }

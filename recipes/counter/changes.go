@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -35,7 +34,7 @@ func (v *Value[T]) Changes(ctx context.Context) <-chan Change[T] {
 		defer close(c)
 		defer sub.Close()
 		if err := w.deliverChanges(ctx); ctx.Err() == nil {
-			latest.Send(c, Change[T]{Err: recipe.Fail("watch", v.node.Path, err)})
+			latest.Send(c, Change[T]{Err: v.node.Fail("watch", v.node.Path, err)})
 		}
 	}()
 	return c
@@ -77,7 +76,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 // not be read, or nil.
 func (w *watcher[T]) newChange(s state, readErr error) Change[T] {
 	if readErr != nil {
-		return Change[T]{Version: s.Version, Err: recipe.Fail("read", w.value.node.Path, readErr)}
+		return Change[T]{Version: s.Version, Err: w.value.node.Fail("read", w.value.node.Path, readErr)}
 	}
 	w.value.setLatest(s)
 	value, err := w.value.decode(s)

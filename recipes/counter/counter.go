@@ -5,7 +5,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -82,5 +81,5 @@ func (c *Counter) update(ctx context.Context, operation string, f func(int64) (i
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	return n, recipe.Fail(operation, c.value.node.Path, err)
+	return n, c.value.node.Fail(operation, c.value.node.Path, err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -38,7 +37,7 @@ func (i *IDs) Next(ctx context.Context) (int64, error) {
 	case i.allocating <- struct{}{}:
 		defer func() { <-i.allocating }()
 	case <-ctx.Done():
-		return 0, recipe.Fail("take ids from", i.counter.value.node.Path, context.Cause(ctx))
+		return 0, i.counter.value.node.Fail("take ids from", i.counter.value.node.Path, context.Cause(ctx))
 	}
 	if i.left == 0 {
 		last, err := i.counter.Add(ctx, i.size)

@@ -73,7 +73,7 @@ func (v *Value[T]) Get(ctx context.Context) (T, Version, error) {
 	if err == nil {
 		value, err = v.decode(s)
 	}
-	return value, s.Version, recipe.Fail("get", v.node.Path, err)
+	return value, s.Version, v.node.Fail("get", v.node.Path, err)
 }
 
 // CompareAndSet replaces the value if its version is still old; the zero Version means that
@@ -91,14 +91,14 @@ func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Ver
 		}
 		written, err = v.write(ctx, s, data)
 	}
-	return written.Version, recipe.Fail("compare and set", v.node.Path, err)
+	return written.Version, v.node.Fail("compare and set", v.node.Path, err)
 }
 
 // Set replaces the value, whatever it is, and returns the new version. Errors:
 // [ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown.
 func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 	_, version, err := v.update(ctx, func(state) (T, error) { return value, nil })
-	return version, recipe.Fail("set", v.node.Path, err)
+	return version, v.node.Fail("set", v.node.Path, err)
 }
 
 // Update replaces the value by the result of f, which is called with the current value, or
@@ -109,7 +109,7 @@ func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 // [ErrFormat].
 func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) {
 	value, err := v.compute(ctx, f)
-	return value, recipe.Fail("update", v.node.Path, err)
+	return value, v.node.Fail("update", v.node.Path, err)
 }
 
 // compute implements Update, without the operation and the path in the error.

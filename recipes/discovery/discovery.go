@@ -41,7 +41,7 @@ func (d *Discovery) Names(ctx context.Context) ([]string, error) {
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return nil, recipe.Fail("list", d.setup.Path, err)
+		return nil, d.setup.Fail("list", d.setup.Path, err)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -58,7 +58,7 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	service := d.service(name)
 	entries, err := children.List(ctx, d.setup.Conn, service)
 	if err != nil {
-		return nil, recipe.Fail("list", service.Path, listError(err))
+		return nil, d.setup.Fail("list", service.Path, listError(err))
 	}
 	var instances []Instance
 	var unreadable []error

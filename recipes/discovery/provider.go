@@ -93,7 +93,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 	if err != nil {
 		stop()
 		<-p.ended
-		return nil, recipe.Fail("watch", p.path, err)
+		return nil, p.setup.Fail("watch", p.path, err)
 	}
 	return p, nil
 }

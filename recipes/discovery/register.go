@@ -101,7 +101,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 		}
 	}
 	_ = r.keeper.Close(ctx, ErrClosed)
-	return nil, recipe.Fail("register", node, err)
+	return nil, d.setup.Fail("register", node, err)
 }
 
 // content returns the data of an instance's znode, or an error if servers do not accept it.
@@ -167,7 +167,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 	r.instance = i
 	number := r.keeper.Set(data)
 	r.mu.Unlock()
-	return recipe.Fail("update", r.path, r.keeper.AwaitWritten(ctx, number))
+	return r.setup.Fail("update", r.path, r.keeper.AwaitWritten(ctx, number))
 }
 
 // Close removes the znode, of whatever type, and returns nil when the removal is confirmed.
@@ -176,5 +176,5 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 // the error is [recipes.ErrConnClosed], and a Dynamic znode is removed when the session
 // ends. A znode that another client has created at the path is not removed.
 func (r *Registration) Close(ctx context.Context) error {
-	return recipe.Fail("unregister", r.path, r.keeper.Close(ctx, ErrClosed))
+	return r.setup.Fail("unregister", r.path, r.keeper.Close(ctx, ErrClosed))
 }

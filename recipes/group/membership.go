@@ -71,11 +71,11 @@ type Membership struct {
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
 	m, err := g.startMember(id, data)
 	if err != nil {
-		return nil, recipe.Fail("join", g.setup.Path, err)
+		return nil, g.setup.Fail("join", g.setup.Path, err)
 	}
 	if err := m.Await(ctx); err != nil {
 		_ = m.keeper.Close(ctx, ErrClosed)
-		return nil, recipe.Fail("join", g.setup.Path, err)
+		return nil, g.setup.Fail("join", g.setup.Path, err)
 	}
 	return m, nil
 }

@@ -53,7 +53,7 @@ const maxPartsSize = 512 << 10
 // Parts returns the sorted names of the parts.
 func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 	parts, _, err := p.parts.Get(ctx)
-	return parts, recipe.Fail("read parts of", p.setup.Path, err)
+	return parts, p.setup.Fail("read parts of", p.setup.Path, err)
 }
 
 // SetParts sets the parts for all members. It may be called at any time, by members and
@@ -83,7 +83,7 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 		}
 		return is, nil
 	})
-	return parts, recipe.Fail("set parts of", p.setup.Path, err)
+	return parts, p.setup.Fail("set parts of", p.setup.Path, err)
 }
 
 // Owner returns the member to which part is assigned: the member with the greatest hash of

@@ -83,7 +83,7 @@ func newPersistent(s *recipe.Setup, path string, data []byte) (*Persistent, erro
 // Await blocks until the znode is present, and returns nil then. It returns the context's
 // cause if the context is done first, and the error of Err if the Persistent has ended.
 func (p *Persistent) Await(ctx context.Context) error {
-	return recipe.Fail("keep", p.path, p.keeper.AwaitPresent(ctx))
+	return p.setup.Fail("keep", p.path, p.keeper.AwaitPresent(ctx))
 }
 
 // Status returns a channel that delivers the newest state. A slow reader misses earlier
@@ -112,7 +112,7 @@ func (p *Persistent) Set(ctx context.Context, data []byte) error {
 	if err := ephemeral.CheckSize(p.path, data, p.setup.ACL); err != nil {
 		return err
 	}
-	return recipe.Fail("set", p.path, p.keeper.AwaitWritten(ctx, p.keeper.Set(slices.Clone(data))))
+	return p.setup.Fail("set", p.path, p.keeper.AwaitWritten(ctx, p.keeper.Set(slices.Clone(data))))
 }
 
 // Close stops maintaining the znode and removes it. It returns nil when the removal is
@@ -121,7 +121,7 @@ func (p *Persistent) Set(ctx context.Context, data []byte) error {
 // confirmed, the session ends or the connection is closed. Close may be called repeatedly.
 func (p *Persistent) Close(ctx context.Context) error {
 	if err := p.keeper.Close(ctx, ErrClosed); err != nil {
-		return recipe.Fail("close", p.path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
+		return p.setup.Fail("close", p.path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
@@ -74,7 +73,7 @@ func (s *Share) Close(ctx context.Context) error {
 	if err == nil || errors.Is(err, recipes.ErrUnconfirmed) {
 		return err
 	}
-	return recipe.Fail("leave", s.partitioner.setup.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
+	return s.partitioner.setup.Fail("leave", s.partitioner.setup.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 }
 
 func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -51,7 +50,7 @@ func (v View) Since(old View) (joined, gone, changed []Member) {
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	members, err := children.List(ctx, g.setup.Conn, g.children(false))
 	if err != nil {
-		return nil, recipe.Fail("read members of", g.setup.Path, err)
+		return nil, g.setup.Fail("read members of", g.setup.Path, err)
 	}
 	return sorted(members), nil
 }
@@ -74,7 +73,7 @@ func (g *Group) changes(ctx context.Context, namesOnly bool) <-chan View {
 		defer close(views)
 		defer reader.Close()
 		if err := publishViews(ctx, reader, views); ctx.Err() == nil {
-			latest.Send(views, View{Err: recipe.Fail("watch", g.setup.Path, err)})
+			latest.Send(views, View{Err: g.setup.Fail("watch", g.setup.Path, err)})
 		}
 	}()
 	return views

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -38,7 +37,7 @@ type Contender struct {
 func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.names(ctx)
 	if err != nil {
-		return nil, recipe.Fail("contenders", q.setup.Path, err)
+		return nil, q.setup.Fail("contenders", q.setup.Path, err)
 	}
 	// Read several znodes concurrently: otherwise a long queue would take as many round trips.
 	type answer = request.Answer[*Contender]
@@ -61,7 +60,7 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 			}
 		}
 		if err != nil {
-			return nil, recipe.Fail("contenders", q.setup.Path, err)
+			return nil, q.setup.Fail("contenders", q.setup.Path, err)
 		}
 	}
 	return all, nil
@@ -131,5 +130,5 @@ func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		err = ErrNotHeld
 	}
-	return recipe.Fail("revoke", c.Path, err)
+	return q.setup.Fail("revoke", c.Path, err)
 }

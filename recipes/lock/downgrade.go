@@ -29,7 +29,7 @@ type WriteHold struct {
 // [recipes.ErrUnconfirmed], and the conversion continues; another call waits for it. After
 // other errors of ZooKeeper the hold is still a write lock.
 func (h *WriteHold) Downgrade() error {
-	return recipe.Fail("downgrade", h.znodePath(), h.downgrade(time.Now().Add(limit.Confirm)))
+	return recipe.Fail(h.conn, "downgrade", h.znodePath(), h.downgrade(time.Now().Add(limit.Confirm)))
 }
 
 func (h *WriteHold) downgrade(end time.Time) error {

@@ -97,7 +97,7 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 // repeatedly, to check the current state of the removal.
 func (h *Hold) Release() error {
 	h.leave(ErrReleased)
-	return recipe.Fail("release", h.znodePath(), h.confirm(time.Now().Add(limit.Confirm)))
+	return recipe.Fail(h.conn, "release", h.znodePath(), h.confirm(time.Now().Add(limit.Confirm)))
 }
 
 // leave ends the grant for a reason, unless it has ended before, and makes the contender leave.

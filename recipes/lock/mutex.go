@@ -6,7 +6,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -38,7 +37,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	if err == nil {
 		h, err = m.acquisition(false).wait(ctx)
 	}
-	return h, recipe.Fail("lock", m.setup.Path, err)
+	return h, m.setup.Fail("lock", m.setup.Path, err)
 }
 
 // TryLock is like Lock, but does not wait for other clients: it returns [ErrHeld] if
@@ -46,7 +45,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // a lock-delay.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
 	h, err := try(ctx, &m.lockQueue, true, nil, m.acquisition(true))
-	return h, recipe.Fail("try to lock", m.setup.Path, err)
+	return h, m.setup.Fail("try to lock", m.setup.Path, err)
 }
 
 func (m *Mutex) acquisition(noWait bool) acquisition {

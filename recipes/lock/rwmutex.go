@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -42,13 +41,13 @@ func (m *RWMutex) Lock(ctx context.Context) (*WriteHold, error) {
 		}
 		return c.wait(ctx)
 	})
-	return h, recipe.Fail("lock", m.setup.Path, err)
+	return h, m.setup.Fail("lock", m.setup.Path, err)
 }
 
 // TryLock is like Lock, but does not wait for other clients. See [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteHold, error) {
 	h, err := m.write(true, func(c acquisition) (*Hold, error) { return try(ctx, &m.lockQueue, true, nil, c) })
-	return h, recipe.Fail("try to lock", m.setup.Path, err)
+	return h, m.setup.Fail("try to lock", m.setup.Path, err)
 }
 
 // RLock acquires the lock for reading. It blocks and returns errors like [Mutex.Lock].
@@ -58,14 +57,14 @@ func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 	if err == nil {
 		h, err = m.reading(false).wait(ctx)
 	}
-	return h, recipe.Fail("lock for reading", m.setup.Path, err)
+	return h, m.setup.Fail("lock for reading", m.setup.Path, err)
 }
 
 // TryRLock is like RLock, but does not wait for other clients: it returns [ErrHeld] if a
 // writer holds the lock or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 	h, err := try(ctx, &m.lockQueue, false, writes, m.reading(true))
-	return h, recipe.Fail("try to lock for reading", m.setup.Path, err)
+	return h, m.setup.Fail("try to lock for reading", m.setup.Path, err)
 }
 
 func writes(name string) bool { return !contender.Reads(name) }

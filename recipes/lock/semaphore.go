@@ -112,7 +112,7 @@ func checkCount(what string, n int) error {
 // ErrPermission unless the ACL permits this write.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	h, err := s.acquire(ctx, n, false)
-	return h, recipe.Fail("acquire", s.setup.Path, err)
+	return h, s.setup.Fail("acquire", s.setup.Path, err)
 }
 
 // TryAcquire is like Acquire, but does not wait for other clients: it returns [ErrHeld] if
@@ -125,10 +125,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
 		err = s.free(ctx, n)
 	}
 	if err != nil {
-		return nil, recipe.Fail("try to acquire", s.setup.Path, err)
+		return nil, s.setup.Fail("try to acquire", s.setup.Path, err)
 	}
 	h, err := s.acquire(ctx, n, true)
-	return h, recipe.Fail("try to acquire", s.setup.Path, err)
+	return h, s.setup.Fail("try to acquire", s.setup.Path, err)
 }
 
 // free returns nil if n leases appear to be free, and the reason otherwise. It sends one request.

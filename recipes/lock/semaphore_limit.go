@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -22,11 +21,11 @@ import (
 func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 	if s.protocol != nil {
 		limit, err := s.protocol.currentLimit(ctx)
-		return limit, recipe.Fail("read the limit of", s.setup.Path, err)
+		return limit, s.setup.Fail("read the limit of", s.setup.Path, err)
 	}
 	children, _, err := s.current(ctx)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		return 0, recipe.Fail("read the limit of", s.setup.Path, err)
+		return 0, s.setup.Fail("read the limit of", s.setup.Path, err)
 	}
 	if limit, _, ok := storedLimit(children); ok {
 		return limit, nil
@@ -50,7 +49,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	if err == nil {
 		err = s.storeLimit(ctx, limit)
 	}
-	return recipe.Fail("set the limit of", s.setup.Path, err)
+	return s.setup.Fail("set the limit of", s.setup.Path, err)
 }
 
 // storeLimit replaces the stored limit in one transaction, which fails if the znode has changed

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"path"
 	"slices"
-
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // Waiter is a contender for a [Mutex] whose position in the queue can be queried. Its
@@ -41,7 +39,7 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 // and the same errors. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
-	return h, recipe.Fail("lock", w.q.setup.Path, err)
+	return h, w.q.setup.Fail("lock", w.q.setup.Path, err)
 }
 
 func (w *Waiter) wait() (*Hold, error) {
@@ -70,7 +68,7 @@ func (w *Waiter) wait() (*Hold, error) {
 // noticed that, which takes a few milliseconds for each contender ahead.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
-	return ahead, recipe.Fail("position", w.q.setup.Path, err)
+	return ahead, w.q.setup.Fail("position", w.q.setup.Path, err)
 }
 
 func (w *Waiter) position(ctx context.Context) (int, error) {

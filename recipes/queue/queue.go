@@ -292,7 +292,7 @@ func notify(c chan<- struct{}) {
 
 // wrapError adds the operation and the path to an error, and translates it.
 func (q *Queue) wrapError(operation string, err error) error {
-	return recipe.Fail(operation, q.path, q.translateError(err))
+	return recipe.Fail(q.conn, operation, q.path, q.translateError(err))
 }
 
 // translateError wraps errors of package txn in errors that users know.

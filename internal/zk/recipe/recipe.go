@@ -140,11 +140,16 @@ func (s *Setup) Sync(ctx context.Context, path string) error {
 	})
 }
 
-// Fail wraps err with the failed operation and its path, and refines it by zkerror.Refine. It
-// returns nil if err is nil.
-func Fail(operation, path string, err error) error {
+// Fail wraps err with the failed operation and its path, and with what zkerror.Refine and
+// request.Explain know about it. It returns nil if err is nil.
+func Fail(conn *zk.Conn, operation, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", operation, path, zkerror.Refine(err))
+	return fmt.Errorf("%s %s: %w", operation, path, request.Explain(conn, zkerror.Refine(err)))
+}
+
+// Fail is the function Fail for the connection of the recipe.
+func (s *Setup) Fail(operation, path string, err error) error {
+	return Fail(s.Conn, operation, path, err)
 }
