@@ -41,8 +41,8 @@ var (
 	// ErrStepDown is the reason of a leadership's end if the leader has handed over to
 	// another candidate, or if another candidate has claimed the record.
 	ErrStepDown = errors.New("changefeed: leadership is transferred to another candidate")
-	// ErrFeedLost is the reason of a leadership's end if the candidate has no working feed
-	// any more.
+	// ErrFeedLost is the reason of a leadership's end if the leader's feed has failed and no
+	// feed has worked within the lease. The message contains the feed's last error.
 	ErrFeedLost = errors.New("changefeed: feed of the leader has failed")
 )
 

@@ -189,9 +189,10 @@ func WithClockDrift(rho float64) Option { return optionFunc(func(o *options) { o
 // later, candidates wait for it. By default the store creates whatever is missing.
 func WithoutCreate() Option { return optionFunc(func(o *options) { o.create = false }) }
 
-// WithKeepLeading lets a leader continue while its feed is broken. This is safe, because
-// its heartbeats fail when another candidate is the leader. By default a leader without a
-// feed steps down and releases the record, so that a candidate with a working feed can
+// WithKeepLeading lets a leader continue for any time while its feed is broken. This is
+// safe, because its heartbeats fail when another candidate is the leader. By default a
+// leader continues if a feed works again within the lease, as after a lost connection. If
+// not, it steps down and releases the record, so that a candidate with a working feed can
 // become leader.
 func WithKeepLeading() Option { return optionFunc(func(o *options) { o.keepLeading = true }) }
 

@@ -35,6 +35,8 @@ type runner struct {
 	closeFeed  context.CancelFunc
 	feed       int // feed is the number of the current feed.
 
+	feedErr, heartbeatErr error // feedErr and heartbeatErr are the last errors of a feed and of a heartbeat.
+
 	deadline  atomic.Pointer[time.Time]  // deadline is that of the leadership. Any goroutine reads it.
 	published *leaderelection.Leadership // published is the leadership of the last status.
 	following string                     // following is the leader of the last status.
@@ -137,12 +139,13 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 		r.openFeed()
 	case protocol.Lead:
 		r.setDeadline()
-		r.following = ""
+		r.following, r.heartbeatErr = "", nil
 		r.published = candidacy.Lead(int64(a.Term), func() time.Time {
 			return opts.clock.System(*r.deadline.Load())
 		})
 	case protocol.Extend:
 		r.setDeadline()
+		r.heartbeatErr = nil
 		candidacy.Report(event.Event{Kind: event.Checked, Duration: opts.clock.Now().Sub(r.sentAt)})
 	case protocol.Demote:
 		candidacy.Revoke(r.revocationReason(a.Reason))
@@ -154,9 +157,11 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 		if a.Reason == protocol.Stale {
 			cause = ErrStale
 		}
+		r.feedErr = cause
 		opts.log.Warn("feed failed", "candidate", opts.cfg.ID, "err", cause)
 		candidacy.Report(event.Event{Kind: event.WatchFailed, Err: cause})
 	case protocol.ReportHeartbeatError:
+		r.heartbeatErr = cause
 		opts.log.Warn("heartbeat failed", "candidate", opts.cfg.ID, "err", cause)
 		candidacy.Report(event.Event{Kind: event.Checked, Err: cause})
 	case protocol.ReportHeartbeat:
@@ -184,9 +189,9 @@ func (r *runner) setDeadline() {
 func (r *runner) revocationReason(reason protocol.Reason) error {
 	switch reason {
 	case protocol.Expired:
-		return leaderelection.ErrLeaseExpired
+		return withCause(leaderelection.ErrLeaseExpired, r.heartbeatErr)
 	case protocol.FeedLost:
-		return ErrFeedLost
+		return withCause(ErrFeedLost, r.feedErr)
 	case protocol.RecordLost:
 		return errRecordLost
 	case protocol.Ended:
@@ -195,6 +200,15 @@ func (r *runner) revocationReason(reason protocol.Reason) error {
 		return r.leaveReason()
 	}
 	return ErrStepDown
+}
+
+// withCause adds the text of cause to err, unless cause is nil. It does not wrap cause, which may be
+// an error that has a meaning of its own as the reason of a leadership's end.
+func withCause(err, cause error) error {
+	if cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %v", err, cause)
 }
 
 // errRecordLost is the error of a leadership whose record was deleted, even if another candidate has

@@ -99,18 +99,40 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 	})
 }
 
-// TestElection_FeedFails fails if a leader whose feed fails does not release the record immediately,
-// it writes again, or it does not contend again when its feed works.
+// TestElection_FeedReturns fails if a leadership ends although each of its feeds that fails is
+// replaced within the lease.
+func TestElection_FeedReturns(t *testing.T) {
+	runInBubble(t, func(h *harness) {
+		leader := h.join("one")
+		require.Same(h, leader, h.awaitLeader())
+		l := leader.Current().Leadership
+		for range 10 {
+			leader.network.Set(changefeedtest.Faults{FeedCut: 1})
+			h.pass(time.Second)
+			leader.network.Set(changefeedtest.Faults{})
+			h.pass(time.Second)
+		}
+		require.NoError(h, l.Err())
+		require.GreaterOrEqual(h, len(leader.eventsOf(event.WatchFailed)), 10)
+	})
+}
+
+// TestElection_FeedFails fails if a leader whose feed does not return within the lease does not
+// release the record immediately, it writes again, the reason of the end does not contain the error of
+// the feed, or it does not contend again when its feed works.
 func TestElection_FeedFails(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.join("one")
 		require.Same(h, leader, h.awaitLeader())
 		other := h.join("two")
 		leader.network.Set(changefeedtest.Faults{FeedCut: 1})
+		l := leader.Current().Leadership
 		begin := time.Now()
 		require.NoError(h, other.Elect(h.Context(), "one")) // This changes nothing.
 		h.passUntil(other.isLeader)
-		require.Less(h, time.Since(begin), 1100*time.Millisecond, "longer than a heartbeat")
+		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
+		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
+		require.ErrorContains(h, l.Err(), changefeedtest.ErrInjected.Error())
 		writes := leader.writes()
 		h.pass(20 * time.Second)
 		require.Equal(h, writes, leader.writes())

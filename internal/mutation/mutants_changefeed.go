@@ -91,6 +91,22 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/internal/protocol -run TestFeed_Failed",
 	},
 	{
+		name: "changefeed/feed-deadline", breaks: "a leader continues without a feed for any time",
+		file: "adapters/changefeed/internal/protocol/step.go",
+		edits: []edit{
+			{"if m.Leading && !m.FeedWorks && ", "if false && "},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestFeed_Failed",
+	},
+	{
+		name: "changefeed/feed-returns", breaks: "a leader stops although its feed returns within the lease",
+		file: "adapters/changefeed/internal/protocol/feed.go",
+		edits: []edit{
+			{"m.FeedDeadline = m.now + m.cfg.Lease", "m.FeedDeadline = m.now"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestFeed_Failed",
+	},
+	{
 		name: "changefeed/term", breaks: "terms decrease after an older record returns",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{

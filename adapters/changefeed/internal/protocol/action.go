@@ -46,7 +46,7 @@ const (
 	Expired                  // The lease has expired.
 	Superseded               // The record names another leader.
 	RecordLost               // The record was deleted, and possibly created again.
-	FeedLost                 // The feed has failed.
+	FeedLost                 // No feed has worked for the time of a lease.
 	HandedOver               // Another candidate is named as transfer target.
 	Resigned                 // The candidate resigns.
 	Ended                    // The election has ended.

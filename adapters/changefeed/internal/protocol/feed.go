@@ -27,14 +27,14 @@ func (m *machine) expectDelivery(epoch string, seq uint64, limit time.Duration) 
 	}
 }
 
-// failFeed implements R7: a candidate without a working feed does not claim, and does not lead
-// unless KeepLeading is set.
+// failFeed implements R7: a candidate without a working feed does not claim, and a leader stops if
+// no feed works again within a lease, unless KeepLeading is set.
 func (m *machine) failFeed(r Reason) {
+	if m.FeedWorks {
+		m.FeedDeadline = m.now + m.cfg.Lease
+	}
 	m.FeedWorks, m.ExpectedSeq = false, 0
 	m.emit(Action{Kind: ReportFeedFailure, Reason: r})
-	if !m.cfg.KeepLeading {
-		m.stopLeading(FeedLost)
-	}
 }
 
 // maintainFeed implements R6: it replaces a feed that does not deliver a known write in time. It

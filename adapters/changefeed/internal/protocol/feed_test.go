@@ -32,14 +32,15 @@ func TestFeed_Reopened(t *testing.T) {
 	require.False(t, hasAction(c.tick(), Subscribe))
 }
 
-// TestFeed_Stale fails if a leader whose feed does not deliver its writes remains leader.
+// TestFeed_Stale fails if a feed that does not deliver the leader's writes is not replaced.
 func TestFeed_Stale(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.acknowledge(c.heartbeat())
+	c.now = c.state.ExpectedBy
+	actions := c.tick()
+	require.Contains(t, actions, Action{Kind: ReportFeedFailure, Reason: Stale})
+	require.True(t, hasAction(actions, Subscribe))
 	require.True(t, c.state.Leading)
-	c.now += c.cfg.Heartbeat
-	require.Equal(t, Release, request(c.tick()).Op)
-	require.False(t, c.state.Leading)
 }
 
 // TestFeed_ExpectedWrite fails if the time limit for an expected write is extended by later writes, or
@@ -68,8 +69,9 @@ func TestFeed_ExpectedWrite(t *testing.T) {
 	require.Zero(t, c.state.ExpectedSeq, "another epoch was delivered")
 }
 
-// TestFeed_Failed fails if a candidate claims a record without a working feed, or a leader without one
-// does not release the record, unless it is configured to keep leading.
+// TestFeed_Failed fails if a candidate claims a record without a working feed, if a leader stops
+// although a feed works again within the lease, or if a leader without a feed does not release the
+// record after a lease, unless it is configured to keep leading.
 func TestFeed_Failed(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.step(Input{Kind: FeedDown})
@@ -78,14 +80,37 @@ func TestFeed_Failed(t *testing.T) {
 	require.Equal(t, Claim, request(c.deliver(heldRecord(5))).Op)
 
 	c = newLeader(t, defaultConfig)
-	actions := c.step(Input{Kind: FeedDown})
+	heartbeat := c.heartbeat()
+	c.acknowledge(heartbeat)
+	for range 2 { // The second failure does not extend the limit of the first.
+		c.step(Input{Kind: FeedDown})
+		c.now = c.state.SubscribeAt
+		require.True(t, hasAction(c.tick(), Subscribe))
+	}
+	c.deliver(heartbeat.Record)
+	limit := c.state.FeedDeadline
+	heartbeat = c.heartbeat()
+	c.acknowledge(heartbeat)
+	c.now = limit
+	require.False(t, hasAction(c.tick(), Demote), "a feed works again")
+
+	c.step(Input{Kind: FeedDown})
+	failedAt := c.now
+	c.acknowledge(c.heartbeat())
+	require.LessOrEqual(t, c.state.WakeAt, failedAt+c.cfg.Lease)
+	c.now = failedAt + c.cfg.Lease - 1
+	require.False(t, hasAction(c.tick(), Demote))
+	c.now++
+	actions := c.tick()
 	require.Contains(t, actions, Action{Kind: Demote, Reason: FeedLost})
 	require.Equal(t, Release, request(actions).Op)
 
 	keeps := defaultConfig
 	keeps.KeepLeading = true
 	c = newLeader(t, keeps)
-	actions = c.step(Input{Kind: FeedDown})
-	require.False(t, hasAction(actions, Demote))
-	require.Equal(t, None, request(actions).Op)
+	c.step(Input{Kind: FeedDown})
+	for range 5 {
+		actions := c.acknowledge(c.heartbeat())
+		require.False(t, hasAction(actions, Demote))
+	}
 }

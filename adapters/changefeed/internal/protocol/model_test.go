@@ -434,7 +434,7 @@ func (c *checker) callStep(key stepKey) (result stepResult) {
 // removes pauses and the state of the feed: in the model, pauses end at any time, and a failed feed
 // works again immediately.
 func canonical(s State, cfg *Config) State {
-	s.FeedOpen, s.FeedWorks, s.FeedFailures, s.SubscribeAt = true, true, 0, 0
+	s.FeedOpen, s.FeedWorks, s.FeedFailures, s.SubscribeAt, s.FeedDeadline = true, true, 0, 0, 0
 	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
 	s.Failures, s.RetryAt, s.WakeAt, s.ReportedTerm = 0, 0, 0, 0
 	s.ClaimAt = max(s.ClaimAt, 0)

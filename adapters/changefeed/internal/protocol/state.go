@@ -31,7 +31,7 @@ type Config struct {
 	Guard time.Duration
 	// Kappa is the factor by which one clock may be faster than another.
 	Kappa float64
-	// KeepLeading lets a leader continue while its feed is broken.
+	// KeepLeading lets a leader continue for any time while its feed is broken.
 	KeepLeading bool
 	// Create makes the candidate create a missing record.
 	Create bool
@@ -65,6 +65,8 @@ type State struct {
 	// FeedOpen reports whether a feed is open or being opened, and FeedWorks whether it has
 	// delivered an event.
 	FeedOpen, FeedWorks bool
+	// FeedDeadline is when a leader stops if no feed works until then, unless FeedWorks is set.
+	FeedDeadline Time
 	// FeedFailures is the number of failures since a feed delivered an event, at most maxFailures.
 	FeedFailures uint8
 	// SubscribeAt is when to open the next feed.

@@ -19,8 +19,8 @@ func Step(cfg *Config, s State, in Input, now Time) (State, []Action) {
 	m.stopIfExpired() // before the input, because a late response must not extend an expired lease
 	m.applyInput()
 	if !m.Over {
-		m.stopIfExpired()
 		m.maintainFeed()
+		m.stopIfExpired()
 		m.sendNextRequest()
 	}
 	if m.Over {
@@ -81,10 +81,13 @@ func (m *machine) isDue(t Time) bool {
 }
 
 // stopIfExpired implements the first part of R4: a leader stops when its lease expires, before
-// another candidate may claim the record.
+// another candidate may claim the record, and if no feed has worked for the time of a lease.
 func (m *machine) stopIfExpired() {
 	if m.Leading && m.isDue(m.Deadline-m.cfg.Guard) {
 		m.stopLeading(Expired)
+	}
+	if m.Leading && !m.FeedWorks && !m.cfg.KeepLeading && m.isDue(m.FeedDeadline) {
+		m.stopLeading(FeedLost)
 	}
 }
 
