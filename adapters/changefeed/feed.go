@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ var errSilent = errors.New("changefeed: the watch did not report a change of the
 const missingPause = 100 * time.Millisecond
 
 // minEstablishLimit is the shortest time limit for establishing a watch. It includes the time to
-// connect, which can be longer than the quiet time.
+// connect, which can be longer than the quiet time. Without a quiet time it also limits each read.
 const minEstablishLimit = 10 * time.Second
 
 // A watch can be late permanently: a sharded cluster of MongoDB reports a write when all shards have
@@ -242,10 +243,7 @@ func (f *feed) handleReport(e Event, first bool) error {
 
 // readRecord reads the record, and reports whether it has changed since the last event.
 func (f *feed) readRecord() (changed bool, err error) {
-	ctx, cancel := f.ctx, func() {}
-	if f.feeds.quiet > 0 {
-		ctx, cancel = context.WithTimeout(f.ctx, f.feeds.quiet)
-	}
+	ctx, cancel := context.WithTimeout(f.ctx, cmp.Or(f.feeds.quiet, minEstablishLimit))
 	defer cancel()
 	r, err := f.feeds.read(ctx)
 	if err != nil && !errors.Is(err, ErrNoRecord) {

@@ -58,7 +58,8 @@ type WatchFunc func(ctx context.Context, report func(Event)) error
 // If a watch reports nothing for the quiet time, its feed reads the record. The quiet time
 // also limits how long that read may take. If reads show that a watch reports writes late or
 // not at all, the feed reads the record more often, and eventually replaces the watch. 0
-// disables all this, for watches that cannot lose a change without returning an error.
+// disables all this, for watches that cannot lose a change without returning an error; a read
+// may then take ten seconds.
 func NewFeeds(read func(ctx context.Context) (Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
 	s := &Feeds{read: read, watch: watch, quiet: quiet, idle: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

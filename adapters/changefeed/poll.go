@@ -2,6 +2,7 @@ package changefeed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,7 +29,9 @@ type CompareAndSet interface {
 // heartbeat is a suitable interval. If the interval is longer than the shortest election
 // timeout, followers send claims for outdated records, which fail.
 //
-// A read that fails ends the feed. The returned Store owns store and closes it. Errors:
+// A read of a feed may take as long as the interval, or a second if that is longer. After three
+// reads in a row that fail, the feed fails with the last error, and the candidate opens another
+// one. The returned Store owns store and closes it. Errors:
 // [leaderelection.ErrInvalidOption] if interval is not positive,
 // [leaderelection.ErrNilConn] if store is nil.
 func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
@@ -39,7 +42,7 @@ func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
 		return nil, fmt.Errorf("%w: poll interval %v: must be positive", leaderelection.ErrInvalidOption, interval)
 	}
 	p := &polled{CompareAndSet: store, interval: interval}
-	p.feeds = NewFeeds(store.Read, p.watch, 0)
+	p.feeds = NewFeeds(p.read, p.watch, 0)
 	return p, nil
 }
 
@@ -60,6 +63,34 @@ func (p *polled) watch(ctx context.Context, report func(Event)) error {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+const (
+	// minReadLimit is the shortest time limit of a read.
+	minReadLimit = time.Second
+	// readAttempts is the number of failed reads in a row that end a feed.
+	readAttempts = 3
+)
+
+// read reads the record for a feed, again if that fails. With other stores a failed feed means a lost
+// connection; with a polled one any read can fail.
+func (p *polled) read(ctx context.Context) (Record, error) {
+	for attempt := 1; ; attempt++ {
+		limited, cancel := context.WithTimeout(ctx, max(p.interval, minReadLimit))
+		r, err := p.CompareAndSet.Read(limited)
+		cancel()
+		switch {
+		case err == nil, errors.Is(err, ErrNoRecord), errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed):
+			return r, err
+		case attempt == readAttempts:
+			return r, fmt.Errorf("changefeed: %d reads in a row have failed: %w", readAttempts, err)
+		}
+		select {
+		case <-ctx.Done():
+			return Record{}, ctx.Err()
+		case <-time.After(p.interval):
 		}
 	}
 }

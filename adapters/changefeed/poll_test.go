@@ -1,7 +1,10 @@
 package changefeed_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,12 +15,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
+// pollInterval is the interval of polled stores in tests.
+const pollInterval = 2 * time.Millisecond
+
 // polledBackend returns a backend of stores in memory that are polled.
 func polledBackend(t testing.TB) *storetest.Backend {
 	table := memory.NewTable()
 	return &storetest.Backend{
 		New: func(testing.TB) changefeed.Store {
-			s, err := changefeed.Poll(struct{ changefeed.CompareAndSet }{table.Store("election")}, 2*time.Millisecond)
+			s, err := changefeed.Poll(struct{ changefeed.CompareAndSet }{table.Store("election")}, pollInterval)
 			require.NoError(t, err)
 			return s
 		},
@@ -30,6 +36,60 @@ func TestPoll_Contract(t *testing.T) { storetest.Run(t, polledBackend, storetest
 
 // TestPoll_Election fails if elections on a polled store do not satisfy their contract.
 func TestPoll_Election(t *testing.T) { storetest.RunElection(t, polledBackend, storetest.FakeTime()) }
+
+// TestPoll_FailedReads fails if a failed read ends the feed of a polled store, if a feed does not end
+// with the error of the third in a row, or if reads are not limited.
+func TestPoll_FailedReads(t *testing.T) {
+	errRead := errors.New("the connection was reset")
+	for name, c := range map[string]struct {
+		fail  func(read int) bool
+		block bool // block makes reads block instead of returning an error.
+		want  error
+		limit time.Duration
+	}{
+		"EachSecond": {fail: func(read int) bool { return read%2 == 0 }},
+		"TwoOfThree": {fail: func(read int) bool { return read%3 != 0 }},
+		"All":        {fail: func(int) bool { return true }, want: errRead, limit: 3 * pollInterval},
+		"Blocked":    {fail: func(int) bool { return true }, block: true, want: context.DeadlineExceeded, limit: 3 * (pollInterval + time.Second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table := memory.NewTable()
+				reads := 0
+				s, err := changefeed.Poll(&storeFuncs{Store: table.Store("election"), read: func(ctx context.Context) (changefeed.Record, error) {
+					if reads++; !c.fail(reads) {
+						return table.Store("election").Read(ctx)
+					}
+					if c.block {
+						<-ctx.Done()
+						return changefeed.Record{}, ctx.Err()
+					}
+					return changefeed.Record{}, errRead
+				}}, pollInterval)
+				require.NoError(t, err)
+				defer s.Close()
+				require.NoError(t, s.Create(t.Context(), changefeed.Record{Epoch: "e", Seq: 1, TTL: time.Second}))
+				f, err := s.Subscribe(t.Context())
+				require.NoError(t, err)
+				defer f.Close()
+				begin := time.Now()
+				if c.want != nil {
+					_, err = f.Next(t.Context())
+					require.ErrorIs(t, err, c.want)
+					require.LessOrEqual(t, time.Since(begin), c.limit)
+					return
+				}
+				_, err = f.Next(t.Context())
+				require.NoError(t, err)
+				limited, cancel := context.WithTimeout(t.Context(), 100*pollInterval)
+				defer cancel()
+				_, err = f.Next(limited) // It waits until limited is done, unless the feed fails.
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Error(t, limited.Err())
+			})
+		})
+	}
+}
 
 // TestPoll_InvalidArguments fails if Poll accepts an argument that it cannot use.
 func TestPoll_InvalidArguments(t *testing.T) {

@@ -204,6 +204,14 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/redis -run TestHeartbeat_NotPublished",
 	},
 	{
+		name: "changefeed/poll-retry", breaks: "one failed read ends the feed of a polled store",
+		file: "adapters/changefeed/poll.go",
+		edits: []edit{
+			{"case attempt == readAttempts:", "case true:"},
+		},
+		tests: "./adapters/changefeed -run TestPoll_FailedReads",
+	},
+	{
 		name: "changefeed/postgres-pool", breaks: "heartbeats wait for connections that the program's queries occupy",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{
