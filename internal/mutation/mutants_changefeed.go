@@ -204,6 +204,14 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/redis -run TestHeartbeat_NotPublished",
 	},
 	{
+		name: "changefeed/edited-ttl", breaks: "followers wait for a TTL that was edited by hand",
+		file: "adapters/changefeed/internal/protocol/observe.go",
+		edits: []edit{
+			{"r.TTL > m.TTL && r.TTL != last.TTL", "false"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
+	},
+	{
 		name: "changefeed/poll-retry", breaks: "one failed read ends the feed of a polled store",
 		file: "adapters/changefeed/poll.go",
 		edits: []edit{

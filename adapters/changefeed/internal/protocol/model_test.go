@@ -438,6 +438,9 @@ func canonical(s State, cfg *Config) State {
 	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
 	s.Failures, s.RetryAt, s.WakeAt, s.ReportedTerm = 0, 0, 0, 0
 	s.ClaimAt = max(s.ClaimAt, 0)
+	if !s.Known {
+		s.TTL = 0
+	}
 	s.SentAt, s.RenewedAt, s.Deadline = max(s.SentAt, -cfg.Lease), max(s.RenewedAt, -cfg.Heartbeat), max(s.Deadline, 0)
 	if s.Op != Claim && s.Op != Heartbeat {
 		s.OpTerm, s.OpSeq, s.OpEpoch, s.SentAt = 0, 0, "", 0

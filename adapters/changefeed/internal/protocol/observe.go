@@ -1,5 +1,7 @@
 package protocol
 
+import "time"
+
 // observe implements R1: a newer record becomes Current, and restarts the wait at the time at
 // which it was observed. An older record changes nothing, and does not restart the wait.
 func (m *machine) observe(r Record) {
@@ -16,9 +18,10 @@ func (m *machine) observe(r Record) {
 		m.finish(Ended)
 		return
 	}
+	m.TTL = m.leaseOf(r)
 	m.Known, m.Missing, m.Hinted, m.Current, m.Epoch = true, false, false, r, r.Epoch
 	m.GreatestTerm = max(m.GreatestTerm, r.Term)
-	m.ClaimAt = m.now + m.claimDelay(r.TTL)
+	m.ClaimAt = m.now + m.claimDelay(m.TTL)
 	if r.Session != m.cfg.Session { // A write that was not acknowledged remains a failure.
 		m.Failures, m.RetryAt = 0, 0
 	}
@@ -43,6 +46,18 @@ func (m *machine) observe(r Record) {
 	}
 }
 
+// leaseOf returns the TTL for which to wait after r was written. A leader writes the same TTL in all
+// records of a term. So a greater one was edited by hand, unless the next write repeats it, and must
+// not make the others wait if the leader has failed.
+func (m *machine) leaseOf(r Record) time.Duration {
+	last := m.Current
+	if m.Known && r.Epoch == last.Epoch && r.Session == last.Session && r.Term == last.Term &&
+		r.TTL > m.TTL && r.TTL != last.TTL {
+		return m.TTL
+	}
+	return r.TTL
+}
+
 // observeHint implements R1 for a record from a message that any client could have sent. A hint of
 // the leader's next heartbeat restarts a follower's wait; it is read before a claim replaces it. A
 // leader knows its own heartbeats by their responses, and ignores the hint. Any other hint of a
@@ -55,7 +70,7 @@ func (m *machine) observeHint(r Record) {
 	case !m.Known || r != next || r.Leader == "":
 		m.MustRead = true
 	case r.Session != m.cfg.Session:
-		m.Current, m.Hinted, m.ClaimAt = r, true, m.now+m.claimDelay(r.TTL)
+		m.Current, m.Hinted, m.TTL, m.ClaimAt = r, true, r.TTL, m.now+m.claimDelay(r.TTL)
 		m.reportHeartbeat(r)
 	}
 }

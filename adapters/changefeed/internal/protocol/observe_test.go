@@ -41,6 +41,30 @@ func TestObserve_TTLOfRecord(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
 }
 
+// TestObserve_EditedTTL fails if a TTL that was edited by hand makes a follower wait longer, whether
+// the leader fails then or writes its own, or if a follower ignores a TTL that the leader uses.
+func TestObserve_EditedTTL(t *testing.T) {
+	c := newFollower(t, defaultConfig)
+	observe := func(seq uint64, ttl time.Duration, change func(*Record)) time.Duration {
+		r := heldRecord(seq)
+		r.TTL = ttl
+		if change != nil {
+			change(&r)
+		}
+		c.now += time.Second
+		c.step(Input{Kind: Observed, Record: r, ByFeed: true})
+		return c.state.ClaimAt - c.now
+	}
+	lease := heldRecord(5).TTL
+	normal := observe(6, lease, nil)
+	require.Equal(t, normal, observe(7, time.Hour, nil), "edited by hand")
+	require.Equal(t, normal, observe(8, lease, nil), "written by the leader")
+	require.Equal(t, normal, observe(9, time.Hour, nil), "edited again")
+	require.Greater(t, observe(10, time.Hour, nil), time.Hour, "repeated by the leader")
+	require.Equal(t, normal, observe(11, time.Millisecond, nil))
+	require.Greater(t, observe(12, time.Hour, func(r *Record) { r.Term++; r.Session = "another's" }), time.Hour, "another leader")
+}
+
 // TestObserve_LeaderStops fails if a leader does not stop although the record contains another
 // leader or another term, is marked as ended, or is a new record: another candidate may have created
 // it before the leader reads again.

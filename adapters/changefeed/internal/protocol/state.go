@@ -42,6 +42,8 @@ type State struct {
 	// Current is the newest observed record, if Known is set. Invariant: !Known || !Missing.
 	Known   bool
 	Current Record
+	// TTL is the TTL of Current, unless that was edited by hand.
+	TTL time.Duration
 	// ClaimAt is when the candidate may claim a record that is held, if it observes no newer one.
 	ClaimAt Time
 	// HoldUntil is the time before which the candidate claims nothing, because the store has lost
