@@ -212,6 +212,14 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
 	},
 	{
+		name: "changefeed/postgres-fallbacks", breaks: "with a TLS configuration only the first server is tried",
+		file: "adapters/changefeed/storeurl/postgres.go",
+		edits: []edit{
+			{"cfg.Fallbacks = append(cfg.Fallbacks, f)", ""},
+		},
+		tests: "./adapters/changefeed/storeurl -run TestOpen_TLS",
+	},
+	{
 		name: "changefeed/poll-retry", breaks: "one failed read ends the feed of a polled store",
 		file: "adapters/changefeed/poll.go",
 		edits: []edit{

@@ -4,6 +4,7 @@ package storeurl
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,9 +33,8 @@ func openPostgres(ctx context.Context, a address) (*Opened, error) {
 		}
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
-	if secure := a.tlsConfig(cfg.ConnConfig.Host); secure != nil {
-		cfg.ConnConfig.TLSConfig = secure
-		cfg.ConnConfig.Fallbacks = nil
+	if a.config.TLS != nil {
+		useTLS(&cfg.ConnConfig.Config, a.tlsConfig)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -46,4 +46,21 @@ func openPostgres(ctx context.Context, a address) (*Opened, error) {
 		},
 		Close: pool.Close,
 	}, nil
+}
+
+// useTLS makes connections to all hosts use TLS. The driver has listed a host twice if sslmode allows
+// connections without TLS as well.
+func useTLS(cfg *pgconn.Config, configOf func(host string) *tls.Config) {
+	cfg.TLSConfig = configOf(cfg.Host)
+	fallbacks := cfg.Fallbacks
+	cfg.Fallbacks = nil
+	host, port := cfg.Host, cfg.Port
+	for _, f := range fallbacks {
+		if f.Host == host && f.Port == port {
+			continue
+		}
+		host, port = f.Host, f.Port
+		f.TLSConfig = configOf(host)
+		cfg.Fallbacks = append(cfg.Fallbacks, f)
+	}
 }

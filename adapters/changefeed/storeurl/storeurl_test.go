@@ -201,10 +201,17 @@ func TestOpen_Memory(t *testing.T) {
 	require.Equal(t, "e", record.Epoch)
 }
 
-// TestOpen_TLS fails if a client with a TLS configuration sends anything other than a handshake.
+// TestOpen_TLS fails if a client with a TLS configuration sends anything other than a handshake, or
+// does not try the second server of an address.
 func TestOpen_TLS(t *testing.T) {
-	for _, scheme := range []string{"postgres", "redis", "mongodb", "rethinkdb"} {
-		t.Run(scheme, func(t *testing.T) {
+	for _, c := range []struct{ name, scheme, otherServers string }{
+		{"postgres", "postgres", ""},
+		{"postgres, first server down", "postgres", "127.0.0.1:1,"},
+		{"redis", "redis", ""},
+		{"mongodb", "mongodb", ""},
+		{"rethinkdb", "rethinkdb", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			server, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			first := make(chan byte, 1)
@@ -220,7 +227,7 @@ func TestOpen_TLS(t *testing.T) {
 					if n, _ := conn.Read(b); n > 0 {
 						select {
 						// PostgreSQL's client first sends a packet that requests TLS.
-						case first <- map[bool]byte{true: 0x16, false: b[0]}[scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
+						case first <- map[bool]byte{true: 0x16, false: b[0]}[c.scheme == "postgres" && n == 8 && b[4] == 4 && b[5] == 0xd2]:
 						default:
 						}
 					}
@@ -232,7 +239,7 @@ func TestOpen_TLS(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			opened, err := storeurl.Open(ctx, storeurl.Config{
-				URL: scheme + "://" + server.Addr().String() + "/1", Election: "jobs", TLS: &tls.Config{MinVersion: tls.VersionTLS12},
+				URL: c.scheme + "://" + c.otherServers + server.Addr().String() + "/1", Election: "jobs", TLS: &tls.Config{MinVersion: tls.VersionTLS12},
 			})
 			if err == nil {
 				defer opened.Close()
