@@ -78,6 +78,7 @@ func (s *recordingStore) Subscribe(ctx context.Context) (changefeed.Feed, error)
 type storeFuncs struct {
 	changefeed.Store
 	start     func(ctx context.Context) error
+	create    func(ctx context.Context, blank changefeed.Record) error
 	read      func(ctx context.Context) (changefeed.Record, error)
 	heartbeat func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
 	subscribe func(ctx context.Context) (changefeed.Feed, error)
@@ -89,6 +90,13 @@ func (s *storeFuncs) Start(ctx context.Context) error {
 		return s.start(ctx)
 	}
 	return s.Store.Start(ctx)
+}
+
+func (s *storeFuncs) Create(ctx context.Context, blank changefeed.Record) error {
+	if s.create != nil {
+		return s.create(ctx, blank)
+	}
+	return s.Store.Create(ctx, blank)
 }
 
 func (s *storeFuncs) Read(ctx context.Context) (changefeed.Record, error) {

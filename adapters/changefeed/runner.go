@@ -75,7 +75,7 @@ func (r *runner) run() {
 			if r.finishIfClosed(cause) {
 				return
 			}
-			r.reportRejection(got)
+			r.reportFailure(got)
 		case d := <-r.deliveries:
 			if d.feed != r.feed {
 				continue // This feed has been replaced.
@@ -250,14 +250,17 @@ func (r *runner) finish(err error, mayHold bool) {
 	_ = r.e.candidacy.Finish(err)
 }
 
-// reportRejection reports a request that the store rejects until it is changed. Failed heartbeats
-// are reported in any case.
-func (r *runner) reportRejection(got response) {
-	if got.op == protocol.Heartbeat || !errors.Is(got.err, ErrUnsuitable) {
-		return
+// reportFailure logs a request that has failed, unless another candidate was faster, and reports it
+// if the store rejects it until the store is changed. Failed heartbeats are reported in any case.
+func (r *runner) reportFailure(got response) {
+	switch {
+	case got.err == nil, got.op == protocol.Heartbeat, errors.Is(got.err, ErrConflict):
+	case errors.Is(got.err, ErrUnsuitable):
+		r.e.opts.log.Warn("request rejected", "candidate", r.e.ID(), "request", got.op, "err", got.err)
+		r.e.candidacy.Report(event.Event{Kind: event.RequestRejected, Err: got.err})
+	default:
+		r.e.opts.log.Warn("request failed", "candidate", r.e.ID(), "request", got.op, "err", got.err)
 	}
-	r.e.opts.log.Warn("request rejected", "candidate", r.e.ID(), "request", got.op, "err", got.err)
-	r.e.candidacy.Report(event.Event{Kind: event.RequestRejected, Err: got.err})
 }
 
 // publishStatus publishes the status, if the role or the leader has changed, or if first is set.

@@ -1,8 +1,11 @@
 package changefeed_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -555,6 +558,37 @@ func TestElection_RejectedRequests(t *testing.T) {
 		require.Positive(t, rejections[event.Checked])
 		require.Positive(t, rejections[event.RequestRejected])
 	})
+}
+
+// TestElection_FailuresLogged fails if the log does not contain why a candidate does not lead.
+func TestElection_FailuresLogged(t *testing.T) {
+	errFull := errors.New("maximum bytes exceeded")
+	for request, fail := range map[string]func(h *harness, s *storeFuncs){
+		"create": func(h *harness, s *storeFuncs) {
+			s.create = func(context.Context, changefeed.Record) error { return errFull }
+			h.table.Lose("election")
+		},
+		"claim": func(_ *harness, s *storeFuncs) {
+			s.heartbeat = func(context.Context, changefeed.Record, changefeed.Record) (changefeed.Record, error) {
+				return changefeed.Record{}, errFull
+			}
+		},
+	} {
+		t.Run(request, func(t *testing.T) {
+			runInBubble(t, func(h *harness) {
+				var log bytes.Buffer
+				c := h.newCandidate("one", changefeed.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				s := &storeFuncs{Store: c.store.Store}
+				fail(h, s)
+				c.store.Store = s
+				c.start()
+				h.pass(10 * time.Second)
+				_ = c.Resign()
+				<-c.ended
+				require.Contains(t, log.String(), fmt.Sprintf("request=%s err=%q", request, errFull))
+			})
+		})
+	}
 }
 
 // TestElection_ConnectionClosed fails if a store whose connection was closed, which cannot recover,

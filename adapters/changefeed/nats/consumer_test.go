@@ -120,7 +120,7 @@ func TestElection_LongOutage(t *testing.T) {
 	}
 	token := waitForToken(0)
 	require.NoError(t, server.Kill())
-	require.Eventually(t, func() bool { return attempts.Load() > 100 }, fixture.Patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return attempts.Load() > 100 && e.Current().Leadership == nil }, fixture.Patience, 5*time.Millisecond)
 	require.NoError(t, server.Start())
 	waitForToken(token)
 	require.Empty(t, ended)

@@ -25,6 +25,9 @@ func (s *Store) Start(ctx context.Context) error {
 	defer end()
 	s.permitted.Store(false)
 	created, err := s.waitForBucket(ctx)
+	if err == nil {
+		err = s.checkSpace(ctx)
+	}
 	switch {
 	case errors.Is(err, errNoBucket) && s.existingBucket:
 		return fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
@@ -51,6 +54,20 @@ func (s *Store) Start(ctx context.Context) error {
 		return nil
 	}
 	return s.wrapError(ctx, "try to write", err)
+}
+
+// checkSpace returns an error if the bucket has not enough space for a record.
+func (s *Store) checkSpace(ctx context.Context) error {
+	stream, err := s.js.Stream(ctx, "KV_"+s.bucket)
+	if err != nil {
+		return err
+	}
+	info := stream.CachedInfo()
+	if limit := info.Config.MaxBytes; limit > 0 && int64(info.State.Bytes)+maxRecordSize > limit {
+		return fmt.Errorf("changefeed/nats: bucket %s: %w: it has %d bytes, its max_bytes is %d, and a record may need %d: raise max_bytes or delete other keys",
+			s.bucket, changefeed.ErrUnsuitable, info.State.Bytes, limit, maxRecordSize)
+	}
+	return nil
 }
 
 // waitForBucket returns creationTime. It waits for JetStream, which becomes available later than a

@@ -58,6 +58,17 @@ func TestStart_Unsuitable(t *testing.T) {
 			require.Zero(t, stream.CachedInfo().State.LastSeq)
 		})
 	}
+	t.Run("Full", func(t *testing.T) {
+		bucket := newBucket()
+		kv, err := js.CreateKeyValue(fixture.Context(t), jetstream.KeyValueConfig{Bucket: bucket, MaxBytes: 64 << 10})
+		require.NoError(t, err)
+		require.NoError(t, newStore(t, conn, bucket).Start(fixture.Context(t)))
+		_, err = kv.Put(fixture.Context(t), "other", make([]byte, 40<<10))
+		require.NoError(t, err)
+		err = newStore(t, conn, bucket).Start(fixture.Context(t))
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		require.ErrorContains(t, err, "max_bytes is 65536")
+	})
 	t.Run("OtherData", func(t *testing.T) {
 		bucket := newBucket()
 		s, r := createRecord(t, conn, bucket)
