@@ -33,9 +33,9 @@ type Config struct {
 	// Dir is the directory for the peer's data. It is created if necessary. No other
 	// process may use it.
 	Dir string
-	// Peers are the initial voters of the cluster, the same at all of them. After the log
-	// was created, Peers only lists addresses to contact; initial voters that have never
-	// started are retried indefinitely. A peer that is not in Peers joins the cluster: it
+	// Peers are the initial voters of the cluster, the same at all of them. A mistake can be
+	// corrected, and the peer started again, until the peer has voted or stored an entry. After
+	// that, Peers only lists addresses to contact, in addition to those in the log. A peer that is not in Peers joins the cluster: it
 	// fetches a snapshot and receives the log, and votes after ChangePeers has made it a
 	// voter.
 	Peers []api.Peer

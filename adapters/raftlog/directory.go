@@ -42,7 +42,8 @@ func (n *Node) claimDirectory() error {
 			return err
 		}
 	case errors.Is(err, identity.ErrDamaged):
-		return fmt.Errorf("%w: directory %s: %w", api.ErrFault, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w; remove peer %s from the cluster, and let it join with an empty directory under a new ID",
+			api.ErrFault, n.cfg.Dir, err, n.cfg.ID)
 	case errors.Is(err, identity.ErrFormat):
 		return fmt.Errorf("%w: directory %s: %w", api.ErrInvalid, n.cfg.Dir, err)
 	case err != nil:
@@ -91,7 +92,13 @@ func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
 	case err == nil && r.Meta().Cluster != n.cfg.Cluster:
 		return nil, errors.Join(fmt.Errorf("%w: the snapshot belongs to cluster %q", api.ErrInvalid, r.Meta().Cluster), r.Close())
 	case err == nil && n.owner.Founding != "":
-		return r, nil
+		again, err := n.mustFoundAgain(r.Meta().Index)
+		if err == nil && !again {
+			return r, nil
+		}
+		if err = errors.Join(err, r.Close()); err != nil {
+			return nil, err
+		}
 	case err == nil: // an earlier process stopped right after it had received the snapshot
 		if err := r.Close(); err != nil {
 			return nil, fmt.Errorf("raftlog: %w", err)

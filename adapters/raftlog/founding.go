@@ -2,11 +2,14 @@ package raftlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -15,11 +18,11 @@ import (
 // foundersTimeout limits how long a founding peer waits for the other founding peers.
 const foundersTimeout = 2 * time.Second
 
-// checkFounders connects to the other founding peers before anything is written. A peer that already
+// checkPeers connects to the peers of the configuration before anything is written. A peer that already
 // belongs to the cluster refuses this peer if it was founded with another configuration, or if it
 // knows another directory of this peer: then the error is ErrIdentity. Peers that cannot be
 // reached within foundersTimeout are skipped; they refuse this peer later.
-func (n *Node) checkFounders() error {
+func (n *Node) checkPeers() error {
 	ctx, cancel := context.WithTimeout(n.ctx, foundersTimeout)
 	defer cancel()
 	fatal := make([]error, len(n.cfg.Peers))
@@ -46,11 +49,17 @@ func (n *Node) checkFounders() error {
 	return nil
 }
 
+// setFounding makes the configuration that of the founding.
+func (n *Node) setFounding() {
+	n.owner.Founding = identity.Founding(n.cfg.Cluster, n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
+	n.owner.Founders = identity.Founders(n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
+}
+
 // foundCluster creates the first snapshot of the cluster, of entry 1. All founding peers create the
 // same.
 func (n *Node) foundCluster() (*snapshot.Reader, error) {
-	n.owner.Founding = identity.Founding(n.cfg.Cluster, n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
-	if err := n.checkFounders(); err != nil {
+	n.setFounding()
+	if err := n.checkPeers(); err != nil {
 		return nil, err
 	}
 	var voters []entry.Peer
@@ -66,4 +75,62 @@ func (n *Node) foundCluster() (*snapshot.Reader, error) {
 		return nil, err
 	}
 	return snapshot.Open(n.fs, ".")
+}
+
+// mustFoundAgain reports whether the directory contains only a founding, which had another
+// configuration: then this peer has neither voted nor stored an entry, and no cluster of that founding
+// has included it. If a peer of an established cluster refuses the new founding, the directory remains
+// as it is: its founding can be that of the cluster, and the configuration can list later peers.
+func (n *Node) mustFoundAgain(index uint64) (bool, error) {
+	if index != 1 || !n.cfg.isFounder() {
+		return false, nil
+	}
+	old := n.owner
+	n.setFounding()
+	founding := n.owner
+	n.owner = old
+	if old.Founding == founding.Founding || len(old.Former) > 0 {
+		return false, nil
+	}
+	unused, err := n.isLogUnused()
+	if err != nil || !unused {
+		return false, err
+	}
+	n.owner = founding
+	refused := n.checkPeers()
+	n.owner = old
+	if refused != nil {
+		n.log.Warn("this directory was founded with another configuration, and nothing was committed in it",
+			"founded", old.Founders, "configuration", founding.Founders, "err", refused)
+		return false, nil
+	}
+	n.log.Warn("founding the cluster again: the configuration has changed, and nothing was committed in this directory",
+		"before", old.Founders, "now", founding.Founders)
+	// A process that is killed now founds the cluster at its next start.
+	n.owner.Founding, n.owner.Founders, n.owner.Complete = "", "", false
+	err = n.owner.Write(n.fs)
+	if err == nil {
+		err = identity.WritePeers(n.fs, nil) // peers that met this one because of the same mistake
+	}
+	if err != nil {
+		return false, fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
+	}
+	return true, nil
+}
+
+// isLogUnused reports whether the log contains neither an entry nor a vote.
+func (n *Node) isLogUnused() (bool, error) {
+	if err := n.checkLog(); err != nil {
+		return false, err
+	}
+	files, err := filelog.Open(n.fs, logDir, filelog.Options{SegmentSize: n.cfg.segment})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", api.ErrFault, err)
+	}
+	last, err := files.LastIndex()
+	unused := last <= 1 && files.HardState().GetVote() == 0
+	if err = errors.Join(err, files.Close()); err != nil {
+		return false, fmt.Errorf("%w: %w", api.ErrFault, err)
+	}
+	return unused, nil
 }

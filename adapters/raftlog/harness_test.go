@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -44,12 +45,14 @@ type harness struct {
 	disks    map[string]*crashdisk.Disk
 	nodes    map[string]*raftlog.Node
 	machines map[string]*recorder
+	logs     map[string]*bytes.Buffer // of each peer, of all its processes
 	mu       sync.Mutex
 }
 
 func newHarness(t testingT, n int) *harness {
 	h := &harness{
 		t: t, net: memnet.New(), disks: map[string]*crashdisk.Disk{}, nodes: map[string]*raftlog.Node{}, machines: map[string]*recorder{},
+		logs: map[string]*bytes.Buffer{},
 	}
 	for i := range n {
 		h.peers = append(h.peers, peerInfo(i))
@@ -104,12 +107,15 @@ func (h *harness) openPeer(p api.Peer, opts ...func(*raftlog.Config)) (*raftlog.
 	if h.disks[p.ID] == nil {
 		h.disks[p.ID] = crashdisk.New(rand.New(rand.NewPCG(uint64(len(h.disks)), 1)))
 	}
+	if h.logs[p.ID] == nil {
+		h.logs[p.ID] = &bytes.Buffer{}
+	}
 	h.machines[p.ID] = &recorder{}
 	cfg := raftlog.Config{
 		Cluster: "test", ID: p.ID, Addr: p.Addr, Peers: h.peers, Insecure: true, StateMachine: h.machines[p.ID],
 		ElectionTimeout: 200 * time.Millisecond, Heartbeat: 50 * time.Millisecond,
-		Listener: listener,
-		Dial:     func(ctx context.Context, addr string) (net.Conn, error) { return h.net.Dial(ctx, p.Addr, addr) },
+		Listener: listener, Logger: slog.New(slog.NewTextHandler(lockedWriter{&h.mu, h.logs[p.ID]}, nil)),
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return h.net.Dial(ctx, p.Addr, addr) },
 	}
 	d := h.disks[p.ID]
 	h.mu.Unlock()
@@ -124,6 +130,25 @@ func (h *harness) openPeer(p api.Peer, opts ...func(*raftlog.Config)) (*raftlog.
 		h.mu.Unlock()
 	}
 	return n, err
+}
+
+// lockedWriter is a writer that may be used concurrently.
+type lockedWriter struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.w.Write(p)
+}
+
+// logged returns what a peer has logged.
+func (h *harness) logged(p api.Peer) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.logs[p.ID].String()
 }
 
 // isolate disconnects a peer from all others until heal is called.

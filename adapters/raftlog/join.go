@@ -16,12 +16,16 @@ import (
 func (n *Node) joinCluster() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()
+	if err := n.checkPeers(); err != nil {
+		return nil, err
+	}
 	err := error(nil)
 	logged := map[api.Peer]string{}
 	for {
 		for _, p := range n.cfg.Peers {
 			r, e := n.fetchSnapshot(ctx, p)
 			if e == nil {
+				n.joined = true
 				n.log.Info("received the snapshot of the cluster", "from", p.ID, "index", r.Meta().Index)
 				return r, nil
 			}
@@ -66,7 +70,7 @@ func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader,
 	defer s.Data.Close()
 	r, err := snapshot.Install(n.fs, ".", s.Data)
 	if err == nil {
-		n.owner.Founding = l.Remote().Claim.Founding
+		n.owner.Founding, n.owner.Founders = l.Remote().Claim.Founding, l.Remote().Claim.Founders
 	}
 	return r, err
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
 // knownPeers contains the identities of the other peers that this peer has met. It may be used
@@ -18,9 +18,10 @@ import (
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	stored   map[string]string    // the instances that are on disk
-	unstored bool                 // the registry differs from the file, because a write has failed
-	running  map[string]*refusals // refusals with ReasonRunning, by the ID of the peer that sent them
+	stored   map[string]string // the instances that are on disk
+	unstored bool              // the registry differs from the file, because a write has failed
+	refusals identity.Refusals // of this peer by others
+	reported map[string]*transport.Reporter
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
@@ -41,32 +42,20 @@ func (k *knownPeers) storePeers(fsys disk.FS) error {
 	return err
 }
 
-// refusals counts consecutive refusals by one peer.
-type refusals struct {
-	first, last time.Time
-	count       int
-}
-
-const (
-	// A process stops if a peer has refused it with ReasonRunning for copyTime and at least
-	// copyCount times. Peers close the connection of a crashed process after three seconds
-	// without data, so a restarted process is not refused for that long.
-	copyTime  = 10 * time.Second
-	copyCount = 4
-)
-
 // readKnownPeers reads the identities of the other peers from the disk.
 func (n *Node) readKnownPeers() error {
 	peers, err := identity.ReadPeers(n.fs)
 	if errors.Is(err, identity.ErrDamaged) {
-		return fmt.Errorf("%w: directory %s: %w", api.ErrFault, n.cfg.Dir, err)
+		return fmt.Errorf("%w: directory %s: %w; if no other peer has lost or replaced its directory, delete this file, and start the peer again: "+
+			"it learns its content from the other peers", api.ErrFault, n.cfg.Dir, err)
 	}
 	if err != nil {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
-	n.known.registry = identity.Registry{Founding: n.owner.Founding, Former: n.owner.Former, Peers: peers}
+	n.known.registry = identity.Registry{
+		Founding: n.owner.Founding, Founders: n.owner.Founders, Former: n.owner.Former, IsEstablished: func() bool { return n.standing.Load().established }, Peers: peers,
+	}
 	n.known.stored = n.known.registry.Instances()
-	n.known.running = map[string]*refusals{}
 	n.known.publishInstances()
 	return nil
 }
@@ -81,7 +70,7 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	k := &n.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if h.Purpose.ForClients() { // such a connection does not carry messages of the Raft protocol
+	if h.Purpose != link.PurposeRaft { // such a connection does not show which process uses the ID
 		if refused := k.registry.Check(h.ID, h.Claim); refused != nil {
 			return refused
 		}
@@ -99,7 +88,7 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	if err == nil {
 		return nil
 	}
-	n.log.Error("storing the states of other peers failed", "peer", h.ID, "err", err)
+	n.log.Error("storing the states of other peers failed", "remote", h.ID, "err", err)
 	if known, met := k.registry.Peers[h.ID]; !met || k.stored[h.ID] == known.Instance {
 		return nil
 	}
@@ -144,41 +133,59 @@ func (n *Node) handleRefusal(by string, refused *link.RefusedError) {
 	}
 }
 
+// remedies contains what the operator can do about a peer that must stop.
+var remedies = map[link.Reason]string{
+	link.ReasonFounding: "",
+	link.ReasonInstance: ": it does not have the data of its ID, because its directory was lost or replaced: " +
+		"remove the ID from the cluster (raftlog config --delete), and let the peer join with an empty directory under a new ID",
+	link.ReasonEarlier: ": its directory is a copy, or was restored to an earlier state: remove the copy; " +
+		"if the newer directory is lost, remove the ID from the cluster, and let the peer join with an empty directory under a new ID",
+	link.ReasonRecovered: ": remove its directory, and let it join under a new ID",
+	link.ReasonRunning:   ": remove the copy of the directory",
+}
+
+// doubts contains what the operator can do if a minority of the voters refuses a peer.
+var doubts = map[link.Reason]string{
+	link.ReasonFounding:    "correct the list of peers of one of the two",
+	link.ReasonUncommitted: "correct the list of peers of one of the two",
+	link.ReasonInstance:    "if no other peer reports this, the " + identity.PeersFile + " of the peer is wrong: stop the peer, delete the file, and start it again",
+	link.ReasonEarlier:     "if no other peer reports this, the " + identity.PeersFile + " of the peer is wrong: stop the peer, delete the file, and start it again",
+	link.ReasonRecovered:   "if the recovery was intended, stop this peer; otherwise stop the recovered one",
+	link.ReasonRunning:     "if there is no other process with this ID, restart the peer that reports this",
+}
+
 // fatalRefusal returns an ErrIdentity if the error of a connection to a peer means that this peer must
-// stop, and nil otherwise.
+// stop, and nil otherwise. It logs refusals that concern the identity of this peer.
 func (n *Node) fatalRefusal(by string, err error) error {
 	var refused *link.RefusedError
 	if !errors.As(err, &refused) {
 		return nil
 	}
-	switch refused.Reason {
-	case link.ReasonInstance, link.ReasonEarlier, link.ReasonRecovered:
-	case link.ReasonFounding:
-		// A peer that has committed entries belongs to an established cluster and continues; the
-		// two clusters only refuse each other.
-		if s := n.status.Load(); s != nil && s.Commit > 1 {
-			return nil
-		}
-	case link.ReasonRunning:
-		if !n.known.recordRunningRefusal(by, time.Now()) {
-			return nil
-		}
-	default:
+	remedy, concerned := remedies[refused.Reason]
+	if !concerned && refused.Reason != link.ReasonUncommitted {
 		return nil
 	}
-	return identityErrorf("peer %s reports: %v (%s)", by, refused.Reason, refused.Text)
-}
-
-// recordRunningRefusal records a ReasonRunning refusal and reports whether this process must stop.
-func (k *knownPeers) recordRunningRefusal(by string, now time.Time) bool {
+	own := n.standing.Load()
+	k := &n.known
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := k.running[by]
-	if r == nil || now.Sub(r.last) > copyTime {
-		r = &refusals{first: now}
-		k.running[by] = r
+	fatal := k.refusals.Add(by, refused.Reason, nodeClock{n}.Now(), own.established, own.voters)
+	if k.reported[by] == nil {
+		if k.reported == nil {
+			k.reported = map[string]*transport.Reporter{}
+		}
+		k.reported[by] = &transport.Reporter{}
 	}
-	r.last = now
-	r.count++
-	return now.Sub(r.first) >= copyTime && r.count >= copyCount
+	report := k.reported[by].ShouldReport(refused)
+	k.mu.Unlock()
+	if fatal {
+		who := "peer " + by
+		if own.established {
+			who = "a majority of the voters refuses this peer; " + who
+		}
+		return identityErrorf("%s reports: %v (%s)%s", who, refused.Reason, refused.Text, remedy)
+	}
+	if report {
+		n.log.Error("another peer refuses this one, which continues", "remote", by, "err", refused, "remedy", doubts[refused.Reason])
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	require.NoError(t, n.readKnownPeers())
 	connects := func(id string, start uint64) error {
-		return n.acceptHandshake(link.Hello{Peer: true, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
+		return n.acceptHandshake(link.Hello{Peer: true, Purpose: link.PurposeRaft, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
 	}
 	require.NoError(t, connects("b", 1))
 

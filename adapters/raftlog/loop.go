@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
 // loopRequest is a request with the channel for its reply.
@@ -21,7 +22,7 @@ type loopRequest struct {
 // runLoop owns the core. It receives all inputs over channels, and passes all output to queues and
 // connections that do not block.
 func (n *Node) runLoop(c *core.Core) {
-	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}}
+	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}, dropped: map[string]*transport.Reporter{}}
 	n.loop = l
 	defer n.lease.Store(nil) // no leadership is renewed any more
 	defer func() {
@@ -110,21 +111,34 @@ func (l *loopState) handleInputs() {
 type loopState struct {
 	n        *Node
 	c        *core.Core
-	now      time.Time                  // before the inputs of this iteration
-	lease    time.Duration              // the published lease, on the node's clock
-	token    uint64                     // of the last request
-	waiting  map[uint64]chan core.Reply // by token
-	hadLease bool                       // the node had a lease when candidates were last signaled
-	leaseEnd time.Duration              // when the lease expires, as of that time
-	removed  bool                       // it is known that this peer was removed
+	now      time.Time                      // before the inputs of this iteration
+	lease    time.Duration                  // the published lease, on the node's clock
+	token    uint64                         // of the last request
+	waiting  map[uint64]chan core.Reply     // by token
+	hadLease bool                           // the node had a lease when candidates were last signaled
+	leaseEnd time.Duration                  // when the lease expires, as of that time
+	dropped  map[string]*transport.Reporter // errors of frames, by their texts
+	removed  bool                           // it is known that this peer was removed
 
 	compactions []*compactionWaiter
 }
 
+// maxDropped is the maximum number of different errors of frames that are remembered.
+const maxDropped = 256
+
 func (l *loopState) receiveFrame(from string, frame []byte) {
 	l.c.SetFreeSpace(l.n.freeSpace.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
-		l.n.log.Warn("frame dropped", "err", err)
+		text := err.Error()
+		if l.dropped[text] == nil {
+			if len(l.dropped) >= maxDropped {
+				clear(l.dropped)
+			}
+			l.dropped[text] = &transport.Reporter{}
+		}
+		if l.dropped[text].ShouldReport(err) {
+			l.n.log.Warn("frame dropped", "remote", from, "err", err)
+		}
 	}
 }
 
@@ -211,6 +225,9 @@ func (l *loopState) handleOutput() {
 	}
 	l.publishElections(out)
 	n.publishStatus(status)
+	if out.PeersChanged || !n.standing.Load().established {
+		n.publishStanding(l.c)
+	}
 	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {
 		l.removed = true
@@ -289,6 +306,18 @@ func (l *loopState) publishLease(until time.Duration) {
 	}
 	end := l.now.Add(until - l.now.Sub(l.n.startedAt))
 	l.n.lease.Store(&end)
+}
+
+// standing is the result of core.Established.
+type standing struct {
+	established bool
+	voters      []string
+}
+
+func (n *Node) publishStanding(c *core.Core) {
+	var s standing
+	s.established, s.voters = c.Established()
+	n.standing.Store(&s)
 }
 
 func (n *Node) publishSkips(c *core.Core) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -415,7 +416,7 @@ func TestIdentity_WipedVoter(t *testing.T) {
 		heal()
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })
 		require.ErrorIs(t, n.Err(), api.ErrFault)
-		require.Contains(t, n.Info().Fault, "join under a new ID")
+		require.Contains(t, n.Info().Fault, "under a new ID")
 		_, err := n.Propose(t.Context(), requestid.New(), []byte("x"))
 		require.ErrorIs(t, err, api.ErrFault)
 		_, err = raftlog.NewElection(n, "e")
@@ -461,4 +462,53 @@ func TestMove(t *testing.T) {
 		h.proposeAll(t, a, "end")
 		h.requireUpdates(t, []api.Peer{moved}, slices.Concat(numbered("x", 20), []string{"a and b", "b and c"}, numbered("y", 20), []string{"end"})...)
 	}, shortWindow)
+}
+
+// movedTo returns the peer with another address.
+func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
+
+// TestMove_All fails if peers that have all moved at the same time do not become a cluster again, or if
+// they do not know their new addresses after that.
+func TestMove_All(t *testing.T) {
+	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
+		t.Run(name, func(t *testing.T) {
+			runCluster(t, 3, func(t *testing.T, h *harness) {
+				h.proposeAll(t, h.peers[0], "a")
+				h.requireUpdates(t, h.peers, "a")
+				h.stopAll()
+				for i := stays; i < 3; i++ {
+					h.peers[i] = movedTo(h.peers[i], 5+i)
+				}
+				h.startAll()
+				h.proposeAll(t, h.peers[0], "b")
+				h.requireUpdates(t, h.peers, "a", "b")
+				waitFor(t, "the log contains the addresses", func() bool {
+					return slices.Equal(membershipOf(t, h.node(h.peers[1])).Voters, h.peers)
+				})
+				// The log suffices: the configuration lists the former addresses.
+				h.stopAll()
+				founded := []api.Peer{peerInfo(0), peerInfo(1), peerInfo(2)}
+				for i, p := range h.peers {
+					own := slices.Clone(founded)
+					own[i] = p
+					h.startPeer(p, func(c *raftlog.Config) { c.Peers = own })
+				}
+				h.proposeAll(t, h.peers[2], "c")
+			})
+		})
+	}
+}
+
+// TestJoin_TakenAddress fails if a peer that is not admitted does not report the reason, or if the leader
+// reports it again and again.
+func TestJoin_TakenAddress(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		d := peerInfo(3)
+		h.startPeer(d, func(c *raftlog.Config) { c.Addr = h.peers[1].Addr })
+		time.Sleep(50 * time.Second)
+		require.Equal(t, 1, strings.Count(h.logged(d), "p3 is not admitted: its address host1:1 is that of peer p1"))
+		require.Equal(t, 1, strings.Count(h.logged(leader), "p3 is not admitted"))
+		require.Equal(t, "learner", h.node(d).Info().Role)
+	})
 }

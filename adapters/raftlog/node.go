@@ -18,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
@@ -38,6 +39,7 @@ type Node struct {
 
 	owner   identity.Owner // set by Open
 	process string         // the identity of this process
+	joined  bool           // Open has fetched the snapshot of the cluster
 	known   knownPeers
 
 	startedAt time.Time // the origin of the monotonic clock
@@ -64,6 +66,7 @@ type Node struct {
 	full         atomic.Bool               // see core.SetFreeSpace
 	skips        atomic.Pointer[[]uint64]
 	status       atomic.Pointer[core.Status]
+	standing     atomic.Pointer[standing]
 
 	mu        sync.Mutex
 	elections map[*Election]struct{}
@@ -76,8 +79,8 @@ type Node struct {
 	ended chan struct{}  // closed when all goroutines have ended
 }
 
-// Open starts a peer with the data in its directory. It reads the log, restores the state
-// machine, listens, and returns when other peers can connect, which is before there is a
+// Open starts a peer with the data in its directory. It listens, reads the log, restores the
+// state machine, and returns when other peers can connect, which is before there is a
 // leader. The initial voters, which are listed in Config.Peers, create the cluster if their
 // directories are empty. Any other peer with an empty directory first fetches a snapshot
 // from the cluster.
@@ -105,6 +108,7 @@ func Open(cfg Config) (*Node, error) {
 		n.fs = disk.OS(cfg.Dir)
 	}
 	n.applied.init()
+	n.standing.Store(&standing{})
 	n.freeSpace.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
@@ -116,6 +120,10 @@ func Open(cfg Config) (*Node, error) {
 
 func (n *Node) openFiles() error {
 	if err := n.claimDirectory(); err != nil {
+		return err
+	}
+	// A peer that cannot listen must not found a cluster: its address may be wrong.
+	if err := n.listen(); err != nil {
 		return err
 	}
 	snap, err := n.initialSnapshot()
@@ -132,6 +140,10 @@ func (n *Node) openFiles() error {
 	}
 	if err = errors.Join(err, snap.Close()); err != nil {
 		return fmt.Errorf("%w: snapshot: %w", api.ErrFault, err)
+	}
+	// This directory is new, and the cluster knows the peer as a voter: that was another directory.
+	if n.joined && state.Members.IsVoter(replica.RaftID(n.cfg.Cluster, n.cfg.ID)) {
+		return identityErrorf("peer %s is a voter of the cluster, and its directory %s is empty%s", n.cfg.ID, n.cfg.Dir, remedies[link.ReasonInstance])
 	}
 	if err := n.checkLog(); err != nil {
 		return err
@@ -180,15 +192,19 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	if err != nil {
 		return err
 	}
-	n.log.Info("log restarts after the snapshot", "index", meta.Index, "last", last)
+	if meta.Index == 1 {
+		n.log.Info("new log: this peer has founded the cluster with the other initial voters", "founders", n.owner.Founders)
+	} else {
+		n.log.Info("log restarts after the snapshot", "index", meta.Index, "last", last)
+	}
 	if err := files.Reset(meta.Index, meta.Term); err != nil {
 		return fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	return nil
 }
 
-// startGoroutines starts the goroutines of the node.
-func (n *Node) startGoroutines(c *core.Core) error {
+// listen starts to listen. Connections are closed until startGoroutines is called.
+func (n *Node) listen() error {
 	listener := n.cfg.Listener
 	if listener == nil {
 		var err error
@@ -198,11 +214,19 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	}
 	n.clients = rpc.NewServer(service{n})
 	n.net = transport.New(transport.Config{
-		Self: n.ownIdentity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serveClient, OnSnapshot: n.receiveSnapshot,
+		Self: n.cfg.linkIdentity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serveClient, OnSnapshot: n.receiveSnapshot,
 		Accepts: n.acceptHandshake, OnRefused: n.handleRefusal,
 	})
+	n.net.Listen()
+	return nil
+}
+
+// startGoroutines starts the goroutines of the node.
+func (n *Node) startGoroutines(c *core.Core) error {
 	n.publishStatus(c.Status())
+	n.publishStanding(c)
 	n.publishSkips(c)
+	n.net.SetClaim(n.owner.Claim(n.process))
 	if err := n.net.Run(); err != nil {
 		return err
 	}

@@ -216,7 +216,7 @@ func (r *recovery) applyLog(meta snapshot.Meta) (err error) {
 func (r *recovery) writeRecovery(self entry.Peer) error {
 	// The identity is changed first: the entry must not exist in a log of the old cluster.
 	r.owner.Former = append(r.owner.Former, r.owner.Founding)
-	r.owner.Founding = identity.Recovered(r.owner.Founding)
+	r.owner.Founding, r.owner.Founders = identity.Recovered(r.owner.Founding), ""
 	if err := r.owner.Write(r.fs); err != nil {
 		return err
 	}

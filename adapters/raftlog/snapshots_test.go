@@ -231,6 +231,7 @@ func (h *harness) impersonate(t *testing.T, p, to api.Peer) *transport.Transport
 	tr.SetPeers([]api.Peer{to})
 	require.NoError(t, tr.Run())
 	t.Cleanup(tr.Close)
+	time.Sleep(time.Second) // the other peer notices that the earlier process has stopped
 	return tr
 }
 

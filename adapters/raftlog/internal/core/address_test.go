@@ -92,3 +92,29 @@ func TestMove_DuringChange(t *testing.T) {
 	}
 	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
 }
+
+// TestMove_PassedOn fails if a member that cannot reach the leader, which does not know its address, does
+// not get its new address.
+func TestMove_PassedOn(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	moved := h.others(l)[0]
+	h.cut = func(from, to string) bool {
+		return (from == l.self.ID || to == l.self.ID) && (from == moved.self.ID || to == moved.self.ID)
+	}
+	moved.self.Addr = "moved:1"
+	moved.replica = moved.core.Replica()
+	moved.start(founders())
+	h.waitFor("the leader knows the address", func() bool { return l.addressOf(moved.self.ID) == "moved:1" })
+	require.Equal(t, l, h.leader())
+}
+
+// TestPeers_Addresses fails if a peer does not connect to a member at both of its addresses, or to an
+// address of a removed peer.
+func TestPeers_Addresses(t *testing.T) {
+	h := newHarness(t, 3)
+	p := h.peers[0]
+	p.core.cfg.Seeds = []api.Peer{p.self, {ID: "p1", Addr: "moved:1"}, peerInfo(2), {ID: "x", Addr: "x:1"}, {ID: "y", Addr: "y:1"}}
+	p.core.replica.Members.Removed = []string{"y"}
+	require.ElementsMatch(t, []api.Peer{peerInfo(1), {ID: "p1", Addr: "moved:1"}, peerInfo(2), {ID: "x", Addr: "x:1"}}, p.core.Peers())
+}

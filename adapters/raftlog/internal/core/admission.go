@@ -24,6 +24,9 @@ type admission struct {
 	nonce    uint64 // identifies this process in announcements
 	welcomed bool   // a leader has replied to this process
 
+	rejected   string        // the reason for which a leader has not accepted the last announcement
+	rejectedAt time.Duration // when it was logged
+
 	learnerEntry     requestid.ID // the Admit or Dismiss entry of this leader, until it is applied
 	learnerEntryAt   time.Duration
 	active           map[uint64]time.Duration // when each learner was last active
@@ -129,22 +132,63 @@ func (a *admission) sendAnnouncement(c *Core) {
 		c.sendFrame(leader, frameAnnounce, body)
 		return
 	}
+	last := "" // Peers returns the addresses of a member one after another
 	for _, p := range c.Peers() {
-		c.sendFrame(p.ID, frameAnnounce, body)
+		if p.ID != last {
+			c.sendFrame(p.ID, frameAnnounce, body)
+		}
+		last = p.ID
 	}
 }
 
 // receiveAnnouncement handles an announcement. A leader replies to members, and admits other peers
-// as learners.
+// as learners. A follower passes it on: the sender may be unable to connect to the leader, which does
+// not know its address.
 func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error {
 	m, err := decodeAnnouncement(body)
 	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
 	c.learnInstances(m.instances)
+	if leader, known := c.peerOf(c.lead); c.state == raft.StateFollower && known && leader != from {
+		c.sendFrame(leader, framePassedOn, append(wire.AppendString(nil, from), body...))
+	}
+	return a.answerAnnouncement(c, from, m)
+}
+
+// receivePassedOn handles an announcement that a follower has received.
+func (a *admission) receivePassedOn(c *Core, from string, body []byte) error {
+	d := wire.Decoder{B: body}
+	sender := d.String("ID of a peer", wire.MaxString)
+	if d.Err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, d.Err)
+	}
+	m, err := decodeAnnouncement(d.B)
+	if err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
+	}
+	if c.replica.Members.IsRemoved(sender) {
+		return nil
+	}
+	c.cutOff.announcementPassedOn(c, c.names.numberOf(sender), c.names.numberOf(from))
+	return a.answerAnnouncement(c, sender, m)
+}
+
+// answerAnnouncement handles an announcement as the leader. If it is not accepted, the sender receives
+// the reason.
+func (a *admission) answerAnnouncement(c *Core, from string, m announcement) error {
 	if c.state != raft.StateLeader || !c.proposals.ready {
 		return nil
 	}
+	err := a.acceptAnnouncement(c, from, m)
+	if err != nil {
+		text := err.Error()
+		c.sendFrame(from, frameRejected, wire.AppendString(nil, text[:min(len(text), wire.MaxString)]))
+	}
+	return err
+}
+
+func (a *admission) acceptAnnouncement(c *Core, from string, m announcement) error {
 	if m.election != c.cfg.Election {
 		return fmt.Errorf("raftlog: peer %s is configured with an election timeout of %v, the cluster with %v: it is not admitted",
 			from, m.election, c.cfg.Election)
@@ -178,7 +222,7 @@ func (a *admission) admitLearner(c *Core, p entry.Peer) error {
 	}
 	for _, q := range c.replica.Members.All() {
 		if q.Addr == p.Addr || q.Raft == p.Raft {
-			return fmt.Errorf("raftlog: peer %s at %s is not admitted: %s has that address or number", p.ID, p.Addr, q.ID)
+			return fmt.Errorf("raftlog: peer %s is not admitted: its address %s is that of peer %s: start it with its own address, under which other peers reach it", p.ID, p.Addr, q.ID)
 		}
 	}
 	return a.proposeLearner(c, entry.Admit, p, raftpb.ConfChangeAddLearnerNode)
@@ -235,14 +279,33 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 	}
 }
 
+// rejectionInterval is the interval at which the same rejection is logged.
+const rejectionInterval = time.Minute
+
+// receiveRejected handles a leader's reply to an announcement that it does not accept.
+func (a *admission) receiveRejected(c *Core, from string, body []byte) error {
+	d := wire.Decoder{B: body}
+	reason := d.String("reason", wire.MaxString)
+	if err := d.End(); err != nil {
+		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
+	}
+	if now := c.now(); reason != a.rejected || now-a.rejectedAt >= rejectionInterval {
+		a.rejected, a.rejectedAt = reason, now
+		c.cfg.Logger.Error("the leader of the log has not accepted this peer with its address", "leader", from, "reason", reason)
+	}
+	return nil
+}
+
 // receiveWelcome handles a leader's reply. A peer that has acknowledged entries which its log does
 // not contain has lost its disk, and its votes. It must not participate under this ID again.
-func (a *admission) receiveWelcome(c *Core, body []byte) error {
+func (a *admission) receiveWelcome(c *Core, sender uint64, body []byte) error {
 	w, err := decodeWelcome(body)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errFrame, err)
 	}
-	if w.nonce != a.nonce || w.term != c.term { // entries that were acknowledged in another term may have been replaced
+	// Entries that were acknowledged in another term may have been replaced. Only the leader that this
+	// peer follows knows what it has acknowledged.
+	if w.nonce != a.nonce || w.term != c.term || sender != c.lead {
 		return nil
 	}
 	a.welcomed = true

@@ -58,3 +58,18 @@ func TestAnnouncement_RoundTrip(t *testing.T) {
 	_, err := decodeWelcome([]byte{1, 2, 3, 200})
 	require.ErrorIs(t, err, wire.ErrProtocol)
 }
+
+// TestWelcome_OfLeader fails if a peer stops because a peer that it does not follow reports an
+// acknowledgement that is not in its log, or continues if the leader reports it.
+func TestWelcome_OfLeader(t *testing.T) {
+	h := newHarness(t, 3)
+	l := h.waitForLeader()
+	h.advance(time.Second)
+	p, other := h.others(l)[0], h.others(l)[1]
+	w := welcome{nonce: p.core.admission.nonce, term: p.core.term, match: 1_000_000}.encode()
+	for _, from := range []*peer{other, l} {
+		require.NoError(t, p.core.Receive(from.self.ID, from.core.encodeFrame(frameWelcome, w)))
+		out := p.core.TakeOutput()
+		require.Equal(t, from == l, out.LostLog != nil)
+	}
+}

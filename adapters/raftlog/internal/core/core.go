@@ -15,6 +15,7 @@ package core
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -119,6 +120,7 @@ type Core struct {
 	admission  admission
 	moves      map[uint64]time.Duration // when a Move entry was last proposed for a peer
 	transfer   transfer
+	cutOff     cutOff
 	candidates candidates
 	agreement  agreement
 	window     window
@@ -329,7 +331,9 @@ func (c *Core) leader() api.Peer {
 // Replica returns the state that this peer derives from the log. The caller must not change it.
 func (c *Core) Replica() *replica.State { return c.replica }
 
-// Peers returns the peers to connect to.
+// Peers returns the peers to connect to. It can contain two addresses of a peer, in the order in which
+// they are tried: that of the log, and that of the configuration. The second one is right if the peer
+// has moved, and could not announce it because no leader is known.
 func (c *Core) Peers() []api.Peer {
 	var all []api.Peer
 	for _, p := range c.replica.Members.All() {
@@ -339,7 +343,7 @@ func (c *Core) Peers() []api.Peer {
 	}
 	// All members that this peer knows may have been removed while it was disconnected.
 	for _, p := range c.cfg.Seeds {
-		if _, known := c.replica.Members.FindID(p.ID); !known && !c.replica.Members.IsRemoved(p.ID) && p.ID != c.cfg.Self.ID {
+		if p.ID != c.cfg.Self.ID && !c.replica.Members.IsRemoved(p.ID) && !slices.Contains(all, p) {
 			all = append(all, p)
 		}
 	}

@@ -13,14 +13,16 @@ import (
 
 // A frame between peers consists of a type, the sender's wall clock in milliseconds, and a body.
 const (
-	frameRaft     = 1 // a message of the engine
-	frameRequest  = 2 // a request to the leader
-	frameReply    = 3 // the reply to a request
-	frameAnnounce = 4 // an announcement
-	frameWelcome  = 5 // the leader's reply to an announcement
-	frameRemoved  = 6 // the reply to a removed peer: the members
-	frameHistory  = 7 // checksums of the entries that the sender has applied
-	frameFull     = 8 // the disk of the sender has no space for entries
+	frameRaft     = 1  // a message of the engine
+	frameRequest  = 2  // a request to the leader
+	frameReply    = 3  // the reply to a request
+	frameAnnounce = 4  // an announcement
+	frameWelcome  = 5  // the leader's reply to an announcement
+	frameRemoved  = 6  // the reply to a removed peer: the members
+	frameHistory  = 7  // checksums of the entries that the sender has applied
+	frameFull     = 8  // the disk of the sender has no space for entries
+	framePassedOn = 9  // an announcement that a follower passes on to the leader
+	frameRejected = 10 // the leader's reply to an announcement that it does not accept: the reason
 	frameHeader   = 1 + 8
 )
 
@@ -117,8 +119,12 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 		return c.proposals.receiveReply(c, body)
 	case frameAnnounce:
 		return c.admission.receiveAnnouncement(c, from, body)
+	case framePassedOn:
+		return c.admission.receivePassedOn(c, from, body)
 	case frameWelcome:
-		return c.admission.receiveWelcome(c, body)
+		return c.admission.receiveWelcome(c, sender, body)
+	case frameRejected:
+		return c.admission.receiveRejected(c, from, body)
 	case frameRemoved:
 		return c.receiveRemoved(body)
 	case frameFull:

@@ -9,6 +9,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
+// Established reports whether this peer has entries in addition to the founding and is a voter
+// according to them, and returns the IDs of the voters, which decide about an established peer if
+// others refuse it (package identity).
+func (c *Core) Established() (established bool, voters []string) {
+	members := &c.replica.Members
+	for _, v := range members.Voters {
+		voters = append(voters, v.ID)
+	}
+	return c.last.index > 1 && members.IsVoter(c.self), voters
+}
+
 // Membership returns the members of the cluster.
 func (c *Core) Membership() api.Membership {
 	if c.removed != nil {

@@ -17,6 +17,7 @@ import (
 type transfer struct {
 	until   time.Duration // when the leader stops looking for a target
 	entryID requestid.ID  // of the Transfer entry, until it is applied
+	prefer  uint64        // the voter that becomes the leader if it is active, or raft.None
 }
 
 // HandOver transfers leadership to another voter without an election timeout; see transferTarget.
@@ -25,7 +26,11 @@ type transfer struct {
 // leases; see expireFormerLeader.
 func (c *Core) HandOver() {
 	defer containPanic()
-	c.transfer.until = c.now() + c.cfg.Election
+	c.handOver(raft.None)
+}
+
+func (c *Core) handOver(prefer uint64) {
+	c.transfer.until, c.transfer.prefer = c.now()+c.cfg.Election, prefer
 	c.transfer.proposeTransfer(c, c.now())
 }
 
@@ -58,6 +63,7 @@ const maxTargetLag = 64
 // that have been active since the engine's last check, which is once in an election timeout, so that
 // there may be none for a moment. It prefers, in this order, a voter
 //
+//   - that reaches a voter which this leader does not reach; see cutOff.
 //   - whose wall clock is not wrong. Otherwise it would hand over immediately, possibly to another
 //     voter with a wrong clock, and so on.
 //   - that leads no election and lacks few entries. A new leader of the log gives up its lease
@@ -83,6 +89,9 @@ func (c *Core) transferTarget() uint64 {
 		return raft.None
 	}
 	rank := func(v voter) (r uint64) {
+		if v.id == c.transfer.prefer {
+			r += 4
+		}
 		if v.rightClock {
 			r += 2
 		}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -32,4 +33,23 @@ func TestHandOver_Duration(t *testing.T) {
 	l.handleOutput()
 	took := h.waitFor("another leader", func() bool { return h.leader() != nil && h.leader() != l })
 	require.Less(t, took, 100*time.Millisecond)
+}
+
+// TestCutOff fails if a leader remains the leader although it does not reach a voter that another voter
+// reaches, or if it does not remain the leader in a short interruption.
+func TestCutOff(t *testing.T) {
+	for _, prefers := range []int{0, 1} {
+		h := newHarness(t, 5)
+		l := h.waitForLeader()
+		voter, target := h.others(l)[0], h.others(l)[1+prefers]
+		h.cut = func(from, to string) bool {
+			ends := []string{from, to}
+			return slices.Contains(ends, voter.self.ID) && !slices.Contains(ends, target.self.ID)
+		}
+		h.advance(cutOffTimeouts * election)
+		require.Equal(t, l, h.leader())
+		h.waitFor("the other peer leads", func() bool { return h.leader() == target })
+		require.Equal(t, l.core.term, target.core.term)
+		h.waitFor("the voter has a leader", func() bool { return voter.core.lead == target.core.self })
+	}
 }

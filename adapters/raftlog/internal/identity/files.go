@@ -18,7 +18,7 @@ import (
 // The names of the files in a peer's directory.
 const (
 	OwnerFile    = "peer.json"  // contains an Owner
-	peersFile    = "peers.json" // contains the peers of a Registry
+	PeersFile    = "peers.json" // contains the peers of a Registry
 	instanceFile = "instance"   // is in the directory of the log, and contains the instance of the Owner
 )
 
@@ -33,6 +33,9 @@ type Owner struct {
 	Peer    string `json:"peer"`
 	// Founding is the identity of the cluster. It is empty until the peer has joined.
 	Founding string `json:"founding,omitempty"`
+	// Founders describes the configuration with which the cluster was founded, for messages. It is
+	// empty if the directory was written by an earlier version.
+	Founders string `json:"founders,omitempty"`
 	// Former contains the identities of the cluster before it was recovered.
 	Former []string `json:"former,omitempty"`
 	// Instance is the identity of the directory, and Starts is the number of processes that have used it.
@@ -47,7 +50,12 @@ type Owner struct {
 
 func (o Owner) checksum() uint32 {
 	o.Sum = 0
-	text, err := json.Marshal(o)
+	return checksum(o)
+}
+
+// checksum returns the CRC32C of v as JSON.
+func checksum(v any) uint32 {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // strings and numbers
 	}
@@ -90,26 +98,42 @@ func (o Owner) Write(fsys disk.FS) error {
 
 // Claim returns the claim that a process of the owner sends in handshakes.
 func (o Owner) Claim(process string) link.Claim {
-	return link.Claim{Founding: o.Founding, Instance: o.Instance, Start: o.Starts, Process: process}
+	return link.Claim{Founding: o.Founding, Founders: o.Founders, Instance: o.Instance, Start: o.Starts, Process: process}
+}
+
+// peersContent is the content of the file of the peers.
+type peersContent struct {
+	Peers map[string]Known `json:"peers"`
+	// Sum is the CRC32C of Peers as JSON.
+	Sum *uint32 `json:"sum"`
 }
 
 // ReadPeers reads the known peers, by their IDs. The map is empty if the file does not exist.
-func ReadPeers(fsys disk.FS) (peers map[string]Known, err error) {
-	text, err := disk.ReadSmall(fsys, peersFile)
+func ReadPeers(fsys disk.FS) (map[string]Known, error) {
+	text, err := disk.ReadSmall(fsys, PeersFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]Known{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(text, &peers); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", peersFile, ErrDamaged, err)
+	var c peersContent
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", PeersFile, ErrDamaged, err)
 	}
-	return peers, nil
+	if c.Peers == nil || c.Sum == nil || *c.Sum != checksum(c.Peers) {
+		return nil, fmt.Errorf("%s: %w: its checksum is wrong", PeersFile, ErrDamaged)
+	}
+	return c.Peers, nil
 }
 
 // WritePeers replaces the file that ReadPeers reads. The file is durable when it returns.
-func WritePeers(fsys disk.FS, peers map[string]Known) error { return writeJSON(fsys, peersFile, peers) }
+func WritePeers(fsys disk.FS, peers map[string]Known) error {
+	if peers == nil {
+		peers = map[string]Known{}
+	}
+	return writeJSON(fsys, PeersFile, peersContent{Peers: peers, Sum: new(checksum(peers))})
+}
 
 func writeJSON(fsys disk.FS, name string, v any) error {
 	text, err := json.Marshal(v)

@@ -2,6 +2,9 @@ package identity_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,4 +25,37 @@ func TestPeers_Many(t *testing.T) {
 	again, err := identity.ReadPeers(fsys)
 	require.NoError(t, err)
 	require.Equal(t, peers, again)
+}
+
+// TestPeers_Damaged fails if a flipped bit or a shorter file yields other peers than those that were
+// written.
+func TestPeers_Damaged(t *testing.T) {
+	dir := t.TempDir()
+	fsys, name := disk.OS(dir), filepath.Join(dir, identity.PeersFile)
+	peers := map[string]identity.Known{"b": {Instance: "1f", Start: 3, Process: "2e"}, "c": {Instance: "3d"}}
+	require.NoError(t, identity.WritePeers(fsys, peers))
+	good, err := os.ReadFile(name)
+	require.NoError(t, err)
+	check := func(content []byte, what string) {
+		require.NoError(t, os.WriteFile(name, content, 0o600))
+		switch again, err := identity.ReadPeers(fsys); {
+		case err == nil:
+			require.Equal(t, peers, again, what)
+		default:
+			require.ErrorIs(t, err, identity.ErrDamaged, what)
+		}
+	}
+	for i := range 8 * len(good) {
+		content := slices.Clone(good)
+		content[i/8] ^= 1 << (i % 8)
+		check(content, fmt.Sprintf("bit %d flipped: %q", i, content))
+	}
+	for n := range good {
+		check(good[:n], fmt.Sprintf("%d bytes", n))
+	}
+	for _, content := range []string{"{}", "null", `{"b":{"instance":"1f"}}`, `{"peers":null,"sum":0}`} {
+		require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+		_, err := identity.ReadPeers(fsys)
+		require.ErrorIs(t, err, identity.ErrDamaged, content)
+	}
 }

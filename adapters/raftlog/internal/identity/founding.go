@@ -20,7 +20,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
@@ -53,6 +55,22 @@ func Founding(cluster string, voters []api.Peer, window, election time.Duration)
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(window)))
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(election)))
 	return hex.EncodeToString(h.Sum(nil)[:size])
+}
+
+// maxFounders is the maximum length of the result of Founders, which a handshake can contain.
+const maxFounders = 200
+
+// Founders describes the configuration with which a cluster is founded, for messages.
+func Founders(voters []api.Peer, window, election time.Duration) string {
+	var list []string
+	for _, v := range Sorted(voters) {
+		list = append(list, v.Addr+"/"+v.ID)
+	}
+	s := strings.Join(list, " ")
+	if len(s) > maxFounders {
+		s = strings.ToValidUTF8(s[:maxFounders], "") + " ..."
+	}
+	return fmt.Sprintf("%s, window %v, election-timeout %v", s, window, election)
 }
 
 // Recovered returns a new identity for a cluster that is recovered from data of the cluster with the

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,11 @@ type Registry struct {
 	Founding string
 	// Former contains the identities of the cluster before it was recovered.
 	Former []string
+	// Founders describes the configuration with which the cluster was founded.
+	Founders string
+	// IsEstablished reports whether this peer is a voter that has entries in addition to the founding.
+	// Otherwise it may have been founded by mistake, and must not make other peers stop.
+	IsEstablished func() bool
 	// Peers contains the known peers by their IDs.
 	Peers map[string]Known
 }
@@ -40,13 +46,20 @@ func (r *Registry) Check(id string, c link.Claim) *link.RefusedError {
 	case r.Founding != "" && c.Founding != "" && c.Founding != r.Founding && slices.Contains(r.Former, c.Founding):
 		return refuse(link.ReasonRecovered, "peer %s is of cluster %s, which was recovered as cluster %s", id, c.Founding, r.Founding)
 	case r.Founding != "" && c.Founding != "" && c.Founding != r.Founding:
-		return refuse(link.ReasonFounding, "peer %s is of the cluster with the identity %s, not %s", id, c.Founding, r.Founding)
+		reason, text := link.ReasonFounding, ""
+		if r.IsEstablished != nil && !r.IsEstablished() {
+			reason, text = link.ReasonUncommitted, "; no update was committed there"
+		}
+		return refuse(reason, "peer %s is of the cluster founded with %s, and this peer of the cluster founded with %s%s",
+			id, cmp.Or(c.Founders, c.Founding), cmp.Or(r.Founders, r.Founding), text)
 	case c.Instance == "":
 		return refuse(link.ReasonInstance, "peer %s does not say which directory it uses", id)
 	case met && c.Instance != known.Instance:
 		return refuse(link.ReasonInstance, "peer %s uses the directory with the instance %s, and the ID belongs to the instance %s", id, c.Instance, known.Instance)
-	case met && (c.Start < known.Start || c.Start == known.Start && c.Process != known.Process && known.Process != ""):
-		return refuse(link.ReasonEarlier, "peer %s uses its directory for the %d. time, and another process has used it for the %d. time", id, c.Start, known.Start)
+	case met && c.Start < known.Start:
+		return refuse(link.ReasonEarlier, "peer %s has started its directory %d times, and a process that has started it %d times was connected", id, c.Start, known.Start)
+	case met && c.Start == known.Start && c.Process != known.Process && known.Process != "":
+		return refuse(link.ReasonEarlier, "another process with a copy of the directory of peer %s was connected: both are start %d of the directory", id, c.Start)
 	}
 	return nil
 }

@@ -41,6 +41,18 @@ func TestRegistry(t *testing.T) {
 	require.True(t, changed && !first)
 	require.Nil(t, refused)
 
+	entries := true
+	r.Founders, r.IsEstablished = "a@1, b@2", func() bool { return entries }
+	other := with(func(c *link.Claim) { c.Founding, c.Founders = "g", "a@1, b@3" })
+	for reason, has := range map[link.Reason]bool{link.ReasonFounding: true, link.ReasonUncommitted: false} {
+		entries = has
+		_, _, refused = r.Meet("b", other)
+		require.NotNil(t, refused)
+		require.Equal(t, reason, refused.Reason)
+		require.Contains(t, refused.Text, "a@1, b@2")
+		require.Contains(t, refused.Text, "a@1, b@3")
+	}
+
 	_, _, refused = r.Meet("z", with(func(c *link.Claim) { c.Instance = "" }))
 	require.NotNil(t, refused, "the peer has no instance")
 

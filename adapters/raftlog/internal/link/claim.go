@@ -12,6 +12,8 @@ type Claim struct {
 	// Founding is the identity of the cluster, a hash of its initial configuration. It is empty
 	// if the peer has not joined a cluster yet.
 	Founding string
+	// Founders describes the initial configuration, for messages.
+	Founders string
 	// Instance is a random string that was created with the data directory.
 	Instance string
 	// Start is the number of processes that have used the directory, including this one.
@@ -20,11 +22,11 @@ type Claim struct {
 	Process string
 }
 
-// maxClaimField is the maximum length of each string of a Claim in bytes.
+// maxClaimField is the maximum length of each string of a Claim in bytes, except Founders.
 const maxClaimField = 64
 
 // claimFields is the number of the fields of a Claim in a handshake.
-const claimFields = 4
+const claimFields = 5
 
 // fields returns the claim as it is encoded in a handshake.
 func (c Claim) fields() []string {
@@ -32,12 +34,12 @@ func (c Claim) fields() []string {
 	if c.Start != 0 {
 		start = strconv.FormatUint(c.Start, 10)
 	}
-	return []string{c.Founding, c.Instance, start, c.Process}
+	return []string{c.Founding, c.Instance, start, c.Process, c.Founders}
 }
 
 // decodeClaim is the inverse of fields.
 func decodeClaim(fields [claimFields]string) (Claim, error) {
-	c := Claim{Founding: fields[0], Instance: fields[1], Process: fields[3]}
+	c := Claim{Founding: fields[0], Instance: fields[1], Process: fields[3], Founders: fields[4]}
 	if fields[2] == "" {
 		return c, nil
 	}

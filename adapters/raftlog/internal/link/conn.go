@@ -36,6 +36,8 @@ type Conn struct {
 	raw    net.Conn // closed by Close, because tls.Conn.Close can block
 	stream net.Conn // raw, or a *tls.Conn on raw
 	remote Hello
+	// version is the version of the protocol that both sides use.
+	version byte
 
 	reader      *bufio.Reader
 	readHead    [4]byte
@@ -57,6 +59,10 @@ func newConn(raw, stream net.Conn) *Conn {
 
 // Remote returns the identity of the other side, which the handshake has verified.
 func (c *Conn) Remote() Hello { return c.remote }
+
+// Version returns the version of the protocol: the highest one that both sides support. A kind of
+// message that was added in a later version must not be sent on the connection.
+func (c *Conn) Version() byte { return c.version }
 
 // RemoteAddr returns the network address of the other side.
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }

@@ -103,7 +103,7 @@ func CloseWhenDone(ctx context.Context, conn io.Closer) (stop func() (closed boo
 
 // dialHandshake executes the handshake as the dialing side.
 func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*Conn, error) {
-	g := &greeting{hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: to.ID}
+	g := &greeting{versions: self.versions(), hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: to.ID}
 	stream := raw
 	var binding []byte
 	if !self.Insecure {
@@ -118,8 +118,9 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 		stream = conn
 	}
 	secret := self.Secret
+	g.content = g.encodeContent()
 	if len(secret) > 0 {
-		g.proof = greetingProof(secret, g, binding)
+		g.proof = greetingProof(secret, g.content, binding)
 	}
 	c := newConn(raw, stream)
 	if err := c.WriteFrame(g.encode()); err != nil {
@@ -138,15 +139,21 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	case r.reason == ReasonSecret || r.reason == ReasonNoSecret || r.reason == ReasonVersion:
 		// The sender of these reasons cannot prove that it knows the secret. They are not trusted:
 		// they only make the connection fail.
-	case len(secret) > 0 && !equalProofs(replyProof(secret, g, &r, binding), r.proof):
+	case len(secret) > 0 && !equalProofs(replyProof(secret, g.content, r.content, binding), r.proof):
 		return nil, &RefusedError{Reason: ReasonUnproven}
 	}
-	if r.reason != accepted {
+	version, err := g.versions.common(r.versions)
+	switch {
+	case r.reason == ReasonVersion && err != nil:
+		return nil, &RefusedError{Reason: ReasonVersion, Err: err}
+	case r.reason != accepted:
 		return nil, &RefusedError{Reason: r.reason, Text: r.text}
-	}
-	if to.ID != "" && r.id != to.ID {
+	case err != nil:
+		return nil, &RefusedError{Reason: ReasonVersion, Err: err}
+	case to.ID != "" && r.id != to.ID:
 		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", r.id)}
 	}
+	c.version = version
 	c.remote = Hello{Cluster: self.Cluster, ID: r.id, Addr: r.addr, Peer: r.peer, Purpose: purpose, Claim: r.claim}
 	c.maxFrame = MaxFrame
 	return c, nil
@@ -164,7 +171,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		conn := tls.Server(raw, config)
 		if err := conn.Handshake(); err != nil {
 			if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
-				newConn(raw, raw).WriteFrame((&reply{reason: ReasonPlain}).encode())
+				newConn(raw, raw).WriteFrame((&reply{versions: self.versions(), reason: ReasonPlain}).encode())
 			}
 			awaitClose(raw)
 			return nil, classifyServerError(err)
@@ -183,25 +190,33 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		return nil, classifyError(err)
 	}
 	g, err := decodeGreeting(frame)
+	var version byte
+	if err == nil {
+		version, err = self.versions().common(g.versions)
+	}
+	r := &reply{versions: self.versions()}
 	if err != nil {
 		refused := &RefusedError{Reason: ReasonProtocol, Err: err}
 		if errors.Is(err, errVersion) {
-			refused.Reason = ReasonVersion
-			c.sendRefusal(&reply{reason: ReasonVersion})
+			refused.Reason, r.reason = ReasonVersion, ReasonVersion
+			c.sendRefusal(r)
 		}
 		return nil, refused
 	}
-	if reason := checkProof(self, &g, binding); reason != accepted {
-		c.sendRefusal(&reply{reason: reason})
-		return nil, &RefusedError{Reason: reason, Text: fmt.Sprintf("it claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
+	if r.reason = checkProof(self, &g, binding); r.reason != accepted {
+		c.sendRefusal(r)
+		return nil, &RefusedError{Reason: r.reason, Text: fmt.Sprintf("it claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
 	}
-	r := &reply{id: self.ID, addr: self.Addr, peer: self.Peer, claim: self.Claim}
+	r.id, r.addr, r.peer = self.ID, self.Addr, self.Peer
+	if g.hello.Peer { // clients do not need the claim, with which a process could pretend to be this peer
+		r.claim = self.Claim
+	}
 	refused := checkGreeting(self, &g, accepts)
 	if refused != nil {
 		r.reason, r.text = refused.Reason, refused.Text
 	}
 	if len(self.Secret) > 0 {
-		r.proof = replyProof(self.Secret, &g, r, binding)
+		r.proof = replyProof(self.Secret, g.content, r.encodeContent(), binding)
 	}
 	if refused != nil {
 		c.sendRefusal(r)
@@ -210,6 +225,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	if err := c.WriteFrame(r.encode()); err != nil {
 		return nil, err
 	}
+	c.version = version
 	c.remote = g.hello
 	c.maxFrame = MaxFrame
 	return c, nil
@@ -221,7 +237,7 @@ func checkProof(self Identity, g *greeting, binding []byte) Reason {
 	switch {
 	case len(self.Secret) == 0 && len(g.proof) > 0:
 		return ReasonNoSecret
-	case len(self.Secret) > 0 && !equalProofs(greetingProof(self.Secret, g, binding), g.proof):
+	case len(self.Secret) > 0 && !equalProofs(greetingProof(self.Secret, g.content, binding), g.proof):
 		return ReasonSecret
 	}
 	return accepted

@@ -49,6 +49,7 @@ func TestHandshake_Client(t *testing.T) {
 			require.NoError(t, d.err)
 			require.NoError(t, a.err)
 			require.Equal(t, Hello{"c1", "a", "", false, PurposeClient, Claim{}}, a.conn.Remote())
+			require.Equal(t, Hello{"c1", "b", "b:7", true, PurposeClient, Claim{}}, d.conn.Remote(), "clients receive no claims")
 
 			near, far = memoryPair(t)
 			_, err := Dial(t.Context(), near, client, peerB, PurposeRaft)
@@ -190,16 +191,51 @@ func TestHandshake_DifferentModes(t *testing.T) {
 	}
 }
 
-func TestHandshake_OtherVersion(t *testing.T) {
+// TestHandshake_Versions fails if two sides do not use the highest version that both support, or if
+// sides without a common version connect.
+func TestHandshake_Versions(t *testing.T) {
+	for name, identity := range modes(t) {
+		for _, test := range []struct {
+			dials, accepts Versions
+			common         byte // 0 if there is none
+		}{
+			{Versions{4, 4}, Versions{4, 4}, 4},
+			{Versions{4, 4}, Versions{4, 5}, 4},
+			{Versions{4, 5}, Versions{4, 4}, 4},
+			{Versions{4, 5}, Versions{5, 6}, 5},
+			{Versions{4, 4}, Versions{5, 6}, 0},
+			{Versions{5, 6}, Versions{4, 4}, 0},
+		} {
+			near, far := memoryPair(t)
+			dials, accepts := identity("a"), identity("b")
+			dials.Versions, accepts.Versions = test.dials, test.accepts
+			d, a := connect(t, near, far, dials, accepts, "b", PurposeRaft)
+			if test.common == 0 {
+				requireReason(t, d.err, ReasonVersion)
+				requireReason(t, a.err, ReasonVersion)
+				require.ErrorContains(t, d.err, "the other side supports "+test.accepts.String(), name)
+				require.ErrorContains(t, a.err, "the other side supports "+test.dials.String(), name)
+				continue
+			}
+			require.NoError(t, d.err, name)
+			require.NoError(t, a.err, name)
+			require.Equal(t, []byte{test.common, test.common}, []byte{d.conn.Version(), a.conn.Version()}, name)
+		}
+	}
+}
+
+// TestHandshake_FirstVersions fails if a process of a version without ranges is not recognized.
+func TestHandshake_FirstVersions(t *testing.T) {
 	near, far := memoryPair(t)
 	done := startAccept(t, far, insecureIdentity("b"))
 	c := newConn(near, near)
-	require.NoError(t, c.WriteFrame([]byte(magic+"\x04the content of version 4")))
+	require.NoError(t, c.WriteFrame([]byte(magic+"\x03the content of version 3")))
 	frame, err := c.ReadFrame()
 	require.NoError(t, err)
 	a, err := decodeReply(frame)
 	require.NoError(t, err)
-	require.Equal(t, reply{reason: ReasonVersion}, a)
+	a.content = nil
+	require.Equal(t, reply{versions: supported, reason: ReasonVersion}, a)
 	near.Close()
 	requireReason(t, done().err, ReasonVersion)
 
@@ -207,13 +243,12 @@ func TestHandshake_OtherVersion(t *testing.T) {
 	go func() {
 		c := newConn(far, far)
 		c.ReadFrame()
-		c.WriteFrame([]byte(magic + "\x04the content of version 4"))
+		c.WriteFrame([]byte(magic + "\x03the content of version 3"))
 	}()
 	_, err = Dial(t.Context(), near, insecureIdentity("a"), peerB, PurposeRaft)
 	requireReason(t, err, ReasonVersion)
 }
 
-// The time limit of a handshake applies although the other side sends a byte every second.
 func TestHandshake_SlowSender(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		for _, dials := range []bool{true, false} {
@@ -223,7 +258,7 @@ func TestHandshake_SlowSender(t *testing.T) {
 					// the beginning of a TLS record, or of a frame
 					bytes := []byte{0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3}
 					if identity("a").Insecure {
-						bytes = []byte{0, 0, 1, 0, 'L', 'E', 'R', 'L', version, 1, 1}
+						bytes = []byte{0, 0, 1, 0, 'L', 'E', 'R', 'L', supported.Lowest, supported.Highest, 1, 1, 9}
 					}
 					done := make(chan struct{})
 					defer func() { <-done }()

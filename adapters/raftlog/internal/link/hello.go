@@ -18,8 +18,27 @@ type Hello struct {
 	Claim Claim
 }
 
-// version is the version of the handshake and of all later messages.
-const version = 3
+// Versions is a range of versions of the protocol: of the handshake and of all later messages.
+type Versions struct{ Lowest, Highest byte }
+
+// supported is the range of versions of the protocol that this package supports. Version 4 is the
+// first one whose handshake contains a range.
+var supported = Versions{Lowest: 4, Highest: 4}
+
+// common returns the highest version that both ranges contain. The error wraps errVersion.
+func (v Versions) common(other Versions) (byte, error) {
+	if n := min(v.Highest, other.Highest); n >= max(v.Lowest, other.Lowest) {
+		return n, nil
+	}
+	return 0, fmt.Errorf("%w: the other side supports %v, this side %v", errVersion, other, v)
+}
+
+func (v Versions) String() string {
+	if v.Lowest == v.Highest {
+		return fmt.Sprintf("version %d", v.Lowest)
+	}
+	return fmt.Sprintf("versions %d to %d", v.Lowest, v.Highest)
+}
 
 // magic is the prefix of both messages of the handshake. It distinguishes another version of the
 // protocol from another protocol.
@@ -28,7 +47,11 @@ const magic = "LERL"
 // proofSize is the size of an HMAC-SHA256 in bytes.
 const proofSize = 32
 
-const flagPeer = 1
+// The roles of the sender of a message. A later version can add roles, which this version rejects.
+const (
+	roleClient = 0
+	rolePeer   = 1
+)
 
 var (
 	errNotHandshake = errors.New("not a handshake of this protocol")
@@ -37,100 +60,139 @@ var (
 
 // greeting is the first message of the handshake, which the dialing side sends.
 type greeting struct {
+	versions Versions
 	hello    Hello
 	wantedID string // of the other side; empty if any peer is accepted
 	proof    []byte // empty if there is no secret
+	content  []byte // the message without the proof, which the proof covers
 }
 
 // reply is the second message of the handshake, which the accepting side sends. If reason is not
 // accepted, the connection is rejected.
 type reply struct {
-	reason Reason
-	id     string
-	addr   string
-	peer   bool
-	claim  Claim
-	text   string
-	proof  []byte
+	versions Versions
+	reason   Reason
+	id       string
+	addr     string
+	peer     bool
+	claim    Claim
+	text     string
+	proof    []byte
+	content  []byte
 }
 
 func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
 }
 
-func peerFlag(peer bool) byte {
+// encodeContent encodes a message of the handshake without its proof. code is the purpose or the
+// reason. The layout is the same in all versions: a later version appends texts, which earlier
+// versions ignore.
+func encodeContent(v Versions, code byte, peer bool, texts ...string) []byte {
+	role := byte(roleClient)
 	if peer {
-		return flagPeer
+		role = rolePeer
 	}
-	return 0
-}
-
-// encodeMessage encodes a message of the handshake. code is the purpose or the reason. The last text
-// is the proof.
-func encodeMessage(code byte, peer bool, texts ...string) []byte {
-	b := append([]byte(magic), version, code, peerFlag(peer))
+	b := append([]byte(magic), v.Lowest, v.Highest, code, role, byte(len(texts)))
 	for _, s := range texts {
 		b = appendText(b, s)
 	}
 	return b
 }
 
-func (g *greeting) encode() []byte {
-	return encodeMessage(byte(g.hello.Purpose), g.hello.Peer, append(g.hello.Claim.fields(), g.hello.Cluster, g.hello.ID, g.wantedID, g.hello.Addr, string(g.proof))...)
+func (g *greeting) encodeContent() []byte {
+	return encodeContent(g.versions, byte(g.hello.Purpose), g.hello.Peer, append(g.hello.Claim.fields(), g.hello.Cluster, g.hello.ID, g.wantedID, g.hello.Addr)...)
 }
 
-func (r *reply) encode() []byte {
-	return encodeMessage(byte(r.reason), r.peer, append(r.claim.fields(), r.id, r.addr, r.text, string(r.proof))...)
+func (g *greeting) encode() []byte { return appendText(g.encodeContent(), g.proof) }
+
+func (r *reply) encodeContent() []byte {
+	return encodeContent(r.versions, byte(r.reason), r.peer, append(r.claim.fields(), r.id, r.addr, r.text)...)
 }
 
-// decodeMessage is the inverse of encodeMessage. It sets the texts and returns the proof. After an
-// error the texts are undefined.
-func decodeMessage(b []byte, texts ...*string) (code byte, peer bool, proof []byte, err error) {
-	fail := func(format string, args ...any) (byte, bool, []byte, error) {
-		return 0, false, nil, fmt.Errorf("%w: %s", errNotHandshake, fmt.Sprintf(format, args...))
+func (r *reply) encode() []byte { return appendText(r.encodeContent(), r.proof) }
+
+// message is a decoded message of the handshake.
+type message struct {
+	versions Versions
+	code     byte
+	peer     bool
+	content  []byte // all bytes before the proof
+	proof    []byte
+}
+
+// decodeMessage is the inverse of encodeContent and of the proof after it. It sets the texts, and
+// ignores those that a later version has appended. After an error the texts are undefined.
+func decodeMessage(b []byte, texts ...*string) (m message, err error) {
+	fail := func(format string, args ...any) (message, error) {
+		return m, fmt.Errorf("%w: %s", errNotHandshake, fmt.Sprintf(format, args...))
 	}
 	rest, ok := bytes.CutPrefix(b, []byte(magic))
 	switch {
 	case !ok:
-		return 0, false, nil, errNotHandshake
-	case len(rest) > 0 && rest[0] != version: // the rest depends on the version
-		return 0, false, nil, fmt.Errorf("%w: %d, this side has %d", errVersion, rest[0], version)
-	case len(rest) < 3:
+		return m, errNotHandshake
+	case len(rest) > 0 && rest[0] < 4: // such a message contains one version
+		_, err := supported.common(Versions{rest[0], rest[0]})
+		return m, err
+	case len(rest) < 5:
 		return fail("it is truncated")
-	case rest[2] > flagPeer:
-		return fail("unknown flags")
 	}
-	code, peer, rest = rest[1], rest[2] == flagPeer, rest[3:]
-	var last string
-	for _, s := range append(texts, &last) {
+	m.versions, m.code = Versions{rest[0], rest[1]}, rest[2]
+	m.peer = rest[3] == rolePeer
+	role, count, rest := rest[3], int(rest[4]), rest[5:]
+	switch {
+	case m.versions.Highest < m.versions.Lowest:
+		return fail("%v", m.versions)
+	case role > rolePeer:
+		return fail("unknown role %d", role)
+	case count < len(texts):
+		return fail("it has %d texts, not %d", count, len(texts))
+	}
+	next := func() (text []byte, err error) {
 		if len(rest) < 2 {
-			return fail("it is truncated")
+			_, err = fail("it is truncated")
+			return nil, err
 		}
 		n := int(binary.BigEndian.Uint16(rest))
 		rest = rest[2:]
 		switch {
 		case n > maxField:
-			return fail("a text of %d bytes", n)
+			_, err = fail("a text of %d bytes", n)
 		case n > len(rest):
-			return fail("it is truncated")
+			_, err = fail("it is truncated")
+		default:
+			text, rest = rest[:n], rest[n:]
 		}
-		*s, rest = string(rest[:n]), rest[n:]
+		return text, err
+	}
+	for i := range count {
+		text, err := next()
+		if err != nil {
+			return m, err
+		}
+		if i < len(texts) {
+			*texts[i] = string(text)
+		}
+	}
+	m.content = b[:len(b)-len(rest)]
+	if m.proof, err = next(); err != nil {
+		return m, err
 	}
 	switch {
 	case len(rest) > 0:
 		return fail("%d bytes too many", len(rest))
-	case last == "":
-		return code, peer, nil, nil
-	case len(last) != proofSize:
-		return fail("a proof of %d bytes", len(last))
+	case len(m.proof) == 0:
+		m.proof = nil
+	case len(m.proof) != proofSize:
+		return fail("a proof of %d bytes", len(m.proof))
 	}
-	return code, peer, []byte(last), nil
+	return m, nil
 }
 
 func decodeGreeting(b []byte) (g greeting, err error) {
 	var c [claimFields]string
-	code, peer, proof, err := decodeMessage(b, &c[0], &c[1], &c[2], &c[3], &g.hello.Cluster, &g.hello.ID, &g.wantedID, &g.hello.Addr)
-	g.hello.Purpose, g.hello.Peer, g.proof = Purpose(code), peer, proof
+	m, err := decodeMessage(b, &c[0], &c[1], &c[2], &c[3], &c[4], &g.hello.Cluster, &g.hello.ID, &g.wantedID, &g.hello.Addr)
+	g.versions, g.hello.Purpose, g.hello.Peer, g.proof, g.content = m.versions, Purpose(m.code), m.peer, m.proof, m.content
 	if err == nil {
 		g.hello.Claim, err = decodeClaim(c)
 	}
@@ -139,8 +201,8 @@ func decodeGreeting(b []byte) (g greeting, err error) {
 
 func decodeReply(b []byte) (r reply, err error) {
 	var c [claimFields]string
-	code, peer, proof, err := decodeMessage(b, &c[0], &c[1], &c[2], &c[3], &r.id, &r.addr, &r.text)
-	r.reason, r.peer, r.proof = Reason(code), peer, proof
+	m, err := decodeMessage(b, &c[0], &c[1], &c[2], &c[3], &c[4], &r.id, &r.addr, &r.text)
+	r.versions, r.reason, r.peer, r.proof, r.content = m.versions, Reason(m.code), m.peer, m.proof, m.content
 	if err == nil {
 		r.claim, err = decodeClaim(c)
 	}

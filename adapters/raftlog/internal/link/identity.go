@@ -78,6 +78,16 @@ type Identity struct {
 	TLS *tls.Config
 	// Insecure disables authentication and encryption.
 	Insecure bool
+	// Versions is the range of versions of the protocol that the process supports. The default is
+	// that of this package. Tests set it.
+	Versions Versions
+}
+
+func (i Identity) versions() Versions {
+	if i.Versions == (Versions{}) {
+		return supported
+	}
+	return i.Versions
 }
 
 // Validate returns an error that wraps api.ErrInvalid if an Identity is invalid.
@@ -101,6 +111,8 @@ func (i Identity) validateCommon() error {
 		return invalid("the ID has %d bytes: must be from 1 to %d", len(i.ID), maxField)
 	case len(i.Claim.Founding) > maxClaimField || len(i.Claim.Instance) > maxClaimField || len(i.Claim.Process) > maxClaimField:
 		return invalid("a string of the claim has more than %d bytes", maxClaimField)
+	case len(i.Claim.Founders) > maxField:
+		return invalid("the description of the founding has %d bytes, the limit is %d", len(i.Claim.Founders), maxField)
 	case len(i.Addr) > maxField:
 		return invalid("the address has %d bytes, the limit is %d", len(i.Addr), maxField)
 	case i.Insecure && (len(i.Secret) > 0 || i.TLS != nil):

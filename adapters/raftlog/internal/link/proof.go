@@ -9,7 +9,7 @@ import (
 // exporterLabel is the label of the keying material that TLS exports for the proofs.
 const exporterLabel = "leaderelection raftlog v1"
 
-// The roles distinguish the proofs of the two sides.
+// These texts distinguish the proofs of the two sides.
 const (
 	roleDials   = "dials"
 	roleAccepts = "accepts"
@@ -23,35 +23,17 @@ func channelBinding(conn *tls.Conn) ([]byte, error) {
 }
 
 // greetingProof returns the proof of the dialing side. It proves that the sender of the greeting knows
-// the secret, and covers the whole greeting.
-func greetingProof(secret []byte, g *greeting, binding []byte) []byte {
-	b := appendText(nil, roleDials)
-	b = append(b, version, byte(g.hello.Purpose), peerFlag(g.hello.Peer))
-	b = appendText(b, g.hello.Cluster)
-	b = appendText(b, g.hello.ID)
-	b = appendText(b, g.wantedID)
-	b = appendText(b, g.hello.Addr)
-	for _, s := range g.hello.Claim.fields() {
-		b = appendText(b, s)
-	}
-	return computeMAC(secret, b, binding)
+// the secret, and covers the content of the greeting, including what this version does not know.
+func greetingProof(secret, content, binding []byte) []byte {
+	return computeMAC(secret, appendText(appendText(nil, roleDials), content), binding)
 }
 
-// replyProof returns the proof of the accepting side, which covers the whole reply. It must be called
-// only after the proof of the greeting was verified: a process that does not know the secret must not
-// receive a proof.
-func replyProof(secret []byte, g *greeting, r *reply, binding []byte) []byte {
+// replyProof returns the proof of the accepting side, which covers the contents of the greeting and of
+// the reply. It must be called only after the proof of the greeting was verified: a process that does
+// not know the secret must not receive a proof.
+func replyProof(secret, greeting, reply, binding []byte) []byte {
 	b := appendText(nil, roleAccepts)
-	b = append(b, version, byte(g.hello.Purpose), peerFlag(r.peer), byte(r.reason))
-	b = appendText(b, g.hello.Cluster)
-	b = appendText(b, r.id)
-	b = appendText(b, g.hello.ID)
-	b = appendText(b, r.addr)
-	b = appendText(b, r.text)
-	for _, s := range r.claim.fields() {
-		b = appendText(b, s)
-	}
-	return computeMAC(secret, b, binding)
+	return computeMAC(secret, appendText(appendText(b, greeting), reply), binding)
 }
 
 func computeMAC(secret, message, binding []byte) []byte {

@@ -96,7 +96,9 @@ func TestProof_DetectsImpostor(t *testing.T) {
 					return
 				}
 				if g, err := decodeGreeting(frame); err == nil {
-					c.WriteFrame(reply(&g).encode())
+					r := reply(&g)
+					r.versions = supported
+					c.WriteFrame(r.encode())
 				}
 			}()
 			_, err := Dial(t.Context(), near, secretIdentity("a"), peerB, PurposeRaft)
@@ -168,21 +170,23 @@ func TestProof_ConnectionIsEncrypted(t *testing.T) {
 // The test fails if a part of a claim can be changed without invalidating the proof.
 func TestProof_CoversClaim(t *testing.T) {
 	channel := []byte("channel")
-	g := &greeting{hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b"}
-	a := &reply{id: "b", peer: true, claim: testClaim("b")}
-	dials, accepts := greetingProof(secret, g, channel), replyProof(secret, g, a, channel)
+	g := &greeting{versions: supported, hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b"}
+	a := &reply{versions: supported, id: "b", peer: true, claim: testClaim("b")}
+	dials := greetingProof(secret, g.encodeContent(), channel)
+	accepts := replyProof(secret, g.encodeContent(), a.encodeContent(), channel)
 	for _, change := range []func(*Claim){
 		func(c *Claim) { c.Founding += "x" },
 		func(c *Claim) { c.Instance += "x" },
 		func(c *Claim) { c.Start++ },
 		func(c *Claim) { c.Process += "x" },
+		func(c *Claim) { c.Founders += "x" },
 		func(c *Claim) { c.Founding, c.Instance = c.Founding+c.Instance, "" },
 	} {
 		other, otherAnswer := *g, *a
 		change(&other.hello.Claim)
 		change(&otherAnswer.claim)
-		require.NotEqual(t, dials, greetingProof(secret, &other, channel))
-		require.NotEqual(t, accepts, replyProof(secret, g, &otherAnswer, channel))
+		require.NotEqual(t, dials, greetingProof(secret, other.encodeContent(), channel))
+		require.NotEqual(t, accepts, replyProof(secret, g.encodeContent(), otherAnswer.encodeContent(), channel))
 	}
 }
 
@@ -195,6 +199,7 @@ func TestProof_CoversGreeting(t *testing.T) {
 		"to":           func(g *greeting) { g.wantedID = "" },
 		"address":      func(g *greeting) { g.hello.Addr = "z:7" },
 		"peer":         func(g *greeting) { g.hello.Peer, g.hello.Purpose = false, PurposeClient },
+		"versions":     func(g *greeting) { g.versions.Highest++ },
 		"purpose":      func(g *greeting) { g.hello.Purpose = PurposeSnapshot },
 		"moved bytes":  func(g *greeting) { g.hello.Cluster, g.hello.ID = "c", "1a" },
 		"no proof":     func(g *greeting) { g.proof = nil },
@@ -211,7 +216,7 @@ func TestProof_CoversGreeting(t *testing.T) {
 				require.NoError(t, done().err)
 				return
 			}
-			require.Equal(t, reply{reason: ReasonSecret}, a, "the reply to a process without the secret contains details")
+			require.Equal(t, reply{versions: supported, reason: ReasonSecret}, a, "the reply to a process without the secret contains details")
 			requireReason(t, done().err, ReasonSecret)
 		})
 	}
@@ -225,11 +230,11 @@ func forge(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
 	require.NoError(t, conn.Handshake())
 	binding, err := channelBinding(conn)
 	require.NoError(t, err)
-	g := &greeting{hello: Hello{Cluster: "c1", ID: "a", Addr: "a:7", Peer: true, Purpose: PurposeRaft}, wantedID: "b"}
+	g := &greeting{versions: supported, hello: Hello{Cluster: "c1", ID: "a", Addr: "a:7", Peer: true, Purpose: PurposeRaft}, wantedID: "b"}
 	if before != nil {
 		before(g)
 	}
-	g.proof = greetingProof(secret, g, binding)
+	g.proof = greetingProof(secret, g.encodeContent(), binding)
 	if after != nil {
 		after(g)
 	}
@@ -239,5 +244,6 @@ func forge(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
 	require.NoError(t, err)
 	a, err := decodeReply(frame)
 	require.NoError(t, err)
+	a.content = nil
 	return a
 }

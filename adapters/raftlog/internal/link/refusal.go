@@ -28,6 +28,7 @@ const (
 	ReasonInstance    Reason = 13 // the peer does not have the data of its ID
 	ReasonEarlier     Reason = 14 // the data of the peer is a copy, or was restored to an earlier state
 	ReasonRunning     Reason = 15 // another process with the same ID is connected
+	ReasonUncommitted Reason = 16 // as ReasonFounding, and the sender has no committed entry
 	// The following reasons are not sent.
 	ReasonUnproven    Reason = 128 // the accepting side has not proven that it knows the secret
 	ReasonCertificate Reason = 129 // one side has rejected the certificate of the other
@@ -44,19 +45,17 @@ var reasonTexts = map[Reason]string{
 	ReasonPurpose:     "the other side does not support this kind of connection",
 	ReasonRemoved:     "the peer was removed from the cluster: add it with a new ID",
 	ReasonNotAccepted: "the other side rejects the connection",
-	ReasonVersion:     "the versions of the protocol differ: update the older side",
+	ReasonVersion:     "the two sides have no version of the protocol in common: update the older side",
 	ReasonPlain:       "the other side uses TLS: configure the secret of the cluster or TLS on this side",
-	ReasonFounding: "the two peers belong to different clusters with the same name, which were created separately: a peer " +
-		"that joins a cluster must not be listed in its own peers, and must start with an empty directory",
-	ReasonRecovered: "the cluster was recovered without this peer: remove the peer's directory, and let it join under a new ID",
-	ReasonInstance: "the peer does not have the data of its ID, because it has lost its directory or uses another one: " +
-		"remove the ID from the cluster (raftlog config --delete) and let the peer join under a new ID",
-	ReasonEarlier: "the peer's directory is a copy or was restored to an earlier state, and another process has used this ID since then: " +
-		"remove the copy; if the newer directory is lost, remove the ID from the cluster and let the peer join under a new ID",
-	ReasonRunning:  "another process that uses the same ID and the same data is connected: stop one of the two, and remove the copy of the directory",
-	ReasonUnproven: "the other side does not have the secret, or the connection is intercepted",
-	ReasonCertificate: "a certificate was rejected: both sides need TLS with certificates " +
-		"that the other side trusts, or both only the secret",
+	ReasonFounding: "the two peers belong to different clusters with the same name, which were created separately: if the file of one " +
+		"lists wrong peers, correct it; a peer that joins a cluster must not be listed in its own peers, and must start with an empty directory",
+	ReasonUncommitted: "the two peers were founded with different lists of peers: correct the file of the one whose list is wrong, and restart that peer",
+	ReasonRecovered:   "the cluster was recovered without this peer",
+	ReasonInstance:    "the other side knows another directory of the peer",
+	ReasonEarlier:     "the other side knows a later state of the peer's directory",
+	ReasonRunning:     "another process that uses the same ID and the same data is connected: stop one of the two",
+	ReasonUnproven:    "the other side does not have the secret, or the connection is intercepted",
+	ReasonCertificate: "a certificate was rejected",
 	ReasonProtocol: "the other side uses another protocol or another configuration " +
 		"(secret, TLS, insecure)",
 }

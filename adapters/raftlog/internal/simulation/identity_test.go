@@ -21,6 +21,7 @@ type identityState struct {
 	starts        uint64
 	known         identity.Registry // on the disk
 	connected     map[string]bool   // the processes to which this process is connected
+	refusals      identity.Refusals // of this process
 	mustStop      bool              // the peer must stop, because of the fault
 	corrupt       bool              // its history differs from those of the others
 	directoryLost bool              // it has lost its directory by a random fault
@@ -29,7 +30,7 @@ type identityState struct {
 // startIdentity starts a new process.
 func (p *peer) startIdentity() {
 	p.starts++
-	p.connected = map[string]bool{}
+	p.connected, p.refusals = map[string]bool{}, identity.Refusals{}
 }
 
 // claim returns what the process sends in handshakes.
@@ -62,18 +63,18 @@ func (p *peer) checkClaim(other *peer) bool {
 	}
 	p.h.schedule(p.h.net.delay, func() {
 		if other.up && other.claim() == claim {
-			other.handleRefusal(refused)
+			other.handleRefusal(p.ID, refused)
 		}
 	})
 	return false
 }
 
 // handleRefusal handles the refusal of a connection by another peer.
-func (p *peer) handleRefusal(reason *link.RefusedError) {
-	if reason.Reason == link.ReasonFounding && p.core.Status().Commit > 1 {
-		return
+func (p *peer) handleRefusal(by string, reason *link.RefusedError) {
+	established, voters := p.core.Established()
+	if p.refusals.Add(by, reason.Reason, p.h.now, established, voters) {
+		p.stopPermanently(reason.Error())
 	}
-	p.stopPermanently(reason.Error())
 }
 
 // stopPermanently stops a peer that must not participate.
@@ -165,8 +166,9 @@ func (h *harness) loseVoterDirectory() {
 	p.loseDirectory()
 	if p.isFounder() {
 		p.createFounder(p.seeds)
-	} else {
-		p.createFromSnapshot(l, p.seeds)
+	} else if p.createFromSnapshot(l, p.seeds) { // as Open of a node
+		p.stopPermanently("the snapshot contains its vote")
+		return
 	}
 	h.schedule(h.duration(time.Millisecond, 50*time.Millisecond), p.start)
 }

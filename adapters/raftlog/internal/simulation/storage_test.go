@@ -70,8 +70,9 @@ func (p *peer) createFounder(voters []api.Peer) {
 	p.createLog(1, 1)
 }
 
-// createFromSnapshot creates the data of a peer that joins, from the newest snapshot of another peer.
-func (p *peer) createFromSnapshot(from *peer, seeds []api.Peer) {
+// createFromSnapshot creates the data of a peer that joins, from the newest snapshot of another peer. It
+// reports whether the peer is a voter in the snapshot.
+func (p *peer) createFromSnapshot(from *peer, seeds []api.Peer) (isVoter bool) {
 	p.seeds = seeds
 	raw, _ := from.newestFile()
 	p.must(p.disk.MkdirAll(snapDir))
@@ -80,6 +81,7 @@ func (p *peer) createFromSnapshot(from *peer, seeds []api.Peer) {
 	p.known.Founding = from.known.Founding
 	p.createLog(r.Meta().Index, r.Meta().Term)
 	p.must(r.Close())
+	return slices.Contains(r.Meta().Conf.GetVoters(), p.raft)
 }
 
 func (p *peer) createLog(index, term uint64) {

@@ -10,18 +10,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// dialer maintains a connection to one address of a peer.
+// dialer maintains a connection to a peer, at one of its addresses.
 type dialer struct {
 	peer     *peer
-	addr     string
 	cancel   context.CancelFunc
 	retryNow chan struct{} // ends a pause
+	addr     string        // of the session peer.dialed
 }
 
 // startDialer starts the dialer of a peer. t.mu is held.
 func (t *Transport) startDialer(p *peer) {
 	ctx, cancel := context.WithCancel(t.ctx)
-	d := &dialer{peer: p, addr: p.addr, cancel: cancel, retryNow: make(chan struct{}, 1)}
+	d := &dialer{peer: p, cancel: cancel, retryNow: make(chan struct{}, 1)}
 	p.dialer = d
 	t.goroutines.Go(func() {
 		defer cancel()
@@ -48,22 +48,38 @@ func (t *Transport) stopDialer(p *peer, drain bool) *session {
 	return nil
 }
 
-// runDialer connects to the peer again and again until ctx is done.
+// runDialer connects to the peer again and again until ctx is done. It tries one address after another,
+// and begins with the first one after a connection has ended.
 func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 	pause := minPause
-	report := reporter{every: time.Minute}
-	for ctx.Err() == nil {
-		conn, err := t.dialPeer(ctx, d.addr, d.peer.id, link.PurposeRaft)
+	reports := map[string]*Reporter{}
+	for i := 0; ; {
+		t.mu.Lock()
+		addrs := d.peer.addrs
+		t.mu.Unlock()
+		if ctx.Err() != nil || len(addrs) == 0 {
+			return
+		}
+		addr := addrs[i%len(addrs)]
+		conn, err := t.dialPeer(ctx, addr, d.peer.id, link.PurposeRaft)
 		if err == nil {
-			pause = minPause
-			report = reporter{every: time.Minute}
-			t.serveDialed(d, conn)
+			pause, i = minPause, 0
+			clear(reports)
+			t.serveDialed(d, conn, addr)
 			select {
 			case <-d.retryNow: // was sent before this connection was established
 			default:
 			}
-		} else if ctx.Err() == nil && report.shouldReport(err) {
-			t.cfg.Log.Warn("cannot connect to peer", "peer", d.peer.id, "addr", d.addr, "err", err)
+		} else if i++; ctx.Err() == nil {
+			if reports[addr] == nil {
+				reports[addr] = &Reporter{}
+			}
+			if reports[addr].ShouldReport(err) {
+				t.cfg.Log.Warn("cannot connect to peer", "remote", d.peer.id, "addr", addr, "err", err)
+			}
+		}
+		if err != nil && i%len(addrs) != 0 {
+			continue // with the next address
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(t.cfg.Rand()*float64(pause/2)))
 		select {
@@ -79,7 +95,7 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 }
 
 // serveDialed exchanges frames on a new connection until it ends.
-func (t *Transport) serveDialed(d *dialer, conn *link.Conn) {
+func (t *Transport) serveDialed(d *dialer, conn *link.Conn, addr string) {
 	if !t.track(conn) {
 		return
 	}
@@ -91,15 +107,15 @@ func (t *Transport) serveDialed(d *dialer, conn *link.Conn) {
 		return
 	}
 	s := t.newSession(d.peer, conn)
-	d.peer.dialed = s
+	d.peer.dialed, d.addr = s, addr
 	if d.peer.sender == nil {
 		d.peer.sender = s
 	}
 	t.mu.Unlock()
-	t.cfg.Log.Info("connected to peer", "peer", d.peer.id, "addr", d.addr)
+	t.cfg.Log.Info("connected to peer", "remote", d.peer.id, "addr", addr)
 	err := s.serve()
 	if t.ctx.Err() == nil {
-		t.cfg.Log.Info("connection to peer ended", "peer", d.peer.id, "addr", d.addr, "err", err)
+		t.cfg.Log.Info("connection to peer ended", "remote", d.peer.id, "addr", addr, "err", err)
 	}
 }
 

@@ -136,3 +136,48 @@ func TestDialer_AddressChanges(t *testing.T) {
 		require.Len(t, a.peers, 1)
 	})
 }
+
+// TestDialer_TwoAddresses fails if a peer is not found at the second of its addresses, or if a
+// connection ends although its address remains in the list.
+func TestDialer_TwoAddresses(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		b := h.startPeer("b", nil)
+		old, now := api.Peer{ID: "b", Addr: "elsewhere:7"}, api.Peer{ID: "b", Addr: "b:7"}
+		a := h.startPeer("a", []api.Peer{old, now})
+		waitIdle()
+		require.True(t, a.Send("b", false, []byte("found")))
+		require.Equal(t, "found", string(receiveFrame(t, b).Data))
+		require.Equal(t, 1, h.logs["a"].count("cannot connect to peer"))
+
+		a.SetPeers([]api.Peer{now})
+		waitIdle()
+		require.Zero(t, h.logs["a"].count("connection to peer ended"))
+		h.network.Reset("a:7", "b:7")
+		time.Sleep(minPause)
+		waitIdle()
+		require.Equal(t, 2, h.logs["a"].count("connected to peer"))
+		require.Equal(t, 1, h.logs["a"].count("cannot connect to peer"), "the old address is not used any more")
+	})
+}
+
+// TestListen_BeforeRun fails if a process waits for a handshake with a peer that has not started yet.
+func TestListen_BeforeRun(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		l, err := h.network.Listen("b:7")
+		require.NoError(t, err)
+		b := New(Config{Self: identityOf("b"), Listener: l, Dial: func(ctx context.Context, to string) (net.Conn, error) { return h.network.Dial(ctx, "b:7", to) }})
+		defer b.Close()
+		b.Listen()
+		start := time.Now()
+		_, err = h.dialAs("a", "b", link.PurposeRaft)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, api.ErrRefused)
+		require.Zero(t, time.Since(start))
+		b.SetClaim(link.Claim{Instance: "i"})
+		require.NoError(t, b.Run())
+		c, err := h.dialAs("a", "b", link.PurposeRaft)
+		require.NoError(t, err)
+		require.Equal(t, "i", c.Remote().Claim.Instance)
+		require.NoError(t, c.Close())
+	})
+}

@@ -69,6 +69,12 @@ func (t *Transport) startHandshake(conn net.Conn) {
 	pending := &pendingConn{}
 	pending.ctx, pending.cancel = context.WithCancelCause(t.ctx)
 	t.mu.Lock()
+	if !t.running {
+		t.mu.Unlock()
+		pending.cancel(nil)
+		conn.Close()
+		return
+	}
 	t.pending = append(t.pending, pending)
 	if len(t.pending) > maxPending {
 		t.pending[0].cancel(errTooManyHandshakes)
@@ -102,7 +108,7 @@ func (t *Transport) checkAccepted(h link.Hello) error {
 
 // checkRemote decides about a process that has connected, or to which this peer has connected.
 func (t *Transport) checkRemote(h link.Hello) error {
-	if h.Purpose == link.PurposeRaft && t.hasOtherProcess(h) {
+	if !h.Purpose.ForClients() && t.hasOtherProcess(h) {
 		return errOtherProcess
 	}
 	if t.cfg.Accepts != nil {
@@ -155,9 +161,9 @@ func (t *Transport) servePeer(c *link.Conn) {
 	if replaced {
 		t.unreachable.put(p.id) // frames of the replaced session may be lost
 	}
-	t.cfg.Log.Info("peer connected", "peer", from.ID, "from", c.RemoteAddr().String())
+	t.cfg.Log.Info("peer connected", "remote", from.ID, "from", c.RemoteAddr().String())
 	err := s.serve()
 	if t.ctx.Err() == nil {
-		t.cfg.Log.Info("connection from peer ended", "peer", from.ID, "from", c.RemoteAddr().String(), "err", err)
+		t.cfg.Log.Info("connection from peer ended", "remote", from.ID, "from", c.RemoteAddr().String(), "err", err)
 	}
 }

@@ -2,18 +2,20 @@ package transport
 
 import "time"
 
-// reporter suppresses repeated errors.
-type reporter struct {
-	every time.Duration
-	text  string
-	last  time.Time
+// Reporter suppresses repeated errors. The zero value is valid.
+type Reporter struct {
+	text string
+	last time.Time
 }
 
-// shouldReport reports whether err differs from the last error, or whether the last error was
+// reportInterval is the interval at which a repeated error is reported again.
+const reportInterval = time.Minute
+
+// ShouldReport reports whether err differs from the last error, or whether the last error was
 // reported long ago.
-func (r *reporter) shouldReport(err error) bool {
+func (r *Reporter) ShouldReport(err error) bool {
 	now := time.Now()
-	if err.Error() == r.text && now.Sub(r.last) < r.every {
+	if err.Error() == r.text && now.Sub(r.last) < reportInterval {
 		return false
 	}
 	r.text, r.last = err.Error(), now

@@ -47,9 +47,9 @@ func (l *frameQueue) pop() []byte {
 // peer is the state of another peer. Transport.mu guards it.
 type peer struct {
 	id       string
-	addr     string   // empty if SetPeers does not contain the peer
-	dialer   *dialer  // nil if addr is empty or the transport does not run
-	dialed   *session // the connection to addr, or nil
+	addrs    []string // empty if SetPeers does not contain the peer
+	dialer   *dialer  // nil if addrs is empty or the transport does not run
+	dialed   *session // the connection to one of addrs, or nil
 	accepted *session // the connection that the peer has established, or nil
 	// sender is the session that sends frames: the older one of dialed and accepted. It does
 	// not change while it exists, so that frames remain in order.

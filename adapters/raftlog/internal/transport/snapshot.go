@@ -39,12 +39,15 @@ func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size
 	case t.closing || !t.running:
 		t.mu.Unlock()
 		return api.ErrClosed
-	case p == nil || p.addr == "" || size < 0:
+	case p == nil || len(p.addrs) == 0 || size < 0:
 		t.mu.Unlock()
 		return fmt.Errorf("%w: a snapshot of %d bytes for peer %q: its address is not known, or the size is wrong",
 			api.ErrInvalid, size, to)
 	}
-	addr := p.addr
+	addr := p.addrs[0]
+	if p.dialed != nil {
+		addr = p.dialer.addr
+	}
 	t.goroutines.Add(1)
 	t.mu.Unlock()
 	defer t.goroutines.Done()

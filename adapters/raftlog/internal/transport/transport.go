@@ -89,13 +89,14 @@ type Transport struct {
 	goroutines  sync.WaitGroup
 	closed      chan struct{} // closed when Close has completed
 
-	mu       sync.Mutex
-	running  bool
-	closing  bool
-	peers    map[string]*peer
-	tracked  map[io.Closer]struct{}
-	pending  []*pendingConn // oldest first
-	warnings throttle
+	mu        sync.Mutex
+	listening bool // acceptConns runs
+	running   bool
+	closing   bool
+	peers     map[string]*peer
+	tracked   map[io.Closer]struct{}
+	pending   []*pendingConn // oldest first
+	warnings  throttle
 }
 
 // New returns a Transport. It does nothing before Run is called.
@@ -134,15 +135,34 @@ func (t *Transport) Run() error {
 		return fmt.Errorf("%w: the transport is already running", api.ErrInvalid)
 	}
 	t.running = true
-	t.goroutines.Go(t.acceptConns)
+	t.listen()
 	t.goroutines.Go(func() { t.unreachable.deliver(t.ctx) })
 	for _, p := range t.peers {
-		if p.addr != "" {
+		if len(p.addrs) > 0 {
 			t.startDialer(p)
 		}
 	}
 	return nil
 }
+
+// Listen accepts connections and closes them, until Run is called. So the other side does not wait for a
+// handshake. The claim of Config.Self may be set until Run, by SetClaim.
+func (t *Transport) Listen() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.listen()
+}
+
+// listen starts to accept connections. t.mu is held.
+func (t *Transport) listen() {
+	if !t.listening && !t.closing {
+		t.listening = true
+		t.goroutines.Go(t.acceptConns)
+	}
+}
+
+// SetClaim sets the claim of Config.Self. It must be called before Run.
+func (t *Transport) SetClaim(c link.Claim) { t.cfg.Self.Claim = c }
 
 // Received returns the channel of the frames of all peers. The frames of one connection are in order.
 // Close closes the channel. If the channel is not read, connections are not read either.
@@ -168,15 +188,16 @@ func (t *Transport) Send(to string, urgent bool, frame []byte) bool {
 	return ok
 }
 
-// SetPeers sets the peers to which the Transport connects. It ignores this peer, and peers without an
-// ID or an address. Connections to peers that are not in the list any more are closed after their
-// queues are sent. Connections that other peers have established remain. If an address has changed,
-// the Transport connects to the new one immediately.
+// SetPeers sets the peers to which the Transport connects. If it contains several addresses of a peer,
+// the Transport tries one after another. It ignores this peer, and peers without an ID or an address.
+// Connections to peers that are not in the list any more are closed after their queues are sent.
+// Connections that other peers have established remain. If the address of a connection is not in the
+// list any more, the Transport connects to the new ones immediately.
 func (t *Transport) SetPeers(peers []api.Peer) {
-	want := map[string]string{}
+	want := map[string][]string{}
 	for _, p := range peers {
-		if p.ID != "" && p.Addr != "" && p.ID != t.cfg.Self.ID {
-			want[p.ID] = p.Addr
+		if p.ID != "" && p.Addr != "" && p.ID != t.cfg.Self.ID && !slices.Contains(want[p.ID], p.Addr) {
+			want[p.ID] = append(want[p.ID], p.Addr)
 		}
 	}
 	var moved []*session
@@ -191,20 +212,24 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 		return
 	}
 	for id, p := range t.peers {
-		if want[id] != p.addr {
-			if s := t.stopDialer(p, want[id] == ""); s != nil {
+		switch {
+		case slices.Equal(want[id], p.addrs):
+		case p.dialed != nil && p.dialer != nil && slices.Contains(want[id], p.dialer.addr):
+			p.addrs = want[id] // the dialer uses them when the connection has ended
+		default:
+			if s := t.stopDialer(p, len(want[id]) == 0); s != nil {
 				moved = append(moved, s)
 			}
-			p.addr = ""
+			p.addrs = nil
 			t.removeIfUnused(p)
 		}
 	}
-	for id, addr := range want {
+	for id, addrs := range want {
 		p := t.ensurePeer(id)
-		if p.addr == addr {
+		if slices.Equal(p.addrs, addrs) {
 			continue
 		}
-		p.addr = addr
+		p.addrs = addrs
 		if t.running {
 			t.startDialer(p)
 		}
@@ -224,7 +249,7 @@ func (t *Transport) ensurePeer(id string) *peer {
 // removeIfUnused removes a peer that has no address and no connection. It may have been removed
 // before, and another one with the same ID may have been added. t.mu is held.
 func (t *Transport) removeIfUnused(p *peer) {
-	if t.peers[p.id] == p && p.addr == "" && p.dialed == nil && p.accepted == nil {
+	if t.peers[p.id] == p && len(p.addrs) == 0 && p.dialed == nil && p.accepted == nil {
 		delete(t.peers, p.id)
 	}
 }

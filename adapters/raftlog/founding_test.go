@@ -1,0 +1,156 @@
+package raftlog_test
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// founders returns the option for a configuration with these initial voters.
+func founders(peers ...api.Peer) func(*raftlog.Config) {
+	return func(c *raftlog.Config) { c.Peers = peers }
+}
+
+// TestFounding_Alone fails if a founding peer waits long for peers that cannot be reached.
+func TestFounding_Alone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 3)
+		defer h.isolate(h.peers[0])()
+		start := time.Now()
+		h.startPeer(h.peers[0])
+		require.Less(t, time.Since(start), 5*time.Second)
+	})
+}
+
+// TestFounding_Again fails if a peer that was started with a wrong list of peers stops others, does not
+// report both lists, or cannot be started with the right list.
+func TestFounding_Again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 3)
+		a, b, c := h.peers[0], h.peers[1], h.peers[2]
+		wrong := founders(a, api.Peer{ID: b.ID, Addr: "mistyped:1"}, c)
+		first := h.startPeer(a, wrong)
+		time.Sleep(time.Minute)
+		require.NoError(t, first.Err())
+
+		// The first peer with the right list does not stop because of the wrong one.
+		h.startPeer(b)
+		time.Sleep(time.Minute)
+		for _, p := range []api.Peer{a, b} {
+			require.NoError(t, h.node(p).Err())
+			for _, list := range []string{"host0:1/p0 host1:1/p1 host2:1/p2", "host0:1/p0 mistyped:1/p1 host2:1/p2"} {
+				require.Contains(t, h.logged(p), list, "at %s", p.ID)
+			}
+		}
+
+		// A majority with the right list founds the cluster. The peer with the wrong list stops.
+		h.startPeer(c)
+		h.proposeAll(t, c, "a")
+		waitFor(t, "the wrong peer has stopped", func() bool { return first.Err() != nil })
+		err := h.stopPeer(a)
+		require.ErrorIs(t, err, api.ErrIdentity)
+		require.ErrorContains(t, err, "host0:1/p0 host1:1/p1 host2:1/p2")
+		require.ErrorContains(t, err, "host0:1/p0 mistyped:1/p1 host2:1/p2")
+
+		h.startPeer(a)
+		h.requireUpdates(t, h.peers, "a")
+		require.Contains(t, h.logged(a), "founding the cluster again")
+		// Nothing is founded again after that.
+		require.NoError(t, h.stopPeer(a))
+		h.startPeer(a, wrong)
+		h.requireUpdates(t, h.peers, "a")
+	})
+}
+
+// TestFounding_AllWrong fails if peers that were all started with a wrong list cannot be started with the
+// right one, one after another.
+func TestFounding_AllWrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 3)
+		wrong := founders(h.peers[0], api.Peer{ID: "p1", Addr: "mistyped:1"}, h.peers[2])
+		for _, p := range []api.Peer{h.peers[0], h.peers[2]} {
+			heal := h.isolate(p)
+			h.startPeer(p, wrong)
+			time.Sleep(time.Second)
+			require.NoError(t, h.stopPeer(p))
+			heal()
+		}
+		h.startAll()
+		h.proposeAll(t, h.peers[0], "a")
+		h.requireUpdates(t, h.peers, "a")
+	})
+}
+
+// TestFounding_LaterList fails if a founding peer that has received nothing founds the cluster again
+// because its configuration lists later peers.
+func TestFounding_LaterList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, 3)
+		a, b, c := h.peers[0], h.peers[1], h.peers[2]
+		heal := h.isolate(a)
+		h.startPeer(a)
+		require.NoError(t, h.stopPeer(a))
+		heal()
+		h.startPeer(b)
+		h.startPeer(c)
+		h.proposeAll(t, b, "a")
+		h.startPeer(a, founders(a, b, peerInfo(4)))
+		h.requireUpdates(t, h.peers, "a")
+		require.Contains(t, h.logged(a), "this directory was founded with another configuration")
+	})
+}
+
+// TestFounding_Killed fails if a founding peer that is killed at any time, while it founds the cluster
+// again, does not belong to the cluster at the next start.
+func TestFounding_Killed(t *testing.T) {
+	for op := 1; ; op++ {
+		complete := false
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(t, 3)
+			a, b, c := h.peers[0], h.peers[1], h.peers[2]
+			heal := h.isolate(a)
+			h.startPeer(a, founders(a, b, peerInfo(5)))
+			require.NoError(t, h.stopPeer(a))
+			heal()
+			h.startPeer(b)
+			h.startPeer(c)
+			h.proposeAll(t, b, "a")
+			d := h.disks[a.ID]
+			d.CrashAt(d.Ops() + op)
+			n, err := h.openPeer(a)
+			if complete = err == nil; complete {
+				_ = n.Close()
+			}
+			h.mu.Lock()
+			h.disks[a.ID] = d.Crash()
+			delete(h.nodes, a.ID)
+			h.mu.Unlock()
+			h.startPeer(a)
+			h.requireUpdates(t, h.peers, "a")
+		})
+		if complete {
+			require.Greater(t, op, 5)
+			return
+		}
+	}
+}
+
+// TestListen_BeforeFounding fails if a peer that cannot listen at its address founds the cluster.
+func TestListen_BeforeFounding(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	addr := l.Addr().String()
+	dir := t.TempDir()
+	_, err = raftlog.Open(raftlog.Config{
+		Cluster: "test", ID: "a", Addr: addr, Dir: dir, Peers: []api.Peer{{ID: "a", Addr: addr}}, Insecure: true,
+	})
+	require.ErrorContains(t, err, "listen")
+	require.NoFileExists(t, dir+"/snap")
+}

@@ -1,0 +1,59 @@
+package core
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// cutOff detects, as the leader, a voter that reaches other voters but not this leader: a part of the
+// network has failed, or one of the two refuses the other. The voter receives no entries, and cannot
+// become the leader, because the others have one. So this leader transfers leadership to a peer that
+// the voter reaches. There may be no leader that reaches all voters, so a peer does that rarely.
+type cutOff struct {
+	voter        uint64
+	since, last  time.Duration // when the first and the last of its consecutive announcements were passed on
+	handedOver   bool
+	handedOverAt time.Duration // when this peer last transferred leadership for this reason
+}
+
+const (
+	// cutOffTimeouts is the number of election timeouts after which a voter is cut off. It suffices for
+	// the leader to write a new address of the voter into the log, and for a connection to it.
+	cutOffTimeouts = 10
+	// handOverTimeouts is the minimum number of election timeouts between two transfers.
+	handOverTimeouts = 100
+)
+
+// announcementPassedOn handles an announcement of a peer that another peer has passed on.
+func (o *cutOff) announcementPassedOn(c *Core, from, by uint64) {
+	now := c.now()
+	if c.state != raft.StateLeader || !c.replica.Members.IsVoter(from) || c.isActive(from) {
+		return
+	}
+	switch {
+	case now-o.last > 2*c.cfg.Election || o.voter == raft.None:
+		o.voter, o.since = from, now
+	case from != o.voter:
+		return
+	}
+	o.last = now
+	if now-o.since < cutOffTimeouts*c.cfg.Election || o.handedOver && now-o.handedOverAt < handOverTimeouts*c.cfg.Election {
+		return
+	}
+	o.handedOver, o.handedOverAt, o.voter = true, now, raft.None
+	voter, _ := c.peerOf(from)
+	target, _ := c.peerOf(by)
+	c.cfg.Logger.Warn("transferring leadership, because this leader does not reach a voter that another voter reaches", "voter", voter, "to", target)
+	c.handOver(by)
+}
+
+// isActive reports whether a peer has replied to this leader since the engine's last check, which is
+// once in an election timeout.
+func (c *Core) isActive(id uint64) (active bool) {
+	c.rn.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
+		active = active || other == id && pr.RecentActive
+	})
+	return active
+}
