@@ -107,13 +107,16 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 			delete(rejected, peer)
 		}
 		c.forgetLeader(peer)
-		if not, ok := errors.AsType[*api.NotLeaderError](err); ok && r.atLeader && not.Leader.Addr != "" && not.Leader != peer && redirects < maxRedirects {
+		not, ok := errors.AsType[*api.NotLeaderError](err)
+		namesLeader := ok && not.Leader.Addr != ""
+		if namesLeader && r.atLeader && not.Leader != peer && redirects < maxRedirects {
 			redirects++
 			peer = not.Leader
 			c.setLeader(peer)
 			continue
-		} else if !ok && !errors.Is(err, api.ErrBusy) {
-			c.requestRefresh()
+		}
+		if !namesLeader && !errors.Is(err, api.ErrBusy) {
+			c.requestRefresh() // the peer does not answer, or was removed and does not know the leader
 		}
 		redirects = 0
 		if cause := c.sleep(ctx, c.randomPause()); cause != nil {

@@ -237,3 +237,27 @@ func TestPropose_UnresponsiveLeader(t *testing.T) {
 		require.Equal(t, all, m.Voters)
 	})
 }
+
+// TestPropose_RemovedPeers fails if a client that is configured with removed peers, which know the other
+// peers but no leader after a restart, does not find the leader.
+func TestPropose_RemovedPeers(t *testing.T) {
+	runCluster(t, all, func(t *testing.T, h *harness) {
+		d, e := api.Peer{ID: "d", Addr: "d:1"}, api.Peer{ID: "e", Addr: "e:1"}
+		h.cluster.SetMembers(api.Membership{Index: 9, Voters: []api.Peer{d, e}, Removed: []string{"a", "b", "c"}})
+		h.peer(d)
+		h.peer(e)
+		h.cluster.Lead(d)
+		for _, p := range all {
+			h.peer(p).Before(func(_ context.Context, call string) error {
+				if call == "Propose" {
+					return &api.NotLeaderError{}
+				}
+				return nil
+			})
+		}
+		start := time.Now()
+		_, err := h.client.Propose(contextWithin(t, time.Minute), requestid.New(), nil)
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 5*time.Second)
+	})
+}
