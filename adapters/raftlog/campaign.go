@@ -227,13 +227,13 @@ func (c *campaign) leaveElection(reason error) error {
 	ctx, cancel := context.WithTimeout(e.node.ctx, limit.Confirm)
 	defer cancel()
 	for c.requested {
-		if e.queue.Load().Position(c.id) < 0 && c.confirmRemoval(ctx) {
+		if c.confirmRemoval(ctx) {
 			break
 		}
 		select {
 		case <-e.changed:
 		case <-ctx.Done():
-			e.mayBeQueued = true
+			e.unconfirmed = c
 			return reason
 		}
 	}
@@ -246,6 +246,6 @@ func (c *campaign) leaveElection(reason error) error {
 // peer, which does not want the candidate any more, removes it with the next heartbeat, and the
 // candidate does not lead before.
 func (c *campaign) confirmRemoval(ctx context.Context) bool {
-	return c.joined != 0 ||
-		c.election.node.readLinearizable(ctx, (*core.Core).ReadReplica) == nil && c.election.hasLeftQueue()
+	return c.election.hasLeftQueue() && (c.joined != 0 ||
+		c.election.node.readLinearizable(ctx, (*core.Core).ReadReplica) == nil && c.election.hasLeftQueue())
 }

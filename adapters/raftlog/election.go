@@ -19,6 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // Election is a candidate in an election that is kept in the log. It implements
@@ -39,7 +40,7 @@ type Election struct {
 	queue       atomic.Pointer[publishedQueue]
 	ended       atomic.Bool   // the election was ended while the candidate was queued
 	changed     chan struct{} // contains a token if queue, ended or the lease has changed
-	mayBeQueued bool          // the removal from the queue is not confirmed; set before the candidacy is over
+	unconfirmed *campaign     // whose removal from the queue is not confirmed, or nil; set before the candidacy is over
 
 	mu              sync.Mutex
 	resignRequested chan struct{} // returned by ResignRequested; nil before it is called
@@ -220,9 +221,11 @@ func (e *Election) publishQueue(queue replica.Election) {
 // Resign implements [leaderelection.Candidate]. The next candidate becomes leader as soon
 // as the resignation is in the log, which is when Resign returns nil.
 func (e *Election) Resign() error {
+	ctx, cancel := context.WithTimeout(e.node.ctx, limit.Confirm)
+	defer cancel()
 	e.candidacy.Stop(leaderelection.ErrResigned)
 	<-e.candidacy.Done()
-	if e.mayBeQueued && !e.hasLeftQueue() {
+	if e.unconfirmed != nil && !e.unconfirmed.confirmRemoval(ctx) {
 		return fmt.Errorf("raftlog: resign: %w: %s may still be a candidate", leaderelection.ErrUnconfirmed, e.ID())
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -407,12 +408,13 @@ func TestResign_ExpiredCandidate(t *testing.T) {
 	}, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 4*time.Second, 400*time.Millisecond })
 }
 
-// TestResign_WithoutMajority fails if Resign does not return in time while there is no majority to
-// confirm it and other candidates change the queue.
+// TestResign_WithoutMajority fails if Resign does not return ErrUnconfirmed in time while there is no
+// majority and other candidates change the queue: the request to join may still be applied. It also
+// fails if Resign does not confirm it later.
 func TestResign_WithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
-		defer h.isolate(p)()
+		heal := h.isolate(p)
 		var all []*candidate
 		for range 20 {
 			all = append(all, startCandidate(t, h.node(p), "e"))
@@ -421,10 +423,17 @@ func TestResign_WithoutMajority(t *testing.T) {
 		start := time.Now()
 		var resigned sync.WaitGroup
 		for _, c := range all {
-			resigned.Go(func() { _ = c.Resign() })
+			resigned.Go(func() { assert.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
 		}
 		resigned.Wait()
 		require.LessOrEqual(t, time.Since(start), 2*time.Second)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, all[0].Resign(), leaderelection.ErrUnconfirmed)
+		heal()
+		h.waitForLeader(t)
+		for _, c := range all {
+			waitFor(t, "the resignation is confirmed", func() bool { return c.Resign() == nil })
+		}
 	})
 }
 

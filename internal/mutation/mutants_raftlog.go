@@ -425,4 +425,12 @@ var raftlogMutants = []mutant{
 		},
 		tests: "./adapters/raftlog/internal/core -run TestCutOff",
 	},
+	{
+		name: "raftlog/resign-confirmed", breaks: "a resignation is confirmed while the request to join can still be applied",
+		file: "adapters/raftlog/campaign.go",
+		edits: []edit{
+			{"(c.joined != 0 ||", "(true ||"},
+		},
+		tests: "./adapters/raftlog -run TestResign_WithoutMajority",
+	},
 }
