@@ -176,6 +176,9 @@ func (c *conn) clearHold(why uint8) {
 
 // sendEvent queues a watch event. The caller holds the ensemble's lock.
 func (c *conn) sendEvent(typ zk.EventType, path string) {
+	if c.drops(OpNotification, path) {
+		return
+	}
 	enc := wire.Encoder{B: c.e.eventBuf[:0]}
 	start := enc.Begin()
 	enc.ReplyHeader(-1, -1, 0)
@@ -186,6 +189,7 @@ func (c *conn) sendEvent(typ zk.EventType, path string) {
 	c.e.eventBuf = enc.B
 	c.sent++
 	c.send(enc.B)
+	c.e.addLogEntry(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: c.e.treeOf(c).zxid, Server: c.srv.id})
 }
 
 // detach removes c from the ensemble: its watches are removed, its session remains. The caller

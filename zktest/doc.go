@@ -83,6 +83,10 @@
 //
 //	srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 //
+// [Server.Drop] loses single watch events and single requests of that kind without an error:
+//
+//	srv.Drop(zktest.Match{Op: zktest.OpNotification, Path: "/election/*", Nth: 1})
+//
 // [Server.Tree], [Server.Sessions], [Server.Watches] and [Server.Log] return the state of
 // the server and the requests that it has received.
 //

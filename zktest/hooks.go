@@ -92,7 +92,7 @@ func Fail(err error) HookFunc {
 	return func(*Request) Verdict { return Verdict{fail: true, code: code} }
 }
 
-// Hook is a hook that was set by [Server.Before] or [Server.After].
+// Hook is a hook that was set by [Server.Before], [Server.After] or [Server.Drop].
 type Hook struct {
 	set   *hookSet
 	stage stage
@@ -118,6 +118,7 @@ type stage uint8
 const (
 	beforeStage stage = iota
 	afterStage
+	dropStage
 )
 
 type hookSet struct {
@@ -212,3 +213,31 @@ func (s *Server) Before(m Match, do HookFunc) *Hook { return s.e.hooks.addHook(b
 // After sets a hook that runs when a matching request has been applied and other clients
 // can observe its effects, and before it is answered. Hooks apply to the whole ensemble.
 func (s *Server) After(m Match, do HookFunc) *Hook { return s.e.hooks.addHook(afterStage, m, do) }
+
+// Drop sets a hook that loses watches. The Op of m is one of these:
+//   - [OpNotification]: a matching watch event is not sent, although its watch has fired. Its
+//     Session is that of the client that has set the watch.
+//   - [OpSetWatches] or [OpSetWatches2]: a matching request is answered, but sets no watches
+//     and causes no events.
+//
+// A real server does neither. Proxies, bugs and clients that fail to set watches again after a
+// reconnect have the same effect.
+func (s *Server) Drop(m Match) *Hook {
+	if m.Op != OpNotification && m.Op != OpSetWatches && m.Op != OpSetWatches2 {
+		panic("zktest: Drop: the Op of the match is neither OpNotification nor OpSetWatches")
+	}
+	return s.e.hooks.addHook(dropStage, m, nil)
+}
+
+// drops reports whether a hook loses an event for c, or a request of c that sets watches.
+func (c *conn) drops(op Op, paths ...string) bool {
+	hooks := &c.e.hooks
+	if !hooks.on.Load() || len(paths) == 0 {
+		return false
+	}
+	due := hooks.takeDue(dropStage, &Request{Server: c.srv, Session: c.sessionID(), Op: op, Path: paths[0], Paths: paths})
+	for _, r := range due {
+		r.h.once.Do(func() { close(r.h.ran) })
+	}
+	return len(due) > 0
+}

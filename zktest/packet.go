@@ -50,7 +50,7 @@ func (c *conn) processItem(it *item) (stalled bool) {
 			q.Paths = append(q.Paths, r.Ops[i].Path)
 		}
 	case OpSetWatches, OpSetWatches2:
-		q.Paths = slices.Concat(r.DataW, r.ExistW, r.ChildW, r.Persistent, r.Recursive)
+		q.Paths = watchedPaths(&r)
 	}
 	if len(q.Paths) > 0 {
 		q.Path = q.Paths[0]

@@ -72,7 +72,9 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 	case OpGetEphemerals:
 		e.listEphemerals(c, t, r.Path)
 	case OpSetWatches, OpSetWatches2:
-		e.restoreWatches(c, t, r)
+		if !c.drops(r.Op, watchedPaths(r)...) {
+			e.restoreWatches(c, t, r)
+		}
 	case OpAddWatch:
 		res.code = e.addWatch(c, r)
 	case OpRemoveWatches, OpCheckWatches:

@@ -150,11 +150,9 @@ func (e *ensemble) fireWatches(c *change, v *view) {
 // removed as well.
 func (e *ensemble) sendEvents(to []*conn, typ zk.EventType, path string, readers *acl) {
 	for _, c := range to {
-		if !readers.allows(permRead, c.ids) {
-			continue
+		if readers.allows(permRead, c.ids) {
+			c.sendEvent(typ, path)
 		}
-		c.sendEvent(typ, path)
-		e.addLogEntry(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: e.treeOf(c).zxid, Server: c.srv.id})
 	}
 }
 
@@ -184,26 +182,27 @@ func (e *ensemble) removeWatches(c *conn) {
 	}
 }
 
+// watchedPaths returns the paths of a setWatches request.
+func watchedPaths(r *wire.Request) []string {
+	return slices.Concat(r.DataW, r.ExistW, r.ChildW, r.Persistent, r.Recursive)
+}
+
 // restoreWatches sets the watches again that a client had on an earlier connection, or sends the
 // events that it has missed.
 func (e *ensemble) restoreWatches(c *conn, t *tree, r *wire.Request) {
-	send := func(typ zk.EventType, path string) {
-		c.sendEvent(typ, path)
-		e.addLogEntry(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: t.zxid, Server: c.srv.id})
-	}
 	for _, p := range r.DataW {
 		switch n := t.nodes[p]; {
 		case n == nil:
-			send(zk.EventNodeDeleted, p)
+			c.sendEvent(zk.EventNodeDeleted, p)
 		case n.mzxid > r.Zxid:
-			send(zk.EventNodeDataChanged, p)
+			c.sendEvent(zk.EventNodeDataChanged, p)
 		default:
 			e.setWatch(c, true, p, oneShot)
 		}
 	}
 	for _, p := range r.ExistW {
 		if t.nodes[p] != nil {
-			send(zk.EventNodeCreated, p)
+			c.sendEvent(zk.EventNodeCreated, p)
 		} else {
 			e.setWatch(c, true, p, oneShot)
 		}
@@ -211,9 +210,9 @@ func (e *ensemble) restoreWatches(c *conn, t *tree, r *wire.Request) {
 	for _, p := range r.ChildW {
 		switch n := t.nodes[p]; {
 		case n == nil:
-			send(zk.EventNodeDeleted, p)
+			c.sendEvent(zk.EventNodeDeleted, p)
 		case n.pzxid > r.Zxid:
-			send(zk.EventNodeChildrenChanged, p)
+			c.sendEvent(zk.EventNodeChildrenChanged, p)
 		default:
 			e.setWatch(c, false, p, oneShot)
 		}
