@@ -110,6 +110,7 @@ func (u *updater) run() {
 			u.waitingSyncs = append(u.waitingSyncs, u.cache.syncCalls.take()...)
 		case <-u.sub.Changed():
 			u.checkConn = true
+			u.watches.poll()
 		case <-u.timer.C:
 			u.paused = false
 		case <-u.cache.closing:

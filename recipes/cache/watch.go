@@ -93,6 +93,14 @@ func (s *watchSet) assignTo(x *waiter, n int) {
 	s.unassigned = s.unassigned[n:]
 }
 
+// poll makes all waiters poll their watches: the pool has fired some whose events were lost, and
+// their channels receive nothing.
+func (s *watchSet) poll() {
+	for _, x := range s.waiters {
+		x.added.put(nil)
+	}
+}
+
 // release is called for each watch that a waiter has added to fired. Waiters without watches end,
 // except for one.
 func (s *watchSet) release(w *nodeWatch) {
@@ -115,7 +123,7 @@ func (s *watchSet) stop() {
 
 // waiter is a goroutine that waits for up to maxWatches watches.
 type waiter struct {
-	added   *mailbox[*nodeWatch]
+	added   *mailbox[*nodeWatch] // nil for a poll
 	retired chan struct{}
 	size    int // the number of watches that are assigned to it; used by the updater
 
@@ -130,19 +138,26 @@ func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 	const first = 3 // the index of the case of the first watch
 	for {
 		chosen, value, _ := reflect.Select(cases)
+		var found []firedWatch
 		switch {
 		case chosen < 2:
 			return
 		case chosen == 2:
+			poll := false
 			for _, w := range x.added.take() {
-				x.watches, cases = append(x.watches, w), append(cases, receive(w.shared.C()))
+				if poll = poll || w == nil; w != nil {
+					x.watches, cases = append(x.watches, w), append(cases, receive(w.shared.C()))
+				}
 			}
-			continue
+			if !poll {
+				continue
+			}
+		default:
+			event, _ := value.Interface().(zk.Event)
+			w := x.watches[chosen-first]
+			found = append(found, firedWatch{w, w.shared.Take(event)})
 		}
 		// A break of the connection fires many watches at the same time.
-		event, _ := value.Interface().(zk.Event)
-		w := x.watches[chosen-first]
-		found := []firedWatch{{w, w.shared.Take(event)}}
 		kept := 0
 		for i, w := range x.watches {
 			if i == chosen-first {

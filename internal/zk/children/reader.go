@@ -193,6 +193,7 @@ func (r *Reader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 				return err
 			}
 		case <-r.sub.Changed():
+			changed = r.recordLost()
 		case <-r.recheck:
 			r.recheck, r.reset = nil, true
 			return nil
@@ -209,6 +210,20 @@ func (r *Reader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 		request.AwaitClosing(ctx, r.setup.Conn, request.ClosingTime)
 	}
 	return r.recordAllFired()
+}
+
+// recordLost records which watches the pool has found to be lost, and reports whether there are
+// any.
+func (r *Reader[T]) recordLost() (changed bool) {
+	if r.list.Fired() {
+		r.list, changed = nil, true
+	}
+	for _, c := range r.children {
+		if c.watch.Fired() {
+			c.watch, changed = nil, true
+		}
+	}
+	return changed
 }
 
 // recordFired records that the watch on a child has fired, and reports whether it is the

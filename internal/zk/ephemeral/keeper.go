@@ -321,14 +321,13 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 		}
 		select {
 		case event := <-own.C():
-			err := lossByEvent(own.Take(event))
-			if k.claim.static && errors.Is(err, zkerror.ErrSessionExpired) {
-				err = nil
-			}
-			return true, err
+			return true, k.lossByEvent(own.Take(event))
 		case <-k.claim.reader.Doubt():
 			return true, nil
 		case <-sub.Changed():
+			if own.Fired() {
+				return true, k.lossByEvent(own.Take(zk.Event{}))
+			}
 		case <-k.wake:
 			return false, nil
 		case <-retry:
@@ -337,6 +336,15 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 			return false, context.Cause(k.ctx)
 		}
 	}
+}
+
+// lossByEvent is the function of that name, for a znode that may be persistent.
+func (k *Keeper) lossByEvent(event zk.Event) error {
+	err := lossByEvent(event)
+	if k.claim.static && errors.Is(err, zkerror.ErrSessionExpired) {
+		return nil
+	}
+	return err
 }
 
 // wantedData returns the data that the znode should have, and its number.

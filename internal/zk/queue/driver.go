@@ -25,13 +25,15 @@ type driver struct {
 	sub     *session.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	started   bool         // Start was passed to the machine
-	proved    bool         // the state of the lease may have changed
-	scheduled bool         // timer is started for the first of timers
-	answered  []*result    // of requests that this goroutine has executed
-	deferred  *frame       // an input that the deletion of the contender's znode precedes
-	replies   chan *result // of requests in other goroutines; nil while none is in progress
-	requests  *requests    // nil while none is in progress, unless a request has failed
+	started   bool      // Start was passed to the machine
+	proved    bool      // the state of the lease may have changed
+	scheduled bool      // timer is started for the first of timers
+	answered  []*result // of requests that this goroutine has executed
+	deferred  *frame    // an input that the deletion of the contender's znode precedes
+	// checkWatches reports that a watch may have fired whose channel receives nothing.
+	checkWatches bool
+	replies      chan *result // of requests in other goroutines; nil while none is in progress
+	requests     *requests    // nil while none is in progress, unless a request has failed
 	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
 	waiting     int // the number of requests in other goroutines

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
@@ -11,7 +13,11 @@ import (
 // the contender's turn.
 func (d *driver) next(ctx context.Context) *frame {
 	f := d.nextReady()
-	if f == nil {
+	switch {
+	case f != nil:
+	case d.checkWatches:
+		f = d.connChanged(ctx)
+	default:
 		f = d.wait(ctx)
 	}
 	return d.ownFirst(f)
@@ -62,7 +68,7 @@ func (d *driver) wait(ctx context.Context) *frame {
 	case d.event = <-d.others[1].watch.C():
 		return d.otherFired(ctx, 1)
 	case <-d.sub.Changed():
-		return d.connChanged()
+		return d.connChanged(ctx)
 	case <-d.schedule():
 		return d.timerExpired()
 	case <-ctx.Done():
@@ -86,7 +92,7 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 	case d.event = <-d.queue.C():
 		return d.queueFired()
 	case <-d.sub.Changed():
-		return d.connChanged()
+		return d.connChanged(ctx)
 	case <-d.schedule():
 		return d.timerExpired()
 	case r := <-d.renames():
@@ -94,6 +100,31 @@ func (d *driver) waitForAll(ctx context.Context) *frame {
 	case <-ctx.Done():
 		return leaveInput(ctx)
 	}
+}
+
+// connChanged returns the events of watches that have fired, and then the change of the connection.
+// The pool fires a lost watch and reports that as a change of the connection. If a server has given a
+// final answer to the monitor, which includes the checks of the lease, the contender leaves.
+//
+//go:noinline // see wait
+func (d *driver) connChanged(ctx context.Context) *frame {
+	d.checkWatches, d.event = true, zk.Event{}
+	switch {
+	case d.own.watch.Fired():
+		return d.ownFired()
+	case d.others[0].watch.Fired():
+		return d.otherFired(ctx, 0)
+	case d.others[1].watch.Fired():
+		return d.otherFired(ctx, 1)
+	case d.queue.Fired():
+		return d.queueFired()
+	}
+	d.checkWatches = false
+	f := input(contender.ConnChanged)
+	if err := d.sub.State().Rejected; err != nil {
+		f.in.Kind, f.in.Err = contender.Leave, err
+	}
+	return f
 }
 
 // renames returns the channel of requests for another name if one can be served.
@@ -116,18 +147,6 @@ func (d *driver) queueFired() *frame {
 func (d *driver) timerExpired() *frame {
 	f := input(contender.Expired)
 	f.in.Timer = d.popTimer()
-	return f
-}
-
-// connChanged returns the input after a change of the connection. If a server has given a final answer
-// to the monitor, which includes the checks of the lease, the contender leaves.
-//
-//go:noinline // see wait
-func (d *driver) connChanged() *frame {
-	f := input(contender.ConnChanged)
-	if err := d.sub.State().Rejected; err != nil {
-		f.in.Kind, f.in.Err = contender.Leave, err
-	}
 	return f
 }
 

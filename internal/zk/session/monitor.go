@@ -265,6 +265,7 @@ func (s *Subscription) notify() {
 // run is the goroutine of the monitor.
 func (m *monitor) run() {
 	defer close(m.done)
+	defer m.verify()()
 	ctx := m.ctx
 	var results <-chan request.Answer[checked]
 	var down <-chan request.Answer[struct{}]

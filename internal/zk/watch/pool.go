@@ -10,6 +10,10 @@
 // if that fails. A watch is therefore in doubt in every epoch of the connection
 // (session.State) but the one in which a request has last set it. A reader that
 // waits reads again if its watch is in doubt, and sets it again.
+//
+// An event can be lost without any break of the connection (verify.go). So the pool
+// compares each watched znode with its watch every few minutes, by one request for
+// all users of the connection. If the event was lost, the watch fires.
 package watch
 
 import (
@@ -73,6 +77,7 @@ type Watch struct {
 	firedAt  uint64
 	epoch    uint64 // in which a request has last set it
 	channels int    // that the client library holds for it
+	state    int64  // of the znode when the watch was set: see key.state
 }
 
 // New returns a watch on a channel, for tests of other packages.
@@ -86,6 +91,9 @@ func New(c <-chan zk.Event) *Watch {
 // One of them receives the event, the others receive from a closed channel. Every
 // user must pass the received value to Take immediately, because the others block
 // in Take until the user with the event has called it.
+//
+// The channel receives nothing if the event was lost. So every user also waits on the
+// Changed channel of a session.Subscription, and then calls Fired.
 func (w *Watch) C() <-chan zk.Event {
 	if w == nil {
 		return nil
@@ -117,7 +125,8 @@ func (w *Watch) await() zk.Event {
 	return *w.event
 }
 
-// Fired reports whether the watch has fired.
+// Fired reports whether the watch has fired. Its event may be one that the pool has
+// made because the real one was lost; it does not show what has happened.
 func (w *Watch) Fired() bool {
 	if w == nil {
 		return false
@@ -134,7 +143,7 @@ func (w *Watch) fired() bool {
 		w.take(event)
 		return true
 	default:
-		return false
+		return w.event != nil // it was lost
 	}
 }
 
@@ -149,9 +158,9 @@ func (p *pool) of(k key) *Watch {
 	return w
 }
 
-// add returns the watch of k, given a channel that a request has returned for it.
-// epoch is that of the connection from before the request.
-func (p *pool) add(k key, c <-chan zk.Event, epoch uint64) *Watch {
+// add returns the watch of k, given a channel that a request has returned for it,
+// and the Stat in the reply. epoch is that of the connection from before the request.
+func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.of(k); w != nil {
@@ -159,7 +168,7 @@ func (p *pool) add(k key, c <-chan zk.Event, epoch uint64) *Watch {
 		w.epoch = max(w.epoch, epoch)
 		return w
 	}
-	w := &Watch{pool: p, c: c, epoch: epoch, channels: 1}
+	w := &Watch{pool: p, c: c, epoch: epoch, channels: 1, state: k.state(stat)}
 	p.watches[k] = w
 	if len(p.watches) >= p.sweep {
 		for k := range p.watches {

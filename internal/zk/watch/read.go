@@ -186,7 +186,7 @@ func (p *pool) perform(conn *zk.Conn, k key, r *read) {
 		k.kind, w = data, nil // the watch on an existing znode is a watch on its data
 	}
 	if c != nil {
-		w = p.add(k, c, r.epoch)
+		w = p.add(k, c, r.epoch, r.found.Stat)
 	}
 	if r.err == nil || errors.Is(r.err, zkerror.ErrTooLarge) {
 		r.found.Watch, r.found.Doubt = w, p.inDoubt(w, r.epoch)

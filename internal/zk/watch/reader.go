@@ -99,6 +99,10 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 		case <-r.sub.Changed():
 			// The client library can lose a change while it sets the watch again.
 			switch state := r.sub.State(); {
+			case r.watch.Fired():
+				return woken(r.watch.Take(zk.Event{}))
+			case second.watch.Fired():
+				return woken(second.watch.Take(zk.Event{}))
 			case state.Closed:
 				return false, zkerror.ErrConnClosed
 			case state.Up && (r.isOlder(state) || second.isOlder(state)):

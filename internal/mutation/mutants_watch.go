@@ -1,0 +1,78 @@
+package main
+
+// watchMutants break rules of watches whose events are lost.
+var watchMutants = []mutant{
+	{
+		name: "watch/verify/children", breaks: "a lost event of the children of a znode is not noticed",
+		file: "internal/zk/watch/verify.go",
+		edits: []edit{
+			{"return stat.Pzxid", "return stat.Mzxid"},
+		},
+		tests: "./internal/zk/watch -run ^TestVerify_LostEvent$",
+	},
+	{
+		name: "watch/verify/once", breaks: "watches are verified in one round only",
+		file: "internal/zk/watch/verify.go",
+		edits: []edit{
+			{"for ctx.Err() == nil {", "for range 1 {"},
+		},
+		tests: "./internal/zk/watch -run ^TestVerify_Cost$",
+	},
+	{
+		name: "watch/verify/step", breaks: "the watches of a connection are verified as fast as there are many",
+		file: "internal/zk/watch/verify.go",
+		edits: []edit{
+			{"max(round/time.Duration(len(paths)), minStep)", "round/time.Duration(len(paths))"},
+		},
+		tests: "./internal/zk/watch -run ^TestVerify_ManyZnodes$",
+	},
+	{
+		name: "watch/lost/reader", breaks: "a reader does not notice that its watch was lost",
+		file: "internal/zk/watch/reader.go",
+		edits: []edit{
+			{"case r.watch.Fired():", "case false:"},
+		},
+		tests: ". -run ^TestLostWatch$",
+	},
+	{
+		name: "watch/lost/children", breaks: "a reader of children does not notice that watches were lost",
+		file: "internal/zk/children/reader.go",
+		edits: []edit{
+			{"changed = r.recordLost()", ""},
+		},
+		tests: ". -run ^TestLostWatch$",
+	},
+	{
+		name: "watch/lost/contender", breaks: "a contender does not notice that the watches on the candidates before it were lost",
+		file: "internal/zk/queue/wait.go",
+		edits: []edit{
+			{"case d.others[0].watch.Fired():", "case false:"},
+			{"case d.others[1].watch.Fired():", "case d.checkWatches == false:"},
+		},
+		tests: ". -run ^TestLostWatch$",
+	},
+	{
+		name: "watch/lost/own", breaks: "a candidate does not notice that the watch on its znode was lost",
+		file: "internal/zk/queue/wait.go",
+		edits: []edit{
+			{"case d.own.watch.Fired():", "case false:"},
+		},
+		tests: ". -run ^TestLostWatch$",
+	},
+	{
+		name: "watch/lost/keeper", breaks: "a member does not notice that the watch on its znode was lost",
+		file: "internal/zk/ephemeral/keeper.go",
+		edits: []edit{
+			{"if own.Fired() {", "if false {"},
+		},
+		tests: ". -run ^TestLostWatch$",
+	},
+	{
+		name: "watch/lost/cache", breaks: "a cache does not notice that watches were lost",
+		file: "recipes/cache/updater.go",
+		edits: []edit{
+			{"			u.watches.poll()\n", ""},
+		},
+		tests: ". -run ^TestLostWatch$",
+	},
+}
