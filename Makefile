@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo picture screenshots reference test unit stress chaos mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -34,7 +34,7 @@ reference:
 help:
 	@awk '/^# /{comment = comment substr($$0, 3) " "; next} \
 		comment{name = comment; sub(/ .*/, "", name); sub(/([.]|: it) .*/, "", comment); about[name] = substr(comment, length(name) + 2); comment = ""} \
-		/^[a-z]+:/{name = $$1; sub(/:.*/, "", name); if (about[name]) printf "make %-8s  %s\n", name, about[name]; delete about[name]}' Makefile
+		/^[a-z0-9]+:/{name = $$1; sub(/:.*/, "", name); if (about[name]) printf "make %-11s  %s\n", name, about[name]; delete about[name]}' Makefile
 
 # The client library has a data race if it reconnects while requests are queued (its pull
 # request 35, open since 2020). These tests do not test the client library, so that package is
@@ -81,6 +81,10 @@ WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv
 unit:
 	$(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
+# unit386 runs the same tests on a 32-bit platform.
+unit386:
+	GOARCH=386 CGO_ENABLED=0 $(MAKE) --no-print-directory unit TESTFLAGS='-shuffle=on $(TESTFLAGS)'
+
 # stress runs the tests while two busy loops per core compete with them.
 stress:
 	@for i in $$(seq $$((2 * $$(nproc)))); do (while :; do :; done) & loops="$$loops $$!"; done; \
@@ -109,14 +113,14 @@ lint:
 	done
 	@$(MAKE) --no-print-directory cross
 
-# cross compiles everything for platforms other than this one. "go list -export" does that as
-# "go build" would, without linking the commands, which takes most of the time.
+# cross compiles everything, with tests, for platforms other than this one. "go list -export" does
+# that without linking, which takes most of the time.
 PLATFORMS = linux/386 linux/arm windows/amd64 darwin/arm64 freebsd/amd64
 
 cross:
 	@for platform in $(PLATFORMS); do \
 		echo "compile for $$platform"; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list -export -f '{{.Export}}' work >/dev/null || exit 1; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list -test -export -f '{{.Export}}' work >/dev/null || exit 1; \
 	done
 
 # sizes builds elector without each backend that a build tag excludes, and without all of them,

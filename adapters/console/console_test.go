@@ -74,7 +74,7 @@ func TestCommands_GreatestToken(t *testing.T) {
 	go func() { ended <- one.ElectLeader() }()
 	require.Equal(t, leaderelection.Follower, (<-one.Status()).Role)
 	fmt.Fprintln(input, "LEADER 9223372036854775807")
-	require.EqualValues(t, math.MaxInt64, (<-one.Status()).Leadership.Token())
+	require.EqualValues(t, int64(math.MaxInt64), (<-one.Status()).Leadership.Token())
 	fmt.Fprintln(input, "NOTLEADER")
 	require.Equal(t, leaderelection.Follower, (<-one.Status()).Role)
 	fmt.Fprintln(input, "LEADER\nERROR")

@@ -146,7 +146,7 @@ func TestRestoreOffline(t *testing.T) {
 	greatest.Dir, greatest.Peer.ID, greatest.IndexGap = filepath.Join(dir, "greatest"), "greatest", 1<<62-made.Index
 	restored, err := raftlog.RestoreOffline(greatest)
 	require.NoError(t, err)
-	require.EqualValues(t, 1<<62, restored.Index)
+	require.EqualValues(t, uint64(1<<62), restored.Index)
 	_, err = open("greatest").Propose(contextWithin(t, time.Minute), requestid.New(), []byte("y"))
 	require.NoError(t, err)
 	restored, err = raftlog.RestoreOffline(cfg)
