@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,7 @@ type processEvent struct {
 	act     func(e *eventTest)  // after the program or the begin command has started
 	actions []string            // of the program and the end command
 	code    int
+	flags   []string // of run, in addition
 }
 
 // eventTest is the elector to which an event happens.
@@ -97,13 +99,16 @@ func logTo(t *testing.T, full bool) func(*exec.Cmd) {
 	}
 }
 
+// throughShell lets a shell start a command: script must end with exec "$@".
+func throughShell(script string) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args = "/bin/sh", slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, cmd.Args)
+	}
+}
+
 // ignoring starts a command with ignored signals, as nohup does.
 func ignoring(signals string) func(*exec.Cmd) {
-	return func(cmd *exec.Cmd) {
-		cmd.Args = append([]string{"/bin/sh", "-c", `trap "" ` + signals + `; exec "$@"`}, cmd.Args...)
-		cmd.Args = slices.Insert(cmd.Args, 3, "sh")
-		cmd.Path = "/bin/sh"
-	}
+	return throughShell(`trap "" ` + signals + `; exec "$@"`)
 }
 
 // processEvents returns the rows of the table.
@@ -170,6 +175,26 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{program: brokenPipe, prepare: logTo(t, false), act: send(syscall.SIGTERM), actions: []string{"exit code 141", "TERM", "end leader"}},
 			{program: "echo started; exit 7", prepare: logTo(t, false), act: send(), actions: []string{"end leader"}, code: 7},
 		},
+		"clients open more connections to `--listen` than elector has descriptors": {{
+			program: obedient, flags: listening,
+			prepare: throughShell(`ulimit -n 64; exec "$@"`), act: func(e *eventTest) {
+				page := e.webClient()
+				for range 200 {
+					conn, err := net.Dial("tcp", strings.TrimPrefix(page.base, "http://"))
+					require.NoError(e.t, err)
+					defer conn.Close()
+				}
+				page.requirePage("/leader", 200, `"leads":true`) // closes another connection
+				e.signal(syscall.SIGTERM)
+				e.waitForAction("end leader")
+				require.NotContains(e.t, e.log.text(), "too many open files")
+			}, actions: []string{"TERM", "end leader"},
+		}},
+		"elector was started with other open descriptors": {{
+			program: `echo inherited >&9; ` + obedient,
+			prepare: throughShell(`exec 9>>"$FILE"; exec "$@"`), act: func(e *eventTest) { e.signal(syscall.SIGTERM) },
+			actions: []string{"inherited", "TERM", "end leader"},
+		}},
 		"the program exits": {{program: "echo started; exit 7", act: send(), actions: []string{"end leader"}, code: 7}},
 		"orphans of the program exit": {{program: orphaning, act: func(e *eventTest) {
 			require.Len(e.t, children(e.t, e.cmd.Process.Pid), 1)
@@ -242,8 +267,8 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	if row.code > 128 {
 		grace = "1h" // the second signal must arrive before the end of the grace
 	}
-	cmd := h.runCommand("a", row.program, "--leader-begin-command", begin, "--grace", grace,
-		"--leader-end-command", `echo "end`+role+`" >> "$FILE"`)
+	cmd := h.runCommand("a", row.program, append(row.flags, "--leader-begin-command", begin, "--grace", grace,
+		"--leader-end-command", `echo "end`+role+`" >> "$FILE"`)...)
 	if row.prepare != nil {
 		row.prepare(cmd)
 	}

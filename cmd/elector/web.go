@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -58,7 +59,8 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 	server := &http.Server{
 		Handler:           w.routes(),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
-		WriteTimeout: 10 * time.Second, IdleTimeout: 30 * time.Second,
+		WriteTimeout: 10 * time.Second, IdleTimeout: 5 * time.Second,
+		ConnState:      new(connections).change,
 		MaxHeaderBytes: 16 << 10,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
@@ -109,6 +111,7 @@ func (w *webServer) rememberTerms(e *elector.Elector) {
 
 func (w *webServer) routes() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", writeIndex)
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) { writeHealth(rw, w.checkAlive(r.Context())) })
 	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { writeHealth(rw, w.checkReady()) })
 	mux.HandleFunc("GET /leader", w.writeLeader)
@@ -116,6 +119,20 @@ func (w *webServer) routes() http.Handler {
 		ErrorLog: slog.NewLogLogger(w.run.settings.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: 5 * time.Second,
 	}))
 	return mux
+}
+
+// writeIndex writes the page that links to the others.
+func writeIndex(rw http.ResponseWriter, _ *http.Request) {
+	rw.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = io.WriteString(rw, `<!DOCTYPE html>
+<title>elector</title>
+<ul>
+<li><a href="leader">/leader</a>: the leader, 200 if it is this instance
+<li><a href="readyz">/readyz</a>: 200 if this instance is a candidate or the leader
+<li><a href="healthz">/healthz</a>: 503 if a restart could help
+<li><a href="metrics">/metrics</a>: metrics for Prometheus
+</ul>
+`) // fails if the client has closed the connection
 }
 
 // checkAlive returns an error if a restart of this process could help.

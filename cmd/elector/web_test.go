@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,6 +93,12 @@ func TestWebServer(t *testing.T) {
 		"--leader-end-command", "echo ends; while [ ! -e $FILE.end ]; do sleep 0.01; done")...)
 	a.waitForOutput("begins")
 	pa := a.webClient()
+	_, index := pa.get("/")
+	for _, link := range regexp.MustCompile(`href="(.*?)"`).FindAllStringSubmatch(index, -1) {
+		code, _ := pa.get("/" + link[1])
+		require.NotContains(t, []int{0, 404}, code, link[1])
+	}
+	require.Equal(t, 4, strings.Count(index, "href="), index)
 	pa.requirePage("/healthz", 200, `{"ok":true}`)
 	pa.requirePage("/readyz", 200, `{"ok":true}`)
 	pa.requirePage("/leader", 503, `"leads":false`)

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// maxConnections is the maximum number of connections of --listen. The limit of descriptors, which is
+// usually higher, must be sufficient for the commands and the program as well.
+const maxConnections = 32
+
+// connections limits the connections of an HTTP server: a new connection beyond the limit closes the one
+// that has been idle for the longest time, or itself if no connection is idle.
+type connections struct {
+	mu   sync.Mutex
+	open []connection // in the order of the last change
+}
+
+type connection struct {
+	net.Conn
+	active bool // a request is in progress
+}
+
+// change is the ConnState of the server. The server calls it for a new connection before it accepts another.
+func (c *connections) change(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = slices.DeleteFunc(c.open, func(o connection) bool { return o.Conn == conn })
+	if state == http.StateClosed || state == http.StateHijacked {
+		return
+	}
+	c.open = append(c.open, connection{conn, state == http.StateActive})
+	if len(c.open) > maxConnections {
+		idle := max(0, slices.IndexFunc(c.open, func(o connection) bool { return !o.active }))
+		_ = c.open[idle].Close()
+		c.open = slices.Delete(c.open, idle, idle+1)
+	}
+}
