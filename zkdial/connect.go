@@ -67,7 +67,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &dialer{requested: sessionTimeout, log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
+	d := &dialer{requested: sessionTimeout, servers: len(addresses), log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
 	if sessionTimeout < shortestTimeout || sessionTimeout > longestTimeout {
 		return nil, nil, fmt.Errorf("%w: session timeout %v: must be from %v to %v", zkerror.ErrInvalidOption, sessionTimeout, shortestTimeout, longestTimeout)
 	}
@@ -87,6 +87,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 			o(conn)
 		}
 		d.record = handshake.Of(conn)
+		d.record.SetDialed()
 		session.DetectPauses(conn)
 		zk.WithHostProvider(newHostProvider(addresses))(conn)
 		zk.WithDialer(d.dial)(conn)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -17,8 +18,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
-// errClosed is the failure of a connection that a server has accepted and closed.
-var errClosed = errors.New("the server closed the connection before it answered: it is not ready, or has older data than this client has seen")
+var (
+	// errRefused is the failure of a connection that a server has accepted and closed.
+	errRefused = errors.New("the server closed the connection before it answered: it is not ready, or has older data than this client has seen")
+	// errSilent is the failure of a connection that a server has accepted without an answer.
+	errSilent = errors.New("the server accepted the connection and did not answer")
+	errBroken = errors.New("the server closed the connection")
+	errStuck  = errors.New("the server stopped answering")
+	errAuth   = errors.New("the connection broke while credentials were sent")
+)
 
 // dialer opens the network connections of one *zk.Conn.
 type dialer struct {
@@ -28,9 +36,11 @@ type dialer struct {
 	log           *slog.Logger
 	clientOptions []func(*zk.Conn)
 	record        *handshake.Record
+	servers       int // their number
 
 	mu      sync.Mutex
 	granted time.Duration // session timeout; 0 before the first session
+	silent  int           // the number of servers that have not answered in time since the last answer
 	// askAfter is the time until which servers that close a connection are not asked whether the
 	// session has expired. It is zero until the first of them after an answer.
 	askAfter time.Time
@@ -38,13 +48,64 @@ type dialer struct {
 
 // dial implements zk.Dialer.
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	d.push(handshake.Event{Kind: handshake.Dialing, Server: address})
+	limit := d.patience()
+	timeout = min(timeout, limit)
 	conn, err := d.connect(network, address, timeout)
 	if err != nil {
-		d.record.Fail(fmt.Errorf("%s: %w", address, err))
+		d.fail(address, err)
 		return nil, err
 	}
 	redial := func() (net.Conn, error) { return d.connect(network, address, timeout) }
-	return &handshakeConn{Conn: conn, dialer: d, address: address, redial: redial, timeout: timeout}, nil
+	return &handshakeConn{
+		Conn: conn, dialer: d, address: address, redial: redial, timeout: timeout, deadline: time.Now().Add(limit),
+	}, nil
+}
+
+func (d *dialer) push(e handshake.Event) { d.record.Push(e) }
+
+// fail records that a server has not granted a session.
+func (d *dialer) fail(address string, err error) {
+	if isTimeout(err) || errors.Is(err, errSilent) {
+		d.mu.Lock()
+		d.silent++
+		d.mu.Unlock()
+	}
+	d.push(handshake.Event{Kind: handshake.Failed, Server: address, Err: err})
+}
+
+func isTimeout(err error) bool {
+	var network net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout()
+}
+
+// shortestPatience is the shortest limit for the handshake with one server, unless the session
+// timeout is less than three times as long.
+const shortestPatience = time.Second
+
+// patience returns how long to wait for the answer of one server. A client that has lost its server
+// must reach another server before its session expires, even if one server accepts connections and does
+// not answer: the client library would wait for that server for 6.7 session timeouts. The limit is
+// doubled after each round in which no server has answered, so that clients can connect to servers
+// that are slow.
+func (d *dialer) patience() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	timeout := d.sessionTimeout()
+	limit := max(timeout/time.Duration(3*d.servers), min(shortestPatience, timeout/3))
+	for range min(d.silent/d.servers, 10) {
+		limit *= 2
+	}
+	return min(limit, timeout*2/3)
+}
+
+// sessionTimeout returns the granted session timeout, or the requested one before the first session.
+// The caller holds mu.
+func (d *dialer) sessionTimeout() time.Duration {
+	if d.granted == 0 {
+		return d.requested
+	}
+	return d.granted
 }
 
 // connect opens a connection, with TLS if it is enabled.
@@ -73,18 +134,14 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 	return secure, nil
 }
 
-// recordAnswer records the answer of a server, and the session timeout if the server has granted a
-// session. It reports whether the server has done so.
+// recordAnswer records the answer of a server, which has granted a session if hasSession is true.
 func (d *dialer) recordAnswer(a handshake.Answer) (hasSession bool) {
 	hasSession = a.Session() != 0 && a.Timeout() > 0
 	d.mu.Lock()
-	d.askAfter = time.Time{}
+	defer d.mu.Unlock()
+	d.askAfter, d.silent = time.Time{}, 0
 	if hasSession {
 		d.granted = a.Timeout()
-	}
-	d.mu.Unlock()
-	if hasSession {
-		d.record.Grant(a.Timeout())
 	}
 	return hasSession
 }
@@ -97,11 +154,7 @@ func (d *dialer) recordRefusal() (ask bool) {
 	defer d.mu.Unlock()
 	now := time.Now()
 	if d.askAfter.IsZero() {
-		timeout := d.granted
-		if timeout == 0 {
-			timeout = d.requested
-		}
-		d.askAfter = now.Add(timeout)
+		d.askAfter = now.Add(d.sessionTimeout())
 	}
 	return now.After(d.askAfter)
 }
@@ -115,44 +168,107 @@ func (d *dialer) recordExtension(timeout time.Duration) {
 	d.askAfter = time.Now().Add(2 * timeout)
 }
 
-// handshakeConn is a connection that reads the handshake. During the handshake the client library
-// reads and writes on one goroutine. After that it uses one goroutine for each, and Write and Read
-// do not access the same fields.
+// handshakeConn is a connection that reads the handshake and pushes the events of the connection.
+// During the handshake the client library reads and writes on one goroutine. After that it uses one
+// goroutine for each, and Write and Read do not access the same fields.
 type handshakeConn struct {
 	net.Conn
-	dialer  *dialer
-	address string
-	redial  func() (net.Conn, error)
-	timeout time.Duration
+	dialer   *dialer
+	address  string
+	redial   func() (net.Conn, error)
+	timeout  time.Duration
+	deadline time.Time // of the handshake
 
 	request handshake.Request // the first request that the client library has written
 	answer  handshake.Answer  // the part of the answer that was read
 	pending []byte            // unread part of an answer from another connection
+	lost    bool              // the answer says that the servers have lost their data
 
-	hasSession atomic.Bool // a server has granted a session, and Close was not called
+	established    atomic.Bool // a server has granted a session
+	over           atomic.Bool // the end of the connection was recorded
+	authenticating atomic.Bool // the last packet that was written contains credentials
 }
 
 // Close closes the connection, and then records the break. Requests that are sent after the break was
 // recorded use the next connection.
 func (c *handshakeConn) Close() error {
 	err := c.Conn.Close()
-	c.recordBreak()
+	var reason error // the client library does not report it
+	if c.authenticating.Load() {
+		reason = errAuth
+	}
+	c.end(reason)
 	return err
 }
 
-// recordBreak records the end of the connection if there was a session. The client library can open the
-// next connection before it closes this one, but not before a Read has failed or Close was called.
-func (c *handshakeConn) recordBreak() {
-	if c.hasSession.Swap(false) {
-		c.dialer.record.Break()
+// end records the end of the connection. The client library can open the next connection before it
+// closes this one, but not before a Read has failed or Close was called.
+func (c *handshakeConn) end(err error) {
+	switch {
+	case c.over.Swap(true):
+	case c.established.Load():
+		c.dialer.push(handshake.Event{Kind: handshake.Broken, Server: c.address, Err: err})
+	case c.answer.Missing() > 0:
+		if err == nil {
+			err = errSilent
+		}
+		c.dialer.fail(c.address, err)
 	}
 }
 
-func (c *handshakeConn) Write(b []byte) (int, error) {
-	if c.request == nil {
-		c.request = append(handshake.Request{}, b...)
+// abandon closes a connection that has had a session after an error. The other goroutine of the
+// client library may be blocked in Write until a deadline of its own, while the session expires.
+func (c *handshakeConn) abandon(err error) {
+	switch {
+	case isTimeout(err):
+		err = errStuck
+	case errors.Is(err, io.EOF):
+		err = errBroken
 	}
-	return c.Conn.Write(b)
+	if c.authenticating.Load() {
+		err = fmt.Errorf("%w: %w", errAuth, err)
+	}
+	c.Conn.Close()
+	c.end(err)
+}
+
+// SetReadDeadline limits the handshake, for which the client library sets a deadline of 6.7 session
+// timeouts, and none for the second part of the answer.
+func (c *handshakeConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.limit(t)) }
+
+// SetWriteDeadline is like SetReadDeadline.
+func (c *handshakeConn) SetWriteDeadline(t time.Time) error {
+	return c.Conn.SetWriteDeadline(c.limit(t))
+}
+
+func (c *handshakeConn) limit(t time.Time) time.Time {
+	if !c.established.Load() && (t.IsZero() || t.After(c.deadline)) {
+		return c.deadline
+	}
+	return t
+}
+
+// Write reports no error after the handshake: it closes the connection instead, so that the next Read
+// fails. If Write failed, a request of the client library would be answered twice, with the error and
+// when the connection ends. If the request contains credentials that are sent again, or was sent
+// during Close, the client library would then block and never connect again.
+func (c *handshakeConn) Write(b []byte) (int, error) {
+	if !c.established.Load() {
+		if c.request == nil {
+			c.request = append(handshake.Request{}, b...)
+		}
+		return c.Conn.Write(b)
+	}
+	op := handshake.Op(b)
+	c.authenticating.Store(op == handshake.OpAuth)
+	if op == handshake.OpCloseSession {
+		// The servers delete the znodes of the session as soon as they receive this packet.
+		c.dialer.push(handshake.Event{Kind: handshake.Closing, Server: c.address})
+	}
+	if _, err := c.Conn.Write(b); err != nil {
+		c.abandon(err)
+	}
+	return len(b), nil
 }
 
 func (c *handshakeConn) Read(b []byte) (int, error) {
@@ -160,15 +276,21 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	if missing == 0 && len(c.pending) == 0 {
 		n, err := c.Conn.Read(b)
 		if err != nil {
-			c.recordBreak()
+			c.abandon(err)
 		}
 		return n, err
 	}
 	n, err := 0, error(nil)
 	if len(c.pending) == 0 {
 		n, err = c.Conn.Read(b)
-		if n == 0 && len(c.answer) == 0 && err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			c.dialer.record.Fail(fmt.Errorf("%s: %w", c.address, errClosed))
+		switch {
+		case err == nil || n > 0:
+		case isTimeout(err):
+			c.end(errSilent)
+		case len(c.answer) > 0:
+			c.end(err)
+		default:
+			c.end(errRefused)
 			if c.dialer.recordRefusal() {
 				if c.pending = c.confirmExpiry(); len(c.pending) > 0 {
 					c.Conn.Close() // the client library does not close it after the session has expired
@@ -183,10 +305,22 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	if missing > 0 && n > 0 {
 		c.answer = append(c.answer, b[:min(n, missing)]...)
 		if c.answer.Missing() == 0 {
-			c.hasSession.Store(c.dialer.recordAnswer(c.answer))
+			c.answered()
 		}
 	}
 	return n, err
+}
+
+// answered records the answer of the server.
+func (c *handshakeConn) answered() {
+	if c.dialer.recordAnswer(c.answer) {
+		c.established.Store(true)
+		c.dialer.push(handshake.Event{
+			Kind: handshake.Established, Server: c.address, Session: c.answer.Session(), Timeout: c.answer.Timeout(),
+		})
+	} else if !c.lost {
+		c.dialer.push(handshake.Event{Kind: handshake.Expired, Server: c.address, Session: c.request.Session()})
+	}
 }
 
 // confirmExpiry asks the server that has closed the connection whether the session has expired, and
@@ -205,7 +339,8 @@ func (c *handshakeConn) confirmExpiry() handshake.Answer {
 	case err != nil:
 		log.Debug("cannot determine whether the session has expired", "err", err)
 	case answer.Session() == 0:
-		c.dialer.record.Lose(session)
+		c.lost = true
+		c.dialer.push(handshake.Event{Kind: handshake.Expired, Server: c.address, Session: session, Lost: true})
 		log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session has expired",
 			"session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(c.request.LastSeen())))
 		return answer

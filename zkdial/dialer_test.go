@@ -3,6 +3,8 @@ package zkdial
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -15,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -63,7 +66,7 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 		srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 		srv.DropConnections()
 		time.Sleep(time.Hour)
-		require.ErrorIs(t, handshake.Of(conn).Failure(), errClosed)
+		require.ErrorIs(t, handshake.Of(conn).Failure(), errRefused)
 		require.Equal(t, session, conn.SessionID())
 		require.False(t, handshake.Of(conn).Lost(session))
 	})
@@ -73,7 +76,7 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 func TestDialer_ConfirmExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
-		d := &dialer{log: slog.New(slog.DiscardHandler), record: handshake.Of(new(zk.Conn))}
+		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), record: handshake.Of(new(zk.Conn))}
 		request := make(handshake.Request, 48) // with a password of 16 bytes
 		request[3], request[18], request[31] = 44, 0x27, 16
 		redial := func() (net.Conn, error) { return srv.Dialer()("tcp", srv.Name(), time.Second) }
@@ -108,17 +111,17 @@ func TestDialer_CountsBreaks(t *testing.T) {
 		record, id := handshake.Of(conn), conn.SessionID()
 		for i := range uint64(20) {
 			time.Sleep(time.Duration(i)*time.Millisecond + 2*time.Second)
-			require.Equal(t, i, record.Breaks())
+			require.Equal(t, i, record.Facts().Breaks)
 			before := sub.State()
 			srv.DropConnections()
 			time.Sleep(timeout / 2)
-			require.Equal(t, i+1, record.Breaks())
+			require.Equal(t, i+1, record.Facts().Breaks)
 			require.NotEqual(t, before.Epoch, sub.State().Epoch)
 		}
 		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 		srv.DropConnections()
 		time.Sleep(timeout / 2)
-		require.EqualValues(t, 21, record.Breaks())
+		require.EqualValues(t, 21, record.Facts().Breaks)
 		epoch := sub.State().Epoch
 		hook.Remove()
 		time.Sleep(timeout / 2)
@@ -180,4 +183,228 @@ func TestDialer_RestoredSession(t *testing.T) {
 			})
 		})
 	}
+}
+
+// brokenWrites is a connection on which the n-th write after the handshake, counted from 0, fails. The
+// handshake is number -1.
+type brokenWrites struct {
+	net.Conn
+	n, writes int
+}
+
+var errWrite = errors.New("no route to host")
+
+func (c *brokenWrites) Write(b []byte) (int, error) {
+	c.writes++
+	if c.writes == c.n+2 {
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: errWrite}
+	}
+	return c.Conn.Write(b)
+}
+
+// TestDialer_FailedWrite fails if a client does not recover from a failed write of any packet that it
+// sends when it connects again.
+func TestDialer_FailedWrite(t *testing.T) {
+	packets := []string{"handshake", "first credentials", "second credentials", "watches", "request or ping", "ping or request", "next", "next but one"}
+	for i, packet := range packets {
+		t.Run(packet, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.Start(t)
+				var dials atomic.Int64
+				conn := connect(t, srv, WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+					conn, err := srv.Dialer()(network, address, timeout)
+					if dials.Add(1) == 2 && err == nil {
+						conn = &brokenWrites{Conn: conn, n: i - 1}
+					}
+					return conn, err
+				}))
+				require.NoError(t, conn.AddAuth("digest", []byte("a:b")))
+				require.NoError(t, conn.AddAuth("digest", []byte("c:d")))
+				e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
+				require.NoError(t, err)
+				go e.ElectLeader()
+				time.Sleep(2 * timeout)
+				leadership := e.Current().Leadership
+				require.NotNil(t, leadership)
+				_, _, _, err = conn.ExistsW("/watched")
+				require.NoError(t, err)
+				srv.DropConnections()
+				time.Sleep(3 * timeout)
+				require.EqualValues(t, 3, dials.Load())
+				require.Equal(t, zk.StateHasSession, conn.State())
+				require.NotNil(t, e.Current().Leadership)
+				require.Equal(t, leadership.Token(), e.Current().Leadership.Token())
+				require.NoError(t, e.Resign())
+			})
+		})
+	}
+}
+
+// deafConn is a connection whose network stops after the handshake: packets of the client are lost, or
+// remain in the buffers of its host until these are full.
+type deafConn struct {
+	net.Conn
+	deaf atomic.Bool
+	full net.Conn // nil if packets are lost
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.deaf.Store(c.deaf.Load() || n > 20)
+	return n, err
+}
+
+func (c *deafConn) Write(b []byte) (int, error) {
+	switch {
+	case !c.deaf.Load():
+		return c.Conn.Write(b)
+	case c.full != nil:
+		return c.full.Write(b)
+	}
+	return len(b), nil
+}
+
+func (c *deafConn) SetWriteDeadline(t time.Time) error {
+	if c.full != nil {
+		return c.full.SetWriteDeadline(t)
+	}
+	return nil
+}
+
+func (c *deafConn) Close() error {
+	if c.full != nil {
+		c.full.Close()
+	}
+	return c.Conn.Close()
+}
+
+// serverFaults are the faults of one server that accepts connections.
+var serverFaults = map[string]struct {
+	begin, end func(*zktest.Server, time.Duration)
+	wrap       func(net.Conn) net.Conn
+}{
+	"does not answer": {
+		begin: func(s *zktest.Server, _ time.Duration) { s.Pause() },
+		end:   func(s *zktest.Server, _ time.Duration) { s.Resume() },
+	},
+	"answers after half a session timeout": {
+		begin: func(s *zktest.Server, timeout time.Duration) { s.Delay(zktest.BothWays, timeout/4) },
+		end:   func(s *zktest.Server, _ time.Duration) { s.Delay(zktest.BothWays, 0) },
+	},
+	"drops packets after the handshake": {wrap: func(conn net.Conn) net.Conn { return &deafConn{Conn: conn} }},
+	"reads nothing after the handshake": {wrap: func(conn net.Conn) net.Conn {
+		full, _ := net.Pipe()
+		return &deafConn{Conn: conn, full: full}
+	}},
+}
+
+// faultyCluster is an ensemble of which server 0 can fail.
+type faultyCluster struct {
+	*zktest.Ensemble
+	faulty atomic.Bool
+	wrap   func(net.Conn) net.Conn
+}
+
+func (c *faultyCluster) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	conn, err := c.Dialer()(network, address, timeout)
+	if err == nil && c.wrap != nil && c.faulty.Load() && address == c.Names()[0] {
+		conn = c.wrap(conn)
+	}
+	return conn, err
+}
+
+func (c *faultyCluster) connect(t *testing.T, timeout time.Duration) *zk.Conn {
+	conn, _, err := Connect(c.Names(), timeout, WithDialer(c.dial))
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// TestDialer_FaultyServer fails if a client loses its session because one server of three accepts
+// connections and does not serve them, or if a new client needs half of its session timeout to
+// connect.
+func TestDialer_FaultyServer(t *testing.T) {
+	for name, fault := range serverFaults {
+		for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
+			t.Run(fmt.Sprint(name, ", ", timeout), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := &faultyCluster{Ensemble: zktest.Cluster(t, 3, zktest.WithTick(2*time.Second)), wrap: fault.wrap}
+					for round := range 6 {
+						old := c.connect(t, timeout)
+						_, err := Wait(t.Context(), old)
+						require.NoError(t, err)
+						id := old.SessionID()
+						time.Sleep(timeout + time.Duration(round)*timeout/7)
+						c.faulty.Store(true)
+						if fault.begin != nil {
+							fault.begin(c.Server(0), timeout)
+						}
+						for i := range 3 {
+							c.Server(i).DropConnections(id)
+						}
+						start := time.Now()
+						fresh := c.connect(t, timeout)
+						_, err = Wait(t.Context(), fresh)
+						require.NoError(t, err)
+						require.LessOrEqual(t, time.Since(start), timeout/2, "a new client")
+						time.Sleep(2 * timeout)
+						require.Equal(t, id, old.SessionID())
+						require.Equal(t, zk.StateHasSession, old.State())
+						c.faulty.Store(false)
+						if fault.end != nil {
+							fault.end(c.Server(0), timeout)
+						}
+						time.Sleep(timeout)
+						require.Equal(t, id, old.SessionID())
+						old.Close()
+						fresh.Close()
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestDialer_RollingRestart fails if a client loses its session while the servers are restarted one
+// after another, and one of them accepts connections and does not answer.
+func TestDialer_RollingRestart(t *testing.T) {
+	for _, servers := range []int{3, 5} {
+		for run := range 20 {
+			t.Run(fmt.Sprintf("%d servers, run %d", servers, run), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := &faultyCluster{Ensemble: zktest.Cluster(t, servers, zktest.WithTick(2*time.Second))}
+					conn := c.connect(t, timeout)
+					_, err := Wait(t.Context(), conn)
+					require.NoError(t, err)
+					id := conn.SessionID()
+					c.Server(run % servers).Pause()
+					for i := range servers {
+						if i == run%servers {
+							continue
+						}
+						time.Sleep(time.Duration(run) * timeout / 10)
+						c.Server(i).Stop()
+						time.Sleep(timeout/4 + time.Duration(run)*timeout/20)
+						c.Server(i).Restart(zktest.KeepTree)
+						time.Sleep(3 * timeout)
+						require.Equal(t, id, conn.SessionID())
+						require.Equal(t, zk.StateHasSession, conn.State())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestDialer_SlowServers fails if a client does not connect to servers that all need longer for the handshake
+// than the limit for the first attempt.
+func TestDialer_SlowServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &faultyCluster{Ensemble: zktest.Cluster(t, 3)}
+		for i := range 3 {
+			c.Server(i).Delay(zktest.ToServer, timeout*6/10)
+		}
+		_, err := Wait(t.Context(), c.connect(t, timeout))
+		require.NoError(t, err)
+	})
 }

@@ -11,6 +11,17 @@
 //     knows the session. If it does not, the session ends as if it had expired, and the
 //     client library starts a new one. If it does, because the backup contains the
 //     session, it is asked again after two session timeouts, when the session has expired.
+//   - Leaderships, locks and other grants end before Close ends the session, with
+//     leaderelection.ErrConnClosed. With zk.Connect they end afterwards, when another client
+//     may have been granted the same.
+//   - The handshake with one server takes at most a third of the session timeout divided by
+//     the number of servers, but at least a second, or a third of the session timeout if that
+//     is shorter. The client library would wait for several session timeouts for a server
+//     that accepts connections and does not answer. The limit is doubled after each round in
+//     which no server has answered.
+//   - Connections recover after a write that fails while the client library sends credentials
+//     again. Other connections of go-zookeeper 1.0.4 are unusable then; candidates and locks
+//     on them end with leaderelection.ErrConnClosed after three session timeouts.
 //   - Host names are looked up for each connection attempt, so they may be unknown at first
 //     and their addresses may change.
 //   - TLS is supported, and verifies the name of each server.

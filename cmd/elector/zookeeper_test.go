@@ -179,7 +179,7 @@ func TestZooKeeper_HealthAfterDataLost(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	w.backend = (&zooKeeperBackend{conn: conn}).backend()
 	require.Equal(t, 200, statusCode(w, "/healthz"))
-	handshake.Of(conn).Lose(1)
+	handshake.Of(conn).Push(handshake.Event{Kind: handshake.Expired, Session: 1, Lost: true})
 	require.Equal(t, 503, statusCode(w, "/healthz"))
 	handshake.Of(conn).Grant(time.Second)
 	require.Equal(t, 200, statusCode(w, "/healthz"))

@@ -21,6 +21,21 @@ const (
 	maxAnswer = 1 << 10
 )
 
+// The operations of packets that the dialer recognizes. Packets after the handshake begin with their
+// length, an ID and the operation, four bytes each.
+const (
+	OpAuth         = 100
+	OpCloseSession = -11
+)
+
+// Op returns the operation of a packet of a client after the handshake, or 0 if it has none.
+func Op(packet []byte) int32 {
+	if len(packet) < 12 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(packet[8:]))
+}
+
 // Request is the packet that a client begins with.
 type Request []byte
 

@@ -53,7 +53,7 @@ func (m *monitor) check(now time.Time) <-chan request.Answer[checked] {
 		}
 	}
 	m.checking, m.checkNow, m.lastCheck = true, false, now
-	session, ctx, conn := m.seen.session, m.ctx, m.conn
+	session, ctx, conn := m.seen.Session, m.ctx, m.conn
 	return request.Start(func() (checked, error) {
 		missing, err := confirm(conn, paths)
 		err = request.Reject(ctx, conn, err)

@@ -1,16 +1,22 @@
 // Package session monitors the session of a *zk.Conn. All elections and locks that use a
 // connection share one monitor.
 //
-// The client library reports the loss of a session only to the caller of zk.Connect, and it
-// cannot report that a server which still answers is partitioned from its ensemble. Therefore
-// the monitor polls the state of the connection and, while a subscription requires a lease,
-// sends checks to the ensemble: transactions that check the subscriptions' znodes and change
-// nothing. File lease.go defines which lease follows from the acknowledged checks.
+// The state of a monitor follows from the events of its connection (handshake.Event), from
+// acknowledged checks, and from the time. Package zkdial pushes the events of its connections. For
+// other connections the monitor polls the state of the client library, from which
+// handshake.Record.Poll infers the events.
+//
+// A connection cannot show that a server which still answers is partitioned from its ensemble.
+// Therefore the monitor sends checks to the ensemble while a subscription requires a lease:
+// transactions that check the subscriptions' znodes and change nothing. File lease.go defines which
+// lease follows from the acknowledged checks.
 package session
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,18 +55,20 @@ type monitor struct {
 	timer  *time.Timer        // starts the goroutine
 	starts time.Time          // when timer starts the goroutine; protected by mu
 	done   chan struct{}
-	wake   chan struct{} // capacity 1; has an element after Prove
+	wake   chan struct{} // capacity 1; has an element after Prove and after an event
 
 	mu         sync.Mutex
 	subs       map[*Subscription]struct{}
 	proving    map[string]*Subscription // those that require a lease, by path
-	seen       connection
+	seen       handshake.Facts
 	epoch      uint64
-	closed     bool
+	closed     bool // the connection is over, or its owner ends the session
 	lease      lease
 	validities []validity    // one for each timeout that subscriptions state
 	began      time.Time     // when the session was first seen
 	short      int           // the number of consecutive sessions that ended shortly after they began
+	idle       time.Time     // the last Idle
+	idleTicks  int           // the number of ticks since it was first seen
 	downSince  time.Time     // when the goroutine first saw the connection down; zero if it is up
 	warned     bool          // a warning about downSince was logged
 	granted    time.Duration // the granted timeout, 0 if it is not known
@@ -69,8 +77,9 @@ type monitor struct {
 
 	logs []func() // log messages that the goroutine writes
 
-	record *handshake.Record
-	pauses *pauseMonitor
+	record   *handshake.Record
+	observer func(handshake.Event) // notice
+	pauses   *pauseMonitor
 
 	checking bool // a check is outstanding; used only by the goroutine
 }
@@ -82,25 +91,6 @@ type validity struct {
 	subs   int // the number of subscriptions
 	proven bool
 	lapses uint64
-}
-
-// connection is the state of a zk.Conn.
-type connection struct {
-	session int64
-	server  string
-	up      bool
-	breaks  uint64 // those that the dialer has counted
-}
-
-func readConnection(conn *zk.Conn, record *handshake.Record) connection {
-	c := connection{session: conn.SessionID(), up: conn.State() == zk.StateHasSession, breaks: record.Breaks()}
-	if c.up {
-		// While it is not connected, the client library holds the lock that Server needs
-		// until the HostProvider has returned the next server, which may be a DNS lookup
-		// that blocks.
-		c.server = conn.Server()
-	}
-	return c
 }
 
 // start starts a monitor. The caller holds mu.
@@ -115,14 +105,18 @@ func (slot *slot) start(conn *zk.Conn) *monitor {
 			record: handshake.Of(conn), pauses: pauseMonitors.Of(conn),
 		}
 		m.ctx, m.stop = context.WithCancel(context.Background())
+		m.observer = m.notice
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conn, m.granted = conn, 0
-	m.epoch, m.seen, m.began, m.short = epochs.Add(1), readConnection(conn, m.record), time.Time{}, 0
+	m.record.Observe(m.observer)
+	m.record.Poll(conn)
+	m.epoch, m.seen, m.began, m.short = epochs.Add(1), m.record.Facts(), time.Time{}, 0
+	m.closed = m.seen.Closed
 	m.lease, m.checkNow, m.lastCheck = lease{}, false, time.Time{}
-	m.downSince, m.warned, m.logs = time.Time{}, false, nil
-	if m.seen.up {
+	m.downSince, m.warned, m.logs, m.idle = time.Time{}, false, nil, time.Time{}
+	if m.seen.Up {
 		m.granted = m.record.Granted(conn)
 	}
 	m.updateTimeout()
@@ -186,27 +180,75 @@ func (m *monitor) sleep(now time.Time) time.Duration {
 	return next
 }
 
-// observe reads the state of the connection and records the changes. The caller holds mu.
+// observe updates the state by the events that have occurred. The caller holds mu.
 func (m *monitor) observe() {
-	before, now := m.seen, readConnection(m.conn, m.record)
-	if now.up {
+	m.record.Poll(m.conn)
+	before, now := m.seen, m.record.Facts()
+	if now.Up {
 		m.updateGranted()
 	}
-	if now == before {
+	m.seen = now
+	if now.Session == before.Session && now.Up == before.Up && now.Breaks == before.Breaks {
 		return
 	}
-	m.seen = now
-	if before.up || now.breaks != before.breaks {
+	if now.Breaks != before.Breaks {
 		m.epoch = epochs.Add(1)
 	}
-	if now.session != before.session {
+	if now.Session != before.Session {
 		m.lease.clear()
 		m.updateTimeout()
-		m.noteSession(before.session)
+		m.noteSession(before.Session)
 	}
-	if now.up {
+	if now.Up {
 		m.checkNow = true
 	}
+	m.notifyAll()
+}
+
+// notice is the observer of the record. It does not return before the grants of a connection that
+// is being closed have ended: after that the servers delete the znodes of the session.
+func (m *monitor) notice(e handshake.Event) {
+	if e.Kind == handshake.Closing || e.Kind == handshake.Closed {
+		m.close()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn == nil {
+		return // an idle monitor
+	}
+	m.observe()
+	m.updateProven()
+	m.wakeUp()
+}
+
+// wakeUp makes the goroutine run if it has started.
+func (m *monitor) wakeUp() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the grants of all subscriptions, and then their leases.
+func (m *monitor) close() {
+	m.mu.Lock()
+	m.closed = true // before the grants end, so that their reason is not that of their znodes
+	conn := m.conn
+	var ends []context.CancelCauseFunc
+	for s := range m.subs {
+		if s.end != nil {
+			ends = append(ends, s.end)
+			s.end = nil
+		}
+	}
+	m.mu.Unlock()
+	for _, end := range ends {
+		end(Explain(conn, zkerror.ErrConnClosed))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lease.clear()
+	m.updateProven()
 	m.notifyAll()
 }
 
@@ -273,10 +315,12 @@ func (m *monitor) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		ticked := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			ticked = true
 		case <-m.wake:
 		case r := <-results:
 			m.checking = false
@@ -284,8 +328,7 @@ func (m *monitor) run() {
 		case a := <-down:
 			down = nil
 			if errors.Is(a.Err, zkerror.ErrConnClosed) {
-				m.end(ctx)
-				return
+				m.record.Push(handshake.Event{Kind: handshake.Closed})
 			}
 			m.mu.Lock()
 			for s := range m.subs {
@@ -297,14 +340,20 @@ func (m *monitor) run() {
 		now := time.Now()
 		m.observe()
 		m.updateProven()
+		if m.closed {
+			m.mu.Unlock()
+			<-ctx.Done()
+			return
+		}
 		m.warnOutage(now)
-		if downFor++; m.seen.up {
+		hangs := ticked && m.hangs(now)
+		if downFor++; m.seen.Up {
 			downFor = 0
 		}
 		if downFor > 1 && down == nil {
 			down = m.detectClose(ctx)
 		}
-		if possible := !m.checking && m.seen.up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
+		if possible := !m.checking && m.seen.Up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
 			results = m.check(now)
 		}
 		next := m.sleep(now)
@@ -314,12 +363,16 @@ func (m *monitor) run() {
 		for _, log := range logs {
 			log()
 		}
+		if hangs {
+			m.record.Push(handshake.Event{Kind: handshake.Closed, Err: errHangs})
+		}
 		timer.Reset(next)
 	}
 }
 
 // detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes the
-// connection. While the connection is up, its state shows this. The error is that of request.Final.
+// connection. While the connection is up, Closing or the state of the client library shows this. The
+// error is that of request.Final.
 func (m *monitor) detectClose(ctx context.Context) <-chan request.Answer[struct{}] {
 	conn := m.conn
 	return request.Start(func() (struct{}, error) {
@@ -331,17 +384,44 @@ func (m *monitor) detectClose(ctx context.Context) <-chan request.Answer[struct{
 	})
 }
 
-// end notifies all subscriptions that the connection was closed, and blocks until the last one
-// is closed.
-func (m *monitor) end(ctx context.Context) {
-	m.mu.Lock()
-	m.observe()
-	m.closed = true
-	m.lease.clear()
-	m.updateProven()
-	m.notifyAll()
-	m.mu.Unlock()
-	<-ctx.Done()
+// hangTimeouts is the number of session timeouts after which a client library that does not try to
+// connect is considered to hang. It has a session or tries to connect within two seconds otherwise.
+const (
+	hangTimeouts = 3
+	minHang      = 10 * time.Second
+	minHangTicks = 20 // of the monitor's goroutine, at least as far apart as pollInterval
+)
+
+// errHangs is the reason why a connection is unusable that its owner has not closed.
+var errHangs = errors.New("the client library does not connect again, as go-zookeeper 1.0.4 if a write fails while credentials are sent again; open a new connection, with zkdial.Connect")
+
+// Explain returns err, which wraps the reason in addition if it is zkerror.ErrConnClosed although the
+// owner has not closed the connection.
+func Explain(conn *zk.Conn, err error) error {
+	if reason := handshake.Of(conn).Failure(); errors.Is(err, zkerror.ErrConnClosed) && errors.Is(reason, errHangs) {
+		return fmt.Errorf("%w: %w", err, reason)
+	}
+	return err
+}
+
+// hangs reports whether the client library hangs. The session has ended then, because no client has
+// extended it. The caller holds mu.
+func (m *monitor) hangs(now time.Time) bool {
+	if m.seen.Idle.IsZero() || m.seen.Idle != m.idle {
+		m.idle, m.idleTicks = m.seen.Idle, 0
+		return false
+	}
+	// After a pause of the process, the client library has not run either: the time alone proves nothing.
+	m.idleTicks++
+	if now.Sub(m.idle) <= max(hangTimeouts*m.lease.timeout, minHang) || m.idleTicks < minHangTicks {
+		return false
+	}
+	for s := range m.subs {
+		if s.log != nil {
+			m.logLater(s.log, slog.LevelError, "the connection is unusable", "err", errHangs)
+		}
+	}
+	return true
 }
 
 // apply updates the state by the result of a check. It returns an error if the check is not a
@@ -350,7 +430,7 @@ func (m *monitor) apply(r checked, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.observe()
-	if m.seen.session != r.session {
+	if m.seen.Session != r.session {
 		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
 	}
 	for _, path := range r.missing {

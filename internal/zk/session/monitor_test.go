@@ -199,14 +199,14 @@ func TestMonitor_CountedBreak(t *testing.T) {
 		defer sub.Close()
 		epoch := sub.State().Epoch
 		require.Equal(t, epoch, sub.State().Epoch)
-		handshake.Of(w.conn).Break()
+		handshake.Of(w.conn).Push(handshake.Event{Kind: handshake.Broken})
 		require.Greater(t, sub.State().Epoch, epoch)
 		// While the connection is down as well: it may have been up between two polls.
 		w.srv.Stop()
 		time.Sleep(time.Second)
 		require.False(t, sub.State().Up)
 		epoch = sub.State().Epoch
-		handshake.Of(w.conn).Break()
+		handshake.Of(w.conn).Push(handshake.Event{Kind: handshake.Broken})
 		require.Greater(t, sub.State().Epoch, epoch)
 	})
 }
@@ -227,7 +227,7 @@ func TestMonitor_CountsRenewedLapse(t *testing.T) {
 		m.mu.Lock()
 		late := time.Now().Add(-3 * time.Second)
 		m.lease.proofs = []proof{{late.Add(-2 * time.Second), late.Add(-2 * time.Second)}, {late, late}}
-		session := m.seen.session
+		session := m.seen.Session
 		m.mu.Unlock()
 		now := time.Now()
 		require.NoError(t, m.apply(checked{sent: now, acked: now, session: session}, nil))

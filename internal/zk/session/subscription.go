@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"time"
@@ -21,10 +22,11 @@ type Subscription struct {
 	// rejected is the final answer of a server to a request of the monitor, or nil.
 	rejected error
 	onCheck  func(Check)
-	first    time.Time     // when the write of Prove was sent
-	every    time.Duration // see CheckEvery
-	stated   time.Duration // the timeout of Subscribe
-	log      *slog.Logger  // nil for none
+	first    time.Time               // when the write of Prove was sent
+	every    time.Duration           // see CheckEvery
+	stated   time.Duration           // the timeout of Subscribe
+	log      *slog.Logger            // nil for none
+	end      context.CancelCauseFunc // see EndOnClose; nil for none
 }
 
 // Subscribe starts to monitor conn. timeout is the session timeout that the user has configured,
@@ -69,9 +71,12 @@ func (s *Subscription) Close() {
 		return
 	}
 	m.slot.monitor = nil
+	m.record.Observe(nil)
 	if m.timer.Stop() {
 		// The goroutine was not started. The idle monitor must not keep the connection in memory.
+		m.mu.Lock()
 		m.conn, m.slot.idle = nil, m
+		m.mu.Unlock()
 		return
 	}
 	m.stop()
@@ -84,6 +89,21 @@ func (s *Subscription) reject(err error) {
 	if zkerror.CodeOf(err) != nil && !request.Transient(err) {
 		s.rejected = err
 		s.notify()
+	}
+}
+
+// EndOnClose makes the subscription call end, which ends the current grant of its user, with
+// zkerror.ErrConnClosed before the owner of the connection ends the session. It calls end
+// immediately if that has happened. A later call replaces the function. Only package zkdial detects
+// Close in time: on other connections, end is called after the servers have deleted the znodes of
+// the session.
+func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
+	s.m.mu.Lock()
+	closed := s.m.closed
+	s.end = end
+	s.m.mu.Unlock()
+	if closed {
+		end(Explain(s.m.conn, zkerror.ErrConnClosed))
 	}
 }
 
@@ -122,7 +142,7 @@ func (s *Subscription) State() State {
 	m.updateProven()
 	v := m.validity(s)
 	return State{
-		Session: m.seen.session, Up: m.seen.up, Closed: m.closed, Epoch: m.epoch,
+		Session: m.seen.Session, Up: m.seen.Up, Closed: m.closed, Epoch: m.epoch,
 		Missing: s.missing, Rejected: s.rejected, Proven: v.proven, Deadline: m.deadline(s), Lapses: v.lapses,
 	}
 }
@@ -166,10 +186,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	if check && m.timer.Stop() {
 		m.timer.Reset(0)
 	}
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wakeUp()
 }
 
 // Move continues the checks of Prove with another znode. An acknowledged transaction, which was

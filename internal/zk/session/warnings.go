@@ -31,7 +31,7 @@ func (m *monitor) noteSession(old int64) {
 	for s := range m.subs {
 		if s.log != nil {
 			m.logLater(s.log, slog.LevelError, "sessions end again and again right after they have begun: a server that does not implement setWatches, such as ClickHouse Keeper before 26.1, cannot be used (docs/servers.md)",
-				"server", m.seen.server, "sessions", m.short)
+				"server", m.seen.Server, "sessions", m.short)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func (m *monitor) noteSession(old int64) {
 // and close them, which the client library does not report. The caller holds mu.
 func (m *monitor) warnOutage(now time.Time) {
 	switch {
-	case m.seen.up:
+	case m.seen.Up:
 		m.downSince, m.warned = time.Time{}, false
 	case m.downSince.IsZero():
 		m.downSince = now
