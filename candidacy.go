@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/constructor"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
@@ -174,13 +172,11 @@ func (c *candidacy) complete(s Status) Status {
 }
 
 func (c *candidacy) Lead(token int64, deadline func() time.Time) *Leadership {
-	return c.leadWithMulti(token, deadline, nil)
+	return c.lead(newLeadership(token, deadline))
 }
 
-// leadWithMulti is Lead with an implementation of Leadership.Multi.
-func (c *candidacy) leadWithMulti(token int64, deadline func() time.Time, multi func(*Leadership, []any) ([]zk.MultiResponse, error)) *Leadership {
-	l, revoke := newLeadership(token, deadline)
-	l.multi = multi
+// lead is Lead with a leadership and the function that ends it.
+func (c *candidacy) lead(l *Leadership, revoke context.CancelCauseFunc) *Leadership {
 	c.mu.Lock()
 	over := c.over.Load()
 	if !over {
@@ -192,7 +188,7 @@ func (c *candidacy) leadWithMulti(token int64, deadline func() time.Time, multi 
 		return l
 	}
 	c.Publish(Status{Role: Leader, Leadership: l})
-	c.Report(event.Event{Kind: event.Elected, Token: token})
+	c.Report(event.Event{Kind: event.Elected, Token: l.Token()})
 	return l
 }
 

@@ -27,9 +27,12 @@
 //     partitioned but still answers. This assumes that clocks run at about the same rate,
 //     that the servers grant a session timeout of at least two of their ticks, and that the
 //     process is not stopped. It does not hold if a client removes the leader's znode: an
-//     operator that deletes it, a program that closes its connection before the candidate
-//     has resigned, or a client that deletes the election and creates it again while the
-//     old leader is unreachable.
+//     operator that deletes it, or a client that deletes the election and creates it again
+//     while the old leader is unreachable.
+//   - If the program closes the connection of a leader, the leadership ends first, with
+//     [ErrConnClosed], if zkdial.Connect has opened the connection. With zk.Connect, the
+//     library detects Close only afterwards: the next candidate can lead some milliseconds
+//     before Done is closed, so let the candidate resign first.
 //   - [Leadership.Multi] applies a ZooKeeper transaction only during the leadership. This
 //     guarantee needs no assumption.
 //   - Every call except ElectLeader returns within a bounded time. When a candidacy is

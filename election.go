@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
@@ -50,7 +51,9 @@ var _ Candidate = (*Election)(nil)
 // children are the candidates. It sends a sync and a read of the node, and blocks until
 // ZooKeeper answers. It creates the node only if [WithCreateNode] is given. The caller
 // remains the owner of conn, which any number of elections may share. If conn is closed
-// before a candidate has resigned, its znode may remain until the session expires.
+// before a candidate has resigned, its znode may remain until the session expires. A
+// leadership ends before conn is closed if package zkdial has opened it; with zk.Connect,
+// another candidate may lead some milliseconds earlier: resign first.
 //
 // Errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath], [ErrInvalidOption],
 // [ErrNoElection], [ErrPermission], [ErrUnreachable] if ZooKeeper does not answer within
@@ -211,9 +214,10 @@ func (e *Election) queueChanged(s queue.State) {
 	switch {
 	case s.Proven && leading:
 	case s.Proven:
-		e.candidacy.leadWithMulti(s.Token, s.Deadline, func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
+		g, end := grant.OfSession(s.Token, s.Lease)
+		e.candidacy.lead(&Leadership{grant: g, multi: func(l *Leadership, ops []any) ([]zk.MultiResponse, error) {
 			return e.multi(l, s.Path, ops)
-		})
+		}}, end)
 	case s.First && leading:
 		e.candidacy.Suspend(ErrLeaseExpired)
 	case s.First:
@@ -237,11 +241,13 @@ func (e *Election) reason(err error) error {
 	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
 		return err
 	}
-	if errors.Is(err, ErrUnreachable) {
+	switch err = refine(err); {
+	case errors.Is(err, ErrUnreachable):
 		return request.Explain(e.conn, err)
-	}
-	if err = refine(err); errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses {
-		err = fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
+	case errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses:
+		return fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
+	case errors.Is(err, ErrConnClosed):
+		return session.Explain(e.conn, err)
 	}
 	return err
 }

@@ -20,7 +20,7 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 			e := &Election{
 				conn: new(zk.Conn), node: "/election", candidacy: newCandidacy(t.Context(), nil),
 			}
-			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Deadline: func() time.Time { return time.Now().Add(time.Hour) }})
+			e.queueChanged(queue.State{Path: "/election/n_0000000000", First: true, Proven: true, Lease: hour{}})
 			leadership := e.Current().Leadership
 			require.NoError(t, leadership.Err())
 			e.queueChanged(queue.State{Err: reason})
@@ -34,6 +34,12 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 		})
 	}
 }
+
+// hour is a lease that lasts.
+type hour struct{}
+
+func (hour) Deadline() time.Time                { return time.Now().Add(time.Hour) }
+func (hour) EndOnClose(context.CancelCauseFunc) {}
 
 // TestElection_StoppedAsSessionExpires fails if a candidate with WithRejoin that is stopped before it
 // joins again reports session expiry as the reason. Nor may it join again after the election has been

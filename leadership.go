@@ -16,7 +16,9 @@ import (
 // called from any goroutine.
 //
 // Done is closed before another candidate can become leader, provided that clocks run at
-// the same rate and that this process is not stopped. A process that is stopped between a
+// the same rate and that this process is not stopped. If the program closes the connection
+// itself, this holds for connections of package zkdial; on a connection that zk.Connect has
+// opened, resign first. A process that is stopped between a
 // check of Done and the following action can still act too late. Operations that must not
 // overlap should therefore be protected in the system that executes them: it can reject
 // tokens smaller than the greatest it has seen, or in ZooKeeper by [Leadership.Multi].

@@ -15,6 +15,7 @@ import (
 type Grant struct {
 	token    int64
 	deadline func() time.Time
+	lease    Lease // nil except after OfSession
 	ctx      context.Context
 	end      context.CancelCauseFunc
 
@@ -32,6 +33,35 @@ func New(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFun
 		deadline = func() time.Time { return time.Time{} }
 	}
 	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
+}
+
+// Lease is the lease of a session: see session.Subscription.
+type Lease interface {
+	Deadline() time.Time
+	EndOnClose(end context.CancelCauseFunc)
+}
+
+// OfSession returns a grant that lasts as long as the lease of a session at most, and ends before the
+// owner of the connection ends the session.
+func OfSession(token int64, lease Lease) (*Grant, context.CancelCauseFunc) {
+	g, end := New(token, lease.Deadline)
+	if g.latest.IsZero() {
+		g.latest = time.Unix(0, 0) // the lease has ended since it was proven
+	}
+	g.lease = lease
+	lease.EndOnClose(end)
+	return g, end
+}
+
+// EndOnClose makes a grant of OfSession call also, in addition, when it ends because the owner closes
+// the connection.
+func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
+	if g.lease != nil {
+		g.lease.EndOnClose(func(err error) {
+			g.end(err)
+			also(err)
+		})
+	}
 }
 
 // Token returns the fencing token.

@@ -46,7 +46,7 @@ var sessionMutants = []mutant{
 		name: "session/S3", breaks: "a check of another session counts as a proof",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{`	if m.seen.session != r.session {
+			{`	if m.seen.Session != r.session {
 		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
 	}
 `, ""},
@@ -266,9 +266,9 @@ var sessionMutants = []mutant{
 		name: "session/S1", breaks: "the lease of a session survives its end",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{`	if now.session != before.session {
+			{`	if now.Session != before.Session {
 		m.lease.clear()
-`, `	if now.session != before.session {
+`, `	if now.Session != before.Session {
 `},
 		},
 		tests: ". -run ^TestLease_OtherSession$",
@@ -310,7 +310,7 @@ var sessionMutants = []mutant{
 		name: "session/S11", breaks: "no check is sent after a reconnect",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{`	if now.up {
+			{`	if now.Up {
 		m.checkNow = true
 	}
 `, ""},
@@ -375,5 +375,53 @@ var sessionMutants = []mutant{
 			{"case k.retry, k.created && zkerror.IsPassing(err):", "case k.retry:"},
 		},
 		tests: "./recipes/group -run ^TestPersistent_QuotaExceeded$",
+	},
+	{
+		name: "session/close-ends-grants", breaks: "grants end after the owner of the connection has ended the session",
+		file: "internal/zk/session/monitor.go",
+		edits: []edit{
+			{"	for _, end := range ends {\n		end(", "	for _, end := range ends {\n		go end("},
+		},
+		tests: ". -run ^TestClose_GrantsEndFirst$",
+	},
+	{
+		name: "session/hang", breaks: "candidates wait for a client library that does not connect again",
+		file: "internal/zk/session/monitor.go",
+		edits: []edit{
+			{"hangs := ticked && m.hangs(now)", "hangs := ticked && m.hangs(now) && false"},
+		},
+		tests: ". -run ^TestConnect_HangsAfterFailedWrite$",
+	},
+	{
+		name: "zkdial/closing", breaks: "the dialer does not recognize the packet that ends the session",
+		file: "zkdial/dialer.go",
+		edits: []edit{
+			{"if op == handshake.OpCloseSession {", "if op == 0 {"},
+		},
+		tests: ". -run ^TestClose_GrantsEndFirst$",
+	},
+	{
+		name: "zkdial/failed-write", breaks: "the client library receives the error of a write after the handshake",
+		file: "zkdial/dialer.go",
+		edits: []edit{
+			{"		c.abandon(err)\n	}\n	return len(b), nil", "		c.abandon(err)\n		return 0, err\n	}\n	return len(b), nil"},
+		},
+		tests: "./zkdial -run ^TestDialer_FailedWrite$",
+	},
+	{
+		name: "zkdial/handshake-limit", breaks: "the client library waits for a silent server for several session timeouts",
+		file: "zkdial/dialer.go",
+		edits: []edit{
+			{"if !c.established.Load() && (t.IsZero() || t.After(c.deadline)) {", "if t.IsZero() {"},
+		},
+		tests: "./zkdial -run ^TestDialer_FaultyServer$",
+	},
+	{
+		name: "zkdial/handshake-grows", breaks: "servers that all answer slowly are given up on after the same time again and again",
+		file: "zkdial/dialer.go",
+		edits: []edit{
+			{"if isTimeout(err) || errors.Is(err, errSilent) {", "if isTimeout(err) {"},
+		},
+		tests: "./zkdial -run ^TestDialer_SlowServers$",
 	},
 }

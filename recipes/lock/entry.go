@@ -200,7 +200,7 @@ func (t *tracker) changed(s queue.State) {
 	}
 	switch {
 	case s.Proven && t.end == nil:
-		g, end := grant.New(s.Token, s.Deadline)
+		g, end := grant.OfSession(s.Token, s.Lease)
 		t.end = end
 		t.granted <- &Hold{t.entry, g, end}
 	case t.end != nil && s.First && !s.Proven:

@@ -26,6 +26,7 @@ func newMultiHold(holds []*Hold) *MultiHold {
 	m.grant, m.end = grant.New(0, m.earliest)
 	for _, h := range holds {
 		m.stops = append(m.stops, context.AfterFunc(h.Context(), func() { m.end(h.Err()) }))
+		h.grant.EndOnClose(m.end)
 	}
 	return m
 }

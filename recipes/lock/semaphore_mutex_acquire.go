@@ -191,7 +191,7 @@ func (v *mutexAcquisition) grantLeases(e event) {
 	v.path = e.Path
 	v.mu.Unlock()
 	v.otherPaths = slices.Concat(v.paths[:e.lease], v.paths[e.lease+1:])
-	v.grant, v.end = grant.New(e.Token, e.Deadline)
+	v.grant, v.end = grant.OfSession(e.Token, e.Lease)
 	v.granted <- &Hold{v.entry, v.grant, v.end}
 	v.leaveMutex(errLeaving)
 }

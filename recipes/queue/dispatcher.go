@@ -68,6 +68,7 @@ func newDispatcher(q *Queue) *dispatcher {
 
 // run answers requests until the queue or the connection is closed.
 func (d *dispatcher) run() {
+	d.sub.EndOnClose(d.q.endOnClose)
 	for d.q.ctx.Err() == nil {
 		n, _ := d.q.requestedItems()
 		if n == 0 {

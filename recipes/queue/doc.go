@@ -14,7 +14,8 @@
 // [Item.Ack] are executed exactly once for each item, in the transaction of the
 // acknowledgement. With [Queue.PutRequest] they can move an item to another queue. The
 // timely report of a lost claim assumes that clocks run at about the same rate and that the
-// process is not stopped; effects outside ZooKeeper that must not be repeated should be
+// process is not stopped; if the program closes a connection of zk.Connect while it has items,
+// the report is some milliseconds late, other than with package zkdial. Effects outside ZooKeeper that must not be repeated should be
 // protected by the token.
 //
 // If the reply to a request is lost, the outcome is determined before the request is

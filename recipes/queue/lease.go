@@ -34,6 +34,16 @@ func (q *Queue) monitorLease() {
 	}
 }
 
+// endOnClose ends the grants of all deliveries, before the owner of the connection ends the session.
+// monitorLease does the rest.
+func (q *Queue) endOnClose(reason error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for d := range q.deliveries {
+		d.end(reason)
+	}
+}
+
 // lossReason returns the reason why the item is lost, or nil if it is not lost. The caller holds
 // mu.
 func (d *delivery) lossReason(state session.State) error {

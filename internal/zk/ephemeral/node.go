@@ -98,7 +98,7 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 		created <- err
 		return
 	}
-	g, end := grant.New(n.claim.czxid, n.claim.sub.Deadline)
+	g, end := grant.OfSession(n.claim.czxid, n.claim.sub)
 	n.grant = g
 	created <- nil
 	reason := n.awaitLoss(maintained)

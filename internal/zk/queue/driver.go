@@ -281,7 +281,7 @@ func (d *driver) execute(o *contender.Output) {
 func (d *driver) stateOf(s *contender.State) State {
 	state := State{First: s.First, Proven: s.Proven, Session: s.Session, Token: s.Token, Err: s.Err}
 	if s.First {
-		state.Deadline = d.sub.Deadline
+		state.Lease = d.sub
 	}
 	if s.Name != "" {
 		state.Path = d.pathOf(s.Name)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -87,11 +88,11 @@ type State struct {
 	Predecessor string // the path of the predecessor, empty for the head of the queue
 	First       bool   // it is the contender's turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
-	Proven   bool
-	Session  int64            // the owner of the znode; set with First
-	Token    int64            // the creation zxid of the znode; set with First
-	Deadline func() time.Time // when the lease expires, as of the call
-	Err      error            // why the contender has lost or removed its znode
+	Proven  bool
+	Session int64       // the owner of the znode; set with First
+	Token   int64       // the creation zxid of the znode; set with First
+	Lease   grant.Lease // backs the turn; set with First
+	Err     error       // why the contender has lost or removed its znode
 }
 
 // endedLimit is how long Run waits for the removal if the queue has ended: the client that has
