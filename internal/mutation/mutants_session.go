@@ -30,7 +30,7 @@ var sessionMutants = []mutant{
 		name: "session/L4", breaks: "a pause of the process does not invalidate a single proof",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {", "if false {"},
+			{"if !l.paused.IsZero() && since(l.paused, newest) < l.timeout*7/12 {", "if false {"},
 		},
 		tests: "./internal/zk/session -run ^TestLease_Latency$",
 	},
@@ -423,5 +423,21 @@ var sessionMutants = []mutant{
 			{"if isTimeout(err) || errors.Is(err, errSilent) {", "if isTimeout(err) {"},
 		},
 		tests: "./zkdial -run ^TestDialer_SlowServers$",
+	},
+	{
+		name: "session/evidence", breaks: "a forward step of the wall clock counts as age of a proof",
+		file: "internal/zk/session/lease.go",
+		edits: []edit{
+			{"since(l.proofs[0].acked, newest) < l.timeout/4 {", "elapsed(l.proofs[0].acked, newest) < l.timeout/4 {"},
+		},
+		tests: "./internal/zk/session -run ^TestLease_WallClockIsSet$",
+	},
+	{
+		name: "session/wall-clock-set-back", breaks: "proofs remain no evidence until the wall clock is as late as before",
+		file: "internal/zk/session/lease.go",
+		edits: []edit{
+			{"if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {", "if false {"},
+		},
+		tests: "./internal/zk/session -run ^TestLease_WallClockIsSet$",
 	},
 }

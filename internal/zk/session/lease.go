@@ -34,12 +34,18 @@ func (l *lease) add(sent, acked time.Time) {
 	if n > 0 && elapsed(l.proofs[n-1].sent, sent) <= 0 {
 		return // an older proof, acknowledged late
 	}
+	if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {
+		// The wall clock was set back. The proofs so far would be no evidence until it is as late
+		// as before, which can take hours.
+		l.clear()
+		n = 0
+	}
 	if n > 1 && elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
 		l.proofs[n-1] = newest // the one before is recent enough
 	} else {
 		l.proofs = append(l.proofs, newest)
 	}
-	for len(l.proofs) > 1 && elapsed(l.proofs[1].acked, sent) >= l.timeout/4 {
+	for len(l.proofs) > 1 && since(l.proofs[1].acked, sent) >= l.timeout/4 {
 		l.proofs = l.proofs[1:]
 	}
 }
@@ -55,12 +61,12 @@ func (l *lease) deadline() time.Time {
 		return time.Time{}
 	}
 	newest := l.proofs[n-1].sent
-	if n == 1 || elapsed(l.proofs[0].acked, newest) < l.timeout/4 {
+	if n == 1 || since(l.proofs[0].acked, newest) < l.timeout/4 {
 		// The chain is too short. The pings of the client library, which are a third of the
 		// timeout apart, have been reported instead: 1 - 1/4 - 1/3 = 5/12 of the timeout
 		// remain, so the margin is 5/12 - 1/3 = 1/12. If the process was paused, the pings were
 		// paused too.
-		if !l.paused.IsZero() && elapsed(l.paused, newest) < l.timeout*7/12 {
+		if !l.paused.IsZero() && since(l.paused, newest) < l.timeout*7/12 {
 			return time.Time{}
 		}
 		return newest.Add(l.timeout / 3)
@@ -100,9 +106,15 @@ func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Du
 
 // elapsed returns the time from a to b, by the monotonic clock or by the wall clock, whichever
 // is longer: the monotonic clock stops while a machine is suspended (golang/go#24595), and the
-// wall clock can be set back.
+// wall clock can be set back. It is for times after which something may have expired.
 func elapsed(a, b time.Time) time.Duration {
 	return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))
+}
+
+// since is like elapsed with the clock by which less time has passed. It is for ages that are
+// evidence: the wall clock can be set forward.
+func since(a, b time.Time) time.Duration {
+	return min(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }
 
 // Left returns the time from now until deadline, by the monotonic clock or by the wall clock, whichever

@@ -3,6 +3,7 @@ package session
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -96,6 +97,60 @@ func TestLease_AfterPause(t *testing.T) {
 func TestLease_KeepsFewProofs(t *testing.T) {
 	l := leaseOf(every(time.Millisecond, 10*timeout)...)
 	require.LessOrEqual(t, len(l.proofs), 8)
+}
+
+// TestLease_WallClockIsSet fails if a step of the wall clock makes a lease longer, or if a lease is not
+// renewed after it.
+func TestLease_WallClockIsSet(t *testing.T) {
+	for name, c := range map[string]struct{ before, step, pause time.Duration }{
+		"forward, in a short chain":       {before: 0, step: timeout / 4},
+		"far forward, in a short chain":   {before: timeout / 8, step: time.Hour},
+		"forward, after a pause":          {before: 0, step: timeout, pause: timeout / 8},
+		"back, in a chain":                {before: timeout, step: -timeout / 16},
+		"far back, in a chain":            {before: timeout, step: -time.Hour},
+		"far back, after a pause":         {before: timeout, step: -time.Hour, pause: timeout / 8},
+		"back by more than the last gap":  {before: timeout, step: -timeout / 4},
+		"forward by less than an eighth":  {before: timeout, step: timeout / 16},
+		"far forward, with a valid chain": {before: timeout, step: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begin := time.Now()
+			unstepped, l := &lease{timeout: timeout}, &lease{timeout: timeout}
+			add := func(d time.Duration) time.Duration {
+				actual, shown := begin.Add(d), begin.Add(d)
+				if d > c.before {
+					shown = withWall(actual, c.step)
+				}
+				unstepped.add(actual, actual)
+				l.add(shown, shown)
+				// As far as the clock shows that was not set: the lease ends by either clock.
+				return l.deadline().Sub(begin)
+			}
+			if c.pause > 0 {
+				l.paused = begin.Add(c.before - c.pause)
+				unstepped.paused = l.paused
+			}
+			for d := time.Duration(0); d < c.before+2*timeout; d += timeout / 8 {
+				end := add(d)
+				require.LessOrEqual(t, end, max(unstepped.deadline().Sub(begin), 0), "after %v", d)
+				require.LessOrEqual(t, len(l.proofs), 8)
+			}
+			require.Equal(t, unstepped.deadline().Sub(begin), l.deadline().Sub(begin), "the lease is not renewed")
+		})
+	}
+}
+
+// withWall returns t with its wall clock reading changed by d. Package time cannot create a time whose
+// clock readings differ.
+func withWall(t time.Time, d time.Duration) time.Time {
+	u := t.Add(d)
+	fields := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&u))
+	fields.ext -= int64(d)
+	return u
 }
 
 // While a machine is suspended the monotonic clock stops, and the wall clock continues.
