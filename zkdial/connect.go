@@ -37,8 +37,10 @@ func WithDialer(dial func(network, address string, timeout time.Duration) (net.C
 	return func(d *dialer) { d.open = dial }
 }
 
-// WithLogger sets the logger for the client library and this package. By default nothing is
-// logged.
+// WithLogger sets the logger. The default is the result of slog.Default when Connect is called. If
+// the connection is without a session for two seconds, a warning names each server with the reason,
+// once for each reason, and again at intervals that grow from ten seconds to an hour. Messages of
+// the client library have the level Debug. slog.DiscardHandler suppresses all.
 func WithLogger(log *slog.Logger) Option { return func(d *dialer) { d.log = log } }
 
 // WithClient passes options to the client library, such as zk.WithEventCallback and
@@ -67,7 +69,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &dialer{requested: sessionTimeout, servers: len(addresses), log: slog.New(slog.DiscardHandler), open: net.DialTimeout}
+	d := &dialer{requested: sessionTimeout, servers: len(addresses), log: slog.Default(), open: net.DialTimeout}
 	if sessionTimeout < shortestTimeout || sessionTimeout > longestTimeout {
 		return nil, nil, fmt.Errorf("%w: session timeout %v: must be from %v to %v", zkerror.ErrInvalidOption, sessionTimeout, shortestTimeout, longestTimeout)
 	}
@@ -80,6 +82,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	if d.open == nil || d.log == nil || slices.ContainsFunc(d.clientOptions, func(o func(*zk.Conn)) bool { return o == nil }) {
 		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", zkerror.ErrInvalidOption)
 	}
+	d.outage.log = d.log
 	return zk.Connect(addresses, sessionTimeout, func(conn *zk.Conn) {
 		zk.WithLogger(clientLog{d.log})(conn)
 		zk.WithLogInfo(false)(conn)
@@ -98,7 +101,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 type clientLog struct{ log *slog.Logger }
 
 func (l clientLog) Printf(format string, args ...any) {
-	l.log.Warn("zookeeper: " + fmt.Sprintf(format, args...))
+	l.log.Debug("zookeeper: " + fmt.Sprintf(format, args...))
 }
 
 // Granted returns the session timeout that the servers have granted to conn in the last

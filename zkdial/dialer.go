@@ -36,6 +36,7 @@ type dialer struct {
 	log           *slog.Logger
 	clientOptions []func(*zk.Conn)
 	record        *handshake.Record
+	outage        outage
 	servers       int // their number
 
 	mu      sync.Mutex
@@ -49,6 +50,7 @@ type dialer struct {
 // dial implements zk.Dialer.
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	d.push(handshake.Event{Kind: handshake.Dialing, Server: address})
+	d.outage.dial(address)
 	limit := d.patience()
 	timeout = min(timeout, limit)
 	conn, err := d.connect(network, address, timeout)
@@ -72,6 +74,7 @@ func (d *dialer) fail(address string, err error) {
 		d.mu.Unlock()
 	}
 	d.push(handshake.Event{Kind: handshake.Failed, Server: address, Err: err})
+	d.outage.fail(address, err)
 }
 
 func isTimeout(err error) bool {
@@ -207,11 +210,11 @@ func (c *handshakeConn) end(err error) {
 	switch {
 	case c.over.Swap(true):
 	case c.established.Load():
+		c.dialer.outage.begin()
 		c.dialer.push(handshake.Event{Kind: handshake.Broken, Server: c.address, Err: err})
+	case err == nil:
+		c.dialer.outage.close() // the client library closes a connection without an error only if its owner does
 	case c.answer.Missing() > 0:
-		if err == nil {
-			err = errSilent
-		}
 		c.dialer.fail(c.address, err)
 	}
 }
@@ -257,12 +260,17 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 		if c.request == nil {
 			c.request = append(handshake.Request{}, b...)
 		}
-		return c.Conn.Write(b)
+		n, err := c.Conn.Write(b)
+		if err != nil {
+			c.end(err)
+		}
+		return n, err
 	}
 	op := handshake.Op(b)
 	c.authenticating.Store(op == handshake.OpAuth)
 	if op == handshake.OpCloseSession {
 		// The servers delete the znodes of the session as soon as they receive this packet.
+		c.dialer.outage.close()
 		c.dialer.push(handshake.Event{Kind: handshake.Closing, Server: c.address})
 	}
 	if _, err := c.Conn.Write(b); err != nil {
@@ -315,6 +323,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 func (c *handshakeConn) answered() {
 	if c.dialer.recordAnswer(c.answer) {
 		c.established.Store(true)
+		c.dialer.outage.end(c.address)
 		c.dialer.push(handshake.Event{
 			Kind: handshake.Established, Server: c.address, Session: c.answer.Session(), Timeout: c.answer.Timeout(),
 		})

@@ -76,7 +76,7 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 func TestDialer_ConfirmExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
-		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), record: handshake.Of(new(zk.Conn))}
+		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: handshake.Of(new(zk.Conn))}
 		request := make(handshake.Request, 48) // with a password of 16 bytes
 		request[3], request[18], request[31] = 44, 0x27, 16
 		redial := func() (net.Conn, error) { return srv.Dialer()("tcp", srv.Name(), time.Second) }

@@ -25,5 +25,7 @@
 //   - Host names are looked up for each connection attempt, so they may be unknown at first
 //     and their addresses may change.
 //   - TLS is supported, and verifies the name of each server.
+//   - If there is no session for two seconds, a warning names the servers and the reasons; see
+//     [WithLogger].
 //   - [Wait] waits for the session, and reports which server has failed and why.
 package zkdial

@@ -440,4 +440,20 @@ var sessionMutants = []mutant{
 		},
 		tests: "./internal/zk/session -run ^TestLease_WallClockIsSet$",
 	},
+	{
+		name: "zkdial/outage-once", breaks: "each failed attempt is logged",
+		file: "zkdial/outage.go",
+		edits: []edit{
+			{"case r == nil || now.Before(r.at):", "case r == nil:"},
+		},
+		tests: "./zkdial -run ^TestOutage_IsLogged$",
+	},
+	{
+		name: "zkdial/outage-silent", breaks: "nothing is logged while a server does not answer",
+		file: "zkdial/outage.go",
+		edits: []edit{
+			{"+time.Millisecond, func() { o.fail(server, errWaiting) })", "+time.Millisecond, func() {})"},
+		},
+		tests: "./zkdial -run ^TestOutage_IsLogged$",
+	},
 }

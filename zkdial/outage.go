@@ -1,0 +1,131 @@
+package zkdial
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// quiet is how long a connection may be without a session before that is logged.
+	quiet = 2 * time.Second
+	// firstRepeat and lastRepeat are the shortest and the longest time between two warnings with the same
+	// cause. It is doubled with each warning.
+	firstRepeat = 10 * time.Second
+	lastRepeat  = time.Hour
+	// maxCauses limits the memory for causes.
+	maxCauses = 100
+)
+
+var errWaiting = errors.New("the server has not answered yet")
+
+// outage logs why a connection has no session: each cause once, and again at growing intervals.
+type outage struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	since   time.Time // when the connection lost its session or was opened; zero while it has one
+	closed  bool      // the owner closes the connection
+	warned  bool
+	repeats map[cause]*repeat
+	attempt *time.Timer // warns while an attempt has no result
+}
+
+// cause is why a server has granted no session.
+type cause struct{ server, err string }
+
+// repeat is when a cause is logged again.
+type repeat struct {
+	at    time.Time
+	after time.Duration
+}
+
+// begin records that the connection is without a session.
+func (o *outage) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since.IsZero() {
+		o.since, o.repeats = time.Now(), map[cause]*repeat{}
+	}
+}
+
+// dial records that a connection to server is being opened.
+func (o *outage) dial(server string) {
+	o.begin()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stop()
+	o.attempt = time.AfterFunc(max(quiet-time.Since(o.since), 0)+time.Millisecond, func() { o.fail(server, errWaiting) })
+}
+
+// stop stops the timer of an attempt. The caller holds mu.
+func (o *outage) stop() {
+	if o.attempt != nil {
+		o.attempt.Stop()
+	}
+}
+
+// fail records that server has not granted a session, and logs it if that has lasted for some time.
+func (o *outage) fail(server string, err error) {
+	o.mu.Lock()
+	if !errors.Is(err, errWaiting) {
+		o.stop()
+	}
+	now, since := time.Now(), o.since
+	warn := !since.IsZero() && !o.closed && now.Sub(since) >= quiet && o.due(cause{server, root(err)}, now)
+	o.warned = o.warned || warn
+	o.mu.Unlock()
+	if warn {
+		o.log.Warn("no ZooKeeper server has granted a session; trying again",
+			"server", server, "err", err, "for", now.Sub(since).Round(100*time.Millisecond))
+	}
+}
+
+// due reports whether a cause must be logged now. The caller holds mu.
+func (o *outage) due(c cause, now time.Time) bool {
+	r := o.repeats[c]
+	switch {
+	case r == nil && len(o.repeats) < maxCauses:
+		o.repeats[c] = &repeat{now.Add(firstRepeat), firstRepeat}
+		return true
+	case r == nil || now.Before(r.at):
+		return false
+	}
+	r.after = min(2*r.after, lastRepeat)
+	r.at = now.Add(r.after)
+	return true
+}
+
+// end records that server has granted a session.
+func (o *outage) end(server string) {
+	o.mu.Lock()
+	o.stop()
+	warned, since := o.warned, o.since
+	o.since, o.warned, o.repeats = time.Time{}, false, nil
+	o.mu.Unlock()
+	if warned {
+		o.log.Info("a ZooKeeper server has granted a session",
+			"server", server, "after", time.Since(since).Round(100*time.Millisecond))
+	}
+}
+
+// close records that the owner closes the connection, after which nothing is logged.
+func (o *outage) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stop()
+	o.closed = true
+}
+
+// root returns the text of the innermost error. The outer ones contain the local port, which is another
+// one for each attempt.
+func root(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
