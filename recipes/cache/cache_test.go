@@ -2,6 +2,7 @@ package cache
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -9,8 +10,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+// The documentation states which events a cache above a lock delivers for an acquisition.
+func TestCache_AboveLock(t *testing.T) {
+	for data, want := range map[string][]string{
+		"":          {"created znode", "changed lock", "deleted znode"},
+		"some data": {"created znode", "deleted znode"},
+	} {
+		run(t, func(h *harness) {
+			h.create("/locks")
+			h.createWith("/locks/one", data)
+			m, err := lock.NewMutex(h.writer, "/locks/one", recipes.WithSessionTimeout(sessionTimeout))
+			require.NoError(h, err)
+			acquire := func() {
+				hold, err := m.Lock(h.Context())
+				require.NoError(h, err)
+				synctest.Wait()
+				require.NoError(h, hold.Release())
+				synctest.Wait()
+			}
+			acquire() // the first acquisition finds out whether the znode has data
+			_, r := h.fill("/locks", Subtree)
+			r.take()
+			acquire()
+			var got []string
+			for _, e := range r.take() {
+				kind, rest, _ := strings.Cut(e, " ")
+				target := "znode"
+				if strings.HasPrefix(rest, "/locks/one=") {
+					target = "lock"
+				}
+				got = append(got, kind+" "+target)
+			}
+			require.ElementsMatch(h, want, got)
+		})
+	}
+}
 
 // Invalid arguments are rejected.
 func TestNew_InvalidArguments(t *testing.T) {

@@ -33,6 +33,11 @@
 // that is not ephemeral. All caches on a connection share watches. They remain after
 // [Cache.Close] until they fire or the session ends.
 //
+// A cache whose scope contains the znode of a lock, in particular [Subtree] above locks,
+// delivers events for every acquisition and release: the contender's znode is created and
+// deleted, and most acquisitions also change the znode of the lock itself, without data. The
+// znode does not change if it had data before its first use; see package lock.
+//
 // # Znodes
 //
 // A cache writes nothing.

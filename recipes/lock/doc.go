@@ -31,8 +31,10 @@
 // not affected.
 //
 // Acquisitions write the znode of the lock, without data, in the transaction that creates the
-// contender's znode, which saves a round trip. If the znode had data when the lock was first used
-// on the connection, it is not written.
+// contender's znode, which saves a round trip. This triggers the data watches of the znode, so a
+// cache above it receives an event for each acquisition, and it erases data that another program
+// writes later. If the znode had data when the lock was first used on the connection, it is not
+// written, and an acquisition takes one more round trip.
 //
 // A path must be used by one recipe only: a Mutex and an RWMutex at the same path do not
 // exclude each other correctly.
