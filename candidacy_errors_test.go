@@ -3,6 +3,7 @@ package leaderelection_test
 import (
 	"fmt"
 	"path"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,7 +141,6 @@ func TestElectLeader_RequestFails(t *testing.T) {
 		end  error // nil if the candidate continues
 	}{
 		{zktest.OpGetChildren2, zk.ErrNoAuth, leaderelection.ErrPermission},
-		{zktest.OpGetData, zk.ErrNoAuth, leaderelection.ErrPermission},
 		{zktest.OpGetChildren2, zk.ErrBadArguments, zk.ErrBadArguments},
 		{zktest.OpGetData, zk.ErrBadArguments, zk.ErrBadArguments},
 		{zktest.OpGetChildren2, zktest.Code(-127), nil}, // throttled
@@ -185,20 +185,64 @@ func TestElectLeader_RequestFails(t *testing.T) {
 	}
 }
 
-// TestElectLeader_UnreadablePredecessor fails if the error does not name the znode that the
-// candidate is not permitted to read.
-func TestElectLeader_UnreadablePredecessor(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		conn := h.connect()
-		require.NoError(h, conn.AddAuth("digest", []byte("u:p")))
-		leader := h.join(conn, leaderelection.WithACL(zk.AuthACL(zk.PermAll)))
-		leader.requireLeads()
-		next := h.join(h.connect())
-		h.advance(shortTime)
-		err := next.requireOver()
-		require.ErrorIs(h, err, leaderelection.ErrPermission)
-		require.ErrorContains(h, err, leader.ID())
-	})
+// TestElectLeader_ForeignParticipant fails if a candidate whose znode was written in an unusual way
+// prevents the others from following it, from leading after it, or from being observed.
+func TestElectLeader_ForeignParticipant(t *testing.T) {
+	secret := zk.DigestACL(zk.PermAll, "u", "p")
+	withoutRead := zk.WorldACL(zk.PermAll &^ zk.PermRead)
+	for name, c := range map[string]struct {
+		prefix string
+		data   []byte
+		acl    []zk.ACL
+		edit   []byte // written later
+	}{
+		"no right to read":             {"n_", nil, withoutRead, nil},
+		"no right at all":              {"n_", []byte("name"), secret, nil},
+		"protected, no right to read":  {"_c_00000000-0000-4000-8000-000000000000-latch-", nil, withoutRead, nil},
+		"data is not text":             {"n_", []byte{0xff, 0xfe, 0}, openACL, nil},
+		"data is JSON of another kind": {"n_", []byte(`{"name":[1,2`), openACL, []byte(`[]`)},
+		"data is larger than buffers":  {"n_", make([]byte, 100<<10), openACL, nil},
+		"data becomes too large":       {"n_", nil, openACL, make([]byte, 100<<10)},
+		"data is edited":               {"n_", []byte("name"), openACL, []byte("other\x00name")},
+		"name is long":                 {strings.Repeat("x", 10_000) + "-", nil, openACL, nil},
+		"name has special signs":       {"ü %s-", nil, openACL, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				earlier := h.join(h.connect())
+				foreign := h.connectUnlimited()
+				id, err := foreign.Create(node+"/"+c.prefix, c.data, zk.FlagEphemeral|zk.FlagSequence, c.acl)
+				require.NoError(h, err)
+				second, third := h.join(h.connect()), h.join(h.connect(), leaderelection.WithRejoin())
+				h.advance(timeout)
+				require.Equal(h, id, second.newest().NowFollowing)
+				if c.edit != nil {
+					_, err := foreign.Set(id, c.edit, -1)
+					require.NoError(h, err)
+					h.advance(timeout)
+				}
+				third.requireFollows(second)
+				earlier.requireLeads()
+				require.NoError(h, earlier.Resign())
+				h.advance(timeout)
+				observed, err := leaderelection.Observe(h.Context(), second.conn, node)
+				require.NoError(h, err)
+				require.Equal(h, id, (<-observed).Leader.ID)
+				all, err := leaderelection.Candidates(second.conn, node)
+				require.NoError(h, err)
+				require.Len(h, all, 3)
+				require.Equal(h, id, all[0].ID)
+
+				require.NoError(h, foreign.Delete(id, -1))
+				h.advance(15 * time.Second) // if no event is sent, the znode is read again
+				second.requireLeads()
+				require.Equal(h, second.ID(), (<-observed).Leader.ID)
+				require.NoError(h, second.Resign())
+				h.advance(0)
+				third.requireLeads()
+			})
+		})
+	}
 }
 
 // kazoo #594: after authentication was enforced on the servers, a client that is not authenticated
@@ -356,16 +400,6 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 			})
 		})
 	}
-	t.Run("read the predecessor", func(t *testing.T) {
-		withServers(t, 1, func(h *harness) {
-			ahead := h.createContender()
-			_, err := h.operator.SetACL(ahead, without(zk.PermRead), -1)
-			require.NoError(h, err)
-			e := h.join(h.connect(), leaderelection.WithRejoin())
-			require.ErrorIs(h, e.requireOver(), leaderelection.ErrPermission)
-			h.requireIDs(ahead)
-		})
-	})
 }
 
 // CURATOR-518, helix #2815: the candidate continues if its connection breaks at any request, from

@@ -19,11 +19,11 @@ import (
 type CandidateInfo struct {
 	// ID is the path of the candidate's znode.
 	ID string
-	// Name is the client name of the candidate. It is empty if it is larger than the
-	// connection accepts.
+	// Name is the client name of the candidate. It is empty if the connection has no right to
+	// read it, or if it is larger than the connection accepts.
 	Name string
 	// Value is the text that the candidate advertises with [WithValue]. It is empty if the
-	// candidate advertises none, or if name and value are larger than the connection accepts.
+	// candidate advertises none, or if Name is empty because it cannot be read.
 	Value string
 	// Token is the fencing token that the candidate has as leader.
 	Token int64
@@ -123,7 +123,7 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 	info, err := read(o.limit, conn, func() (*CandidateInfo, error) {
 		data, stat, err := request.Get(conn, id)
-		if err != nil && !errors.Is(err, ErrTooLarge) {
+		if err != nil && !request.IsUnreadable(err) {
 			return nil, err
 		}
 		return newCandidateInfo(id, data, stat), nil
@@ -134,8 +134,8 @@ func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 	return info, err
 }
 
-// newCandidateInfo describes a candidate, given its znode. data is nil if it is larger than the
-// connection accepts, which is possible for candidates of other libraries.
+// newCandidateInfo describes a candidate, given its znode. data is nil if it cannot be read, which is
+// possible for candidates of other libraries.
 func newCandidateInfo(id string, data []byte, stat *zk.Stat) *CandidateInfo {
 	name, value := candidatedata.Decode(data)
 	return &CandidateInfo{ID: id, Name: name, Value: value, Token: stat.Czxid}

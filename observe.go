@@ -109,7 +109,7 @@ func (v *observer) findLeader(ctx context.Context) (*watch.Reader, error) {
 		if errors.Is(err, zk.ErrNoNode) {
 			continue // it left between the two requests
 		}
-		if err != nil && !errors.Is(err, ErrTooLarge) {
+		if err != nil && !request.IsUnreadable(err) {
 			return nil, err
 		}
 		v.publish(newCandidateInfo(v.firstID, found.Data, found.Stat))

@@ -163,9 +163,11 @@ func WithCheckInterval(d time.Duration) Option {
 }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
-// to all clients. Each candidate must be allowed to read its znode and its
-// predecessor's, or its candidacy ends with [ErrPermission]. [Election.EndElection] and
-// [DeleteElection] need the permission to delete all znodes of the election.
+// to all clients. Each candidate must be allowed to read its znode, or its candidacy ends
+// with [ErrPermission]. If it is not allowed to read its predecessor's, ZooKeeper sends it no
+// events, and it detects up to ten seconds late that the predecessor has left.
+// [Election.EndElection] and [DeleteElection] need the permission to delete all znodes of
+// the election.
 func WithACL(acl []zk.ACL) Option {
 	return optionFunc(func(o *options) { o.acl = acl })
 }

@@ -279,6 +279,38 @@ var recipeMutants = []mutant{
 		tests: "./recipes/queue -run ^TestReturn_RepeatedlyIsDelayed$",
 	},
 	{
+		name: "recipe/unreadable-predecessor", breaks: "a contender that must not read its predecessor ends",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{"	if what == watch.Data && request.IsUnreadable(err) {", "	if false && request.IsUnreadable(err) {"},
+		},
+		tests: ". -run ^TestElectLeader_ForeignParticipant$",
+	},
+	{
+		name: "recipe/unreadable-doubt", breaks: "a contender waits for an event of a znode that it must not read",
+		file: "internal/zk/watch/read.go",
+		edits: []edit{
+			{" || errors.Is(r.err, zk.ErrNoAuth)", ""},
+		},
+		tests: ". -run ^TestElectLeader_ForeignParticipant$",
+	},
+	{
+		name: "recipe/unreadable-member", breaks: "a member whose data cannot be read ends the views of all",
+		file: "recipes/group/view.go",
+		edits: []edit{
+			{"		if request.IsUnreadable(err) {", "		if false && request.IsUnreadable(err) {"},
+		},
+		tests: "./recipes/group -run ^TestChanges_ForeignParticipant$",
+	},
+	{
+		name: "recipe/part-lock", breaks: "a member leaves because one part cannot be locked",
+		file: "recipes/group/share.go",
+		edits: []edit{
+			{"		case errors.Is(err, recipes.ErrConnClosed):\n", "		case !errors.Is(err, recipes.ErrSessionExpired):\n"},
+		},
+		tests: "./recipes/group -run ^TestPartitioner_ForeignParticipant$",
+	},
+	{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
 		file: "internal/limit/limit.go",
 		edits: []edit{

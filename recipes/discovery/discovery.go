@@ -85,7 +85,7 @@ func (d *Discovery) service(name string) children.Config[entry] {
 		switch {
 		case err == nil:
 			e.instance, err = decode(found.Data)
-		case !errors.Is(err, zk.ErrNoAuth) && !errors.Is(err, zkerror.ErrTooLarge):
+		case !request.IsUnreadable(err):
 			return e, err
 		}
 		if err != nil {

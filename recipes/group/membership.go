@@ -37,8 +37,9 @@ type Member struct {
 	Revision int64
 	// Session is the ID of the member's session.
 	Session int64
-	// Err is [recipes.ErrTooLarge] if the data is larger than the connection accepts. Then
-	// Data is nil, and in kazoo's layout ID is the name of the member's znode.
+	// Err is the reason why the data cannot be read: [recipes.ErrPermission], or
+	// [recipes.ErrTooLarge] if it is larger than the connection accepts. Then Data is nil, and
+	// in kazoo's layout ID is the name of the member's znode.
 	Err error
 }
 

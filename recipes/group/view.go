@@ -3,13 +3,13 @@ package group
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -103,14 +103,14 @@ func publishViews(ctx context.Context, reader *children.Reader[Member], views ch
 // children describes the znodes of the members.
 func (g *Group) children(namesOnly bool) children.Config[Member] {
 	c := children.Config[Member]{Path: g.setup.Path, NamesOnly: namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
-		m := Member{ID: name, Data: found.Data, Err: err}
+		m := Member{ID: name, Data: found.Data, Err: zkerror.Refine(err)}
 		if found.Stat != nil {
 			m.Token, m.Revision, m.Session = found.Stat.Czxid, found.Stat.Mzxid, found.Stat.EphemeralOwner
 		}
 		if g.setup.Layout == recipes.Kazoo && err == nil && !namesOnly {
 			m.ID, m.Data = string(found.Data), nil
 		}
-		if errors.Is(err, zkerror.ErrTooLarge) {
+		if request.IsUnreadable(err) {
 			return m, nil
 		}
 		return m, err

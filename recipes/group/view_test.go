@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -433,6 +434,58 @@ func TestChanges_MemberTooLarge(t *testing.T) {
 		require.NoError(w, members[0].Err)
 		require.Equal(w, "less", string(members[0].Data))
 	})
+}
+
+// Fails if a member whose znode was written in an unusual way ends the views of the others, is missing
+// in them, or prevents others from joining.
+func TestChanges_ForeignParticipant(t *testing.T) {
+	for name, c := range map[string]struct {
+		node   string
+		flags  int32
+		acl    []zk.ACL
+		layout recipes.Layout
+		err    error
+	}{
+		"no right to read":        {"foreign", zk.FlagEphemeral, zk.WorldACL(zk.PermAll &^ zk.PermRead), recipes.Curator, recipes.ErrPermission},
+		"no right at all":         {"foreign", zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "u", "p"), recipes.Curator, recipes.ErrPermission},
+		"kazoo: no right to read": {"foreign" + kazooSuffix, zk.FlagEphemeral, zk.WorldACL(zk.PermAll &^ zk.PermRead), recipes.Kazoo, recipes.ErrPermission},
+		"persistent":              {"foreign", 0, openACL, recipes.Curator, nil},
+		"long name":               {strings.Repeat("x", 10_000), zk.FlagEphemeral, openACL, recipes.Curator, nil},
+		"special signs":           {"ü %s", zk.FlagEphemeral, openACL, recipes.Curator, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, func(w fixture) {
+				conn := w.connect()
+				g := w.group(conn, recipes.WithLayout(c.layout))
+				_, err := g.Join(w.Context(), "a", nil)
+				require.NoError(w, err)
+				views := g.Changes(w.Context())
+				require.Len(w, (<-views).Members, 1)
+				foreign := w.connect()
+				_, err = foreign.Create(dir+"/"+c.node, nil, c.flags, c.acl)
+				require.NoError(w, err)
+				settle()
+				require.Len(w, (<-views).Members, 2)
+				_, err = w.group(w.connect(), recipes.WithLayout(c.layout)).Join(w.Context(), "b", nil)
+				require.NoError(w, err)
+				settle()
+				members := (<-views).Members
+				require.Len(w, members, 3)
+				listed, err := g.Members(w.Context())
+				require.NoError(w, err)
+				require.Len(w, listed, 3)
+				for _, m := range append(members, listed...) {
+					if m.ID != "a" && m.ID != "b" && m.ID != "" {
+						require.ErrorIs(w, m.Err, c.err)
+						require.NotZero(w, m.Token)
+					}
+				}
+				require.NoError(w, foreign.Delete(dir+"/"+c.node, -1))
+				settle()
+				require.Len(w, (<-views).Members, 2)
+			})
+		})
+	}
 }
 
 // Fails if a group with more members than the connection can receive is not an error.

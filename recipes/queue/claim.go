@@ -92,11 +92,11 @@ type content struct {
 	stat *zk.Stat
 }
 
-// readContent reads a znode. With zkerror.ErrTooLarge, the content has only the Stat.
+// readContent reads a znode. With an error of request.IsUnreadable, the content has only the Stat.
 func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 	return request.Read(ctx, q.conn, func() (content, error) {
 		raw, stat, err := request.Get(q.conn, path)
-		if err != nil && !errors.Is(err, zkerror.ErrTooLarge) {
+		if err != nil && !request.IsUnreadable(err) {
 			return content{}, err // the client library returns an empty Stat
 		}
 		return content{raw, stat}, err
@@ -145,23 +145,6 @@ func concernsZnode(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zkerror.ErrConnClosed)
 }
 
-// readItem reads an item that was claimed. If the data cannot be read, the content has only the Stat,
-// or nothing if that cannot be read either.
-func (q *Queue) readItem(name string) (content, error) {
-	ctx, path := context.Background(), q.itemPath(name)
-	c, err := q.readContent(ctx, path)
-	if concernsZnode(ctx, err) && c.stat == nil {
-		c, _ = request.Read(ctx, q.conn, func() (content, error) {
-			exists, stat, err := q.conn.Exists(path)
-			if err != nil || !exists {
-				return content{}, err
-			}
-			return content{stat: stat}, nil
-		})
-	}
-	return c, err
-}
-
 // readItems reads the items that were claimed, concurrently, and returns those that can be handed
 // out. An item whose data this connection cannot read is left to other consumers. Its attempt
 // counts, and after the last attempt it becomes a dead letter.
@@ -174,7 +157,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 			if c, ok := early.contentOf(item.session, item.token); ok {
 				return c, nil
 			}
-			return d.q.readItem(item.name)
+			return d.q.readContent(context.Background(), d.q.itemPath(item.name))
 		})
 	}
 	for i, item := range claimed {

@@ -177,7 +177,8 @@ type Reply struct {
 	Ephemeral  bool
 	Alone      bool // Create: the contender is the only child of the queue
 	Ended      bool
-	// Doubt reports that the watch was set before the connection broke and may never fire.
+	// Doubt reports that the watch was set before the connection broke, or on a znode that the
+	// connection must not read, and may never fire.
 	Doubt bool
 }
 

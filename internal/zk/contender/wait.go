@@ -214,8 +214,6 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 		c.list = c.list || r.Kind == ReadBefore || c.cfg.Tombstone != ""
 	case reply.Err != nil && r.Kind == ReadBefore:
 		o.unreadable = true // the contender learns later that it is next
-	case errors.Is(reply.Err, zk.ErrNoAuth):
-		c.leave(fmt.Errorf("read predecessor %s: %w", c.path(r.Name), reply.Err), false)
 	case reply.Err != nil:
 		c.leave(reply.Err, false)
 	case !c.isContender(r.Name, reply):

@@ -145,11 +145,15 @@ func query(q *contender.Request, path string, what watch.What) watch.Query {
 	return watch.Query{Path: path, What: what, Epoch: q.Epoch, Reset: q.Reset}
 }
 
-// readWatched reads a child of the queue and sets a watch on it.
+// readWatched reads a child of the queue and sets a watch on it. The data does not matter: another
+// contender must not end this one by data that this connection cannot read.
 func (r *requests) readWatched(res *result, what watch.What) {
 	found, err := repeat(r, func() (watch.Found, error) {
 		return watch.Try(r.cfg.Conn, query(&res.request, res.path, what))
 	})
+	if what == watch.Data && request.IsUnreadable(err) {
+		err = nil
+	}
 	if res.setStat(found.Stat, err); err == nil {
 		res.watch, res.reply.Doubt = found.Watch, found.Doubt
 	}

@@ -17,28 +17,53 @@ import (
 // is known: its error is zk.ErrConnectionClosed, and the caller retries as after any transient
 // failure. If the znode has changed since, the request is sent again. The other functions do the
 // same. They may be called from any goroutine.
+//
+// If the connection has no right to read the znode, Get also returns the Stat, so that callers can
+// handle both as a property of this znode; see IsUnreadable.
 func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	data, stat, _, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) {
 		data, stat, err := conn.Get(path)
 		return data, stat, nil, err
 	})
+	if errors.Is(err, zk.ErrNoAuth) {
+		return withStat(err, func() (bool, *zk.Stat, error) { return conn.Exists(path) })
+	}
 	return data, stat, err
 }
 
-// GetW is conn.GetW. With zkerror.ErrTooLarge it also returns the Stat and a watch.
-func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
-	data, stat, watch, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) { return conn.GetW(path) })
-	if !errors.Is(err, zkerror.ErrTooLarge) {
-		return data, stat, watch, err
-	}
-	exists, stat, watch, failed := conn.ExistsW(path)
+// IsUnreadable reports whether err is an error with which Get returns the Stat: the znode exists, but
+// this connection cannot read its data.
+func IsUnreadable(err error) bool {
+	return errors.Is(err, zkerror.ErrTooLarge) || errors.Is(err, zk.ErrNoAuth)
+}
+
+// withStat returns err with the Stat that exists returns, or the error of exists.
+func withStat(err error, exists func() (bool, *zk.Stat, error)) ([]byte, *zk.Stat, error) {
+	found, stat, failed := exists()
 	switch {
 	case failed != nil:
-		return nil, nil, nil, failed
-	case !exists:
-		return nil, nil, nil, zk.ErrNoNode
+		return nil, nil, failed
+	case !found:
+		return nil, nil, zk.ErrNoNode
 	}
-	return nil, stat, watch, err
+	return nil, stat, err
+}
+
+// GetW is conn.GetW. With zkerror.ErrTooLarge it also returns the Stat and a watch, and with
+// zk.ErrNoAuth the Stat: servers since 3.8.4 send no events of a znode to a client that must not read
+// it.
+func GetW(conn *zk.Conn, path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
+	data, stat, watch, err := read(conn, part{path, false}, func() ([]byte, *zk.Stat, <-chan zk.Event, error) { return conn.GetW(path) })
+	switch {
+	case errors.Is(err, zkerror.ErrTooLarge):
+		data, stat, err = withStat(err, func() (exists bool, stat *zk.Stat, failed error) {
+			exists, stat, watch, failed = conn.ExistsW(path)
+			return exists, stat, failed
+		})
+	case errors.Is(err, zk.ErrNoAuth):
+		data, stat, err = withStat(err, func() (bool, *zk.Stat, error) { return conn.Exists(path) })
+	}
+	return data, stat, watch, err
 }
 
 // Children is conn.Children.

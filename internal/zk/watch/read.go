@@ -51,14 +51,14 @@ type Found struct {
 	Children []string // the callers that share the read share it: it must not be changed
 	Stat     *zk.Stat // nil if the znode does not exist
 	Watch    *Watch   // set before the read
-	// Doubt reports that the watch was set in an earlier epoch of the connection and may never
-	// fire.
+	// Doubt reports that the watch may never fire, because it was set in an earlier epoch of the
+	// connection, or because the connection must not read the znode.
 	Doubt bool
 }
 
 // Read calls Try until it returns no transient failure. It also returns the cause of the context,
-// or zkerror.ErrConnClosed. With zkerror.ErrTooLarge the result lacks only the data, or, for a
-// list of children, everything but the Stat.
+// or zkerror.ErrConnClosed. With an error of request.IsUnreadable a read of data lacks only the data.
+// With zkerror.ErrTooLarge a list of children lacks everything but the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
 	return request.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
 }
@@ -188,8 +188,9 @@ func (p *pool) perform(conn *zk.Conn, k key, r *read) {
 	if c != nil {
 		w = p.add(k, c, r.epoch, r.found.Stat)
 	}
-	if r.err == nil || errors.Is(r.err, zkerror.ErrTooLarge) {
-		r.found.Watch, r.found.Doubt = w, p.inDoubt(w, r.epoch)
+	if r.err == nil || r.found.Stat != nil {
+		// Without a right to read the znode there is no watch.
+		r.found.Watch, r.found.Doubt = w, p.inDoubt(w, r.epoch) || errors.Is(r.err, zk.ErrNoAuth)
 	}
 }
 
@@ -210,7 +211,8 @@ func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error
 	default:
 		exists, f.Stat, err = conn.Exists(k.path)
 	}
-	if k.kind == creation && !exists || err != nil && !errors.Is(err, zkerror.ErrTooLarge) {
+	unreadable := k.kind == data && request.IsUnreadable(err) || errors.Is(err, zkerror.ErrTooLarge)
+	if k.kind == creation && !exists || err != nil && !unreadable {
 		f.Stat = nil
 	}
 	return f, c, err

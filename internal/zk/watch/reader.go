@@ -43,7 +43,7 @@ func NewReader(conn *zk.Conn, sub *session.Subscription, path string, what What)
 
 // Read reads the znode and sets a watch, unless there is one. It retries after transient failures,
 // and otherwise returns the cause of the context or zkerror.ErrConnClosed. After
-// zkerror.ErrTooLarge because of the data Wait waits for a change.
+// an error of request.IsUnreadable because of the data Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
 	q.Epoch, q.Woken = r.sub.State().Epoch, r.watch
@@ -58,7 +58,7 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 		r.doubt = nil
 	}
 	r.watch = nil
-	if err != nil && found.Watch == nil {
+	if err != nil && found.Watch == nil && !found.Doubt {
 		return found, err
 	}
 	r.watch, r.query.Epoch = found.Watch, q.Epoch
