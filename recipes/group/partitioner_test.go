@@ -338,6 +338,73 @@ func TestTrap14_HolderIsDisconnected(t *testing.T) {
 	})
 }
 
+// Fails if a member ends, or loses other parts, because one part cannot be locked or because the list
+// of parts cannot be read for some time.
+func TestPartitioner_ForeignParticipant(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil, repair func(w fixture, p *Partitioner, conn *zk.Conn)
+		spoils        string // the part that cannot be locked
+	}{
+		"no right for the lock of a part": {
+			spoil: func(w fixture, p *Partitioner, conn *zk.Conn) {
+				_, err := conn.Create(p.setup.Path+"/locks", nil, 0, openACL)
+				require.NoError(w, err)
+				_, err = conn.Create(p.lockPath(numbered(1)[0]), nil, 0, zk.WorldACL(zk.PermRead|zk.PermAdmin))
+				require.NoError(w, err)
+			},
+			repair: func(w fixture, p *Partitioner, conn *zk.Conn) {
+				_, err := conn.SetACL(p.lockPath(numbered(1)[0]), openACL, -1)
+				require.NoError(w, err)
+			},
+			spoils: numbered(1)[0],
+		},
+		"the lock of a part is ephemeral": {
+			spoil: func(w fixture, p *Partitioner, conn *zk.Conn) {
+				_, err := conn.Create(p.setup.Path+"/locks", nil, 0, openACL)
+				require.NoError(w, err)
+				_, err = conn.Create(p.lockPath(numbered(1)[0]), nil, zk.FlagEphemeral, openACL)
+				require.NoError(w, err)
+			},
+			repair: func(w fixture, p *Partitioner, conn *zk.Conn) {
+				require.NoError(w, conn.Delete(p.lockPath(numbered(1)[0]), -1))
+			},
+			spoils: numbered(1)[0],
+		},
+		"the list of parts is garbage": {
+			spoil: func(w fixture, p *Partitioner, conn *zk.Conn) {
+				time.AfterFunc(10*time.Second, func() { _, _ = conn.Set(p.setup.Path+"/parts", []byte("{"), -1) })
+			},
+			repair: func(w fixture, p *Partitioner, conn *zk.Conn) {
+				_, err := conn.Set(p.setup.Path+"/parts", []byte(`["`+strings.Join(numbered(6), `","`)+`"]`), -1)
+				require.NoError(w, err)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, func(w fixture) {
+				h, foreign := w.holders(), w.connect()
+				p, q := w.partitioner(w.connect()), w.partitioner(w.connect())
+				require.NoError(w, p.SetParts(w.Context(), numbered(6)))
+				c.spoil(w, p, foreign)
+				a, b := w.share(p, "a", time.Minute), w.share(q, "b", time.Minute)
+				go h.useParts(a, time.Second)
+				go h.useParts(b, time.Second)
+				time.Sleep(5 * time.Minute)
+				want := assigned(numbered(6), "a", "b")
+				delete(want, c.spoils)
+				require.Equal(w, want, h.current())
+				require.NoError(w, a.Err())
+				require.NoError(w, b.Err())
+				c.repair(w, p, foreign)
+				time.Sleep(2 * time.Minute)
+				require.Equal(w, assigned(numbered(6), "a", "b"), h.current())
+				require.NoError(w, a.Close(w.Context()))
+				require.NoError(w, b.Close(w.Context()))
+			})
+		})
+	}
+}
+
 // Fails if a Share does not end when the connection is closed.
 func TestShare_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w fixture) {

@@ -45,8 +45,9 @@ func (s *Share) ID() string { return s.member.ID() }
 func (s *Share) Done() <-chan struct{} { return s.ended }
 
 // Err returns nil until the Share has ended, and then the reason: [ErrClosed],
-// [recipes.ErrConnClosed], [recipes.ErrPermission], [counter.ErrFormat] if another program
-// has overwritten the parts, or another error of ZooKeeper.
+// [recipes.ErrConnClosed], [recipes.ErrPermission], or another error of ZooKeeper. If a part
+// cannot be locked, or if another program has overwritten the list of parts, the Share keeps
+// its other parts, logs a warning and tries again.
 func (s *Share) Err() error {
 	select {
 	case <-s.ended:
@@ -143,6 +144,11 @@ func (d *divider) divide(ctx context.Context) error {
 				d.members = append(d.members, m.ID)
 			}
 		case l := <-d.lists:
+			if errors.Is(l.Err, counter.ErrFormat) || errors.Is(l.Err, recipes.ErrTooLarge) {
+				// Another program has overwritten the parts; other changes may follow.
+				d.share.partitioner.setup.Log.Warn("cannot read the parts: keeping the previous ones", "err", l.Err)
+				continue
+			}
 			if l.Err != nil {
 				return l.Err
 			}
@@ -185,10 +191,12 @@ func (d *divider) updateContenders(ctx context.Context) {
 	}
 }
 
-// relockPause is the time between the end of a grant and the next attempt to lock the part.
-const relockPause = 500 * time.Millisecond
+// relockPause is the time between the end of a grant and the next attempt to lock the part. The pause
+// grows to maxRelockPause while the lock cannot be acquired.
+const relockPause, maxRelockPause = 500 * time.Millisecond, time.Minute
 
-// contend locks the part, again whenever the lock is lost, until the context is done.
+// contend locks the part, again whenever the lock is lost, until the context is done or the connection
+// is closed.
 func (s *Share) contend(ctx context.Context, part string) error {
 	setup := s.partitioner.setup
 	options := []recipes.Option{recipes.WithACL(setup.ACL), recipes.WithLayout(setup.Layout), recipes.WithLogger(setup.Log)}
@@ -202,18 +210,24 @@ func (s *Share) contend(ctx context.Context, part string) error {
 	if err != nil {
 		return err
 	}
-	for {
+	for pause := relockPause; ; {
 		hold, err := mutex.Lock(ctx)
 		switch {
 		case err == nil:
+			pause = relockPause
 			s.lendPart(ctx, &Part{Hold: hold, name: part, wanted: make(chan struct{})})
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, recipes.ErrConnClosed):
+			return err
 		case errors.Is(err, recipes.ErrSessionExpired), errors.Is(err, recipes.ErrDeleted), errors.Is(err, recipes.ErrLeaseExpired):
 		default:
-			return err
+			// The reason concerns this part, for instance the ACL of its lock. The member keeps its
+			// other parts: if it left, the next member of this part would fail as well.
+			pause = min(2*pause, maxRelockPause)
+			setup.Log.Warn("cannot lock part: retrying", "path", setup.Path, "part", part, "err", err, "pause", pause)
 		}
-		if request.Pause(ctx, relockPause) != nil {
+		if request.Pause(ctx, pause) != nil {
 			return nil
 		}
 	}
