@@ -3,14 +3,14 @@ package demo
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 // participant represents one process of an application. It uses a separate session and is a
@@ -76,8 +76,8 @@ type session struct {
 func openSession(ctx context.Context, addrs []string, timeout time.Duration) (*session, error) {
 	s := &session{link: newLink()}
 	var err error
-	s.conn, s.events, err = zk.Connect(addrs, timeout, zk.WithDialer(s.link.dial),
-		zk.WithLogger(log.New(io.Discard, "", 0)))
+	s.conn, s.events, err = zkdial.Connect(addrs, timeout, zkdial.WithDialer(s.link.dial),
+		zkdial.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to ZooKeeper: %w", err)
 	}
