@@ -33,7 +33,7 @@ func (n *Node) joinCluster() (*snapshot.Reader, error) {
 				return nil, fatal
 			}
 			if ctx.Err() == nil || err == nil {
-				err = fmt.Errorf("raftlog: peer %s is not one of Peers, and none of these has provided the snapshot of the cluster within %v (JoinTimeout); the last attempt, at %v: %w",
+				err = fmt.Errorf("raftlog: peer %s is not an initial voter, and none of the configured peers has provided the snapshot of the cluster within the join timeout of %v: start a majority of the voters, or correct their addresses; the last attempt, at %v: %w",
 					n.cfg.ID, n.cfg.JoinTimeout, p, e)
 			}
 			if text := e.Error(); ctx.Err() == nil && text != logged[p] {

@@ -182,7 +182,11 @@ func (n *Node) fatalRefusal(by string, err error) error {
 		if own.established {
 			who = "a majority of the voters refuses this peer; " + who
 		}
-		return identityErrorf("%s reports: %v (%s)%s", who, refused.Reason, refused.Text, remedy)
+		details := ""
+		if refused.Text != "" {
+			details = " (" + refused.Text + ")"
+		}
+		return identityErrorf("%s reports: %v%s%s", who, refused.Reason, details, remedy)
 	}
 	if report {
 		n.log.Error("another peer refuses this one, which continues", "remote", by, "err", refused, "remedy", doubts[refused.Reason])

@@ -73,17 +73,18 @@ func TestServe_LostData(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose    func(t *testing.T, h *harness, dir string)
 		message string
+		voter   bool // the peer has entries, so that only a majority of the voters can stop it
 	}{
 		"directory": {func(t *testing.T, _ *harness, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
-		}, "does not have the data of its ID"},
+		}, "does not have the data of its ID", false},
 		"log": {func(t *testing.T, _ *harness, dir string) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "log")))
-		}, "was lost"},
+		}, "was lost", false},
 		"last state": {func(t *testing.T, h *harness, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(h.dir, "earlier"))))
-		}, "restored to an earlier state"},
+		}, "restored to an earlier state", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +96,7 @@ func TestServe_LostData(t *testing.T) {
 			// The connection to c may be logged before or after the line for which start waits.
 			b := h.startPeer("b")
 			require.Eventually(t, func() bool {
-				return strings.Contains(b.output.text(), `connected to peer" cluster=test peer=b peer=c`)
+				return strings.Contains(b.output.text(), `connected to peer" cluster=test peer=b remote=c`)
 			}, timeLimit, 10*time.Millisecond)
 			h.killPeers("c")
 			h.proposeUpdate("two, acknowledged by a and b")
@@ -103,10 +104,20 @@ func TestServe_LostData(t *testing.T) {
 			h.killPeers("a", "b")
 			test.lose(t, h, h.dataDir("b"))
 			h.startPeer("c")
-			h.requireIdentityError("b", test.message)
+			if test.voter {
+				b = h.startPeer("b")
+				b.waitForLine(t, "another peer refuses this one")
+			} else {
+				h.requireIdentityError("b", test.message)
+			}
 			r := h.runCommand("propose", "-t", "1s", "four")
 			require.NotZero(t, r.code, "c has acknowledged an update without a majority")
 			h.startPeer("a")
+			if test.voter {
+				require.Contains(t, b.waitForLine(t, "this peer must not participate in the cluster"), test.message)
+				_ = b.cmd.Wait()
+				require.Equal(t, exitIdentity, b.cmd.ProcessState.ExitCode())
+			}
 			h.proposeUpdate("five, acknowledged by a and c")
 			// c may have appended "four", which is not acknowledged.
 			h.requireAcknowledged()

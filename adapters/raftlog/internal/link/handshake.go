@@ -47,7 +47,7 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, to api.Peer, purpos
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("raftlog: connect to peer %q at %v: %w", to.ID, conn.RemoteAddr(), err)
+		return nil, err // the caller adds the peer and its address
 	}
 	return c, nil
 }

@@ -43,7 +43,8 @@ func OpenFile(fs disk.FS, name string) (*Reader, error) {
 	if err != nil {
 		f.Close()
 		if errors.Is(err, ErrCorrupt) {
-			err = fmt.Errorf("%w; use a backup, or the snapshot of another peer", err)
+			err = fmt.Errorf("%w; if a majority of the voters runs, remove this peer from the cluster, and let it join with an empty directory under a new ID; "+
+				"otherwise start a new cluster from a backup (raftlog restore)", err)
 		}
 		return nil, fmt.Errorf("snapshot: read %s: %w", name, err)
 	}

@@ -125,7 +125,7 @@ func (t *Transport) dialPeer(ctx context.Context, addr, id string, purpose link.
 	defer cancel()
 	raw, err := t.cfg.Dial(ctx, addr)
 	if err != nil {
-		return nil, fmt.Errorf("raftlog: connect to peer %q: %w", id, err)
+		return nil, err
 	}
 	limitUnsent(raw)
 	conn, err := link.Dial(ctx, raw, t.cfg.Self, api.Peer{ID: id, Addr: addr}, purpose)
