@@ -86,7 +86,7 @@ func TestCompact_EndToEnd(t *testing.T) {
 	// No peer is running.
 	require.Contains(t, h.requireOutput("dump", "--peer-id", "e"), "with the fifth")
 	r = h.runCommand("status", "--once", "-t", "300")
-	require.Equal(t, exitNoLeader, r.code)
+	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "connection refused")
 	r = h.runCommand("config", "-t", "300")
 	require.Equal(t, exitFailed, r.code)

@@ -226,7 +226,7 @@ func parseRequestID(text string) (requestid.ID, error) {
 		err = errors.New("must not be zero")
 	}
 	if err != nil {
-		return id, newUsageError("--request-id %q: %w; an example is %v", text, err, requestid.New())
+		return id, newUsageError("--request-id %q: %w; create one with \"raftlog new-id\", an example is %v", text, err, requestid.New())
 	}
 	return id, nil
 }

@@ -53,6 +53,11 @@ func TestConfig_EndToEnd(t *testing.T) {
 	r := h.runCommand("propose", "--request-id", id, "other data")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.log, "used for other data")
+	created := strings.TrimSpace(runProgram(t, nil, "new-id").out)
+	second := h.requireOutput("propose", "--request-id", created, "second")
+	require.Contains(t, second, created)
+	h.acknowledged[strings.Fields(second)[0]] = "second"
+	require.Equal(t, second, h.requireOutput("propose", "--request-id", created, "second"))
 
 	// The configuration file does not contain the fourth peer.
 	h.startPeer("d", "--addr", h.address("d"))

@@ -28,7 +28,7 @@ const exitHelp = `Exit codes:
   1  any other error; the operation was not done
   2  wrong usage: flags, arguments or the configuration file; nothing was done
   4  files are damaged, or the peer has stopped because of a fault
-  5  status --once: there is no leader
+  5  status --once: at least one peer answers, and there is no leader
   9  serve: the peer must not participate with its directory. It was founded separately, its
      directory or log was lost, is a copy or was restored from an earlier state, the cluster
      was recovered without it, or it has applied other entries than a majority. The message

@@ -57,6 +57,6 @@ func newPropose() *cobra.Command {
 	}
 	c.register(cmd.Flags(), 10*time.Second, "time limit")
 	c.seedHint = ""
-	cmd.Flags().StringVar(&requestID, "request-id", "", "request ID, 32 hexadecimal digits (default: a new one)")
+	cmd.Flags().StringVar(&requestID, "request-id", "", "request ID, which raftlog new-id prints (default: a new one)")
 	return cmd
 }

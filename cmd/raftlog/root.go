@@ -44,7 +44,7 @@ func newRoot() *cobra.Command {
 	}
 	cmdline.Prepare(root, newUsageError)
 	cmdline.SetHelp(root, groupAccess)
-	root.AddCommand(newServe(), newDefaults(), newConfig(), newStatus(), newPropose(), newTail(), newCompact(), newDump(), newList(), newInspect(), newRecover(), newExport(), newRestore())
+	root.AddCommand(newServe(), newDefaults(), newConfig(), newStatus(), newPropose(), newNewID(), newTail(), newCompact(), newDump(), newList(), newInspect(), newRecover(), newExport(), newRestore())
 	return root
 }
 

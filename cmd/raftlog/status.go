@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-const statusHelp = `Show the state of all peers as a table, until SIGINT or SIGTERM. On a terminal each table replaces
-the previous one.
+const statusHelp = `Show the state of all peers as a table. On a terminal, or with --interval, the table is repeated
+until SIGINT or SIGTERM. On a terminal each table replaces the previous one.
 
 LEASE is the remaining time in which the leaders of elections at the peer may act. FIRST is the
 index of the first entry in the log, PRUNE the index before the first entry whose request ID is
@@ -31,6 +32,7 @@ type statusCommand struct {
 	clientFlags
 	once, json bool
 	interval   time.Duration
+	repeated   bool // --interval was set
 }
 
 func newStatus() *cobra.Command {
@@ -39,18 +41,20 @@ func newStatus() *cobra.Command {
 		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: statusHelp + exitHelp,
 		Example: "  raftlog status -c /etc/raftlog.yaml\n  raftlog status -c /etc/raftlog.yaml --once --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			c.repeated = cmd.Flags().Changed("interval")
 			return c.printReports(cmd.Context(), args, cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
 	c.clientFlags.register(flags, 2*time.Second, "time limit for contacting the cluster")
-	flags.BoolVarP(&c.once, "once", "1", false, "print one table; the exit code is 5 if there is no leader")
+	flags.BoolVarP(&c.once, "once", "1", false, "print one table; the exit code is 5 if there is no leader, and 1 if no peer answers")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object per line instead of tables")
 	flags.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two tables, at least 100ms")
 	return cmd
 }
 
-// printReports prints reports until ctx is done, or one report with --once.
+// printReports prints reports until ctx is done, or one report with --once, or if the output is not a
+// terminal and no interval was set.
 func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io.Writer) error {
 	if c.interval < 100*time.Millisecond {
 		return newUsageError("--interval %v: must be at least 100ms, such as 1s", c.interval)
@@ -60,10 +64,10 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 		return err
 	}
 	defer cl.Close()
-	redraw := false
-	if f, ok := out.(*os.File); ok && !c.once && !c.json {
-		redraw = term.IsTerminal(int(f.Fd()))
-	}
+	f, isFile := out.(*os.File)
+	terminal := isFile && term.IsTerminal(int(f.Fd()))
+	once := c.once || !terminal && !c.repeated
+	redraw := terminal && !once && !c.json
 	tick := time.NewTicker(c.interval)
 	defer tick.Stop()
 	for {
@@ -74,11 +78,8 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 		if err := r.print(out, c.json, redraw); err != nil {
 			return err
 		}
-		if c.once {
-			if r.Leader == nil {
-				return newError(exitNoLeader, "there is no leader%s", r.firstError())
-			}
-			return nil
+		if once {
+			return r.check()
 		}
 		select {
 		case <-tick.C:
@@ -127,14 +128,22 @@ func (c *statusCommand) queryReport(ctx context.Context, cl *client.Client, clus
 	return r
 }
 
-// firstError returns the first error of a peer.
-func (r report) firstError() string {
+// check returns an error if no peer has answered, or if there is no leader.
+func (r report) check() error {
+	first, answered := "", false
 	for _, p := range r.Peers {
-		if p.Error != "" {
-			return "; " + p.Error
-		}
+		first = cmp.Or(first, p.Error)
+		answered = answered || p.Info != nil
 	}
-	return ""
+	switch {
+	case !answered:
+		return newError(exitFailed, "no peer has answered: %s", cmp.Or(first, "no peer is known"))
+	case r.Leader == nil && first != "":
+		return newError(exitNoLeader, "there is no leader; %s", first)
+	case r.Leader == nil:
+		return newError(exitNoLeader, "there is no leader")
+	}
+	return nil
 }
 
 // Terminal sequences. Each table overwrites the previous one, whose remaining text is cleared, so that the

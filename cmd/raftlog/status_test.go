@@ -46,3 +46,27 @@ func TestShortCause(t *testing.T) {
 	require.Equal(t, "connection refused", shortCause("asking a: dial tcp h:1: connection refused"))
 	require.Equal(t, "it belongs to another cluster: check its name", shortCause("status of peer a: refused: it belongs to another cluster: check its name"))
 }
+
+// TestReport_Check fails if a report without an answer of a peer says that there is no leader, or if a
+// report with an answer has another exit code.
+func TestReport_Check(t *testing.T) {
+	a := api.Peer{ID: "a", Addr: "h:1"}
+	answer, refusal := peerReport{Peer: a, Info: &api.Info{Peer: a}}, peerReport{Peer: a, Error: "refused: the secret differs"}
+	for _, c := range []struct {
+		report report
+		code   int
+		text   string
+	}{
+		{report{Leader: &a, Peers: []peerReport{answer, refusal}}, 0, ""},
+		{report{Peers: []peerReport{refusal, answer}}, exitNoLeader, "there is no leader; refused: the secret differs"},
+		{report{Peers: []peerReport{answer}}, exitNoLeader, "there is no leader"},
+		{report{Peers: []peerReport{refusal, refusal}}, exitFailed, "no peer has answered: refused: the secret differs"},
+		{report{}, exitFailed, "no peer has answered: no peer is known"},
+	} {
+		err := c.report.check()
+		require.Equal(t, c.code, exitCode(err))
+		if c.text != "" {
+			require.EqualError(t, err, c.text)
+		}
+	}
+}
