@@ -87,13 +87,22 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 	if store == nil {
 		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrNilConn)
 	}
-	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, leaderelection.ErrUnreachable)
+	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, errUnanswered{})
 	defer cancel()
 	if err := store.Start(ctx); err != nil {
 		return o.wrapError(ctx, "start the store", err)
 	}
 	return f(ctx, o)
 }
+
+// errUnanswered is [leaderelection.ErrUnreachable] for a store.
+type errUnanswered struct{}
+
+func (errUnanswered) Error() string {
+	return fmt.Sprintf("the store does not answer within %v", startLimit)
+}
+
+func (errUnanswered) Is(target error) bool { return target == leaderelection.ErrUnreachable }
 
 // createRecord creates the record if it does not exist, unless WithoutCreate is given, and checks
 // that elections can use it.

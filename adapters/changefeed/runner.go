@@ -148,7 +148,11 @@ func (r *runner) perform(a protocol.Action, now time.Time, cause error) {
 		r.heartbeatErr = nil
 		candidacy.Report(event.Event{Kind: event.Checked, Duration: opts.clock.Now().Sub(r.sentAt)})
 	case protocol.Demote:
-		candidacy.Revoke(r.revocationReason(a.Reason))
+		reason := r.revocationReason(a.Reason)
+		if a.Reason != protocol.Resigned {
+			opts.log.Warn("leadership ended", "candidate", opts.cfg.ID, "reason", reason)
+		}
+		candidacy.Revoke(reason)
 	case protocol.ReportLeader:
 		candidacy.Report(event.Event{Kind: event.NewLeader, Subject: a.Leader, Token: int64(a.Term)})
 	case protocol.ReportFeed:

@@ -54,7 +54,7 @@ func (s *Store) wrapOutcome(ctx context.Context, operation string, err error) er
 
 // message returns the beginning of the message of an error.
 func (s *Store) message(operation string) string {
-	return fmt.Sprintf("changefeed/nats: %s %s", operation, s.path())
+	return fmt.Sprintf("changefeed/nats: %s %s at %s", operation, s.path(), strings.Join(s.conn.Servers(), ","))
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 	}
 	s.sql = newStatements(s.table)
 	s.shared = share(pool)
-	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", MeaningOf: meaningOf}
+	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", Suffix: " at " + servers(pool), MeaningOf: meaningOf}
 	return s, nil
 }
 
@@ -115,6 +116,18 @@ func checkName(what, name string) error { return argument.CheckText(what, name, 
 func (s *Store) hash() string {
 	sum := sha256.Sum256([]byte(s.key))
 	return hex.EncodeToString(sum[:16])
+}
+
+// servers returns the addresses of a pool's servers, for messages.
+func servers(pool *pgxpool.Pool) string {
+	conf := pool.Config().ConnConfig
+	all := []string{fmt.Sprintf("%s:%d", conf.Host, conf.Port)}
+	for _, f := range conf.Fallbacks {
+		if a := fmt.Sprintf("%s:%d", f.Host, f.Port); a != all[len(all)-1] {
+			all = append(all, a)
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 // Close implements [changefeed.Store]. Calls in progress return an error. The pool stays

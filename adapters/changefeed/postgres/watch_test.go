@@ -238,6 +238,7 @@ func TestElection_LoginDisabled(t *testing.T) {
 			require.FailNow(t, "the feed's errors are not reported")
 		}
 	}
+	require.Eventually(t, func() bool { return e.Current().Leadership == nil }, fixture.Patience, 10*time.Millisecond)
 	execSQL(t, operator, "ALTER ROLE "+role+" LOGIN")
 	waitForToken(token)
 }

@@ -96,7 +96,7 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	}
 	s.runner = operation.Runner{
 		Feeds:  changefeed.NewFeeds(s.Read, s.watch, s.quiet),
-		Prefix: "redis: ", Suffix: fmt.Sprintf(" key %q", key), MeaningOf: meaningOf, IgnoresContext: true,
+		Prefix: "redis: ", Suffix: fmt.Sprintf(" key %q%s", key, serverOf(client)), MeaningOf: meaningOf, IgnoresContext: true,
 	}
 	return s, nil
 }
@@ -104,3 +104,11 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 // Close implements [changefeed.Store]. Calls in progress return an error. The client
 // stays open.
 func (s *Store) Close() error { return s.runner.Close() }
+
+// serverOf returns the address of a client's server for messages, or "" for a cluster.
+func serverOf(client redis.UniversalClient) string {
+	if c, ok := client.(*redis.Client); ok {
+		return " at " + c.Options().Addr
+	}
+	return ""
+}
