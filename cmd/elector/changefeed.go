@@ -156,6 +156,7 @@ func (c *changefeedBackend) store(ctx context.Context) (changefeed.Store, error)
 
 // startedStore returns the store after its Start, which commands need that do not join the election.
 func (c *changefeedBackend) startedStore(ctx context.Context) (changefeed.Store, error) {
+	defer c.settings.warnWhileWaiting()()
 	store, err := c.store(ctx)
 	if err != nil {
 		return nil, err
@@ -182,6 +183,7 @@ func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Ca
 			!errors.Is(err, leaderelection.ErrInvalidPath) && !errors.Is(err, leaderelection.ErrNoElection)
 	}
 	return c.settings.retryCandidate(ctx, "the store cannot be used yet", transient, func() (leaderelection.Candidate, error) {
+		defer c.settings.warnWhileWaiting()()
 		store, err := c.store(ctx)
 		if err != nil {
 			return nil, err

@@ -62,6 +62,7 @@ func translateError(err error) error {
 
 // list returns an error that wraps leaderelection.ErrElectionOver if the election has ended.
 func (r *raftlogClient) list(ctx context.Context, election string) ([]candidateInfo, error) {
+	defer r.settings.warnWhileWaiting()()
 	e, err := r.peers.Election(ctx, election)
 	switch {
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"syscall"
@@ -120,11 +121,12 @@ func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) er
 	defer poll.Stop()
 	diagnosis := time.NewTicker(diagnosisInterval)
 	defer diagnosis.Stop()
+	log := p.settings.limitedLog()
 	for node.Info().Leader == (api.Peer{}) {
 		select {
 		case <-poll.C:
 		case <-diagnosis.C:
-			if err := p.diagnoseMissingLeader(ctx); err != nil {
+			if err := p.diagnoseMissingLeader(ctx, log); err != nil {
 				return err
 			}
 		case <-node.Done():
@@ -138,7 +140,7 @@ func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) er
 
 // diagnoseMissingLeader returns an error if every other peer refuses this one. It logs a warning if no
 // majority of the peers is running.
-func (p *raftlogPeer) diagnoseMissingLeader(ctx context.Context) error {
+func (p *raftlogPeer) diagnoseMissingLeader(ctx context.Context, log *slog.Logger) error {
 	others := slices.DeleteFunc(slices.Clone(p.config.Peers), func(o api.Peer) bool { return o.ID == p.config.ID })
 	if len(others) == 0 {
 		return nil
@@ -168,7 +170,7 @@ func (p *raftlogPeer) diagnoseMissingLeader(ctx context.Context) error {
 		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, cause)
 	}
 	if all := len(p.config.Peers); answers+1 <= all/2 {
-		p.settings.log.Warn("no leader of the log: a majority of the peers must run", "peers", all, "answering", answers+1, "err", cause)
+		log.Warn("no leader of the log: a majority of the peers must run", "peers", all, "answering", answers+1, "err", cause)
 	}
 	return nil
 }

@@ -20,6 +20,29 @@ func (s *settings) limitedLog() *slog.Logger {
 	return slog.New(&warningLimiter{s.log.Handler(), newWarningHistory()})
 }
 
+// warnWhileWaiting logs a warning that the servers do not answer after two seconds, and then after pauses
+// that double, until stop is called.
+func (s *settings) warnWhileWaiting() (stop func()) {
+	done := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		start := time.Now()
+		for pause := 2 * time.Second; ; pause = min(2*pause, maxWarningPause) {
+			select {
+			case <-time.After(pause):
+				s.log.Warn("still waiting for an answer", "backend", s.backend,
+					"servers", backendKinds[s.backend].servers(s), "since", start)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		waiting.Wait()
+	}
+}
+
 // warningLimiter is the handler of limitedLog.
 type warningLimiter struct {
 	slog.Handler
