@@ -311,6 +311,14 @@ var recipeMutants = []mutant{
 		tests: "./recipes/group -run ^TestPartitioner_ForeignParticipant$",
 	},
 	{
+		name: "recipe/barrier-stray", breaks: "a child that is not a participant counts as one",
+		file: "recipes/barrier/round.go",
+		edits: []edit{
+			{"	return found && len(id) >= idLength && strings", "	return found || found && len(id) >= idLength && strings"},
+		},
+		tests: "./recipes/barrier -run ^TestDouble_ForeignParticipant$",
+	},
+	{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
 		file: "internal/limit/limit.go",
 		edits: []edit{

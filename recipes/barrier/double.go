@@ -25,7 +25,8 @@ import (
 )
 
 // Double is a double barrier: n participants begin a round together and end it together.
-// All participants must use the same n. Its methods may be called from any goroutine.
+// All participants must use the same n, and must be allowed to read each other's znodes.
+// Its methods may be called from any goroutine.
 type Double struct {
 	setup *recipe.Setup
 	n     int

@@ -406,3 +406,46 @@ func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
 		require.NoError(w, <-entered)
 	})
 }
+
+// Fails if children that another program has created prevent the participants from entering or leaving.
+func TestDouble_ForeignParticipant(t *testing.T) {
+	for name, write := range map[string]func(conn *zk.Conn) error{
+		"children with other names": func(conn *zk.Conn) error {
+			for _, child := range []string{"x", "0", "-", "ready-", "ready-x", "ready-7", "1-", "ü %s"} {
+				if _, err := conn.Create(node+"/"+child, nil, 0, openACL); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"persistent child named like a participant": func(conn *zk.Conn) error {
+			_, err := conn.Create(node+"/0-foreign", nil, 0, openACL)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, func(w fixture) {
+				conn := w.connect()
+				for _, path := range []string{"/app", node} {
+					_, err := conn.Create(path, nil, 0, openACL)
+					require.NoError(w, err)
+				}
+				require.NoError(w, write(conn))
+				ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+				defer cancel()
+				var wg sync.WaitGroup
+				for range 3 {
+					d := w.double(w.connect(), 3)
+					wg.Go(func() {
+						r, err := d.Enter(ctx)
+						require.NoError(w, err)
+						if err == nil {
+							require.NoError(w, r.Leave(ctx))
+						}
+					})
+				}
+				wg.Wait()
+			})
+		})
+	}
+}

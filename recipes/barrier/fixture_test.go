@@ -18,6 +18,8 @@ const (
 	timeout = 4 * time.Second
 )
 
+var openACL = zk.WorldACL(zk.PermAll)
+
 var granted = recipes.WithSessionTimeout(timeout)
 
 // fixture is a test in a bubble with a server.

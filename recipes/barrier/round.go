@@ -135,6 +135,16 @@ func (d *Double) currentRound(ctx context.Context) (roundState, error) {
 // prefix returns the prefix of the names of a round's participants.
 func prefix(number int64) string { return strconv.FormatInt(number, 10) + "-" }
 
+// isParticipant reports whether a child is a participant of a round. Other children must not count,
+// because they would never leave.
+func isParticipant(name string, number int64) bool {
+	id, found := strings.CutPrefix(name, prefix(number))
+	return found && len(id) >= idLength && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// idLength is the length of the random text in the name of a participant, see crypto/rand.Text.
+const idLength = 26
+
 // ready returns the path of the znode that exists while a round has begun and is not over.
 func (d *Double) ready(number int64) string {
 	return path.Join(d.setup.Path, fmt.Sprintf("ready-%d", number))
@@ -154,7 +164,7 @@ func (d *Double) present(ctx context.Context, number int64) ([]string, error) {
 		names, _, err := request.Children(d.setup.Conn, d.setup.Path)
 		return names, err
 	})
-	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix(number)) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !isParticipant(name, number) })
 	slices.Sort(names)
 	return names, err
 }
