@@ -29,7 +29,8 @@ const tombstone = "DONE"
 //
 // DeleteElection first creates a tombstone. After that only a candidate that is already at
 // the head of the queue can become leader, for a moment, until its znode is deleted. All
-// candidates, including later ones, end with [ErrElectionOver].
+// candidates, including later ones, end with [ErrElectionOver], except that a candidate with
+// [WithCreateNode] that joins after the deletion of the node creates a new election.
 // Candidates of Apache Curator ignore the tombstone and re-create a deleted election.
 //
 // Errors: [ErrForeignChildren] if the node has children that are not candidates, usually

@@ -138,6 +138,11 @@ const maxRejoinPause = 5 * time.Second
 //
 //go:noinline // see run
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
+	if errors.Is(err, zk.ErrNoNode) && e.createNode && ctx.Err() == nil {
+		e.log.Info("the election node was deleted before the candidate joined: creating it again")
+		e.forgetNode()
+		return nil
+	}
 	rejected := zkerror.IsPassing(err) && e.ID() != ""
 	if !e.rejoin || !errors.Is(err, ErrSessionExpired) && !rejected {
 		return err
@@ -177,6 +182,7 @@ func (e *Election) queueConfig() *queue.Config {
 	e.mu.Unlock()
 	timeout := session.Timeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
+	cfg.QueueMayVanish = e.createNode
 	if !e.rejoin {
 		cfg.Patience = timeout
 	}

@@ -25,6 +25,13 @@ func (e *Election) lastSeen() seenNode {
 	return e.seen
 }
 
+// forgetNode makes the candidate find the election node again before it joins.
+func (e *Election) forgetNode() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen = seenNode{}
+}
+
 // checkNode returns an error if no request can be sent for node over conn.
 func checkNode(conn *zk.Conn, node string) error {
 	if conn == nil {

@@ -76,7 +76,8 @@ func TestWithCreateNode_ParentsOfOthers(t *testing.T) {
 }
 
 // CURATOR-724, CURATOR-180, kazoo #563: the election node is deleted between the read of it and
-// the create of the candidate's znode. The candidate must not create the node again.
+// the create of the candidate's znode. The candidate must not create the node again, except with
+// WithCreateNode: the servers may have deleted a container, which is empty before the candidate joins.
 func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	// makeContainer makes the election node a container without children.
 	makeContainer := func(h *harness) {
@@ -102,12 +103,36 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
 			makeContainer(h)
 			swept := sweep(h, 1)
-			c := h.join(h.connect(), leaderelection.WithCreateNode())
+			c := h.join(h.connect())
 			h.requireMet(swept)
 			requireOver(h, c)
 			c.requireNeverLed()
 		})
 	})
+	for name, options := range map[string][]leaderelection.Option{
+		"created again":                 {leaderelection.WithCreateNode()},
+		"created again with WithRejoin": {leaderelection.WithCreateNode(), leaderelection.WithRejoin()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				makeContainer(h)
+				early := h.newCandidate(node, h.connect(), options...)
+				require.Equal(h, 1, h.srv.Sweep())
+				early.start()
+				h.advance(time.Second)
+				early.requireLeads()
+				h.requireIDs(early.ID())
+				require.NoError(h, early.Resign())
+				require.Zero(h, h.srv.Sweep(), "the node is a container again")
+
+				makeContainer(h)
+				swept := sweep(h, 1)
+				c := h.join(h.connect(), options...)
+				h.requireMet(swept)
+				c.requireLeads()
+			})
+		})
+	}
 	t.Run("in the next session", func(t *testing.T) {
 		withServers(t, 3, func(h *harness) {
 			makeContainer(h)

@@ -175,14 +175,22 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	requireOnlyChild(t, admin, node, c, conn)
 }
 
-// TestTrap36_NodeDeletedBeforeCreate fails if a candidate creates the election node again after the user
-// has deleted it.
+// TestTrap36_NodeDeletedBeforeCreate fails if a candidate without WithCreateNode creates the election node
+// again, or if one with it does not.
 func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
-	t.Run("at once", func(t *testing.T) {
+	t.Run("with WithCreateNode", func(t *testing.T) {
 		node := createElectionNode(t, admin)
 		c := newCandidate(t, conn, node, leaderelection.WithCreateNode())
+		deleteZnode(t, admin, node)
+		c.startElecting()
+		require.Equal(t, leaderelection.Leader, c.nextStatus(t).Role)
+		electiontest.Confirm(t, c.Resign)
+	})
+	t.Run("before the candidate starts", func(t *testing.T) {
+		node := createElectionNode(t, admin)
+		c := newCandidate(t, conn, node)
 		deleteZnode(t, admin, node)
 		c.startElecting()
 		c.requireEnded(t, leaderelection.ErrElectionOver)

@@ -319,6 +319,14 @@ var electionMutants = []mutant{
 		tests: "./elector -run ^TestLead_UsedCandidate$",
 	},
 	{
+		name: "election/container", breaks: "an election node that is deleted before the candidate joins is not created again",
+		file: "election.go",
+		edits: []edit{
+			{"cfg.QueueMayVanish = e.createNode", "cfg.QueueMayVanish = false"},
+		},
+		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
+	},
+	{
 		name: "elector/rejected", breaks: "Lead receives the statuses of a candidate that other code has started",
 		file: "elector/candidacy.go",
 		edits: []edit{

@@ -14,6 +14,10 @@ type Config struct {
 	// CanMakeQueue reports that the znode of the queue is created if it does not exist.
 	// Otherwise its absence means that the queue has ended.
 	CanMakeQueue bool
+	// QueueMayVanish means that the caller creates the znode of the queue again if it is deleted before
+	// the contender joins, because it can be a container, which the servers delete if it is empty. A
+	// contender that finds no queue to join then leaves with zk.ErrNoNode.
+	QueueMayVanish bool
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same
 	// path is another queue.
 	QueueCzxid int64

@@ -336,6 +336,15 @@ func (c *Contender) noQueue() error {
 	return zkerror.ErrElectionOver
 }
 
+// noQueueToJoin is noQueue for a contender that has no znode yet.
+func (c *Contender) noQueueToJoin() error {
+	err := c.noQueue()
+	if c.cfg.QueueMayVanish && errors.Is(err, zkerror.ErrElectionOver) {
+		return zk.ErrNoNode
+	}
+	return err
+}
+
 // rename continues under another name, at the same position. The znode may be either one
 // while the request is in progress, so the absence of either means nothing.
 func (c *Contender) rename(to, prefix string) {

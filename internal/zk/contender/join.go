@@ -67,7 +67,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue:
 		c.send(Request{Kind: MakeQueue})
 	case errors.Is(reply.Err, zk.ErrNoNode):
-		c.leave(c.noQueue(), false)
+		c.leave(c.noQueueToJoin(), false)
 	case errors.Is(reply.Err, zk.ErrNodeExists):
 		// Without a GUID: the servers give the last number to all contenders.
 		c.leave(zkerror.ErrNodeExhausted, false)
@@ -84,7 +84,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		switch {
 		case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue: // nothing was created
 		case errors.Is(reply.Err, zk.ErrNoNode):
-			c.leave(c.noQueue(), false)
+			c.leave(c.noQueueToJoin(), false)
 		case reply.Err != nil:
 			c.leave(reply.Err, false)
 		default:

@@ -99,21 +99,22 @@ func copyOutputs(outputs []contender.Output) []contender.Output {
 type Config struct {
 	Blocks, Replaceable, Admit bool // whether the Policy has the function
 
-	Dir          string
-	Naming       contender.Naming
-	Tombstone    string
-	CanMakeQueue bool
-	QueueCzxid   int64
-	QueueSession int64
-	Lookahead    bool
-	Patience     time.Duration
-	Standby      time.Duration
+	Dir            string
+	Naming         contender.Naming
+	Tombstone      string
+	CanMakeQueue   bool
+	QueueMayVanish bool
+	QueueCzxid     int64
+	QueueSession   int64
+	Lookahead      bool
+	Patience       time.Duration
+	Standby        time.Duration
 }
 
 func configOf(c *contender.Config) Config {
 	return Config{
 		Blocks: c.Blocks != nil, Replaceable: c.Replaceable != nil, Admit: c.Admit != nil,
-		Dir: c.Dir, Naming: c.Naming, Tombstone: c.Tombstone, CanMakeQueue: c.CanMakeQueue,
+		Dir: c.Dir, Naming: c.Naming, Tombstone: c.Tombstone, CanMakeQueue: c.CanMakeQueue, QueueMayVanish: c.QueueMayVanish,
 		QueueCzxid: c.QueueCzxid, QueueSession: c.QueueSession,
 		Lookahead: c.Lookahead, Patience: c.Patience, Standby: c.Standby,
 	}
@@ -133,7 +134,7 @@ func (c *Config) withPolicy(p contender.Policy) *contender.Config {
 	}
 	return &contender.Config{
 		Policy: p,
-		Dir:    c.Dir, Naming: c.Naming, Tombstone: c.Tombstone, CanMakeQueue: c.CanMakeQueue,
+		Dir:    c.Dir, Naming: c.Naming, Tombstone: c.Tombstone, CanMakeQueue: c.CanMakeQueue, QueueMayVanish: c.QueueMayVanish,
 		QueueCzxid: c.QueueCzxid, QueueSession: c.QueueSession,
 		Lookahead: c.Lookahead, Patience: c.Patience, Standby: c.Standby,
 	}

@@ -192,7 +192,7 @@ func TestError(t *testing.T) {
 // A field that is added to contender.Config belongs in Config.
 func TestConfig_HasAllFields(t *testing.T) {
 	cfg := contender.Config{
-		Dir: "/lock", Naming: contender.Kazoo, Tombstone: "DONE", CanMakeQueue: true, QueueCzxid: 1, QueueSession: 2,
+		Dir: "/lock", Naming: contender.Kazoo, Tombstone: "DONE", CanMakeQueue: true, QueueMayVanish: true, QueueCzxid: 1, QueueSession: 2,
 		Lookahead: true, Patience: time.Second, Standby: time.Minute,
 	}
 	recorded := configOf(&cfg)
