@@ -40,8 +40,9 @@ func (e *Election) Resign() error {
 // work and then call Resign. The channel is not closed when the candidacy ends, so callers
 // should also wait until the candidacy is over.
 //
-// The first call starts a goroutine and sets a watch on the data of the election node,
-// until the candidacy is over. A request that was made before the call is noticed as well.
+// The first call starts a goroutine, until the candidacy is over, and sets a watch on the data of
+// the election node. The client library cannot remove it, so one watch for each election node
+// remains until the data changes or the node is deleted. A request that was made before the call is noticed as well.
 // A candidate that never calls ResignRequested does not notice requests. If the candidate
 // is not allowed to read the election node, requests are not noticed and a warning is
 // logged.
