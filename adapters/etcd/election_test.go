@@ -258,3 +258,21 @@ func TestElection_CreatedAgain(t *testing.T) {
 	electiontest.Confirm(t, old.EndElection)
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
 }
+
+// TestExample fails if the example does not write as leader, or does not end with its context.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- runReplica(ctx, srv.Endpoints()...) }()
+	require.Eventually(t, func() bool {
+		got, err := client.Get(t.Context(), "/report")
+		require.NoError(t, err)
+		return len(got.Kvs) == 1
+	}, patience, 10*time.Millisecond)
+	cancel()
+	requireReturn(t, "the example", func() { require.NoError(t, <-ended) })
+}
