@@ -109,8 +109,9 @@ func (n *entry) followQueue() error {
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		if n.lease.expired(now) {
+		if n.lease.expired(now) && n.isLeader() {
 			candidacy.Suspend(leaderelection.ErrLeaseExpired)
+			n.election.outage.suspended()
 		}
 		n.sendDueRequests(now)
 		timer.Reset(n.nextAction().Sub(now))

@@ -19,6 +19,7 @@ type outageLog struct {
 
 	mu       sync.Mutex
 	begin    time.Time // begin is when the first of the failed attempts began, or zero after a success.
+	last     error     // last is the error of the last failed attempt.
 	reason   string    // reason is that of the last warning, or "" if there was none since begin.
 	logged   time.Time // logged is when the last warning was logged.
 	interval time.Duration
@@ -39,15 +40,30 @@ func (o *outageLog) failed(start time.Time, err error) {
 	if o.begin.IsZero() {
 		o.begin, o.interval = start, outageDelay
 	}
-	now, reason, pause := time.Now(), err.Error(), o.interval
-	if reason != o.reason {
+	now, pause := time.Now(), o.interval
+	if o.last = err; err.Error() != o.reason {
 		pause /= 4 // Reasons can alternate.
 	}
 	if now.Sub(o.begin) < outageDelay || o.reason != "" && now.Sub(o.logged) < pause {
 		return
 	}
-	o.reason, o.logged, o.interval = reason, now, min(2*o.interval, maxOutageInterval)
-	o.log.Warn("etcd does not execute requests", "endpoints", strings.Join(o.client.Endpoints(), ","), "since", o.begin, "err", err)
+	o.warn(now)
+}
+
+// suspended reports that a leadership was suspended because attempts have failed. The reason is logged
+// now if it was not before.
+func (o *outageLog) suspended() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.begin.IsZero() && o.reason == "" {
+		o.warn(time.Now())
+	}
+}
+
+// warn logs the last error. The caller must hold mu.
+func (o *outageLog) warn(now time.Time) {
+	o.reason, o.logged, o.interval = o.last.Error(), now, min(2*o.interval, maxOutageInterval)
+	o.log.Warn("etcd does not execute requests", "endpoints", strings.Join(o.client.Endpoints(), ","), "since", o.begin, "err", o.last)
 }
 
 // succeeded reports that etcd has executed a request.

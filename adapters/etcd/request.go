@@ -134,6 +134,11 @@ func explain(ctx context.Context, client *clientv3.Client, err error) error {
 			return errNoAnswer
 		}
 	}
+	return withoutCode(err)
+}
+
+// withoutCode removes gRPC's code from the text of an error that reports an unavailable server.
+func withoutCode(err error) error {
 	if s, ok := status.FromError(err); ok && errorCode(err) == codes.Unavailable {
 		return withText(err, s.Message())
 	}
@@ -209,7 +214,7 @@ func (s *keepaliveStream) open() (err error) {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}
-		return clientv3.ContextError(ctx, err)
+		return withoutCode(clientv3.ContextError(ctx, err))
 	}
 	return nil
 }
@@ -219,7 +224,7 @@ func (s *keepaliveStream) reason(err error) error {
 	if cause := context.Cause(s.stream.Context()); cause != nil {
 		return cause
 	}
-	return clientv3.ContextError(s.ctx, err)
+	return withoutCode(clientv3.ContextError(s.ctx, err))
 }
 
 // close closes the stream if it is open.
