@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos operations mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -97,6 +97,11 @@ CHAOSFLAGS = -chaos 15m
 
 chaos: prepare
 	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/interop -run '^TestChaos$$' $(CHAOSFLAGS)
+
+# operations tests elections while operators restart, restore, empty and pause the servers. make test
+# runs a part of it.
+operations: prepare
+	ZKTEST_REAL=required $(GO) test -count 1 -v ./integrationtest/operations -args -operations.complete
 
 # mutants breaks one rule of the library after another, in copies of its files, and requires
 # that a test fails each time. MUTANTFLAGS="-run line" selects by name.

@@ -248,6 +248,15 @@ func (e *Ensemble) Resume(i int) error {
 	})
 }
 
+// DataDir returns the directory of the data of server i, which a test may change while the server does
+// not run. It is "" if the servers are not processes.
+func (e *Ensemble) DataDir(i int) string {
+	if b, ok := e.backend.(*processBackend); ok {
+		return b.dataDir(i)
+	}
+	return ""
+}
+
 // CutOff partitions server i from the other servers, in both directions and without closing
 // connections. Clients still reach the server. Kill and Start do not end the partition, but Heal
 // does. CutOff blocks for at most 30 seconds.

@@ -125,10 +125,12 @@ func (b *processBackend) serverDir(i int) string {
 	return filepath.Join(b.dir, "server"+strconv.Itoa(i))
 }
 
+func (b *processBackend) dataDir(i int) string { return filepath.Join(b.serverDir(i), "data") }
+
 func (b *processBackend) logFile(i int) string { return filepath.Join(b.serverDir(i), "log") }
 
 func (b *processBackend) writeConfig(i int) error {
-	data := filepath.Join(b.serverDir(i), "data")
+	data := b.dataDir(i)
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
 	}

@@ -1,0 +1,198 @@
+package operations
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+)
+
+// etcdServers are etcd servers with two candidates.
+type etcdServers struct {
+	*etcdserver.Cluster
+	admin   *clientv3.Client
+	proxies []*zkproxy.Proxy // proxies are the networks of the candidates to the first server.
+	backup  string           // backup is a backup from before the election.
+}
+
+// TestEtcd fails if an operation on etcd servers leads to two leaders, to none afterwards, or to none
+// without a reason in the log.
+func TestEtcd(t *testing.T) {
+	testOperations(t, []operation[*etcdServers]{
+		{name: "Restarted", reason: "connection error", run: func(e *election, s *etcdServers) {
+			s.Kill(0)
+			e.waitForNoLeader()
+			s.Restart(0)
+		}},
+		{name: "RestartedQuickly", run: func(_ *election, s *etcdServers) {
+			s.Kill(0)
+			s.Restart(0)
+		}},
+		{name: "Restored", short: true, reason: "lost data", run: func(_ *election, s *etcdServers) {
+			s.Kill(0)
+			s.Restore(0, s.backup)
+			s.Restart(0)
+		}},
+		{name: "Emptied", reason: "lost data", run: func(_ *election, s *etcdServers) {
+			s.Kill(0)
+			s.Empty(0)
+			s.Restart(0)
+		}},
+		{name: "Paused", short: true, reason: "no answer", run: func(e *election, s *etcdServers) {
+			s.Pause(0)
+			e.waitForNoLeader()
+			time.Sleep(timeout)
+			s.Resume(0)
+		}},
+		{name: "ConnectionsKilled", run: func(_ *election, s *etcdServers) {
+			for range 5 {
+				for _, p := range s.proxies {
+					p.DropConnections()
+				}
+				time.Sleep(timeout / 8)
+			}
+		}},
+		{name: "CutOff", reason: "no answer", run: func(e *election, s *etcdServers) {
+			for _, p := range s.proxies {
+				p.Blackhole(zkproxy.Both)
+			}
+			e.waitForNoLeader()
+			for _, p := range s.proxies {
+				p.Unblackhole()
+			}
+		}},
+		{name: "AddressChanged", reason: "etcd does not execute requests", run: func(e *election, s *etcdServers) {
+			for _, p := range s.proxies {
+				p.SetTarget("127.0.0.1:1")
+				p.DropConnections()
+			}
+			e.waitForNoLeader()
+			for _, p := range s.proxies {
+				p.SetTarget(s.Addr(0))
+			}
+		}},
+		// Reads and keepalives are executed, so a leader leads on. Joining is rejected.
+		{name: "Full", short: true, reason: "database space exceeded", run: func(e *election, s *etcdServers) {
+			s.setFull(e, etcdserverpb.AlarmRequest_ACTIVATE)
+			candidates, err := etcd.Candidates(s.admin, node)
+			require.NoError(e, err)
+			for _, c := range candidates {
+				kv, err := s.admin.Get(e.Context(), c.ID)
+				require.NoError(e, err)
+				_, err = s.admin.Revoke(e.Context(), clientv3.LeaseID(kv.Kvs[0].Lease))
+				require.NoError(e, err)
+			}
+			e.waitForNoLeader()
+			time.Sleep(timeout)
+			s.setFull(e, etcdserverpb.AlarmRequest_DEACTIVATE)
+		}},
+	}, func(e *election) *etcdServers { return startEtcd(e, 1) })
+	testOperations(t, []operation[*etcdServers]{
+		{name: "FailedOver", run: func(_ *election, s *etcdServers) { s.Kill(s.Leader()) }},
+		{name: "ReadOnly", reason: "etcd does not execute requests", run: func(e *election, s *etcdServers) {
+			s.Kill(1)
+			s.Kill(2) // The remaining server answers serializable reads only.
+			e.waitForNoLeader()
+			time.Sleep(timeout / 2)
+			s.Restart(1)
+			s.Restart(2)
+		}},
+	}, func(e *election) *etcdServers { return startEtcd(e, 3) })
+	testOperations(t, []operation[*etcdServers]{
+		{name: "CredentialsRotated", reason: "permission denied", run: func(e *election, s *etcdServers) {
+			_, err := s.admin.UserRevokeRole(e.Context(), "user", "role")
+			require.NoError(e, err)
+			e.waitForNoLeader()
+			_, err = s.admin.UserGrantRole(e.Context(), "user", "role")
+			require.NoError(e, err)
+		}},
+	}, func(e *election) *etcdServers {
+		s := startServers(e, 1)
+		s.enableAuth(e)
+		s.addCandidates(e, "user")
+		return s
+	})
+}
+
+// startEtcd starts servers and two candidates.
+func startEtcd(e *election, members int) *etcdServers {
+	s := startServers(e, members)
+	s.addCandidates(e, "")
+	return s
+}
+
+func startServers(e *election, members int) *etcdServers {
+	s := &etcdServers{Cluster: etcdserver.Start(e, etcdserver.Config{Members: members})}
+	s.admin = s.newClient(e, "", s.Endpoints()...)
+	if members == 1 {
+		s.backup = s.Backup(0)
+	}
+	return s
+}
+
+// newClient returns a client that is closed when the test ends.
+func (s *etcdServers) newClient(e *election, user string, endpoints ...string) *clientv3.Client {
+	cfg := clientv3.Config{
+		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+	}
+	if user != "" {
+		cfg.Username, cfg.Password = user, "secret"
+	}
+	client, err := clientv3.New(cfg)
+	require.NoError(e, err)
+	e.Cleanup(func() { client.Close() })
+	return client
+}
+
+// addCandidates adds two candidates, each with a network of its own to the first server.
+func (s *etcdServers) addCandidates(e *election, user string) {
+	for range 2 {
+		proxy, err := zkproxy.New(s.Addr(0))
+		require.NoError(e, err)
+		e.Cleanup(proxy.Close)
+		s.proxies = append(s.proxies, proxy)
+		endpoints := append([]string{"http://" + proxy.Addr()}, s.Endpoints()[1:]...)
+		c, err := etcd.NewElection(s.newClient(e, user, endpoints...), node, etcd.WithSessionTimeout(timeout),
+			etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithLogger(e.logger()))
+		require.NoError(e, err)
+		e.add(c)
+	}
+}
+
+// enableAuth enables authentication, and lets the user "user" access the election.
+func (s *etcdServers) enableAuth(e *election) {
+	admin, ctx := s.admin, e.Context()
+	for _, request := range []func() error{
+		func() error { _, err := admin.UserAdd(ctx, "root", "secret"); return err },
+		func() error { _, err := admin.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := admin.UserAdd(ctx, "user", "secret"); return err },
+		func() error { _, err := admin.RoleAdd(ctx, "role"); return err },
+		func() error {
+			_, err := admin.RoleGrantPermission(ctx, "role", node, clientv3.GetPrefixRangeEnd(node), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := admin.UserGrantRole(ctx, "user", "role"); return err },
+		func() error { _, err := admin.AuthEnable(ctx); return err },
+	} {
+		require.NoError(e, request())
+	}
+	s.admin = s.newClient(e, "root", s.Endpoints()...)
+}
+
+// setFull makes the server reject writes as if its database had reached its quota, or ends this.
+func (s *etcdServers) setFull(e *election, action etcdserverpb.AlarmRequest_AlarmAction) {
+	maintenance := etcdserverpb.NewMaintenanceClient(s.admin.ActiveConnection())
+	state, err := maintenance.Status(e.Context(), &etcdserverpb.StatusRequest{})
+	require.NoError(e, err)
+	_, err = maintenance.Alarm(e.Context(), &etcdserverpb.AlarmRequest{
+		Action: action, MemberID: state.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE,
+	})
+	require.NoError(e, err)
+}
