@@ -138,9 +138,9 @@ func breakages() map[string]func(s *storeFuncs) {
 	}
 }
 
-// longestWithout is the longest time that may pass without a leader: one lease and the longest
-// election timeout.
-const longestWithout = 4*time.Second + 1750*time.Millisecond
+// longestWithout is the longest time that may pass without a leader: a hand-over, after which the broken
+// candidate has the record, one lease, and the longest election timeout.
+const longestWithout = 250*time.Millisecond + 4*time.Second + 1750*time.Millisecond
 
 // passWithLeaders lets d pass, and returns the longest time in which none of the candidates was leader.
 func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (longest time.Duration) {
