@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,30 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+// lockedBuffer is a buffer that several goroutines use.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+func (b *lockedBuffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buffer.Reset()
+}
 
 // TestOutage_IsLogged fails if a program does not print after two seconds why it has no session, if it
 // prints the same reason too often, or if it prints something without an outage or after Close.
@@ -25,7 +50,7 @@ func TestOutage_IsLogged(t *testing.T) {
 	} {
 		for _, begin := range []string{"at first", "later"} {
 			t.Run(name+", "+begin, func(t *testing.T) {
-				var log bytes.Buffer
+				var log lockedBuffer
 				was := slog.Default()
 				defer slog.SetDefault(was)
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))

@@ -138,7 +138,7 @@ var sessionMutants = []mutant{
 		name: "session/acked-sent", breaks: "a chain counts from the time at which a proof was sent",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"elapsed(l.proofs[1].acked, sent) >=", "elapsed(l.proofs[1].sent, sent) >="},
+			{"since(l.proofs[1].acked, sent) >=", "since(l.proofs[1].sent, sent) >="},
 		},
 		tests: "./internal/zk/session -run TestLease_ChainCounts",
 	},
@@ -146,7 +146,7 @@ var sessionMutants = []mutant{
 		name: "session/acked-newest", breaks: "the newest link of a chain counts from its send time",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"elapsed(l.proofs[0].acked, newest) <", "elapsed(l.proofs[0].sent, newest) <"},
+			{"since(l.proofs[0].acked, newest) <", "since(l.proofs[0].sent, newest) <"},
 		},
 		tests: "./internal/zk/session -run TestLease_ChainCounts|TestLease_Latency",
 	},
@@ -258,7 +258,7 @@ var sessionMutants = []mutant{
 		name: "session/L6", breaks: "a chain of T/16 is long enough",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"elapsed(l.proofs[0].acked, newest) < l.timeout/4", "elapsed(l.proofs[0].acked, newest) < l.timeout/16"},
+			{"since(l.proofs[0].acked, newest) < l.timeout/4", "since(l.proofs[0].acked, newest) < l.timeout/16"},
 		},
 		tests: "./internal/zk/session -run ^TestLease_ChainCountsFromAcknowledgements$",
 	},
