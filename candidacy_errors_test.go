@@ -121,7 +121,7 @@ func TestNewElection_Errors(t *testing.T) {
 		begin := time.Now()
 		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
 		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
-		require.ErrorContains(h, err, "election at "+node+": ZooKeeper does not answer (zk: could not connect to a server)")
+		require.ErrorContains(h, err, "election at "+node+": ZooKeeper does not answer (")
 		require.Equal(h, timeout, time.Since(begin))
 		late.start()
 		h.advance(timeout - time.Millisecond)
