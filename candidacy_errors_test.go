@@ -336,7 +336,8 @@ func TestElectLeader_CheckIsRejected(t *testing.T) {
 	})
 }
 
-// Fails if a candidate joins again behind its znode, whose deletion was rejected as well.
+// Fails if a candidate joins again behind its znode, whose deletion was rejected as well, or reports later
+// that this znode may exist.
 func TestElectLeader_RemovalIsRejected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a := h.join(h.connect(), leaderelection.WithRejoin())
@@ -349,6 +350,7 @@ func TestElectLeader_RemovalIsRejected(t *testing.T) {
 		require.NotEqual(h, before, a.ID())
 		a.requireLeads()
 		h.requireChildren(names(a)...)
+		require.NoError(h, a.Resign())
 	})
 }
 

@@ -129,9 +129,6 @@ func (e *Election) leftQueue(r *queue.Removal) {
 	e.removals = slices.DeleteFunc(append(e.removals, r), (*queue.Removal).Confirmed)
 }
 
-// maxRejoinPause limits the pause before a candidate joins again that the servers have rejected.
-const maxRejoinPause = 5 * time.Second
-
 // rejoinAfter returns nil if the candidate joins again after it has left the queue because of err, and
 // otherwise the reason why the candidacy is over. The first candidacy of a new candidate ends with each
 // answer of the servers, because its configuration may be wrong.
@@ -159,7 +156,7 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 		return nil
 	}
 	e.log.Warn("the servers reject the candidate: rejoining", "id", e.ID(), "err", err)
-	e.pauses.Max = maxRejoinPause
+	e.pauses.Max = request.MaxRejectionPause
 	return request.Pause(ctx, e.pauses.Next())
 }
 

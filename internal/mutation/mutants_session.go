@@ -364,7 +364,7 @@ var sessionMutants = []mutant{
 		name: "rejection/removal", breaks: "a candidate joins again behind its znode that it could not delete",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{
-			{"if !r.cfg.Rejoins || !res.request.Last", "if true || !res.request.Last"},
+			{"if r.cfg.Rejoins && res.request.Last", "if false && res.request.Last"},
 		},
 		tests: ". -run ^TestElectLeader_RemovalIsRejected$",
 	},

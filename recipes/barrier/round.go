@@ -29,7 +29,11 @@ func (r *Round) leave(ctx context.Context) error {
 	// Not with ctx: it may be the context of the round, which ends now.
 	removing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit.Confirm, limit.ErrConfirm)
 	defer cancel()
-	if err := r.node.Remove(removing, ErrLeft); err != nil {
+	err := r.node.Remove(removing, ErrLeft)
+	if errors.Is(err, limit.ErrConfirm) && ctx.Err() == nil {
+		err = r.node.Remove(ctx, ErrLeft) // waits for the same removal
+	}
+	if err != nil {
 		return err
 	}
 	sub := r.double.setup.Subscribe()

@@ -371,9 +371,30 @@ func (q *Queue) finishDelivery(d *delivery, completed, reason error) {
 	q.removeDelivery(d)
 }
 
-// deleteClaim deletes the claim of a delivery.
+// deleteClaim deletes the claim of a delivery. If the servers reject that, it continues in the
+// background, because the item cannot be claimed as long as the claim exists.
 func (q *Queue) deleteClaim(d *delivery) {
-	q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
+	o := q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
+	if zkerror.IsRejection(o.Err) {
+		go q.deleteClaimLater(d)
+	}
+}
+
+// deleteClaimLater deletes the claim of a delivery when the servers accept it. It ends with the session
+// of the claim and with the connection, also after the queue was closed.
+func (q *Queue) deleteClaimLater(d *delivery) {
+	backoff := request.Backoff{Max: request.MaxRejectionPause}
+	for rejected := true; rejected; {
+		_ = request.Pause(context.Background(), backoff.Next())
+		stat, err := q.newestStat(q.claimPath(d.name))
+		switch {
+		case err == nil && (q.conn.SessionID() != d.session || stat.Czxid != d.token):
+			return
+		case err == nil:
+			err = request.Retry(context.Background(), q.conn, func() error { return q.conn.Delete(q.claimPath(d.name), stat.Version) })
+		}
+		rejected = zkerror.IsRejection(err)
+	}
 }
 
 // deleteClaimIfOwn deletes the claim of a delivery if it exists. If another consumer has claimed
@@ -414,6 +435,8 @@ func (q *Queue) returnClaim(d *delivery) {
 	switch {
 	case errors.Is(o.Err, txn.ErrUnknown):
 		q.deleteClaimIfOwn(d)
+	case zkerror.IsRejection(o.Err):
+		q.deleteClaim(d)
 	case o.Err != nil && o.Failed != 0 && len(ops) > 1 && !errors.Is(o.Err, txn.ErrSession):
 		// Another client has changed or deleted the item, or its data is too large to be written.
 		q.deleteClaim(d)

@@ -76,6 +76,8 @@ type claim struct {
 	contents [][]byte
 	// mayExist reports whether a znode of this claim may exist.
 	mayExist bool
+	// removing reports that removeLater runs.
+	removing bool
 	// occupied reports whether the znode that was read last does not belong to this claim.
 	occupied bool
 	// inFlight receives the reply to a write for which send has not waited.
@@ -110,9 +112,16 @@ func (c *claim) acquire() {
 	c.acquired, c.released = true, nil
 }
 
-// close releases the right to the path.
+// close releases the right to the path, after the znode was removed.
 func (c *claim) close() {
 	c.sub.Close()
+	if !c.removing {
+		c.release()
+	}
+}
+
+// release is the part of close that other users of the path wait for.
+func (c *claim) release() {
 	if !c.acquired {
 		return
 	}
@@ -327,13 +336,41 @@ func (c *claim) awaitSession(ctx context.Context) error {
 }
 
 // remove deletes the znode if it belongs to this claim. It blocks until the servers have
-// confirmed that the znode does not exist, or the connection is closed, which is an error.
+// confirmed that the znode does not exist, or the connection is closed or the servers reject the
+// request, which are errors.
+func (c *claim) remove() error {
+	err := c.tryRemove()
+	if zkerror.IsRejection(err) {
+		c.removing = true
+		go c.removeLater()
+	}
+	return err
+}
+
+// removeLater deletes a znode whose deletion the servers have rejected, when they accept it. It ends
+// with the session of the znode and with the connection.
+func (c *claim) removeLater() {
+	defer c.release()
+	owner, backoff := c.setup.Conn.SessionID(), request.Backoff{Max: request.MaxRejectionPause}
+	for err := error(nil); ; {
+		_ = request.Pause(context.Background(), backoff.Next())
+		if !c.static && c.setup.Conn.SessionID() != owner {
+			return
+		}
+		if err = c.tryRemove(); !zkerror.IsRejection(err) {
+			return
+		}
+	}
+}
+
+// tryRemove is remove without removeLater.
 //
 // The delete is not retried by package request: after a lost reply, another client may have
 // created a znode, so the znode must be read first.
-func (c *claim) remove() error {
+func (c *claim) tryRemove() error {
 	if c.inFlight != nil {
 		<-c.inFlight // the client library answers when the connection is up again or closed
+		c.inFlight = nil
 		c.addSession()
 	}
 	if !c.mayExist {

@@ -195,8 +195,6 @@ const (
 	minLifetime = time.Second
 	// maxLossPause limits the pause before a znode that is deleted repeatedly is created again.
 	maxLossPause = time.Second
-	// maxRejectionPause limits the pause before a rejected request is sent again.
-	maxRejectionPause = 5 * time.Second
 )
 
 // keep maintains the znode until the Keeper is closed or cannot continue, and returns the reason.
@@ -226,7 +224,7 @@ func (k *Keeper) keep() error {
 			_, wanted := k.wantedData()
 			k.reject(wanted, err)
 			k.setState(State{Err: err})
-			maxPause = maxRejectionPause
+			maxPause = request.MaxRejectionPause
 		default:
 			return err
 		}

@@ -69,7 +69,31 @@ var results = sync.Pool{New: func() any { return new(result) }}
 func (r *requests) perform(res *result) {
 	for {
 		r.try(res)
-		if !r.cfg.Rejoins || !res.request.Last || !zkerror.IsPassing(res.reply.Err) || r.pause() != nil {
+		if r.cfg.Rejoins && res.request.Last && zkerror.IsPassing(res.reply.Err) && r.pause() == nil {
+			continue
+		}
+		if res.request.Kind == contender.Delete && r.plain == nil && zkerror.IsRejection(res.reply.Err) {
+			go deleteLater(r.cfg, res.path)
+		}
+		return
+	}
+}
+
+// deleteLater deletes a znode whose deletion the servers have rejected, when they accept it. Until then,
+// the znode blocks the queue. It ends with the session of the znode and with the connection.
+func deleteLater(cfg *Config, path string) {
+	owner, backoff := cfg.Conn.SessionID(), request.Backoff{Max: request.MaxRejectionPause}
+	for {
+		_ = request.Pause(context.Background(), backoff.Next())
+		if cfg.Conn.SessionID() != owner {
+			return
+		}
+		err := cfg.Conn.Delete(path, -1)
+		switch {
+		case err == nil:
+			cfg.Log.Info("deleted a znode whose deletion was rejected before", "path", path)
+			return
+		case isNoNode(err), errors.Is(request.Final(context.Background(), cfg.Conn, err), zkerror.ErrConnClosed):
 			return
 		}
 	}

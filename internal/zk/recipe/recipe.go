@@ -140,7 +140,7 @@ func (s *Setup) Sync(ctx context.Context, path string) error {
 	})
 }
 
-// Fail wraps err with the failed operation and its path, and with what zkerror.Refine and
+// Fail wraps err with the failed operation and its path, and with what request.Refine and
 // request.Explain know about it. It returns nil if err is nil.
 func Fail(conn *zk.Conn, operation, path string, err error) error {
 	if err == nil {

@@ -102,6 +102,9 @@ const (
 	pauseMax = 250 * time.Millisecond
 )
 
+// MaxRejectionPause limits the pause before a request is sent again that the servers have rejected.
+const MaxRejectionPause = 5 * time.Second
+
 // Backoff determines the pauses between retries, for callers that cannot use Read.
 // The pause grows with each failure, because a server that is busy, or from which
 // the session has moved, answers immediately. It is reset after some time without

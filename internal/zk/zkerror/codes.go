@@ -142,6 +142,12 @@ func IsPassing(err error) bool {
 	return c != nil && c.Class == Passing
 }
 
+// IsRejection reports whether err wraps an answer that ends an operation.
+func IsRejection(err error) bool {
+	c := CodeOf(err)
+	return c != nil && (c.Class == Passing || c.Class == Final)
+}
+
 // Unimplemented is the number of the code of servers that do not implement an operation.
 const Unimplemented = -6
 
