@@ -251,6 +251,8 @@ func (e *Election) reason(err error) error {
 		return fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
 	case errors.Is(err, ErrConnClosed):
 		return session.Explain(e.conn, err)
+	case zkerror.IsRejection(err):
+		return fmt.Errorf("election at %s: %w", e.node, err)
 	}
 	return err
 }

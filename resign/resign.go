@@ -24,7 +24,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
@@ -69,7 +68,7 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 		err = leaderelection.ErrNoElection
 	}
 	if err != nil {
-		return fmt.Errorf("request %s to resign: %w", id, request.Explain(conn, zkerror.Refine(err)))
+		return fmt.Errorf("request %s to resign: %w", id, request.Explain(conn, request.Refine(conn, err)))
 	}
 	return nil
 }

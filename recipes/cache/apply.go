@@ -120,7 +120,7 @@ func (u *updater) applyData(n *node, f *fetch) {
 		u.applyAbsence(n, f)
 		return
 	case f.err != nil:
-		n.dataErr, n.statOnly = zkerror.Refine(f.err), true
+		n.dataErr, n.statOnly = request.Refine(u.conn, f.err), true
 		n.data.dirty = true
 		return
 	}
@@ -151,7 +151,7 @@ func (u *updater) applyStat(n *node, f *fetch) {
 	case f.err != nil:
 		// Every client may read the Stat, so this error is unexpected. It is reported to the
 		// reader.
-		n.dataErr, n.missing = zkerror.Refine(f.err), false
+		n.dataErr, n.missing = request.Refine(u.conn, f.err), false
 		z := Znode{Path: n.path}
 		if n.value != nil {
 			z.Stat = n.value.Stat
@@ -349,7 +349,7 @@ func (u *updater) applyList(n *node, f *fetch) {
 		p.dirty, n.data.dirty, p.known = true, true, false
 		return
 	case f.err != nil:
-		n.listErr = zkerror.Refine(f.err)
+		n.listErr = request.Refine(u.conn, f.err)
 		p.epoch = max(p.epoch, f.epoch)
 		u.replaceValue(n, *n.value)
 		u.resolvePending(p, f.sent)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -164,7 +165,7 @@ func (p *Provider) run(ctx context.Context, ready chan<- error) {
 		p.setErr(ErrClosed)
 		return
 	}
-	list.Err = zkerror.Refine(err)
+	list.Err = request.Refine(p.setup.Conn, err)
 	p.setup.Log.Warn("provider ended", "path", p.path, "err", list.Err)
 	p.setErr(list.Err)
 	p.publish(list)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -226,7 +227,7 @@ func (t *tracker) setPath(path string) {
 // lose ends the grant, and makes the contender leave.
 func (t *tracker) lose(err error) {
 	if !errors.Is(err, ErrReleased) {
-		err = zkerror.Refine(err)
+		err = request.Refine(t.conn, err)
 	}
 	t.end(err)
 	t.stop(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -113,7 +114,7 @@ func (h *Hold) leave(err error) {
 // confirm waits until the removal of the contender's znodes is confirmed, but not after end.
 func (h *Hold) confirm(end time.Time) error {
 	if err := h.awaitRemoval(end); err != nil {
-		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, zkerror.Refine(err))
+		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, request.Refine(h.conn, err))
 	}
 	return nil
 }

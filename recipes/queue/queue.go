@@ -234,7 +234,7 @@ func (q *Queue) Close(ctx context.Context) error {
 	if q.closeErr == nil {
 		return nil
 	}
-	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, zkerror.Refine(q.closeErr))
+	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, request.Refine(q.conn, q.closeErr))
 }
 
 // shutDown is the part of Close that continues in the background.
@@ -305,5 +305,5 @@ func (q *Queue) translateError(err error) error {
 	case errors.Is(err, txn.ErrOperation):
 		return fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
 	}
-	return zkerror.Refine(err)
+	return request.Refine(q.conn, err)
 }

@@ -382,7 +382,7 @@ func (c *claim) tryRemove() error {
 		data, stat, err := c.readSynced(ctx)
 		switch {
 		case err != nil:
-			return zkerror.Refine(err)
+			return request.Refine(c.setup.Conn, err)
 		case stat == nil || !c.isOwn(data, stat):
 			return nil
 		case !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID():
@@ -392,7 +392,7 @@ func (c *claim) tryRemove() error {
 				_, err = c.reader.Wait(ctx, nil)
 			}
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return zkerror.Refine(err)
+				return request.Refine(c.setup.Conn, err)
 			}
 			continue
 		}
@@ -405,7 +405,7 @@ func (c *claim) tryRemove() error {
 				return err
 			}
 		case !errors.Is(err, zk.ErrBadVersion):
-			return zkerror.Refine(err)
+			return request.Refine(c.setup.Conn, err)
 		}
 	}
 }

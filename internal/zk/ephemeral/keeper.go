@@ -202,7 +202,7 @@ func (k *Keeper) keep() error {
 	var pause time.Duration
 	for {
 		begin := time.Now()
-		err := zkerror.Refine(k.keepOne())
+		err := request.Refine(k.claim.setup.Conn, k.keepOne())
 		maxPause := maxLossPause
 		var taken *TakenError
 		switch {
@@ -278,8 +278,8 @@ func (k *Keeper) keepOne() error {
 				tried, pause = wanted, 0
 				k.setWritten(wanted)
 			case k.retry:
-				pause = min(2*pause+minPause, maxRejectionPause)
-				retry, state.Err = time.After(pause), zkerror.Refine(rejection)
+				pause = min(2*pause+minPause, request.MaxRejectionPause)
+				retry, state.Err = time.After(pause), request.Refine(k.claim.setup.Conn, rejection)
 				k.reject(wanted, rejection)
 			default:
 				tried = wanted
@@ -367,7 +367,7 @@ func (k *Keeper) reject(number uint64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if number == k.wanted {
-		k.rejection = zkerror.Refine(err)
+		k.rejection = request.Refine(k.claim.setup.Conn, err)
 		k.notifyWaiters()
 	}
 }

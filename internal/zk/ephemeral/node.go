@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -102,7 +103,7 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 	n.grant = g
 	created <- nil
 	reason := n.awaitLoss(maintained)
-	end(zkerror.Refine(reason))
+	end(request.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
 	if !errors.Is(reason, zkerror.ErrSessionExpired) && !errors.Is(reason, zkerror.ErrDeleted) {
 		n.removal = n.claim.remove()

@@ -146,7 +146,7 @@ func Fail(conn *zk.Conn, operation, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", operation, path, request.Explain(conn, zkerror.Refine(err)))
+	return fmt.Errorf("%s %s: %w", operation, path, request.Explain(conn, request.Refine(conn, err)))
 }
 
 // Fail is the function Fail for the connection of the recipe.

@@ -194,6 +194,11 @@ func Reject(ctx context.Context, conn *zk.Conn, err error) error {
 	return zkerror.Reject(err, func() string { return server(ctx, conn) })
 }
 
+// Refine is zkerror.Refine, with the server that conn uses if err is an answer of it.
+func Refine(conn *zk.Conn, err error) error {
+	return zkerror.Refine(Reject(context.Background(), conn, err))
+}
+
 // server returns the address of the server that conn uses, or "" if it is not known. While the
 // connection is down, the client library holds the lock that Server needs until it has the next
 // address, which may be a DNS lookup that blocks.
