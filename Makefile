@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos operations mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos operations faults mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -47,7 +47,7 @@ RACE = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # each. The detector finds races by the happens-before order, for which one processor is enough.
 # The packages of all modules are written as directories: PACKAGES=./recipes/... selects some.
 ALL     = $(sort $(patsubst $(shell GOWORK=off $(GO) list -m)%,.%,$(shell $(GO) list $(PACKAGES))))
-BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime' . | xargs -n 1 dirname | sort -u),$(ALL))
+BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|electiontest.FakeTime|testenv/eachrequest"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
 # The simulation of the raft log uses one goroutine, so that the race detector cannot find a race
 # and makes it thirteen times as slow. The tag adds its negative controls: runs in which one safety
@@ -102,6 +102,11 @@ chaos: prepare
 # runs a part of it.
 operations: prepare
 	ZKTEST_REAL=required $(GO) test -count 1 -v ./integrationtest/operations -args -operations.complete
+
+# faults causes each fault, and each error code of the servers, at each request of an election and of
+# every recipe, in fake time. make test runs a sample.
+faults:
+	$(GO) test -count 1 -cpu 1 -timeout 60m ./internal/testenv/eachrequest -each $(TESTFLAGS)
 
 # mutants breaks one rule of the library after another, in copies of its files, and requires
 # that a test fails each time. MUTANTFLAGS="-run line" selects by name.

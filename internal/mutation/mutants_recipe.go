@@ -11,6 +11,32 @@ var recipeMutants = []mutant{
 		tests: ". -run ^TestTrap10_SessionMovedDuringCreate$",
 	},
 	{
+		name: "removal/queue", breaks: "a znode whose deletion is rejected for a moment blocks a lock as long as its session lives",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{"go deleteLater(r.cfg, res.path)", "_ = deleteLater"},
+		},
+		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals$",
+	},
+	{
+		name: "removal/ephemeral", breaks: "the znode of a member whose deletion is rejected for a moment remains as long as its session lives",
+		file: "internal/zk/ephemeral/claim.go",
+		edits: []edit{
+			{`		c.removing = true
+		go c.removeLater()
+`, "\t\t_ = c.removeLater\n"},
+		},
+		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals$",
+	},
+	{
+		name: "removal/claim", breaks: "an item whose return is rejected for a moment is not available as long as the session lives",
+		file: "recipes/queue/ack.go",
+		edits: []edit{
+			{"go q.deleteClaimLater(d)", "_ = q.deleteClaimLater"},
+		},
+		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals$",
+	},
+	{
 		name: "znode/parents", breaks: "the parents of the node of a recipe remain for ever",
 		file: "internal/zk/znode/znode.go",
 		edits: []edit{

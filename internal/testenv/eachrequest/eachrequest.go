@@ -1,0 +1,152 @@
+// Package eachrequest runs scripts of elections and recipes with fake time, and causes a fault at each
+// request of one of two clients: a script whose client sends n requests runs n times with each fault.
+// The short form runs a sample; the flag -each runs everything, and -fault one run:
+//
+//	go test ./internal/testenv/eachrequest -each
+//	go test ./internal/testenv/eachrequest -fault 'mutex/lost reply/7' -v
+package eachrequest
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	each = flag.Bool("each", false, "run each fault at each request instead of a sample")
+	only = flag.String("fault", "", "run only the script, fault and request SCRIPT/FAULT/REQUEST")
+)
+
+// Script uses an election or a recipe by both clients of a Run.
+type Script struct {
+	Name string
+	Use  func(r *Run)
+}
+
+// All runs each fault at each request.
+const All = 1
+
+// Test runs scripts with faults, and fails t if a run violates a guarantee. Without the flag -each it
+// runs one of every sample pairs of fault and request.
+func Test(t *testing.T, sample int, scripts []Script, faults []Fault) {
+	if *each {
+		sample = 1
+	}
+	var runs []func(t *testing.T)
+	for _, s := range scripts {
+		n := 0
+		t.Run(s.Name, func(t *testing.T) { n = execute(t, s, Fault{Name: "none"}, 0) })
+		if n == 0 {
+			continue
+		}
+		for _, f := range faults {
+			for k := 1; k <= n; k++ {
+				if *only != "" && *only != name(s, f, k) || *only == "" && !sampled(name(s, f, k), sample) {
+					continue
+				}
+				runs = append(runs, func(t *testing.T) { execute(t, s, f, k) })
+			}
+		}
+	}
+	t.Run("faults", func(t *testing.T) {
+		shards := runtime.GOMAXPROCS(0)
+		for shard := range shards {
+			t.Run(strconv.Itoa(shard), func(t *testing.T) {
+				t.Parallel()
+				for i := shard; i < len(runs); i += shards {
+					runs[i](t)
+				}
+			})
+		}
+	})
+	t.Logf("%d runs", len(runs))
+}
+
+func name(s Script, f Fault, k int) string { return fmt.Sprintf("%s/%s/%d", s.Name, f.Name, k) }
+
+// sampled chooses one of n names, always the same ones.
+func sampled(name string, n int) bool {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return int(h.Sum32()>>4)%n == 0
+}
+
+// execute runs a script with a fault at request k, and returns the number of requests.
+func execute(t *testing.T, s Script, f Fault, k int) (requests int) {
+	id := name(s, f, k)
+	const limit = time.Minute // of real time; a run takes milliseconds
+	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "hangs: -fault '%s'\n", id) })
+	defer watchdog.Stop()
+	var r *Run
+	func() {
+		defer func() {
+			if p := recover(); p != nil {
+				leaks := r.leaks()
+				if f.Closes && leaks == "" {
+					return
+				}
+				fmt.Fprintf(os.Stderr, "panic: -fault '%s'\n%s", id, leaks)
+				panic(p)
+			}
+		}()
+		synctest.Test(t, func(t *testing.T) {
+			r = newRun(t, s, f, k)
+			r.run()
+		})
+	}()
+	if *only != "" {
+		t.Logf("%v", r.Server.Log())
+	}
+	if len(r.violations) > 0 {
+		t.Errorf("-fault '%s' at %s:\n%s", id, r.at, strings.Join(r.violations, "\n"))
+	}
+	return r.requests
+}
+
+// leaks returns the stacks of the goroutines of a run that have not ended, except those of the client
+// library: if a connection is closed while requests are in flight, a goroutine in flushRequests, which
+// sends a third reply to a channel of capacity two, blocks for ever.
+func (r *Run) leaks() string {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	var leaks []string
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(stack, r.bubble) && !strings.Contains(stack, "zk.(*Conn).flushRequests") {
+			leaks = append(leaks, stack)
+		}
+	}
+	return strings.Join(leaks, "\n\n")
+}
+
+// currentBubble returns the text by which stacks identify the bubble of this goroutine.
+func currentBubble() string {
+	stack := make([]byte, 200)
+	stack = stack[:runtime.Stack(stack, false)]
+	_, after, _ := strings.Cut(string(stack), "synctest bubble ")
+	number, _, _ := strings.Cut(after, "]")
+	return "synctest bubble " + number + "]"
+}
+
+// state is the part of a Run that the server's goroutines use.
+type state struct {
+	mu         sync.Mutex
+	requests   int // of the client, from the start of the script to its end
+	at         string
+	xid        int32 // of the request at which the fault happens, until it was answered; then 0
+	violations []string
+}
+
+// Violate records that a guarantee was violated.
+func (s *state) Violate(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.violations = append(s.violations, fmt.Sprintf(format, args...))
+}

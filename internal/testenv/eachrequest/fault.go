@@ -1,0 +1,159 @@
+package eachrequest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes/barrier"
+	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/recipes/group"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Fault happens at a request of the client.
+type Fault struct {
+	Name string
+	// Before is called before the request is applied, and After after it.
+	Before, After func(r *Run, q *zktest.Request) zktest.Verdict
+	// Errors are the errors that operations of the client may return, besides ErrUnconfirmed of
+	// operations that cannot be repeated. Operations return nil if there are none.
+	Errors []error
+	// Ends reports that the fault ends a session that lives, or closes the connection. Leases are
+	// not measured against this: another holder may follow before the client notices it.
+	Ends bool
+	// Closes reports that the client closes its connection.
+	Closes bool
+	// Code is not nil if the server answers with it.
+	Code *zkerror.Code
+}
+
+// Timeout is that of the sessions.
+const Timeout = 4 * time.Second
+
+var (
+	lost = []error{
+		leaderelection.ErrSessionExpired, leaderelection.ErrLeaseExpired, leaderelection.ErrCandidateDeleted,
+		leaderelection.ErrNotLeader, lock.ErrNotHeld, queue.ErrClaimLost, barrier.ErrLeft,
+	}
+	closed   = append(slices.Clone(lost), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, cache.ErrClosed, group.ErrClosed)
+	isolated = append(slices.Clone(lost), leaderelection.ErrUnreachable)
+	canceled = []error{context.Canceled}
+)
+
+func expire(r *Run, q *zktest.Request) zktest.Verdict {
+	_ = r.Server.ExpireSession(q.Session)
+	return zktest.Cut(q)
+}
+
+func closeConn(r *Run, q *zktest.Request) zktest.Verdict {
+	go r.Conn.Close()
+	return zktest.Pass(q)
+}
+
+func cancel(r *Run, q *zktest.Request) zktest.Verdict {
+	r.cancel()
+	return zktest.Pass(q)
+}
+
+func cut(_ *Run, q *zktest.Request) zktest.Verdict { return zktest.Cut(q) }
+
+// isolate separates the client from the server for longer than its session lasts.
+func isolate(r *Run, q *zktest.Request) zktest.Verdict {
+	r.Server.Blackhole(zktest.BothWays, q.Session)
+	session := r.Server.Before(zktest.Match{Op: zktest.OpConnect, Session: q.Session}, zktest.Cut)
+	next := r.Server.Before(zktest.Match{Op: zktest.OpConnect}, func(q *zktest.Request) zktest.Verdict {
+		if q.Session == 0 {
+			return zktest.Cut(q)
+		}
+		return zktest.Pass(q)
+	})
+	time.AfterFunc(3*Timeout, func() { session.Remove(); next.Remove() })
+	return zktest.Pass(q)
+}
+
+// Faults are the faults of connections, sessions, servers and clients.
+var Faults = []Fault{
+	{Name: "lost request", Before: cut},
+	{Name: "lost reply", After: cut},
+	{Name: "silence", After: func(r *Run, q *zktest.Request) zktest.Verdict {
+		r.Server.Blackhole(zktest.BothWays, q.Session)
+		return zktest.Pass(q)
+	}, Errors: lost},
+	{Name: "expiry before", Before: expire, Errors: lost, Ends: true},
+	{Name: "expiry after", After: expire, Errors: lost, Ends: true},
+	{Name: "close before", Before: closeConn, Errors: closed, Ends: true, Closes: true},
+	{Name: "close after", After: closeConn, Errors: closed, Ends: true, Closes: true},
+	{Name: "cancel before", Before: cancel, Errors: canceled},
+	{Name: "cancel after", After: cancel, Errors: canceled},
+	{Name: "cancel and lost reply", After: func(r *Run, q *zktest.Request) zktest.Verdict {
+		r.cancel()
+		return zktest.Cut(q)
+	}, Errors: canceled},
+	{Name: "restart", Before: func(r *Run, q *zktest.Request) zktest.Verdict {
+		r.Server.Stop()
+		time.AfterFunc(time.Millisecond, func() { r.Server.Restart(zktest.KeepTree) })
+		return zktest.Cut(q)
+	}, Errors: lost},
+	{Name: "isolation before", Before: isolate, Errors: isolated},
+	{Name: "isolation after", After: isolate, Errors: isolated},
+}
+
+// condition is how long the server answers with a code.
+const condition = 2 * time.Second
+
+// Codes are faults of a server that answers a request, and the next requests for the same operation
+// until the condition has passed, with each code of the table that is not the state of a znode.
+func Codes() (faults []Fault) {
+	for i := range zkerror.Codes {
+		code := &zkerror.Codes[i]
+		if code.Class == zkerror.Answer || code.Number == -116 { // which only client libraries use
+			continue
+		}
+		faults = append(faults, Fault{
+			Name: fmt.Sprintf("%s %d", code.Name, code.Number), Code: code,
+			Before: func(r *Run, q *zktest.Request) zktest.Verdict {
+				fail := zktest.Fail(zktest.Code(code.Number))
+				hook := r.Server.Before(zktest.Match{Op: q.Op, Session: q.Session}, fail)
+				time.AfterFunc(condition, hook.Remove)
+				return fail(q)
+			},
+		})
+	}
+	return faults
+}
+
+// permits returns "" if an operation of the client may return err, and otherwise the reason.
+func (f *Fault) permits(err error) string {
+	for _, permitted := range f.Errors {
+		if errors.Is(err, permitted) {
+			return ""
+		}
+	}
+	for _, lost := range lost {
+		if f.Code != nil && errors.Is(err, lost) {
+			return "" // the lease was not confirmed while the condition lasted
+		}
+	}
+	if f.Code == nil || f.Code.Class == zkerror.Transient {
+		return "the operation must succeed"
+	}
+	if c := zkerror.CodeOf(err); c == nil || c.Number != f.Code.Number {
+		return "the error does not contain the code"
+	}
+	for what, text := range map[string]string{
+		"code": fmt.Sprintf("(%s %d from ", f.Code.Name, f.Code.Number), "server": serverName, "remedy": f.Code.Remedy, "path": " /app",
+	} {
+		if !strings.Contains(err.Error(), text) {
+			return fmt.Sprintf("the error does not contain the %s, %q", what, text)
+		}
+	}
+	return ""
+}

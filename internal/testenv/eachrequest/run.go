@@ -1,0 +1,271 @@
+package eachrequest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// Limits of fake time.
+const (
+	// slow is the time after which an operation hangs. Every fault ends before it.
+	slow = time.Minute
+	// settle is the time after which everything that was removed does not exist any more.
+	settle = 4 * Timeout
+
+	serverName = "zk1:2181"
+)
+
+// Run is one execution of a script.
+type Run struct {
+	state
+	Server *zktest.Server
+	// Conn is the connection of the client that has the fault, Other that of a client without
+	// faults, and Operator that of a client that does not use the recipe.
+	Conn, Other, Operator *zk.Conn
+	// Ctx is canceled by some faults.
+	Ctx    context.Context
+	cancel context.CancelFunc
+
+	Fault Fault
+
+	script Script
+	k      int
+	bubble string // see currentBubble
+	holds  map[string][]held
+	others []<-chan struct{}
+}
+
+// held is a hold, a leadership or a claim.
+type held struct {
+	grant
+	ofClient bool
+}
+
+type grant interface {
+	Err() error
+	Token() int64
+}
+
+func newRun(t *testing.T, s Script, f Fault, k int) *Run {
+	r := &Run{bubble: currentBubble(), script: s, Fault: f, k: k, Server: zktest.Start(t), holds: map[string][]held{}}
+	r.Conn, r.Other, r.Operator = bubble.Connect(t, r.Server, Timeout), bubble.Connect(t, r.Server, Timeout), bubble.Connect(t, r.Server, Timeout)
+	r.Ctx, r.cancel = context.WithCancel(context.Background())
+	return r
+}
+
+func (r *Run) run() {
+	session := r.Conn.SessionID()
+	counting := true
+	r.Server.Before(zktest.Match{}, func(q *zktest.Request) zktest.Verdict {
+		if q.Session != session || q.Op == zktest.OpPing || q.Op == zktest.OpConnect || q.Op == zktest.OpCloseSession {
+			return zktest.Pass(q)
+		}
+		r.mu.Lock()
+		if counting {
+			r.requests++
+		}
+		now := counting && r.requests == r.k
+		if now {
+			r.xid, r.at = q.Xid, strings.TrimSpace(q.Op.String()+" "+q.Path)
+		}
+		r.mu.Unlock()
+		if now && r.Fault.Before != nil {
+			return r.Fault.Before(r, q)
+		}
+		return zktest.Pass(q)
+	})
+	r.Server.After(zktest.Match{Session: session}, func(q *zktest.Request) zktest.Verdict {
+		r.mu.Lock()
+		now := r.xid != 0 && q.Xid == r.xid
+		if now {
+			r.xid = 0
+		}
+		r.mu.Unlock()
+		if now && r.Fault.After != nil {
+			return r.Fault.After(r, q)
+		}
+		return zktest.Pass(q)
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.script.Use(r)
+		for _, other := range r.others {
+			<-other
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * slow):
+		r.Violate("the script hangs")
+	}
+	r.mu.Lock()
+	counting = false
+	r.mu.Unlock()
+	r.cancel()
+	bubble.Advance(settle)
+	if !r.Fault.Closes {
+		r.noEphemerals("although everything was released")
+	}
+	for _, conn := range []*zk.Conn{r.Conn, r.Other} {
+		conn.Close()
+	}
+	bubble.Advance(settle)
+	r.noEphemerals("although the sessions have ended")
+	r.Operator.Close()
+	bubble.Advance(slow) // requests that cannot be answered end with their client
+	synctest.Wait()
+}
+
+// noEphemerals verifies that no ephemeral znode exists, except those of open writers.
+func (r *Run) noEphemerals(when string) {
+	for line := range strings.Lines(r.Server.Tree()) {
+		if strings.Contains(line, " ephemeral=") && !strings.Contains(line, "_r_") && !strings.Contains(line, "client-") {
+			r.Violate("%s exists %s", strings.TrimSpace(line), when)
+		}
+	}
+}
+
+// Try runs an operation of the client, and reports whether it has succeeded.
+func (r *Run) Try(operation string, f func(ctx context.Context) error) bool {
+	return r.operate(r.Ctx, operation, f)
+}
+
+// Once is Try for an operation that cannot be repeated if its reply is lost: it may return
+// ErrUnconfirmed.
+func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unknown bool) {
+	ok = r.operate(r.Ctx, operation, func(ctx context.Context) error {
+		err := f(ctx)
+		if unknown = errors.Is(err, leaderelection.ErrUnconfirmed); unknown && r.k > 0 {
+			return nil
+		}
+		return err
+	})
+	return ok && !unknown, unknown
+}
+
+// Finish runs an operation of the client that removes something, and that no fault cancels. It may
+// return ErrUnconfirmed while the connection is down; the removal then continues.
+func (r *Run) Finish(operation string, f func(ctx context.Context) error) {
+	r.operate(context.Background(), operation, func(ctx context.Context) error {
+		err := f(ctx)
+		if r.k > 0 && zkerror.CodeOf(err) == nil && errors.Is(err, leaderelection.ErrUnconfirmed) {
+			return nil
+		}
+		return err
+	})
+}
+
+func (r *Run) operate(ctx context.Context, operation string, f func(ctx context.Context) error) bool {
+	err, hangs := limited(ctx, f)
+	switch {
+	case hangs:
+		r.Violate("%s hangs", operation)
+	case errors.Is(err, context.DeadlineExceeded):
+		r.Violate("%s does not end: %v", operation, err)
+	case err == nil:
+	case r.k == 0:
+		r.Violate("%s: %v", operation, err)
+	default:
+		if reason := r.Fault.permits(err); reason != "" {
+			r.Violate("%s: %s: %v", operation, reason, err)
+		}
+	}
+	return err == nil && !hangs
+}
+
+// limited calls f, and reports whether it hangs after its context has ended.
+func limited(ctx context.Context, f func(ctx context.Context) error) (err error, hangs bool) {
+	ctx, cancel := context.WithTimeout(ctx, slow)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- f(ctx) }()
+	select {
+	case err := <-result:
+		return err, false
+	case <-time.After(2 * slow):
+		return nil, true
+	}
+}
+
+// Require runs an operation of a client without faults, which must succeed.
+func (r *Run) Require(operation string, f func(ctx context.Context) error) bool {
+	err, hangs := limited(context.Background(), f)
+	if hangs {
+		r.Violate("%s of a client without faults hangs", operation)
+	} else if err != nil {
+		r.Violate("%s of a client without faults: %v", operation, err)
+	}
+	return err == nil && !hangs
+}
+
+// Also runs f, which uses clients without faults, at the same time. The run waits for it.
+func (r *Run) Also(f func()) {
+	done := make(chan struct{})
+	r.others = append(r.others, done)
+	go func() {
+		defer close(done)
+		f()
+	}()
+}
+
+// Background runs f, which ends after the script.
+func (r *Run) Background(f func()) { go f() }
+
+// Exists and Absent verify whether a znode exists.
+func (r *Run) Exists(path string) { r.verifyExistence(path, true) }
+
+// Absent is the opposite of Exists.
+func (r *Run) Absent(path string) { r.verifyExistence(path, false) }
+
+func (r *Run) verifyExistence(path string, want bool) {
+	if exists, _, err := r.Operator.Exists(path); err == nil && exists != want {
+		r.Violate("%s exists: %v", path, exists)
+	}
+}
+
+// Await waits until f is true, and reports whether it became true.
+func (r *Run) Await(what string, f func() bool) bool {
+	for end := time.Now().Add(slow); !f(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.Violate("%s: not within %v", what, slow)
+			return false
+		}
+	}
+	return true
+}
+
+// Held records that a client holds one of most grants with this name, and verifies that no more are
+// valid and that tokens increase.
+func (r *Run) Held(name string, most int, ofClient bool, g grant) {
+	r.mu.Lock()
+	before := r.holds[name]
+	r.holds[name] = append(before, held{g, ofClient})
+	r.mu.Unlock()
+	if g.Err() != nil {
+		return
+	}
+	valid := 1
+	for _, h := range before {
+		if h.Err() == nil && !(h.ofClient && r.Fault.Ends) {
+			valid++
+		}
+		if most == 1 && h.Token() >= g.Token() {
+			r.Violate("%s: the token %d follows %d", name, g.Token(), h.Token())
+		}
+	}
+	if valid > most {
+		r.Violate("%s: %d holders, at most %d", name, valid, most)
+	}
+}

@@ -1,0 +1,726 @@
+package eachrequest_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/eachrequest"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/barrier"
+	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/recipes/counter"
+	"github.com/go-leaderelection/leaderelection/recipes/discovery"
+	"github.com/go-leaderelection/leaderelection/recipes/group"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/recipes/queue"
+)
+
+type run = eachrequest.Run
+
+// TestFaults fails if a fault at any request causes a hang, a wrong result, two holders, or a znode or a
+// goroutine that remains.
+func TestFaults(t *testing.T) { eachrequest.Test(t, 60, scripts, eachrequest.Faults) }
+
+// TestCodes fails if an operation that a server rejects, with any code and at any request, neither
+// continues when the condition has passed nor ends with an error that names the code, the server, the
+// path and the remedy.
+func TestCodes(t *testing.T) { eachrequest.Test(t, 60, scripts, eachrequest.Codes()) }
+
+// TestRejectedRemovals fails if what a server refuses to remove for a moment remains.
+func TestRejectedRemovals(t *testing.T) {
+	var some []eachrequest.Script
+	for _, s := range scripts {
+		if slices.Contains([]string{"mutex", "group", "queue"}, s.Name) {
+			some = append(some, s)
+		}
+	}
+	var quota []eachrequest.Fault
+	for _, f := range eachrequest.Codes() {
+		if f.Code.Number == -125 {
+			quota = append(quota, f)
+		}
+	}
+	eachrequest.Test(t, eachrequest.All, some, quota)
+}
+
+const pause = 50 * time.Millisecond
+
+var scripts = []eachrequest.Script{
+	{Name: "election", Use: useElection},
+	{Name: "mutex", Use: func(r *run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			m, err := lock.NewMutex(conn, "/app/lock")
+			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
+		})
+	}},
+	{Name: "kazoo mutex", Use: func(r *run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			m, err := lock.NewMutex(conn, "/app/lock", recipes.WithLayout(recipes.Kazoo))
+			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
+		})
+	}},
+	{Name: "mutex with delay", Use: func(r *run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			m, err := lock.NewMutex(conn, "/app/lock", lock.WithLockDelay(time.Second))
+			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
+		})
+	}},
+	{Name: "rwmutex", Use: useRWMutex},
+	{Name: "multilock", Use: useMultiLock},
+	{Name: "semaphore", Use: func(r *run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1)
+			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
+		})
+	}},
+	{Name: "curator semaphore", Use: func(r *run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			s, err := lock.NewCuratorSemaphore(conn, "/app/semaphore", 1)
+			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
+		})
+	}},
+	{Name: "kazoo semaphore", Use: func(r *run) {
+		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
+			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1, recipes.WithLayout(recipes.Kazoo))
+			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
+		})
+	}},
+	{Name: "barrier", Use: useBarrier},
+	{Name: "double barrier", Use: useDouble},
+	{Name: "queue", Use: func(r *run) { useQueue(r) }},
+	{Name: "kazoo queue", Use: func(r *run) { useQueue(r, recipes.WithLayout(recipes.Kazoo)) }},
+	{Name: "counter", Use: useCounter},
+	{Name: "value", Use: useValue},
+	{Name: "group", Use: useGroup},
+	{Name: "partitioner", Use: usePartitioner},
+	{Name: "discovery", Use: useDiscovery},
+	{Name: "cache", Use: useCache},
+}
+
+// started runs a candidacy.
+type started struct {
+	*leaderelection.Election
+	over chan struct{}
+	err  error
+}
+
+func start(e *leaderelection.Election) *started {
+	c := &started{Election: e, over: make(chan struct{})}
+	go func() {
+		defer close(c.over)
+		c.err = e.ElectLeader()
+	}()
+	return c
+}
+
+func (c *started) isOver() bool {
+	select {
+	case <-c.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *started) leads() bool { return c.Current().Role == leaderelection.Leader }
+
+func useElection(r *run) {
+	const node = "/app/election"
+	var client *started
+	if r.Try("join", func(ctx context.Context) error {
+		e, err := leaderelection.NewElection(r.Conn, node, leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithContext(r.Ctx))
+		if err == nil {
+			client = start(e)
+		}
+		return err
+	}) {
+		r.Await("lead", func() bool { return client.leads() || client.isOver() })
+		if s := client.Current(); s.Leadership != nil {
+			r.Held(node, 1, true, s.Leadership)
+			r.Once("multi", func(context.Context) error {
+				_, err := s.Leadership.Multi(&zk.SetDataRequest{Path: node, Version: -1})
+				return err
+			})
+		}
+	}
+	var other *started
+	if !r.Require("join", func(context.Context) error {
+		e, err := leaderelection.NewElection(r.Other, node, leaderelection.WithCreateNode(), leaderelection.WithRejoin())
+		if err == nil {
+			other = start(e)
+		}
+		return err
+	}) {
+		return
+	}
+	time.Sleep(pause)
+	if client != nil {
+		r.Try("list candidates", func(ctx context.Context) error {
+			_, err := leaderelection.Candidates(r.Conn, node, leaderelection.WithContext(ctx))
+			return err
+		})
+		r.Once("resign", func(context.Context) error { return client.Resign() })
+		r.Try("candidacy", func(context.Context) error {
+			<-client.over
+			return client.err
+		})
+	}
+	r.Await("other candidate leads", other.leads)
+	if s := other.Current(); s.Leadership != nil {
+		r.Held(node, 1, false, s.Leadership)
+	}
+	r.Require("resign", func(context.Context) error { return other.Resign() })
+	<-other.over
+	if ok, _ := r.Once("delete election", func(ctx context.Context) error {
+		return leaderelection.DeleteElection(r.Conn, node, leaderelection.WithContext(ctx))
+	}); ok {
+		r.Absent(node)
+	}
+}
+
+// holder is what all holds have in common.
+type holder interface {
+	Err() error
+	Token() int64
+	Path() string
+	Multi(ops ...any) ([]zk.MultiResponse, error)
+	Release() error
+}
+
+type locker func(ctx context.Context) (holder, error)
+
+// useLock lets the other client hold the lock while the client waits, and wait while the client holds it.
+func useLock(r *run, most int, open func(conn *zk.Conn) (locker, error)) {
+	const path = "/app/lock"
+	client, err := open(r.Conn)
+	other, err2 := open(r.Other)
+	if err := errors.Join(err, err2); err != nil {
+		r.Violate("%v", err)
+		return
+	}
+	turn := func() {
+		var h holder
+		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other(ctx); return err }) {
+			r.Held(path, most, false, h)
+			time.Sleep(pause)
+			r.Require("release", func(context.Context) error { return h.Release() })
+		}
+	}
+	r.Also(turn)
+	time.Sleep(pause / 2)
+	for range 2 {
+		var h holder
+		if !r.Try("lock", func(ctx context.Context) (err error) { h, err = client(ctx); return err }) {
+			continue
+		}
+		r.Held(path, most, true, h)
+		r.Also(turn)
+		time.Sleep(pause / 2)
+		r.Once("multi", func(context.Context) error {
+			_, err := h.Multi(&zk.CheckVersionRequest{Path: "/app", Version: -1})
+			return err
+		})
+		r.Finish("release", func(context.Context) error { return h.Release() })
+	}
+	turn()
+}
+
+func useRWMutex(r *run) {
+	const path = "/app/lock"
+	open := func(conn *zk.Conn) *lock.RWMutex {
+		m, err := lock.NewRWMutex(conn, path)
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return m
+	}
+	client, other := open(r.Conn), open(r.Other)
+	write := func() {
+		var h *lock.WriteHold
+		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other.Lock(ctx); return err }) {
+			r.Held(path, 1, false, h)
+			time.Sleep(pause)
+			r.Require("release", func(context.Context) error { return h.Release() })
+		}
+	}
+	r.Also(write)
+	time.Sleep(pause / 2)
+	var h *lock.Hold
+	if r.Try("lock for reading", func(ctx context.Context) (err error) { h, err = client.RLock(ctx); return err }) {
+		r.Held(path, 1, true, h)
+		r.Also(write)
+		time.Sleep(pause / 2)
+		r.Finish("release", func(context.Context) error { return h.Release() })
+	}
+	var w *lock.WriteHold
+	if r.Try("lock", func(ctx context.Context) (err error) { w, err = client.Lock(ctx); return err }) {
+		r.Held(path, 1, true, w)
+		r.Also(write)
+		time.Sleep(pause / 2)
+		r.Once("downgrade", func(context.Context) error { return w.Downgrade() })
+		r.Finish("release", func(context.Context) error { return w.Release() })
+	}
+	write()
+}
+
+// token is a MultiHold with the token of one of its locks.
+type token struct {
+	*lock.MultiHold
+	path string
+}
+
+func (t token) Token() int64 { return t.MultiHold.Token(t.path) }
+
+func useMultiLock(r *run) {
+	open := func(conn *zk.Conn) *lock.MultiLock {
+		a, err := lock.NewMutex(conn, "/app/a")
+		b, err2 := lock.NewMutex(conn, "/app/b")
+		if err != nil || err2 != nil {
+			r.Violate("%v, %v", err, err2)
+		}
+		m, err := lock.NewMultiLock(b, a)
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return m
+	}
+	client, other := open(r.Conn), open(r.Other)
+	turn := func() {
+		var h *lock.MultiHold
+		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other.Lock(ctx); return err }) {
+			r.Held("/app/b", 1, false, token{h, "/app/b"})
+			time.Sleep(pause)
+			r.Require("release", func(context.Context) error { return h.Release() })
+		}
+	}
+	r.Also(turn)
+	time.Sleep(pause / 2)
+	var h *lock.MultiHold
+	if r.Try("lock", func(ctx context.Context) (err error) { h, err = client.Lock(ctx); return err }) {
+		r.Held("/app/b", 1, true, token{h, "/app/b"})
+		r.Also(turn)
+		time.Sleep(pause / 2)
+		r.Finish("release", func(context.Context) error { return h.Release() })
+	}
+	turn()
+}
+
+func useBarrier(r *run) {
+	const path = "/app/gate"
+	client, err := barrier.NewBarrier(r.Conn, path)
+	other, err2 := barrier.NewBarrier(r.Other, path)
+	if err != nil || err2 != nil {
+		r.Violate("%v, %v", err, err2)
+		return
+	}
+	if r.Try("set", client.Set) {
+		r.Exists(path)
+	}
+	r.Require("set", other.Set)
+	r.Also(func() {
+		time.Sleep(pause)
+		r.Require("remove", other.Remove)
+	})
+	if r.Try("wait", client.Wait) {
+		r.Absent(path)
+	}
+	if r.Try("set", client.Set) {
+		r.Exists(path)
+	}
+	if r.Try("remove", client.Remove) {
+		r.Absent(path)
+	}
+	r.Require("remove", other.Remove)
+	r.Require("wait", other.Wait)
+}
+
+func useDouble(r *run) {
+	const path = "/app/gate"
+	open := func(conn *zk.Conn) *barrier.Double {
+		d, err := barrier.NewDouble(conn, path, 2)
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return d
+	}
+	client, other, third := open(r.Conn), open(r.Other), open(r.Operator)
+	var entries atomic.Int32
+	entered := func(d *barrier.Double) {
+		var round *barrier.Round
+		if r.Require("enter", func(ctx context.Context) (err error) { round, err = d.Enter(ctx); return err }) {
+			entries.Add(1)
+			time.Sleep(pause)
+			r.Require("leave", round.Leave)
+		}
+	}
+	r.Also(func() { entered(other) })
+	time.Sleep(pause / 2)
+	var tried atomic.Bool
+	r.Also(func() {
+		// If the client has lost its znode, the other client may have entered a round with it, or wait.
+		for range 2 {
+			time.Sleep(4 * eachrequest.Timeout)
+			if otherWaits, clientWaits := entries.Load() == 0, !tried.Load(); otherWaits != clientWaits {
+				entered(third)
+				return
+			}
+		}
+	})
+	var round *barrier.Round
+	ok := r.Try("enter", func(ctx context.Context) (err error) { round, err = client.Enter(ctx); return err })
+	tried.Store(true)
+	if ok {
+		r.Finish("leave", round.Leave)
+	}
+}
+
+func useQueue(r *run, opts ...recipes.Option) {
+	const path = "/app/jobs"
+	open := func(conn *zk.Conn) *queue.Queue {
+		q, err := queue.New(conn, path, queue.Config{}, opts...)
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return q
+	}
+	client, other := open(r.Conn), open(r.Other)
+	done, maybe := map[string]int{}, map[string]bool{}
+	put := map[string]bool{} // whether the item exists for certain
+	for _, item := range []string{"a", "b", "c"} {
+		ok, unknown := r.Once("put", func(ctx context.Context) error { return client.Put(ctx, []byte(item)) })
+		if ok || unknown {
+			put[item] = ok
+		}
+	}
+	for n := range 3 {
+		var item queue.Item
+		empty := false
+		if !r.Try("take", func(ctx context.Context) (err error) {
+			if item, err = client.TryTake(ctx); errors.Is(err, queue.ErrEmpty) && r.Fault.Name != "none" {
+				empty, err = true, nil // the puts may have failed
+			}
+			return err
+		}) || empty {
+			continue
+		}
+		name := string(item.Data())
+		if n == 0 {
+			settle(r, "return", func(context.Context) error { return item.Return(errors.New("failed")) })
+			continue
+		}
+		ok, unknown := settle(r, "ack", func(context.Context) error { return item.Ack() })
+		if ok {
+			done[name]++
+		}
+		maybe[name] = maybe[name] || unknown
+	}
+	r.Finish("close", client.Close)
+	time.Sleep(3 * eachrequest.Timeout) // claims of the client end with its session
+	for {
+		var item queue.Item
+		empty := false
+		if !r.Require("take", func(ctx context.Context) (err error) {
+			if item, err = other.TryTake(ctx); errors.Is(err, queue.ErrEmpty) {
+				empty, err = true, nil
+			}
+			return err
+		}) || empty {
+			break
+		}
+		done[string(item.Data())]++
+		r.Require("ack", func(context.Context) error { return item.Ack() })
+	}
+	for item, certain := range put {
+		if n := done[item]; n > 1 || n == 0 && certain && !maybe[item] {
+			r.Violate("item %s was processed %d times", item, n)
+		}
+	}
+	for item := range done {
+		if _, was := put[item]; !was {
+			r.Violate("item %s exists, although the put has failed", item)
+		}
+	}
+	r.Require("close", other.Close)
+}
+
+// settle acknowledges or returns an item, again if the servers reject it.
+func settle(r *run, operation string, f func(context.Context) error) (ok, unknown bool) {
+	if ok, unknown = r.Once(operation, f); !ok && !unknown && r.Fault.Code != nil {
+		time.Sleep(eachrequest.Timeout)
+		ok, unknown = r.Once(operation, f)
+	}
+	return ok, unknown
+}
+
+func useCounter(r *run) {
+	open := func(conn *zk.Conn) *counter.Counter {
+		c, err := counter.NewCounter(conn, "/app/counter")
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return c
+	}
+	client, other := open(r.Conn), open(r.Other)
+	least, most := int64(0), int64(0)
+	for range 3 {
+		ok, unknown := r.Once("add", func(ctx context.Context) error {
+			_, err := client.Add(ctx, 1)
+			return err
+		})
+		if ok {
+			least++
+		}
+		if ok || unknown {
+			most++
+		}
+		r.Require("add", func(ctx context.Context) error {
+			_, err := other.Add(ctx, 1)
+			return err
+		})
+		least, most = least+1, most+1
+	}
+	r.Try("get", func(ctx context.Context) error {
+		_, err := client.Get(ctx)
+		return err
+	})
+	time.Sleep(3 * eachrequest.Timeout)
+	r.Require("get", func(ctx context.Context) error {
+		n, err := other.Get(ctx)
+		if n < least || n > most {
+			r.Violate("the counter is %d, expected %d to %d", n, least, most)
+		}
+		return err
+	})
+	ids, err := counter.NewIDs(client, 2)
+	if err != nil {
+		r.Violate("%v", err)
+		return
+	}
+	seen := map[int64]bool{}
+	for range 3 {
+		var id int64
+		if ok, _ := r.Once("next ID", func(ctx context.Context) (err error) { id, err = ids.Next(ctx); return err }); ok {
+			if seen[id] {
+				r.Violate("the ID %d was returned twice", id)
+			}
+			seen[id] = true
+		}
+	}
+}
+
+func useValue(r *run) {
+	open := func(conn *zk.Conn) *counter.Value[string] {
+		v, err := counter.NewValue(conn, "/app/config", counter.JSON[string]())
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return v
+	}
+	client, other := open(r.Conn), open(r.Other)
+	watching, stop := context.WithCancel(context.Background())
+	defer stop()
+	changes := client.Changes(watching)
+	var version counter.Version
+	ok, _ := r.Once("set", func(ctx context.Context) (err error) { version, err = client.Set(ctx, "a"); return err })
+	if ok {
+		r.Once("compare and set", func(ctx context.Context) error {
+			_, err := client.CompareAndSet(ctx, version, "b")
+			return err
+		})
+	}
+	r.Once("update", func(ctx context.Context) error {
+		_, err := client.Update(ctx, func(was string) (string, error) { return was + "c", nil })
+		return err
+	})
+	time.Sleep(pause)
+	r.Require("set", func(ctx context.Context) error {
+		_, err := other.Set(ctx, "last")
+		return err
+	})
+	var newest counter.Change[string]
+	isOpen := true
+	r.Await("the last change is delivered", func() bool {
+		for {
+			select {
+			case c, ok := <-changes:
+				if isOpen = ok; !ok {
+					return true
+				}
+				newest = c
+				continue
+			default:
+			}
+			return newest.Value == "last"
+		}
+	})
+	if !isOpen || newest.Err != nil {
+		r.Try("changes", func(context.Context) error { return newest.Err })
+	}
+}
+
+func useGroup(r *run) {
+	open := func(conn *zk.Conn) *group.Group {
+		g, err := group.NewGroup(conn, "/app/workers")
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return g
+	}
+	client, other := open(r.Conn), open(r.Other)
+	var m *group.Membership
+	r.Try("join", func(ctx context.Context) (err error) {
+		if m, err = client.Join(ctx, "client", []byte("1")); err == nil {
+			err = m.Await(ctx)
+		}
+		return err
+	})
+	r.Try("members", func(ctx context.Context) error {
+		_, err := client.Members(ctx)
+		return err
+	})
+	if m != nil {
+		set := r.Try("set", func(ctx context.Context) error { return m.Set(ctx, []byte("2")) })
+		if m.Err() == nil {
+			r.Await("the member is listed with its data", func() bool {
+				members, err := other.Members(context.Background())
+				return m.Err() != nil || err == nil && slices.ContainsFunc(members, func(x group.Member) bool {
+					return x.ID == "client" && (!set || string(x.Data) == "2")
+				})
+			})
+		}
+		r.Finish("close", m.Close)
+	}
+}
+
+func usePartitioner(r *run) {
+	open := func(conn *zk.Conn) *group.Partitioner {
+		p, err := group.NewPartitioner(conn, "/app/parts")
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return p
+	}
+	client, other := open(r.Conn), open(r.Other)
+	r.Once("set parts", func(ctx context.Context) error { return client.SetParts(ctx, []string{"a", "b"}) })
+	r.Require("set parts", func(ctx context.Context) error { return other.SetParts(ctx, []string{"a", "b"}) })
+	var mine, theirs *group.Share
+	r.Try("join", func(ctx context.Context) (err error) { mine, err = client.Join(ctx, "client", time.Second); return err })
+	hold := func(s *group.Share, ofClient bool) {
+		for part := range s.Parts() {
+			r.Held(part.Name(), 1, ofClient, part)
+			r.Background(func() {
+				select {
+				case <-part.Wanted():
+				case <-part.Done():
+				}
+				_ = part.Release()
+			})
+		}
+	}
+	if mine != nil {
+		r.Background(func() { hold(mine, true) })
+	}
+	time.Sleep(pause)
+	r.Require("join", func(ctx context.Context) (err error) { theirs, err = other.Join(ctx, "other", time.Second); return err })
+	if theirs != nil {
+		r.Background(func() { hold(theirs, false) })
+	}
+	time.Sleep(3 * eachrequest.Timeout)
+	if mine != nil {
+		r.Finish("leave", mine.Close)
+	}
+	if theirs != nil {
+		r.Require("leave", theirs.Close)
+	}
+}
+
+func useDiscovery(r *run) {
+	open := func(conn *zk.Conn) *discovery.Discovery {
+		d, err := discovery.New(conn, "/app/services")
+		if err != nil {
+			r.Violate("%v", err)
+		}
+		return d
+	}
+	client, other := open(r.Conn), open(r.Other)
+	instance := discovery.Instance{Name: "shop", ID: "client", Address: "10.0.0.1"}
+	var reg *discovery.Registration
+	r.Try("register", func(ctx context.Context) (err error) { reg, err = client.Register(ctx, instance); return err })
+	var p *discovery.Provider
+	r.Try("watch", func(ctx context.Context) (err error) {
+		p, err = client.Provider(ctx, "shop", discovery.Choice{})
+		return err
+	})
+	r.Try("list", func(ctx context.Context) error {
+		_, err := client.Instances(ctx, "shop")
+		return err
+	})
+	if reg != nil {
+		instance = reg.Instance()
+		instance.Address = "10.0.0.2"
+		updated := r.Try("update", func(ctx context.Context) error { return reg.Update(ctx, instance) })
+		if !r.Fault.Closes {
+			r.Await("the instance is listed", func() bool {
+				all, err := other.Instances(context.Background(), "shop")
+				return err == nil && len(all) == 1 && (!updated || all[0].Address == instance.Address)
+			})
+		}
+		r.Finish("unregister", reg.Close)
+	}
+	if p != nil {
+		r.Finish("close", p.Close)
+	}
+}
+
+func useCache(r *run) {
+	create := func(path string) {
+		if _, err := r.Other.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			r.Violate("create %s: %v", path, err)
+		}
+	}
+	for _, path := range []string{"/app", "/app/a", "/app/a/b"} {
+		create(path)
+	}
+	c, err := cache.New(r.Conn, "/app", cache.Subtree)
+	if err != nil {
+		r.Violate("%v", err)
+		return
+	}
+	defer c.Close()
+	r.Await("the cache is filled", func() bool {
+		select {
+		case <-c.Filled():
+			return true
+		case <-c.Done():
+			return true
+		default:
+			return false
+		}
+	})
+	create("/app/c")
+	if err := r.Other.Delete("/app/a/b", -1); err != nil {
+		r.Violate("delete: %v", err)
+	}
+	r.Try("sync", c.Sync)
+	if c.Err() != nil {
+		r.Try("cache", func(context.Context) error { return c.Err() })
+		return
+	}
+	for z := range c.All() {
+		if z.Err != nil && r.Fault.Code != nil {
+			return // documented: it is read again after the next change, or after the connection was lost
+		}
+	}
+	r.Await("the cache is equal to the tree", func() bool {
+		_, c1 := c.Get("/app/c")
+		_, b := c.Get("/app/a/b")
+		return c.Err() != nil || c1 && !b
+	})
+}
