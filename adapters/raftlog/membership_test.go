@@ -75,7 +75,7 @@ func TestJoin_WithoutPeers(t *testing.T) {
 		_, err := h.openPeer(peerInfo(3), func(c *raftlog.Config) {
 			c.JoinTimeout, c.Logger = 5*time.Second, slog.New(slog.NewTextHandler(&logs, nil))
 		})
-		require.ErrorContains(t, err, "p3 is not one of Peers, and none of these has provided the snapshot of the cluster within 5s")
+		require.ErrorContains(t, err, "p3 is not an initial voter, and none of the configured peers has provided the snapshot of the cluster within the join timeout of 5s")
 		require.Equal(t, 3, strings.Count(logs.String(), "no snapshot to join the cluster"), "one message for each peer: %s", &logs)
 		require.InDelta(t, 5*time.Second, time.Since(start), float64(time.Second))
 		h.startAll()
