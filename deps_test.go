@@ -29,12 +29,12 @@ func TestDependencies(t *testing.T) {
 }
 
 // TestDemoDependencies fails if the demo, which new users compile first, links anything except the
-// client library, the election and the embedded servers.
+// client library, the election, its dialer and the embedded servers.
 func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (own == "" || own == "/event" || own == "/demo"):
+		case isOwn && (own == "" || own == "/event" || own == "/demo" || own == "/zkdial"):
 		case isOwn && (strings.HasPrefix(own, "/internal/") || strings.HasPrefix(own, "/zktest")):
 		default:
 			t.Errorf("demo links %s", p)
