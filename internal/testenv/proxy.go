@@ -34,8 +34,9 @@ type Proxy struct {
 	// The gates are closed while the proxy is cut.
 	toServer, toClient *Gate
 
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
+	mu     sync.Mutex
+	target string
+	conns  map[net.Conn]struct{}
 }
 
 // NewProxy starts a proxy on a free port of the loopback interface.
@@ -45,7 +46,7 @@ func NewProxy(cfg ProxyConfig) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{
-		cfg: cfg, listener: l, toServer: NewGate(), toClient: NewGate(), conns: map[net.Conn]struct{}{},
+		cfg: cfg, target: cfg.Target, listener: l, toServer: NewGate(), toClient: NewGate(), conns: map[net.Conn]struct{}{},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.wg.Go(p.acceptConns)
@@ -75,6 +76,13 @@ func (p *Proxy) CutAnswers() {
 func (p *Proxy) Heal() {
 	p.toServer.Open()
 	p.toClient.Open()
+}
+
+// SetTarget sets the server of later connections.
+func (p *Proxy) SetTarget(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
 }
 
 // Drop closes the connections that exist.
@@ -156,7 +164,10 @@ func (p *Proxy) serveConn(client *net.TCPConn) {
 // connection in time.
 func (p *Proxy) dialServer() *net.TCPConn {
 	for end := time.Now().Add(p.cfg.DialTimeout); ; {
-		conn, err := net.Dial("tcp", p.cfg.Target)
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		conn, err := net.Dial("tcp", target)
 		if err == nil {
 			return conn.(*net.TCPConn)
 		}

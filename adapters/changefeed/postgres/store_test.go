@@ -98,6 +98,12 @@ func TestStore_KeepsPool(t *testing.T) {
 	first, r := createRecord(t, pool, newTable())
 	feed := fixture.SubscribeTo(t, first, r)
 	all := pool.AcquireAllIdle(fixture.Context(t))
+	release := func() {
+		for _, c := range all {
+			c.Release()
+		}
+	}
+	defer release()
 	for len(all) < int(pool.Config().MaxConns) {
 		c, err := pool.Acquire(fixture.Context(t))
 		require.NoError(t, err)
@@ -111,9 +117,7 @@ func TestStore_KeepsPool(t *testing.T) {
 	// Those of the pool, at most four for requests, and the listener.
 	require.LessOrEqual(t, connections.Load(), int64(len(all)+4+1))
 	require.Greater(t, connections.Load(), int64(len(all)+1))
-	for _, c := range all {
-		c.Release()
-	}
+	release()
 	second := newStore(t, pool, newTable())
 	require.NoError(t, second.Close())
 	fixture.AwaitRecord(t, feed, fixture.Heartbeat(t, first, r))

@@ -203,3 +203,38 @@ func childrenOf(pid int) []int {
 	}
 	return pids
 }
+
+// Backup restarts the server, and returns a directory that contains its data as of the restart. Close
+// removes it.
+func (s *Server) Backup() (dir string, err error) {
+	if err := s.Kill(); err != nil {
+		return "", err
+	}
+	dir = filepath.Join(s.dir, "backup")
+	if err := s.copyData(dir, s.dir); err != nil {
+		return "", err
+	}
+	return dir, s.Start()
+}
+
+// Restore replaces the data by a backup, and restarts the server.
+func (s *Server) Restore(backup string) error {
+	if err := s.Kill(); err != nil {
+		return err
+	}
+	if err := s.copyData(s.dir, backup); err != nil {
+		return err
+	}
+	return s.Start()
+}
+
+// copyData replaces the data in a directory by that of another one. Data is everything but the log and
+// the backup.
+func (s *Server) copyData(to, from string) error {
+	script := `set -e; mkdir -p "$0"; cd "$1"
+		for f in *; do case $f in log|backup) ;; *) rm -rf "$0/$f"; cp -a "$f" "$0/$f";; esac; done`
+	if out, err := exec.Command("sh", "-c", script, to, from).CombinedOutput(); err != nil {
+		return fmt.Errorf("dbserver: copy the data of %s: %w\n%s", s.name, err, out)
+	}
+	return nil
+}
