@@ -47,7 +47,7 @@ func requireTests(t *testing.T, m *mutant) {
 		switch arg := args[i]; {
 		case arg == "-run":
 			i++
-			pattern = args[i]
+			pattern, _, _ = strings.Cut(args[i], "/") // the rest selects subtests
 		case arg == "." || strings.HasPrefix(arg, "./"):
 			files, err := filepath.Glob(filepath.Join(repositoryRoot, arg, "*_test.go"))
 			require.NoError(t, err)

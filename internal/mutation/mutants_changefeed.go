@@ -14,7 +14,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/hint-flag", breaks: "a hint counts as a read",
 		file: "adapters/changefeed/internal/protocol/observe.go",
 		edits: []edit{
-			{"m.Current, m.Hinted, m.ClaimAt = r, true,", "m.Current, m.Hinted, m.ClaimAt = r, false,"},
+			{"m.Current, m.Hinted, m.TTL, m.ClaimAt = r, true,", "m.Current, m.Hinted, m.TTL, m.ClaimAt = r, false,"},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_Heartbeat",
 	},
@@ -54,7 +54,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/deadline", breaks: "a lease is measured from the response",
 		file: "adapters/changefeed/internal/protocol/response.go",
 		edits: []edit{
-			{"m.Deadline, m.RenewedAt = m.SentAt+m.cfg.Lease, m.SentAt", "m.Deadline, m.RenewedAt = m.now+m.cfg.Lease, m.SentAt"},
+			{"m.Deadline, m.RenewedAt, m.LostClaims = m.SentAt+m.cfg.Lease, m.SentAt, 0", "m.Deadline, m.RenewedAt, m.LostClaims = m.now+m.cfg.Lease, m.SentAt, 0"},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestLeader_Deadline",
 	},
