@@ -77,7 +77,7 @@ func TestCommands_NoAnswer(t *testing.T) {
 		require.NotContains(t, line, leaderelection.ErrUnreachable.Error())
 	}
 	watch := h.command("watch")
-	watch.waitForLog("failed to connect")
+	watch.waitForLog("no ZooKeeper server has granted a session")
 	watch.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.OK, watch.exitCode())
 }

@@ -104,7 +104,7 @@ func TestRun_ZooKeeperStartsLater(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	a := h.run("a", graceful)
-	a.waitForLog("failed to connect")
+	a.waitForLog("no ZooKeeper server has granted a session")
 	h.srv.Restart(zktest.KeepTree)
 	a.waitForOutput("started")
 	a.signal(syscall.SIGTERM)
@@ -116,7 +116,7 @@ func TestRun_ZooKeeperNeverStarts(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	a := h.run("a", graceful)
-	a.waitForLog("failed to connect")
+	a.waitForLog("no ZooKeeper server has granted a session")
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.OK, a.exitCode())
 }

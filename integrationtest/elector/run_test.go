@@ -170,7 +170,7 @@ func TestRun_ServersStartLater(t *testing.T) {
 	a := f.newElector(buildWithRace(t), "a", slices.Concat([]string{"--listen", "127.0.0.1:0"}, program)...)
 	a.start()
 	ready := a.getPage("/readyz")
-	a.waitLog("failed to connect")
+	a.waitLog("no ZooKeeper server has granted a session")
 	require.Equal(t, http.StatusServiceUnavailable, statusCode(ready()))
 	// A 3.8 server never answers a client that connects before it has loaded its data.
 	a.network.Cut()
