@@ -2,8 +2,10 @@ package zktest
 
 import (
 	"net"
+	"slices"
 	"syscall"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -66,11 +68,13 @@ func (e *ensemble) connectClient(to []*Server, timeout time.Duration, opts []fun
 }
 
 // addClient registers c, so that the servers close it. It returns false if they are closed already.
+// A client that is not closed has goroutines, which refer to it.
 func (e *ensemble) addClient(c *zk.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c != nil && !e.closing {
-		e.clients = append(e.clients, c)
+		e.clients = slices.DeleteFunc(e.clients, func(w weak.Pointer[zk.Conn]) bool { return w.Value() == nil })
+		e.clients = append(e.clients, weak.Make(c))
 	}
 	return !e.closing
 }

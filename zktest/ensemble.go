@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 
@@ -46,7 +47,7 @@ type ensemble struct {
 	replyBuf     []byte
 	eventBuf     []byte
 	connSeq      int
-	clients      []*zk.Conn // created by Connect; closeServers closes them
+	clients      []weak.Pointer[zk.Conn] // created by Connect; closeServers closes them
 	delays       map[*time.Timer]struct{}
 	timeLimit    *time.Timer // the limit of fake time, or nil
 }
@@ -152,11 +153,13 @@ func (e *ensemble) closeServers() {
 			s.DropConnections()
 		}
 	}
-	for _, c := range clients {
-		wg.Go(func() {
-			waitDisconnected(c)
-			c.Close()
-		})
+	for _, w := range clients {
+		if c := w.Value(); c != nil {
+			wg.Go(func() {
+				waitDisconnected(c)
+				c.Close()
+			})
+		}
 	}
 	wg.Wait()
 	e.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 
@@ -46,6 +47,38 @@ func heapOf100k(tb testing.TB) uint64 {
 	used := heap() - before
 	runtime.KeepAlive(s)
 	return used
+}
+
+// TestMemory_ClosedClients fails if the server keeps clients that are closed: each has buffers of
+// 1.6 MB.
+func TestMemory_ClosedClients(t *testing.T) {
+	s := zktest.Start(t)
+	var refs []weak.Pointer[zk.Conn]
+	for range 100 {
+		c, _ := connect(t, s, 10*time.Second)
+		refs = append(refs, weak.Make(c))
+		c.Close()
+	}
+	alive := func() (n int) {
+		runtime.GC()
+		for _, r := range refs {
+			if r.Value() != nil {
+				n++
+			}
+		}
+		return n
+	}
+	// The goroutines of a closed client end a little later.
+	for deadline := time.Now().Add(time.Minute); alive() > 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d closed clients are still referenced", alive(), len(refs))
+		}
+	}
+	c, _ := connect(t, s, 10*time.Second)
+	s.Close()
+	if state := c.State(); state != zk.StateDisconnected {
+		t.Errorf("the state of a client that was not closed is %v after Close", state)
+	}
 }
 
 // BenchmarkMemory reports the memory of 100,000 znodes with 32 bytes of data each.
