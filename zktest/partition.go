@@ -13,8 +13,8 @@ import "slices"
 // With sessions, a test of a stale reader needs only one server. The separate server
 // behaves like a follower that has not reported the latest packets of its clients; see
 // [Cluster]. The same applies to a server without an ensemble that is partitioned as a
-// whole. Connections to a server that already lags or is paused are not cut off: call
-// Partition first. [WithSyncLimit] does not apply to partitions of sessions.
+// whole. If the server lags, is paused or is cut off itself, its state of this moment is
+// the one that they read. [WithSyncLimit] does not apply to partitions of sessions.
 //
 // A real follower closes its clients' connections after a limit; [WithSyncLimit] sets one
 // for this server. [Server.Heal] ends the partition: missed changes arrive in order, with
@@ -47,11 +47,11 @@ func (s *Server) Partition(sessions ...int64) {
 	}
 	var v *view
 	for _, c := range s.connsOf(sessions) {
-		if c.view != nil {
-			continue
+		if c.view != s.view {
+			continue // it is cut off already
 		}
 		if v == nil {
-			v = e.newView(nil)
+			v = s.newSeparateView()
 		}
 		c.setView(v)
 		e.dropUnreported(c.sess)

@@ -165,6 +165,65 @@ func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 	})
 }
 
+// TestPartition_SessionOfServerWithFault fails if a session is not cut off from a server that lags, is
+// paused or is cut off, or if it misses events after Heal.
+func TestPartition_SessionOfServerWithFault(t *testing.T) {
+	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
+		"lag":       {(*zktest.Server).Lag, func(s *zktest.Server) {}},
+		"lag by":    {func(s *zktest.Server) { s.LagBy(time.Second) }, func(s *zktest.Server) {}},
+		"pause":     {(*zktest.Server).Pause, (*zktest.Server).Resume},
+		"partition": {func(s *zktest.Server) { s.Partition() }, func(s *zktest.Server) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := zktest.Cluster(t, 3)
+				s := e.Server(0)
+				a, events := connectFrom(t, e, 0, 30*time.Second)
+				b, _ := connectFrom(t, e, 1, 30*time.Second)
+				_, _, x, err := a.ExistsW("/x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _, y, err := a.ExistsW("/y")
+				if err != nil {
+					t.Fatal(err)
+				}
+				fault.begin(s)
+				mustCreate(t, b, "/x", "", 0)
+				s.Partition(a.SessionID())
+				mustCreate(t, b, "/y", "", 0)
+				time.Sleep(5 * time.Second)
+				fault.end(s)
+				for _, path := range []string{"/x", "/y"} {
+					if ok, _, err := a.Exists(path); ok || err != nil {
+						t.Errorf("the client that is cut off reads %s: %v %v", path, ok, err)
+					}
+				}
+				written := make(chan error, 1)
+				go func() {
+					_, err := a.Create("/mine", nil, 0, open)
+					written <- err
+				}()
+				time.Sleep(5 * time.Second)
+				if len(written) != 0 || len(x) != 0 || len(y) != 0 {
+					t.Errorf("the client that is cut off: %d writes, %d and %d events", len(written), len(x), len(y))
+				}
+				s.Heal()
+				if err := <-written; err != nil {
+					t.Errorf("the write after Heal: %v", err)
+				}
+				<-x
+				<-y
+				for len(events) > 0 {
+					if ev := <-events; ev.State == zk.StateDisconnected {
+						t.Error("the client was disconnected")
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestHeal_AfterSessionExpiry fails if a connection of an expired session remains open when it is
 // healed.
 func TestHeal_AfterSessionExpiry(t *testing.T) {

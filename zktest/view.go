@@ -26,6 +26,15 @@ func (e *ensemble) newView(s *Server) *view {
 	return v
 }
 
+// newSeparateView returns a view for connections that leave the state of server s.
+func (s *Server) newSeparateView() *view {
+	v := s.e.newView(nil)
+	if s.view != nil {
+		v.tree, v.missed = s.view.tree.clone(), slices.Clone(s.view.missed)
+	}
+	return v
+}
+
 // setView makes c read from v. A view without connections is removed, because it would collect
 // transactions without end.
 func (c *conn) setView(v *view) {
