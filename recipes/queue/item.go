@@ -17,12 +17,18 @@ import (
 
 // Item is an item that this consumer has claimed: no other consumer can claim it until it
 // is acknowledged, returned or lost. Its methods may be called from any goroutine. The zero
-// Item is invalid.
+// Item is no item: its ID is "", and its other methods must not be called.
 type Item struct{ d *delivery }
 
 // ID returns the name of the item's znode. It is the same in each attempt, except for items
-// that a Curator consumer has put back or that were dead letters.
-func (i Item) ID() string { return i.d.name }
+// that a Curator consumer has put back or that were dead letters. The ID of the zero Item, which
+// [Queue.Take] returns with an error, is "".
+func (i Item) ID() string {
+	if i.d == nil {
+		return ""
+	}
+	return i.d.name
+}
 
 // Data returns the payload. If Curator's putMulti has stored several payloads in the item,
 // Data returns the first, and the item cannot be acknowledged before [Item.Parts] was
