@@ -73,10 +73,10 @@ func statSources() error {
 
 // buildOnce returns a function that builds the command when it is first called, and returns the path
 // of the binary.
-func buildOnce(name string, flags ...string) func(testing.TB) string {
+func buildOnce(name, command string, flags ...string) func(testing.TB) string {
 	once := sync.OnceValues(func() (string, error) {
 		file := filepath.Join(buildDir, name)
-		cmd := exec.Command("go", append(append([]string{"build", "-o", file}, flags...), "../../cmd/elector")...)
+		cmd := exec.Command("go", append(append([]string{"build", "-o", file}, flags...), "../../cmd/"+command)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%w: %s", err, out)
 		}
@@ -93,7 +93,7 @@ func buildOnce(name string, flags ...string) func(testing.TB) string {
 var (
 	// buildWithRace builds with the race detector, except for the client library, which has a race
 	// (see the Makefile).
-	buildWithRace = buildOnce("race", "-race", "-gcflags=github.com/go-zookeeper/zk=-race=false")
+	buildWithRace = buildOnce("race", "elector", "-race", "-gcflags=github.com/go-zookeeper/zk=-race=false")
 	// buildPlain builds as users do, for benchmarks.
-	buildPlain = buildOnce("plain")
+	buildPlain = buildOnce("plain", "elector")
 )

@@ -1,0 +1,476 @@
+//go:build linux
+
+package elector
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+)
+
+// example describes how a command line of the documentation is tested. Exactly one of the fields
+// backends, testedBy and notRun is set.
+type example struct {
+	backends []string // TestDocuments_Commands runs it on these, as the page claims
+	prints   string   // the output contains this text
+	until    string   // the command is terminated after it has printed this text
+	alone    bool     // there is no other candidate in the election
+
+	testedBy string // the test that runs it, or runs the program in it
+	notRun   string // the reason why it cannot be run here
+}
+
+var (
+	zookeeper   = []string{"zookeeper"}
+	allBackends = []string{"zookeeper", "etcd", "postgres", "redis", "nats", "raftlog"}
+	resigning   = []string{"zookeeper", "etcd", "raftlog"}
+)
+
+const needsHost = "changes the host, or needs an image from a registry"
+
+// examples contains the command lines of the documentation, without comments and repeated spaces, and
+// with continued lines joined.
+var examples = map[string]example{
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --daily": {backends: zookeeper, alone: true, prints: "report --daily"},
+	"elector run --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- /usr/local/bin/report":              {backends: zookeeper, alone: true, prints: "report"},
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /address " +
+		"--leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'": {
+		backends: zookeeper, alone: true, until: "ip addr add 10.0.0.9/24 dev eth0", prints: "ip addr del 10.0.0.9/24 dev eth0",
+	},
+	`elector run ... --leader-begin-command 'configure-primary' --follower-command 'configure-replica-of "$ELECTOR_LEADER"'`: {
+		backends: allBackends, until: "configure-replica-of web-1",
+	},
+	"elector status ... --wait --timeout 1m":                                 {backends: allBackends, prints: "web-1"},
+	"elector status ... --is-leader web-1 && backup":                         {backends: allBackends, prints: "backup"},
+	"elector status --election /jobs/report ...":                             {backends: allBackends, prints: "web-1"},
+	"elector status --zookeeper-servers zk1,zk2,zk3 --election /jobs/report": {backends: zookeeper, prints: "web-1"},
+	"elector watch --zookeeper-servers zk1,zk2,zk3 --election /jobs/report":  {backends: zookeeper, until: "web-1"},
+	"elector config ...": {backends: allBackends, prints: "election: "},
+	"elector resign --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report": {backends: zookeeper, prints: "web-1"},
+	"elector resign ... --id web-1 --timeout 5m":                                                 {backends: resigning, prints: "web-1"},
+	"elector top --backend zookeeper --zookeeper-servers zk1,zk2,zk3 /jobs/report /jobs/clean":   {backends: zookeeper, until: "web-1"},
+	"elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs":                                  {backends: zookeeper, until: "web-1"},
+	"elector top ... --under /jobs":                                                              {backends: zookeeper, until: "web-1"},
+
+	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
+	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},
+	"curl -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":                     {testedBy: "TestDocuments_DevServer"},
+	"curl -X POST http://127.0.0.1:2180/servers/1/partition":                                    {testedBy: "TestDocuments_DevServer"},
+	"curl -X POST http://127.0.0.1:2180/servers/1/heal":                                         {testedBy: "TestDocuments_DevServer"},
+	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer"},
+	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer"},
+	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer"},
+
+	"raftlog serve -c /etc/raftlog.yaml --peer-id a":                      {testedBy: "TestDocuments_Raftlog"},
+	"id=$(raftlog new-id)":                                                {testedBy: "TestDocuments_Raftlog"},
+	`raftlog propose -c /etc/raftlog.yaml --request-id "$id" 'an update'`: {testedBy: "TestDocuments_Raftlog"},
+
+	`zkCli.sh create /config "" ; zkCli.sh create /config/limit 10`: {testedBy: "TestTasks"},
+	"zkCli.sh set /config/limit 20":                                 {testedBy: "TestTasks"},
+
+	"docker build -t elector -f examples/elector/container/Containerfile examples/elector/container": {notRun: needsHost},
+	"docker compose up -d":                                                                          {notRun: needsHost},
+	"docker compose run --rm elector status":                                                        {notRun: needsHost},
+	"docker compose logs -f elector":                                                                {notRun: needsHost},
+	`install -m 0755 "$(go env GOPATH)/bin/elector" /usr/local/bin/elector`:                         {notRun: needsHost},
+	"install -D -m 0644 examples/elector/systemd/report.yaml /etc/elector/report.yaml":              {notRun: needsHost},
+	"install -D -m 0644 examples/elector/systemd/report.service /etc/systemd/system/report.service": {notRun: needsHost},
+	"systemd-analyze verify /etc/systemd/system/report.service":                                     {testedBy: "TestDocuments_Units"},
+	"systemctl enable --now report":                                                                 {notRun: needsHost},
+}
+
+// commandLine is a line of a document.
+type commandLine struct{ document, text string }
+
+// readCommandLines returns the lines of code blocks that begin with one of the programs.
+func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
+	t.Helper()
+	out, err := exec.Command("git", "-C", "../..", "ls-files", "*.md").Output()
+	if err != nil {
+		t.Skip("not a checkout:", err)
+	}
+	comment, variable, spaces := regexp.MustCompile(`(^|\s)#.*`), regexp.MustCompile(`^([A-Z_]+=\S* )+`), regexp.MustCompile(`\s+`)
+	for document := range strings.FieldsSeq(string(out)) {
+		if document == "CHANGELOG.md" || strings.HasPrefix(document, "docs/commands/") {
+			continue // generated from the help texts of the commands
+		}
+		text, err := os.ReadFile(filepath.Join("../..", document))
+		require.NoError(t, err)
+		fence := "" // the language of the block of code
+		for line := range strings.SplitSeq(strings.ReplaceAll(string(text), "\\\n", ""), "\n") {
+			if language, ok := strings.CutPrefix(line, "```"); ok {
+				if fence == "" {
+					fence = language + "."
+				} else {
+					fence = ""
+				}
+				continue
+			}
+			if !strings.HasPrefix(line, "    ") && !slices.Contains([]string{"sh.", "console.", "."}, fence) {
+				continue
+			}
+			line = strings.TrimSpace(spaces.ReplaceAllString(comment.ReplaceAllString(line, ""), " "))
+			program, _, _ := strings.Cut(variable.ReplaceAllString(line, ""), " ")
+			if slices.Contains(programs, program) {
+				lines = append(lines, commandLine{document, line})
+			}
+		}
+	}
+	require.NotEmpty(t, lines)
+	return lines
+}
+
+// TestDocuments_Listed fails if a command line of the documentation is neither tested nor listed with
+// the reason, or if a line of the table does not occur in the documentation.
+func TestDocuments_Listed(t *testing.T) {
+	missing := maps.Clone(examples)
+	programs := []string{"elector", "raftlog", "id=$(raftlog", "curl", "zkCli.sh", "docker", "install", "systemctl", "systemd-analyze", "psql", "kubectl", "etcdctl", "redis-cli"}
+	for _, line := range readCommandLines(t, programs...) {
+		assert.Contains(t, examples, line.text, line.document)
+		delete(missing, line.text)
+	}
+	assert.Empty(t, missing, "not in the documentation")
+	for line, e := range examples {
+		if e.testedBy != "" {
+			assert.NoError(t, exec.Command("git", "-C", "../..", "grep", "--untracked", "-qw", "func "+e.testedBy).Run(), "%s: %s", line, e.testedBy)
+		}
+	}
+}
+
+// TestDocuments_GoLines fails if a line for make or for the Go command names a target, a package or a
+// test that does not exist.
+func TestDocuments_GoLines(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	require.NoError(t, err)
+	var (
+		directory = regexp.MustCompile(`^cd (\S+) && `)
+		pattern   = regexp.MustCompile(`-run (?:'([^']*)'|(\S+))`)
+		packages  = regexp.MustCompile(`(?:^| )(\./\S*|\.)(?: |$)`)
+		published = regexp.MustCompile(`github\.com/go-leaderelection/leaderelection(\S*?)(@latest)?$`)
+	)
+	for _, line := range readCommandLines(t, "go", "make", "cd", "git", "LEADERELECTION_TRACE=/tmp/steps") {
+		_, target, isMake := strings.Cut(line.text, "make ")
+		if isMake {
+			target, _, _ = strings.Cut(target, " ")
+			assert.Contains(t, string(makefile), "\n"+target+":", line)
+			continue
+		}
+		if found := published.FindStringSubmatch(line.text); found != nil {
+			assert.DirExists(t, "../.."+found[1], line)
+			continue
+		}
+		dir := "../.."
+		if strings.HasPrefix(line.document, "examples/") || strings.HasPrefix(line.document, "docs/tasks/") || line.document == "docs/getting-started.md" {
+			continue // programs of the reader, which TestTasks and the tests of examples run
+		}
+		if found := directory.FindStringSubmatch(line.text); found != nil {
+			dir = filepath.Join(dir, found[1])
+		}
+		args, _, _ := strings.Cut(line.text, " -args")
+		for _, found := range packages.FindAllStringSubmatch(args, -1) {
+			assert.DirExists(t, filepath.Join(dir, strings.TrimSuffix(found[1], "/...")), line)
+		}
+		if found := pattern.FindStringSubmatch(args); found != nil && found[1] != "^$" {
+			tests := exec.Command("git", "-C", dir, "grep", "-qE", "func Test[A-Za-z0-9_]*("+strings.TrimPrefix(found[1]+found[2], "Test")+")", "--", "*_test.go")
+			assert.NoError(t, tests.Run(), line)
+		}
+	}
+}
+
+// TestDocuments_Units fails if systemd rejects a unit of the documentation, or an example of a
+// configuration is not one that elector accepts.
+func TestDocuments_Units(t *testing.T) {
+	bin := newBin(t)
+	unit, err := os.ReadFile("../../examples/elector/systemd/report.service")
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "report.service")
+	installed := strings.ReplaceAll(string(unit), "/usr/local/bin/elector", filepath.Join(bin, "elector"))
+	require.NoError(t, os.WriteFile(file, []byte(installed), 0o644))
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		testenv.SkipMissing(t, "systemd", err)
+	}
+	out, err := exec.Command("systemd-analyze", "verify", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	config, err := os.ReadFile("../../examples/elector/systemd/report.yaml")
+	require.NoError(t, err)
+	installed = strings.ReplaceAll(string(config), "/usr/local/bin/", bin+"/")
+	file = filepath.Join(t.TempDir(), "report.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(installed), 0o644))
+	out, err = exec.Command(filepath.Join(bin, "elector"), "config", "--config", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// newBin returns a directory with the commands, and with programs that the documentation assumes. They
+// print their names and arguments.
+func newBin(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	for _, command := range []string{"elector", "raftlog"} {
+		require.NoError(t, os.Symlink(buildOf[command](t), filepath.Join(bin, command)))
+	}
+	for _, program := range []string{"report", "backup", "ip", "configure-primary", "configure-replica-of"} {
+		script := "#!/bin/sh\necho " + program + ` "$@"` + "\n"
+		require.NoError(t, os.WriteFile(filepath.Join(bin, program), []byte(script), 0o755))
+	}
+	return bin
+}
+
+// buildOf builds the commands as users do.
+var buildOf = map[string]func(testing.TB) string{"elector": buildPlain, "raftlog": buildOnce("raftlog", "raftlog")}
+
+// shell runs lines of the documentation.
+type shell struct {
+	*testing.T
+	bin     string
+	replace *strings.Replacer
+}
+
+// running is a line that a shell runs.
+type running struct {
+	*testing.T
+	line    string
+	cmd     *exec.Cmd
+	process *testenv.Process
+	log     string // the file with its output
+}
+
+// start starts a line, which ends with the test at the latest.
+func (s *shell) start(line string) *running {
+	s.Helper()
+	line = s.replace.Replace(line)
+	cmd := exec.Command("bash", "-c", line)
+	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "TERM=xterm")
+	cmd.Dir = s.TempDir()
+	r := &running{s.T, line, cmd, nil, filepath.Join(s.TempDir(), "output")}
+	file, err := os.Create(r.log)
+	require.NoError(s, err)
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	r.process, err = testenv.StartProcess(cmd)
+	require.NoError(s, err)
+	s.Cleanup(func() {
+		_ = syscall.Kill(-r.process.Pid(), syscall.SIGKILL) // it has usually ended
+		<-r.process.Done()
+		if s.Failed() {
+			s.Logf("%s\n%s", line, r.output())
+		}
+	})
+	return r
+}
+
+func (r *running) output() string {
+	text, err := os.ReadFile(r.log)
+	require.NoError(r, err)
+	return string(text)
+}
+
+// waitFor waits until the output contains the text.
+func (r *running) waitFor(text string) {
+	r.Helper()
+	harness.Eventually(r, func() bool { return strings.Contains(r.output(), text) }, text+" is not printed by "+r.line)
+}
+
+// requireSuccess waits until the line has ended with code 0.
+func (r *running) requireSuccess() {
+	r.Helper()
+	harness.Receive(r, r.process.Done(), "the end of "+r.line)
+	require.Zero(r, r.cmd.ProcessState.ExitCode(), "%s: %s", r.line, r.output())
+}
+
+// terminate sends TERM to the line and requires that it ends with code 0.
+func (r *running) terminate() {
+	r.Helper()
+	require.NoError(r, r.cmd.Process.Signal(syscall.SIGTERM))
+	r.requireSuccess()
+}
+
+// documentBackend is a backend on which lines are run.
+type documentBackend struct {
+	flags    string // the flags that the documentation abbreviates with "..."
+	election string
+	leader   []string // the additional flags of each elector of the test; web-1 is the first
+	other    string   // the additional flags of run and config in a line
+}
+
+// documentBackends starts the servers of a backend.
+var documentBackends = map[string]func(t *testing.T) documentBackend{
+	"zookeeper": func(t *testing.T) documentBackend {
+		election := "/jobs/" + harness.NewPath(t)[1:]
+		return newDocumentBackend(election, "--backend zookeeper --zookeeper-servers "+strings.Join(servers.Addrs(), ",")+" --election "+election)
+	},
+	"etcd": func(t *testing.T) documentBackend {
+		return newDocumentBackend("/jobs/report", "--backend etcd --election /jobs/report --etcd-endpoints "+etcdserver.Start(t, etcdserver.Config{}).URL(0))
+	},
+	"postgres": func(t *testing.T) documentBackend {
+		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on") })
+		return newStoreBackend("postgres://postgres@" + srv.Addr() + "/postgres?sslmode=disable")
+	},
+	"redis": func(t *testing.T) documentBackend {
+		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis() })
+		return newStoreBackend("redis://" + srv.Addr())
+	},
+	"nats": func(t *testing.T) documentBackend {
+		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.NATS() })
+		return newStoreBackend("nats://" + srv.Addr())
+	},
+	"raftlog": func(t *testing.T) documentBackend {
+		var peers []string
+		for _, id := range []string{"web-1", "web-2", "web-3"} {
+			port, err := testenv.ReservePort()
+			require.NoError(t, err)
+			t.Cleanup(port.Release)
+			peers = append(peers, fmt.Sprintf("%s=127.0.0.1:%d", id, port.Number))
+		}
+		b := newDocumentBackend("/jobs/report", "--backend raftlog --election /jobs/report --insecure --peers "+strings.Join(peers, ","))
+		dir := t.TempDir()
+		peer := func(id string) string {
+			return "--instance-id " + id + " --peer-id " + id + " --data " + filepath.Join(dir, id)
+		}
+		b.leader, b.other = []string{peer("web-1"), peer("web-2")}, peer("web-3")
+		return b
+	},
+}
+
+func newDocumentBackend(election, flags string) documentBackend {
+	return documentBackend{flags: flags, election: election, leader: []string{"--instance-id web-1", "--instance-id web-2"}}
+}
+
+func newStoreBackend(url string) documentBackend {
+	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store-unsafe failover,power-loss,restart --store '"+url+"'")
+}
+
+// TestDocuments_Commands fails if a command line of the documentation does not do what the page
+// describes, on one of the backends for which the page claims it.
+func TestDocuments_Commands(t *testing.T) {
+	bin := newBin(t)
+	for name, start := range documentBackends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t)
+			s := &shell{T: t, bin: bin, replace: strings.NewReplacer("FLAGS", b.flags)}
+			for i, flags := range b.leader {
+				s.start("exec elector run FLAGS --leader-begin-command true " + flags)
+				if i == 0 && name != "raftlog" {
+					w := s.start("elector status FLAGS --wait --is-leader web-1 --timeout 1m")
+					w.requireSuccess()
+				}
+			}
+			for line, e := range examples {
+				if !slices.Contains(e.backends, name) {
+					continue
+				}
+				t.Run(strings.ReplaceAll(line, "/", "_"), func(t *testing.T) {
+					lead := &shell{T: t, bin: bin, replace: strings.NewReplacer("FLAGS", b.flags)}
+					if !e.alone {
+						lead.start("elector status FLAGS --wait; elector status FLAGS --is-leader web-1 || elector resign FLAGS; elector status FLAGS --wait --is-leader web-1").requireSuccess()
+					}
+					e.run(&shell{T: t, bin: bin, replace: b.replacer(t, line, e)}, line)
+				})
+			}
+		})
+	}
+}
+
+// replacer replaces what stands for the servers and the election of the reader.
+func (b documentBackend) replacer(t *testing.T, line string, e example) *strings.Replacer {
+	election, flags := b.election, b.flags
+	if e.alone {
+		election = harness.NewPath(t)
+	}
+	switch {
+	case strings.HasPrefix(line, "elector run"):
+		flags += " " + b.other
+	case strings.HasPrefix(line, "elector config"):
+		flags += " --leader-begin-command true " + b.other
+	}
+	under, _, _ := strings.Cut(strings.TrimPrefix(election, "/"), "/")
+	return strings.NewReplacer(
+		"elector run", "exec elector run", "elector watch", "exec elector watch", "elector top", "exec script -qec 'elector top",
+		"zk1,zk2,zk3", strings.Join(servers.Addrs(), ","), "...", flags, "--under /jobs", "--under /"+under,
+		"--election /jobs/report", "--election "+election, "--election /address", "--election "+election,
+		" /jobs/report /jobs/clean", " "+election+" /jobs/clean", "/usr/local/bin/", "")
+}
+
+// run runs the line and requires what the example describes.
+func (e example) run(s *shell, line string) {
+	if strings.HasPrefix(line, "elector top") {
+		line += "' /dev/null" // script runs it in a terminal
+	}
+	r := s.start(line)
+	if e.until == "" {
+		r.requireSuccess()
+	} else {
+		r.waitFor(e.until)
+		if strings.HasPrefix(line, "elector run") {
+			r.terminate()
+		}
+	}
+	require.Contains(s, r.output(), e.prints, line)
+}
+
+// TestDocuments_DevServer fails if the lines for the server for development do not work, in the order
+// of the page.
+func TestDocuments_DevServer(t *testing.T) {
+	bin := newBin(t)
+	pid := os.Getpid()
+	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // so that the ports of the page are free
+	one := &shell{T: t, bin: bin, replace: strings.NewReplacer("exec elector dev-server", "exec elector dev-server --listen "+host+"1:2181")}
+	single := one.start("exec elector dev-server")
+	single.waitFor("listening on")
+	one.start("elector status --zookeeper-servers " + host + "1 --election /none --wait --timeout 1s; test $? = 5").requireSuccess()
+	single.terminate()
+
+	s := &shell{T: t, bin: bin, replace: strings.NewReplacer("127.0.0.1", host+"2")}
+	server := s.start("exec elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180")
+	server.waitFor("listening on")
+	leader := s.start("exec elector run --zookeeper-servers 127.0.0.1 --election /jobs/report --leader-begin-command 'echo begin' --leader-end-command 'echo end'")
+	leader.waitFor("begin")
+	state := s.start(`curl -s http://127.0.0.1:2180/state`)
+	state.requireSuccess()
+	session := regexp.MustCompile(`0x[0-9a-f]+`).FindString(state.output())
+	require.NotEmpty(t, session, state.output())
+	s.start("curl -fsS -X POST http://127.0.0.1:2180/sessions/" + session + "/expire").requireSuccess()
+	leader.waitFor("end")
+	s.start("curl -fsS -X POST http://127.0.0.1:2180/servers/1/partition").requireSuccess()
+	s.start("curl -fsS -X POST http://127.0.0.1:2180/servers/1/heal").requireSuccess()
+	leader.terminate()
+	server.terminate()
+}
+
+// TestDocuments_Raftlog fails if the lines for raftlog do not work with three peers.
+func TestDocuments_Raftlog(t *testing.T) {
+	file, config := filepath.Join(t.TempDir(), "raftlog.yaml"), "cluster: one\ninsecure: true\ndir: "+t.TempDir()+"/{id}\npeers:\n"
+	for _, id := range []string{"a", "b", "c"} {
+		port, err := testenv.ReservePort()
+		require.NoError(t, err)
+		t.Cleanup(port.Release)
+		config += fmt.Sprintf("  - tcp://127.0.0.1:%d/%s\n", port.Number, id)
+	}
+	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+	s := &shell{T: t, bin: newBin(t), replace: strings.NewReplacer("/etc/raftlog.yaml", file)}
+	for _, id := range []string{"a", "b", "c"} {
+		s.start("exec raftlog serve -c /etc/raftlog.yaml --peer-id " + id)
+	}
+	var script []string
+	for _, line := range readCommandLines(t, "raftlog", "id=$(raftlog") {
+		if !strings.HasPrefix(line.text, "raftlog serve") {
+			script = append(script, line.text)
+		}
+	}
+	s.start("set -e; " + strings.Join(script, "; ")).requireSuccess()
+}
