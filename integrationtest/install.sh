@@ -47,6 +47,9 @@ java --list-modules 2>/dev/null | grep -q '^jdk.compiler' || missing="$missing o
 [ -f /usr/share/java/curator-recipes.jar ] || missing="$missing libcurator-recipes-java"
 [ -f /usr/share/java/curator-x-discovery.jar ] || missing="$missing libcurator-discovery-java"
 command -v tmux >/dev/null || missing="$missing tmux" # a terminal for elector top
+# The documentation uses these: systemd checks the example of a unit.
+command -v curl >/dev/null || missing="$missing curl"
+command -v systemd-analyze >/dev/null || missing="$missing systemd"
 [ -d /usr/lib/python3/dist-packages/kazoo ] || missing="$missing python3-kazoo"
 command -v etcd >/dev/null || missing="$missing etcd-server"
 command -v etcdctl >/dev/null || missing="$missing etcd-client"
