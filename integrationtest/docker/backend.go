@@ -186,9 +186,20 @@ func (b *servers) Kill(ctx context.Context, i int) error {
 	}
 }
 
+// Pause tries again until ctx ends: on busy machines runc may fail to freeze the processes, and leaves it
+// to its callers to try again (opencontainers/runc, pull request 4388).
 func (b *servers) Pause(ctx context.Context, i int) error {
-	_, err := b.docker.ContainerPause(ctx, b.containerID(i), client.ContainerPauseOptions{})
-	return err
+	for {
+		_, err := b.docker.ContainerPause(ctx, b.containerID(i), client.ContainerPauseOptions{})
+		if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func (b *servers) Resume(ctx context.Context, i int) error {
