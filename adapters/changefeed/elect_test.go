@@ -1,6 +1,7 @@
 package changefeed_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
 // TestElect fails if the named candidate does not become leader immediately, or there is no leader
@@ -60,4 +63,24 @@ func TestElect_Itself(t *testing.T) {
 		require.NoError(h, first.Elect(h.Context(), first.ID()), "after its candidacy")
 		require.Same(h, second, h.awaitLeader())
 	})
+}
+
+// TestElect_LongestID fails if Elect accepts an ID that is too long for stores, changes the record
+// nevertheless, or rejects the longest ID.
+func TestElect_LongestID(t *testing.T) {
+	longest := strings.Repeat("x", changefeed.MaxID)
+	store := memory.NewTable().Store("election")
+	e, err := changefeed.NewElection(store, changefeed.WithID(longest))
+	require.NoError(t, err)
+	require.NoError(t, e.Elect(t.Context(), "other"))
+	before, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.ErrorIs(t, e.Elect(t.Context(), longest+"x"), leaderelection.ErrInvalidOption)
+	after, err := store.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	require.NoError(t, e.Elect(t.Context(), longest))
+	after, err = store.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, longest, after.Nominee)
 }

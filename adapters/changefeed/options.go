@@ -53,9 +53,11 @@ const (
 	maxHeartbeat = 24 * time.Hour
 	// maxTTL is the greatest TTL of a record.
 	maxTTL = 1000 * maxHeartbeat
-	// maxID is the length of the longest ID that all stores can keep, in bytes.
-	maxID = 4000
 )
+
+// MaxID is the length of the longest ID of a candidate, in bytes. Stores must keep all IDs up
+// to this length; functions reject longer ones.
+const MaxID = 4000
 
 func newOptions(opts []Option) (*options, error) {
 	o := &options{
@@ -133,8 +135,8 @@ func checkID(id string) error {
 	switch {
 	case id == "":
 		return fmt.Errorf("the ID is empty")
-	case len(id) > maxID:
-		return fmt.Errorf("the ID has %d bytes, the limit is %d", len(id), maxID)
+	case len(id) > MaxID:
+		return fmt.Errorf("the ID has %d bytes, the limit is %d", len(id), MaxID)
 	case !utf8.ValidString(id) || strings.ContainsRune(id, 0):
 		return fmt.Errorf("%q is not UTF-8 text without NUL", id)
 	}
@@ -155,7 +157,7 @@ func WithContext(ctx context.Context) Option {
 }
 
 // WithID sets the candidate's ID, which other candidates see, for instance a host name. It
-// is at most 4000 bytes of UTF-8. The default is 128 random bits. Candidates with the same
+// is at most [MaxID] bytes of UTF-8. The default is 128 random bits. Candidates with the same
 // ID are still different candidates; Elect with that ID selects any of them.
 func WithID(id string) Option { return optionFunc(func(o *options) { o.id = &id }) }
 

@@ -40,7 +40,7 @@ func TestOptions_Invalid(t *testing.T) {
 		"exceeds the shortest election timeout": {changefeed.WithLease(1800 * time.Millisecond)},
 		"must be between 0 and 0.5":             {changefeed.WithClockDrift(math.NaN())},
 		"WithID: the ID is empty":               {changefeed.WithID("")},
-		"the limit is 4000":                     {changefeed.WithID(strings.Repeat("x", 4001))},
+		"the limit is 4000":                     {changefeed.WithID(strings.Repeat("x", changefeed.MaxID+1))},
 		"not UTF-8 text without NUL":            {changefeed.WithID("a\x00b")},
 		`\xff`:                                  {changefeed.WithID("\xff")},
 	} {

@@ -10,16 +10,16 @@ import (
 // the store maintains, and Time, which the store sets with each write.
 type Record struct {
 	// Epoch is a random text that is chosen when the record is created. It distinguishes a
-	// record that was lost and created again.
+	// record that was lost and created again. Epoch and Session have fewer than 100 bytes.
 	Epoch string
-	// Leader is the ID of the leader. It is "" after a release and before the first
-	// leadership.
+	// Leader is the ID of the leader, of at most [MaxID] bytes. It is "" after a release and
+	// before the first leadership.
 	Leader string
 	// Session is a random text that is chosen by each candidate. Of two candidates with one
 	// ID, only one can be leader.
 	Session string
 	// Nominee is the ID of the candidate that should become the next leader, or "" for any
-	// candidate.
+	// candidate. It has at most [MaxID] bytes.
 	Nominee string
 	// Term is the fencing token. It increases by at least 1 with each leadership. Before
 	// the first leadership it is the wall clock's time in milliseconds since the Unix

@@ -3,6 +3,14 @@ package main
 // changefeedMutants break rules of elections by changefeed.
 var changefeedMutants = []mutant{
 	{
+		name: "changefeed/id-limit", breaks: "an ID may be longer than stores can keep",
+		file: "adapters/changefeed/options.go",
+		edits: []edit{
+			{"case len(id) > MaxID:", "case false:"},
+		},
+		tests: "./adapters/changefeed -run TestElect_LongestID",
+	},
+	{
 		name: "changefeed/hint-read", breaks: "a hint is not followed by a read",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{

@@ -3,6 +3,7 @@ package storetest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -68,8 +69,10 @@ func (s *flawedStore) Heartbeat(ctx context.Context, prev, next changefeed.Recor
 	case "ForgetsNominee":
 		next.Nominee = ""
 	case "Truncates":
-		if len(next.Leader) > 255 {
-			next.Leader = next.Leader[:255]
+		next.Leader = next.Leader[:min(len(next.Leader), changefeed.MaxID-1)]
+	case "RejectsLongIDs": // longer ones than candidates can have; this is allowed
+		if len(next.Leader) > changefeed.MaxID || len(next.Nominee) > changefeed.MaxID {
+			return prev, fmt.Errorf("%w: the ID is too long", changefeed.ErrUnsuitable)
 		}
 	case "RoundsTTL":
 		next.TTL = next.TTL.Round(time.Millisecond)
@@ -232,6 +235,17 @@ func TestCases_FindFlaws(t *testing.T) {
 			t.Log(strings.Join(failures, "\n"))
 		})
 	}
+}
+
+// TestCases_LongestID fails if a case requires that a store keeps longer IDs than candidates can have.
+func TestCases_LongestID(t *testing.T) {
+	for _, c := range storetest.Cases() {
+		if c.Name == "AllFields" {
+			require.Empty(t, runFlawedCase(t, c, "RejectsLongIDs"))
+			return
+		}
+	}
+	require.Fail(t, "there is no case AllFields")
 }
 
 // runFlawedCase runs a case on a store with a flaw in fake time, so that the result does not depend on

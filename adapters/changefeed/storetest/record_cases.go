@@ -93,10 +93,16 @@ func testMissingRecord(s *suite) {
 // testAllFields requires that a store keeps every field, whatever it contains.
 func testAllFields(s *suite) {
 	st, r := s.createRecord()
-	long := strings.Repeat("a name that is long, ", 200)
-	for _, text := range []string{"one", "naïve ☂ 漢字 🗳", `"quoted" \ 'so' %s {"a":1} $x`, " spaces ", "line\nbreak\ttab", long} {
+	for _, ids := range []struct{ leader, nominee string }{
+		{"one", "one's next"},
+		{"naïve ☂ 漢字 🗳", "次"},
+		{`"quoted" \ 'so' %s {"a":1} $x`, "'quoted'"},
+		{" spaces ", "  "},
+		{"line\nbreak\ttab", "\n"},
+		{strings.Repeat("x", changefeed.MaxID), strings.Repeat("ï", changefeed.MaxID/len("ï"))},
+	} {
 		r = s.heartbeat(st, r, func(r *changefeed.Record) {
-			r.Leader, r.Nominee, r.Session, r.Term = text, text+"'s next", "session", r.Term+1
+			r.Leader, r.Nominee, r.Session, r.Term = ids.leader, ids.nominee, "session", r.Term+1
 		})
 		s.awaitRead(st, r)
 	}
