@@ -128,10 +128,19 @@ type process struct {
 // startCommand starts a command with the configuration file.
 func (h *harness) startCommand(args ...string) *process {
 	h.t.Helper()
+	return h.startPrepared(nil, args...)
+}
+
+// startPrepared is startCommand for a command that prepare, which may be nil, has changed.
+func (h *harness) startPrepared(prepare func(*exec.Cmd), args ...string) *process {
+	h.t.Helper()
 	p := &process{cmd: exec.Command(program, append([]string{args[0], "-c", h.file}, args[1:]...)...)}
 	r, w, err := os.Pipe()
 	require.NoError(h.t, err)
 	p.cmd.Stdout, p.cmd.Stderr = w, w
+	if prepare != nil {
+		prepare(p.cmd)
+	}
 	require.NoError(h.t, p.cmd.Start())
 	w.Close()
 	p.output = newProcessOutput(r)

@@ -1,10 +1,15 @@
-//go:build unix
+//go:build linux
 
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,86 +17,225 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startWithLog starts a peer that writes its log to a pipe.
-func (h *harness) startWithLog(id string, log *os.File) *process {
-	h.t.Helper()
-	p := &process{cmd: exec.Command(program, "serve", "-c", h.file, "--peer-id", id)}
-	p.cmd.Stderr = log
-	require.NoError(h.t, p.cmd.Start())
-	h.t.Cleanup(func() {
+// leadership is what happens to the leadership of the log.
+type leadership int
+
+const (
+	kept        leadership = iota
+	transferred            // by the leader
+	lost                   // another voter was elected
+)
+
+// processEvent is a row of the table of events in docs/raftlog.md. The event happens to the leader.
+type processEvent struct {
+	voters     []string
+	timeout    string              // the election timeout; 1s if it is empty
+	prepare    func(cmd *exec.Cmd) // before the start of each peer; it may be nil
+	act        func(e *eventTest)  // after a leader was elected
+	leadership leadership
+	exits      bool // the leader exits, with the code
+	code       int
+}
+
+// eventTest is the leader to which an event happens.
+type eventTest struct {
+	*process
+	h       *harness
+	id      string
+	prepare func(cmd *exec.Cmd)
+}
+
+func (e *eventTest) signal(signals ...syscall.Signal) {
+	e.h.t.Helper()
+	for _, s := range signals {
+		require.NoError(e.h.t, e.cmd.Process.Signal(s))
+	}
+}
+
+// start starts a peer.
+func (e *eventTest) start(id string) {
+	e.h.peers[id] = e.h.startPrepared(e.prepare, "serve", "--peer-id", id)
+}
+
+// others returns the IDs of the voters that are not the leader.
+func (e *eventTest) others() (all []string) {
+	for id := range e.h.peers {
+		if id != e.id {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// logTo lets a command write its log to a pipe whose reader has exited, or that is full.
+func logTo(t *testing.T, full bool) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() { w.Close() })
+		if !full {
+			r.Close()
+		} else {
+			t.Cleanup(func() { r.Close() })
+			fd := int(w.Fd())
+			require.NoError(t, syscall.SetNonblock(fd, true))
+			for err = nil; err == nil; {
+				_, err = syscall.Write(fd, []byte{0})
+			}
+			require.ErrorIs(t, err, syscall.EAGAIN)
+			require.NoError(t, syscall.SetNonblock(fd, false))
+		}
+		cmd.Stderr = w
+	}
+}
+
+// throughShell lets a shell start a command: script must end with exec "$@".
+func throughShell(script string) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args = "/bin/sh", slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, cmd.Args)
+	}
+}
+
+// processEvents returns the rows of the table.
+func processEvents(t *testing.T) map[string][]processEvent {
+	one, three := []string{"a"}, []string{"a", "b", "c"}
+	// The sleep gives a peer time to stop if it does not ignore the signals.
+	ignored := func(signals ...syscall.Signal) func(*eventTest) {
+		return func(e *eventTest) {
+			e.signal(signals...)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	replace := func(e *eventTest) {
+		follower := e.others()[0]
+		e.h.killPeers(follower)
+		e.start(follower)
+		e.signal(syscall.SIGKILL) // the restarted peer is part of the majority
+	}
+	together := func(sig syscall.Signal) func(*eventTest) { // while the peer is stopped, the signals wait
+		return func(e *eventTest) { e.signal(syscall.SIGSTOP, sig, syscall.SIGTERM, syscall.SIGCONT) }
+	}
+	return map[string][]processEvent{
+		"TERM, INT, HUP or QUIT": {
+			{voters: three, act: func(e *eventTest) { e.signal(syscall.SIGTERM) }, leadership: transferred, exits: true},
+			{voters: one, act: func(e *eventTest) { e.signal(syscall.SIGINT) }, exits: true},
+		},
+		"the same, repeated within a second": {
+			{voters: one, act: together(syscall.SIGHUP), exits: true},
+			{voters: one, act: together(syscall.SIGQUIT), exits: true},
+		},
+		"the same, repeated later while the peer stops": {{voters: three, timeout: "3s", act: func(e *eventTest) {
+			for _, id := range e.others() { // so that the leader cannot transfer its leadership
+				require.NoError(t, e.h.peers[id].cmd.Process.Signal(syscall.SIGSTOP))
+			}
+			e.signal(syscall.SIGTERM)
+			e.waitForLine(t, "msg=stopping")
+			time.Sleep(1100 * time.Millisecond)
+			e.signal(syscall.SIGQUIT)
+			require.Equal(t, 128+int(syscall.SIGQUIT), e.stop(t, 0))
+			for _, id := range e.others() {
+				require.NoError(t, e.h.peers[id].cmd.Process.Signal(syscall.SIGCONT))
+			}
+		}, leadership: lost, exits: true, code: 128 + int(syscall.SIGQUIT)}},
+		"HUP or INT, ignored at the start (`nohup`)": {{
+			voters: one, prepare: throughShell(`trap "" HUP INT; exec "$@"`), act: ignored(syscall.SIGHUP, syscall.SIGINT),
+		}},
+		"USR1, USR2 or WINCH": {{voters: one, act: ignored(syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)}},
+		"the reader of the log stops reading": {
+			{voters: one, prepare: logTo(t, true), act: func(*eventTest) {}},
+			{voters: three, prepare: logTo(t, true), act: replace, leadership: lost, exits: true, code: -1},
+		},
+		"the reader of the log exits": {
+			{voters: one, prepare: logTo(t, false), act: func(*eventTest) {}},
+			{voters: three, prepare: logTo(t, false), act: replace, leadership: lost, exits: true, code: -1},
+		},
+		"raftlog is PID 1, and orphans exit": {{voters: one, prepare: func(cmd *exec.Cmd) {
+			throughShell(`for i in 1 2 3; do sleep 0.01 & done; exec "$@"`)(cmd)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+			if os.Getuid() != 0 {
+				cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			}
+		}, act: func(e *eventTest) {
+			require.Eventually(t, func() bool {
+				tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.cmd.Process.Pid))
+				require.NoError(t, err)
+				return len(tasks) > 0 && !slices.ContainsFunc(tasks, func(file string) bool {
+					children, _ := os.ReadFile(file)
+					return len(children) > 0
+				})
+			}, timeLimit, 10*time.Millisecond, "zombies remain")
+		}}},
+		"KILL": {{voters: three, act: func(e *eventTest) { e.signal(syscall.SIGKILL) }, leadership: lost, exits: true, code: -1}},
+		"STOP, and later CONT": {{voters: three, act: func(e *eventTest) {
+			e.signal(syscall.SIGSTOP)
+			e.requireOtherLeader()
+			e.signal(syscall.SIGCONT)
+		}, leadership: lost}},
+	}
+}
+
+// requireOtherLeader waits until another peer leads the log.
+func (e *eventTest) requireOtherLeader() {
+	e.h.t.Helper()
+	require.Eventually(e.h.t, func() bool { return e.h.waitForLeader().Leader.ID != e.id }, timeLimit, 10*time.Millisecond)
+}
+
+// TestServe_Process fails if an event does not have the effect that the table in docs/raftlog.md describes, or
+// if the table and the test do not have the same rows.
+func TestServe_Process(t *testing.T) {
+	page, err := os.ReadFile("../../docs/raftlog.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "\n| event | peer | leadership of the log |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]*) \| `).FindAllStringSubmatch(table, -1)
+	require.Len(t, rows, len(processEvents(t))+1)
+	for _, row := range rows[1:] {
+		require.Contains(t, processEvents(t), row[1])
+	}
+	for event, variants := range processEvents(t) {
+		for i := range variants {
+			t.Run(fmt.Sprintf("%s/%d", event, i), func(t *testing.T) {
+				t.Parallel()
+				testProcessEvent(t, processEvents(t)[event][i])
+			})
+		}
+	}
+}
+
+func testProcessEvent(t *testing.T, row processEvent) {
+	h := newHarness(t, row.voters...)
+	if row.timeout != "" {
+		text, err := os.ReadFile(h.file)
+		require.NoError(t, err)
+		changed := strings.Replace(string(text), "election-timeout: 1s", "election-timeout: "+row.timeout, 1)
+		require.NoError(t, os.WriteFile(h.file, []byte(changed), 0o600))
+	}
+	e := &eventTest{h: h, prepare: row.prepare}
+	for _, id := range row.voters {
+		e.start(id)
+	}
+	e.id = h.waitForLeader().Leader.ID
+	e.process = h.peers[e.id]
+	row.act(e)
+	if row.exits && !e.hasExited() {
+		require.Equal(t, row.code, e.stop(t, 0))
+	}
+	if row.leadership == kept && row.exits {
+		return // the only voter has exited
+	}
+	if row.leadership != kept {
+		e.requireOtherLeader()
+	}
+	h.proposeUpdate("after the event")
+	h.requireLog("tail", "--once")
+	if row.leadership == transferred {
+		announced := strings.Contains(h.requireOutput("tail", "--once", "--format", "json"), `"kind":"CONTROL"`)
+		require.True(t, announced, "the log has no entry that announces a transfer")
+	}
+	for _, p := range h.peers {
 		if !p.hasExited() {
-			_ = p.cmd.Process.Kill()
-			_ = p.cmd.Wait()
+			require.Zero(t, p.stop(t, syscall.SIGTERM))
 		}
-	})
-	h.peers[id] = p
-	return p
-}
-
-// TestServe_LogIsNotRead fails if peers wait for their log, whose pipe is full or has no reader: if they do
-// not accept a peer that was restarted, do not elect another leader, or do not stop after a signal.
-func TestServe_LogIsNotRead(t *testing.T) {
-	for name, full := range map[string]bool{"full": true, "closed": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, w, err := os.Pipe()
-			require.NoError(t, err)
-			defer w.Close()
-			if !full {
-				r.Close()
-			} else {
-				defer r.Close()
-				fd := int(w.Fd())
-				require.NoError(t, syscall.SetNonblock(fd, true))
-				for err = nil; err == nil; {
-					_, err = syscall.Write(fd, []byte{0})
-				}
-				require.ErrorIs(t, err, syscall.EAGAIN)
-				require.NoError(t, syscall.SetNonblock(fd, false))
-			}
-			h := newHarness(t, "a", "b", "c")
-			for _, id := range []string{"a", "b", "c"} {
-				h.startWithLog(id, w)
-			}
-			leader := h.waitForLeader().Leader.ID
-			follower := "a"
-			if leader == "a" {
-				follower = "b"
-			}
-			h.killPeers(follower)
-			h.startWithLog(follower, w)
-			h.killPeers(leader) // the restarted peer is part of the majority
-			require.NotEqual(t, leader, h.waitForLeader().Leader.ID)
-			h.proposeUpdate("by two")
-			for id, p := range h.peers {
-				if id != leader {
-					require.Zero(t, p.stop(t, syscall.SIGTERM))
-				}
-			}
-		})
 	}
-}
-
-// TestServe_Signals fails if HUP or QUIT ends a peer without a hand-over, if signals that arrive together
-// count twice, or if a signal that was ignored at the start stops the peer.
-func TestServe_Signals(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t, "a")
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
-		p := h.startPeer("a")
-		for _, s := range []syscall.Signal{syscall.SIGSTOP, sig, syscall.SIGTERM} { // wait for CONT
-			require.NoError(t, p.cmd.Process.Signal(s))
-		}
-		require.Zero(t, p.stop(t, syscall.SIGCONT))
-		p.waitForLine(t, "msg=stopped")
-	}
-	cmd := exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$@"`, "sh", program, "serve", "-c", h.file, "--peer-id", "a")
-	require.NoError(t, cmd.Start())
-	h.waitForLeader()
-	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
-	time.Sleep(100 * time.Millisecond)
-	require.NoError(t, cmd.Process.Signal(syscall.Signal(0)), "HUP has stopped the peer")
-	h.proposeUpdate("after HUP")
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, cmd.Wait())
 }
