@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -73,20 +72,6 @@ func listNames(conn *zk.Conn, node string, opts []Option) (*options, []string, e
 		err = ErrNoElection
 	}
 	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, request.Explain(conn, refine(err)))
-}
-
-// firstCandidate returns the first of names that is a candidate, or "" if none of them is.
-func firstCandidate(ctx context.Context, conn *zk.Conn, node string, names []string) (string, error) {
-	for i := range names {
-		found, _, err := queue.Contenders(ctx, conn, node, names[i:i+1])
-		if err != nil {
-			return "", err
-		}
-		if len(found) > 0 {
-			return found[0], nil
-		}
-	}
-	return "", nil
 }
 
 // describeAll describes those of names that are candidates.

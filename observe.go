@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -130,7 +131,8 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 	if ended {
 		return "", ErrElectionOver
 	}
-	return firstCandidate(ctx, v.conn, v.node, names)
+	first, _, err := queue.FirstContender(ctx, v.conn, v.node, names)
+	return first, err
 }
 
 // publish delivers the leader, nil for none, unless it was delivered last.

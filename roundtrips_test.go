@@ -1,6 +1,7 @@
 package leaderelection_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -354,4 +355,49 @@ func TestRoundTrips_SharedConnection(t *testing.T) {
 		require.Equal(f, periods, log.Count(), "%v", log)
 		require.Equal(f, periods, log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == elections }).Count())
 	})
+}
+
+// TestRoundTrips_PersistentChildren fails if a candidate that joins an election node with thousands of
+// persistent children that are named like candidates lists the node for each of them, or reads them one
+// after the other, or if Observe reads them one after the other.
+func TestRoundTrips_PersistentChildren(t *testing.T) {
+	const children = 4000
+	for prefix, listings := range map[string]int{"_c_*-n_": 2, "job-": 3} {
+		withLatency(t, func(f *costFixture) {
+			connect := func() *zk.Conn { // a listing is larger than the buffer of the other tests
+				conn, _, err := f.srv.Connect(f.timeout)
+				require.NoError(f, err)
+				return conn
+			}
+			setup := connect()
+			_, err := setup.Create(electionNode, nil, 0, openACL)
+			require.NoError(f, err)
+			for range children / 500 {
+				ops := make([]any, 500)
+				for i := range ops {
+					ops[i] = &zk.CreateRequest{Path: electionNode + "/job-", Acl: openACL, Flags: zk.FlagSequence}
+				}
+				_, err := setup.Multi(ops...)
+				require.NoError(f, err)
+			}
+			c := f.newCandidateAt(connect(), electionNode, leaderelection.WithNamePrefix(prefix))
+			require.Less(f, f.measure(func() {
+				f.start(c)
+				f.awaitLeader(c)
+			}), 100.0)
+			log := f.requests()
+			lists := log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpGetChildren2 && e.Path == electionNode })
+			require.Equal(f, listings, lists.Count(), "%s", prefix)
+			require.Less(f, log.Count(), children+20)
+
+			ctx, cancel := context.WithCancel(f.Context())
+			require.Less(f, f.measure(func() {
+				found, err := leaderelection.Observe(ctx, connect(), electionNode)
+				require.NoError(f, err)
+				require.Equal(f, c.ID(), (<-found).Leader.ID)
+			}), 100.0)
+			cancel()
+			f.resign(c)
+		})
+	}
 }

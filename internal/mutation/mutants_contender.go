@@ -113,6 +113,14 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_LaggingServer$",
 	},
 	{
+		name: "contender/found/one", breaks: "the queue is listed for each child that is not a contender",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"Names: c.unverified}", "Names: c.unverified[:1]}"},
+		},
+		tests: "./internal/zk/contender -run ^TestReceiveFound$",
+	},
+	{
 		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
 		file: "internal/zk/contender/receive.go",
 		edits: []edit{

@@ -50,7 +50,10 @@ type Contender struct {
 	list     bool     // a listing that is sent from now on is needed
 	listAll  bool     // the listing must set a watch on the queue
 	searched bool     // the orphans are known as of the last Search
-	ignored  []string // children that are named like contenders but are not contenders
+	ignored  []string // children that are named like contenders but are not contenders, sorted
+	// unverified are the predecessor and children before it whose names do not show whether they are
+	// contenders, the predecessor first. It is empty if the predecessor is known to be a contender.
+	unverified []string
 
 	listed      bool   // the following is known
 	turn        bool   // all earlier contenders have left

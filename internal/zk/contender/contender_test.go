@@ -199,7 +199,7 @@ func describe(o *Output) string {
 	case Departed:
 		words = []string{"departed", o.Name}
 	case Ignoring:
-		words = []string{"ignoring", o.Name}
+		words = []string{fmt.Sprintf("ignoring %d, first", o.Count), o.Name}
 	case Removing:
 		words = []string{"removing", o.Name}
 	case Bury:

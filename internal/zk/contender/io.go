@@ -3,6 +3,7 @@ package contender
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -108,6 +109,10 @@ const (
 	ReadBefore
 	// Inspect reads the Stat of the znode Name. Reply: Owner.
 	Inspect
+	// FindContender reads the Stats of the znodes Names, in this order, until it finds one that is
+	// ephemeral. Reply: Name, which is that one, or empty; Names, those of them that exist and are not
+	// ephemeral, in the same order.
+	FindContender
 	// FindReason reads why the contender's znode was deleted: whether the tombstone of the
 	// queue exists, and then the znode of the queue. Reply: Ended, QueueCzxid (0 if it does
 	// not exist).
@@ -125,7 +130,7 @@ const (
 )
 
 var requestNames = [requestKinds]string{
-	"create", "make queue", "search", "list", "read own", "read predecessor", "read before", "inspect",
+	"create", "make queue", "search", "list", "read own", "read predecessor", "read before", "inspect", "find contender",
 	"find reason", "delete", "notify", "replace",
 }
 
@@ -144,6 +149,7 @@ type Request struct {
 	// Reset makes the request set its watch again if an earlier watch may never fire.
 	Reset    bool
 	Prefixes []string // Search: of the names
+	Names    []string // FindContender
 	// Last reports that the request, Delete or Search, belongs to the removal of the contender.
 	Last bool
 	Err  error // Delete with Last: why the contender leaves
@@ -151,10 +157,10 @@ type Request struct {
 
 // String returns a description for tests and logs.
 func (r Request) String() string {
-	if r.Name == "" {
-		return r.Kind.String()
+	if name := r.Name + strings.Join(r.Names, ","); name != "" {
+		return fmt.Sprintf("%v %s", r.Kind, name)
 	}
-	return fmt.Sprintf("%v %s", r.Kind, r.Name)
+	return r.Kind.String()
 }
 
 // ErrLost is the error of a request of the kinds Create and Delete whose reply was lost with
@@ -226,7 +232,8 @@ const (
 	// Departed announces to contenders of the same connection that the contender's client has
 	// deleted the znode Name.
 	Departed
-	// Ignoring reports that the child Name is named like a contender but is not ephemeral.
+	// Ignoring reports that Count children, of which Name is the first, are named like contenders but
+	// are not ephemeral.
 	Ignoring
 	// Removing reports that Name is an orphaned znode of the same contender.
 	Removing
@@ -245,6 +252,7 @@ type Output struct {
 	Timer   Timer
 	After   time.Duration
 	Name    string
+	Count   int // Ignoring
 	Fresh   bool
 	Err     error
 }

@@ -96,7 +96,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 			return
 		}
 		c.orphans = slices.DeleteFunc(reply.Names, func(name string) bool { return name == c.name })
-		c.ignored = append(c.ignored, c.orphans...)
+		c.exclude(c.orphans)
 		c.searched, c.list = true, true
 	case leaving:
 		switch {
@@ -113,14 +113,10 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 	}
 }
 
-// receiveStat receives the Stat of a znode that a create without a reply may have left, or of
-// another contender.
+// receiveStat receives the Stat of a znode that a create without a reply may have left.
 func (c *Contender) receiveStat(name string, reply *Reply) {
 	missing := errors.Is(reply.Err, zk.ErrNoNode)
 	switch {
-	case c.phase == queued:
-		c.receiveOtherStat(name, reply)
-		return
 	case c.phase != joining || len(c.found) == 0 || c.found[0] != name:
 		return
 	case reply.Err != nil && !missing:

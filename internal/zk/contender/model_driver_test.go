@@ -416,6 +416,8 @@ func describeInput(in *Input) string {
 		switch in.Request.Kind {
 		case Create:
 			text += fmt.Sprintf(": %s, session %d", in.Reply.Name, in.Reply.Session)
+		case FindContender:
+			text += fmt.Sprintf(": %s, not %v", in.Reply.Name, in.Reply.Names)
 		case List, Search:
 			text += fmt.Sprintf(": %v", in.Reply.Names)
 		case ReadOwn, Inspect, ReadPredecessor, ReadBefore:

@@ -138,6 +138,7 @@ func (e *encoder) request(c *conn, r *Request) {
 	for _, prefix := range r.Prefixes {
 		e.prefix(prefix)
 	}
+	e.names(r.Names)
 }
 
 func (e *encoder) answered(c *conn, a *answered) {
@@ -274,6 +275,7 @@ func (e *encoder) machine(of *conn, c *Contender) {
 	e.names(c.found)
 	e.names(c.orphans)
 	e.names(c.ignored)
+	e.names(c.unverified)
 	e.name(c.name)
 	e.byte(byte(c.session), byte(c.czxid), byte(c.blocking), byte(of.epoch-c.nextIn), byte(of.epoch-c.epoch))
 	e.name(c.outlived)
@@ -300,14 +302,14 @@ func TestExploreEncoding_Complete(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"cfg", "conn", "out", "phase", "pending", "search", "fresh", "vanished", "prefixes", "found", "orphans", "name",
-		"session", "czxid", "outlived", "renamedTo", "list", "listAll", "searched", "ignored", "listed", "turn", "next",
+		"session", "czxid", "outlived", "renamedTo", "list", "listAll", "searched", "ignored", "unverified", "listed", "turn", "next",
 		"waitsForAny", "nextToTurn", "followed", "blocking", "nextIn", "pred", "before", "epoch", "reset", "own", "ownDoubt", "queue",
 		"lookahead", "preparing", "impatient", "doubting", "standingBy", "cold", "ownSoon", "proving", "leaseKnown", "counted",
 		"lapses", "notified", "given", "reason", "reported",
 	}, fields(Contender{}), "extend encoder.machine and member.fork")
 	require.Equal(t, []string{"name", "watched", "gone", "safe", "verified", "unreadable"}, fields(other{}))
 	require.Equal(t, []string{"name", "predecessor", "first", "proven"}, fields(reported{}))
-	require.Equal(t, []string{"Kind", "Name", "To", "Watched", "Epoch", "Reset", "Prefixes", "Last", "Err"}, fields(Request{}))
+	require.Equal(t, []string{"Kind", "Name", "To", "Watched", "Epoch", "Reset", "Prefixes", "Names", "Last", "Err"}, fields(Request{}))
 	require.Equal(t, []string{
 		"Err", "Prefix", "Name", "Names", "Session", "Owner", "Czxid", "QueueCzxid", "Version", "Ephemeral", "Alone", "Ended", "Doubt",
 	}, fields(Reply{}))

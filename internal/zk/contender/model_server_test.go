@@ -132,6 +132,18 @@ func (w *model) serve(i, k int) {
 			break
 		}
 		r.Owner, r.Czxid, r.Version, r.Ephemeral = n.session, n.czxid, n.version, n.session != 0
+	case FindContender:
+		for _, name := range q.request.Names {
+			switch n := c.tree.find(name); {
+			case n == nil:
+				continue
+			case n.session == 0:
+				r.Names = append(r.Names, name)
+				continue
+			}
+			r.Name = name
+			break
+		}
 	default:
 		panic("the model does not know the request " + q.request.String())
 	}

@@ -259,6 +259,7 @@ func (w *model) conn(i int) *conn {
 func (m *member) fork() *Contender {
 	c := *m.machine
 	c.prefixes, c.found, c.orphans, c.ignored = slices.Clone(c.prefixes), slices.Clone(c.found), slices.Clone(c.orphans), slices.Clone(c.ignored)
+	c.unverified = slices.Clone(c.unverified)
 	m.machine = &c
 	return &c
 }

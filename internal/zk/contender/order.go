@@ -50,7 +50,7 @@ type neighbors struct {
 	before      string   // the last but one of them, or empty
 	blocking    int      // the number of earlier contenders that block it
 	follower    bool     // there are later contenders
-	twin        string   // a znode with the same sequence number, or empty
+	twins       []string // znodes with the same sequence number
 	orphans     []string // further znodes of this contender, left by creates without a reply
 	ended       bool     // the tombstone exists
 }
@@ -63,7 +63,7 @@ type view struct {
 	tombstone string
 	// blocks reports whether an earlier contender must be waited for; nil means all.
 	blocks func(name string) bool
-	// ignored are children that are named like contenders but are not contenders.
+	// ignored are children that are named like contenders but are not contenders, sorted.
 	ignored []string
 }
 
@@ -89,13 +89,13 @@ func (v *view) neighborsOf(own string, children []string) neighbors {
 		case !ok:
 			n.ended = n.ended || v.tombstone != "" && name == v.tombstone
 			continue
-		case len(v.ignored) > 0 && slices.Contains(v.ignored, name):
+		case v.ignores(name):
 			continue
 		}
 		distance := sequence - ownSequence
 		if distance >= 0 {
 			if distance == 0 {
-				n.twin = name
+				n.twins = append(n.twins, name)
 			}
 			n.follower = true
 			continue
@@ -113,6 +113,35 @@ func (v *view) neighborsOf(own string, children []string) neighbors {
 		}
 	}
 	return n
+}
+
+func (v *view) ignores(name string) bool {
+	_, found := slices.BinarySearch(v.ignored, name)
+	return found
+}
+
+// unverified returns the predecessor of the contender own and the children before it, the last one
+// first, up to the first one whose znode does not have to be inspected.
+func (v *view) unverified(own, predecessor string, children []string, mustInspect func(name string) bool) []string {
+	names := []string{predecessor}
+	ordered, _, _ := Order(children, v.tombstone)
+	for _, name := range slices.Backward(ordered[:max(0, slices.Index(ordered, own))]) {
+		switch {
+		case name == predecessor, isTwin(name, own), HasAnyPrefix(name, v.prefixes), v.ignores(name), v.blocks != nil && !v.blocks(name):
+		case !mustInspect(name):
+			return names
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isTwin reports whether two names have the same sequence number.
+func isTwin(a, b string) bool {
+	x, _ := sequenceOfAny(a)
+	y, _ := sequenceOfAny(b)
+	return x == y
 }
 
 // HasAnyPrefix reports whether name begins with one of prefixes.

@@ -79,7 +79,28 @@ func TestNeighborsOf(t *testing.T) {
 
 	twin := latch(7)
 	n = (&view{}).neighborsOf(own, []string{twin, own})
-	require.Equal(t, twin, n.twin)
+	require.Equal(t, []string{twin}, n.twins)
+}
+
+// TestUnverified fails if the znode of a child that is known to be a contender, or not to be one, would be
+// read, or that of a child whose name does not show it would not.
+func TestUnverified(t *testing.T) {
+	own, prefix := latch(9), "own-latch-"
+	v := view{prefixes: []string{prefix}, ignored: []string{"n_0000000006"}}
+	uncertain := func(name string) bool { return !Recognized(name) }
+	got := v.unverified(own, "n_0000000008", []string{
+		"n_0000000001", latch(2), "n_0000000003", prefix + "0000000004", "n_0000000005", "n_0000000006", own,
+		"n_0000000007", "n_0000000008", "n_0000000009", "n_0000000010", "config",
+	}, uncertain)
+	require.Equal(t, []string{"n_0000000008", "n_0000000007", "n_0000000005", "n_0000000003"}, got)
+
+	// If two znodes have the number of the predecessor, the predecessor comes first.
+	got = v.unverified(own, "a_0000000008", []string{"a_0000000008", "b_0000000008", own}, uncertain)
+	require.Equal(t, []string{"a_0000000008", "b_0000000008"}, got)
+
+	v.blocks = func(name string) bool { return name != "n_0000000002" }
+	got = v.unverified(own, "n_0000000003", []string{"n_0000000001", "n_0000000002", "n_0000000003", own}, uncertain)
+	require.Equal(t, []string{"n_0000000003", "n_0000000001"}, got)
 }
 
 // neighborsOf agrees with Order for every queue.

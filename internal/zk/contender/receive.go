@@ -28,6 +28,8 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 		c.receiveSearch(r, reply)
 	case Inspect:
 		c.receiveStat(r.Name, reply)
+	case FindContender:
+		c.receiveFound(r, reply)
 	case List:
 		c.receiveList(r, reply)
 	case ReadOwn:

@@ -77,8 +77,8 @@ func (c *Contender) waitForPredecessor() {
 		return
 	case c.pred.watched:
 	case c.pending.has(List): // the listing shows whether it is still the predecessor
-	case c.mustInspect(c.pred.name) && !c.pred.verified:
-		c.send(Request{Kind: Inspect, Name: c.pred.name})
+	case len(c.unverified) > 0:
+		c.send(Request{Kind: FindContender, Names: c.unverified})
 	default:
 		c.send(Request{Kind: ReadPredecessor, Name: c.pred.name})
 	}
@@ -127,11 +127,12 @@ func (c *Contender) resetWatches() {
 	}
 }
 
-// mustInspect reports whether neither a known library nor this contender uses names like this. Its
-// znode is read without a watch first, because a watch cannot be removed.
+// mustInspect reports whether neither a known library nor this contender uses names like this, or a
+// child with a name like this was not a contender. Its znode is read without a watch first, because
+// a watch cannot be removed.
 func (c *Contender) mustInspect(name string) bool {
 	prefix, plain := c.cfg.Naming.Plain()
-	return c.cfg.Admit == nil && !Recognized(name) && !(plain && strings.HasPrefix(name, prefix))
+	return c.cfg.Admit == nil && !Recognized(name) && !(plain && strings.HasPrefix(name, prefix) && len(c.ignored) == 0)
 }
 
 // isContender reports whether a child that is named like a contender is a contender, given its
@@ -143,32 +144,51 @@ func (c *Contender) isContender(name string, reply *Reply) bool {
 // path returns the path of a child of the queue, for errors.
 func (c *Contender) path(name string) string { return path.Join(c.cfg.Dir, name) }
 
-// ignore excludes a child that is named like a contender but is not ephemeral.
-func (c *Contender) ignore(name string) {
-	c.ignored = append(c.ignored, strings.Clone(name))
+// ignore excludes children that are named like contenders but are not ephemeral.
+func (c *Contender) ignore(names ...string) {
+	if len(names) == 0 {
+		return
+	}
+	c.exclude(names)
 	c.list = true
-	c.out = append(c.out, Output{Kind: Ignoring, Name: name})
+	c.out = append(c.out, Output{Kind: Ignoring, Name: names[0], Count: len(names)})
 }
 
-// receiveOtherStat receives the Stat of another contender with an unrecognized name: the
-// predecessor, or a znode with the contender's sequence number. ZooKeeper does not assign a
-// number twice, so one of these two was not created as a sequential znode. If both are
-// contenders, their order is unknown.
-func (c *Contender) receiveOtherStat(name string, reply *Reply) {
-	missing := errors.Is(reply.Err, zk.ErrNoNode)
-	switch {
-	case reply.Err != nil && !missing:
+// exclude adds children to those that are not contenders.
+func (c *Contender) exclude(names []string) {
+	for _, name := range names {
+		c.ignored = append(c.ignored, strings.Clone(name))
+	}
+	slices.Sort(c.ignored)
+}
+
+// receiveFound receives the first contender among children with unrecognized names: among the
+// predecessor and those before it, or among those with the contender's sequence number. ZooKeeper
+// does not assign a number twice, so one of two znodes with the same number was not created as a
+// sequential znode. If both are contenders, their order is unknown.
+//
+// All children that are not contenders are excluded at once. There may be thousands of them, and
+// otherwise the queue would be listed for each.
+func (c *Contender) receiveFound(r *Request, reply *Reply) {
+	if c.phase != queued {
+		return
+	}
+	if reply.Err != nil {
 		c.leave(reply.Err, false)
-	case name != c.pred.name && missing:
+		return
+	}
+	c.ignore(reply.Names...)
+	switch first := r.Names[0]; {
+	case isTwin(first, c.name) && reply.Name != "":
+		c.leave(fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode",
+			zkerror.ErrAmbiguous, c.path(c.name), c.path(reply.Name)), false)
+	case isTwin(first, c.name):
 		c.list = true
-	case name != c.pred.name && c.isContender(name, reply):
-		c.leave(fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode", zkerror.ErrAmbiguous, c.path(c.name), c.path(name)), false)
-	case missing:
+	case first != c.pred.name: // a listing has shown another predecessor since
+	case reply.Name == first:
+		c.pred.verified, c.unverified = true, nil
+	case !slices.Contains(reply.Names, first):
 		c.pred.gone, c.pred.safe, c.list = true, true, true
-	case c.isContender(name, reply):
-		c.pred.verified = true
-	default:
-		c.ignore(name)
 	}
 }
 
@@ -268,9 +288,9 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		// The reads of a session do not go back in time, so the znode existed and was deleted.
 		c.lose()
 		return
-	case n.twin != "" && c.cfg.Admit == nil:
-		// If another inspection is in progress, list again after it.
-		c.list = !c.send(Request{Kind: Inspect, Name: strings.Clone(n.twin)})
+	case len(n.twins) > 0 && c.cfg.Admit == nil:
+		// If another such request is in progress, list again after it.
+		c.list = !c.send(Request{Kind: FindContender, Names: n.twins})
 		return
 	}
 	if plain && len(c.prefixes) > 1 && !c.searched {
@@ -296,6 +316,10 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 		} else {
 			c.pred = other{name: strings.Clone(n.predecessor)} // a listed name keeps all others in memory
 		}
+	}
+	c.unverified = nil
+	if n.predecessor != "" && !c.pred.verified && c.mustInspect(n.predecessor) {
+		c.unverified = v.unverified(c.name, n.predecessor, reply.Names, c.mustInspect)
 	}
 	if !c.lookahead || !Recognized(n.before) {
 		n.before = ""

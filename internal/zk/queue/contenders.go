@@ -49,6 +49,25 @@ func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) 
 	return contenders, others, nil
 }
 
+// FirstContender returns the first of names that is a contender, or "" if none is. others are those
+// that it has found not to be contenders. If the first of names is a contender, it reads only that
+// znode. Otherwise it reads more and more of them at the same time.
+func FirstContender(ctx context.Context, conn *zk.Conn, dir string, names []string) (first string, others []string, err error) {
+	for n := 1; len(names) > 0; n = min(2*n, inFlight) {
+		n = min(n, len(names))
+		contenders, foreign, err := Contenders(ctx, conn, dir, names[:n])
+		if err != nil {
+			return "", nil, err
+		}
+		others = append(others, foreign...)
+		if len(contenders) > 0 {
+			return contenders[0], others, nil
+		}
+		names = names[n:]
+	}
+	return "", others, nil
+}
+
 // kind classifies a child that is named like a contender.
 type kind uint8
 

@@ -267,7 +267,8 @@ func (d *driver) execute(o *contender.Output) {
 	case contender.Departed:
 		announceDeparture(d.cfg.Conn, d.pathOf(o.Name))
 	case contender.Ignoring:
-		d.cfg.Log.Warn("ignoring a child that is named like a candidate but is not ephemeral", "path", d.pathOf(o.Name))
+		d.cfg.Log.Warn("ignoring a child that is named like a candidate but is not ephemeral",
+			"path", d.pathOf(o.Name), "children", o.Count)
 	case contender.Removing:
 		d.cfg.Log.Info("deleting an orphaned znode of the same candidate", "path", d.pathOf(o.Name))
 	case contender.Bury:

@@ -118,6 +118,8 @@ func (r *requests) try(res *result) {
 	case contender.Inspect:
 		stat, err := r.stat(res.path)
 		res.setStat(stat, err)
+	case contender.FindContender:
+		res.reply.Name, res.reply.Names, res.reply.Err = FirstContender(r.ctx, cfg.Conn, cfg.Dir, q.Names)
 	case contender.FindReason:
 		r.findReason(res)
 	case contender.Delete:

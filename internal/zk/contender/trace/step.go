@@ -74,7 +74,7 @@ func texts(err error) []string {
 func copyOf[T any](s []T) []T { return append([]T(nil), s...) }
 
 func copyRequest(q contender.Request) contender.Request {
-	q.Prefixes, q.Err = copyOf(q.Prefixes), recorded(q.Err)
+	q.Prefixes, q.Names, q.Err = copyOf(q.Prefixes), copyOf(q.Names), recorded(q.Err)
 	return q
 }
 
