@@ -109,9 +109,9 @@ const (
 	ReadBefore
 	// Inspect reads the Stat of the znode Name. Reply: Owner.
 	Inspect
-	// FindContender reads the Stats of the znodes Names, in this order, until it finds one that is
-	// ephemeral. Reply: Name, which is that one, or empty; Names, those of them that exist and are not
-	// ephemeral, in the same order.
+	// FindContender reads the Stats of the znodes Names, in this order, until it finds an ephemeral
+	// znode. Reply: Name, its name, or empty; Names, the znodes that exist and are not ephemeral, in
+	// the same order.
 	FindContender
 	// FindReason reads why the contender's znode was deleted: whether the tombstone of the
 	// queue exists, and then the znode of the queue. Reply: Ended, QueueCzxid (0 if it does

@@ -82,8 +82,8 @@ func TestNeighborsOf(t *testing.T) {
 	require.Equal(t, []string{twin}, n.twins)
 }
 
-// TestUnverified fails if the znode of a child that is known to be a contender, or not to be one, would be
-// read, or that of a child whose name does not show it would not.
+// TestUnverified fails if the wrong children are inspected: those after the last contender with a
+// recognized name must be, except for ignored children and the contender's own znodes.
 func TestUnverified(t *testing.T) {
 	own, prefix := latch(9), "own-latch-"
 	v := view{prefixes: []string{prefix}, ignored: []string{"n_0000000006"}}

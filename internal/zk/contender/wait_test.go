@@ -179,9 +179,9 @@ func TestReceiveList_Ends(t *testing.T) {
 				c.conn(&s.conn)
 			}
 			s.do(s.replied(List, c.reply))
-			if s.sent[Inspect] != nil {
-				require.Equal(t, []string{"send inspect twin-5"}, s.outputs)
-				s.do(s.replied(Inspect, Reply{Ephemeral: true}))
+			if s.sent[FindContender] != nil {
+				require.Equal(t, []string{"send find contender twin-5"}, s.outputs)
+				s.do(s.replied(FindContender, Reply{Name: "twin-0000000005"}))
 			}
 			if c.want == nil {
 				require.Equal(t, "report znode was deleted by another client", s.outputs[0])
@@ -204,44 +204,72 @@ func TestReceiveList_OwnZnodeIsMissing(t *testing.T) {
 }
 
 // Only a znode with an unrecognized name is inspected: it is a contender if it is ephemeral.
-func TestReceiveOtherStat(t *testing.T) {
+func TestReceiveFound(t *testing.T) {
 	const foreign, twin = "n_0000000003", "n_0000000005"
 	t.Run("predecessor", func(t *testing.T) {
 		s := newScript(t, electionConfig)
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
 		s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
-		s.reply(List, names(a, foreign, own), "send inspect n_0000000003", "send read before a-latch-1")
-		s.reply(Inspect, Reply{Owner: 2, Ephemeral: true}, "send read predecessor n_0000000003")
+		s.reply(List, names(a, foreign, own), "send find contender n_0000000003", "send read before a-latch-1")
+		s.reply(FindContender, Reply{Name: foreign}, "send read predecessor n_0000000003")
 		s.reply(ReadPredecessor, Reply{Owner: 2, Ephemeral: true}, "report own-latch-5 behind n_0000000003")
 	})
 	t.Run("predecessor is no contender", func(t *testing.T) {
 		s := join(t, electionConfig, foreign)
-		s.reply(Inspect, Reply{}, "ignoring n_0000000003", "send list")
+		s.reply(FindContender, Reply{Names: []string{foreign}}, "ignoring 1, first n_0000000003", "send list")
 		s.reply(List, names(foreign, own), first)
 	})
 	t.Run("predecessor has left", func(t *testing.T) {
 		s := join(t, electionConfig, foreign)
-		s.reply(Inspect, Reply{Err: zk.ErrNoNode}, "send list")
+		s.reply(FindContender, Reply{}, "send list")
 		s.reply(List, names(own), first)
 	})
 	t.Run("predecessor cannot be read", func(t *testing.T) {
 		s := join(t, electionConfig, foreign)
-		s.do(s.replied(Inspect, Reply{Err: zk.ErrNoAuth}))
+		s.do(s.replied(FindContender, Reply{Err: zk.ErrNoAuth}))
 		require.Equal(t, zk.ErrNoAuth, s.c.Reason())
 	})
+	t.Run("several are no contenders", func(t *testing.T) {
+		s := join(t, electionConfig, "n_0000000001", "n_0000000002", foreign)
+		require.Equal(t, []string{"send find contender n_0000000003,n_0000000002,n_0000000001"}, s.outputs)
+		s.reply(FindContender, Reply{Name: "n_0000000001", Names: []string{foreign, "n_0000000002"}}, "ignoring 2, first n_0000000003", "send list")
+		s.reply(List, names("n_0000000001", "n_0000000002", foreign, own), "send find contender n_0000000001", "prove own-latch-5 fresh")
+		s.reply(FindContender, Reply{Name: "n_0000000001"}, "send read predecessor n_0000000001")
+	})
+	t.Run("another predecessor since", func(t *testing.T) {
+		s := join(t, electionConfig, a, foreign)
+		s.do(s.replied(ReadBefore, Reply{Owner: 2}))
+		s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5 fresh")
+		s.reply(List, names("n_0000000002", own))
+		s.reply(FindContender, Reply{Name: foreign}, "send find contender n_0000000002")
+	})
+	t.Run("names of this contender", func(t *testing.T) {
+		cfg := electionConfig
+		cfg.Naming = Prefix("n_")
+		s := newScript(t, cfg)
+		s.do(Input{Kind: Start})
+		s.do(s.replied(Create, Reply{Prefix: "n_", Name: twin, Session: 1}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		listed := names("n_0000000001", "n_0000000002", foreign, twin)
+		s.do(s.replied(List, listed))
+		s.reply(ReadPredecessor, Reply{}, "ignoring 1, first n_0000000003", "send list")
+		s.reply(List, listed, "send find contender n_0000000002,n_0000000001")
+		s.reply(FindContender, Reply{Names: []string{"n_0000000002", "n_0000000001"}}, "ignoring 2, first n_0000000002", "send list")
+		s.reply(List, listed, "prove n_0000000005 fresh", "report n_0000000005 first, session 1, token 77")
+	})
 	t.Run("same number, no contender", func(t *testing.T) {
-		s := join(t, electionConfig, twin)
-		s.reply(Inspect, Reply{}, "ignoring n_0000000005", "send list")
-		s.reply(List, names(twin, own), "prove own-latch-5 fresh", first)
+		s := join(t, electionConfig, twin, "a_0000000005")
+		s.reply(FindContender, Reply{Names: []string{twin, "a_0000000005"}}, "ignoring 2, first n_0000000005", "send list")
+		s.reply(List, names(twin, "a_0000000005", own), "prove own-latch-5 fresh", first)
 	})
 	t.Run("same number, has left", func(t *testing.T) {
 		s := join(t, electionConfig, twin)
-		s.reply(Inspect, Reply{Err: zk.ErrNoNode}, "send list")
+		s.reply(FindContender, Reply{}, "send list")
 	})
 	t.Run("same number, contender", func(t *testing.T) {
 		s := join(t, electionConfig, twin)
-		s.do(s.replied(Inspect, Reply{Owner: 2, Ephemeral: true}))
+		s.do(s.replied(FindContender, Reply{Name: twin}))
 		require.ErrorIs(t, s.c.Reason(), zkerror.ErrAmbiguous)
 		require.ErrorContains(t, s.c.Reason(), "/e/n_0000000005")
 	})
