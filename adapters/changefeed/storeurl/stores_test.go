@@ -1,0 +1,87 @@
+package storeurl_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
+)
+
+// stores contains every store that is a module of its own.
+var stores = []struct {
+	directory string   // directory is the name of its package, below adapters/changefeed.
+	name      string   // name is the name of the database in documents.
+	schemes   []string // schemes are the schemes of its addresses.
+	driver    string   // driver is the beginning of the import paths of its driver.
+}{
+	{"mongodb", "MongoDB", []string{"mongodb", "mongodb+srv"}, "go.mongodb.org/"},
+	{"nats", "NATS", []string{"nats", "tls"}, "github.com/nats-io/"},
+	{"postgres", "PostgreSQL", []string{"postgres", "postgresql"}, "github.com/jackc/pgx/"},
+	{"redis", "Redis", []string{"redis", "rediss"}, "github.com/redis/go-redis/"},
+	{"rethinkdb", "RethinkDB", []string{"rethinkdb"}, "gopkg.in/rethinkdb/"},
+}
+
+// listings returns the texts that each file contains about a store, by the path of the file in the
+// repository.
+func listings(directory, name, driver string) map[string][]string {
+	tag := "no_" + directory
+	path := "adapters/changefeed/" + directory
+	return map[string][]string{
+		"go.work": {"\t./" + path + "\n", "leaderelection/" + path + " v"},
+		"adapters/changefeed/storeurl/" + directory + ".go":      {"//go:build !" + tag + "\n"},
+		"adapters/changefeed/storeurl/storeurl.go":               {tag, "\n//\t" + directory + "://"},
+		"adapters/changefeed/internal/fixture/fixture.go":        {`"` + driver + `"`},
+		"adapters/changefeed/internal/safetytable/table_test.go": {`"` + name + `"`},
+		"cmd/elector/deps_test.go":                               {`"` + tag + `":`, `{"` + driver + `"}`, `drivers["` + tag + `"]`},
+		"cmd/elector/changefeed.go":                              {"// " + name + "\n"}, // the errors of wrong credentials
+		"docs/changefeed-stores.md":                              {"\n## " + name + "\n", "`" + path + "`"},
+		"docs/elector.md":                                        {"| `" + tag + "` | stores on " + name + " |"},
+		"docs/modules.md":                                        {"| `" + path + "` | store |"},
+		"Makefile":                                               {" " + tag},
+		"README.md":                                              {name},
+		"CHANGELOG.md":                                           {"`" + tag + "`", name},
+	}
+}
+
+// TestStores_Listed fails if a store is missing in the table above or in a file that lists stores, or
+// if such a file contains the build tag of a store that does not exist.
+func TestStores_Listed(t *testing.T) {
+	const root = "../../.."
+	var directories, tags []string
+	schemes := []string{"memory"}
+	contents := map[string]string{}
+	for _, s := range stores {
+		directories, tags = append(directories, s.directory), append(tags, "no_"+s.directory)
+		schemes = append(schemes, s.schemes...)
+		for file, texts := range listings(s.directory, s.name, s.driver) {
+			b, err := os.ReadFile(filepath.Join(root, file))
+			assert.NoError(t, err, "%s has no such file", s.name)
+			contents[file] = string(b)
+			for _, text := range texts {
+				assert.True(t, strings.Contains(string(b), text), "%s is missing in %s, which should contain %q", s.name, file, text)
+			}
+		}
+	}
+	assert.ElementsMatch(t, schemes, storeurl.Schemes(), "the schemes of the table and of storeurl")
+	modules, err := filepath.Glob(root + "/adapters/changefeed/*/go.mod")
+	require.NoError(t, err)
+	for _, module := range modules {
+		if d := filepath.Base(filepath.Dir(module)); d != "storeurl" {
+			assert.Contains(t, directories, d, "the table lacks a store")
+		}
+	}
+	backends := []string{"no_changefeed", "no_etcd", "no_raftlog"}
+	tagPattern := regexp.MustCompile(`\bno_[a-z]+\b`)
+	for _, file := range []string{"Makefile", "docs/elector.md", "cmd/elector/deps_test.go", "adapters/changefeed/storeurl/storeurl.go"} {
+		for _, tag := range tagPattern.FindAllString(contents[file], -1) {
+			assert.Contains(t, slices.Concat(backends, tags), tag, "%s contains the build tag of an unknown store", file)
+		}
+	}
+}
