@@ -19,6 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
 // raftSession is so long that leases do not expire on a machine that stalls for a second or two, and that a
@@ -258,4 +259,13 @@ func TestRaftlog_LostGrace(t *testing.T) {
 	require.GreaterOrEqual(t, lease.Sub(deadline), raftSession/8-5*time.Millisecond)
 	electiontest.Confirm(t, c.Resign)
 	require.NoError(t, <-ended)
+}
+
+// TestRaftlog_ExpiredCertificate fails if elector does not log that the certificate of its peer has expired.
+func TestRaftlog_ExpiredCertificate(t *testing.T) {
+	t.Parallel()
+	r := newRaftlogHarness(t)
+	now := time.Now()
+	ca, cert, key := certtest.New(t).WriteFiles(t.TempDir(), "127.0.0.1", now.Add(-2*time.Hour), now.Add(-time.Hour))
+	r.run("a", exclusive, "--ca-file", ca, "--cert-file", cert, "--key-file", key).waitForLog("the certificate has expired")
 }

@@ -207,6 +207,7 @@ func (r *runCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
+	defer s.tls.files.Monitor(s.log)()
 	r.sessionTimeout = s.requestedTimeout
 	if b.sessionTimeout != nil {
 		r.sessionTimeout = b.sessionTimeout

@@ -92,8 +92,7 @@ func (s settings) credentials() (secret []byte, certificates *tls.Config, err er
 			return nil, nil, newUsageError("--secret-file %s is empty: write a secret to it, for example by head -c 32 /dev/urandom | base64", s.SecretFile)
 		}
 	}
-	files := tlsfile.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
-	if certificates, err = files.PeerConfig(s.AllowedNames); err != nil {
+	if certificates, err = s.tlsFiles().PeerConfig(s.AllowedNames); err != nil {
 		return nil, nil, newUsageError("%w", err)
 	}
 	if n := len(secret); n > 0 && n < minSecret {
@@ -107,6 +106,10 @@ func (s settings) credentials() (secret []byte, certificates *tls.Config, err er
 		return nil, nil, newUsageError("authentication required: set --secret-file FILE, %s, or --ca-file, --cert-file and --key-file; or --insecure for none", secretVariable)
 	}
 	return secret, certificates, nil
+}
+
+func (s settings) tlsFiles() tlsfile.Files {
+	return tlsfile.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
 }
 
 // minSecret is the minimum length of a secret in bytes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
 const serveHelp = `Run a peer until SIGTERM, SIGINT, SIGHUP or SIGQUIT. Then the peer transfers its leadership, if it
@@ -19,6 +20,10 @@ is the leader, and exits; another signal, at least a second later, ends it immed
 that it has confirmed are on disk. SIGHUP or SIGINT has no effect if it was ignored at the start, as
 by nohup. The peer never waits for its log: if standard error is not read, it drops log lines, and
 logs their number when it can write again.
+
+The files of --cert-file and --key-file can be replaced while the peer runs: each new connection uses
+their current content. The peer logs a warning once a day if less than a quarter of the lifetime of
+the certificate is left, and at most 30 days before it expires. --ca-file is read at the start only.
 
 The file of -c contains the settings, which "raftlog defaults" explains, and flags override them.
 The log has no state machine: clients such as "raftlog tail" follow it.
@@ -31,6 +36,7 @@ A peer that is not listed in peers joins their cluster. It votes after "raftlog 
 type serveCommand struct {
 	clusterFlags
 	settings
+	certificate tlsfile.Files // is set by peerConfig
 }
 
 func newServe() *cobra.Command {
@@ -45,6 +51,7 @@ func newServe() *cobra.Command {
 				return err
 			}
 			cmdline.IgnoreBrokenPipe()
+			defer s.certificate.Monitor(cfg.Logger.With("peer", cfg.ID))()
 			return runPeer(cmd.Context(), cfg)
 		},
 	}
@@ -104,6 +111,7 @@ func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
 	if err := c.validate(); err != nil {
 		return raftlog.Config{}, err
 	}
+	s.certificate = c.tlsFiles()
 	secret, certificates, err := c.credentials()
 	if err != nil {
 		return raftlog.Config{}, err

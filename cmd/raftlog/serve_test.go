@@ -223,6 +223,30 @@ func TestServe_Certificates(t *testing.T) {
 	require.Contains(t, r.log, "belong together")
 }
 
+// TestServe_ReplacedCertificates fails if peers do not log that their certificates have expired, or if
+// they need a restart to use the certificates that replace them.
+func TestServe_ReplacedCertificates(t *testing.T) {
+	h := newHarness(t, "a", "b")
+	h.t.Setenv(secretVariable, "")
+	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a', '%s/b']\n", h.dir, h.address("a"), h.address("b"))
+	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
+	authority := certtest.New(t)
+	client := certificateFlags(authority, "127.0.0.1")
+	now := time.Now()
+	peers, dirs := map[string]*process{}, map[string]string{}
+	for _, id := range []string{"a", "b"} {
+		dirs[id] = t.TempDir()
+		ca, cert, key := authority.WriteFiles(dirs[id], "127.0.0.1", now.Add(-2*time.Hour), now.Add(-time.Hour))
+		peers[id] = h.startPeer(id, "--ca-file", ca, "--cert-file", cert, "--key-file", key)
+	}
+	for id, p := range peers {
+		require.Eventually(t, func() bool { return strings.Contains(p.output.text(), "the certificate has expired") }, timeLimit, 10*time.Millisecond)
+		authority.WriteFiles(dirs[id], "127.0.0.1", now.Add(-time.Hour), now.Add(24*time.Hour))
+	}
+	h.waitForLeader(client...)
+	h.requireOutput(append([]string{"propose", "after the replacement"}, client...)...)
+}
+
 // TestServe_AllowedNames fails if a certificate of the authority is accepted although its name is
 // not allowed.
 func TestServe_AllowedNames(t *testing.T) {

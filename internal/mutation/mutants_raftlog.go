@@ -433,4 +433,12 @@ var raftlogMutants = []mutant{
 		},
 		tests: "./adapters/raftlog -run TestResign_WithoutMajority",
 	},
+	{
+		name: "raftlog/replaced-certificate", breaks: "replaced files of a certificate are not read again",
+		file: "cmd/internal/tlsfile/certificate.go",
+		edits: []edit{
+			{`changed || !equalStates(state, c.states[i])`, `changed`},
+		},
+		tests: "./cmd/internal/tlsfile -run TestConfig_ReplacedFiles",
+	},
 }

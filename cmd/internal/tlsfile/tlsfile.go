@@ -17,7 +17,8 @@ type Files struct{ CA, Cert, Key string }
 var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong together, because peers show certificates to each other; for example --ca-file ca.pem --cert-file peer.pem --key-file peer-key.pem")
 
 // Config returns the configuration of a client. If CA is empty, the client trusts the authorities of
-// the system. Errors begin with the name of the flag.
+// the system. Each handshake uses the current certificate in the files Cert and Key; the file CA is
+// read only once. Errors begin with the name of the flag.
 func (f Files) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
@@ -34,14 +35,16 @@ func (f Files) Config() (*tls.Config, error) {
 		return nil, errors.New("--cert-file and --key-file belong together")
 	}
 	if f.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-		if err != nil {
-			return nil, fmt.Errorf("--cert-file, --key-file: %w", err)
+		pair := f.certificate()
+		if _, err := pair.load(); err != nil {
+			return nil, err
 		}
-		c.Certificates = []tls.Certificate{pair}
+		c.GetCertificate, c.GetClientCertificate = pair.getCertificate, pair.getClientCertificate
 	}
 	return c, nil
 }
+
+func (f Files) certificate() *certificate { return &certificate{certFile: f.Cert, keyFile: f.Key} }
 
 // PeerConfig returns the configuration of a peer for both directions: each side presents its
 // certificate. If names is not empty, only certificates with one of the names are accepted, because

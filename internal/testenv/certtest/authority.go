@@ -29,7 +29,7 @@ type Authority struct {
 func New(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, Pool: x509.NewCertPool()}
-	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: lastDay, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, key := a.sign("authority", template)
 	cert, err := x509.ParseCertificate(der)
 	a.check(err)
@@ -42,7 +42,15 @@ func New(t testing.TB) *Authority {
 // clients.
 func (a *Authority) Issue(host string) tls.Certificate {
 	a.t.Helper()
-	template := &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
+	return a.issue(host, time.Unix(0, 0), lastDay)
+}
+
+// lastDay is the day on which certificates expire that are not issued for a test of the expiry.
+var lastDay = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (a *Authority) issue(host string, from, to time.Time) tls.Certificate {
+	a.t.Helper()
+	template := &x509.Certificate{NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
 	if ip := net.ParseIP(host); ip != nil {
 		template.IPAddresses = []net.IP{ip}
 	} else {
@@ -63,7 +71,14 @@ func (a *Authority) Config(host string) *tls.Config {
 // certificate for host and its key.
 func (a *Authority) Files(host string) (ca, cert, key string) {
 	a.t.Helper()
-	dir, pair := a.t.TempDir(), a.Issue(host)
+	return a.WriteFiles(a.t.TempDir(), host, time.Unix(0, 0), lastDay)
+}
+
+// WriteFiles writes such files to a directory, whose files it replaces, with a certificate that is
+// valid between two times.
+func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, key string) {
+	a.t.Helper()
+	pair := a.issue(host, from, to)
 	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	a.check(err)
 	write := func(name, kind string, der []byte) string {
@@ -80,7 +95,6 @@ func (a *Authority) sign(name string, c *x509.Certificate) ([]byte, *ecdsa.Priva
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	a.check(err)
 	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Unix(0, 0), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = c, key

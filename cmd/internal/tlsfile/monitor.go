@@ -1,0 +1,92 @@
+package tlsfile
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// checkInterval is the interval at which the files of a certificate are checked.
+	checkInterval = time.Minute
+	// repeatInterval is the interval at which a warning is repeated.
+	repeatInterval = 24 * time.Hour
+	// maxNotice is the longest time before the expiry of a certificate in which a warning is logged.
+	maxNotice = 30 * 24 * time.Hour
+)
+
+// Monitor logs warnings about the certificate once a day until stop is called, which waits for its
+// goroutine: that the certificate expires soon or has expired, and that replaced files cannot be read.
+func (f Files) Monitor(log *slog.Logger) (stop func()) {
+	if f.Cert == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var checking sync.WaitGroup
+	checking.Go(func() {
+		m := f.newMonitor(log)
+		tick := time.NewTicker(checkInterval)
+		defer tick.Stop()
+		for {
+			m.check(time.Now())
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		checking.Wait()
+	}
+}
+
+// monitor is the state of [Files.Monitor].
+type monitor struct {
+	certificate *certificate
+	log         *slog.Logger
+	failures    int                  // number of successive checks that could not read the files
+	logged      map[string]time.Time // the warnings of the last day
+}
+
+func (f Files) newMonitor(log *slog.Logger) *monitor {
+	return &monitor{certificate: f.certificate(), log: log.With("cert-file", f.Cert), logged: map[string]time.Time{}}
+}
+
+// check checks the files at the time now.
+func (m *monitor) check(now time.Time) {
+	if _, err := m.certificate.load(); err == nil {
+		m.failures = 0
+	} else if m.failures++; m.failures > 1 { // the files may have been replaced during the first failure
+		m.report(now, slog.LevelError, "the certificate cannot be read: connections use the one that was read before", "err", err)
+	}
+	pair := m.certificate.current()
+	if pair == nil {
+		return
+	}
+	leaf := pair.Leaf
+	switch remaining := leaf.NotAfter.Sub(now); {
+	case remaining <= 0:
+		m.report(now, slog.LevelError, "the certificate has expired: new connections fail until --cert-file and --key-file are replaced; a restart is not necessary", "expiry", leaf.NotAfter)
+	case remaining <= notice(leaf):
+		m.report(now, slog.LevelWarn, "the certificate expires soon: replace --cert-file and --key-file; a restart is not necessary", "expiry", leaf.NotAfter)
+	}
+}
+
+// notice returns the time before the expiry of a certificate in which warnings are logged. Programs that
+// renew certificates do so when a third of the lifetime is left, which must not cause warnings.
+func notice(c *x509.Certificate) time.Duration {
+	return min(maxNotice, c.NotAfter.Sub(c.NotBefore)/4)
+}
+
+// report logs a message, unless it was logged on this day.
+func (m *monitor) report(now time.Time, level slog.Level, text, key string, value any) {
+	if last, found := m.logged[text]; found && now.Sub(last) < repeatInterval {
+		return
+	}
+	m.logged[text] = now
+	m.log.Log(context.Background(), level, text, key, value)
+}
