@@ -39,10 +39,11 @@ type candidacy struct {
 	done    chan struct{} // closed when the candidacy is over; nil before Done
 	events  *eventStream  // nil before Events
 	id      string
-	called  bool  // Run was called
-	skipped bool  // the candidacy was stopped before Run was called
-	ending  bool  // start starts no goroutine any more
-	err     error // result of Run; set before done is closed
+	called  bool   // Run was called
+	skipped bool   // the candidacy was stopped before Run was called
+	ending  bool   // start starts no goroutine any more
+	cleanup func() // called by Finish after the goroutines of start have returned; may be nil
+	err     error  // result of Run; set before done is closed
 	current *Leadership
 	revoke  context.CancelCauseFunc // ends current
 }
@@ -255,6 +256,9 @@ func (c *candidacy) Finish(reason error) error {
 	c.stop(reason) // releases the context
 	c.release()
 	c.wait()
+	if cleanup := c.takeCleanup(); cleanup != nil {
+		cleanup()
+	}
 	c.mu.Lock()
 	first := !c.over.Load()
 	if first {
@@ -282,12 +286,22 @@ func (c *candidacy) Finish(reason error) error {
 	return err
 }
 
-// start calls f in a goroutine, which Finish waits for, with the context of the algorithm. It
-// does nothing after Stop.
-func (c *candidacy) start(f func(context.Context)) {
+// takeCleanup returns the function that Finish calls, once.
+func (c *candidacy) takeCleanup() func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cleanup := c.cleanup
+	c.cleanup = nil
+	return cleanup
+}
+
+// start calls f in a goroutine, which Finish waits for, with the context of the algorithm. Finish
+// then calls cleanup. It does nothing after Stop.
+func (c *candidacy) start(f func(context.Context), cleanup func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ending {
+		c.cleanup = cleanup
 		c.children.Go(func() { f(c.ctx) })
 	}
 }

@@ -180,20 +180,26 @@ func TestCandidacy_ConcurrentLead(t *testing.T) {
 	}
 }
 
-// TestCandidacy_Goroutines fails if Stop does not wait for the goroutines of the candidacy, or if one
-// is started after the end.
+// TestCandidacy_Goroutines fails if Stop does not wait for the goroutines of the candidacy, if it does
+// not clean up once after them, or if one is started after the end.
 func TestCandidacy_Goroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
-		ended := false
+		ended, cleaned := false, 0
 		c.start(func(ctx context.Context) {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended = true
+		}, func() {
+			require.True(t, ended)
+			require.False(t, closed(c.Done()))
+			cleaned++
 		})
 		c.Stop(ErrResigned)
 		require.True(t, ended)
-		c.start(func(context.Context) { panic("started") })
+		c.Stop(ErrResigned)
+		require.Equal(t, 1, cleaned)
+		c.start(func(context.Context) { panic("started") }, nil)
 		synctest.Wait()
 	})
 }

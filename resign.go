@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
@@ -22,10 +25,7 @@ import (
 func (e *Election) Resign() error {
 	e.candidacy.Stop(ErrResigned)
 	<-e.candidacy.Done()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.removals = slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed)
-	if len(e.removals) == 0 {
+	if e.left() {
 		return nil
 	}
 	znode := e.ID()
@@ -35,23 +35,36 @@ func (e *Election) Resign() error {
 	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, znode)
 }
 
+// left reports whether the servers have confirmed that the candidate has no znode.
+func (e *Election) left() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.removals = slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed)
+	return len(e.removals) == 0
+}
+
 // ResignRequested returns a channel that is closed when a client requests this candidate's
 // resignation by package resign. The request does nothing else: a leader should stop its
 // work and then call Resign. The channel is not closed when the candidacy ends, so callers
 // should also wait until the candidacy is over.
 //
 // The first call starts a goroutine, until the candidacy is over, and sets a watch on the data of
-// the election node. The client library cannot remove it, so one watch for each election node
-// remains until the data changes or the node is deleted. A request that was made before the call is noticed as well.
-// A candidate that never calls ResignRequested does not notice requests. If the candidate
-// is not allowed to read the election node, requests are not noticed and a warning is
-// logged.
+// the election node. A request that was made before the call is noticed as well. A candidate that
+// never calls ResignRequested does not notice requests. If the candidate is not allowed to read the
+// election node, requests are not noticed and a warning is logged.
+//
+// After the candidate has left, it removes the watch: it writes the data of the election node
+// without changing it, because the client library has no request for that. The write fires the
+// watches of the other candidates as well. So a candidate that leaves more than ten others does not
+// write. Its watch is then removed by one that leaves later. The watch also remains, until the data
+// changes or the node is deleted, if the connection is not permitted to write the election node or
+// if that contains data of another application.
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.requested == nil {
 		e.requested, e.renamed = make(chan struct{}), make(chan struct{}, 1)
-		e.candidacy.start(func(ctx context.Context) { e.awaitResignRequest(ctx, e.requested) })
+		e.candidacy.start(func(ctx context.Context) { e.awaitResignRequest(ctx, e.requested) }, e.removeWatch)
 	}
 	return e.requested
 }
@@ -62,6 +75,35 @@ func (e *Election) notifyRenamed() {
 	defer e.mu.Unlock()
 	if e.renamed != nil {
 		latest.Send(e.renamed, struct{}{})
+	}
+}
+
+// removalLimit is the number of other candidates with which a candidate that leaves removes its watch
+// on the election node. The watch of each of them fires, so the cost of a departure is limited.
+const removalLimit = 10
+
+// removeWatch removes the watch of awaitResignRequest, after that has returned and the candidate has
+// left. It waits for the servers only if they have confirmed that the candidate has left. Otherwise
+// the removal continues in the background until the connection answers or is closed.
+func (e *Election) removeWatch() {
+	if !watch.OnData(e.conn, e.node) {
+		return // it has fired
+	}
+	remove := func() (struct{}, error) {
+		return struct{}{}, watch.RemoveFromData(context.Background(), e.conn, e.node, func(found watch.Found) bool {
+			_, ok := resignation.Parse(found.Data)
+			return ok && found.Stat.NumChildren <= removalLimit
+		})
+	}
+	removed := request.Start(remove) // after an error the watch remains
+	if !e.left() {
+		return
+	}
+	timer := time.NewTimer(limit.Confirm)
+	defer timer.Stop()
+	select {
+	case <-removed:
+	case <-timer.C:
 	}
 }
 

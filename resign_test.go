@@ -2,6 +2,9 @@ package leaderelection_test
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"path"
 	"sync"
 	"testing"
 	"time"
@@ -347,28 +350,147 @@ func TestTrap44_StaleResign(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Watches fails if the number of watches grows with the number of candidates that
-// have called ResignRequested, one after the other or at the same time.
-func TestResignRequested_Watches(t *testing.T) {
+// elections is the number of elections in TestResignRequested_ManyElections.
+var elections = flag.Int("elections", 200, "number of elections that TestResignRequested_ManyElections joins")
+
+// requireNoWatches requires that neither the server nor the client library has a watch of conn.
+func (h *harness) requireNoWatches(conn *zk.Conn) {
+	h.Helper()
+	for _, w := range h.srv.Watches() {
+		require.NotEqual(h, conn.SessionID(), w.Session, w.Path)
+	}
+	require.Zero(h, clientwatch.Count(conn))
+}
+
+// TestResignRequested_ManyElections fails if a watch of an election remains after its candidates have
+// left, one after the other or at the same time, also if they were not started.
+func TestResignRequested_ManyElections(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
-		for range 10 {
-			var requested []<-chan struct{}
+		for i := range *elections {
+			node := fmt.Sprintf("%s/%d", node, i)
+			h.create(node)
 			two := []*candidate{h.newCandidate(node, conn), h.newCandidate(node, conn)}
+			var requested []<-chan struct{}
 			for _, c := range two {
 				requested = append(requested, c.ResignRequested())
-			}
-			h.advance(0)
-			for i, c := range two {
-				require.NoError(h, c.Resign())
-				select {
-				case <-requested[i]:
-					require.Fail(h, "a request was received")
-				default:
+				if i%3 != 0 {
+					c.start()
 				}
 			}
-			require.Equal(h, 1, clientwatch.Count(conn))
+			h.advance(0)
+			var wg sync.WaitGroup
+			for _, c := range two {
+				wg.Go(func() { assert.NoError(h, c.Resign()) })
+				if i%2 == 0 {
+					wg.Wait()
+				}
+			}
+			wg.Wait()
+			for _, c := range requested {
+				require.Empty(h, c, "a request was received")
+			}
+			h.candidates = nil
 		}
+		h.advance(0)
+		h.requireNoWatches(conn)
+	})
+}
+
+// TestResignRequested_RemovalOfWatch fails if a watch on the election node remains, or if its removal
+// changes the data of another application or costs a request of each of many candidates.
+func TestResignRequested_RemovalOfWatch(t *testing.T) {
+	// join returns candidates on separate connections, which can receive requests.
+	join := func(h *harness, n int) (all []*candidate) {
+		for range n {
+			c := h.join(h.connect())
+			c.ResignRequested()
+			h.advance(0)
+			all = append(all, c)
+		}
+		return all
+	}
+	writes := func(h *harness) int { return h.srv.Log().Count(zktest.OpSetData) }
+
+	t.Run("many candidates", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			const many = 14 // ten others are the limit
+			all := join(h, many)
+			for i, c := range all {
+				before := h.srv.Log().Count(zktest.OpGetData)
+				c.resign()
+				require.Equal(h, max(0, i-(many-12)), writes(h), i)
+				reads := h.srv.Log().Count(zktest.OpGetData) - before
+				require.LessOrEqual(h, reads, 13, "departure of candidate %d", i)
+			}
+			for _, c := range all {
+				h.requireNoWatches(c.conn)
+			}
+		})
+	})
+	t.Run("disconnected", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			c := join(h, 1)[0]
+			h.disconnect(c.conn)
+			h.requireDuration(confirmLimit, func() { require.ErrorIs(h, c.Resign(), leaderelection.ErrUnconfirmed) })
+			h.reconnect()
+			h.advance(timeout)
+			h.requireNoWatches(c.conn)
+		})
+	})
+	t.Run("watch not set again", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			c := join(h, 1)[0]
+			h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: c.conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
+			h.srv.DropConnections(c.conn.SessionID())
+			c.resign()
+			// The client library cannot know that the server has no watches until it reconnects.
+			h.srv.DropConnections(c.conn.SessionID())
+			h.advance(timeout)
+			h.requireNoWatches(c.conn)
+		})
+	})
+	t.Run("request received", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			c := join(h, 1)[0]
+			data := resignation.Format([]string{path.Base(c.ID())})
+			_, err := h.operator.Set(node, data, -1)
+			require.NoError(h, err)
+			<-c.ResignRequested()
+			c.resign()
+			h.requireNoWatches(c.conn)
+			left, _, err := h.operator.Get(node)
+			require.NoError(h, err)
+			require.Equal(h, data, left)
+		})
+	})
+	t.Run("write is lost", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			c := join(h, 1)[0]
+			h.srv.Before(zktest.Match{Op: zktest.OpSetData, Nth: 1}, zktest.Cut)
+			require.NoError(h, c.Resign())
+			h.advance(timeout)
+			h.requireNoWatches(c.conn)
+		})
+	})
+	t.Run("other data", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			c := join(h, 1)[0]
+			_, err := h.operator.Set(node, []byte("precious"), -1)
+			require.NoError(h, err)
+			h.advance(0)
+			c.resign()
+			require.Equal(h, 1, writes(h))
+		})
+	})
+	t.Run("no permission", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
+			require.NoError(h, err)
+			c := join(h, 1)[0]
+			c.resign()
+			require.Equal(h, []string{node}, h.watchedPaths())
+		})
 	})
 }
 

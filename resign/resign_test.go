@@ -340,8 +340,9 @@ func TestRequest_PooledWatchLost(t *testing.T) {
 				a := h.join(conn)
 				a.ResignRequested()
 				synctest.Wait()
+				kept := h.srv.Before(zktest.Match{Op: zktest.OpSetData, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 				require.NoError(h, a.Resign())
-				synctest.Wait()
+				<-kept.Ran()
 				if lose {
 					h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 				}

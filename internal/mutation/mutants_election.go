@@ -6,10 +6,10 @@ var electionMutants = []mutant{
 		name: "election/R3", breaks: "Resign returns nil although the removal is not confirmed",
 		file: "resign.go",
 		edits: []edit{
-			{`	if len(e.removals) == 0 {
+			{`	if e.left() {
 		return nil
 	}
-	znode`, `	if len(e.removals) >= 0 {
+	znode`, `	if e.left() || true {
 		return nil
 	}
 	znode`},
@@ -333,5 +333,29 @@ var electionMutants = []mutant{
 			{"	if !isFresh && l.isRejected() {", "	if _ = isFresh; false && l.isRejected() {"},
 		},
 		tests: "./elector -run ^TestLead_UsedCandidate$",
+	},
+	{
+		name: "election/watch-left", breaks: "the watch for resign requests remains after the candidate has left",
+		file: "resign.go",
+		edits: []edit{
+			{"	if !watch.OnData(e.conn, e.node) {", "	if true || !watch.OnData(e.conn, e.node) {"},
+		},
+		tests: ". -run ^TestResignRequested_ManyElections$",
+	},
+	{
+		name: "election/watch-herd", breaks: "each departure fires the watches of any number of candidates",
+		file: "resign.go",
+		edits: []edit{
+			{"ok && found.Stat.NumChildren <= removalLimit", "ok"},
+		},
+		tests: ". -run ^TestResignRequested_RemovalOfWatch$",
+	},
+	{
+		name: "election/watch-foreign", breaks: "a candidate that leaves writes data of another application",
+		file: "resign.go",
+		edits: []edit{
+			{"return ok && found.Stat.NumChildren", "return (ok || true) && found.Stat.NumChildren"},
+		},
+		tests: ". -run ^TestResignRequested_RemovalOfWatch$",
 	},
 }

@@ -4,7 +4,7 @@
 // sets one until the watch fires. So all users of a connection share one watch for
 // each znode and kind. A watch without users stays in the pool, and the next read
 // uses it: the number of watches depends on how many znodes are read, not on how
-// often.
+// often. RemoveFromData removes the watch on a znode that the program may write.
 //
 // After a reconnect the client library sets its watches again, and does not retry
 // if that fails. A watch is therefore in doubt in every epoch of the connection

@@ -43,6 +43,8 @@ type Query struct {
 	// Reset sets the watch again if it is in doubt. Without it the existing watch
 	// is used.
 	Reset bool
+
+	canceled <-chan struct{} // of the context of Read
 }
 
 // Found is the result of a read.
@@ -60,6 +62,7 @@ type Found struct {
 // or zkerror.ErrConnClosed. With an error of request.IsUnreadable a read of data lacks only the data.
 // With zkerror.ErrTooLarge a list of children lacks everything but the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
+	q.canceled = ctx.Done()
 	return request.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
 }
 
@@ -117,6 +120,12 @@ type read struct {
 // read returns the answer to a request that was sent after the call or after the event of q.Woken.
 func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 	p.mu.Lock()
+	select {
+	case <-q.canceled: // Read has returned: nobody would use the watch, and OnData may have been called
+		p.mu.Unlock()
+		return Found{}, context.Canceled
+	default:
+	}
 	after := p.started
 	if q.Woken != nil && q.Woken.fired() {
 		q.Woken.await()

@@ -1,0 +1,42 @@
+package watch
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+)
+
+// OnData reports whether the connection has a watch on the data of a znode, or a read in progress
+// that may set one. A call of Read whose context was done before sets none any more.
+func OnData(conn *zk.Conn, path string) bool {
+	p, k := pools.Of(conn), key{path, data}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.of(k) != nil || p.reads[k] != nil
+}
+
+// RemoveFromData removes the watch on the data of a znode. The client library has no request for
+// that, so RemoveFromData writes the same data again, unless mayWrite returns false: then the
+// watches of all clients fire, and each of their readers reads again. It retries after transient
+// failures. If the znode has changed since it was read, the watch has fired.
+func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite func(Found) bool) error {
+	sub := session.Subscribe(conn, 0)
+	defer sub.Close()
+	err := request.Retry(ctx, conn, func() error {
+		// A request in progress that may set the watch is answered before this read, and a watch in
+		// doubt is set again, so that it fires.
+		found, err := Try(conn, Query{Path: path, What: Data, Epoch: sub.State().Epoch, Reset: true})
+		if err == nil && mayWrite(found) {
+			_, err = conn.Set(path, found.Data, found.Stat.Version)
+		}
+		return err
+	})
+	if errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
