@@ -385,6 +385,14 @@ var sessionMutants = []mutant{
 		tests: ". -run ^TestClose_GrantsEndFirst$",
 	},
 	{
+		name: "session/close-twice", breaks: "a second event of a closed connection does not wait until the grants have ended",
+		file: "internal/zk/session/monitor.go",
+		edits: []edit{
+			{"			ends = append(ends, s.end)\n", "			ends = append(ends, s.end)\n			s.end = nil\n"},
+		},
+		tests: "./internal/zk/session -run ^TestEndOnClose_EachEventEndsGrants$",
+	},
+	{
 		name: "session/hang", breaks: "candidates wait for a client library that does not connect again",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{

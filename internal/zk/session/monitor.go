@@ -229,7 +229,8 @@ func (m *monitor) wakeUp() {
 	}
 }
 
-// close ends the grants of all subscriptions, and then their leases.
+// close ends the grants of all subscriptions, and then their leases. Calls may overlap, so each of them
+// ends all grants.
 func (m *monitor) close() {
 	m.mu.Lock()
 	m.closed = true // before the grants end, so that their reason is not that of their znodes
@@ -238,7 +239,6 @@ func (m *monitor) close() {
 	for s := range m.subs {
 		if s.end != nil {
 			ends = append(ends, s.end)
-			s.end = nil
 		}
 	}
 	m.mu.Unlock()
@@ -396,9 +396,12 @@ const (
 var errHangs = errors.New("the client library does not connect again, as go-zookeeper 1.0.4 if a write fails while credentials are sent again; open a new connection, with zkdial.Connect")
 
 // Explain returns err, which wraps the reason in addition if it is zkerror.ErrConnClosed although the
-// owner has not closed the connection.
+// owner has not closed the connection. If conn is nil, it returns err.
 func Explain(conn *zk.Conn, err error) error {
-	if reason := handshake.Of(conn).Failure(); errors.Is(err, zkerror.ErrConnClosed) && errors.Is(reason, errHangs) {
+	if conn == nil || !errors.Is(err, zkerror.ErrConnClosed) {
+		return err
+	}
+	if reason := handshake.Of(conn).Failure(); errors.Is(reason, errHangs) {
 		return fmt.Errorf("%w: %w", err, reason)
 	}
 	return err

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -428,5 +430,47 @@ func TestWarnings_Outage(t *testing.T) {
 			w.srv.Restart(zktest.KeepTree)
 			time.Sleep(10 * time.Second)
 		}
+	})
+}
+
+// Each event that ends the connection ends all grants before it returns, although another one is about
+// to end them. The dialer writes the packet that ends the session when the event Closing has returned.
+func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		resume := make(chan struct{})
+		var calls atomic.Int64
+		ctx, end := context.WithCancelCause(t.Context())
+		sub.EndOnClose(func(err error) {
+			if calls.Add(1) == 1 {
+				<-resume
+			}
+			end(err)
+		})
+		first := make(chan struct{})
+		go func() {
+			defer close(first)
+			handshake.Of(w.conn).Push(handshake.Event{Kind: handshake.Closed})
+		}()
+		synctest.Wait()
+		require.NoError(t, ctx.Err())
+		handshake.Of(w.conn).Push(handshake.Event{Kind: handshake.Closing})
+		require.ErrorIs(t, context.Cause(ctx), zkerror.ErrConnClosed)
+		close(resume)
+		<-first
+	})
+}
+
+// A function that is set after Close of the last subscription is called if the connection was closed
+// before.
+func TestEndOnClose_AfterClose(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		handshake.Of(w.conn).Push(handshake.Event{Kind: handshake.Closing})
+		sub.Close()
+		ctx, end := context.WithCancelCause(t.Context())
+		sub.EndOnClose(end)
+		require.ErrorIs(t, context.Cause(ctx), zkerror.ErrConnClosed)
 	})
 }

@@ -94,16 +94,17 @@ func (s *Subscription) reject(err error) {
 
 // EndOnClose makes the subscription call end, which ends the current grant of its user, with
 // zkerror.ErrConnClosed before the owner of the connection ends the session. It calls end
-// immediately if that has happened. A later call replaces the function. Only package zkdial detects
+// immediately if that has happened. A later call replaces the function. end may be called again, also
+// while a call runs. It may be set after Close of the subscription. Only package zkdial detects
 // Close in time: on other connections, end is called after the servers have deleted the znodes of
 // the session.
 func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	s.m.mu.Lock()
-	closed := s.m.closed
+	closed, conn := s.m.closed, s.m.conn // conn is nil if this was the last subscription and is closed
 	s.end = end
 	s.m.mu.Unlock()
 	if closed {
-		end(Explain(s.m.conn, zkerror.ErrConnClosed))
+		end(Explain(conn, zkerror.ErrConnClosed))
 	}
 }
 
