@@ -244,6 +244,14 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/postgres -run TestStore_KeepsPool",
 	},
 	{
+		name: "changefeed/postgres-probe", breaks: "heartbeats fail if the program's pool cannot connect",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"case errors.Is(err, puddle.ErrClosedPool):", "default:"},
+		},
+		tests: "./adapters/changefeed/postgres -run TestStore_PoolCannotConnect",
+	},
+	{
 		name: "changefeed/postgres-idle", breaks: "the server ends the listening session when it is idle",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{

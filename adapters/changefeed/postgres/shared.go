@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
 )
 
 // reservedConnections is the maximum number of connections for the requests of all stores on one
@@ -99,16 +101,34 @@ func (s *shared) closeReserved() {
 	}
 }
 
+// probeLimit is how long a request may wait to find out whether the pool of the program is closed.
+// A closed pool returns its error at once.
+const probeLimit = 50 * time.Millisecond
+
+// closedError returns the error of the program's pool if it is closed. It ignores any other error of
+// that pool, because the connections of the stores may work nevertheless.
+func (s *shared) closedError(ctx context.Context) error {
+	if s.pool.Stat().TotalConns() > 0 { // A closed pool has no connections.
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	switch {
+	case err == nil:
+		conn.Release()
+	case errors.Is(err, puddle.ErrClosedPool):
+		return err
+	}
+	return nil
+}
+
 // requests returns the pool for the requests of stores. They do not use the pool of the program,
 // whose queries could occupy all connections for longer than a lease. If the program has closed
 // its pool, the error is that of the pool.
 func (s *shared) requests(ctx context.Context) (*pgxpool.Pool, error) {
-	if s.pool.Stat().TotalConns() == 0 { // A closed pool has no connections.
-		conn, err := s.pool.Acquire(ctx)
-		if err != nil {
-			return nil, err
-		}
-		conn.Release()
+	if err := s.closedError(ctx); err != nil {
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,6 +124,38 @@ func TestStore_KeepsPool(t *testing.T) {
 	fixture.AwaitRecord(t, feed, fixture.Heartbeat(t, first, r))
 	require.NoError(t, first.Close())
 	require.NoError(t, pool.Ping(fixture.Context(t)))
+}
+
+// TestStore_PoolCannotConnect fails if heartbeats need new connections of the program's pool although
+// the connections of the store work, or if they succeed although the pool is closed.
+func TestStore_PoolCannotConnect(t *testing.T) {
+	refused := errors.New("too many connections")
+	for name, connect := range map[string]func(context.Context) error{
+		"Refused": func(context.Context) error { return refused },
+		"Blocked": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var broken atomic.Bool
+			pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
+				c.BeforeConnect = func(ctx context.Context, _ *pgx.ConnConfig) error {
+					if broken.Load() {
+						return connect(ctx)
+					}
+					return nil
+				}
+			})
+			s, r := createRecord(t, pool, newTable())
+			broken.Store(true)
+			for range 3 {
+				pool.Reset()
+				require.Eventually(t, func() bool { return pool.Stat().IdleConns() == 0 }, fixture.Patience, time.Millisecond)
+				r = fixture.Heartbeat(t, s, r)
+			}
+			pool.Close()
+			_, err := s.Heartbeat(fixture.Context(t), r, r)
+			require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+		})
+	}
 }
 
 // TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
