@@ -215,7 +215,24 @@ var changefeedMutants = []mutant{
 		name: "changefeed/edited-ttl", breaks: "followers wait for a TTL that was edited by hand",
 		file: "adapters/changefeed/internal/protocol/observe.go",
 		edits: []edit{
-			{"r.TTL > m.TTL && r.TTL != last.TTL", "false"},
+			{"case !m.TTLRepeated:", "case true:"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
+	},
+	{
+		name: "changefeed/lowered-ttl", breaks: "a follower claims before the lease ends if the TTL was edited to a smaller value",
+		file: "adapters/changefeed/internal/protocol/observe.go",
+		edits: []edit{
+			{"m.TTL = max(m.TTL, r.TTL)", "m.TTL = r.TTL"},
+			{"r.TTL == last.TTL && r.TTL >= m.TTL", "r.TTL == last.TTL"},
+		},
+		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
+	},
+	{
+		name: "changefeed/corrected-ttl", breaks: "a follower ignores the lease of the leader if the first TTL that it observes was edited",
+		file: "adapters/changefeed/internal/protocol/observe.go",
+		edits: []edit{
+			{"m.TTL, m.TTLRepeated = r.TTL, false", "m.TTL, m.TTLRepeated = r.TTL, true"},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
 	},

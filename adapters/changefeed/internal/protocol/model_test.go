@@ -438,6 +438,7 @@ func canonical(s State, cfg *Config) State {
 	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
 	s.Failures, s.RetryAt, s.WakeAt, s.ReportedTerm = 0, 0, 0, 0
 	s.ClaimAt = max(s.ClaimAt, 0)
+	s.TTLRepeated = false // No TTL is edited in the model.
 	if !s.Known {
 		s.TTL = 0
 	}

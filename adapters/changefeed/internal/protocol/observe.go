@@ -1,7 +1,5 @@
 package protocol
 
-import "time"
-
 // observe implements R1: a newer record becomes Current, and restarts the wait at the time at
 // which it was observed. An older record changes nothing, and does not restart the wait.
 func (m *machine) observe(r Record) {
@@ -18,7 +16,7 @@ func (m *machine) observe(r Record) {
 		m.finish(Ended)
 		return
 	}
-	m.TTL = m.leaseOf(r)
+	m.observeTTL(r)
 	m.Known, m.Missing, m.Hinted, m.Current, m.Epoch = true, false, false, r, r.Epoch
 	m.GreatestTerm = max(m.GreatestTerm, r.Term)
 	m.ClaimAt = m.now + m.claimDelay(m.TTL)
@@ -46,16 +44,20 @@ func (m *machine) observe(r Record) {
 	}
 }
 
-// leaseOf returns the TTL for which to wait after r was written. A leader writes the same TTL in all
-// records of a term. So a greater one was edited by hand, unless the next write repeats it, and must
-// not make the others wait if the leader has failed.
-func (m *machine) leaseOf(r Record) time.Duration {
+// observeTTL sets TTL before r becomes Current. A leader writes the same TTL, which is its lease, in all
+// records of a term, so all others were edited by hand. Waiting for less than the lease is not safe: TTL
+// never decreases within a term. A greater TTL is ignored only if two records in a row contained the
+// known one, unless the next write repeats it.
+func (m *machine) observeTTL(r Record) {
 	last := m.Current
-	if m.Known && r.Epoch == last.Epoch && r.Session == last.Session && r.Term == last.Term &&
-		r.TTL > m.TTL && r.TTL != last.TTL {
-		return m.TTL
+	switch {
+	case r.Epoch != last.Epoch || r.Session != last.Session || r.Term != last.Term:
+		m.TTL, m.TTLRepeated = r.TTL, false
+	case r.TTL == last.TTL && r.TTL >= m.TTL:
+		m.TTL, m.TTLRepeated = r.TTL, true
+	case !m.TTLRepeated:
+		m.TTL = max(m.TTL, r.TTL)
 	}
-	return r.TTL
 }
 
 // observeHint implements R1 for a record from a message that any client could have sent. A hint of
@@ -70,7 +72,8 @@ func (m *machine) observeHint(r Record) {
 	case !m.Known || r != next || r.Leader == "":
 		m.MustRead = true
 	case r.Session != m.cfg.Session:
-		m.Current, m.Hinted, m.TTL, m.ClaimAt = r, true, r.TTL, m.now+m.claimDelay(r.TTL)
+		m.observeTTL(r)
+		m.Current, m.Hinted, m.ClaimAt = r, true, m.now+m.claimDelay(m.TTL)
 		m.reportHeartbeat(r)
 	}
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -41,28 +42,62 @@ func TestObserve_TTLOfRecord(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
 }
 
-// TestObserve_EditedTTL fails if a TTL that was edited by hand makes a follower wait longer, whether
-// the leader fails then or writes its own, or if a follower ignores a TTL that the leader uses.
+// TestObserve_EditedTTL fails if a TTL that was edited by hand makes a follower wait for less than the
+// lease of the leader, makes it wait longer although it knows the lease, or if a follower ignores a
+// TTL that the leader uses. Each test is a series of records of one term and the TTL for which a
+// follower waits after each of them.
 func TestObserve_EditedTTL(t *testing.T) {
-	c := newFollower(t, defaultConfig)
-	observe := func(seq uint64, ttl time.Duration, change func(*Record)) time.Duration {
-		r := heldRecord(seq)
-		r.TTL = ttl
-		if change != nil {
-			change(&r)
+	const short, lease, long = 10 * time.Second, time.Minute, time.Hour
+	for name, test := range map[string]struct{ written, waits []time.Duration }{
+		"Raised":             {[]time.Duration{lease, lease, long}, []time.Duration{lease, lease, lease}},
+		"RaisedCorrected":    {[]time.Duration{lease, lease, long, lease, long}, []time.Duration{lease, lease, lease, lease, lease}},
+		"Repeated":           {[]time.Duration{lease, lease, long, long, lease}, []time.Duration{lease, lease, lease, long, long}},
+		"Lowered":            {[]time.Duration{lease, short, short}, []time.Duration{lease, lease, lease}},
+		"LoweredCorrected":   {[]time.Duration{lease, lease, short, lease}, []time.Duration{lease, lease, lease, lease}},
+		"LoweredTwice":       {[]time.Duration{lease, short, short, lease, long}, []time.Duration{lease, lease, lease, lease, long}},
+		"FirstLowered":       {[]time.Duration{short, lease, lease, long}, []time.Duration{short, lease, lease, lease}},
+		"FirstRaised":        {[]time.Duration{long, lease, lease}, []time.Duration{long, long, long}},
+		"RaisedBeforeSecond": {[]time.Duration{lease, long}, []time.Duration{lease, long}},
+	} {
+		for _, hint := range []bool{false, true} { // A hint repeats the TTL of the last record.
+			c := newCandidate(t, defaultConfig)
+			wait := func(ttl time.Duration) time.Duration { return time.Duration(math.Ceil(c.cfg.Kappa * float64(ttl))) }
+			for i, ttl := range test.written {
+				r := heldRecord(uint64(i) + 1)
+				r.TTL = ttl
+				c.now += time.Second
+				if hint && i > 0 && ttl == c.state.Current.TTL {
+					c.deliverHint(r)
+				} else {
+					c.deliver(r)
+				}
+				require.Equal(t, wait(test.waits[i]), c.state.ClaimAt-c.now, "%s: record %d, hint %v", name, i, hint)
+			}
+			r := heldRecord(100)
+			r.Session, r.Term, r.TTL = "another's", r.Term+1, short
+			c.deliver(r)
+			require.Equal(t, wait(short), c.state.ClaimAt-c.now, "%s: another leader", name)
 		}
-		c.now += time.Second
-		c.step(Input{Kind: Observed, Record: r, ByFeed: true})
-		return c.state.ClaimAt - c.now
 	}
-	lease := heldRecord(5).TTL
-	normal := observe(6, lease, nil)
-	require.Equal(t, normal, observe(7, time.Hour, nil), "edited by hand")
-	require.Equal(t, normal, observe(8, lease, nil), "written by the leader")
-	require.Equal(t, normal, observe(9, time.Hour, nil), "edited again")
-	require.Greater(t, observe(10, time.Hour, nil), time.Hour, "repeated by the leader")
-	require.Equal(t, normal, observe(11, time.Millisecond, nil))
-	require.Greater(t, observe(12, time.Hour, func(r *Record) { r.Term++; r.Session = "another's" }), time.Hour, "another leader")
+}
+
+// TestHint_EditedTTL fails if a follower forgets the lease of the leader because of a hint that repeats
+// a TTL that was edited by hand, or because that hint proves false.
+func TestHint_EditedTTL(t *testing.T) {
+	c := newCandidate(t, defaultConfig)
+	r := heldRecord(5)
+	r.TTL = time.Minute
+	c.deliver(r)
+	r.Seq, r.TTL = 6, time.Second // edited by hand
+	c.deliver(r)
+	hint := r
+	hint.Seq, hint.Version = 7, "never written"
+	c.deliverHint(hint)
+	require.GreaterOrEqual(t, c.state.ClaimAt, time.Minute, "the hint")
+	c.now = c.state.ClaimAt
+	require.Equal(t, Read, request(c.tick()).Op)
+	c.respond(r)
+	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that was read")
 }
 
 // TestObserve_LeaderStops fails if a leader does not stop although the record contains another

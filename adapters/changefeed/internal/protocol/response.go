@@ -101,5 +101,5 @@ func (m *machine) isRestored(r Record) bool {
 // until its lease expires.
 func (m *machine) acceptRestored() {
 	m.Known, m.Unresolved, m.ExpectedSeq, m.FeedSeq, m.FeedEpoch = false, false, 0, 0, ""
-	m.HoldUntil = m.now + m.claimDelay(max(m.cfg.Lease, m.Current.TTL))
+	m.HoldUntil = m.now + m.claimDelay(max(m.cfg.Lease, m.TTL))
 }

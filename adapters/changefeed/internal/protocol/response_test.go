@@ -131,11 +131,14 @@ func TestRestoredState(t *testing.T) {
 }
 
 // TestRestoredState_LongLease fails if a candidate does not wait for the lease of the lost leader,
-// which may be longer than its own, or its next term is not greater than the lost terms.
+// which may be longer than its own and than a TTL that was edited by hand, or its next term is not
+// greater than the lost terms.
 func TestRestoredState_LongLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	lost := heldRecord(5)
 	lost.TTL, lost.Term = 20*time.Second, 9
+	c.deliver(lost)
+	lost.Seq, lost.TTL = 6, time.Second
 	c.deliver(lost)
 	c.now = c.state.ClaimAt
 	require.GreaterOrEqual(t, c.now, 22*time.Second)

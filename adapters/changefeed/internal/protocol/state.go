@@ -42,8 +42,10 @@ type State struct {
 	// Current is the newest observed record, if Known is set. Invariant: !Known || !Missing.
 	Known   bool
 	Current Record
-	// TTL is the TTL of Current, unless that was edited by hand.
-	TTL time.Duration
+	// TTL is the lease of the leader of Current, or a longer time: a TTL can be edited by hand.
+	// TTLRepeated reports whether two records in a row contained it.
+	TTL         time.Duration
+	TTLRepeated bool
 	// ClaimAt is when the candidate may claim a record that is held, if it observes no newer one.
 	ClaimAt Time
 	// HoldUntil is the time before which the candidate claims nothing, because the store has lost
