@@ -356,9 +356,33 @@ var recipeMutants = []mutant{
 		name: "recipe/queue-late", breaks: "a call after a slow acknowledgement acknowledges the item without its operations",
 		file: "recipes/queue/ack.go",
 		edits: []edit{
-			{"	if r == nil || r.as != c.as || len(c.items) > 1 {", "	if r != nil || r == nil {"},
+			{"		if r.as == c.as && (r.withOps || !c.alone) &&", "		if false &&"},
 		},
 		tests: "./recipes/queue -run ^TestTrap06_AckTakesTooLong$",
+	},
+	{
+		name: "recipe/queue-late-ops", breaks: "Ack returns the success of a call that has not executed its operations",
+		file: "recipes/queue/ack.go",
+		edits: []edit{
+			{"(r.withOps || !c.alone) && ", ""},
+		},
+		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+	},
+	{
+		name: "recipe/queue-late-several", breaks: "repeated calls of AckAll add goroutines while the servers do not answer",
+		file: "recipes/queue/ack.go",
+		edits: []edit{
+			{"slices.Equal(r.items, c.items) {", "slices.Equal(r.items, c.items) && len(c.items) == 1 {"},
+		},
+		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+	},
+	{
+		name: "recipe/queue-late-settled", breaks: "an acknowledgement fails because of a concurrent call that was too late",
+		file: "recipes/queue/ack.go",
+		edits: []edit{
+			{"limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {", "false {"},
+		},
+		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
 	},
 	{
 		name: "recipe/queue-skip-session", breaks: "an item is skipped because of one with its name that the servers have lost",

@@ -27,14 +27,16 @@ var (
 // are those of [Item.Multi].
 //
 // Ack returns nil when the transaction is confirmed. It blocks for at most two seconds and
-// may be repeated: if the outcome of an earlier call is not known yet, Ack waits for that
-// outcome and returns it, and its own ops are not executed. Ack without ops returns nil if
-// the item was acknowledged before. Errors:
+// may be repeated: if no call has returned the outcome of an earlier Ack yet, Ack waits for
+// that outcome and returns it, and its own ops are not executed. The outcome of a call
+// without ops is not returned by an Ack with ops. Ack without ops returns nil if the item
+// was acknowledged before. Errors:
 //
 //   - [ErrClaimLost]: nothing was applied, and another consumer has the item or will have
 //     it.
 //   - [recipes.ErrDeleted]: another client has deleted the item; nothing was applied.
-//   - [ErrSettled]: the item was returned before.
+//   - [ErrSettled]: the item was returned, or acknowledged by another call; ops were not
+//     executed.
 //   - [recipes.ErrUnconfirmed]: ZooKeeper has not answered, and the acknowledgement
 //     continues in the background; or the session ended, it is unknown whether the item was
 //     acknowledged, and it may be delivered again.
@@ -52,8 +54,9 @@ func (i Item) Ack(ops ...any) error {
 
 // AckAll acknowledges several items of one queue in one transaction: all of them, or none
 // if it returns an error other than [recipes.ErrUnconfirmed]. It blocks for at most two
-// seconds and may be repeated. Errors are those of [Item.Ack]. Items that were acknowledged
-// before are ignored.
+// seconds and may be repeated: if no call has returned the outcome of an earlier AckAll for
+// the same items yet, AckAll waits for that outcome and returns it. Errors are those of
+// [Item.Ack]. Items that were acknowledged before are ignored.
 func AckAll(items ...Item) error {
 	if len(items) == 0 {
 		return nil
@@ -154,29 +157,43 @@ func (c *completion) buildLetter(d *delivery, reason string) []operation {
 }
 
 // run applies the completion, and returns its result, or ErrUnconfirmed if it takes too long. If an
-// earlier call for the item has taken too long, run returns the result of that call instead.
+// earlier call for the same items has taken too long, run returns the result of that call instead,
+// unless the result is that a third call was faster.
 func (c *completion) run() error {
-	r := c.items[0].takeLate(c)
+	// Completions that have items in common must not wait for each other, so all wait in the same
+	// order. Claims of one request have the same token.
+	slices.SortFunc(c.items, func(a, b *delivery) int {
+		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
+	})
+	end := time.Now().Add(limit.Confirm)
+	r := c.findLate()
+	for r != nil && limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {
+		r.removeLate()
+		r = c.findLate()
+	}
 	if r == nil {
 		r = c.start()
 	}
-	if !limit.Await(r.done, time.Now().Add(limit.Confirm)) {
-		c.items[0].setLate(c, r)
+	if !limit.Await(r.done, end) {
+		r.addLate()
 		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, limit.ErrConfirm)
 	}
+	r.removeLate()
 	return r.err
 }
 
 // completionResult is the result of a completion.
 type completionResult struct {
-	as   error
-	done chan struct{}
-	err  error // set before done is closed
+	as      error
+	items   []*delivery // of the call, in the order of run
+	withOps bool        // the user has passed operations
+	done    chan struct{}
+	err     error // set before done is closed
 }
 
 // start applies the completion in the background.
 func (c *completion) start() *completionResult {
-	r := &completionResult{as: c.as, done: make(chan struct{})}
+	r := &completionResult{as: c.as, items: slices.Clone(c.items), withOps: c.alone, done: make(chan struct{})}
 	open := c.q.startCall() == nil // otherwise the deliveries have ended, and apply sends nothing
 	go func() {
 		if open {
@@ -188,34 +205,39 @@ func (c *completion) start() *completionResult {
 	return r
 }
 
-// takeLate returns and forgets the result of an earlier completion of the same kind, of which no call
-// has returned the result. Otherwise it returns nil.
-func (d *delivery) takeLate(c *completion) *completionResult {
-	d.q.mu.Lock()
-	defer d.q.mu.Unlock()
-	r := d.late
-	if r == nil || r.as != c.as || len(c.items) > 1 {
-		return nil
+// findLate returns the result of an earlier completion of the same kind and the same items that no
+// call has returned yet, or nil. A call with operations does not return the result of a completion
+// without the operations of the user.
+func (c *completion) findLate() *completionResult {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	for _, r := range c.items[0].late {
+		if r.as == c.as && (r.withOps || !c.alone) && slices.Equal(r.items, c.items) {
+			return r
+		}
 	}
-	d.late = nil
-	return r
+	return nil
 }
 
-func (d *delivery) setLate(c *completion, r *completionResult) {
-	d.q.mu.Lock()
-	defer d.q.mu.Unlock()
-	if len(c.items) == 1 {
-		d.late = r
+// addLate keeps the result until a call returns it.
+func (r *completionResult) addLate() {
+	first := r.items[0]
+	first.q.mu.Lock()
+	defer first.q.mu.Unlock()
+	if !slices.Contains(first.late, r) {
+		first.late = append(first.late, r)
 	}
+}
+
+func (r *completionResult) removeLate() {
+	first := r.items[0]
+	first.q.mu.Lock()
+	defer first.q.mu.Unlock()
+	first.late = slices.DeleteFunc(first.late, func(other *completionResult) bool { return other == r })
 }
 
 // apply applies the completion.
 func (c *completion) apply() error {
-	// Completions that have items in common must not wait for each other, so all wait in the same
-	// order. Claims of one request have the same token.
-	slices.SortFunc(c.items, func(a, b *delivery) int {
-		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
-	})
 	for _, d := range c.items {
 		d.writing <- struct{}{}
 		defer func() { <-d.writing }()

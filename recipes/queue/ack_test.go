@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -276,6 +278,81 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 		require.ErrorIs(h, q.Close(ctx), recipes.ErrUnconfirmed)
 		h.advance(time.Second)
 		require.NoError(h, q.Close(ctx), "Close is complete")
+	})
+}
+
+// Calls that are repeated while the servers do not answer add no goroutines, and return the outcome of
+// the first call. Ack with operations does not return the success of calls that have not executed them.
+func TestAckAll_TakesTooLong(t *testing.T) {
+	run(t, func(h *harness) {
+		const timeout = time.Minute // the lease outlasts the slow requests
+		q := h.queueOn(bubble.Connect(h, h.srv, timeout), Config{}, recipes.WithSessionTimeout(timeout))
+		take := func(n int) []Item {
+			require.NoError(h, q.PutAll(h.Context(), make([][]byte, n)))
+			items, err := q.TakeUpTo(h.Context(), n)
+			require.NoError(h, err)
+			require.Len(h, items, n)
+			return items
+		}
+		holdNext := func() (release func()) {
+			held, release := bubble.Gate(h)
+			h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				<-held
+				return zktest.Pass(r)
+			})
+			return release
+		}
+		create := func(path string) any { return &zk.CreateRequest{Path: path, Acl: q.acl} }
+		requireGoroutines := func(want int, call func() error) {
+			for range 3 {
+				require.ErrorIs(h, call(), recipes.ErrUnconfirmed)
+			}
+			h.advance(0)
+			stacks := make([]byte, 1<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			require.Equal(h, want, strings.Count(string(stacks), "(*completion).apply("), "%s", stacks)
+		}
+
+		items := take(3)
+		release := holdNext()
+		requireGoroutines(1, func() error { return AckAll(items[0], items[1]) })
+		requireGoroutines(1, func() error { return AckAll(items[1], items[0]) })
+		requireGoroutines(2, func() error { return AckAll(items...) })
+		requireGoroutines(3, func() error { return items[0].Ack(create("/a")) })
+		release()
+		require.NoError(h, AckAll(items[0], items[1]))
+		require.NoError(h, AckAll(items...))
+
+		item := take(1)[0]
+		release = holdNext()
+		requireGoroutines(1, func() error { return AckAll(item) })
+		requireGoroutines(2, func() error { return item.Ack(create("/a")) })
+		release()
+		require.ErrorIs(h, item.Ack(create("/a")), ErrSettled)
+		require.NoError(h, item.Ack())
+
+		// A call for one item does not return the failure of an earlier call for several items.
+		items = take(2)
+		require.NoError(h, h.connect().Delete(q.claimPath(items[1].ID()), -1))
+		release = holdNext()
+		require.ErrorIs(h, AckAll(items...), recipes.ErrUnconfirmed)
+		release()
+		require.NoError(h, items[0].Ack())
+		require.ErrorIs(h, AckAll(items...), ErrClaimLost)
+
+		// Of two concurrent calls, one succeeds. A later call does not return the failure of the other.
+		item = h.take(q, "")
+		release = holdNext()
+		first := bubble.Async(func() error { return item.Ack(create("/b")) })
+		h.advance(0)
+		second := bubble.Async(func() error { return item.Ack(create("/c")) })
+		require.ErrorIs(h, <-first, recipes.ErrUnconfirmed)
+		require.ErrorIs(h, <-second, recipes.ErrUnconfirmed)
+		release()
+		require.NoError(h, item.Ack(create("/b")))
+		require.NoError(h, item.Ack())
+		require.ErrorIs(h, item.Ack(create("/c")), ErrSettled)
+		require.Equal(h, []string{"b"}, slices.DeleteFunc(h.children("/"), func(name string) bool { return len(name) > 1 }))
 	})
 }
 

@@ -10,7 +10,7 @@ var (
 	// ErrClaimLost is returned if this consumer has lost its claim of the item. Nothing was
 	// applied. The error also wraps the reason, which is that of [Item.Err].
 	ErrClaimLost = errors.New("queue: claim was lost")
-	// ErrSettled is returned if the item was acknowledged or returned before.
+	// ErrSettled is returned if the item was returned, or acknowledged by another call.
 	ErrSettled = errors.New("queue: item was already acknowledged or returned")
 	// ErrParts is returned by [Item.Ack] if the item has several payloads and [Item.Parts]
 	// was not called.

@@ -171,9 +171,9 @@ type delivery struct {
 	// writing, of capacity 1, holds an element while a goroutine writes for the item. Only that
 	// goroutine may read and set completed.
 	writing chan struct{}
-	// late is the result of a completion for which a call did not wait long enough, until another
-	// call takes it. It is guarded by the mutex of the queue.
-	late *completionResult
+	// late are the results of completions whose first item this is and for which a call did not wait
+	// long enough, until another call returns them. It is guarded by the mutex of the queue.
+	late []*completionResult
 	// completed is nil until the item was acknowledged or returned, or can be neither.
 	completed error
 }
