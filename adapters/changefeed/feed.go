@@ -1,7 +1,6 @@
 package changefeed
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,8 +242,12 @@ func (f *feed) handleReport(e Event, first bool) error {
 
 // readRecord reads the record, and reports whether it has changed since the last event.
 func (f *feed) readRecord() (changed bool, err error) {
-	ctx, cancel := context.WithTimeout(f.ctx, cmp.Or(f.feeds.quiet, minEstablishLimit))
-	defer cancel()
+	ctx := f.ctx
+	if limit := f.feeds.readLimit; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	r, err := f.feeds.read(ctx)
 	if err != nil && !errors.Is(err, ErrNoRecord) {
 		return false, err

@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ type Feeds struct {
 	read  func(ctx context.Context) (Record, error)
 	watch WatchFunc
 	quiet time.Duration
+	// readLimit is the time limit of a read of a feed. 0 means that read limits itself.
+	readLimit time.Duration
 
 	ctx    context.Context // ctx is done after Close.
 	cancel context.CancelFunc
@@ -61,7 +64,9 @@ type WatchFunc func(ctx context.Context, report func(Event)) error
 // disables all this, for watches that cannot lose a change without returning an error; a read
 // may then take ten seconds.
 func NewFeeds(read func(ctx context.Context) (Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
-	s := &Feeds{read: read, watch: watch, quiet: quiet, idle: make(chan struct{})}
+	s := &Feeds{
+		read: read, watch: watch, quiet: quiet, readLimit: cmp.Or(quiet, minEstablishLimit), idle: make(chan struct{}),
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }

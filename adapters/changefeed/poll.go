@@ -43,6 +43,7 @@ func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
 	}
 	p := &polled{CompareAndSet: store, interval: interval}
 	p.feeds = NewFeeds(p.read, p.watch, 0)
+	p.feeds.readLimit = 0 // read limits each attempt; the pauses between them can be of any length.
 	return p, nil
 }
 

@@ -1,6 +1,7 @@
 package changefeed_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -42,19 +43,24 @@ func TestPoll_Election(t *testing.T) { storetest.RunElection(t, polledBackend, s
 func TestPoll_FailedReads(t *testing.T) {
 	errRead := errors.New("the connection was reset")
 	for name, c := range map[string]struct {
-		fail  func(read int) bool
-		block bool // block makes reads block instead of returning an error.
-		want  error
-		limit time.Duration
+		fail     func(read int) bool
+		block    bool // block makes reads block instead of returning an error.
+		want     error
+		interval time.Duration // interval is pollInterval if it is 0.
+		limit    time.Duration
 	}{
-		"EachSecond": {fail: func(read int) bool { return read%2 == 0 }},
-		"TwoOfThree": {fail: func(read int) bool { return read%3 != 0 }},
-		"All":        {fail: func(int) bool { return true }, want: errRead, limit: 3 * pollInterval},
-		"Blocked":    {fail: func(int) bool { return true }, block: true, want: context.DeadlineExceeded, limit: 3 * (pollInterval + time.Second)},
+		"EachSecond":     {fail: func(read int) bool { return read%2 == 0 }},
+		"TwoOfThree":     {fail: func(read int) bool { return read%3 != 0 }},
+		"All":            {fail: func(int) bool { return true }, want: errRead, limit: 3 * pollInterval},
+		"Blocked":        {fail: func(int) bool { return true }, block: true, want: context.DeadlineExceeded, limit: 3 * (pollInterval + time.Second)},
+		"TwoOfThreeLong": {fail: func(read int) bool { return read%3 != 0 }, interval: 11 * time.Second},
+		"AllLong":        {fail: func(int) bool { return true }, want: errRead, interval: 11 * time.Second, limit: 22 * time.Second},
+		"BlockedLong":    {fail: func(int) bool { return true }, block: true, want: context.DeadlineExceeded, interval: 11 * time.Second, limit: 55 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := memory.NewTable()
+				interval := cmp.Or(c.interval, pollInterval)
 				reads := 0
 				s, err := changefeed.Poll(&storeFuncs{Store: table.Store("election"), read: func(ctx context.Context) (changefeed.Record, error) {
 					if reads++; !c.fail(reads) {
@@ -65,7 +71,7 @@ func TestPoll_FailedReads(t *testing.T) {
 						return changefeed.Record{}, ctx.Err()
 					}
 					return changefeed.Record{}, errRead
-				}}, pollInterval)
+				}}, interval)
 				require.NoError(t, err)
 				defer s.Close()
 				require.NoError(t, s.Create(t.Context(), changefeed.Record{Epoch: "e", Seq: 1, TTL: time.Second}))
@@ -77,11 +83,12 @@ func TestPoll_FailedReads(t *testing.T) {
 					_, err = f.Next(t.Context())
 					require.ErrorIs(t, err, c.want)
 					require.LessOrEqual(t, time.Since(begin), c.limit)
+					require.Equal(t, 3, reads)
 					return
 				}
 				_, err = f.Next(t.Context())
 				require.NoError(t, err)
-				limited, cancel := context.WithTimeout(t.Context(), 100*pollInterval)
+				limited, cancel := context.WithTimeout(t.Context(), 100*interval)
 				defer cancel()
 				_, err = f.Next(limited) // It waits until limited is done, unless the feed fails.
 				require.ErrorIs(t, err, context.DeadlineExceeded)

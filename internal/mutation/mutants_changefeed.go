@@ -253,6 +253,14 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed -run TestPoll_FailedReads",
 	},
 	{
+		name: "changefeed/poll-limit", breaks: "a polled store with a long interval does not repeat failed reads",
+		file: "adapters/changefeed/poll.go",
+		edits: []edit{
+			{"p.feeds.readLimit = 0", "p.feeds.readLimit = minEstablishLimit"},
+		},
+		tests: "./adapters/changefeed -run TestPoll_FailedReads",
+	},
+	{
 		name: "changefeed/postgres-pool", breaks: "heartbeats wait for connections that the program's queries occupy",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{
