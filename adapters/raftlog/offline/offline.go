@@ -134,10 +134,9 @@ func ReadLog(dir string) (Log, error) {
 			l.Segments = append(l.Segments, Segment{Name: r.File, Sealed: true})
 		}
 		s := &l.Segments[i]
-		s.Used = r.Offset
+		s.Used = r.End
 		if r.Kind == filelog.KindEntry {
 			s.Replaced++ // History decrements it if the entry is valid
-			s.Used += int64(r.Size)
 		}
 		return nil
 	}); err != nil {

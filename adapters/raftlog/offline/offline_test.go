@@ -91,7 +91,7 @@ func TestReadLog(t *testing.T) {
 	for i, s := range l.Segments {
 		require.Equal(t, filepath.Base(segments[i].Name), s.Name)
 		require.Equal(t, segments[i].Sealed, s.Sealed)
-		require.LessOrEqual(t, s.Used, segments[i].Size)
+		require.Equal(t, segments[i].Size, s.Used)
 		count += s.Entries
 		replaced += s.Replaced
 	}

@@ -30,6 +30,7 @@ type Record struct {
 	Kind   RecordKind
 	File   string
 	Offset int64
+	End    int64 // the offset after all elements that were written together
 	// Number is the same for all elements that were written together: the hard state and the
 	// entries of a batch.
 	Number    uint64
@@ -87,15 +88,15 @@ func scanSegment(r, previous *segmentReader, visit func(Record) error) error {
 		if next.head.kind == typeHeader && previous != nil && !previous.at.continuesWith(next.head.number, next.header.chain) {
 			return corrupt(r.name, next.offset, "the segment does not continue the previous one, whose last readable record is %d", previous.at.number)
 		}
-		if err := visitElements(r.name, next, visit); err != nil {
+		if err := visitElements(r.name, next, r.at.end, visit); err != nil {
 			return err
 		}
 	}
 }
 
-// visitElements visits the elements of a record.
-func visitElements(name string, r *record, visit func(Record) error) error {
-	element := Record{File: path.Base(name), Offset: r.offset, Number: r.head.number}
+// visitElements visits the elements of a record, which ends at the offset end.
+func visitElements(name string, r *record, end int64, visit func(Record) error) error {
+	element := Record{File: path.Base(name), Offset: r.offset, End: end, Number: r.head.number}
 	switch r.head.kind {
 	case typeHeader:
 		element.Kind, element.Index, element.Term = KindSegment, r.header.mark.index, r.header.mark.term
