@@ -73,7 +73,7 @@ type Config struct {
 	// Window is the deduplication window, in which IDs of updates are remembered. Unknown
 	// IDs that are older are rejected. The default is 7 hours, the minimum one minute. It
 	// is set when the cluster is created; a leader with a longer Window in its Config
-	// extends it.
+	// extends it. A peer with a shorter one logs a warning and uses that of the cluster.
 	Window time.Duration
 	// MaxRequestIDs is the maximum number of IDs in the deduplication window, at 20 bytes
 	// each. When it is reached, updates are rejected with [api.ErrTooManyIDs]. The default is

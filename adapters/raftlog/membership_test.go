@@ -83,6 +83,21 @@ func TestJoin_WithoutPeers(t *testing.T) {
 	})
 }
 
+// TestJoin_ShorterWindow fails if a peer whose window is shorter than that of the cluster does not log
+// that it is ignored, or another peer logs it.
+func TestJoin_ShorterWindow(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		h.waitForLeader(t)
+		h.startPeer(peerInfo(3), shortWindow)
+		h.startPeer(peerInfo(4))
+		ignored := "the window of this peer is ignored"
+		require.Contains(t, h.logged(peerInfo(3)), ignored)
+		for _, other := range []int{0, 1, 2, 4} {
+			require.NotContains(t, h.logged(peerInfo(other)), ignored)
+		}
+	})
+}
+
 // TestJoin_UnresponsivePeer fails if a peer does not join because the first of Peers does not
 // answer.
 func TestJoin_UnresponsivePeer(t *testing.T) {

@@ -145,6 +145,11 @@ func (n *Node) openFiles() error {
 	if n.joined && state.Members.IsVoter(replica.RaftID(n.cfg.Cluster, n.cfg.ID)) {
 		return identityErrorf("peer %s is a voter of the cluster, and its directory %s is empty%s", n.cfg.ID, n.cfg.Dir, remedies[link.ReasonInstance])
 	}
+	// The window is never shortened, so later entries of the log cannot make it equal.
+	if n.cfg.Window < state.Window {
+		n.log.Warn("the window of this peer is ignored, because that of the cluster is longer: configure the same one at all peers",
+			"window", n.cfg.Window, "cluster-window", state.Window)
+	}
 	if err := n.checkLog(); err != nil {
 		return err
 	}

@@ -60,7 +60,8 @@ election-timeout: 1s
 # The interval of the leader's heartbeats. 0 is a fifth of election-timeout.
 heartbeat: 0s
 
-# The time for which request IDs are remembered. Older unknown IDs are rejected.
+# The time for which request IDs are remembered. Older unknown IDs are rejected. The same for all
+# peers: a leader with a longer window extends it, and a shorter one is ignored with a warning.
 window: 7h
 
 # The time in which a peer that joins must find another peer that sends it a snapshot.
@@ -81,7 +82,7 @@ log-level: info
 func newDefaults() *cobra.Command {
 	return &cobra.Command{
 		Use: "defaults", Short: "Print a configuration file that explains every key", Args: maxArgs(0),
-		Long: "Print a configuration file that contains every key with its default and an explanation.\n\n" + exitHelp,
+		Long: "Print a configuration file that contains every key with its default and an explanation.\n\n" + exitCodes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), defaults)
 			return err

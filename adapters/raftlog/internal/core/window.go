@@ -31,6 +31,9 @@ func (x *window) checkWindow(c *Core, now time.Duration) {
 	default:
 		return
 	}
+	if c.cfg.Window > s.Window {
+		c.cfg.Logger.Info("this leader lengthens the window of the cluster to its own", "window", c.cfg.Window, "cluster-window", s.Window)
+	}
 	x.proposedAt = now
 	c.proposeControl(entry.Op{Do: entry.Window, Window: max(s.Window, c.cfg.Window)})
 }
