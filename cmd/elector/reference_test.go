@@ -15,6 +15,6 @@ var update = flag.Bool("update", false, "write the command reference, and other 
 
 // TestReference fails if docs/commands/elector.md differs from the help texts.
 func TestReference(t *testing.T) {
-	reference := cmdline.Reference(newRoot(), "", flagGroups...)
+	reference := cmdline.Reference(newRoot(), flagGroups...)
 	require.NoError(t, cmdline.CheckReference("../../docs/commands/elector.md", reference, *update))
 }

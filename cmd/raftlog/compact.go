@@ -50,7 +50,7 @@ type compactCommand struct {
 func newCompact() *cobra.Command {
 	var c compactCommand
 	cmd := &cobra.Command{
-		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Create a snapshot while the peer runs", Long: compactHelp + exitHelp, Args: maxArgs(0),
+		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Create a snapshot while the peer runs", Long: compactHelp + exitCodes(exitDamaged, exitNothing), Args: maxArgs(0),
 		Example: "  raftlog compact -c /etc/raftlog.yaml --peer-id a --wait 1m",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.createSnapshot(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -41,7 +41,7 @@ type configCommand struct {
 func newConfig() *cobra.Command {
 	var c configCommand
 	cmd := &cobra.Command{
-		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: configHelp + exitHelp,
+		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: configHelp + exitCodes(exitDamaged, exitMissing, exitExists, exitUnknown),
 		Example: "  raftlog config -c /etc/raftlog.yaml\n  raftlog config -c /etc/raftlog.yaml --add " + examplePeer + " --delete b",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for name, peers := range map[string][]string{"add": c.add, "delete": c.remove, "replace": c.replace} {

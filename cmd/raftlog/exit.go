@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// Exit codes. A code means the same as in the command elector. exitHelp documents them.
+// Exit codes. A code means the same as in the command elector. exitHelp documents them, and a command
+// documents those that it can return (exitCodes).
 const (
 	exitFailed   = cmdline.Failed
 	exitUsage    = cmdline.Usage
@@ -29,8 +32,8 @@ const exitHelp = `Exit codes:
   2  wrong usage: flags, arguments or the configuration file; nothing was done
   4  files are damaged, or the peer has stopped because of a fault
   5  status --once: at least one peer answers, and there is no leader
-  9  serve: the peer must not participate with its directory. It was founded separately, its
-     directory or log was lost, is a copy or was restored from an earlier state, the cluster
+  9  serve, recover: the peer must not participate with its directory. It was founded separately,
+     its directory or log was lost, is a copy or was restored from an earlier state, the cluster
      was recovered without it, or it has applied other entries than a majority. The message
      contains the remedy
   10 config: a peer to be deleted does not exist; nothing was done
@@ -38,6 +41,24 @@ const exitHelp = `Exit codes:
   12 it is unknown whether the update was or will be applied: repeat it with the request ID
      that is printed
   13 compact: the snapshot contains that entry already; nothing was done`
+
+// exitCodes returns the lines of exitHelp about the codes 0, 1, 2 and others.
+func exitCodes(others ...int) string {
+	var b strings.Builder
+	documented := true // the title
+	for line := range strings.Lines(exitHelp) {
+		var code int
+		if line[2] != ' ' { // the line is not a continuation
+			if n, _ := fmt.Sscan(line, &code); n == 1 {
+				documented = code <= exitUsage || slices.Contains(others, code)
+			}
+		}
+		if documented {
+			b.WriteString(line)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
 
 // newError returns an error with an exit code.
 func newError(code int, format string, args ...any) error {

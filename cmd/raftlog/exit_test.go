@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-// TestExitCode fails if the exit code for an error is wrong, or a help text lacks the exit codes.
+// TestExitCode fails if the exit code for an error is wrong, or the help texts of the commands lack a code.
 func TestExitCode(t *testing.T) {
 	for want, errs := range map[int][]error{
 		0:           {nil},
@@ -29,12 +30,25 @@ func TestExitCode(t *testing.T) {
 			require.Equal(t, want, exitCode(err), "%v", err)
 		}
 	}
-	for _, code := range []int{
-		0, exitFailed, exitUsage, exitDamaged, exitNoLeader, exitIdentity, exitMissing, exitExists, exitUnknown, exitNothing,
-	} {
-		require.Contains(t, exitHelp, fmt.Sprintf("\n  %-2d ", code))
+	commands := newRoot().Commands()
+	for code := range exitNothing + 1 {
+		line := fmt.Sprintf("\n  %-2d ", code)
+		documenting := 0
+		for _, cmd := range commands {
+			if strings.Contains(cmd.Long, line) {
+				documenting++
+			}
+		}
+		switch code {
+		case 0, exitFailed, exitUsage:
+			require.Equal(t, len(commands), documenting, "code %d", code)
+		case exitDamaged, exitNoLeader, exitIdentity, exitMissing, exitExists, exitUnknown, exitNothing:
+			require.NotZero(t, documenting, "code %d", code)
+			require.Less(t, documenting, len(commands), "code %d", code)
+		default:
+			require.Zero(t, documenting, "code %d", code)
+		}
+		require.Equal(t, documenting > 0, strings.Contains(exitHelp, line), "code %d", code)
 	}
-	for _, cmd := range newRoot().Commands() {
-		require.Contains(t, cmd.Long, exitHelp, cmd.Name())
-	}
+	require.Equal(t, exitHelp, exitCodes(exitDamaged, exitNoLeader, exitIdentity, exitMissing, exitExists, exitUnknown, exitNothing))
 }

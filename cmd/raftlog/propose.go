@@ -16,7 +16,7 @@ func newPropose() *cobra.Command {
 	var requestID string
 	cmd := &cobra.Command{
 		Use: "propose [-c FILE] DATA|-", Short: "Propose an update",
-		Long:    "Propose an update, and print the index of its entry and its request ID. - reads the data from\nstandard input. An update that is repeated with the same --request-id and data is applied once, and\nprints the same.\n\n" + exitHelp,
+		Long:    "Propose an update, and print the index of its entry and its request ID. - reads the data from\nstandard input. An update that is repeated with the same --request-id and data is applied once, and\nprints the same.\n\n" + exitCodes(exitDamaged, exitUnknown),
 		Example: "  raftlog propose -c /etc/raftlog.yaml 'an update'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

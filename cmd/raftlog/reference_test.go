@@ -15,6 +15,6 @@ var update = flag.Bool("update", false, "write the command reference, and other 
 
 // TestReference fails if docs/commands/raftlog.md differs from the help texts.
 func TestReference(t *testing.T) {
-	reference := cmdline.Reference(newRoot(), exitHelp, groupAccess)
+	reference := cmdline.Reference(newRoot(), groupAccess)
 	require.NoError(t, cmdline.CheckReference("../../docs/commands/raftlog.md", reference, *update))
 }

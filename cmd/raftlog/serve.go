@@ -42,7 +42,7 @@ type serveCommand struct {
 func newServe() *cobra.Command {
 	var s serveCommand
 	cmd := &cobra.Command{
-		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: serveHelp + exitHelp,
+		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: serveHelp + exitCodes(exitDamaged, exitIdentity),
 		Example: "  raftlog serve -c /etc/raftlog.yaml --peer-id a",
 		Args:    cmdline.NoArguments(newUsageError, "give the ID of the peer by --peer-id %s"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -38,7 +38,7 @@ type statusCommand struct {
 func newStatus() *cobra.Command {
 	var c statusCommand
 	cmd := &cobra.Command{
-		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: statusHelp + exitHelp,
+		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: statusHelp + exitCodes(exitNoLeader),
 		Example: "  raftlog status -c /etc/raftlog.yaml\n  raftlog status -c /etc/raftlog.yaml --once --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.repeated = cmd.Flags().Changed("interval")

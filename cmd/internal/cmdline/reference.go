@@ -10,8 +10,8 @@ import (
 )
 
 // Reference returns the help texts of a root command and its subcommands as a Markdown page. In the
-// help texts of subcommands it omits the flags of the root command, and the text epilogue.
-func Reference(root *cobra.Command, epilogue string, groups ...string) string {
+// help texts of subcommands it omits the flags of the root command.
+func Reference(root *cobra.Command, groups ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nThis page is generated from the help texts by `make reference`.\n", root.Name())
 	add := func(cmd *cobra.Command, long string, common bool) {
@@ -28,7 +28,7 @@ func Reference(root *cobra.Command, epilogue string, groups ...string) string {
 		if root.HasAvailablePersistentFlags() && cmd.Annotations[WithoutCommon] == "" {
 			fmt.Fprintf(&b, "\nThe [flags of all commands](#%s) apply.\n", root.Name())
 		}
-		add(cmd, strings.TrimSuffix(cmd.Long, epilogue), false)
+		add(cmd, cmd.Long, false)
 	}
 	return b.String()
 }
