@@ -30,7 +30,8 @@ const tombstone = "DONE"
 // DeleteElection first creates a tombstone. After that only a candidate that is already at
 // the head of the queue can become leader, for a moment, until its znode is deleted. All
 // candidates, including later ones, end with [ErrElectionOver], except that a candidate with
-// [WithCreateNode] that joins after the deletion of the node creates a new election.
+// [WithCreateNode] creates a new election if it joins after the deletion of the node, or rejoins
+// in a new session ([WithRejoin]).
 // Candidates of Apache Curator ignore the tombstone and re-create a deleted election.
 //
 // Errors: [ErrForeignChildren] if the node has children that are not candidates, usually
@@ -57,6 +58,9 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 // children that are not candidates, EndElection returns [ErrForeignChildren] and the
 // candidacy continues.
 func (e *Election) EndElection() error {
+	// Until the candidacy is over, the candidate does not create the node again.
+	e.addEnding(1)
+	defer e.addEnding(-1)
 	return e.candidacy.End("end election at "+e.node, func() error {
 		ctx := context.WithoutCancel(e.candidacy.parent)
 		d := &deletion{

@@ -41,6 +41,7 @@ type Election struct {
 	mu        sync.Mutex
 	seen      seenNode
 	removals  []*queue.Removal // removals of znodes that are not confirmed, one for each session
+	ending    int              // number of calls of EndElection in progress
 	requested chan struct{}    // closed after a request to resign; nil before ResignRequested
 	renamed   chan struct{}    // of capacity 1; receives a value when the ID changes; nil before ResignRequested
 }
@@ -135,10 +136,10 @@ func (e *Election) leftQueue(r *queue.Removal) {
 //
 //go:noinline // see run
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
-	if errors.Is(err, zk.ErrNoNode) && e.createNode && ctx.Err() == nil {
-		e.log.Info("the election node was deleted before the candidate joined: creating it again")
+	if errors.Is(err, zk.ErrNoNode) && e.createNode {
+		e.log.Info("the election node was deleted before the candidate joined: finding or creating it again")
 		e.forgetNode()
-		return nil
+		return request.Pause(ctx, e.pauses.Next())
 	}
 	rejected := zkerror.IsPassing(err) && e.ID() != ""
 	if !e.rejoin || !errors.Is(err, ErrSessionExpired) && !rejected {
@@ -179,7 +180,9 @@ func (e *Election) queueConfig() *queue.Config {
 	e.mu.Unlock()
 	timeout := session.Timeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
-	cfg.QueueMayVanish = e.createNode
+	// A node in which the candidate may have a znode already is not empty, so only a client deletes it.
+	cfg.QueueMayVanish = e.createNode && !seen.tried
+	e.noteTry()
 	if !e.rejoin {
 		cfg.Patience = timeout
 	}

@@ -16,6 +16,7 @@ type seenNode struct {
 	czxid   int64 // creation zxid of the node, or 0 if it was not seen yet
 	session int64 // session in which it was seen
 	losses  int   // number of times that the servers had lost their data before that session
+	tried   bool  // the candidate has tried to join it since
 }
 
 // lastSeen returns the election node as it was last seen.
@@ -23,6 +24,27 @@ func (e *Election) lastSeen() seenNode {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.seen
+}
+
+// noteTry records that the candidate tries to join the election node that it has found.
+func (e *Election) noteTry() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen.tried = true
+}
+
+// addEnding counts the calls of EndElection in progress.
+func (e *Election) addEnding(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ending += n
+}
+
+// isEnding reports whether a call of EndElection is in progress.
+func (e *Election) isEnding() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ending > 0
 }
 
 // forgetNode makes the candidate find the election node again before it joins.
@@ -75,6 +97,8 @@ func (e *Election) findNode(limit limiter) error {
 		case stat == nil && !e.createNode,
 			stat != nil && before.czxid != 0 && stat.Czxid != before.czxid && !(e.createNode && e.rejoin):
 			return fmt.Errorf("%w in the new session, or was created again", ErrNoElection)
+		case stat == nil && e.isEnding():
+			return ErrElectionOver // this candidate may have deleted the node
 		case stat == nil:
 			if err := e.makeNode(limit); err != nil {
 				return err

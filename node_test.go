@@ -129,10 +129,91 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 				swept := sweep(h, 1)
 				c := h.join(h.connect(), options...)
 				h.requireMet(swept)
+				h.advance(time.Second)
 				c.requireLeads()
 			})
 		})
 	}
+	again := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
+	t.Run("created again by another candidate", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			makeContainer(h)
+			a, b := h.newCandidate(node, h.connect(), again...), h.newCandidate(node, h.connect(), again...)
+			require.Equal(h, 1, h.srv.Sweep())
+			a.start()
+			h.advance(time.Second)
+			a.requireLeads()
+			b.start()
+			h.advance(time.Second)
+			b.requireFollows(a)
+			h.requireIDs(a.ID(), b.ID())
+		})
+	})
+	t.Run("created again by another client", func(t *testing.T) {
+		for name, options := range map[string][]leaderelection.Option{"a name with a GUID": again, "a plain name": append(again, leaderelection.WithNamePrefix("n-"))} {
+			t.Run(name, func(t *testing.T) {
+				withServers(t, 1, func(h *harness) {
+					makeContainer(h)
+					c := h.newCandidate(node, h.connect(), options...)
+					require.Equal(h, 1, h.srv.Sweep())
+					_, err := h.operator.CreateContainer(node, nil, zk.FlagContainer, openACL)
+					require.NoError(h, err)
+					c.start()
+					h.advance(time.Second)
+					c.requireLeads()
+					h.requireIDs(c.ID())
+				})
+			})
+		}
+	})
+	// An election that has ended is not created again by a candidate that had joined it.
+	deleteElection := func(h *harness) zktest.HookFunc {
+		return func(q *zktest.Request) zktest.Verdict {
+			_ = leaderelection.DeleteElection(h.operator, node)
+			return zktest.Pass(q)
+		}
+	}
+	t.Run("after a rejection", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			c := h.join(h.connect(), again...)
+			c.requireLeads()
+			session := c.conn.SessionID()
+			h.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: session, Nth: 1}, zktest.Fail(zktest.Code(-124)))
+			deleted := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: session, Path: anyCandidate, Nth: 1}, deleteElection(h))
+			h.advance(timeout)
+			h.requireMet(deleted)
+			requireOver(h, c)
+		})
+	})
+	t.Run("after a create without a reply", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			conn := h.connect()
+			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: anyCandidate, Nth: 1}, zktest.Cut)
+			deleted := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: conn.SessionID(), Nth: 1}, deleteElection(h))
+			c := h.join(conn, again...)
+			h.advance(timeout)
+			h.requireMet(deleted)
+			requireOver(h, c)
+		})
+	})
+	t.Run("while EndElection is in progress", func(t *testing.T) {
+		withServers(t, 1, func(h *harness) {
+			makeContainer(h)
+			c := h.newCandidate(node, h.connect(), again...)
+			slow := h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: c.conn.SessionID(), Path: node}, zktest.Fail(zk.ErrSessionMoved))
+			ended := make(chan error, 1)
+			go func() { ended <- c.EndElection() }()
+			h.advance(time.Millisecond)
+			h.requireMet(slow)
+			require.Equal(h, 1, h.srv.Sweep())
+			c.start()
+			h.advance(time.Second)
+			slow.Remove()
+			h.advance(time.Second)
+			require.NoError(h, <-ended)
+			requireOver(h, c)
+		})
+	})
 	t.Run("in the next session", func(t *testing.T) {
 		withServers(t, 3, func(h *harness) {
 			makeContainer(h)

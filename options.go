@@ -175,8 +175,9 @@ func WithACL(acl []zk.ACL) Option {
 // WithCreateNode makes [NewElection] create the election node and its parents if they do
 // not exist. The election node is persistent. Its parents are containers, which the servers
 // remove after their last child was deleted. If the election node is removed before the
-// candidate has joined, the candidate creates it again, because it can be a container that
-// another program has created. By default a missing election node is an error.
+// candidate has tried to join, the candidate creates it again, because it can be a container
+// that another program has created, or joins the node that another client has created in its
+// place. By default a missing election node is an error.
 func WithCreateNode() Option {
 	return optionFunc(func(o *options) { o.createNode = true })
 }

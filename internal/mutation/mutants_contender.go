@@ -217,6 +217,22 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
 	},
 	{
+		name: "contender/list/joined", breaks: "a contender that has joined a queue that was made again ends",
+		file: "internal/zk/contender/wait.go",
+		edits: []edit{
+			{"&& c.joinedOther(reply.Names):", "&& false:"},
+		},
+		tests: "./internal/zk/contender -run ^TestJoin_QueueMayVanish$",
+	},
+	{
+		name: "contender/search/no-queue", breaks: "an ended queue in which a create was applied is made again",
+		file: "internal/zk/contender/join.go",
+		edits: []edit{
+			{"c.leave(c.noQueue(), false) // the create may", "c.leave(c.noQueueToJoin(), false) // the create may"},
+		},
+		tests: "./internal/zk/contender -run ^TestJoin_QueueMayVanish$",
+	},
+	{
 		name: "contender/list/prefixes", breaks: "the orphans of a contender count",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{

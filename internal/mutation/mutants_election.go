@@ -322,7 +322,23 @@ var electionMutants = []mutant{
 		name: "election/container", breaks: "an election node that is deleted before the candidate joins is not created again",
 		file: "election.go",
 		edits: []edit{
-			{"cfg.QueueMayVanish = e.createNode", "cfg.QueueMayVanish = false"},
+			{"cfg.QueueMayVanish = e.createNode &&", "cfg.QueueMayVanish = false &&"},
+		},
+		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
+	},
+	{
+		name: "election/container/tried", breaks: "a candidate that has joined before creates an ended election again",
+		file: "election.go",
+		edits: []edit{
+			{"e.createNode && !seen.tried", "e.createNode"},
+		},
+		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
+	},
+	{
+		name: "election/container/ending", breaks: "a candidate creates the node again that its EndElection deletes",
+		file: "node.go",
+		edits: []edit{
+			{"stat == nil && e.isEnding()", "false"},
 		},
 		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
 	},

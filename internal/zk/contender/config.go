@@ -16,7 +16,9 @@ type Config struct {
 	CanMakeQueue bool
 	// QueueMayVanish means that the caller creates the znode of the queue again if it is deleted before
 	// the contender joins, because it can be a container, which the servers delete if it is empty. A
-	// contender that finds no queue to join then leaves with zk.ErrNoNode.
+	// contender that finds no queue to join, or has joined another queue instead, then leaves with
+	// zk.ErrNoNode. If a create without a reply may have been applied, the queue was not empty, and
+	// has ended.
 	QueueMayVanish bool
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same
 	// path is another queue.

@@ -310,6 +310,8 @@ func (c *Contender) receiveReason(reply *Reply) {
 		c.leave(zkerror.ErrDeleted, false)
 	case reply.Ended:
 		c.leave(zkerror.ErrElectionOver, false)
+	case c.cfg.QueueMayVanish && reply.QueueCzxid != 0 && c.czxid > reply.QueueCzxid:
+		c.leave(zkerror.ErrDeleted, false) // the znode was created in this queue, see joinedOther
 	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)
 	default:
@@ -339,13 +341,20 @@ func (c *Contender) noQueue() error {
 	return zkerror.ErrElectionOver
 }
 
-// noQueueToJoin is noQueue for a contender that has no znode yet.
+// noQueueToJoin is noQueue for a contender that has not joined the queue: no create of it may have
+// been applied there.
 func (c *Contender) noQueueToJoin() error {
 	err := c.noQueue()
 	if c.cfg.QueueMayVanish && errors.Is(err, zkerror.ErrElectionOver) {
 		return zk.ErrNoNode
 	}
 	return err
+}
+
+// joinedOther reports whether a listing of another queue shows that the contender's only create was
+// applied there: the queue was made again before the contender joined.
+func (c *Contender) joinedOther(names []string) bool {
+	return len(c.prefixes) == 1 && slices.Contains(names, c.name) && !slices.Contains(names, c.cfg.Tombstone)
 }
 
 // rename continues under another name, at the same position. The znode may be either one

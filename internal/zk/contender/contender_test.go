@@ -307,6 +307,8 @@ func TestStep_DoesNotRepeatRequests(t *testing.T) {
 func TestReceiveReason(t *testing.T) {
 	makesQueue := electionConfig
 	makesQueue.CanMakeQueue = true
+	mayVanish := electionConfig
+	mayVanish.QueueMayVanish = true
 	for name, c := range map[string]struct {
 		cfg   Config
 		conn  func(*Conn)
@@ -318,6 +320,9 @@ func TestReceiveReason(t *testing.T) {
 		"queue deleted":                {electionConfig, nil, Reply{}, zkerror.ErrElectionOver},
 		"queue deleted, can make it":   {makesQueue, nil, Reply{}, zkerror.ErrDeleted},
 		"another queue":                {electionConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrElectionOver},
+		"queue deleted, may vanish":    {mayVanish, nil, Reply{}, zkerror.ErrElectionOver},
+		"a later queue, may vanish":    {mayVanish, nil, Reply{QueueCzxid: 78}, zkerror.ErrElectionOver},
+		"its queue, made again":        {mayVanish, nil, Reply{QueueCzxid: 71}, zkerror.ErrDeleted},
 		"any queue":                    {lockConfig, nil, Reply{QueueCzxid: 71}, zkerror.ErrDeleted},
 		"unreadable":                   {electionConfig, nil, Reply{Err: errOther}, zkerror.ErrDeleted},
 		"by Close":                     {electionConfig, nil, Reply{Err: zkerror.ErrConnClosed}, zkerror.ErrConnClosed},

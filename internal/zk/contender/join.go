@@ -66,8 +66,10 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case c.phase != joining:
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue:
 		c.send(Request{Kind: MakeQueue})
-	case errors.Is(reply.Err, zk.ErrNoNode):
+	case errors.Is(reply.Err, zk.ErrNoNode) && len(c.prefixes) == 0:
 		c.leave(c.noQueueToJoin(), false)
+	case errors.Is(reply.Err, zk.ErrNoNode):
+		c.leave(c.noQueue(), false) // an earlier create may have been applied
 	case errors.Is(reply.Err, zk.ErrNodeExists):
 		// Without a GUID: the servers give the last number to all contenders.
 		c.leave(zkerror.ErrNodeExhausted, false)
@@ -84,7 +86,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		switch {
 		case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue: // nothing was created
 		case errors.Is(reply.Err, zk.ErrNoNode):
-			c.leave(c.noQueueToJoin(), false)
+			c.leave(c.noQueue(), false) // the create may have been applied
 		case reply.Err != nil:
 			c.leave(reply.Err, false)
 		default:

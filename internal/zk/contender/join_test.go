@@ -196,6 +196,48 @@ func TestJoin_NextSession(t *testing.T) {
 	})
 }
 
+// Only a contender that has not joined leaves with zk.ErrNoNode because the queue has vanished, or was
+// made again.
+func TestJoin_QueueMayVanish(t *testing.T) {
+	cfg := electionConfig
+	cfg.QueueMayVanish = true
+	lost := func(s *script) {
+		s.do(s.replied(Create, Reply{Err: ErrLost, Prefix: ownPrefix}))
+	}
+	create := func(s *script) { s.do(s.replied(Create, created)) }
+	other := func(names ...string) Reply { return Reply{Names: names, QueueCzxid: 71} }
+	for name, c := range map[string]struct {
+		joined func(s *script)
+		kind   RequestKind
+		reply  Reply
+		want   error
+	}{
+		"no queue":                       {func(*script) {}, Create, Reply{Err: zk.ErrNoNode}, zk.ErrNoNode},
+		"no queue, created":              {create, List, Reply{Err: zk.ErrNoNode}, zkerror.ErrElectionOver},
+		"no queue, perhaps created":      {lost, Search, Reply{Err: zk.ErrNoNode}, zkerror.ErrElectionOver},
+		"another queue":                  {create, List, other(own), zk.ErrNoNode},
+		"another queue, not created":     {create, List, other(), zkerror.ErrElectionOver},
+		"another queue, which has ended": {create, List, other(own, tombstone), zkerror.ErrElectionOver},
+		"no queue for the second create": {func(s *script) {
+			lost(s)
+			s.do(s.replied(Search, Reply{}))
+		}, Create, Reply{Err: zk.ErrNoNode}, zkerror.ErrElectionOver},
+		"another queue, second create": {func(s *script) {
+			lost(s)
+			s.do(s.replied(Search, Reply{}))
+			s.do(s.replied(Create, Reply{Prefix: "second-latch-", Name: "second-latch-0000000006", Session: 1}))
+		}, List, other("second-latch-0000000006"), zkerror.ErrElectionOver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, cfg)
+			s.do(Input{Kind: Start})
+			c.joined(s)
+			s.do(s.replied(c.kind, c.reply))
+			require.Equal(t, c.want, s.c.Reason())
+		})
+	}
+}
+
 func TestJoin_Fails(t *testing.T) {
 	s := newScript(t, lockConfig)
 	s.start("send create")

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -184,6 +186,8 @@ func (w *model) verifyReason(m *member) {
 		w.fail("two contenders have the same sequence number")
 	case reason == zkerror.ErrElectionOver && w.deleting == 0 && cfg.QueueCzxid == w.tree.queue:
 		w.fail("the queue has not ended")
+	case reason == zk.ErrNoNode && (!cfg.QueueMayVanish || cfg.QueueCzxid == w.tree.queue):
+		w.fail("the queue that the contender has found exists")
 	case reason == zkerror.ErrDeleted && !operated && !cfg.CanMakeQueue && cfg.Patience == 0:
 		w.fail("no operator has deleted the znode")
 	}

@@ -232,6 +232,15 @@ func TestExplore_DeletedQueue(t *testing.T) {
 	again.config = func(c *Config) { c.CanMakeQueue, c.QueueCzxid = true, 0 }
 	other := scenario{name: "another queue", members: 1, conns: 1, budget: budget{breaks: 1}}
 	other.config = func(c *Config) { c.QueueCzxid = 99 }
+	vanishing := func(s scenario) scenario {
+		config := s.config
+		s.config = func(c *Config) {
+			if c.QueueMayVanish = true; config != nil {
+				config(c)
+			}
+		}
+		return s
+	}
 	interrupted := func(s scenario) scenario {
 		s.interrupted = true
 		return s
@@ -240,6 +249,8 @@ func TestExplore_DeletedQueue(t *testing.T) {
 		pair("two have joined", 2, budget{deletions: 1}),
 		again,
 		other,
+		vanishing(scenario{name: "may vanish", members: 1, conns: 1, budget: budget{deletions: 1, breaks: 1}}),
+		vanishing(scenario{name: "may vanish, another queue", members: 1, conns: 1, budget: budget{breaks: 1}, config: other.config}),
 		interrupted(pair("two have joined, interrupted", 2, budget{leaves: 1, deletions: 1})),
 		interrupted(pair("second joins, interrupted", 1, budget{leaves: 1, deletions: 1})),
 		interrupted(three("three have joined, interrupted", budget{leaves: 2, deletions: 1})),

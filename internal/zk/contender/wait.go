@@ -261,6 +261,9 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		return
 	}
 	switch {
+	case reply.Err == nil && c.isOther(reply.QueueCzxid) && c.joinedOther(reply.Names):
+		c.leave(c.noQueueToJoin(), false)
+		return
 	case errors.Is(reply.Err, zk.ErrNoNode), reply.Err == nil && c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)
 		return
