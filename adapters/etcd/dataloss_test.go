@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,22 +13,27 @@ import (
 
 // TestElection_DataLost fails if candidates or observers wait indefinitely after etcd was restored from a
 // backup or emptied, and has older revisions, if no warning is logged, or if another candidate leads
-// while the leader, which is cut off, cannot know of the loss.
+// while the leader, which is cut off, cannot know of the loss. The candidates request a shorter TTL than
+// etcd grants.
 func TestElection_DataLost(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		restored, created bool // created means that the backup contains the election node.
-		cutOff            bool
+		cutOff            bool // cutOff means that the leader is cut off.
+		deposed           bool // deposed means that another leader was before, and was cut off until its lease had expired.
 	}{
 		{name: "Restored", restored: true},
 		{name: "RestoredWithNode", restored: true, created: true},
 		{name: "Emptied"},
 		{name: "EmptiedWhileCutOff", cutOff: true},
+		{name: "RestoredWhileSuccessorCutOff", restored: true, cutOff: true, deposed: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			srv := startServers(t, 1)
-			client, p := srv.Client(), newProxiedClient(t, srv)
+			f := &faults{minTTL: int64(ttl / time.Second)}
+			client := srv.Client()
+			first, second := newProxiedClient(t, srv, f.intercept), newProxiedClient(t, srv, f.intercept)
 			if c.created {
 				_, err := client.Put(t.Context(), node, "")
 				require.NoError(t, err)
@@ -41,10 +47,12 @@ func TestElection_DataLost(t *testing.T) {
 				require.NoError(t, err)
 			}
 			var log lockedBuffer
-			rejoin := []etcd.Option{etcd.WithRejoin(), etcd.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))}
-			leader := startCandidate(t, p.Client, rejoin...)
+			rejoin := []etcd.Option{
+				etcd.WithRejoin(), etcd.WithSessionTimeout(ttl / 4), etcd.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			}
+			leader := startCandidate(t, first.Client, rejoin...)
 			l := leader.waitForLeadership()
-			follower := startCandidate(t, client, rejoin...)
+			follower := startCandidate(t, second.Client, rejoin...)
 			follower.waitForPredecessor(leader.ID())
 			ending := startCandidate(t, client)
 			ending.waitForPredecessor(follower.ID())
@@ -52,8 +60,15 @@ func TestElection_DataLost(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, l.Token(), (<-seen).Leader.Token)
 
+			if c.deposed {
+				first.cut()
+				revokeLease(t, client, leader.ID()) // without waiting until etcd lets it expire
+				waitForLoss(t, l)
+				leader, follower, first, second = follower, leader, second, first
+				l = leader.waitForLeadership()
+			}
 			if c.cutOff {
-				p.cut()
+				first.cut()
 			}
 			srv.Kill(0)
 			if c.restored {
@@ -62,6 +77,7 @@ func TestElection_DataLost(t *testing.T) {
 				srv.Empty(0)
 			}
 			srv.Restart(0)
+			second.heal()
 
 			ending.waitForError(leaderelection.ErrSessionExpired)
 			next := leader
@@ -74,7 +90,7 @@ func TestElection_DataLost(t *testing.T) {
 			require.Error(t, l.Err(), "the former leader has not stopped")
 			require.Contains(t, log.String(), "level=WARN")
 			require.Contains(t, log.String(), "lost data")
-			p.heal()
+			first.heal()
 			if c.cutOff {
 				leader.waitForPredecessor(follower.ID())
 			} else {
@@ -97,8 +113,8 @@ func TestElection_LeaseRevoked(t *testing.T) {
 	follower := startCandidate(t, client, etcd.WithRejoin())
 	follower.waitForPredecessor(leader.ID())
 	p.cut()
+	revokeLease(t, client, follower.ID()) // first, so that the follower does not become the head of the queue
 	revokeLease(t, client, leader.ID())
-	revokeLease(t, client, follower.ID())
 	follower.waitForLeadership()
 	require.Error(t, l.Err(), "the former leader has not stopped")
 	p.heal()

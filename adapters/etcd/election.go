@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -29,10 +30,12 @@ type Election struct {
 	// nodeRev is the create revision of node, or 0 as long as it is not known. A re-created node is
 	// another election.
 	nodeRev atomic.Int64
-	// known is the newest known position in etcd's history, and joined reports whether the candidate
-	// has joined the queue before. They belong to the goroutine of ElectLeader.
+	// known is the newest known position in etcd's history, joined reports whether the candidate has
+	// joined the queue before, and ttl is the longest TTL that it has requested or that etcd has granted
+	// to it. They belong to the goroutine of ElectLeader.
 	known  position
 	joined bool
+	ttl    time.Duration
 	// listening receives one value, when ResignRequested is called for the first time.
 	listening chan struct{}
 
@@ -70,7 +73,7 @@ func NewElection(client *clientv3.Client, node string, opts ...Option) (*Electio
 	log := o.log.With("election", node, "client", o.clientName)
 	e := &Election{
 		client: client, node: node, options: o, log: log, outage: &outageLog{client: client, log: log},
-		listening: make(chan struct{}, 1),
+		ttl: o.timeout, listening: make(chan struct{}, 1),
 	}
 	ctx, cancel := context.WithTimeoutCause(o.ctx, o.timeout, errUnreachable)
 	defer cancel()
@@ -145,7 +148,7 @@ func (e *Election) ElectLeader() error { return e.candidacy.Run(e.runCandidacy) 
 // over, and returns the reason.
 func (e *Election) runCandidacy(ctx context.Context) error {
 	for {
-		head, err := e.participate(ctx)
+		sole, err := e.participate(ctx)
 		if !e.options.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
 			return err
 		}
@@ -156,11 +159,12 @@ func (e *Election) runCandidacy(ctx context.Context) error {
 		if lost {
 			e.nodeRev.Store(0)
 		}
-		if head || !lost && !errors.Is(err, errEndedEarly) {
+		if sole || !lost && !errors.Is(err, errEndedEarly) {
 			continue // No other candidate of the lost history leads.
 		}
-		// The leader of the lost history may not know of the loss until its lease ends.
-		if err := request.Pause(ctx, e.options.timeout); err != nil {
+		// The leader of the lost history may not know of the loss until its lease ends. The TTL of
+		// that lease is not known: all candidates must request the same.
+		if err := request.Pause(ctx, e.ttl); err != nil {
 			return err
 		}
 	}

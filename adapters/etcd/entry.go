@@ -64,8 +64,9 @@ type viewResult struct {
 }
 
 // participate joins the queue and stays in it until the entry is lost or ctx is done. It returns
-// the reason, and whether the candidate was the head of the queue.
-func (e *Election) participate(ctx context.Context) (head bool, err error) {
+// the reason, and whether no other candidate of the queue can lead, because this one was its head
+// and its lease had not expired.
+func (e *Election) participate(ctx context.Context) (sole bool, err error) {
 	n, err := e.joinQueue(ctx)
 	if err != nil {
 		e.waitForRevocations(err)
@@ -74,6 +75,7 @@ func (e *Election) participate(ctx context.Context) (head bool, err error) {
 	entryCtx, cancel := context.WithCancel(ctx)
 	n.start(entryCtx)
 	err = n.followQueue()
+	sole = n.head && !n.lease.expired(time.Now())
 	e.candidacy.Revoke(err) // before the lease is revoked
 	cancel()
 	close(n.due)
@@ -83,7 +85,7 @@ func (e *Election) participate(ctx context.Context) (head bool, err error) {
 	n.requests.Wait()
 	e.revokeLease(n.key, errors.Is(err, errDetached))
 	e.waitForRevocations(err)
-	return n.head, err
+	return sole, err
 }
 
 // start starts the goroutine that sends keepalives. It ends when ctx is done and due is closed.

@@ -44,6 +44,7 @@ func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 			n.key.lease, n.key.name = granted.ID, keyName(e.node, granted.ID)
 			n.lease = newLease(sent, time.Duration(granted.TTL)*time.Second, granted.RaftTerm)
 			n.storeDeadline()
+			e.ttl = max(e.ttl, n.lease.ttl)
 		}
 		return err
 	}); err != nil {

@@ -116,13 +116,13 @@ type proxiedClient struct {
 	proxy *zkproxy.Proxy
 }
 
-// newProxiedClient returns a client of the first server.
-func newProxiedClient(t *testing.T, c *cluster) *proxiedClient {
+// newProxiedClient returns a client of the first server. Each of the functions changes its configuration.
+func newProxiedClient(t *testing.T, c *cluster, change ...func(*clientv3.Config)) *proxiedClient {
 	t.Helper()
 	proxy, err := zkproxy.New(c.Addr(0))
 	require.NoError(t, err)
 	t.Cleanup(proxy.Close)
-	client := c.Client(func(cfg *clientv3.Config) { cfg.Endpoints = []string{"http://" + proxy.Addr()} })
+	client := c.Client(append(change, func(cfg *clientv3.Config) { cfg.Endpoints = []string{"http://" + proxy.Addr()} })...)
 	return &proxiedClient{client, proxy}
 }
 
@@ -292,6 +292,8 @@ type faults struct {
 	// delay delays the responses to keepalives, and keepaliveSent is when the newest one was sent.
 	delay         time.Duration
 	keepaliveSent time.Time
+	// minTTL is the shortest TTL, in seconds, for which a lease is granted.
+	minTTL int64
 	// omitLeases removes leases from responses to requests for keys only, as etcd 3.7 does.
 	omitLeases bool
 }
@@ -331,6 +333,9 @@ func (f *faults) checkRejected(method string, request any) error {
 func (f *faults) interceptCall(ctx context.Context, method string, request, response any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if err := f.checkRejected(method, request); err != nil {
 		return err
+	}
+	if grant, ok := request.(*etcdserverpb.LeaseGrantRequest); ok {
+		f.set(func(f *faults) { grant.TTL = max(grant.TTL, f.minTTL) })
 	}
 	err := invoker(ctx, method, request, response, cc, opts...)
 	f.mu.Lock()

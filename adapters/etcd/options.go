@@ -123,9 +123,11 @@ func WithCreateNode() Option { return func(o *options) { o.createNode = true } }
 // without a limit, also at the start: [NewElection] then returns after a session timeout,
 // and ElectLeader looks for the election node. If etcd has lost data, because it was
 // restored from a backup or emptied, the candidate joins the election that exists there,
-// and creates it if [WithCreateNode] is given as well. A follower waits for a TTL before
-// that, because the leader may not know of the loss yet. By default the candidacy ends
-// when the lease expires.
+// and creates it if [WithCreateNode] is given as well. Before that, a follower, or a leader
+// whose lease has expired, waits for a TTL, because another leader may not know of the loss
+// yet. It waits for its own TTL, so all candidates of an election must have the same
+// [WithSessionTimeout]: otherwise two of them can lead at the same time after such a loss.
+// By default the candidacy ends when the lease expires.
 func WithRejoin() Option { return func(o *options) { o.rejoin = true } }
 
 // WithLogger sets the logger. By default only warnings are logged, to [slog.Default]: they

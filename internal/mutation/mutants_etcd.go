@@ -78,7 +78,23 @@ var etcdMutants = []mutant{
 		name: "etcd/lost-data-wait", breaks: "a candidate leads while the leader cannot know that etcd has lost data",
 		file: "adapters/etcd/election.go",
 		edits: []edit{
-			{"	if head || !lost && ", "	if head || lost || "},
+			{"	if sole || !lost && ", "	if sole || lost || "},
+		},
+		tests: "./adapters/etcd -run TestElection_DataLost/EmptiedWhileCutOff",
+	},
+	{
+		name: "etcd/lost-data-expired", breaks: "a former leader leads while its successor cannot know that etcd has lost data",
+		file: "adapters/etcd/entry.go",
+		edits: []edit{
+			{"	sole = n.head && !n.lease.expired(time.Now())\n", "	sole = n.head\n"},
+		},
+		tests: "./adapters/etcd -run TestElection_DataLost/RestoredWhileSuccessorCutOff",
+	},
+	{
+		name: "etcd/lost-data-granted", breaks: "after a loss of data a candidate waits for the TTL that it requested, which is shorter than the granted one",
+		file: "adapters/etcd/join.go",
+		edits: []edit{
+			{"			e.ttl = max(e.ttl, n.lease.ttl)\n", ""},
 		},
 		tests: "./adapters/etcd -run TestElection_DataLost/EmptiedWhileCutOff",
 	},
