@@ -51,7 +51,7 @@ type dialer struct {
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	d.push(handshake.Event{Kind: handshake.Dialing, Server: address})
 	d.outage.dial(address)
-	limit := d.patience()
+	start, limit := time.Now(), d.patience()
 	timeout = min(timeout, limit)
 	conn, err := d.connect(network, address, timeout)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn,
 	}
 	redial := func() (net.Conn, error) { return d.connect(network, address, timeout) }
 	return &handshakeConn{
-		Conn: conn, dialer: d, address: address, redial: redial, timeout: timeout, deadline: time.Now().Add(limit),
+		Conn: conn, dialer: d, address: address, redial: redial, timeout: timeout, deadline: start.Add(limit),
 	}, nil
 }
 
@@ -180,7 +180,7 @@ type handshakeConn struct {
 	address  string
 	redial   func() (net.Conn, error)
 	timeout  time.Duration
-	deadline time.Time // of the handshake
+	deadline time.Time // of the handshake; includes the time that dial has taken
 
 	request handshake.Request // the first request that the client library has written
 	answer  handshake.Answer  // the part of the answer that was read
@@ -212,8 +212,8 @@ func (c *handshakeConn) end(err error) {
 	case c.established.Load():
 		c.dialer.outage.begin()
 		c.dialer.push(handshake.Event{Kind: handshake.Broken, Server: c.address, Err: err})
-	case err == nil:
-		c.dialer.outage.close() // the client library closes a connection without an error only if its owner does
+	case err == nil: // no Read or Write has failed, so the answer is invalid
+		c.dialer.fail(c.address, handshake.ErrNotZooKeeper)
 	case c.answer.Missing() > 0:
 		c.dialer.fail(c.address, err)
 	}
@@ -312,6 +312,9 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	}
 	if missing > 0 && n > 0 {
 		c.answer = append(c.answer, b[:min(n, missing)]...)
+		if !c.answer.Valid() { // the client library would allocate up to 4 GB for it
+			return 0, handshake.ErrNotZooKeeper
+		}
 		if c.answer.Missing() == 0 {
 			c.answered()
 		}

@@ -408,3 +408,24 @@ func TestDialer_SlowServers(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// TestDialer_LimitIncludesDial fails if the limit for one server begins only when the network connection is
+// open, so that a server that is slow to accept it and then does not answer takes twice as long.
+func TestDialer_LimitIncludesDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t)
+		srv.Pause()
+		start := time.Now()
+		conn, _, err := Connect([]string{srv.Name()}, 3*time.Second, // the limit is a second
+			WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
+				time.Sleep(timeout * 9 / 10)
+				return srv.Dialer()(network, address, timeout)
+			}))
+		require.NoError(t, err)
+		for handshake.Of(conn).Failure() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.WithinDuration(t, start.Add(time.Second), time.Now(), 200*time.Millisecond)
+		conn.Close()
+	})
+}

@@ -1,8 +1,12 @@
 package zkdial
 
 import (
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -14,7 +18,7 @@ const (
 	// cause. It is doubled with each warning.
 	firstRepeat = 10 * time.Second
 	lastRepeat  = time.Hour
-	// maxCauses limits the memory for causes.
+	// maxCauses limits the memory for causes. Later causes are logged as often as a single cause.
 	maxCauses = 100
 )
 
@@ -32,8 +36,9 @@ type outage struct {
 	attempt *time.Timer // warns while an attempt has no result
 }
 
-// cause is why a server has granted no session.
-type cause struct{ server, err string }
+// cause is why a server has granted no session. The zero value stands for all causes after the first
+// maxCauses.
+type cause struct{ server, reason string }
 
 // repeat is when a cause is logged again.
 type repeat struct {
@@ -73,7 +78,7 @@ func (o *outage) fail(server string, err error) {
 		o.stop()
 	}
 	now, since := time.Now(), o.since
-	warn := !since.IsZero() && !o.closed && now.Sub(since) >= quiet && o.due(cause{server, root(err)}, now)
+	warn := !since.IsZero() && !o.closed && now.Sub(since) >= quiet && o.due(cause{server, reason(err)}, now)
 	o.warned = o.warned || warn
 	o.mu.Unlock()
 	if warn {
@@ -84,12 +89,15 @@ func (o *outage) fail(server string, err error) {
 
 // due reports whether a cause must be logged now. The caller holds mu.
 func (o *outage) due(c cause, now time.Time) bool {
+	if o.repeats[c] == nil && len(o.repeats) >= maxCauses {
+		c = cause{}
+	}
 	r := o.repeats[c]
 	switch {
-	case r == nil && len(o.repeats) < maxCauses:
+	case r == nil:
 		o.repeats[c] = &repeat{now.Add(firstRepeat), firstRepeat}
 		return true
-	case r == nil || now.Before(r.at):
+	case now.Before(r.at):
 		return false
 	}
 	r.after = min(2*r.after, lastRepeat)
@@ -118,14 +126,21 @@ func (o *outage) close() {
 	o.closed = true
 }
 
-// root returns the text of the innermost error. The outer ones contain the local port, which is another
-// one for each attempt.
-func root(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
+var digits = regexp.MustCompile("[0-9]+")
+
+// reason returns a text that is the same for all errors with the same reason. The text of an error may
+// differ in each attempt: it can contain the local port or the current time.
+func reason(err error) string {
+	var lookup *net.DNSError
+	var certificate x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &lookup):
+		return fmt.Sprint("lookup ", lookup.Name, lookup.IsNotFound, lookup.IsTimeout, lookup.IsTemporary)
+	case errors.As(err, &certificate):
+		return fmt.Sprint("certificate ", certificate.Reason)
+	}
+	for inner := err; inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
+	return digits.ReplaceAllString(err.Error(), "0")
 }

@@ -2,7 +2,12 @@ package zkdial
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -93,5 +99,86 @@ func TestOutage_IsLogged(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// warnings returns how many warnings a connection logs in d if each attempt fails with the next error.
+func warnings(t *testing.T, d time.Duration, next func(attempt int) error) (n int) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		attempt := 0
+		conn, _, err := Connect([]string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+			WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+				attempt++
+				return nil, next(attempt)
+			}))
+		require.NoError(t, err)
+		time.Sleep(d)
+		n = strings.Count(log.String(), "level=WARN")
+		conn.Close()
+	})
+	return n
+}
+
+// TestOutage_ReasonsThatVary fails if a reason is logged for each attempt because the text of the error
+// contains the time or the local port.
+func TestOutage_ReasonsThatVary(t *testing.T) {
+	for name, next := range map[string]func(attempt int) error{
+		"certificate": func(i int) error {
+			return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: strings.Repeat("x", i)}}
+		},
+		"lookup": func(i int) error {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: strings.Repeat("x", i), Name: "server"}}
+		},
+		"port":           func(i int) error { return fmt.Errorf("read 127.0.0.1:%d->127.0.0.2:2181: reset", 20000+i) },
+		"several errors": func(i int) error { return fmt.Errorf("%w: %w", errAuth, fmt.Errorf("from port %d: %w", i, errBroken)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := warnings(t, time.Minute, next)
+			require.Positive(t, n)
+			require.LessOrEqual(t, n, 4)
+		})
+	}
+	require.NotEqual(t, reason(errors.New("a")), reason(errors.New("b")))
+}
+
+// TestOutage_ManyReasons fails if a connection logs nothing more after many different reasons.
+func TestOutage_ManyReasons(t *testing.T) {
+	next := func(i int) error { return errors.New(strings.Repeat("x", i)) }
+	before, after := warnings(t, 10*time.Minute, next), warnings(t, 20*time.Minute, next)
+	require.Greater(t, before, maxCauses)
+	require.Less(t, before, maxCauses+10)
+	require.Greater(t, after, before)
+	require.Less(t, after, before+5)
+}
+
+// TestOutage_NotZooKeeper fails if the reason is not reported again and again that a server which answers is
+// not a ZooKeeper server.
+func TestOutage_NotZooKeeper(t *testing.T) {
+	for name, answer := range map[string]string{
+		"HTTP":      "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"TLS alert": "\x15\x03\x03\x00\x02\x02\x32",
+		"too short": "\x00\x00\x00\x04abcd",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log lockedBuffer
+				conn, _, err := Connect([]string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
+					WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+						client, server := net.Pipe()
+						go func() {
+							defer server.Close()
+							_, _ = server.Read(make([]byte, 100))
+							_, _ = server.Write([]byte(answer))
+						}()
+						return client, nil
+					}))
+				require.NoError(t, err)
+				time.Sleep(time.Hour)
+				require.ErrorIs(t, handshake.Of(conn).Failure(), handshake.ErrNotZooKeeper)
+				require.Greater(t, strings.Count(log.String(), handshake.ErrNotZooKeeper.Error()), 4, "%s", &log)
+				conn.Close()
+			})
+		})
 	}
 }

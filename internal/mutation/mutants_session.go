@@ -425,6 +425,22 @@ var sessionMutants = []mutant{
 		tests: "./zkdial -run ^TestDialer_FaultyServer$",
 	},
 	{
+		name: "zkdial/handshake-start", breaks: "the limit for one server begins after the network connection was opened",
+		file: "zkdial/dialer.go",
+		edits: []edit{
+			{"deadline: start.Add(limit)", "deadline: time.Now().Add(start.Sub(start)).Add(limit)"},
+		},
+		tests: "./zkdial -run ^TestDialer_LimitIncludesDial$",
+	},
+	{
+		name: "zkdial/no-zookeeper", breaks: "a server that is not a ZooKeeper server is not reported",
+		file: "zkdial/dialer.go",
+		edits: []edit{
+			{"c.dialer.fail(c.address, handshake.ErrNotZooKeeper)", "c.dialer.outage.close()"},
+		},
+		tests: "./zkdial -run ^TestOutage_NotZooKeeper$",
+	},
+	{
 		name: "zkdial/handshake-grows", breaks: "servers that all answer slowly are given up on after the same time again and again",
 		file: "zkdial/dialer.go",
 		edits: []edit{
@@ -452,9 +468,25 @@ var sessionMutants = []mutant{
 		name: "zkdial/outage-once", breaks: "each failed attempt is logged",
 		file: "zkdial/outage.go",
 		edits: []edit{
-			{"case r == nil || now.Before(r.at):", "case r == nil:"},
+			{"case now.Before(r.at):", "case false:"},
 		},
 		tests: "./zkdial -run ^TestOutage_IsLogged$",
+	},
+	{
+		name: "zkdial/outage-reason", breaks: "an error that contains the local port or the time is logged for each attempt",
+		file: "zkdial/outage.go",
+		edits: []edit{
+			{`digits.ReplaceAllString(err.Error(), "0")`, "err.Error()"},
+		},
+		tests: "./zkdial -run ^TestOutage_ReasonsThatVary$",
+	},
+	{
+		name: "zkdial/outage-full", breaks: "nothing is logged after many causes",
+		file: "zkdial/outage.go",
+		edits: []edit{
+			{"		c = cause{}\n", "		return false\n"},
+		},
+		tests: "./zkdial -run ^TestOutage_ManyReasons$",
 	},
 	{
 		name: "zkdial/outage-silent", breaks: "nothing is logged while a server does not answer",

@@ -17,9 +17,14 @@ import (
 const (
 	requestHead = 28
 	answerHead  = 20
-	// maxAnswer is far more than any server sends.
-	maxAnswer = 1 << 10
+	// The length at the beginning of an answer, which contains at least the fields above and the length
+	// of a password. The longest is far more than any server sends.
+	shortestAnswer = answerHead
+	maxAnswer      = 1 << 10
 )
+
+// ErrNotZooKeeper is the failure of a connection to a server that answers differently from a ZooKeeper server.
+var ErrNotZooKeeper = errors.New("the answer is not that of a ZooKeeper server: check the port, and whether it requires TLS")
 
 // The operations of packets that the dialer recognizes. Packets after the handshake begin with their
 // length, an ID and the operation, four bytes each.
@@ -70,6 +75,20 @@ type Answer []byte
 // Missing returns how many bytes are missing until Timeout and Session may be called.
 func (a Answer) Missing() int { return max(answerHead-len(a), 0) }
 
+// Valid reports whether the length at the beginning of the answer, if it was read, is possible.
+func (a Answer) Valid() bool {
+	n := a.length()
+	return len(a) < 4 || n >= shortestAnswer && n <= maxAnswer
+}
+
+// length returns the length at the beginning of the answer, or 0 if it was not read.
+func (a Answer) length() uint32 {
+	if len(a) < 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(a)
+}
+
 // Timeout returns the session timeout that the server has granted.
 func (a Answer) Timeout() time.Duration {
 	return time.Duration(int32(binary.BigEndian.Uint32(a[8:]))) * time.Millisecond
@@ -85,11 +104,10 @@ func ReadAnswer(r io.Reader) (Answer, error) {
 	if _, err := io.ReadFull(r, a); err != nil {
 		return nil, err
 	}
-	n := binary.BigEndian.Uint32(a)
-	if n < answerHead-4 || n > maxAnswer {
-		return nil, errors.New("not the answer of a ZooKeeper server")
+	if !a.Valid() {
+		return nil, ErrNotZooKeeper
 	}
-	a = append(a, make([]byte, n)...)
+	a = append(a, make([]byte, a.length())...)
 	if _, err := io.ReadFull(r, a[4:]); err != nil {
 		return nil, err
 	}
