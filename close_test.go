@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -183,12 +184,14 @@ func TestClose_Successor(t *testing.T) {
 
 // TestConnect_HangsAfterFailedWrite fails if candidates and locks wait indefinitely on a connection of
 // zk.Connect that never connects again. The client library hangs if a write fails while credentials are
-// sent again; here its event callback blocks at the same point, and can be released.
+// sent again; here its event callback blocks at the same point, and can be released. It also fails if
+// the connection cannot be used after that.
 func TestConnect_HangsAfterFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		release := make(chan struct{})
-		defer close(release)
+		unblock := sync.OnceFunc(func() { close(release) })
+		defer unblock()
 		var armed atomic.Bool
 		conn, _, err := srv.Connect(timeout, zk.WithEventCallback(func(e zk.Event) {
 			if e.State == zk.StateDisconnected && armed.Load() {
@@ -221,5 +224,12 @@ func TestConnect_HangsAfterFailedWrite(t *testing.T) {
 		_, err = m.Lock(t.Context())
 		require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 		_ = hold.Release()
+		armed.Store(false)
+		unblock()
+		time.Sleep(2 * timeout)
+		hold, err = m.Lock(t.Context())
+		require.NoError(t, err, "the callback has returned")
+		require.NoError(t, hold.Release())
+		conn.Close()
 	})
 }

@@ -14,14 +14,17 @@
 //   - Leaderships, locks and other grants end before Close ends the session, with
 //     leaderelection.ErrConnClosed. With zk.Connect they end afterwards, when another client
 //     may have been granted the same.
-//   - The handshake with one server takes at most a third of the session timeout divided by
-//     the number of servers, but at least a second, or a third of the session timeout if that
-//     is shorter. The client library would wait for several session timeouts for a server
-//     that accepts connections and does not answer. The limit is doubled after each round in
-//     which no server has answered.
+//   - Connecting to one server, including TLS and the handshake, takes at most a third of the
+//     session timeout divided by the number of servers, or if that is less than a second, a
+//     second or a third of the session timeout, whichever is shorter. The client library would
+//     wait for several session timeouts for a server that accepts connections and does not
+//     answer. The limit is doubled after each round in which no server has answered.
 //   - Connections recover after a write that fails while the client library sends credentials
 //     again. Other connections of go-zookeeper 1.0.4 are unusable then; candidates and locks
-//     on them end with leaderelection.ErrConnClosed after three session timeouts.
+//     on them end with leaderelection.ErrConnClosed after three session timeouts, and at
+//     least ten seconds. The same happens if Next of a HostProvider or an event callback of
+//     zk.Connect blocks for that long, so they must not block. After that the connection can be
+//     used again.
 //   - Host names are looked up for each connection attempt, so they may be unknown at first
 //     and their addresses may change.
 //   - TLS is supported, and verifies the name of each server.

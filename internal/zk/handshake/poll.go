@@ -39,6 +39,8 @@ func (r *Record) Poll(conn *zk.Conn) {
 	r.facts.Session = now.session
 	switch {
 	case now.up && (now != before || !r.facts.Up):
+		// A Closed with a reason was not caused by the owner: the client library seemed to hang.
+		r.facts.Closed = r.facts.Closed && r.failure == nil
 		r.apply(Event{Kind: Established, Server: now.server, Session: now.session})
 	case !now.up && state != zk.StateDisconnected:
 		r.facts.Idle = time.Time{}

@@ -385,7 +385,8 @@ func (m *monitor) detectClose(ctx context.Context) <-chan request.Answer[struct{
 }
 
 // hangTimeouts is the number of session timeouts after which a client library that does not try to
-// connect is considered to hang. It has a session or tries to connect within two seconds otherwise.
+// connect is considered to hang. It has a session or tries to connect within two seconds otherwise, unless
+// a HostProvider or an event callback of the user blocks, which cannot be distinguished.
 const (
 	hangTimeouts = 3
 	minHang      = 10 * time.Second
