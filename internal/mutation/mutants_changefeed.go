@@ -277,6 +277,14 @@ var changefeedMutants = []mutant{
 		tests: "./adapters/changefeed/postgres -run TestStore_PoolCannotConnect",
 	},
 	{
+		name: "changefeed/postgres-unused", breaks: "the listening connection stays open after all elections have ended",
+		file: "adapters/changefeed/postgres/listen.go",
+		edits: []edit{
+			{"unused := due && len(requested) == 0 && len(l.channels) == 0", "unused := false"},
+		},
+		tests: "./adapters/changefeed/postgres -run TestStore_UnusedConnections",
+	},
+	{
 		name: "changefeed/postgres-idle", breaks: "the server ends the listening session when it is idle",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{

@@ -38,8 +38,9 @@
 // pool's configuration and its BeforeConnect and AfterConnect, and count against the
 // server's max_connections, not against MaxConns. So a leadership does not end while
 // queries of the program occupy all connections of the pool. The server does not end these
-// sessions because of idle_session_timeout. The last [Store.Close] closes them. The pool
-// must stay open until then: after its Close, requests return [changefeed.ErrClosed].
+// sessions because of idle_session_timeout. The last [Store.Close] closes them; the
+// connection that listens is closed about two seconds after the last feed. The pool must
+// stay open until then: after its Close, requests return [changefeed.ErrUnsuitable].
 //
 // If a feed receives nothing for the quiet time, it reads the record. The listening
 // connection sends a request every two seconds. So broken connections and deleted records

@@ -22,10 +22,12 @@ const maxUnread = 1000
 var errSlowReader = errors.New("too many unread notifications")
 
 // listener listens to the channels of all stores on one pool, over one connection. The connection
-// is opened for the first subscription, and again for the first one after it has failed.
+// is opened for the first subscription, and closed when there has been none for a checkInterval. The
+// next subscription opens it again, also after it has failed.
 type listener struct {
 	connect func(ctx context.Context) (*pgx.Conn, error)
-	ctx     context.Context // ctx is done when the listener must end.
+	check   func(ctx context.Context) error // check returns an error if the pool is closed.
+	ctx     context.Context                 // ctx is done when the listener must end.
 	running sync.WaitGroup
 
 	mu        sync.Mutex
@@ -53,7 +55,7 @@ func (l *listener) subscribe(channel string) *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
-		s.end(l.ctx.Err())
+		s.end(context.Cause(l.ctx))
 		return s
 	}
 	if l.channels[channel] == nil {
@@ -72,6 +74,11 @@ func (l *listener) subscribe(channel string) *subscription {
 func (l *listener) unsubscribe(s *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.remove(s)
+}
+
+// remove removes a subscription if it has not been removed before. The caller must hold mu.
+func (l *listener) remove(s *subscription) {
 	if !l.channels[s.channel][s] {
 		return
 	}
@@ -97,13 +104,28 @@ func (s *subscription) end(err error) {
 	close(s.ended)
 }
 
-// run runs the connection until it fails, and then ends all subscriptions.
+// run runs the connection until it fails or is not needed any more.
 func (l *listener) run() {
 	conn, err := l.connect(l.ctx)
 	if err == nil {
 		err = l.receive(conn)
 	}
-	l.mu.Lock()
+	if err != nil {
+		l.mu.Lock()
+		if l.ctx.Err() != nil {
+			err = context.Cause(l.ctx)
+		}
+		l.stop(err)
+		l.mu.Unlock()
+	}
+	if conn != nil {
+		closeConnection(conn)
+	}
+}
+
+// stop ends all subscriptions because of err. The next subscription starts run again. The caller must
+// hold mu.
+func (l *listener) stop(err error) {
 	for _, subscriptions := range l.channels {
 		for s := range subscriptions {
 			s.end(err)
@@ -111,29 +133,40 @@ func (l *listener) run() {
 	}
 	clear(l.channels)
 	l.requested, l.interrupt, l.active = nil, nil, false
-	l.mu.Unlock()
-	if conn != nil {
-		closeConnection(conn)
-	}
 }
 
 // receive delivers notifications, and listens to the channels that are requested, until the
-// connection fails. It sends a request in each checkInterval, whatever it receives: so it detects
+// connection fails or the pool is closed. It returns nil after stop if there has been no subscription
+// for a checkInterval. It sends a request in each checkInterval, whatever it receives: so it detects
 // an unresponsive server, and the server does not end the session because it is idle.
 func (l *listener) receive(conn *pgx.Conn) error {
 	checkAt := time.Now().Add(checkInterval)
 	for {
+		due := time.Now().After(checkAt)
+		if due {
+			if err := l.check(l.ctx); err != nil {
+				return err
+			}
+		}
 		ctx, cancel := context.WithDeadline(l.ctx, checkAt)
 		l.mu.Lock()
 		requested := l.requested
 		l.requested, l.interrupt = nil, cancel
+		unused := due && len(requested) == 0 && len(l.channels) == 0
+		if unused {
+			l.stop(nil)
+		}
 		l.mu.Unlock()
 		var err error
-		if len(requested) > 0 || time.Now().After(checkAt) {
+		switch {
+		case unused:
+			cancel()
+			return nil
+		case len(requested) > 0 || due:
 			cancel()
 			checkAt = time.Now().Add(checkInterval)
 			err = l.listen(conn, requested)
-		} else {
+		default:
 			err = l.receiveNotification(ctx, conn)
 			cancel()
 		}
@@ -160,7 +193,7 @@ func (l *listener) receiveNotification(ctx context.Context, conn *pgx.Conn) erro
 		select {
 		case s.notifications <- n:
 		default:
-			delete(l.channels[n.Channel], s)
+			l.remove(s)
 			s.end(errSlowReader)
 		}
 	}

@@ -20,8 +20,9 @@ const reservedConnections = 4
 type shared struct {
 	pool     *pgxpool.Pool // pool is the pool of the program.
 	listener *listener
-	cancel   context.CancelFunc // cancel ends the listener.
-	users    int                // users is the number of open stores. The registry's mu protects it.
+	cancel   context.CancelCauseFunc // cancel ends the listener.
+	ended    sync.Once               // ended is done by end.
+	users    int                     // users is the number of open stores. The registry's mu protects it.
 
 	mu       sync.Mutex
 	reserved *pgxpool.Pool // reserved is opened by the first request.
@@ -41,8 +42,8 @@ func share(pool *pgxpool.Pool) *shared {
 	s := registry.pools[pool]
 	if s == nil {
 		s = &shared{pool: pool}
-		s.listener = &listener{connect: s.connect, channels: map[string]map[*subscription]bool{}}
-		s.listener.ctx, s.cancel = context.WithCancel(context.Background())
+		s.listener = &listener{connect: s.connect, check: s.closedError, channels: map[string]map[*subscription]bool{}}
+		s.listener.ctx, s.cancel = context.WithCancelCause(context.Background())
 		registry.pools[pool] = s
 	}
 	s.users++
@@ -70,17 +71,16 @@ func (s *shared) release() {
 	s.users--
 	last := s.users == 0
 	if last {
-		delete(registry.pools, s.pool)
+		s.unregister()
 	}
 	registry.Unlock()
 	if !last {
 		return
 	}
-	s.cancel()
+	s.end(nil)
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		s.closeReserved()
 		s.listener.running.Wait()
 	}()
 	timer := time.NewTimer(releaseLimit)
@@ -89,6 +89,22 @@ func (s *shared) release() {
 	case <-closed:
 	case <-timer.C:
 	}
+}
+
+// unregister makes the next store on the pool share other connections. The caller must hold the
+// registry's mu.
+func (s *shared) unregister() {
+	if registry.pools[s.pool] == s {
+		delete(registry.pools, s.pool)
+	}
+}
+
+// end ends the listener because of err, and closes the connections. It does not wait for them.
+func (s *shared) end(err error) {
+	s.ended.Do(func() {
+		s.cancel(err)
+		s.listener.running.Go(s.closeReserved)
+	})
 }
 
 func (s *shared) closeReserved() {
@@ -106,7 +122,8 @@ func (s *shared) closeReserved() {
 const probeLimit = 50 * time.Millisecond
 
 // closedError returns the error of the program's pool if it is closed. It ignores any other error of
-// that pool, because the connections of the stores may work nevertheless.
+// that pool, because the connections of the stores may work nevertheless. If the pool is closed, the
+// connections of the stores are closed too, although the program has not closed the stores.
 func (s *shared) closedError(ctx context.Context) error {
 	if s.pool.Stat().TotalConns() > 0 { // A closed pool has no connections.
 		return nil
@@ -118,6 +135,10 @@ func (s *shared) closedError(ctx context.Context) error {
 	case err == nil:
 		conn.Release()
 	case errors.Is(err, puddle.ErrClosedPool):
+		registry.Lock()
+		s.unregister()
+		registry.Unlock()
+		s.end(err)
 		return err
 	}
 	return nil

@@ -158,6 +158,42 @@ func TestStore_PoolCannotConnect(t *testing.T) {
 	}
 }
 
+// TestStore_UnusedConnections fails if the listening connection stays open after the last feed was
+// closed, if the next feed does not open it again, or if connections stay open after the program has
+// closed its pool but not the store.
+func TestStore_UnusedConnections(t *testing.T) {
+	server := shared.Get(t)
+	operator := newPool(t, server.Addr(), nil)
+	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) {
+		withSetting("application_name", "unused connections")(c)
+		c.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { // The query of connections without any.
+			_, err := conn.Exec(ctx, "SELECT 1")
+			return err
+		}
+	})
+	awaitNone := func(condition string) {
+		require.Eventually(t, func() bool {
+			var n int
+			err := operator.QueryRow(fixture.Context(t), `SELECT count(*) FROM pg_stat_activity
+				WHERE application_name = 'unused connections' AND `+condition).Scan(&n)
+			return err == nil && n == 0
+		}, fixture.Patience, 10*time.Millisecond, condition)
+	}
+	s, r := createRecord(t, pool, newTable(), postgres.WithQuiet(time.Hour))
+	for range 2 {
+		f := fixture.SubscribeTo(t, s, r)
+		r = fixture.Heartbeat(t, s, r)
+		fixture.AwaitRecord(t, f, r)
+		require.NoError(t, f.Close())
+		awaitNone("(query = '' OR query ~ 'LISTEN')")
+	}
+	f := fixture.SubscribeTo(t, s, r)
+	pool.Close()
+	_, err := f.Next(fixture.Context(t))
+	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+	awaitNone("true")
+}
+
 // TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
 // silently, if calls do not return when their contexts are done, if Close blocks, or if the store
 // does not work afterwards.
