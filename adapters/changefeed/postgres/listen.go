@@ -201,8 +201,39 @@ func (l *listener) receiveNotification(ctx context.Context, conn *pgx.Conn) erro
 }
 
 // listen makes the connection listen to the channels that have subscriptions, and not to the
-// others. Without channels it only sends a request.
+// others. Without channels it only sends a request. If the server rejects the request, listen sends
+// one for each channel, so that a name that the server cannot represent ends only its subscriptions.
 func (l *listener) listen(conn *pgx.Conn, channels []string) error {
+	err := l.listenToAll(conn, channels)
+	var rejected *pgconn.PgError
+	if len(channels) == 0 || !errors.As(err, &rejected) || conn.IsClosed() {
+		return err
+	}
+	for _, channel := range channels {
+		err := l.listenToAll(conn, []string{channel})
+		switch {
+		case err == nil:
+		case !errors.As(err, &rejected) || conn.IsClosed():
+			return err
+		default:
+			l.reject(channel, err)
+		}
+	}
+	return nil
+}
+
+// reject ends the subscriptions to a channel because of err.
+func (l *listener) reject(channel string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s := range l.channels[channel] {
+		s.end(err)
+	}
+	delete(l.channels, channel)
+}
+
+// listenToAll sends the request for channels.
+func (l *listener) listenToAll(conn *pgx.Conn, channels []string) error {
 	ctx, cancel := context.WithTimeout(l.ctx, checkInterval)
 	defer cancel()
 	var sql strings.Builder

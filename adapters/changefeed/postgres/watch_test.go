@@ -260,3 +260,24 @@ func TestChanges_OtherChannel(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, postgres.Change{Channel: "another place", Payload: "yes"}, c)
 }
+
+// TestChanges_RejectedChannel fails if a channel whose name the server rejects ends the feeds of
+// other channels, or if its reader does not receive the error.
+func TestChanges_RejectedChannel(t *testing.T) {
+	execSQL(t, newPool(t, shared.Get(t).Addr(), nil), "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
+		c.ConnConfig.Database = "latin"
+		withSetting("client_encoding", "UTF8")(c)
+	})
+	s, r := createRecord(t, pool, pgx.Identifier{"elections"}, postgres.WithQuiet(time.Hour))
+	f := fixture.SubscribeTo(t, s, r)
+	changes, err := s.Changes(fixture.Context(t), "\u9078\u6319") // LATIN1 does not contain these characters.
+	if err == nil {
+		defer changes.Close()
+		_, err = changes.Next(fixture.Context(t))
+	}
+	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, "22P05")
+	r = fixture.Heartbeat(t, s, r)
+	fixture.AwaitRecord(t, f, r)
+}
