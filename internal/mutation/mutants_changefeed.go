@@ -272,7 +272,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/postgres-probe", breaks: "heartbeats fail if the program's pool cannot connect",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{
-			{"case errors.Is(err, puddle.ErrClosedPool):", "default:"},
+			{"case errors.Is(err, puddle.ErrClosedPool):", "case errors.Is(err, puddle.ErrClosedPool), err != nil:"},
 		},
 		tests: "./adapters/changefeed/postgres -run TestStore_PoolCannotConnect",
 	},
