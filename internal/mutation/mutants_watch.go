@@ -38,7 +38,7 @@ var watchMutants = []mutant{
 		name: "watch/lost/children", breaks: "a reader of children does not notice that watches were lost",
 		file: "internal/zk/children/reader.go",
 		edits: []edit{
-			{"changed = r.recordLost()", ""},
+			{"changed, err = r.recordLost()", "changed = false"},
 		},
 		tests: ". -run ^TestLostWatch$",
 	},

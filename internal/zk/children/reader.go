@@ -193,7 +193,10 @@ func (r *Reader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 				return err
 			}
 		case <-r.sub.Changed():
-			changed = r.recordLost()
+			var err error
+			if changed, err = r.recordLost(); err != nil {
+				return err
+			}
 		case <-r.recheck:
 			r.recheck, r.reset = nil, true
 			return nil
@@ -212,18 +215,27 @@ func (r *Reader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 	return r.recordAllFired()
 }
 
-// recordLost records which watches the pool has found to be lost, and reports whether there are
-// any.
-func (r *Reader[T]) recordLost() (changed bool) {
-	if r.list.Fired() {
+// recordLost records which watches have fired, also those that the pool has found to be lost, and
+// reports whether there are any. The connection may have been closed at the same time.
+func (r *Reader[T]) recordLost() (changed bool, err error) {
+	lost := func(w *watch.Watch) bool {
+		if !w.Fired() {
+			return false
+		}
+		if errors.Is(w.Take(zk.Event{}).Err, zk.ErrClosing) {
+			err = zkerror.ErrConnClosed
+		}
+		return true
+	}
+	if lost(r.list) {
 		r.list, changed = nil, true
 	}
 	for _, c := range r.children {
-		if c.watch.Fired() {
+		if lost(c.watch) {
 			c.watch, changed = nil, true
 		}
 	}
-	return changed
+	return changed, err
 }
 
 // recordFired records that the watch on a child has fired, and reports whether it is the
