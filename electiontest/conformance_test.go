@@ -86,9 +86,12 @@ func zookeeperFactory(opts ...leaderelection.Option) electiontest.Factory {
 				if err != nil {
 					return nil, err
 				}
-				all := append([]leaderelection.Option{
-					leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(sessionTimeout),
-				}, opts...)
+				// With WithCreateNode, a candidate that joins after the end would create an election.
+				_, err = p.conn.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
+				if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+					return nil, err
+				}
+				all := append([]leaderelection.Option{leaderelection.WithSessionTimeout(sessionTimeout)}, opts...)
 				return leaderelection.NewElection(p.conn, "/election", all...)
 			},
 			Crash: func(i int) { cut(i) },
