@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -25,6 +27,8 @@ var redisServer = dbserver.Shared{Start: func() (*dbserver.Server, error) { retu
 func TestMain(m *testing.M) {
 	child.RunWatchdog()
 	flag.Parse()
+	// Under nohup, the processes that the tests start would ignore HUP.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	// Parallel tests spend most of their time waiting for other processes.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
