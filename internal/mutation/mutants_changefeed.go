@@ -22,7 +22,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/hint-flag", breaks: "a hint counts as a read",
 		file: "adapters/changefeed/internal/protocol/observe.go",
 		edits: []edit{
-			{"m.Current, m.Hinted, m.TTL, m.ClaimAt = r, true,", "m.Current, m.Hinted, m.TTL, m.ClaimAt = r, false,"},
+			{"m.Current, m.Hinted, m.ClaimAt = r, true,", "m.Current, m.Hinted, m.ClaimAt = r, false,"},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_Heartbeat",
 	},
@@ -78,7 +78,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/held-ttl", breaks: "a candidate does not wait for the longer lease of another candidate",
 		file: "adapters/changefeed/internal/protocol/response.go",
 		edits: []edit{
-			{"max(m.cfg.Lease, m.Current.TTL)", "m.cfg.Lease"},
+			{"max(m.cfg.Lease, m.TTL)", "m.cfg.Lease"},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestRestoredState_LongLease",
 	},
