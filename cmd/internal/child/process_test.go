@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,6 +42,8 @@ func TestMain(m *testing.M) {
 		p.Wait()
 		return
 	}
+	// Under nohup, the processes that the tests start would ignore HUP.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	goleak.VerifyTestMain(m)
 }
 
