@@ -28,7 +28,9 @@ type edit struct{ old, new string }
 
 // table returns all mutants.
 func table() []mutant {
-	return slices.Concat(sessionMutants, watchMutants, grantMutants, electionMutants, contenderMutants, queueMutants, recipeMutants, ephemeralMutants, changefeedMutants, etcdMutants, raftlogMutants)
+	return slices.Concat(sessionMutants, rejectionMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
+		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, ephemeralMutants,
+		changefeedMutants, etcdMutants, raftlogMutants)
 }
 
 // mutate returns the text of the mutant's file with its edits applied. root is the root of

@@ -294,16 +294,6 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestWait_ContenderInTheMiddleLeaves$",
 	},
 	{
-		name: "contender/over/session", breaks: "a change of the session is ignored",
-		file: "internal/zk/contender/contender.go",
-		edits: []edit{
-			{`	case c.session != 0 && c.conn.Session != c.session:
-		return zkerror.ErrSessionExpired
-`, ""},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Replacement$",
-	},
-	{
 		name: "contender/send/twice", breaks: "a request is repeated while its reply is outstanding",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
@@ -349,45 +339,6 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
 	},
 	{
-		name: "contender/reason/session", breaks: "the expiry of an unknown session is reported as a deletion",
-		file: "internal/zk/contender/contender.go",
-		edits: []edit{
-			{`	case c.session == 0:
-		c.leave(zkerror.ErrSessionExpired, false) // the session has changed during the create
-`, ""},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_AllFaults$",
-	},
-	{
-		name: "contender/reason/over", breaks: "the reason of a deletion is found in another session",
-		file: "internal/zk/contender/contender.go",
-		edits: []edit{
-			{`	case c.over() != nil:
-		c.leave(c.over(), false) // expiry deletes the znode first
-`, ""},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Expiry$",
-	},
-	{
-		name: "contender/reason/queue", breaks: "a missing queue is not the reason of a deletion",
-		file: "internal/zk/contender/contender.go",
-		edits: []edit{
-			{`	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
-		c.leave(c.noQueue(), false)
-`, ""},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
-	},
-	{
-		name: "contender/lost", breaks: "the reason of a deletion is not looked for",
-		file: "internal/zk/contender/contender.go",
-		edits: []edit{
-			{`			c.send(Request{Kind: FindReason})
-`, ""},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
-	},
-	{
 		name: "contender/join/prefix", breaks: "a create without a reply is forgotten",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
@@ -415,125 +366,11 @@ var contenderMutants = []mutant{
 		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
 	},
 	{
-		name: "contender/leave/delete", breaks: "the contender's znode is not deleted",
-		file: "internal/zk/contender/leave.go",
-		edits: []edit{
-			{"\t\tc.send(Request{Kind: Delete, Name: c.name, Last: true, Err: c.reason})", "\t\tc.finish(nil)"},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
-	},
-	{
 		name: "contender/own/plain", breaks: "the znode of another contender with the same name is taken for the own one",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
 			{"plain && reply.Err == nil && c.czxid != 0", "plain && false"},
 		},
 		tests: "./internal/zk/contender -run ^TestHold_PlainName$",
-	},
-	{
-		name: "contender/hold/plain", breaks: "a name without a GUID is not confirmed after a break",
-		file: "internal/zk/contender/hold.go",
-		edits: []edit{
-			{"	c.confirmOwn()\n", ""},
-		},
-		tests: "./internal/zk/contender -run ^TestHold_PlainName$",
-	},
-	{
-		name: "contender/leave/plain", breaks: "a znode of an earlier session is deleted by a name that another contender can have",
-		file: "internal/zk/contender/leave.go",
-		edits: []edit{
-			{"\tif _, plain := c.cfg.Naming.Plain(); !plain {\n\t\tc.outlived = c.name\n\t}", "\tc.outlived = c.name"},
-		},
-		tests: "./internal/zk/contender -run ^TestStep_AnotherSession_PlainName$",
-	},
-	{
-		name: "contender/leave/pending", breaks: "the reply to a create is not awaited",
-		file: "internal/zk/contender/leave.go",
-		edits: []edit{
-			{"\tcase c.pending.has(Create), c.pending.has(Delete), c.pending.has(Search):", "\tcase c.pending.has(Delete), c.pending.has(Search):"},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
-	},
-	{
-		name: "contender/leave/search", breaks: "other znodes of the contender are not searched for",
-		file: "internal/zk/contender/leave.go",
-		edits: []edit{
-			{"\t\tc.send(Request{Kind: Search, Prefixes: slices.Clone(c.prefixes), Last: true})", "\t\tc.finish(nil)"},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Breaks$",
-	},
-	{
-		name: "contender/leave/lost", breaks: "a deletion without a reply counts",
-		file: "internal/zk/contender/leave.go",
-		edits: []edit{
-			{`	case errors.Is(reply.Err, ErrLost): // remove retries
-`, `	case errors.Is(reply.Err, ErrLost):
-		c.finish(nil)
-`},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Breaks$",
-	},
-	{
-		name: "contender/leave/found", breaks: "only the first of the znodes found is deleted",
-		file: "internal/zk/contender/leave.go",
-		edits: []edit{
-			{"\t\tif c.found = c.found[1:]; len(c.found) == 0 {", "\t\tif c.found = nil; len(c.found) == 0 {"},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
-	},
-	{
-		name: "contender/leave/failed", breaks: "an orphan whose deletion failed is forgotten",
-		file: "internal/zk/contender/leave.go",
-		edits: []edit{
-			{`		c.orphans = append(c.orphans, r.Name)
-`, ""},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
-	},
-	{
-		name: "contender/leave/report", breaks: "a contender that leaves does not report it first",
-		file: "internal/zk/contender/contender.go",
-		edits: []edit{
-			{`	c.report(State{Err: reason})
-	c.prove(false)
-`, `	c.prove(false)
-`},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
-	},
-	{
-		name: "contender/hold/proven", breaks: "the end of the lease is not reported",
-		file: "internal/zk/contender/hold.go",
-		edits: []edit{
-			{`		s.Proven = c.conn.Proven
-`, `		s.Proven = true
-`},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Expiry$",
-	},
-	{
-		name: "contender/hold/lapses", breaks: "a lease that has ended and is valid again is not reported",
-		file: "internal/zk/contender/hold.go",
-		edits: []edit{
-			{"\t\tif c.counted && c.lapses != c.conn.Lapses {", "\t\tif false {"},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
-	},
-	{
-		name: "contender/hold/missing", breaks: "a check without the znode is ignored during the turn",
-		file: "internal/zk/contender/hold.go",
-		edits: []edit{
-			{"\tif c.conn.Missing && c.renamedTo == \"\" {", "\tif false {"},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
-	},
-	{
-		name: "contender/hold/prove", breaks: "no lease is requested during the turn",
-		file: "internal/zk/contender/hold.go",
-		edits: []edit{
-			{`	c.prove(true)
-`, ""},
-		},
-		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
 	},
 }

@@ -98,14 +98,6 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestMonitor_CountsRenewedLapse$",
 	},
 	{
-		name: "request/explain", breaks: "the error of an operation without an answer does not name the server and the reason",
-		file: "internal/zk/request/explain.go",
-		edits: []edit{
-			{"failure != nil {", "false {"},
-		},
-		tests: "./internal/zk/request -run ^TestExplain$",
-	},
-	{
 		name: "session/C1", breaks: "a missing znode is not reported",
 		file: "internal/zk/session/check.go",
 		edits: []edit{
@@ -326,57 +318,6 @@ var sessionMutants = []mutant{
 		tests: "./internal/zk/session -run ^TestConfirm_FindsAllMissing$",
 	},
 	{
-		name: "request/probe", breaks: "the answer to the request that detects Close is discarded",
-		file: "internal/zk/request/request.go",
-		edits: []edit{
-			{"	return Reject(ctx, conn, answer)\n", "	return nil\n"},
-		},
-		tests: "./internal/zk/request -run ^TestRead_AuthenticationIsRequired$",
-	},
-	{
-		name: "session/rejected", breaks: "a check that is answered with a final code only costs the lease",
-		file: "internal/zk/session/monitor.go",
-		edits: []edit{
-			{`	for _, s := range m.proving {
-		s.reject(err)
-	}
-`, ""},
-		},
-		tests: ". -run ^TestElectLeader_CheckIsRejected$",
-	},
-	{
-		name: "rejection/rejoin", breaks: "a candidate with WithRejoin ends because of a condition that passes",
-		file: "election.go",
-		edits: []edit{
-			{`rejected := zkerror.IsPassing(err) && e.ID() != ""`, "rejected := false"},
-		},
-		tests: ". -run ^TestElectLeader_ConditionPasses$",
-	},
-	{
-		name: "rejection/first", breaks: "a candidate that has never joined waits until the servers accept its requests",
-		file: "election.go",
-		edits: []edit{
-			{`rejected := zkerror.IsPassing(err) && e.ID() != ""`, "rejected := zkerror.IsPassing(err)"},
-		},
-		tests: ". -run ^TestElectLeader_ConditionPasses$",
-	},
-	{
-		name: "rejection/removal", breaks: "a candidate joins again behind its znode that it could not delete",
-		file: "internal/zk/queue/requests.go",
-		edits: []edit{
-			{"if r.cfg.Rejoins && res.request.Last", "if false && res.request.Last"},
-		},
-		tests: ". -run ^TestElectLeader_RemovalIsRejected$",
-	},
-	{
-		name: "rejection/keeper", breaks: "a group member ends because of a condition that passes",
-		file: "internal/zk/ephemeral/keeper.go",
-		edits: []edit{
-			{"case k.retry, k.created && zkerror.IsPassing(err):", "case k.retry:"},
-		},
-		tests: "./recipes/group -run ^TestPersistent_QuotaExceeded$",
-	},
-	{
 		name: "session/close-ends-grants", breaks: "grants end after the owner of the connection has ended the session",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
@@ -401,54 +342,6 @@ var sessionMutants = []mutant{
 		tests: ". -run ^TestConnect_HangsAfterFailedWrite$",
 	},
 	{
-		name: "zkdial/closing", breaks: "the dialer does not recognize the packet that ends the session",
-		file: "zkdial/dialer.go",
-		edits: []edit{
-			{"if op == handshake.OpCloseSession {", "if op == 0 {"},
-		},
-		tests: ". -run ^TestClose_GrantsEndFirst$",
-	},
-	{
-		name: "zkdial/failed-write", breaks: "the client library receives the error of a write after the handshake",
-		file: "zkdial/dialer.go",
-		edits: []edit{
-			{"		c.abandon(err)\n	}\n	return len(b), nil", "		c.abandon(err)\n		return 0, err\n	}\n	return len(b), nil"},
-		},
-		tests: "./zkdial -run ^TestDialer_FailedWrite$",
-	},
-	{
-		name: "zkdial/handshake-limit", breaks: "the client library waits for a silent server for several session timeouts",
-		file: "zkdial/dialer.go",
-		edits: []edit{
-			{"if !c.established.Load() && (t.IsZero() || t.After(c.deadline)) {", "if t.IsZero() {"},
-		},
-		tests: "./zkdial -run ^TestDialer_FaultyServer$",
-	},
-	{
-		name: "zkdial/handshake-start", breaks: "the limit for one server begins after the network connection was opened",
-		file: "zkdial/dialer.go",
-		edits: []edit{
-			{"deadline: start.Add(limit)", "deadline: time.Now().Add(start.Sub(start)).Add(limit)"},
-		},
-		tests: "./zkdial -run ^TestDialer_LimitIncludesDial$",
-	},
-	{
-		name: "zkdial/no-zookeeper", breaks: "a server that is not a ZooKeeper server is not reported",
-		file: "zkdial/dialer.go",
-		edits: []edit{
-			{"c.dialer.fail(c.address, handshake.ErrNotZooKeeper)", "c.dialer.outage.close()"},
-		},
-		tests: "./zkdial -run ^TestOutage_NotZooKeeper$",
-	},
-	{
-		name: "zkdial/handshake-grows", breaks: "servers that all answer slowly are given up on after the same time again and again",
-		file: "zkdial/dialer.go",
-		edits: []edit{
-			{"if isTimeout(err) || errors.Is(err, errSilent) {", "if isTimeout(err) {"},
-		},
-		tests: "./zkdial -run ^TestDialer_SlowServers$",
-	},
-	{
 		name: "session/evidence", breaks: "a forward step of the wall clock counts as age of a proof",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
@@ -463,37 +356,5 @@ var sessionMutants = []mutant{
 			{"if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {", "if false {"},
 		},
 		tests: "./internal/zk/session -run ^TestLease_WallClockIsSet$",
-	},
-	{
-		name: "zkdial/outage-once", breaks: "each failed attempt is logged",
-		file: "zkdial/outage.go",
-		edits: []edit{
-			{"case now.Before(r.at):", "case false:"},
-		},
-		tests: "./zkdial -run ^TestOutage_IsLogged$",
-	},
-	{
-		name: "zkdial/outage-reason", breaks: "an error that contains the local port or the time is logged for each attempt",
-		file: "zkdial/outage.go",
-		edits: []edit{
-			{`digits.ReplaceAllString(err.Error(), "0")`, "err.Error()"},
-		},
-		tests: "./zkdial -run ^TestOutage_ReasonsThatVary$",
-	},
-	{
-		name: "zkdial/outage-full", breaks: "nothing is logged after many causes",
-		file: "zkdial/outage.go",
-		edits: []edit{
-			{"		c = cause{}\n", "		return false\n"},
-		},
-		tests: "./zkdial -run ^TestOutage_ManyReasons$",
-	},
-	{
-		name: "zkdial/outage-silent", breaks: "nothing is logged while a server does not answer",
-		file: "zkdial/outage.go",
-		edits: []edit{
-			{"+time.Millisecond, func() { o.fail(server, errWaiting) })", "+time.Millisecond, func() {})"},
-		},
-		tests: "./zkdial -run ^TestOutage_IsLogged$",
 	},
 }
