@@ -30,7 +30,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "removal/claim", breaks: "an item whose return is rejected for a moment is not available as long as the session lives",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/claim_delete.go",
 		edits: []edit{
 			{"go q.deleteClaimLater(d)", "_ = q.deleteClaimLater"},
 		},
@@ -109,7 +109,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rQ2", breaks: "the claim of another consumer is deleted",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/claim_delete.go",
 		edits: []edit{
 			{"if err == nil && stat.Czxid == d.token {", "if err == nil && stat.Czxid != 0 {"},
 		},
@@ -125,7 +125,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/rQ6", breaks: "the attempt of an unread item counts",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/claim_delete.go",
 		edits: []edit{
 			{"if !d.received.Load() && d.raw != nil {", "if false {"},
 		},
@@ -282,7 +282,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/queue-in-place", breaks: "an item that cannot be read is deleted after its last attempt",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/completion.go",
 		edits: []edit{
 			{"c.toDeadLetters, c.inPlace, c.reason = true, d.unread, reason", "c.toDeadLetters, c.inPlace, c.reason = true, false, reason"},
 		},
@@ -354,7 +354,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/queue-late", breaks: "a call after a slow acknowledgement acknowledges the item without its operations",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/late.go",
 		edits: []edit{
 			{"		if r.as == c.as && (r.withOps || !c.alone) &&", "		if false &&"},
 		},
@@ -362,7 +362,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/queue-late-ops", breaks: "Ack returns the success of a call that has not executed its operations",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/late.go",
 		edits: []edit{
 			{"(r.withOps || !c.alone) && ", ""},
 		},
@@ -370,7 +370,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/queue-late-several", breaks: "repeated calls of AckAll add goroutines while the servers do not answer",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/late.go",
 		edits: []edit{
 			{"slices.Equal(r.items, c.items) {", "slices.Equal(r.items, c.items) && len(c.items) == 1 {"},
 		},
@@ -378,7 +378,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/queue-late-settled", breaks: "an acknowledgement fails because of a concurrent call that was too late",
-		file: "recipes/queue/ack.go",
+		file: "recipes/queue/late.go",
 		edits: []edit{
 			{"limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {", "false {"},
 		},

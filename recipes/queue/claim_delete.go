@@ -1,0 +1,87 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// deleteClaim deletes the claim of a delivery. If the servers reject that, it continues in the
+// background, because the item cannot be claimed as long as the claim exists.
+func (q *Queue) deleteClaim(d *delivery) {
+	o := q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
+	if zkerror.IsRejection(o.Err) {
+		go q.deleteClaimLater(d)
+	}
+}
+
+// deleteClaimLater deletes the claim of a delivery when the servers accept it. It ends with the session
+// of the claim and with the connection, also after the queue was closed.
+func (q *Queue) deleteClaimLater(d *delivery) {
+	backoff := request.Backoff{Max: request.MaxRejectionPause}
+	for rejected := true; rejected; {
+		_ = request.Pause(context.Background(), backoff.Next())
+		stat, err := q.newestStat(q.claimPath(d.name))
+		switch {
+		case err == nil && (q.conn.SessionID() != d.session || stat.Czxid != d.token):
+			return
+		case err == nil:
+			err = request.Retry(context.Background(), q.conn, func() error { return q.conn.Delete(q.claimPath(d.name), stat.Version) })
+		}
+		rejected = zkerror.IsRejection(err)
+	}
+}
+
+// deleteClaimIfOwn deletes the claim of a delivery if it exists. If another consumer has claimed
+// the item since, that claim remains.
+func (q *Queue) deleteClaimIfOwn(d *delivery) {
+	stat, err := q.newestStat(q.claimPath(d.name))
+	if err == nil && stat.Czxid == d.token { // no other client deletes it
+		q.deleteClaim(d)
+	}
+}
+
+// newestStat returns the Stat of a znode as of a time after the call. The Stat is empty if the
+// znode does not exist.
+func (q *Queue) newestStat(path string) (*zk.Stat, error) {
+	return request.Read(context.Background(), q.conn, func() (*zk.Stat, error) {
+		if _, err := q.conn.Sync(path); err != nil {
+			return nil, err
+		}
+		_, stat, err := q.conn.Exists(path)
+		return stat, err
+	})
+}
+
+// returnClaim deletes the claim of a delivery that has ended, unless the item was completed before.
+// For an item that the program has not received, it also tries to write the data again, so that the
+// attempt does not count.
+func (q *Queue) returnClaim(d *delivery) {
+	d.writing <- struct{}{}
+	defer func() { <-d.writing }()
+	if d.completed != nil {
+		return
+	}
+	ops := []any{d.deleteClaimOp().op}
+	if !d.received.Load() && d.raw != nil {
+		ops = append(ops, &zk.SetDataRequest{Path: q.itemPath(d.name), Data: d.raw, Version: d.version})
+	}
+	o := q.writer.Start(txn.Transaction{Ops: ops, Session: d.session}).Outcome()
+	switch {
+	case errors.Is(o.Err, txn.ErrUnknown):
+		q.deleteClaimIfOwn(d)
+	case zkerror.IsRejection(o.Err):
+		q.deleteClaim(d)
+	case o.Err != nil && o.Failed != 0 && len(ops) > 1 && !errors.Is(o.Err, txn.ErrSession):
+		// Another client has changed or deleted the item, or its data is too large to be written.
+		q.deleteClaim(d)
+	}
+	d.completed = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
+	q.addReturnedItem(d)
+}

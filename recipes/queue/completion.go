@@ -1,0 +1,224 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// How an item was completed.
+var (
+	errAcknowledged = errors.New("acknowledged")
+	errReturned     = errors.New("returned")
+)
+
+// operation is an operation of a completion.
+type operation struct {
+	op any
+	// d is the delivery to which the operation belongs, or nil if it is an operation of the user.
+	d    *delivery
+	kind operationKind
+}
+
+type operationKind int
+
+const (
+	otherOperation operationKind = iota
+	claimDeletion                // fails if the claim was lost
+	itemDeletion
+	letterCreation // fails if the directory of the dead letters does not exist
+)
+
+func (d *delivery) deleteClaimOp() operation {
+	return operation{&zk.DeleteRequest{Path: d.q.claimPath(d.name), Version: -1}, d, claimDeletion}
+}
+
+func (d *delivery) deleteItemOp() operation {
+	return operation{&zk.DeleteRequest{Path: d.q.itemPath(d.name), Version: -1}, d, itemDeletion}
+}
+
+// completion is a transaction that acknowledges or returns items.
+type completion struct {
+	q     *Queue
+	as    error // errAcknowledged or errReturned
+	items []*delivery
+	// build returns the operations for an item.
+	build func(*delivery) ([]operation, error)
+	// operations are the operations of the user, and later all operations.
+	operations []operation
+	// alone means that the transaction shares no request.
+	alone bool
+	// toDeadLetters means that the item becomes a dead letter, for a reason. If inPlace is set, it
+	// remains where it is.
+	toDeadLetters, inPlace bool
+	reason                 string
+}
+
+// buildLetter returns the operations that make the only item of the completion a dead letter.
+func (c *completion) buildLetter(d *delivery, reason string) []operation {
+	c.toDeadLetters, c.inPlace, c.reason = true, d.unread, reason
+	return d.deadLetterOps(reason, c.inPlace)
+}
+
+// apply applies the completion.
+func (c *completion) apply() error {
+	for _, d := range c.items {
+		d.writing <- struct{}{}
+		defer func() { <-d.writing }()
+	}
+	if len(c.operations) == 0 {
+		c.items = slices.DeleteFunc(c.items, func(d *delivery) bool { return d.completed == c.as })
+	}
+	if len(c.items) == 0 {
+		return nil
+	}
+	if err := c.buildOperations(); err != nil {
+		return err
+	}
+	if c.as == errReturned {
+		// Done must be closed before another consumer can claim the item.
+		for _, d := range c.items {
+			d.end(ErrSettled)
+			c.q.removeDelivery(d)
+		}
+	}
+	return c.finish(c.send())
+}
+
+// buildOperations adds the operations for the items. The claims must be valid, and must belong to
+// one session.
+func (c *completion) buildOperations() error {
+	var all []operation
+	for _, d := range c.items {
+		switch {
+		case d.completed == errAcknowledged || d.completed == errReturned:
+			return ErrSettled
+		case d.completed != nil:
+			return d.completed
+		case d.grant.Err() != nil:
+			return fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
+		case d.session != c.items[0].session:
+			return fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		}
+		operations, err := c.build(d)
+		if err != nil {
+			return err
+		}
+		all = append(all, operations...)
+	}
+	c.operations = append(all, c.operations...)
+	return nil
+}
+
+// send applies the transaction. If the directory of the dead letters does not exist, send creates
+// it. An item that cannot be moved there, because of its size or its children, becomes a dead letter
+// in place.
+func (c *completion) send() txn.Outcome {
+	for {
+		ops := make([]any, len(c.operations))
+		for i, o := range c.operations {
+			ops[i] = o.op
+		}
+		t := txn.Transaction{Ops: ops, Session: c.items[0].session, Alone: c.alone}
+		o := c.q.writer.Start(t).Outcome()
+		var failed operationKind
+		if o.Failed >= 0 {
+			failed = c.operations[o.Failed].kind
+		}
+		switch {
+		case failed == letterCreation && errors.Is(o.Err, zk.ErrNoNode):
+			if err := c.q.makeDead(context.WithoutCancel(c.q.ctx)); err != nil {
+				return txn.Outcome{Err: err, Failed: -1}
+			}
+		case c.toDeadLetters && !c.inPlace && (errors.Is(o.Err, txn.ErrTooLarge) || failed == itemDeletion && errors.Is(o.Err, zk.ErrNotEmpty)):
+			c.inPlace = true
+			c.operations = c.items[0].deadLetterOps(c.reason, true)
+		default:
+			return o
+		}
+	}
+}
+
+// finish updates the deliveries after the outcome is known, and returns the error of the
+// completion.
+func (c *completion) finish(o txn.Outcome) error {
+	switch {
+	case o.Err == nil:
+		c.finishDeliveries(c.as, ErrSettled)
+		return nil
+	case errors.Is(o.Err, txn.ErrUnknown):
+		err := fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
+		if c.isNotApplied() {
+			err = fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		}
+		c.finishDeliveries(err, err)
+		for _, d := range c.items {
+			c.q.deleteClaimIfOwn(d)
+			c.q.addReturnedItem(d) // it may exist
+		}
+		return err
+	case errors.Is(o.Err, txn.ErrSession):
+		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		c.finishDeliveries(err, zkerror.ErrSessionExpired)
+		return err
+	}
+	var failed operation
+	if o.Failed >= 0 && errors.Is(o.Err, zk.ErrNoNode) {
+		failed = c.operations[o.Failed]
+	}
+	switch failed.kind {
+	case claimDeletion:
+		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrDeleted)
+		c.q.finishDelivery(failed.d, err, zkerror.ErrDeleted)
+		c.q.addReturnedItem(failed.d)
+		return err
+	case itemDeletion:
+		c.q.finishDelivery(failed.d, zkerror.ErrDeleted, zkerror.ErrDeleted)
+		c.q.deleteClaim(failed.d)
+		return zkerror.ErrDeleted
+	}
+	if c.as == errReturned { // the deliveries have ended, so their claims must be deleted
+		c.finishDeliveries(errReturned, ErrSettled)
+		for _, d := range c.items {
+			c.q.deleteClaim(d)
+			c.q.addReturnedItem(d)
+		}
+	}
+	return o.Err
+}
+
+// finishDeliveries finishes the deliveries of the completion.
+func (c *completion) finishDeliveries(completed, reason error) {
+	for _, d := range c.items {
+		c.q.finishDelivery(d, completed, reason)
+		if c.as == errReturned && !c.toDeadLetters {
+			c.q.addReturnedItem(d)
+		}
+	}
+}
+
+// isNotApplied reports whether a completion with an unknown outcome was not applied. It can only be
+// known if the completion deletes the items. Then it cannot be applied later either, because the
+// record of the writer does not exist any more.
+func (c *completion) isNotApplied() bool {
+	if c.as == errReturned && !c.toDeadLetters || c.inPlace {
+		return false
+	}
+	d := c.items[0]
+	stat, err := c.q.newestStat(c.q.itemPath(d.name))
+	return err == nil && stat.Czxid == d.czxid
+}
+
+// finishDelivery ends a delivery, which cannot be completed any more. The caller writes for the
+// item.
+func (q *Queue) finishDelivery(d *delivery, completed, reason error) {
+	d.completed = completed
+	d.end(reason)
+	q.removeDelivery(d)
+}
