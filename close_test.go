@@ -223,6 +223,7 @@ func TestConnect_HangsAfterFailedWrite(t *testing.T) {
 		require.Error(t, hold.Err())
 		_, err = m.Lock(t.Context())
 		require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+		require.ErrorContains(t, err, "open a new connection")
 		_ = hold.Release()
 		armed.Store(false)
 		unblock()

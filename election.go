@@ -248,12 +248,10 @@ func (e *Election) reason(err error) error {
 		return err
 	}
 	switch err = refine(err); {
-	case errors.Is(err, ErrUnreachable):
+	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrConnClosed):
 		return request.Explain(e.conn, err)
 	case errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses:
 		return fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
-	case errors.Is(err, ErrConnClosed):
-		return session.Explain(e.conn, err)
 	case zkerror.IsRejection(err):
 		return fmt.Errorf("election at %s: %w", e.node, err)
 	}

@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -39,6 +40,9 @@ type Event struct {
 	Lost    bool
 	Err     error
 }
+
+// ErrHangs is the reason of a Closed that the owner has not caused.
+var ErrHangs = errors.New("the client library does not connect again, as go-zookeeper 1.0.4 if a write fails while credentials are sent again; open a new connection, with zkdial.Connect")
 
 // Facts is what the events of a connection have established.
 type Facts struct {

@@ -12,10 +12,20 @@ import (
 )
 
 // Explain returns err, with which an operation on conn has ended, with the reason why conn has no
-// session, or the server that has not answered. It returns err unchanged if err is an answer of a
-// server, or does not depend on the connection.
+// session, or the server that has not answered. It adds handshake.ErrHangs to zkerror.ErrConnClosed if
+// that is the reason. It returns err unchanged if err is an answer of a server, or does not depend on
+// the connection, or if conn is nil.
 func Explain(conn *zk.Conn, err error) error {
-	if err == nil || zkerror.CodeOf(err) != nil || errors.Is(err, zkerror.ErrConnClosed) || errors.Is(err, zkerror.ErrInvalidOption) {
+	switch {
+	case err == nil || conn == nil:
+		return err
+	case errors.Is(err, zkerror.ErrConnClosed):
+		reason := handshake.Of(conn).Failure()
+		if errors.Is(reason, handshake.ErrHangs) && !errors.Is(err, handshake.ErrHangs) {
+			return fmt.Errorf("%w: %w", err, reason)
+		}
+		return err
+	case zkerror.CodeOf(err) != nil || errors.Is(err, zkerror.ErrInvalidOption):
 		return err
 	}
 	if conn.State() != zk.StateHasSession {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zkdial"
@@ -39,6 +40,11 @@ func TestExplain(t *testing.T) {
 		for _, err := range []error{nil, zk.ErrNoAuth, zkerror.ErrConnClosed, zkerror.ErrInvalidOption} {
 			require.Equal(t, err, explain(err))
 		}
+
+		handshake.Of(conn).Push(handshake.Event{Kind: handshake.Closed, Err: handshake.ErrHangs})
+		closed := explain(zkerror.ErrConnClosed)
+		require.EqualError(t, closed, zkerror.ErrConnClosed.Error()+": "+handshake.ErrHangs.Error())
+		require.Equal(t, closed, explain(closed))
 
 		other, _, err := zk.Connect([]string{"127.0.0.1:2181"}, 4*time.Second, zk.WithDialer(srv.Dialer()), zk.WithLogInfo(false))
 		require.NoError(t, err)

@@ -15,8 +15,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -243,7 +241,7 @@ func (m *monitor) close() {
 	}
 	m.mu.Unlock()
 	for _, end := range ends {
-		end(Explain(conn, zkerror.ErrConnClosed))
+		end(request.Explain(conn, zkerror.ErrConnClosed))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -364,7 +362,7 @@ func (m *monitor) run() {
 			log()
 		}
 		if hangs {
-			m.record.Push(handshake.Event{Kind: handshake.Closed, Err: errHangs})
+			m.record.Push(handshake.Event{Kind: handshake.Closed, Err: handshake.ErrHangs})
 		}
 		timer.Reset(next)
 	}
@@ -382,50 +380,6 @@ func (m *monitor) detectClose(ctx context.Context) <-chan request.Answer[struct{
 		}
 		return struct{}{}, request.Final(ctx, conn, err)
 	})
-}
-
-// hangTimeouts is the number of session timeouts after which a client library that does not try to
-// connect is considered to hang. It has a session or tries to connect within two seconds otherwise, unless
-// a HostProvider or an event callback of the user blocks, which cannot be distinguished.
-const (
-	hangTimeouts = 3
-	minHang      = 10 * time.Second
-	minHangTicks = 20 // of the monitor's goroutine, at least as far apart as pollInterval
-)
-
-// errHangs is the reason why a connection is unusable that its owner has not closed.
-var errHangs = errors.New("the client library does not connect again, as go-zookeeper 1.0.4 if a write fails while credentials are sent again; open a new connection, with zkdial.Connect")
-
-// Explain returns err, which wraps the reason in addition if it is zkerror.ErrConnClosed although the
-// owner has not closed the connection. If conn is nil, it returns err.
-func Explain(conn *zk.Conn, err error) error {
-	if conn == nil || !errors.Is(err, zkerror.ErrConnClosed) {
-		return err
-	}
-	if reason := handshake.Of(conn).Failure(); errors.Is(reason, errHangs) {
-		return fmt.Errorf("%w: %w", err, reason)
-	}
-	return err
-}
-
-// hangs reports whether the client library hangs. The session has ended then, because no client has
-// extended it. The caller holds mu.
-func (m *monitor) hangs(now time.Time) bool {
-	if m.seen.Idle.IsZero() || m.seen.Idle != m.idle {
-		m.idle, m.idleTicks = m.seen.Idle, 0
-		return false
-	}
-	// After a pause of the process, the client library has not run either: the time alone proves nothing.
-	m.idleTicks++
-	if now.Sub(m.idle) <= max(hangTimeouts*m.lease.timeout, minHang) || m.idleTicks < minHangTicks {
-		return false
-	}
-	for s := range m.subs {
-		if s.log != nil {
-			m.logLater(s.log, slog.LevelError, "the connection is unusable", "err", errHangs)
-		}
-	}
-	return true
 }
 
 // apply updates the state by the result of a check. It returns an error if the check is not a

@@ -104,7 +104,7 @@ func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	s.end = end
 	s.m.mu.Unlock()
 	if closed {
-		end(Explain(conn, zkerror.ErrConnClosed))
+		end(request.Explain(conn, zkerror.ErrConnClosed))
 	}
 }
 
