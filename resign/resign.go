@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/limit"
 	"github.com/go-leaderelection/leaderelection/internal/resignation"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
@@ -199,8 +199,8 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 				return err
 			}
 			data = resignation.Format(changed)
-			if err := ephemeral.CheckSize(r.node, data, nil); err != nil {
-				return fmt.Errorf("%d requests: %w", len(changed), err)
+			if _, err := txn.Size([]any{&zk.SetDataRequest{Path: r.node, Data: data}}); err != nil {
+				return fmt.Errorf("%w: %d requests: %w", leaderelection.ErrInvalidOption, len(changed), err)
 			}
 			if !startWrite() {
 				return errCanceled
