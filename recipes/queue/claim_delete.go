@@ -24,18 +24,13 @@ func (q *Queue) deleteClaim(d *delivery) {
 // deleteClaimLater deletes the claim of a delivery when the servers accept it. It ends with the session
 // of the claim and with the connection, also after the queue was closed.
 func (q *Queue) deleteClaimLater(d *delivery) {
-	backoff := request.Backoff{Max: request.MaxRejectionPause}
-	for rejected := true; rejected; {
-		_ = request.Pause(context.Background(), backoff.Next())
+	request.Insist(func() error {
 		stat, err := q.newestStat(q.claimPath(d.name))
-		switch {
-		case err == nil && (q.conn.SessionID() != d.session || stat.Czxid != d.token):
-			return
-		case err == nil:
-			err = request.Retry(context.Background(), q.conn, func() error { return q.conn.Delete(q.claimPath(d.name), stat.Version) })
+		if err != nil || q.conn.SessionID() != d.session || stat.Czxid != d.token {
+			return err
 		}
-		rejected = zkerror.IsRejection(err)
-	}
+		return request.Retry(context.Background(), q.conn, func() error { return q.conn.Delete(q.claimPath(d.name), stat.Version) })
+	})
 }
 
 // deleteClaimIfOwn deletes the claim of a delivery if it exists. If another consumer has claimed

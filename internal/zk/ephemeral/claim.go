@@ -351,16 +351,13 @@ func (c *claim) remove() error {
 // with the session of the znode and with the connection.
 func (c *claim) removeLater() {
 	defer c.release()
-	owner, backoff := c.setup.Conn.SessionID(), request.Backoff{Max: request.MaxRejectionPause}
-	for err := error(nil); ; {
-		_ = request.Pause(context.Background(), backoff.Next())
+	owner := c.setup.Conn.SessionID()
+	request.Insist(func() error {
 		if !c.static && c.setup.Conn.SessionID() != owner {
-			return
+			return nil
 		}
-		if err = c.tryRemove(); !zkerror.IsRejection(err) {
-			return
-		}
-	}
+		return c.tryRemove()
+	})
 }
 
 // tryRemove is remove without removeLater.

@@ -82,21 +82,17 @@ func (r *requests) perform(res *result) {
 // deleteLater deletes a znode whose deletion the servers have rejected, when they accept it. Until then,
 // the znode blocks the queue. It ends with the session of the znode and with the connection.
 func deleteLater(cfg *Config, path string) {
-	owner, backoff := cfg.Conn.SessionID(), request.Backoff{Max: request.MaxRejectionPause}
-	for {
-		_ = request.Pause(context.Background(), backoff.Next())
+	owner := cfg.Conn.SessionID()
+	request.Insist(func() error {
 		if cfg.Conn.SessionID() != owner {
-			return
+			return nil
 		}
-		err := cfg.Conn.Delete(path, -1)
-		switch {
-		case err == nil:
+		err := request.Retry(context.Background(), cfg.Conn, func() error { return cfg.Conn.Delete(path, -1) })
+		if err == nil {
 			cfg.Log.Info("deleted a znode whose deletion was rejected before", "path", path)
-			return
-		case isNoNode(err), errors.Is(request.Final(context.Background(), cfg.Conn, err), zkerror.ErrConnClosed):
-			return
 		}
-	}
+		return err
+	})
 }
 
 // try executes the request of res once and stores the reply in it.

@@ -105,6 +105,15 @@ const (
 // MaxRejectionPause limits the pause before a request is sent again that the servers have rejected.
 const MaxRejectionPause = 5 * time.Second
 
+// Insist calls f after pauses, which grow, until the servers do not reject the request. It is for
+// the removal of a znode that others wait for, in the background.
+func Insist(f func() error) {
+	backoff := Backoff{Max: MaxRejectionPause}
+	for rejected := true; rejected; rejected = zkerror.IsRejection(f()) {
+		_ = Pause(context.Background(), backoff.Next())
+	}
+}
+
 // Backoff determines the pauses between retries, for callers that cannot use Read.
 // The pause grows with each failure, because a server that is busy, or from which
 // the session has moved, answers immediately. It is reset after some time without
