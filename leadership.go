@@ -18,10 +18,10 @@ import (
 // Done is closed before another candidate can become leader, provided that clocks run at
 // the same rate and that this process is not stopped. If the program closes the connection
 // itself, this holds for connections of package zkdial; on a connection that zk.Connect has
-// opened, resign first. A process that is stopped between a
-// check of Done and the following action can still act too late. Operations that must not
-// overlap should therefore be protected in the system that executes them: it can reject
-// tokens smaller than the greatest it has seen, or in ZooKeeper by [Leadership.Multi].
+// opened, resign first. A process that is stopped between a check of Done and the following
+// action can still act too late. Operations that must not overlap should therefore be
+// protected in the system that executes them: it can reject tokens smaller than the greatest
+// it has seen, or in ZooKeeper by [Leadership.Multi].
 type Leadership struct {
 	grant *grant.Grant
 	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
@@ -75,11 +75,13 @@ func (l *Leadership) Context() context.Context { return l.grant.Context() }
 //
 // ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
 // *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
-// [ErrInvalidOption] if ops are of another type or together larger than a server accepts by
-// default (a megabyte); nothing was sent. It wraps [ErrNotLeader] if the leadership has ended, and nothing was applied. It wraps
-// [ErrUnconfirmed] if leadership or the connection was lost during the call, so that the
-// outcome is unknown. Otherwise it wraps ZooKeeper's error and names the index, kind and
-// path of the operation that failed; nothing was applied.
+//   - [ErrInvalidOption] if ops are of another type, or together larger than a server accepts
+//     by default (a megabyte); nothing was sent,
+//   - [ErrNotLeader] if the leadership has ended; nothing was applied,
+//   - [ErrUnconfirmed] if the leadership or the connection was lost during the call, so that
+//     the outcome is unknown,
+//   - otherwise ZooKeeper's error, and names the index, kind and path of the operation that
+//     failed; nothing was applied.
 //
 // Multi blocks until ZooKeeper answers, but for at most two seconds after the leadership
 // ends. Leaderships of implementations of [Candidate] other than [Election] return

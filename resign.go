@@ -54,11 +54,11 @@ func (e *Election) left() bool {
 // election node, requests are not noticed and a warning is logged.
 //
 // After the candidate has left, it removes the watch: it writes the data of the election node
-// without changing it, because the client library has no request for that. The write fires the
-// watches of the other candidates as well. So a candidate that leaves more than ten others does not
-// write. Its watch is then removed by one that leaves later. The watch also remains, until the data
-// changes or the node is deleted, if the connection is not permitted to write the election node or
-// if that contains data of another application.
+// without changing it, because the client library cannot remove a watch. The write fires the watches
+// of all candidates, so it is not made while more than ten others remain. The write of a candidate
+// that leaves later then removes the watch. If the connection is not permitted to write the election
+// node, or the node contains data of another application, the watch remains until the data changes
+// or the node is deleted.
 func (e *Election) ResignRequested() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -220,7 +220,7 @@ func (c *handshakeConn) end(err error) {
 }
 
 // abandon closes a connection that has had a session after an error. The other goroutine of the
-// client library may be blocked in Write until a deadline of its own, while the session expires.
+// client library may be blocked in Write until its deadline, while the session expires.
 func (c *handshakeConn) abandon(err error) {
 	switch {
 	case isTimeout(err):

@@ -44,8 +44,8 @@ func (b *lockedBuffer) Reset() {
 	b.buffer.Reset()
 }
 
-// TestOutage_IsLogged fails if a program does not print after two seconds why it has no session, if it
-// prints the same reason too often, or if it prints something without an outage or after Close.
+// TestOutage_IsLogged fails if the reason of an outage is not logged after two seconds, or is logged too
+// often, or if something is logged without an outage or after Close.
 func TestOutage_IsLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal func(*zktest.Server)

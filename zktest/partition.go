@@ -13,8 +13,8 @@ import "slices"
 // With sessions, a test of a stale reader needs only one server. The separate server
 // behaves like a follower that has not reported the latest packets of its clients; see
 // [Cluster]. The same applies to a server without an ensemble that is partitioned as a
-// whole. If the server lags, is paused or is cut off itself, its state of this moment is
-// the one that they read. [WithSyncLimit] does not apply to partitions of sessions.
+// whole. If the server lags, is paused or is cut off itself, they read its current state.
+// [WithSyncLimit] does not apply to partitions of sessions.
 //
 // A real follower closes its clients' connections after a limit; [WithSyncLimit] sets one
 // for this server. [Server.Heal] ends the partition: missed changes arrive in order, with

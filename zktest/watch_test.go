@@ -45,8 +45,8 @@ func TestSetWatches_FailsOnce(t *testing.T) {
 	})
 }
 
-// TestDrop fails if an event or a setWatches request that is dropped has an effect, if others have none,
-// or if an event that was not sent is in the log.
+// TestDrop fails if a dropped event or setWatches request has an effect, if other events or requests are
+// dropped as well, or if the log contains a dropped event.
 func TestDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

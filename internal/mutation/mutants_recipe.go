@@ -37,7 +37,7 @@ var recipeMutants = []mutant{
 		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals$",
 	},
 	{
-		name: "znode/parents", breaks: "the parents of the node of a recipe remain for ever",
+		name: "znode/parents", breaks: "the parents of the node of a recipe remain after it was deleted",
 		file: "internal/zk/znode/znode.go",
 		edits: []edit{
 			{"path.Dir(node), acl, true)", "path.Dir(node), acl, false)"},

@@ -167,8 +167,8 @@ func (c *Contender) exclude(names []string) {
 // does not assign a number twice, so one of two znodes with the same number was not created as a
 // sequential znode. If both are contenders, their order is unknown.
 //
-// All children that are not contenders are excluded at once. There may be thousands of them, and
-// otherwise the queue would be listed for each.
+// One listing follows for all children that are not contenders, because there may be thousands of
+// them.
 func (c *Contender) receiveFound(r *Request, reply *Reply) {
 	if c.phase != queued {
 		return

@@ -34,10 +34,10 @@ type Node struct {
 	removal error
 }
 
-// Create creates the znode at path, and its parents, as containers, if they do not exist. Create blocks until the znode exists and the session is confirmed to live. It
-// returns a TakenError if the znode belongs to another client, the cause of the context, or
-// another reason why the znode was lost. Then it removes the znode, in the background if that
-// takes longer than the context lasts.
+// Create creates the znode at path. Parents that do not exist are created as containers. Create
+// blocks until the znode exists and the session is confirmed to live. It returns a TakenError if the
+// znode belongs to another client, the cause of the context, or another reason why the znode was
+// lost. Then it removes the znode, in the background if that takes longer than the context lasts.
 func Create(ctx context.Context, s *recipe.Setup, path string, data []byte) (*Node, error) {
 	maintained, stop := context.WithCancelCause(context.Background())
 	n := &Node{claim: newClaim(s, path, false), stop: stop, ended: make(chan struct{})}

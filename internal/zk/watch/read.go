@@ -121,7 +121,7 @@ type read struct {
 func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 	p.mu.Lock()
 	select {
-	case <-q.canceled: // Read has returned: nobody would use the watch, and OnData may have been called
+	case <-q.canceled: // Read has returned: the watch would not be used, and OnData may have been called
 		p.mu.Unlock()
 		return Found{}, context.Canceled
 	default:

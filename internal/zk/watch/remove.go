@@ -11,7 +11,7 @@ import (
 )
 
 // OnData reports whether the connection has a watch on the data of a znode, or a read in progress
-// that may set one. A call of Read whose context was done before sets none any more.
+// that may set one. A call of Read whose context is done sets no watch.
 func OnData(conn *zk.Conn, path string) bool {
 	p, k := pools.Of(conn), key{path, data}
 	p.mu.Lock()
@@ -19,9 +19,9 @@ func OnData(conn *zk.Conn, path string) bool {
 	return p.of(k) != nil || p.reads[k] != nil
 }
 
-// RemoveFromData removes the watch on the data of a znode. The client library has no request for
-// that, so RemoveFromData writes the same data again, unless mayWrite returns false: then the
-// watches of all clients fire, and each of their readers reads again. It retries after transient
+// RemoveFromData removes the watch on the data of a znode, unless mayWrite returns false. The client
+// library cannot remove a watch, so RemoveFromData writes the same data again. That fires the watches
+// of all clients, and each of their readers reads again. RemoveFromData retries after transient
 // failures. If the znode has changed since it was read, the watch has fired.
 func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite func(Found) bool) error {
 	sub := session.Subscribe(conn, 0)

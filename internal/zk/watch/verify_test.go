@@ -89,7 +89,7 @@ func TestVerify_Cost(t *testing.T) {
 			u.end()
 		}
 		time.Sleep(time.Hour)
-		require.Zero(w, w.reads(), "nobody waits")
+		require.Zero(w, w.reads(), "no reader waits")
 	})
 }
 

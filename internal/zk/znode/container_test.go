@@ -89,7 +89,7 @@ func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
 	})
 }
 
-// Fails if a parent that Make has created remains for ever.
+// Fails if a parent that Make has created remains after its last child was deleted.
 func TestMake_Parents(t *testing.T) {
 	runTest(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
