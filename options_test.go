@@ -1,12 +1,10 @@
 package leaderelection_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"path"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -182,29 +180,11 @@ func TestWithContext_Unanswered(t *testing.T) {
 	})
 }
 
-// lockedBuffer is a buffer that several goroutines can use.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // TestWithLogger_Messages fails if it is not logged that the status changes or the candidacy ends,
 // if a message does not name the candidate, or if anything is logged without the option.
 func TestWithLogger_Messages(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		var global, out lockedBuffer
+		var global, out testenv.Buffer
 		before := slog.Default()
 		slog.SetDefault(slog.New(slog.NewTextHandler(&global, &slog.HandlerOptions{Level: slog.LevelDebug})))
 		defer slog.SetDefault(before)

@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestBegin_Hangs fails if a handler that ignores its context is not logged and abandoned.
 func TestBegin_Hangs(t *testing.T) {
-	var log *logBuffer
+	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Begin, log = h.hang("begin"), h.captureLog() }, func(h *harness) {
 		h.lead()
 		h.wait(time.Second)
@@ -105,7 +106,7 @@ func TestError_Hangs(t *testing.T) {
 
 // TestWork_UsesGrace fails if a handler that is still running during its grace is logged as an error.
 func TestWork_UsesGrace(t *testing.T) {
-	var log *logBuffer
+	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Work, log = h.hang("work"), h.captureLog() }, func(h *harness) {
 		h.lead()
 		h.stop()

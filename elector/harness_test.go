@@ -1,7 +1,6 @@
 package elector
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	sharedcandidacy "github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 var errBoom = errors.New("boom")
@@ -200,28 +200,10 @@ func (h *harness) requireRunning() {
 }
 
 // captureLog makes the Elector log to a buffer.
-func (h *harness) captureLog() *logBuffer {
-	b := &logBuffer{}
+func (h *harness) captureLog() *testenv.Buffer {
+	b := &testenv.Buffer{}
 	h.elector.Log = slog.New(slog.NewTextHandler(b, nil))
 	return b
-}
-
-// logBuffer is a buffer that may be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // scriptedBackend creates candidates that the test controls.

@@ -1,7 +1,6 @@
 package integrationtest
 
 import (
-	"bytes"
 	"log/slog"
 	"path"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestWithACL_AllZnodes fails if a znode of the election does not have the ACL.
@@ -80,31 +80,13 @@ func TestWithLogger_Messages(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
-	var out syncBuffer
+	var out testenv.Buffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c, _ := startLeader(t, conn, node, leaderelection.WithLogger(log), leaderelection.WithClientName("logger"))
 	electiontest.Confirm(t, c.Resign)
 	for _, want := range []string{node, znodeName(c), "client=logger", "leader"} {
 		require.Contains(t, out.String(), want)
 	}
-}
-
-// syncBuffer is a buffer that can be read while other goroutines write.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // TestWithNaming_Kazoo fails if candidates with names of kazoo and of Curator do not follow each other.

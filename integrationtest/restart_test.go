@@ -1,13 +1,11 @@
 package integrationtest
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -140,7 +138,7 @@ type restartClient struct {
 	timeout time.Duration
 	first   atomic.Pointer[string] // the first server that it has tried
 	expired atomic.Bool            // its session has expired
-	log     safeBuffer
+	log     testenv.Buffer
 }
 
 func (r *restartRound) connect(t *testing.T, timeout time.Duration) *restartClient {
@@ -161,22 +159,4 @@ func (r *restartRound) connect(t *testing.T, timeout time.Duration) *restartClie
 		})))
 	require.NoError(t, err)
 	return c
-}
-
-// safeBuffer is a buffer for a log that several goroutines write.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

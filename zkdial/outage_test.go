@@ -1,7 +1,6 @@
 package zkdial
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -9,40 +8,16 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
-
-// lockedBuffer is a buffer that several goroutines use.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
-
-func (b *lockedBuffer) Reset() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.buffer.Reset()
-}
 
 // TestOutage_IsLogged fails if the reason of an outage is not logged after two seconds, or is logged too
 // often, or if something is logged without an outage or after Close.
@@ -56,7 +31,7 @@ func TestOutage_IsLogged(t *testing.T) {
 	} {
 		for _, begin := range []string{"at first", "later"} {
 			t.Run(name+", "+begin, func(t *testing.T) {
-				var log lockedBuffer
+				var log testenv.Buffer
 				was := slog.Default()
 				defer slog.SetDefault(was)
 				slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
@@ -105,7 +80,7 @@ func TestOutage_IsLogged(t *testing.T) {
 // warnings returns how many warnings a connection logs in d if each attempt fails with the next error.
 func warnings(t *testing.T, d time.Duration, next func(attempt int) error) (n int) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log testenv.Buffer
 		attempt := 0
 		conn, _, err := Connect([]string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 			WithDialer(func(string, string, time.Duration) (net.Conn, error) {
@@ -162,7 +137,7 @@ func TestOutage_NotZooKeeper(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log lockedBuffer
+				var log testenv.Buffer
 				conn, _, err := Connect([]string{"server"}, 30*time.Second, WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 					WithDialer(func(string, string, time.Duration) (net.Conn, error) {
 						client, server := net.Pipe()
