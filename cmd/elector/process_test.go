@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
 )
 
 // Programs of TestProcess. Like the end command there, they append their actions to FILE. They do not write
@@ -60,55 +59,7 @@ func (e *eventTest) waitForAction(line string) {
 // requireNoZombies waits until no child of a process is a zombie, although processes have exited.
 func (e *eventTest) requireNoZombies(parent int) {
 	e.t.Helper()
-	require.Eventually(e.t, func() bool { return len(children(e.t, parent)) <= 1 }, patience, 10*time.Millisecond)
-}
-
-// children returns the children of a process, including zombies.
-func children(t *testing.T, pid int) (all []string) {
-	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	require.NoError(t, err)
-	for _, file := range tasks {
-		text, _ := os.ReadFile(file) // fails if the thread has exited
-		all = append(all, strings.Fields(string(text))...)
-	}
-	return all
-}
-
-// logTo lets a command write its log to a pipe whose reader has exited, or that is full.
-func logTo(t *testing.T, full bool) func(*exec.Cmd) {
-	return func(cmd *exec.Cmd) {
-		r, w, err := os.Pipe()
-		require.NoError(t, err)
-		t.Cleanup(func() { w.Close() })
-		if !full {
-			r.Close()
-		} else {
-			t.Cleanup(func() { r.Close() })
-			fd := int(w.Fd())
-			require.NoError(t, syscall.SetNonblock(fd, true))
-			for size := 4096; size > 0; size /= 2 {
-				for err = nil; err == nil; {
-					_, err = syscall.Write(fd, make([]byte, size))
-				}
-				require.ErrorIs(t, err, syscall.EAGAIN)
-			}
-			require.NoError(t, syscall.SetNonblock(fd, false))
-		}
-		cmd.Stderr = w
-	}
-}
-
-// throughShell lets a shell start a command: script must end with exec "$@".
-func throughShell(script string) func(*exec.Cmd) {
-	return func(cmd *exec.Cmd) {
-		cmd.Path, cmd.Args = "/bin/sh", slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, cmd.Args)
-	}
-}
-
-// ignoring starts a command with ignored signals, as nohup does.
-func ignoring(signals string) func(*exec.Cmd) {
-	return throughShell(`trap "" ` + signals + `; exec "$@"`)
+	require.Eventually(e.t, func() bool { return len(processtest.Children(e.t, parent)) <= 1 }, patience, 10*time.Millisecond)
 }
 
 // processEvents returns the rows of the table.
@@ -154,17 +105,17 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{act: send(syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGTERM), actions: []string{"end leader"}},
 		},
 		"HUP or INT, ignored at the start (`nohup`)": {
-			{program: `kill -HUP $$; kill -INT $$; ` + obedient, prepare: ignoring("HUP INT"), act: func(e *eventTest) {
+			{program: `kill -HUP $$; kill -INT $$; ` + obedient, prepare: processtest.Ignoring("HUP INT"), act: func(e *eventTest) {
 				send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR1)(e)
 				e.waitForAction("USR1")
 				e.signal(syscall.SIGTERM)
 			}, actions: []string{"USR1", "TERM", "end leader"}},
-			{prepare: ignoring("HUP INT"), act: send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM), actions: []string{"end leader"}},
+			{prepare: processtest.Ignoring("HUP INT"), act: send(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM), actions: []string{"end leader"}},
 		},
 		"the reader of the log stops reading": {
-			{program: obedient, prepare: logTo(t, true), act: send(syscall.SIGTERM), actions: []string{"TERM", "end leader"}},
-			{program: "echo started; exit 7", prepare: logTo(t, true), act: send(), actions: []string{"end leader"}, code: 7},
-			{program: disobedient, prepare: logTo(t, true), act: func(e *eventTest) {
+			{program: obedient, prepare: processtest.LogTo(t, true), act: send(syscall.SIGTERM), actions: []string{"TERM", "end leader"}},
+			{program: "echo started; exit 7", prepare: processtest.LogTo(t, true), act: send(), actions: []string{"end leader"}, code: 7},
+			{program: disobedient, prepare: processtest.LogTo(t, true), act: func(e *eventTest) {
 				e.signal(syscall.SIGTERM)
 				e.waitForAction("TERM")
 				time.Sleep(1100 * time.Millisecond)
@@ -172,12 +123,12 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			}, actions: []string{"TERM"}, code: 128 + int(syscall.SIGTERM)},
 		},
 		"the reader of the log exits": {
-			{program: brokenPipe, prepare: logTo(t, false), act: send(syscall.SIGTERM), actions: []string{"exit code 141", "TERM", "end leader"}},
-			{program: "echo started; exit 7", prepare: logTo(t, false), act: send(), actions: []string{"end leader"}, code: 7},
+			{program: brokenPipe, prepare: processtest.LogTo(t, false), act: send(syscall.SIGTERM), actions: []string{"exit code 141", "TERM", "end leader"}},
+			{program: "echo started; exit 7", prepare: processtest.LogTo(t, false), act: send(), actions: []string{"end leader"}, code: 7},
 		},
 		"clients open more connections to `--listen` than elector has descriptors": {{
 			program: obedient, flags: listening,
-			prepare: throughShell(`ulimit -n 64; exec "$@"`), act: func(e *eventTest) {
+			prepare: processtest.ThroughShell(`ulimit -n 64; exec "$@"`), act: func(e *eventTest) {
 				page := e.webClient()
 				for range 200 {
 					conn, err := net.Dial("tcp", strings.TrimPrefix(page.base, "http://"))
@@ -192,13 +143,13 @@ func processEvents(t *testing.T) map[string][]processEvent {
 		}},
 		"elector was started with other open descriptors": {{
 			program: `echo inherited >&9; ` + obedient,
-			prepare: throughShell(`exec 9>>"$FILE"; exec "$@"`), act: func(e *eventTest) { e.signal(syscall.SIGTERM) },
+			prepare: processtest.ThroughShell(`exec 9>>"$FILE"; exec "$@"`), act: func(e *eventTest) { e.signal(syscall.SIGTERM) },
 			actions: []string{"inherited", "TERM", "end leader"},
 		}},
 		"the program exits": {{program: "echo started; exit 7", act: send(), actions: []string{"end leader"}, code: 7}},
 		"orphans of the program exit": {{program: orphaning, act: func(e *eventTest) {
-			require.Len(e.t, children(e.t, e.cmd.Process.Pid), 1)
-			for _, watchdog := range children(e.t, e.cmd.Process.Pid) {
+			require.Len(e.t, processtest.Children(e.t, e.cmd.Process.Pid), 1)
+			for _, watchdog := range processtest.Children(e.t, e.cmd.Process.Pid) {
 				var pid int
 				_, err := fmt.Sscan(watchdog, &pid)
 				require.NoError(e.t, err)
@@ -206,12 +157,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			}
 			e.signal(syscall.SIGTERM)
 		}, actions: []string{"TERM", "end leader"}}},
-		"elector is PID 1, and orphans exit": {{prepare: func(cmd *exec.Cmd) {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
-			if os.Getuid() != 0 {
-				cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-			}
-		}, act: func(e *eventTest) {
+		"elector is PID 1, and orphans exit": {{prepare: processtest.AsPID1, act: func(e *eventTest) {
 			e.requireNoZombies(e.cmd.Process.Pid)
 			e.signal(syscall.SIGTERM)
 		}, actions: []string{"end leader"}}},
@@ -233,24 +179,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 // TestProcess fails if an event does not have the effect that the table in docs/elector.md describes, or if
 // a row of the table has no test.
 func TestProcess(t *testing.T) {
-	page, err := os.ReadFile("../../docs/elector.md")
-	require.NoError(t, err)
-	_, table, found := strings.Cut(string(page), "\n| event | program | leadership |")
-	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n\n")
-	rows := regexp.MustCompile(`(?m)^\| ([^|]*) \| `).FindAllStringSubmatch(table, -1)
-	require.Len(t, rows, len(processEvents(t))+1)
-	for _, row := range rows[1:] {
-		require.Contains(t, processEvents(t), row[1])
-	}
-	for event, variants := range processEvents(t) {
-		for i := range variants {
-			t.Run(fmt.Sprintf("%s/%d", event, i), func(t *testing.T) {
-				t.Parallel()
-				testProcessEvent(t, processEvents(t)[event][i])
-			})
-		}
-	}
+	processtest.Run(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }
 
 func testProcessEvent(t *testing.T, row processEvent) {

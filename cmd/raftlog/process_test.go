@@ -3,18 +3,16 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
 )
 
 // leadership is what happens to the leadership of the log.
@@ -67,35 +65,6 @@ func (e *eventTest) others() (all []string) {
 	return all
 }
 
-// logTo lets a command write its log to a pipe whose reader has exited, or that is full.
-func logTo(t *testing.T, full bool) func(*exec.Cmd) {
-	return func(cmd *exec.Cmd) {
-		r, w, err := os.Pipe()
-		require.NoError(t, err)
-		t.Cleanup(func() { w.Close() })
-		if !full {
-			r.Close()
-		} else {
-			t.Cleanup(func() { r.Close() })
-			fd := int(w.Fd())
-			require.NoError(t, syscall.SetNonblock(fd, true))
-			for err = nil; err == nil; {
-				_, err = syscall.Write(fd, []byte{0})
-			}
-			require.ErrorIs(t, err, syscall.EAGAIN)
-			require.NoError(t, syscall.SetNonblock(fd, false))
-		}
-		cmd.Stderr = w
-	}
-}
-
-// throughShell lets a shell start a command: script must end with exec "$@".
-func throughShell(script string) func(*exec.Cmd) {
-	return func(cmd *exec.Cmd) {
-		cmd.Path, cmd.Args = "/bin/sh", slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, cmd.Args)
-	}
-}
-
 // processEvents returns the rows of the table.
 func processEvents(t *testing.T) map[string][]processEvent {
 	one, three := []string{"a"}, []string{"a", "b", "c"}
@@ -138,32 +107,22 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			}
 		}, leadership: lost, exits: true, code: 128 + int(syscall.SIGQUIT)}},
 		"HUP or INT, ignored at the start (`nohup`)": {{
-			voters: one, prepare: throughShell(`trap "" HUP INT; exec "$@"`), act: ignored(syscall.SIGHUP, syscall.SIGINT),
+			voters: one, prepare: processtest.Ignoring("HUP INT"), act: ignored(syscall.SIGHUP, syscall.SIGINT),
 		}},
 		"USR1, USR2 or WINCH": {{voters: one, act: ignored(syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)}},
 		"the reader of the log stops reading": {
-			{voters: one, prepare: logTo(t, true), act: func(*eventTest) {}},
-			{voters: three, prepare: logTo(t, true), act: replace, leadership: lost, exits: true, code: -1},
+			{voters: one, prepare: processtest.LogTo(t, true), act: func(*eventTest) {}},
+			{voters: three, prepare: processtest.LogTo(t, true), act: replace, leadership: lost, exits: true, code: -1},
 		},
 		"the reader of the log exits": {
-			{voters: one, prepare: logTo(t, false), act: func(*eventTest) {}},
-			{voters: three, prepare: logTo(t, false), act: replace, leadership: lost, exits: true, code: -1},
+			{voters: one, prepare: processtest.LogTo(t, false), act: func(*eventTest) {}},
+			{voters: three, prepare: processtest.LogTo(t, false), act: replace, leadership: lost, exits: true, code: -1},
 		},
 		"raftlog is PID 1, and orphans exit": {{voters: one, prepare: func(cmd *exec.Cmd) {
-			throughShell(`for i in 1 2 3; do sleep 0.01 & done; exec "$@"`)(cmd)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
-			if os.Getuid() != 0 {
-				cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-			}
+			processtest.ThroughShell(`for i in 1 2 3; do sleep 0.01 & done; exec "$@"`)(cmd)
+			processtest.AsPID1(cmd)
 		}, act: func(e *eventTest) {
-			require.Eventually(t, func() bool {
-				tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.cmd.Process.Pid))
-				require.NoError(t, err)
-				return len(tasks) > 0 && !slices.ContainsFunc(tasks, func(file string) bool {
-					children, _ := os.ReadFile(file)
-					return len(children) > 0
-				})
-			}, timeLimit, 10*time.Millisecond, "zombies remain")
+			require.Eventually(t, func() bool { return len(processtest.Children(t, e.cmd.Process.Pid)) == 0 }, timeLimit, 10*time.Millisecond, "zombies remain")
 		}}},
 		"KILL": {{voters: three, act: func(e *eventTest) { e.signal(syscall.SIGKILL) }, leadership: lost, exits: true, code: -1}},
 		"STOP, and later CONT": {{voters: three, act: func(e *eventTest) {
@@ -183,24 +142,7 @@ func (e *eventTest) requireOtherLeader() {
 // TestServe_Process fails if an event does not have the effect that the table in docs/raftlog.md describes, or
 // if the table and the test do not have the same rows.
 func TestServe_Process(t *testing.T) {
-	page, err := os.ReadFile("../../docs/raftlog.md")
-	require.NoError(t, err)
-	_, table, found := strings.Cut(string(page), "\n| event | peer | leadership of the log |")
-	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n\n")
-	rows := regexp.MustCompile(`(?m)^\| ([^|]*) \| `).FindAllStringSubmatch(table, -1)
-	require.Len(t, rows, len(processEvents(t))+1)
-	for _, row := range rows[1:] {
-		require.Contains(t, processEvents(t), row[1])
-	}
-	for event, variants := range processEvents(t) {
-		for i := range variants {
-			t.Run(fmt.Sprintf("%s/%d", event, i), func(t *testing.T) {
-				t.Parallel()
-				testProcessEvent(t, processEvents(t)[event][i])
-			})
-		}
-	}
+	processtest.Run(t, "../../docs/raftlog.md", "| event | peer | leadership of the log |", processEvents, testProcessEvent)
 }
 
 func testProcessEvent(t *testing.T, row processEvent) {

@@ -1,0 +1,101 @@
+//go:build linux
+
+// Package processtest contains what the tests of the commands share that compare a table of events, such
+// as signals, with what happens to a process.
+package processtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Run calls test in a parallel subtest for each variant of each event. It fails if these events are not
+// those in the first column of the table in a page, whose head begins with header.
+func Run[Variant any](t *testing.T, page, header string, events func(*testing.T) map[string][]Variant, test func(*testing.T, Variant)) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "\n"+header)
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]*) \| `).FindAllStringSubmatch(table, -1)
+	all := events(t)
+	require.Len(t, rows, len(all)+1)
+	for _, row := range rows[1:] {
+		require.Contains(t, all, row[1])
+	}
+	for event, variants := range all {
+		for i := range variants {
+			t.Run(fmt.Sprintf("%s/%d", event, i), func(t *testing.T) {
+				t.Parallel()
+				test(t, events(t)[event][i])
+			})
+		}
+	}
+}
+
+// LogTo lets a command write its log to a pipe whose reader has exited, or that is full.
+func LogTo(t *testing.T, full bool) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() { w.Close() })
+		if !full {
+			r.Close()
+		} else {
+			t.Cleanup(func() { r.Close() })
+			fd := int(w.Fd())
+			require.NoError(t, syscall.SetNonblock(fd, true))
+			for size := 4096; size > 0; size /= 2 {
+				for err = nil; err == nil; {
+					_, err = syscall.Write(fd, make([]byte, size))
+				}
+				require.ErrorIs(t, err, syscall.EAGAIN)
+			}
+			require.NoError(t, syscall.SetNonblock(fd, false))
+		}
+		cmd.Stderr = w
+	}
+}
+
+// ThroughShell lets a shell start a command: script must end with exec "$@".
+func ThroughShell(script string) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args = "/bin/sh", slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, cmd.Args)
+	}
+}
+
+// Ignoring lets a command start with ignored signals, as nohup does.
+func Ignoring(signals string) func(*exec.Cmd) {
+	return ThroughShell(`trap "" ` + signals + `; exec "$@"`)
+}
+
+// AsPID1 lets a command start as process 1 of a new PID namespace.
+func AsPID1(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+}
+
+// Children returns the children of a running process, including zombies.
+func Children(t *testing.T, pid int) (all []string) {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	require.NoError(t, err)
+	require.NotEmpty(t, tasks, "process %d does not run", pid)
+	for _, file := range tasks {
+		text, _ := os.ReadFile(file) // fails if the thread has exited
+		all = append(all, strings.Fields(string(text))...)
+	}
+	return all
+}
