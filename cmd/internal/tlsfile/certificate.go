@@ -17,8 +17,9 @@ type certificate struct {
 	states [2]os.FileInfo // of the files when loaded was read
 }
 
-// load returns the certificate in the files, which it reads only if they were changed. If it returns
-// an error, the certificate that was read last remains in use.
+// load returns the certificate in the files, which it reads only if they were changed. If that fails, it
+// returns the error and the certificate that was read last, or nil. While files are replaced, certificate
+// and key may not match for a moment.
 func (c *certificate) load() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,7 +28,7 @@ func (c *certificate) load() (*tls.Certificate, error) {
 	for i, name := range []string{c.certFile, c.keyFile} {
 		state, err := os.Stat(name) // before the file is read, so a later change is noticed by the next call
 		if err != nil {
-			return nil, fmt.Errorf("--cert-file, --key-file: %w", err)
+			return c.loaded, fmt.Errorf("--cert-file, --key-file: %w", err)
 		}
 		states[i], changed = state, changed || !equalStates(state, c.states[i])
 	}
@@ -36,7 +37,7 @@ func (c *certificate) load() (*tls.Certificate, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("--cert-file, --key-file: %w", err)
+		return c.loaded, fmt.Errorf("--cert-file, --key-file: %w", err)
 	}
 	c.loaded, c.states = &pair, states
 	return c.loaded, nil
@@ -47,26 +48,16 @@ func equalStates(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
-// current returns the certificate in the files or, if they cannot be read, that which was read last.
-// While files are replaced, certificate and key may not match for a moment.
-func (c *certificate) current() *tls.Certificate {
-	if pair, err := c.load(); err == nil {
-		return pair
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.loaded
-}
-
 // getCertificate is a [tls.Config.GetCertificate].
 func (c *certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return c.current(), nil
+	pair, _ := c.load() // Files.Monitor logs errors
+	return pair, nil
 }
 
 // getClientCertificate is a [tls.Config.GetClientCertificate]. As with tls.Config.Certificates, a server
 // that does not accept the authority of the certificate receives none.
 func (c *certificate) getClientCertificate(request *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	pair := c.current()
+	pair, _ := c.load()
 	if request.SupportsCertificate(pair) != nil {
 		return new(tls.Certificate), nil
 	}

@@ -58,12 +58,12 @@ func (f Files) newMonitor(log *slog.Logger) *monitor {
 
 // check checks the files at the time now.
 func (m *monitor) check(now time.Time) {
-	if _, err := m.certificate.load(); err == nil {
+	pair, err := m.certificate.load()
+	if err == nil {
 		m.failures = 0
 	} else if m.failures++; m.failures > 1 { // the files may have been replaced during the first failure
 		m.report(now, slog.LevelError, "the certificate cannot be read: connections use the one that was read before", "err", err)
 	}
-	pair := m.certificate.current()
 	if pair == nil {
 		return
 	}
