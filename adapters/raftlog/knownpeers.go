@@ -18,10 +18,10 @@ import (
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	stored   map[string]string // the instances that are on disk
-	unstored bool              // the registry differs from the file, because a write has failed
-	refusals identity.Refusals // of this peer by others
-	reported map[string]*transport.Reporter
+	stored   map[string]string   // the instances that are on disk
+	unstored bool                // the registry differs from the file, because a write has failed
+	refusals identity.Refusals   // of this peer by others
+	reported transport.Reporters // refusals that were logged, by the IDs of the peers
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
@@ -169,13 +169,7 @@ func (n *Node) fatalRefusal(by string, err error) error {
 	k := &n.known
 	k.mu.Lock()
 	fatal := k.refusals.Add(by, refused.Reason, nodeClock{n}.Now(), own.established, own.voters)
-	if k.reported[by] == nil {
-		if k.reported == nil {
-			k.reported = map[string]*transport.Reporter{}
-		}
-		k.reported[by] = &transport.Reporter{}
-	}
-	report := k.reported[by].ShouldReport(refused)
+	report := k.reported.ShouldReport(by, refused)
 	k.mu.Unlock()
 	if fatal {
 		who := "peer " + by

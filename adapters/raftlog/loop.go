@@ -22,7 +22,7 @@ type loopRequest struct {
 // runLoop owns the core. It receives all inputs over channels, and passes all output to queues and
 // connections that do not block.
 func (n *Node) runLoop(c *core.Core) {
-	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}, dropped: map[string]*transport.Reporter{}}
+	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}, dropped: transport.Reporters{}}
 	n.loop = l
 	defer n.lease.Store(nil) // no leadership is renewed any more
 	defer func() {
@@ -111,32 +111,22 @@ func (l *loopState) handleInputs() {
 type loopState struct {
 	n        *Node
 	c        *core.Core
-	now      time.Time                      // before the inputs of this iteration
-	lease    time.Duration                  // the published lease, on the node's clock
-	token    uint64                         // of the last request
-	waiting  map[uint64]chan core.Reply     // by token
-	hadLease bool                           // the node had a lease when candidates were last signaled
-	leaseEnd time.Duration                  // when the lease expires, as of that time
-	dropped  map[string]*transport.Reporter // errors of frames, by their texts
-	removed  bool                           // it is known that this peer was removed
+	now      time.Time                  // before the inputs of this iteration
+	lease    time.Duration              // the published lease, on the node's clock
+	token    uint64                     // of the last request
+	waiting  map[uint64]chan core.Reply // by token
+	hadLease bool                       // the node had a lease when candidates were last signaled
+	leaseEnd time.Duration              // when the lease expires, as of that time
+	dropped  transport.Reporters        // errors of frames, by their texts
+	removed  bool                       // it is known that this peer was removed
 
 	compactions []*compactionWaiter
 }
 
-// maxDropped is the maximum number of different errors of frames that are remembered.
-const maxDropped = 256
-
 func (l *loopState) receiveFrame(from string, frame []byte) {
 	l.c.SetFreeSpace(l.n.freeSpace.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
-		text := err.Error()
-		if l.dropped[text] == nil {
-			if len(l.dropped) >= maxDropped {
-				clear(l.dropped)
-			}
-			l.dropped[text] = &transport.Reporter{}
-		}
-		if l.dropped[text].ShouldReport(err) {
+		if l.dropped.ShouldReport(err.Error(), err) {
 			l.n.log.Warn("frame dropped", "remote", from, "err", err)
 		}
 	}

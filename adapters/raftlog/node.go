@@ -103,6 +103,7 @@ func Open(cfg Config) (*Node, error) {
 		startedAt: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan loopRequest, 1024),
 		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), apply: newMailbox[core.Apply](),
 		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
+		known: knownPeers{reported: transport.Reporters{}},
 	}
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)

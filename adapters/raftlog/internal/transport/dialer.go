@@ -52,7 +52,7 @@ func (t *Transport) stopDialer(p *peer, drain bool) *session {
 // and begins with the first one after a connection has ended.
 func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 	pause := minPause
-	reports := map[string]*Reporter{}
+	reports := Reporters{}
 	for i := 0; ; {
 		t.mu.Lock()
 		addrs := d.peer.addrs
@@ -70,13 +70,8 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 			case <-d.retryNow: // was sent before this connection was established
 			default:
 			}
-		} else if i++; ctx.Err() == nil {
-			if reports[addr] == nil {
-				reports[addr] = &Reporter{}
-			}
-			if reports[addr].ShouldReport(err) {
-				t.cfg.Log.Warn("cannot connect to peer", "remote", d.peer.id, "addr", addr, "err", err)
-			}
+		} else if i++; ctx.Err() == nil && reports.ShouldReport(addr, err) {
+			t.cfg.Log.Warn("cannot connect to peer", "remote", d.peer.id, "addr", addr, "err", err)
 		}
 		if err != nil && i%len(addrs) != 0 {
 			continue // with the next address

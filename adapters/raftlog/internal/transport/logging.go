@@ -2,8 +2,11 @@ package transport
 
 import "time"
 
-// Reporter suppresses repeated errors. The zero value is valid.
-type Reporter struct {
+// Reporters suppresses repeated errors, for each key separately.
+type Reporters map[string]reported
+
+// reported is the last error that was reported for a key.
+type reported struct {
 	text string
 	last time.Time
 }
@@ -11,14 +14,21 @@ type Reporter struct {
 // reportInterval is the interval at which a repeated error is reported again.
 const reportInterval = time.Minute
 
-// ShouldReport reports whether err differs from the last error, or whether the last error was
+// maxReporters is the maximum number of keys that are remembered.
+const maxReporters = 256
+
+// ShouldReport reports whether err differs from the last error of the key, or whether that was
 // reported long ago.
-func (r *Reporter) ShouldReport(err error) bool {
+func (r Reporters) ShouldReport(key string, err error) bool {
 	now := time.Now()
-	if err.Error() == r.text && now.Sub(r.last) < reportInterval {
+	last, found := r[key]
+	if err.Error() == last.text && now.Sub(last.last) < reportInterval {
 		return false
 	}
-	r.text, r.last = err.Error(), now
+	if !found && len(r) >= maxReporters {
+		clear(r)
+	}
+	r[key] = reported{err.Error(), now}
 	return true
 }
 
