@@ -104,6 +104,16 @@ var scripts = []eachrequest.Script{
 	{Name: "cache", Use: useCache},
 }
 
+// both opens a recipe for the client with the fault and for the other client.
+func both[T any](r *run, open func(conn *zk.Conn) (T, error)) (client, other T) {
+	client, err := open(r.Conn)
+	other, err2 := open(r.Other)
+	if err := errors.Join(err, err2); err != nil {
+		panic(err) // the script is wrong
+	}
+	return client, other
+}
+
 // started runs a candidacy.
 type started struct {
 	*leaderelection.Election
@@ -199,12 +209,7 @@ type locker func(ctx context.Context) (holder, error)
 // useLock lets the other client hold the lock while the client waits, and wait while the client holds it.
 func useLock(r *run, most int, open func(conn *zk.Conn) (locker, error)) {
 	const path = "/app/lock"
-	client, err := open(r.Conn)
-	other, err2 := open(r.Other)
-	if err := errors.Join(err, err2); err != nil {
-		r.Violate("%v", err)
-		return
-	}
+	client, other := both(r, open)
 	turn := func() {
 		var h holder
 		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other(ctx); return err }) {
@@ -234,14 +239,7 @@ func useLock(r *run, most int, open func(conn *zk.Conn) (locker, error)) {
 
 func useRWMutex(r *run) {
 	const path = "/app/lock"
-	open := func(conn *zk.Conn) *lock.RWMutex {
-		m, err := lock.NewRWMutex(conn, path)
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return m
-	}
-	client, other := open(r.Conn), open(r.Other)
+	client, other := both(r, func(conn *zk.Conn) (*lock.RWMutex, error) { return lock.NewRWMutex(conn, path) })
 	write := func() {
 		var h *lock.WriteHold
 		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other.Lock(ctx); return err }) {
@@ -279,19 +277,14 @@ type token struct {
 func (t token) Token() int64 { return t.MultiHold.Token(t.path) }
 
 func useMultiLock(r *run) {
-	open := func(conn *zk.Conn) *lock.MultiLock {
+	client, other := both(r, func(conn *zk.Conn) (*lock.MultiLock, error) {
 		a, err := lock.NewMutex(conn, "/app/a")
 		b, err2 := lock.NewMutex(conn, "/app/b")
-		if err != nil || err2 != nil {
-			r.Violate("%v, %v", err, err2)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, err
 		}
-		m, err := lock.NewMultiLock(b, a)
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return m
-	}
-	client, other := open(r.Conn), open(r.Other)
+		return lock.NewMultiLock(b, a)
+	})
 	turn := func() {
 		var h *lock.MultiHold
 		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other.Lock(ctx); return err }) {
@@ -314,12 +307,7 @@ func useMultiLock(r *run) {
 
 func useBarrier(r *run) {
 	const path = "/app/gate"
-	client, err := barrier.NewBarrier(r.Conn, path)
-	other, err2 := barrier.NewBarrier(r.Other, path)
-	if err != nil || err2 != nil {
-		r.Violate("%v, %v", err, err2)
-		return
-	}
+	client, other := both(r, func(conn *zk.Conn) (*barrier.Barrier, error) { return barrier.NewBarrier(conn, path) })
 	if r.Try("set", client.Set) {
 		r.Exists(path)
 	}
@@ -343,14 +331,9 @@ func useBarrier(r *run) {
 
 func useDouble(r *run) {
 	const path = "/app/gate"
-	open := func(conn *zk.Conn) *barrier.Double {
-		d, err := barrier.NewDouble(conn, path, 2)
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return d
-	}
-	client, other, third := open(r.Conn), open(r.Other), open(r.Operator)
+	open := func(conn *zk.Conn) (*barrier.Double, error) { return barrier.NewDouble(conn, path, 2) }
+	client, other := both(r, open)
+	third, _ := open(r.Operator)
 	var entries atomic.Int32
 	entered := func(d *barrier.Double) {
 		var round *barrier.Round
@@ -383,14 +366,7 @@ func useDouble(r *run) {
 
 func useQueue(r *run, opts ...recipes.Option) {
 	const path = "/app/jobs"
-	open := func(conn *zk.Conn) *queue.Queue {
-		q, err := queue.New(conn, path, queue.Config{}, opts...)
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return q
-	}
-	client, other := open(r.Conn), open(r.Other)
+	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, queue.Config{}, opts...) })
 	done, maybe := map[string]int{}, map[string]bool{}
 	put := map[string]bool{} // whether the item exists for certain
 	for _, item := range []string{"a", "b", "c"} {
@@ -460,14 +436,7 @@ func settle(r *run, operation string, f func(context.Context) error) (ok, unknow
 }
 
 func useCounter(r *run) {
-	open := func(conn *zk.Conn) *counter.Counter {
-		c, err := counter.NewCounter(conn, "/app/counter")
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return c
-	}
-	client, other := open(r.Conn), open(r.Other)
+	client, other := both(r, func(conn *zk.Conn) (*counter.Counter, error) { return counter.NewCounter(conn, "/app/counter") })
 	least, most := int64(0), int64(0)
 	for range 3 {
 		ok, unknown := r.Once("add", func(ctx context.Context) error {
@@ -516,14 +485,9 @@ func useCounter(r *run) {
 }
 
 func useValue(r *run) {
-	open := func(conn *zk.Conn) *counter.Value[string] {
-		v, err := counter.NewValue(conn, "/app/config", counter.JSON[string]())
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return v
-	}
-	client, other := open(r.Conn), open(r.Other)
+	client, other := both(r, func(conn *zk.Conn) (*counter.Value[string], error) {
+		return counter.NewValue(conn, "/app/config", counter.JSON[string]())
+	})
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
 	changes := client.Changes(watching)
@@ -566,14 +530,7 @@ func useValue(r *run) {
 }
 
 func useGroup(r *run) {
-	open := func(conn *zk.Conn) *group.Group {
-		g, err := group.NewGroup(conn, "/app/workers")
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return g
-	}
-	client, other := open(r.Conn), open(r.Other)
+	client, other := both(r, func(conn *zk.Conn) (*group.Group, error) { return group.NewGroup(conn, "/app/workers") })
 	var m *group.Membership
 	r.Try("join", func(ctx context.Context) (err error) {
 		if m, err = client.Join(ctx, "client", []byte("1")); err == nil {
@@ -600,14 +557,7 @@ func useGroup(r *run) {
 }
 
 func usePartitioner(r *run) {
-	open := func(conn *zk.Conn) *group.Partitioner {
-		p, err := group.NewPartitioner(conn, "/app/parts")
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return p
-	}
-	client, other := open(r.Conn), open(r.Other)
+	client, other := both(r, func(conn *zk.Conn) (*group.Partitioner, error) { return group.NewPartitioner(conn, "/app/parts") })
 	r.Once("set parts", func(ctx context.Context) error { return client.SetParts(ctx, []string{"a", "b"}) })
 	r.Require("set parts", func(ctx context.Context) error { return other.SetParts(ctx, []string{"a", "b"}) })
 	var mine, theirs *group.Share
@@ -642,14 +592,7 @@ func usePartitioner(r *run) {
 }
 
 func useDiscovery(r *run) {
-	open := func(conn *zk.Conn) *discovery.Discovery {
-		d, err := discovery.New(conn, "/app/services")
-		if err != nil {
-			r.Violate("%v", err)
-		}
-		return d
-	}
-	client, other := open(r.Conn), open(r.Other)
+	client, other := both(r, func(conn *zk.Conn) (*discovery.Discovery, error) { return discovery.New(conn, "/app/services") })
 	instance := discovery.Instance{Name: "shop", ID: "client", Address: "10.0.0.1"}
 	var reg *discovery.Registration
 	r.Try("register", func(ctx context.Context) (err error) { reg, err = client.Register(ctx, instance); return err })
