@@ -356,7 +356,7 @@ var recipeMutants = []mutant{
 		name: "recipe/queue-late", breaks: "a call after a slow acknowledgement acknowledges the item without its operations",
 		file: "recipes/queue/late.go",
 		edits: []edit{
-			{"		if r.as == c.as && (r.withOps || !c.alone) &&", "		if false &&"},
+			{"		if r.as == c.as && (r.alone || !c.alone) &&", "		if false &&"},
 		},
 		tests: "./recipes/queue -run ^TestTrap06_AckTakesTooLong$",
 	},
@@ -364,7 +364,7 @@ var recipeMutants = []mutant{
 		name: "recipe/queue-late-ops", breaks: "Ack returns the success of a call that has not executed its operations",
 		file: "recipes/queue/late.go",
 		edits: []edit{
-			{"(r.withOps || !c.alone) && ", ""},
+			{"(r.alone || !c.alone) && ", ""},
 		},
 		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
 	},
@@ -372,7 +372,7 @@ var recipeMutants = []mutant{
 		name: "recipe/queue-late-several", breaks: "repeated calls of AckAll add goroutines while the servers do not answer",
 		file: "recipes/queue/late.go",
 		edits: []edit{
-			{"slices.Equal(r.items, c.items) {", "slices.Equal(r.items, c.items) && len(c.items) == 1 {"},
+			{"slices.Equal(r.call, c.call) {", "slices.Equal(r.call, c.call) && len(c.call) == 1 {"},
 		},
 		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
 	},
@@ -380,7 +380,7 @@ var recipeMutants = []mutant{
 		name: "recipe/queue-late-settled", breaks: "an acknowledgement fails because of a concurrent call that was too late",
 		file: "recipes/queue/late.go",
 		edits: []edit{
-			{"limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {", "false {"},
+			{"limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {", "false && errors.Is(r.err, ErrSettled) {"},
 		},
 		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
 	},

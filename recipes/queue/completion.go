@@ -52,12 +52,17 @@ type completion struct {
 	build func(*delivery) ([]operation, error)
 	// operations are the operations of the user, and later all operations.
 	operations []operation
-	// alone means that the transaction shares no request.
+	// alone means that the user has passed operations. Then the transaction shares no request.
 	alone bool
 	// toDeadLetters means that the item becomes a dead letter, for a reason. If inPlace is set, it
 	// remains where it is.
 	toDeadLetters, inPlace bool
 	reason                 string
+
+	// Set by run and start. Other calls for the same items may wait for the result.
+	call []*delivery // the items of the call; apply removes some from items
+	done chan struct{}
+	err  error // set before done is closed
 }
 
 // buildLetter returns the operations that make the only item of the completion a dead letter.

@@ -17,7 +17,7 @@ import (
 
 // Item is an item that this consumer has claimed: no other consumer can claim it until it
 // is acknowledged, returned or lost. Its methods may be called from any goroutine. The zero
-// Item is no item: its ID is "", and its other methods must not be called.
+// Item is not valid: its ID is "", and its other methods must not be called.
 type Item struct{ d *delivery }
 
 // ID returns the name of the item's znode. It is the same in each attempt, except for items
@@ -171,9 +171,9 @@ type delivery struct {
 	// writing, of capacity 1, holds an element while a goroutine writes for the item. Only that
 	// goroutine may read and set completed.
 	writing chan struct{}
-	// late are the results of completions whose first item this is and for which a call did not wait
-	// long enough, until another call returns them. It is guarded by the mutex of the queue.
-	late []*completionResult
+	// late are completions whose first item this is, and which took longer than the call, until
+	// another call returns the result. It is guarded by the mutex of the queue.
+	late []*completion
 	// completed is nil until the item was acknowledged or returned, or can be neither.
 	completed error
 }

@@ -20,6 +20,7 @@ func (c *completion) run() error {
 	slices.SortFunc(c.items, func(a, b *delivery) int {
 		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
 	})
+	c.call = slices.Clone(c.items)
 	end := time.Now().Add(limit.Confirm)
 	r := c.findLate()
 	for r != nil && limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {
@@ -27,7 +28,8 @@ func (c *completion) run() error {
 		r = c.findLate()
 	}
 	if r == nil {
-		r = c.start()
+		r = c
+		c.start()
 	}
 	if !limit.Await(r.done, end) {
 		r.addLate()
@@ -37,56 +39,45 @@ func (c *completion) run() error {
 	return r.err
 }
 
-// completionResult is the result of a completion.
-type completionResult struct {
-	as      error
-	items   []*delivery // of the call, in the order of run
-	withOps bool        // the user has passed operations
-	done    chan struct{}
-	err     error // set before done is closed
-}
-
 // start applies the completion in the background.
-func (c *completion) start() *completionResult {
-	r := &completionResult{as: c.as, items: slices.Clone(c.items), withOps: c.alone, done: make(chan struct{})}
+func (c *completion) start() {
+	c.done = make(chan struct{})
 	open := c.q.startCall() == nil // otherwise the deliveries have ended, and apply sends nothing
 	go func() {
 		if open {
 			defer c.q.running.Done()
 		}
-		defer close(r.done)
-		r.err = c.apply()
+		defer close(c.done)
+		c.err = c.apply()
 	}()
-	return r
 }
 
-// findLate returns the result of an earlier completion of the same kind and the same items that no
-// call has returned yet, or nil. A call with operations does not return the result of a completion
-// without the operations of the user.
-func (c *completion) findLate() *completionResult {
+// findLate returns an earlier completion of the same kind and the same items whose result no call has
+// returned yet, or nil. A call with operations does not return the result of a completion without the
+// operations of the user.
+func (c *completion) findLate() *completion {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	for _, r := range c.items[0].late {
-		if r.as == c.as && (r.withOps || !c.alone) && slices.Equal(r.items, c.items) {
+	for _, r := range c.call[0].late {
+		if r.as == c.as && (r.alone || !c.alone) && slices.Equal(r.call, c.call) {
 			return r
 		}
 	}
 	return nil
 }
 
-// addLate keeps the result until a call returns it.
-func (r *completionResult) addLate() {
-	first := r.items[0]
-	first.q.mu.Lock()
-	defer first.q.mu.Unlock()
-	if !slices.Contains(first.late, r) {
-		first.late = append(first.late, r)
+// addLate keeps the completion until a call returns its result.
+func (c *completion) addLate() {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if first := c.call[0]; !slices.Contains(first.late, c) {
+		first.late = append(first.late, c)
 	}
 }
 
-func (r *completionResult) removeLate() {
-	first := r.items[0]
-	first.q.mu.Lock()
-	defer first.q.mu.Unlock()
-	first.late = slices.DeleteFunc(first.late, func(other *completionResult) bool { return other == r })
+func (c *completion) removeLate() {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	first := c.call[0]
+	first.late = slices.DeleteFunc(first.late, func(other *completion) bool { return other == c })
 }
