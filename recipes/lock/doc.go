@@ -13,10 +13,11 @@
 // A holder learns that it has lost the lock before another client can acquire it:
 // [Hold.Done] is closed when the lock is lost, and also when ZooKeeper has not answered for
 // so long that it may have been lost. This assumes that clocks run at about the same rate
-// and that the process is not stopped. If the program itself closes the connection, it holds
-// for connections of package zkdial; on a connection of zk.Connect, release the lock first. A
-// process that is stopped between a check of Done and the following action acts too late. In that case only the token protects the
-// resource, and, with weaker guarantees, a lock-delay ([WithLockDelay]).
+// and that the process is not stopped. If the program closes the connection, Done is closed in
+// time on connections of package zkdial; on a connection of zk.Connect, release the lock first.
+// A process that is stopped between a check of Done and the following action acts too late. In
+// that case only the token protects the resource, and, with weaker guarantees, a lock-delay
+// ([WithLockDelay]).
 //
 // Locks are granted in the order of arrival. Consecutive readers hold the lock together.
 //

@@ -69,11 +69,11 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 // correspond to ops.
 //
 // The error wraps [recipes.ErrInvalidOption] if ops are of another type or together larger
-// than a server accepts by default (a megabyte); nothing was sent. It wraps [ErrNotHeld] if the lock is not held, and nothing was applied. It wraps
-// [recipes.ErrUnconfirmed] if the lock or the connection was lost during the call, so that
-// the outcome is unknown. Otherwise it wraps ZooKeeper's error and names the operation that
-// failed; nothing was applied. Multi blocks until ZooKeeper answers, but for at most two
-// seconds after the hold has ended.
+// than a server accepts by default (a megabyte); nothing was sent. It wraps [ErrNotHeld] if
+// the lock is not held; nothing was applied. It wraps [recipes.ErrUnconfirmed] if the lock or
+// the connection was lost during the call, so that the outcome is unknown. Otherwise it wraps
+// ZooKeeper's error and names the operation that failed; nothing was applied. Multi blocks
+// until ZooKeeper answers, but for at most two seconds after the hold has ended.
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		path := h.znodePath()
@@ -98,7 +98,7 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 // repeatedly, to check the current state of the removal.
 func (h *Hold) Release() error {
 	h.leave(ErrReleased)
-	return recipe.Fail(h.conn, "release", h.znodePath(), h.confirm(time.Now().Add(limit.Confirm)))
+	return h.confirm(time.Now().Add(limit.Confirm))
 }
 
 // leave ends the grant for a reason, unless it has ended before, and makes the contender leave.
@@ -113,8 +113,9 @@ func (h *Hold) leave(err error) {
 
 // confirm waits until the removal of the contender's znodes is confirmed, but not after end.
 func (h *Hold) confirm(end time.Time) error {
-	if err := h.awaitRemoval(end); err != nil {
-		return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, request.Refine(h.conn, err))
+	err := h.awaitRemoval(end)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, request.Refine(h.conn, err))
 	}
-	return nil
+	return recipe.Fail(h.conn, "release", h.znodePath(), err)
 }

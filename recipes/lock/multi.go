@@ -129,7 +129,7 @@ func release(holds []*Hold) (err error) {
 	}
 	end := time.Now().Add(limit.Confirm)
 	for _, h := range slices.Backward(holds) {
-		err = cmp.Or(err, recipe.Fail(h.conn, "release", h.znodePath(), h.confirm(end)))
+		err = cmp.Or(err, h.confirm(end))
 	}
 	return err
 }

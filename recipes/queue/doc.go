@@ -12,11 +12,12 @@
 // before another consumer can claim the item ([Item.Done]), has a fencing token
 // ([Item.Token]) and can guard a transaction ([Item.Multi]). Operations that are passed to
 // [Item.Ack] are executed exactly once for each item, in the transaction of the
-// acknowledgement. With [Queue.PutRequest] they can move an item to another queue. The
-// timely report of a lost claim assumes that clocks run at about the same rate and that the
-// process is not stopped; if the program closes a connection of zk.Connect while it has items,
-// the report is some milliseconds late, other than with package zkdial. Effects outside ZooKeeper that must not be repeated should be
-// protected by the token.
+// acknowledgement. With [Queue.PutRequest] they can move an item to another queue.
+//
+// The timely report of a lost claim assumes that clocks run at about the same rate and that the
+// process is not stopped. If the program closes a connection of zk.Connect while it has items,
+// the report is some milliseconds late; on connections of package zkdial it is in time. Effects
+// outside ZooKeeper that must not be repeated should be protected by the token.
 //
 // If the reply to a request is lost, the outcome is determined before the request is
 // retried. If that is impossible, because the session has ended, the error is
@@ -25,9 +26,9 @@
 // A single consumer receives items in order. Several consumers begin items approximately in
 // order, because each takes one of the first few unclaimed items, and complete them in any
 // order. An item that is returned keeps its position, but a consumer that has returned it
-// repeatedly does not claim it again for some time ([Item.Return]). A consumer notices a new item that
-// belongs before items it has already listed when it has taken 16 items, or an eighth of a
-// longer list, after a second, or when other consumers have taken several of its items.
+// repeatedly does not claim it again for some time ([Item.Return]). A consumer notices a new
+// item that belongs before items it has already listed when it has taken 16 items, or an eighth
+// of a longer list, after a second, or when other consumers have taken several of its items.
 //
 // Attempts are counted before delivery, so an item that crashes its consumer is counted as
 // well. With Config.MaxAttempts such an item becomes a [DeadLetter], which can be listed,
