@@ -70,6 +70,19 @@ func (l *listener) subscribe(channel string) *subscription {
 	return s
 }
 
+// waitEstablished waits until the server has confirmed a subscription, the subscription has ended, or
+// ctx is done.
+func (s *subscription) waitEstablished(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ended:
+		return s.err
+	case <-s.established:
+		return nil
+	}
+}
+
 // unsubscribe ends a subscription. The reader must not use it any more.
 func (l *listener) unsubscribe(s *subscription) {
 	l.mu.Lock()
@@ -126,12 +139,9 @@ func (l *listener) run() {
 // stop ends all subscriptions because of err. The next subscription starts run again. The caller must
 // hold mu.
 func (l *listener) stop(err error) {
-	for _, subscriptions := range l.channels {
-		for s := range subscriptions {
-			s.end(err)
-		}
+	for channel := range l.channels {
+		l.endChannel(channel, err)
 	}
-	clear(l.channels)
 	l.requested, l.interrupt, l.active = nil, nil, false
 }
 
@@ -216,16 +226,16 @@ func (l *listener) listen(conn *pgx.Conn, channels []string) error {
 		case !errors.As(err, &rejected) || conn.IsClosed():
 			return err
 		default:
-			l.reject(channel, err)
+			l.mu.Lock()
+			l.endChannel(channel, err)
+			l.mu.Unlock()
 		}
 	}
 	return nil
 }
 
-// reject ends the subscriptions to a channel because of err.
-func (l *listener) reject(channel string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// endChannel ends the subscriptions to a channel because of err. The caller must hold mu.
+func (l *listener) endChannel(channel string, err error) {
 	for s := range l.channels[channel] {
 		s.end(err)
 	}
@@ -264,17 +274,13 @@ func (l *listener) listenToAll(conn *pgx.Conn, channels []string) error {
 }
 
 // receiveNotifications subscribes to a channel, and calls established and then handle for each
-// notification, until ctx is done or the connection fails. If there is no notification within the
-// quiet time, it calls check.
+// notification, until ctx is done or the connection fails. It calls check whenever no notification has
+// arrived for the quiet time.
 func (s *Store) receiveNotifications(ctx context.Context, channel string, established func(), check func(ctx context.Context) error, handle func(n *pgconn.Notification)) error {
 	sub := s.shared.listener.subscribe(channel)
 	defer s.shared.listener.unsubscribe(sub)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-sub.ended:
-		return sub.err
-	case <-sub.established:
+	if err := sub.waitEstablished(ctx); err != nil {
+		return err
 	}
 	established()
 	timer := time.NewTimer(s.quiet)

@@ -118,12 +118,8 @@ func (s *Store) checkNotifications(ctx context.Context) error {
 	channel := "changefeed_start_" + rand.Text()
 	sub := s.shared.listener.subscribe(channel)
 	defer s.shared.listener.unsubscribe(sub)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-sub.ended:
-		return sub.err
-	case <-sub.established:
+	if err := sub.waitEstablished(ctx); err != nil {
+		return err
 	}
 	if err := s.exec(ctx, `SELECT pg_notify($1::text, '')`, channel); err != nil {
 		return err
