@@ -11,15 +11,13 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
 // etcdServers are etcd servers with two candidates.
 type etcdServers struct {
 	*etcdserver.Cluster
-	admin   *clientv3.Client
-	proxies []*zkproxy.Proxy // proxies are the networks of the candidates to the first server.
-	backup  string           // backup is a backup from before the election.
+	admin  *clientv3.Client
+	backup string // backup is a backup from before the election.
 }
 
 // TestEtcd fails if an operation on etcd servers leads to two leaders, to none afterwards, or to none
@@ -51,32 +49,16 @@ func TestEtcd(t *testing.T) {
 			time.Sleep(timeout)
 			s.Resume(0)
 		}},
-		{name: "ConnectionsKilled", run: func(_ *election, s *etcdServers) {
-			for range 5 {
-				for _, p := range s.proxies {
-					p.DropConnections()
-				}
-				time.Sleep(timeout / 8)
-			}
-		}},
-		{name: "CutOff", reason: "no answer", run: func(e *election, s *etcdServers) {
-			for _, p := range s.proxies {
-				p.Blackhole(zkproxy.Both)
-			}
+		{name: "ConnectionsKilled", run: func(e *election, _ *etcdServers) { e.networks.dropRepeatedly() }},
+		{name: "CutOff", reason: "no answer", run: func(e *election, _ *etcdServers) {
+			e.networks.cut()
 			e.waitForNoLeader()
-			for _, p := range s.proxies {
-				p.Unblackhole()
-			}
+			e.networks.heal()
 		}},
 		{name: "AddressChanged", reason: "etcd does not execute requests", run: func(e *election, s *etcdServers) {
-			for _, p := range s.proxies {
-				p.SetTarget("127.0.0.1:1")
-				p.DropConnections()
-			}
+			e.networks.disconnect()
 			e.waitForNoLeader()
-			for _, p := range s.proxies {
-				p.SetTarget(s.Addr(0))
-			}
+			e.networks.connectTo(s.Addr(0))
 		}},
 		// Reads and keepalives are executed, so a leader leads on. Joining is rejected.
 		{name: "Full", short: true, reason: "database space exceeded", run: func(e *election, s *etcdServers) {
@@ -151,14 +133,10 @@ func (s *etcdServers) newClient(e *election, user string, endpoints ...string) *
 	return client
 }
 
-// addCandidates adds two candidates, each with a network of its own to the first server.
+// addCandidates adds two candidates, each with a separate network to the first server.
 func (s *etcdServers) addCandidates(e *election, user string) {
 	for range 2 {
-		proxy, err := zkproxy.New(s.Addr(0))
-		require.NoError(e, err)
-		e.Cleanup(proxy.Close)
-		s.proxies = append(s.proxies, proxy)
-		endpoints := append([]string{"http://" + proxy.Addr()}, s.Endpoints()[1:]...)
+		endpoints := append([]string{"http://" + e.addNetwork(s.Addr(0))}, s.Endpoints()[1:]...)
 		c, err := etcd.NewElection(s.newClient(e, user, endpoints...), node, etcd.WithSessionTimeout(timeout),
 			etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithLogger(e.logger()))
 		require.NoError(e, err)

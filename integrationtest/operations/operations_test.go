@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 var complete = flag.Bool("operations.complete", false, "run all operations, and not only those that are marked as short")
@@ -41,8 +42,9 @@ type operation[S any] struct {
 // election is an election with several candidates.
 type election struct {
 	*testing.T
-	log  lockedBuffer
-	stop []func()
+	log      lockedBuffer
+	networks networks
+	stop     []func()
 
 	mu       sync.Mutex
 	leaders  []*leaderelection.Leadership // leaders are all leaderships, in the order in which they were delivered.
@@ -72,7 +74,7 @@ func testOperations[S any](t *testing.T, operations []operation[S], start func(e
 			end := time.Now()
 			e.waitForLeader(end)
 			t.Logf("a leader %v after the operation", time.Since(end).Round(10*time.Millisecond))
-			harness.Eventually(t, func() bool { return bytes.Contains(e.log.copy(), []byte(o.reason)) }, "the log does not contain: "+o.reason)
+			e.waitForLog(o.reason)
 			e.close()
 			require.Empty(t, e.overlaps, "two leaders at the same time")
 		})
@@ -139,6 +141,22 @@ func (e *election) waitForNoLeader() {
 	}, "there is a leader")
 }
 
+// waitForLog waits until the log contains text.
+func (e *election) waitForLog(text string) {
+	e.Helper()
+	harness.Eventually(e.T, func() bool { return bytes.Contains(e.log.copy(), []byte(text)) }, "the log does not contain: "+text)
+}
+
+// addNetwork adds a candidate's network to the server at target, and returns the candidate's address of the
+// server.
+func (e *election) addNetwork(target string) (addr string) {
+	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: target})
+	require.NoError(e, err)
+	e.Cleanup(p.Close)
+	e.networks = append(e.networks, p)
+	return p.Addr()
+}
+
 // close stops all candidates. It can be called more than once.
 func (e *election) close() {
 	for _, stop := range e.stop {
@@ -146,6 +164,48 @@ func (e *election) close() {
 	}
 	e.running.Wait()
 }
+
+// networks are the networks between the candidates and the first server.
+type networks []*testenv.Proxy
+
+// cut drops all messages until heal is called. Connections stay open.
+func (n networks) cut() {
+	for _, p := range n {
+		p.Cut()
+	}
+}
+
+func (n networks) heal() {
+	for _, p := range n {
+		p.Heal()
+	}
+}
+
+// drop closes the connections of all candidates.
+func (n networks) drop() {
+	for _, p := range n {
+		p.Drop()
+	}
+}
+
+// dropRepeatedly closes the connections five times within a timeout.
+func (n networks) dropRepeatedly() {
+	for range 5 {
+		n.drop()
+		time.Sleep(timeout / 8)
+	}
+}
+
+// connectTo makes the candidates connect to another address.
+func (n networks) connectTo(addr string) {
+	for _, p := range n {
+		p.SetTarget(addr)
+		p.Drop()
+	}
+}
+
+// disconnect makes connections fail until connectTo is called.
+func (n networks) disconnect() { n.connectTo("127.0.0.1:1") }
 
 // lockedBuffer is a buffer that several goroutines can use.
 type lockedBuffer struct {

@@ -21,8 +21,7 @@ import (
 // storeServer is the server of a changefeed's store, with two candidates.
 type storeServer struct {
 	*dbserver.Server
-	t       *election
-	proxies []*dbserver.Proxy // proxies are the networks of the candidates.
+	t *election
 }
 
 // startStore starts a server and two candidates. prepare creates what the candidates need; it may be
@@ -33,9 +32,7 @@ func startStore(e *election, start func() (*dbserver.Server, error), prepare fun
 		prepare(s)
 	}
 	for range 2 {
-		proxy := dbserver.StartProxy(e, s.Addr())
-		s.proxies = append(s.proxies, proxy)
-		opened, err := storeurl.Open(e.Context(), storeurl.Config{URL: urlOf(proxy.Addr()), Election: "operations"})
+		opened, err := storeurl.Open(e.Context(), storeurl.Config{URL: urlOf(e.addNetwork(s.Addr())), Election: "operations"})
 		require.NoError(e, err)
 		e.Cleanup(opened.Close)
 		store, err := opened.New()
@@ -60,8 +57,7 @@ func storeOperations(more ...operation[*storeServer]) []operation[*storeServer] 
 		{name: "Restored", reason: "failed", run: func(e *election, s *storeServer) {
 			backup, err := s.Backup()
 			require.NoError(e, err)
-			e.waitForLeader(time.Now())
-			time.Sleep(timeout) // The leader writes what the backup does not contain.
+			e.waitForLeader(time.Now().Add(timeout)) // The leader writes what the backup does not contain.
 			require.NoError(e, s.Restore(backup))
 		}},
 		{name: "Paused", reason: "deadline exceeded", run: func(e *election, s *storeServer) {
@@ -71,14 +67,9 @@ func storeOperations(more ...operation[*storeServer]) []operation[*storeServer] 
 			s.Thaw()
 		}},
 		{name: "AddressChanged", reason: "failed", run: func(e *election, s *storeServer) {
-			for _, p := range s.proxies {
-				p.SetTarget("127.0.0.1:1")
-				p.Drop()
-			}
+			e.networks.disconnect()
 			e.waitForNoLeader()
-			for _, p := range s.proxies {
-				p.SetTarget(s.Addr())
-			}
+			e.networks.connectTo(s.Addr())
 		}},
 	}, more...)
 }
@@ -218,11 +209,7 @@ func TestNATS(t *testing.T) {
 		operation[*storeServer]{name: "Emptied", short: true, reason: "the record of the election was deleted", run: func(e *election, s *storeServer) {
 			s.stream(func(js jetstream.JetStream, name string) error { return js.DeleteStream(e.Context(), name) })
 		}},
-		harmless("ConnectionsKilled", func(s *storeServer) {
-			for _, p := range s.proxies {
-				p.Drop()
-			}
-		}),
+		harmless("ConnectionsKilled", func(s *storeServer) { s.t.networks.drop() }),
 		lasting("Full", "maximum bytes exceeded", func(s *storeServer, on bool) {
 			s.stream(func(js jetstream.JetStream, name string) error {
 				stream, err := js.Stream(s.t.Context(), name)

@@ -11,24 +11,26 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 // zkServers are ZooKeeper servers with two candidates.
 type zkServers struct {
 	*ensemble.Ensemble
-	proxies []*zkproxy.Proxy // proxies are the networks of the candidates to the first server.
-	backup  string           // backup is a copy of the data from before the election.
+	backup string // backup is a copy of the data from before the election.
 }
+
+// noSession is the beginning of the message that explains why a candidate has no session for two seconds.
+const noSession = "no ZooKeeper server has granted a session"
 
 // TestZooKeeper fails if an operation on ZooKeeper servers leads to two leaders, to none afterwards, or
 // to none without a reason in the log.
 func TestZooKeeper(t *testing.T) {
 	testOperations(t, []operation[*zkServers]{
-		{name: "Restarted", reason: "zookeeper: ", run: func(e *election, s *zkServers) {
+		{name: "Restarted", reason: noSession, run: func(e *election, s *zkServers) {
 			require.NoError(e, s.Kill(0))
 			e.waitForNoLeader()
+			e.waitForLog(noSession)
 			s.start(e)
 		}},
 		{name: "RestartedQuickly", run: func(e *election, s *zkServers) {
@@ -37,39 +39,24 @@ func TestZooKeeper(t *testing.T) {
 		}},
 		{name: "Restored", short: true, reason: "lost their data", run: func(e *election, s *zkServers) { s.replaceData(e, s.backup) }},
 		{name: "Emptied", reason: "lost their data", run: func(e *election, s *zkServers) { s.replaceData(e, e.TempDir()) }},
-		{name: "Paused", reason: "zookeeper: ", run: func(e *election, s *zkServers) {
+		{name: "Paused", reason: noSession, run: func(e *election, s *zkServers) {
 			require.NoError(e, s.Pause(0))
 			e.waitForNoLeader()
 			time.Sleep(timeout)
 			require.NoError(e, s.Resume(0))
 		}},
-		{name: "ConnectionsKilled", run: func(_ *election, s *zkServers) {
-			for range 5 {
-				for _, p := range s.proxies {
-					p.DropConnections()
-				}
-				time.Sleep(timeout / 8)
-			}
-		}},
-		{name: "CutOff", reason: "zookeeper: ", run: func(e *election, s *zkServers) {
-			for _, p := range s.proxies {
-				p.Blackhole(zkproxy.Both)
-			}
+		{name: "ConnectionsKilled", run: func(e *election, _ *zkServers) { e.networks.dropRepeatedly() }},
+		{name: "CutOff", reason: noSession, run: func(e *election, _ *zkServers) {
+			e.networks.cut()
 			e.waitForNoLeader()
-			time.Sleep(timeout) // The client library reports a failure only if it has broken the connection.
-			for _, p := range s.proxies {
-				p.Unblackhole()
-			}
+			e.waitForLog(noSession)
+			e.networks.heal()
 		}},
-		{name: "AddressChanged", reason: "zookeeper: ", run: func(e *election, s *zkServers) {
-			for _, p := range s.proxies {
-				p.SetTarget("127.0.0.1:1")
-				p.DropConnections()
-			}
+		{name: "AddressChanged", reason: noSession, run: func(e *election, s *zkServers) {
+			e.networks.disconnect()
 			e.waitForNoLeader()
-			for _, p := range s.proxies {
-				p.SetTarget(s.Addr(0))
-			}
+			e.waitForLog(noSession)
+			e.networks.connectTo(s.Addr(0))
 		}},
 	}, func(e *election) *zkServers { return startZooKeeper(e, 1) })
 	testOperations(t, []operation[*zkServers]{
@@ -92,11 +79,7 @@ func startZooKeeper(e *election, servers int) *zkServers {
 		s.start(e)
 	}
 	for range 2 {
-		proxy, err := zkproxy.New(s.Addr(0))
-		require.NoError(e, err)
-		e.Cleanup(proxy.Close)
-		s.proxies = append(s.proxies, proxy)
-		conn, events, err := zkdial.Connect(append([]string{proxy.Addr()}, s.Addrs()[1:]...), timeout, zkdial.WithLogger(e.logger()))
+		conn, events, err := zkdial.Connect(append([]string{e.addNetwork(s.Addr(0))}, s.Addrs()[1:]...), timeout, zkdial.WithLogger(e.logger()))
 		require.NoError(e, err)
 		e.Cleanup(func() {
 			conn.Close()
