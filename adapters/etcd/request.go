@@ -76,12 +76,15 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 		if rejected != nil && !r.patient {
 			return rejected
 		}
-		probe := ctx
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			probe = r.client.Ctx()
-		}
-		if err = explain(probe, r.client, err); err != errNoAnswer || last == nil {
-			last = err
+		// An attempt that ctx has cut short says less than an earlier one.
+		if last == nil || ctx.Err() == nil || !isContextError(err) {
+			probe := ctx
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				probe = r.client.Ctx()
+			}
+			if err = explain(probe, r.client, err); err != errNoAnswer || last == nil {
+				last = err
+			}
 		}
 		if ctx.Err() != nil {
 			return unreachable(r.client, context.Cause(ctx), last)
