@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestElection_DataLost fails if candidates or observers wait indefinitely after etcd was restored from a
@@ -46,7 +47,7 @@ func TestElection_DataLost(t *testing.T) {
 				_, err := client.Put(t.Context(), "x", "y")
 				require.NoError(t, err)
 			}
-			var log lockedBuffer
+			var log testenv.Buffer
 			rejoin := []etcd.Option{
 				etcd.WithRejoin(), etcd.WithSessionTimeout(ttl / 4), etcd.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 			}

@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"flag"
 	"net/http"
@@ -258,24 +257,6 @@ func askToResign(client *clientv3.Client, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return etcd.AskToResign(client, node, id, etcd.WithContext(ctx), etcd.WithSessionTimeout(ttl))
-}
-
-// lockedBuffer is a buffer that several goroutines can use.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // faults injects faults between a client and its connections. Its fields are called for each

@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // TestElection_AccessRevokedBriefly fails if a role or a password that is wrong for a moment ends a
@@ -167,7 +168,7 @@ func TestElection_WaitsForServers(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	srv.Kill(0)
-	var log lockedBuffer
+	var log testenv.Buffer
 	c := startCandidate(t, client, etcd.WithRejoin(), etcd.WithSessionTimeout(time.Second),
 		etcd.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "level=WARN") }, patience, 10*time.Millisecond)

@@ -1,13 +1,11 @@
 package raftlog_test
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // copySnapshot writes the newest snapshot of a peer, with changes, to the file that the peer reads.
@@ -130,24 +129,6 @@ func (n noDescriptors) Create(name string) (disk.File, error) {
 	return n.FS.Create(name)
 }
 
-// logBuffer collects the messages of a peer.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // TestCompactFile_CannotBeRead fails if a file that cannot be opened or copied is not renamed, or
 // if there is not one message with the reason.
 func TestCompactFile_CannotBeRead(t *testing.T) {
@@ -157,7 +138,7 @@ func TestCompactFile_CannotBeRead(t *testing.T) {
 		syscall.ELOOP.Error():  func() error { return os.Symlink("snap.new", file) },
 	} {
 		t.Run(reason, func(t *testing.T) {
-			var messages logBuffer
+			var messages testenv.Buffer
 			runCluster(t, 1, func(t *testing.T, h *harness) {
 				require.NoError(t, h.stopPeer(h.peers[0]))
 				h.startPeer(h.peers[0], func(c *raftlog.Config) {

@@ -4,9 +4,9 @@
 package operations
 
 import (
-	"bytes"
 	"flag"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,7 +42,7 @@ type operation[S any] struct {
 // election is an election with several candidates.
 type election struct {
 	*testing.T
-	log      lockedBuffer
+	log      testenv.Buffer
 	networks networks
 	stop     []func()
 
@@ -66,7 +66,7 @@ func testOperations[S any](t *testing.T, operations []operation[S], start func(e
 			defer e.close()
 			defer func() {
 				if t.Failed() {
-					t.Logf("the log of the candidates:\n%s", e.log.copy())
+					t.Logf("the log of the candidates:\n%s", e.log.String())
 				}
 			}()
 			e.waitForLeader(time.Now())
@@ -144,7 +144,7 @@ func (e *election) waitForNoLeader() {
 // waitForLog waits until the log contains text.
 func (e *election) waitForLog(text string) {
 	e.Helper()
-	harness.Eventually(e.T, func() bool { return bytes.Contains(e.log.copy(), []byte(text)) }, "the log does not contain: "+text)
+	harness.Eventually(e.T, func() bool { return strings.Contains(e.log.String(), text) }, "the log does not contain: "+text)
 }
 
 // addNetwork adds a candidate's network to the server at target, and returns the candidate's address of the
@@ -206,21 +206,3 @@ func (n networks) connectTo(addr string) {
 
 // disconnect makes connections fail until connectTo is called.
 func (n networks) disconnect() { n.connectTo("127.0.0.1:1") }
-
-// lockedBuffer is a buffer that several goroutines can use.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) copy() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return bytes.Clone(b.buf.Bytes())
-}
