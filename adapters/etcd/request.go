@@ -76,15 +76,12 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 		if rejected != nil && !r.patient {
 			return rejected
 		}
-		// An attempt that ctx has cut short says less than an earlier one.
-		if last == nil || ctx.Err() == nil || !isContextError(err) {
-			probe := ctx
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				probe = r.client.Ctx()
-			}
-			if err = explain(probe, r.client, err); err != errNoAnswer || last == nil {
-				last = err
-			}
+		probe := ctx
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			probe = r.client.Ctx()
+		}
+		if err = explain(probe, r.client, err); !errors.Is(err, errNoAnswer) || last == nil {
+			last = err
 		}
 		if ctx.Err() != nil {
 			return unreachable(r.client, context.Cause(ctx), last)
@@ -132,7 +129,7 @@ func explain(ctx context.Context, client *clientv3.Client, err error) error {
 		got, err = etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
 		switch {
 		case err == nil && len(got.Errors) > 0:
-			return errors.New(strings.Join(got.Errors, "; "))
+			return withText(errNoAnswer, "no answer, but the server reports "+strings.TrimSpace(strings.Join(got.Errors, "; ")))
 		case err == nil, isContextError(err):
 			return errNoAnswer
 		}
