@@ -169,6 +169,7 @@ type keepaliveStream struct {
 	lease  clientv3.LeaseID
 
 	stream etcdserverpb.Lease_LeaseKeepAliveClient // stream is nil before it is opened.
+	opened context.Context                         // opened is the context of stream, without what gRPC adds.
 	cancel context.CancelCauseFunc
 }
 
@@ -183,7 +184,8 @@ func (s *keepaliveStream) send(limit time.Duration) (r keepaliveResult) {
 	if r.err = s.open(); r.err != nil {
 		return r
 	}
-	timer := time.AfterFunc(limit, func() { s.cancel(errNoAnswer) })
+	cancel := s.cancel // close may set the field while the function of the timer runs
+	timer := time.AfterFunc(limit, func() { cancel(errNoAnswer) })
 	defer timer.Stop()
 	r.keepalive.sent = time.Now()
 	if err := s.stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(s.lease)}); err != nil && !errors.Is(err, io.EOF) {
@@ -206,25 +208,22 @@ func (s *keepaliveStream) open() (err error) {
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
-	s.cancel = cancel
+	s.opened, s.cancel = ctx, cancel
 	timer := time.AfterFunc(requestLimit, func() { cancel(errNoAnswer) })
 	defer timer.Stop()
-	if s.stream, err = etcdserverpb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(ctx); err != nil {
+	if s.stream, err = etcdserverpb.NewLeaseClient(s.client.ActiveConnection()).LeaseKeepAlive(s.opened); err != nil {
 		s.stream = nil
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		return withoutCode(clientv3.ContextError(ctx, err))
+		return s.reason(err)
 	}
 	return nil
 }
 
-// reason returns the reason for which the stream has failed with err.
+// reason returns the reason for which the stream was not opened, or has failed, with err.
 func (s *keepaliveStream) reason(err error) error {
-	if cause := context.Cause(s.stream.Context()); cause != nil {
+	if cause := context.Cause(s.opened); cause != nil {
 		return cause
 	}
-	return withoutCode(clientv3.ContextError(s.ctx, err))
+	return withoutCode(clientv3.ContextError(s.opened, err))
 }
 
 // close closes the stream if it is open.

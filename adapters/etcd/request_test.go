@@ -2,12 +2,17 @@ package etcd
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
@@ -17,7 +22,12 @@ import (
 // newUnreachableClient returns a client of a server that does not exist.
 func newUnreachableClient(t *testing.T) *clientv3.Client {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:1"}, Logger: zap.NewNop()})
+	return newClient(t, "127.0.0.1:1")
+}
+
+func newClient(t *testing.T, address string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + address}, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	t.Cleanup(func() { client.Close() })
 	return client
@@ -52,6 +62,35 @@ func TestRetry_ClosedClient(t *testing.T) {
 		require.Fail(t, "a request is sent after the client was closed")
 		return nil
 	}), errClosed)
+}
+
+// rejectingLeases rejects keepalives after it has received one.
+type rejectingLeases struct {
+	etcdserverpb.UnimplementedLeaseServer
+}
+
+func (*rejectingLeases) LeaseKeepAlive(s etcdserverpb.Lease_LeaseKeepAliveServer) error {
+	if _, err := s.Recv(); err != nil {
+		return err
+	}
+	return status.Error(codes.Unavailable, "the server is stopping")
+}
+
+// TestKeepaliveStream_Reason fails if the error of a keepalive is not the one with which the server has
+// ended the stream.
+func TestKeepaliveStream_Reason(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	srv := grpc.NewServer()
+	etcdserverpb.RegisterLeaseServer(srv, &rejectingLeases{})
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(listener) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		require.NoError(t, <-served)
+	})
+	s := keepaliveStream{ctx: t.Context(), client: newClient(t, listener.Addr().String()), lease: 1}
+	require.ErrorContains(t, s.send(time.Minute).err, "the server is stopping")
 }
 
 // TestSendDueRequests_DoesNotShareLease fails with -race if a goroutine that sends a request reads
