@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,7 +126,7 @@ func (b *servers) createContainer(ctx context.Context, i int) error {
 		ExposedPorts: []string{port.String()},
 		Env: map[string]string{
 			"ZOO_MY_ID": strconv.Itoa(i + 1),
-			"JVMFLAGS":  strings.Join(ensemble.JavaFlags, " "),
+			"JVMFLAGS":  strings.Join(slices.Concat(ensemble.JavaFlags, b.cfg.JavaFlags), " "),
 		},
 		Labels: map[string]string{ownerLabel: ownerValue()},
 		Files: []testcontainers.ContainerFile{{

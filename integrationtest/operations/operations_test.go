@@ -92,8 +92,18 @@ func (e *election) add(c leaderelection.Candidate) {
 			}
 		}
 	})
-	e.running.Go(func() { _ = c.ElectLeader() })
+	e.running.Go(func() {
+		if err := c.ElectLeader(); err != nil {
+			e.logger().Error("the candidacy has ended", "err", err)
+		}
+	})
 	e.stop = append(e.stop, func() { _ = c.Resign() })
+}
+
+// stopOldest stops the candidate that was added first.
+func (e *election) stopOldest() {
+	e.stop[0]()
+	e.stop = e.stop[1:]
 }
 
 func (e *election) addLeadership(l *leaderelection.Leadership) {
@@ -194,6 +204,19 @@ func (n networks) dropRepeatedly() {
 		n.drop()
 		time.Sleep(timeout / 8)
 	}
+}
+
+// limitIdle closes each connection on which nothing was sent for some time, for two timeouts.
+func (n networks) limitIdle(limit time.Duration) {
+	set := func(limit time.Duration) {
+		for _, p := range n {
+			p.SetIdleLimit(limit)
+			p.Drop()
+		}
+	}
+	set(limit)
+	time.Sleep(2 * timeout)
+	set(0)
 }
 
 // connectTo makes the candidates connect to another address.

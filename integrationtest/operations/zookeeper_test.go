@@ -3,9 +3,11 @@ package operations
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -19,6 +21,8 @@ type zkServers struct {
 	*ensemble.Ensemble
 	backup string // backup is a copy of the data from before the election.
 }
+
+const oldUser, newUser = "user:old", "user:new"
 
 // noSession is the beginning of the message that explains why a candidate has no session for two seconds.
 const noSession = "no ZooKeeper server has granted a session"
@@ -58,7 +62,64 @@ func TestZooKeeper(t *testing.T) {
 			e.waitForLog(noSession)
 			e.networks.connectTo(s.Addr(0))
 		}},
-	}, func(e *election) *zkServers { return startZooKeeper(e, 1) })
+		// The leader only compares znodes, so it leads on. Joining is rejected.
+		{name: "Full", reason: "QUOTAEXCEEDED", run: func(e *election, s *zkServers) {
+			admin := s.connect(e)
+			const quota = "/zookeeper/quota" + node
+			for _, z := range [][2]string{
+				{quota, ""}, {quota + "/zookeeper_limits", "count=-1,bytes=-1=;countHardLimit=1"}, {quota + "/zookeeper_stats", "count=3,bytes=0"},
+			} {
+				_, err := admin.Create(z[0], []byte(z[1]), 0, zk.WorldACL(zk.PermAll))
+				require.NoError(e, err)
+			}
+			e.waitForLeader(time.Now().Add(timeout))
+			s.expireSessions(e, admin)
+			e.waitForLog("QUOTAEXCEEDED")
+			require.NoError(e, admin.Delete(quota+"/zookeeper_limits", -1))
+		}},
+		{name: "AuthenticationRequired", reason: "SESSIONCLOSEDREQUIRESASLAUTH", run: func(e *election, s *zkServers) {
+			original, err := os.ReadFile(s.ConfigFile(0))
+			require.NoError(e, err)
+			s.configure(e, append(original, "enforce.auth.enabled=true\nenforce.auth.schemes=digest\n"...))
+			e.waitForNoLeader()
+			e.waitForLog("SESSIONCLOSEDREQUIRESASLAUTH")
+			s.configure(e, original)
+		}},
+		{name: "IdleTimeout", run: func(e *election, _ *zkServers) { e.networks.limitIdle(timeout / 5) }},
+	}, func(e *election) *zkServers {
+		return startWithCandidates(e, ensemble.Config{Properties: map[string]string{"enforceQuota": "true"}})
+	})
+	testOperations(t, []operation[*zkServers]{
+		// The operators permit both users, restart one program after the other, and then permit the new user alone.
+		{name: "CredentialsRotated", run: func(e *election, s *zkServers) {
+			admin := s.connect(e)
+			permit(e, admin, oldUser, newUser)
+			for range 2 {
+				s.addCandidate(e, newUser)
+				e.stopOldest()
+			}
+			permit(e, admin, newUser)
+			e.waitForLeader(time.Now().Add(timeout))
+		}},
+		// The leader leads on. A candidacy that is not permitted to join ends: a supervisor starts the
+		// program again.
+		{name: "PermissionRevoked", short: true, reason: "NOAUTH", run: func(e *election, s *zkServers) {
+			admin := s.connect(e)
+			permit(e, admin, newUser)
+			e.waitForLeader(time.Now().Add(timeout))
+			s.expireSessions(e, admin)
+			e.waitForLog("NOAUTH")
+			permit(e, admin, oldUser)
+			s.addCandidate(e, oldUser)
+		}},
+	}, func(e *election) *zkServers {
+		s := startZooKeeper(e, ensemble.Config{})
+		_, err := s.connect(e).Create(node, nil, 0, aclOf(oldUser))
+		require.NoError(e, err)
+		s.addCandidate(e, oldUser)
+		s.addCandidate(e, oldUser)
+		return s
+	})
 	testOperations(t, []operation[*zkServers]{
 		{name: "FailedOver", run: func(e *election, s *zkServers) {
 			leader, err := s.Leader()
@@ -66,31 +127,97 @@ func TestZooKeeper(t *testing.T) {
 			require.NoError(e, s.Kill(leader))
 			harness.WaitReady(e, s.Ensemble)
 		}},
-	}, func(e *election) *zkServers { return startZooKeeper(e, 3) })
+		// The remaining server serves clients that are content with a read-only server, and closes the
+		// connections of the candidates.
+		{name: "ReadOnly", reason: noSession, run: func(e *election, s *zkServers) {
+			require.NoError(e, s.Kill(1))
+			require.NoError(e, s.Kill(2))
+			harness.Eventually(e.T, func() bool {
+				answer, err := s.FourLetter(0, "isro")
+				return err == nil && answer == "ro"
+			}, "the server is not read-only")
+			e.waitForNoLeader()
+			e.waitForLog(noSession)
+			require.NoError(e, s.Start(1))
+			require.NoError(e, s.Start(2))
+		}},
+	}, func(e *election) *zkServers {
+		return startWithCandidates(e, ensemble.Config{Servers: 3, JavaFlags: []string{"-Dreadonlymode.enabled=true"}})
+	})
 }
 
-// startZooKeeper starts servers and two candidates.
-func startZooKeeper(e *election, servers int) *zkServers {
-	s := &zkServers{Ensemble: harness.StartServers(e, ensemble.Config{Servers: servers, Backend: ensemble.Process})}
-	if servers == 1 {
+// startZooKeeper starts servers.
+func startZooKeeper(e *election, cfg ensemble.Config) *zkServers {
+	cfg.Backend = ensemble.Process
+	return &zkServers{Ensemble: harness.StartServers(e, cfg)}
+}
+
+// startWithCandidates starts servers and two candidates.
+func startWithCandidates(e *election, cfg ensemble.Config) *zkServers {
+	s := startZooKeeper(e, cfg)
+	if s.Servers() == 1 {
 		require.NoError(e, s.Kill(0))
 		s.backup = filepath.Join(e.TempDir(), "backup")
 		require.NoError(e, os.CopyFS(s.backup, os.DirFS(s.DataDir(0))))
 		s.start(e)
 	}
-	for range 2 {
-		conn, events, err := zkdial.Connect(append([]string{e.addNetwork(s.Addr(0))}, s.Addrs()[1:]...), timeout, zkdial.WithLogger(e.logger()))
-		require.NoError(e, err)
-		e.Cleanup(func() {
-			conn.Close()
-			for range events { // until the goroutines of the connection have ended
-			}
-		})
-		c, err := leaderelection.NewElection(conn, node, leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithLogger(e.logger()))
-		require.NoError(e, err)
-		e.add(c)
-	}
+	s.addCandidate(e, "")
+	s.addCandidate(e, "")
 	return s
+}
+
+// addCandidate adds a candidate with a separate network to the first server. user is the user and the
+// password of the scheme digest, or empty.
+func (s *zkServers) addCandidate(e *election, user string) {
+	conn, events, err := zkdial.Connect(append([]string{e.addNetwork(s.Addr(0))}, s.Addrs()[1:]...), timeout, zkdial.WithLogger(e.logger()))
+	require.NoError(e, err)
+	e.Cleanup(func() {
+		conn.Close()
+		for range events { // until the goroutines of the connection have ended
+		}
+	})
+	opts := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithLogger(e.logger())}
+	if user != "" {
+		require.NoError(e, conn.AddAuth("digest", []byte(user)))
+		opts = append(opts, leaderelection.WithACL(aclOf(user)))
+	}
+	c, err := leaderelection.NewElection(conn, node, opts...)
+	require.NoError(e, err)
+	e.add(c)
+}
+
+// aclOf returns the ACL that permits everything to users with their passwords.
+func aclOf(users ...string) (acl []zk.ACL) {
+	for _, u := range users {
+		name, password, _ := strings.Cut(u, ":")
+		acl = append(acl, zk.DigestACL(zk.PermAll, name, password)...)
+	}
+	return acl
+}
+
+// permit changes the ACL of the election node.
+func permit(e *election, admin *harness.Client, users ...string) {
+	_, err := admin.SetACL(node, aclOf(users...), -1)
+	require.NoError(e, err)
+}
+
+// connect returns a client with the credentials of all users.
+func (s *zkServers) connect(e *election) *harness.Client {
+	admin := harness.ConnectDirectly(e, timeout, s.Addr(0))
+	for _, user := range []string{oldUser, newUser} {
+		require.NoError(e, admin.AddAuth("digest", []byte(user)))
+	}
+	return admin
+}
+
+// expireSessions cuts off the candidates until their sessions have expired.
+func (s *zkServers) expireSessions(e *election, admin *harness.Client) {
+	e.networks.cut()
+	harness.Eventually(e.T, func() bool {
+		children, _, err := admin.Children(node)
+		return err == nil && len(children) == 0
+	}, "the sessions do not expire")
+	e.networks.heal()
 }
 
 // start starts the first server, and waits until it serves clients.
@@ -104,5 +231,12 @@ func (s *zkServers) replaceData(e *election, dir string) {
 	require.NoError(e, s.Kill(0))
 	require.NoError(e, os.RemoveAll(s.DataDir(0)))
 	require.NoError(e, os.CopyFS(s.DataDir(0), os.DirFS(dir)))
+	s.start(e)
+}
+
+// configure restarts the first server with another configuration.
+func (s *zkServers) configure(e *election, config []byte) {
+	require.NoError(e, s.Kill(0))
+	require.NoError(e, os.WriteFile(s.ConfigFile(0), config, 0o644))
 	s.start(e)
 }

@@ -36,6 +36,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	target string
+	idle   time.Duration // idle is the idle limit of later connections, or 0.
 	conns  map[net.Conn]struct{}
 }
 
@@ -83,6 +84,14 @@ func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = addr
+}
+
+// SetIdleLimit makes the proxy close both sides of each later connection on which it has received
+// nothing for that time, as firewalls and load balancers do. If it is 0, such connections stay open.
+func (p *Proxy) SetIdleLimit(limit time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = limit
 }
 
 // Drop closes the connections that exist.
@@ -146,6 +155,17 @@ func (p *Proxy) serveConn(client *net.TCPConn) {
 		return
 	}
 	defer p.removeConn(server)
+	p.mu.Lock()
+	limit, received := p.idle, func() {}
+	p.mu.Unlock()
+	if limit > 0 {
+		timer := time.AfterFunc(limit, func() {
+			client.Close()
+			server.Close()
+		})
+		defer timer.Stop()
+		received = func() { timer.Reset(limit) }
+	}
 	var both sync.WaitGroup
 	both.Go(func() {
 		if p.cfg.CopyHead != nil {
@@ -154,9 +174,9 @@ func (p *Proxy) serveConn(client *net.TCPConn) {
 				return
 			}
 		}
-		p.copyBytes(p.toServer, server, client)
+		p.copyBytes(p.toServer, server, client, received)
 	})
-	both.Go(func() { p.copyBytes(p.toClient, client, server) })
+	both.Go(func() { p.copyBytes(p.toClient, client, server, received) })
 	both.Wait()
 }
 
@@ -182,11 +202,13 @@ func (p *Proxy) dialServer() *net.TCPConn {
 	}
 }
 
-// copyBytes copies one direction, including the close of the connection.
-func (p *Proxy) copyBytes(gate *Gate, to, from *net.TCPConn) {
+// copyBytes copies one direction, including the close of the connection. It calls received after each
+// read.
+func (p *Proxy) copyBytes(gate *Gate, to, from *net.TCPConn, received func()) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, readErr := from.Read(buf)
+		received()
 		if _, err := gate.Wait(p.ctx); err != nil {
 			return
 		}

@@ -118,3 +118,15 @@ func TestProxy_CopyHead(t *testing.T) {
 	})
 	require.ErrorIs(t, c.receive(10*time.Second), io.EOF)
 }
+
+// TestProxy_IdleLimit fails if the proxy does not close an idle connection.
+func TestProxy_IdleLimit(t *testing.T) {
+	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: startEchoServer(t)})
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	p.SetIdleLimit(100 * time.Millisecond)
+	conn, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	require.ErrorIs(t, proxyClient{t, conn}.receive(10*time.Second), io.EOF)
+}

@@ -42,6 +42,9 @@ type Config struct {
 	// Properties are additional lines of zoo.cfg, such as maxSessionTimeout, in ZooKeeper's
 	// units. The lines of this package override them.
 	Properties map[string]string
+	// JavaFlags are flags of Java in addition to those of the variable of the same name, for settings
+	// that zoo.cfg does not have.
+	JavaFlags []string
 	// Backend selects what runs the servers. The default is Auto.
 	Backend Backend
 }
@@ -253,6 +256,15 @@ func (e *Ensemble) Resume(i int) error {
 func (e *Ensemble) DataDir(i int) string {
 	if b, ok := e.backend.(*processBackend); ok {
 		return b.dataDir(i)
+	}
+	return ""
+}
+
+// ConfigFile returns the zoo.cfg of server i, which the server reads when it starts. It is "" if the
+// servers are not processes.
+func (e *Ensemble) ConfigFile(i int) string {
+	if b, ok := e.backend.(*processBackend); ok {
+		return b.configFile(i)
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -127,6 +128,8 @@ func (b *processBackend) serverDir(i int) string {
 
 func (b *processBackend) dataDir(i int) string { return filepath.Join(b.serverDir(i), "data") }
 
+func (b *processBackend) configFile(i int) string { return filepath.Join(b.serverDir(i), "zoo.cfg") }
+
 func (b *processBackend) logFile(i int) string { return filepath.Join(b.serverDir(i), "log") }
 
 func (b *processBackend) writeConfig(i int) error {
@@ -145,11 +148,11 @@ func (b *processBackend) writeConfig(i int) error {
 			members = append(members, m)
 		}
 	}
-	for name, text := range map[string]string{
-		"data/myid": strconv.Itoa(i+1) + "\n",
-		"zoo.cfg":   ZooCfg(b.cfg, data, "127.0.0.1", b.client[i].Number, members),
+	for file, text := range map[string]string{
+		filepath.Join(data, "myid"): strconv.Itoa(i+1) + "\n",
+		b.configFile(i):             ZooCfg(b.cfg, data, "127.0.0.1", b.client[i].Number, members),
 	} {
-		if err := os.WriteFile(filepath.Join(b.serverDir(i), name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
@@ -172,9 +175,9 @@ func (b *processBackend) Start(_ context.Context, i int) (err error) {
 		return err
 	}
 	defer log.Close() // the child process uses a copy
-	args := append([]string{"-Dorg.slf4j.simpleLogger.showDateTime=true"}, JavaFlags...)
+	args := append([]string{"-Dorg.slf4j.simpleLogger.showDateTime=true"}, slices.Concat(JavaFlags, b.cfg.JavaFlags)...)
 	args = append(args, "-cp", debianJar+string(filepath.ListSeparator)+debianLogJar,
-		mainClass, filepath.Join(b.serverDir(i), "zoo.cfg"))
+		mainClass, b.configFile(i))
 	cmd := exec.Command(b.java, args...)
 	cmd.Dir = b.serverDir(i)
 	cmd.Stdout, cmd.Stderr = log, log
