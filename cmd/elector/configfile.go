@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func (s *settings) readConfigFile(cmd *cobra.Command) error {
 	if s.configFile == "" {
 		return nil
 	}
-	text, err := os.ReadFile(s.configFile)
+	text, warning, err := cmdline.ReadPrivate(s.configFile)
 	if err != nil {
 		return usage("--config: %w", err)
 	}
@@ -55,6 +56,9 @@ func (s *settings) readConfigFile(cmd *cobra.Command) error {
 		}
 		seen[name] = key.line
 		flag := runFlags.Lookup(name)
+		if key.isCredential(name) {
+			s.configWarning = warning
+		}
 		switch {
 		case name == keyCommand:
 			if !key.list || len(key.values) == 0 {
@@ -136,6 +140,15 @@ func parseConfig(text []byte) ([]configKey, error) {
 		keys = append(keys, k)
 	}
 	return keys, nil
+}
+
+// isCredential reports whether the value of the flag name contains a credential, or may contain one.
+func (k configKey) isCredential(name string) bool {
+	if name == "store" && len(k.values) == 1 {
+		u, err := url.Parse(k.values[0])
+		return err != nil || u.User != nil || u.RawQuery != ""
+	}
+	return slices.Contains(credentials, flagVariables(name)[0])
 }
 
 func newConfigKey(name, value *yaml.Node) (configKey, error) {

@@ -95,6 +95,34 @@ func TestConfigFile_Invalid(t *testing.T) {
 	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
+// TestConfigFile_Mode fails if a file that others can write is accepted, or if there is no warning about
+// credentials in a file that all users can read.
+func TestConfigFile_Mode(t *testing.T) {
+	for text, warns := range map[string]bool{
+		"backend: console":                    false,
+		"store: redis://host":                 false,
+		"store: redis://:password@host":       true,
+		"store: postgres://host/db?sslmode=x": true,
+		"store-password: x":                   true,
+		"secret: x":                           true,
+	} {
+		file := writeConfigFile(t, text)
+		require.NoError(t, os.Chmod(file, 0o644))
+		s, _, err := parse(t, "run", "--config", file)
+		require.NoError(t, err, text)
+		require.Equal(t, warns, s.configWarning != "", text)
+		require.NoError(t, os.Chmod(file, 0o646))
+		_, _, err = parse(t, "run", "--config", file)
+		require.ErrorContains(t, err, "--config: "+file+" has mode 0646", text)
+		require.Equal(t, cmdline.Usage, exitCode(err))
+	}
+	file := writeConfigFile(t, "backend: console\nstore-password: x\n")
+	require.NoError(t, os.Chmod(file, 0o644))
+	p := start(t, nil, "status", "--config", file)
+	p.waitForLog("--config: " + file + " has mode 0644")
+	require.Equal(t, cmdline.Usage, p.exitCode())
+}
+
 // TestConfigFile_OtherCommands fails if a command other than run rejects the keys of run, or accepts invalid values.
 func TestConfigFile_OtherCommands(t *testing.T) {
 	file := writeConfigFile(t, example)
@@ -122,7 +150,9 @@ func TestConfigFile_Program(t *testing.T) {
 
 // TestConfigFile_SystemdExample fails if run rejects the file of the systemd example.
 func TestConfigFile_SystemdExample(t *testing.T) {
-	s, r, err := parse(t, "run", "--config", "../../examples/elector/systemd/report.yaml")
+	text, err := os.ReadFile("../../examples/elector/systemd/report.yaml")
+	require.NoError(t, err)
+	s, r, err := parse(t, "run", "--config", writeConfigFile(t, string(text)))
 	require.NoError(t, err)
 	require.Equal(t, []string{"/usr/local/bin/report", "--daily"}, s.fileProgram)
 	require.Equal(t, "127.0.0.1:8081", r.listenAddress)

@@ -5,13 +5,13 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
@@ -73,7 +73,7 @@ func (s *settings) raftlogConfig() (c raftlog.Config, err error) {
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return c, err
 	}
-	if c.Secret, err = r.readSecret(); err != nil {
+	if c.Secret, err = s.readSecret(); err != nil {
 		return c, err
 	}
 	if c.TLS, err = s.peerTLS(); err != nil {
@@ -109,16 +109,18 @@ func (r *raftlogSettings) parsePeers() ([]api.Peer, error) {
 }
 
 // readSecret returns the secret without line breaks at the end, or nil if no secret is set.
-func (r *raftlogSettings) readSecret() ([]byte, error) {
+func (s *settings) readSecret() ([]byte, error) {
+	r := &s.raftlog
 	secret, source := []byte(r.secret), "--secret"
 	if r.secretFile != "" {
 		if r.secret != "" {
 			return nil, usage("--secret-file and --secret (ELECTOR_SECRET): only one of them")
 		}
-		text, err := os.ReadFile(r.secretFile)
+		text, warning, err := cmdline.ReadPrivate(r.secretFile)
 		if err != nil {
 			return nil, usage("--secret-file: %w", err)
 		}
+		s.warnOnce("--secret-file", warning)
 		secret, source = bytes.TrimRight(text, "\r\n"), "--secret-file "+r.secretFile
 	} else if r.secret == "" {
 		return nil, nil

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,6 +26,8 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		return file
 	}
 	secret, short := write("secret", strings.Repeat("s", 16)+"\n"), write("short", strings.Repeat("s", 15)+"\n")
+	shared := write("shared", strings.Repeat("s", 16)+"\n")
+	require.NoError(t, os.Chmod(shared, 0o660))
 	data := filepath.Join(dir, "data")
 	good := map[string]string{"peers": "a=h:1,b=h:2", "peer-id": "a", "data": data, "secret-file": secret}
 	for _, bad := range []struct{ flag, value, want string }{
@@ -46,6 +49,7 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		{"secret-file", "", "peer authentication required"},
 		{"secret-file", filepath.Join(dir, "none"), "--secret-file"},
 		{"secret-file", short, "15 bytes"},
+		{"secret-file", shared, "--secret-file: " + shared + " has mode 0660"},
 		{"secret", strings.Repeat("x", 20), "only one of them"},
 		{"insecure", "true", "--insecure is not compatible"},
 		{"cert-file", "none", "belong together"},
@@ -93,4 +97,15 @@ func TestRaftlog_SettingsFromFile(t *testing.T) {
 	require.Equal(t, strings.Repeat("x", 16), string(c.Secret))
 	require.Equal(t, 4*time.Second, c.ElectionTimeout)
 	require.Contains(t, credentials, "ELECTOR_SECRET")
+
+	// There is one warning about a secret that all users can read, however often it is read.
+	secret, log := filepath.Join(dir, "secret"), new(strings.Builder)
+	require.NoError(t, os.WriteFile(secret, []byte(strings.Repeat("y", 16)), 0o600))
+	require.NoError(t, os.Chmod(secret, 0o644))
+	s.raftlog.secret, s.raftlog.secretFile, s.log = "", secret, slog.New(slog.NewTextHandler(log, nil))
+	for range 2 {
+		_, err = s.raftlogConfig()
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "--secret-file: "+secret+" has mode 0644"))
 }

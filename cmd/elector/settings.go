@@ -38,12 +38,14 @@ type settings struct {
 	value          string // the value that this instance advertises; only run has the flag
 	sessionTimeout time.Duration
 
-	configFile  string
-	fileProgram []string // the program in the configuration file
+	configFile    string
+	configWarning string   // is set if all users can read the configuration file, which contains credentials
+	fileProgram   []string // the program in the configuration file
 
 	logFormat, logLevel string
 	quiet               bool
 	log                 *slog.Logger
+	warned              map[string]bool // the flags of warnOnce
 
 	tls        tlsSettings
 	zookeeper  zooKeeperSettings
@@ -93,7 +95,20 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 	if s.log, err = cmdline.NewLogger(cmd.ErrOrStderr(), s.logFormat, s.logLevel, least); err != nil {
 		return usage("--%w", err)
 	}
+	s.warnOnce("--"+flagConfig, s.configWarning)
 	return nil
+}
+
+// warnOnce logs a warning about the file of a flag, unless it is empty or one about this flag was logged.
+func (s *settings) warnOnce(flag, warning string) {
+	if warning == "" || s.warned[flag] {
+		return
+	}
+	if s.warned == nil {
+		s.warned = map[string]bool{}
+	}
+	s.warned[flag] = true
+	s.log.Warn("credentials are not private", "err", flag+": "+warning)
 }
 
 // requestedTimeout returns the session timeout that the settings request.

@@ -6,10 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
@@ -26,13 +28,15 @@ type clusterFlags struct {
 	secret    string
 	overrides settings // contains the values of flags
 	insecure  bool
+	stderr    func() io.Writer
 }
 
 // groupAccess is the group of the flags of access in help texts.
 const groupAccess = "Access to the cluster"
 
-func (f *clusterFlags) register(flags *pflag.FlagSet) {
-	cmdline.RegisterGroup(flags, groupAccess, f.addFlags)
+func (f *clusterFlags) register(cmd *cobra.Command) {
+	f.stderr = cmd.ErrOrStderr
+	cmdline.RegisterGroup(cmd.Flags(), groupAccess, f.addFlags)
 }
 
 func (f *clusterFlags) addFlags(flags *pflag.FlagSet) {
@@ -81,13 +85,16 @@ func (f *clusterFlags) loadSettings() (settings, error) {
 	return s, s.validate()
 }
 
-// credentials returns the secret and the certificates that authenticate this process.
-func (s settings) credentials() (secret []byte, certificates *tls.Config, err error) {
+// credentials returns the secret and the certificates that authenticate this process. It may add warnings
+// to s.
+func (s *settings) credentials() (secret []byte, certificates *tls.Config, err error) {
 	secret = []byte(s.Secret)
 	if s.SecretFile != "" {
-		if secret, err = os.ReadFile(s.SecretFile); err != nil {
+		var warning string
+		if secret, warning, err = cmdline.ReadPrivate(s.SecretFile); err != nil {
 			return nil, nil, newUsageError("--secret-file: %w", err)
 		}
+		s.warn("--secret-file", warning)
 		if secret = bytes.TrimRight(secret, "\r\n"); len(secret) == 0 {
 			return nil, nil, newUsageError("--secret-file %s is empty: write a secret to it, for example by head -c 32 /dev/urandom | base64", s.SecretFile)
 		}
@@ -122,8 +129,9 @@ type clientFlags struct {
 	seedHint string // describes, for errors, how an argument of the command gives the address of a peer
 }
 
-func (c *clientFlags) register(flags *pflag.FlagSet, timeout time.Duration, usage string) {
-	c.clusterFlags.register(flags)
+func (c *clientFlags) register(cmd *cobra.Command, timeout time.Duration, usage string) {
+	c.clusterFlags.register(cmd)
+	flags := cmd.Flags()
 	c.timeout, c.seedHint = durationFlag(timeout), ", or give the address of one, such as 10.0.0.1:8047"
 	short := "t"
 	if flags.ShorthandLookup(short) != nil {
@@ -141,6 +149,9 @@ func (c *clientFlags) newClient(seeds []string) (*client.Client, settings, error
 	secret, certificates, err := s.credentials()
 	if err != nil {
 		return nil, s, err
+	}
+	for _, warning := range s.warnings {
+		fmt.Fprintln(c.stderr(), "raftlog: warning:", warning)
 	}
 	peers := s.peers()
 	if len(seeds) > 0 {

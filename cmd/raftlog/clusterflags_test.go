@@ -3,9 +3,13 @@
 package main
 
 import (
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,5 +53,49 @@ func TestClusterFlags_Secret(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, c.want, string(got))
+	}
+}
+
+// TestClusterFlags_Mode fails if a file that others can write is accepted, or if there is no warning about a
+// secret in a file that all users can read.
+func TestClusterFlags_Mode(t *testing.T) {
+	t.Setenv(secretVariable, "")
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	secret := write("secret", strings.Repeat("s", 16))
+	withSecret := write("with-secret", "cluster: c\npeers: [h:1/a]\nsecret: "+strings.Repeat("s", 16)+"\n")
+	withFile := write("with-file", "cluster: c\npeers: [h:1/a]\nsecret-file: "+secret+"\n")
+	for _, test := range []struct{ file, config, warning, err string }{
+		{withSecret, withSecret, "raftlog: warning: -c: " + withSecret + " has mode 0644", "-c: " + withSecret + " has mode 0666"},
+		{withFile, withFile, "", "-c: " + withFile + " has mode 0666"},
+		{secret, withFile, "raftlog: warning: --secret-file: " + secret + " has mode 0644", "--secret-file: " + secret + " has mode 0666"},
+	} {
+		connect := func(mode fs.FileMode) (log string, err error) {
+			require.NoError(t, os.Chmod(test.file, mode))
+			defer func() { require.NoError(t, os.Chmod(test.file, 0o600)) }()
+			var output strings.Builder
+			c := clientFlags{timeout: durationFlag(time.Second)}
+			c.file, c.stderr = test.config, func() io.Writer { return &output }
+			cl, _, err := c.newClient(nil)
+			if err == nil {
+				cl.Close()
+			}
+			return output.String(), err
+		}
+		log, err := connect(0o644)
+		require.NoError(t, err)
+		if test.warning == "" {
+			require.Empty(t, log)
+		} else {
+			require.Contains(t, log, test.warning)
+			require.Equal(t, 1, strings.Count(log, "\n"), log)
+		}
+		_, err = connect(0o666)
+		require.ErrorContains(t, err, test.err)
+		require.Equal(t, exitUsage, exitCode(err))
 	}
 }

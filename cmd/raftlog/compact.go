@@ -58,7 +58,7 @@ func newCompact() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&c.target, "target", "t", "", "snapshot file to create (default: compact-file of the file of -c)")
-	c.clientFlags.register(flags, 5*time.Second, "time limit for the peer of -p")
+	c.clientFlags.register(cmd, 5*time.Second, "time limit for the peer of -p")
 	c.seedHint = ", or give -p with an address, such as -p 10.0.0.1:8047"
 	flags.Uint64VarP(&c.index, "index", "i", 0, "index of the last entry in the snapshot")
 	flags.StringVarP(&c.peer, "peer", "p", "", "peer to query for the index: ID, or host:port")

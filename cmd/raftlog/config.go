@@ -53,7 +53,7 @@ func newConfig() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	c.clientFlags.register(flags, 5*time.Second, "time limit for contacting the cluster")
+	c.clientFlags.register(cmd, 5*time.Second, "time limit for contacting the cluster")
 	flags.StringSliceVarP(&c.add, "add", "a", nil, "peers to add")
 	flags.StringSliceVarP(&c.remove, "delete", "d", nil, "peers to delete")
 	flags.StringSliceVarP(&c.replace, "replace", "r", nil, "all peers after the change, instead of --add and --delete")

@@ -35,7 +35,8 @@ peers: []
 # The secret that authenticates peers and clients, over TLS 1.3: at least 16 random bytes. -k,
 # --secret-file and RAFTLOG_SECRET override it, in this order.
 secret: ""
-# A file that contains the secret. Line breaks at its end are ignored.
+# A file that contains the secret. Line breaks at its end are ignored. This file, that file and
+# key-file must be writable by their owners only, and there is a warning if all users can read a secret.
 secret-file: ""
 
 # Certificates, instead of the secret or in addition: PEM files of the authority and of this process.

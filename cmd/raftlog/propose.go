@@ -55,7 +55,7 @@ func newPropose() *cobra.Command {
 			return err
 		},
 	}
-	c.register(cmd.Flags(), 10*time.Second, "time limit")
+	c.register(cmd, 10*time.Second, "time limit")
 	c.seedHint = ""
 	cmd.Flags().StringVar(&requestID, "request-id", "", "request ID, which raftlog new-id prints (default: a new one)")
 	return cmd

@@ -56,7 +56,7 @@ func newServe() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	s.clusterFlags.register(flags)
+	s.clusterFlags.register(cmd)
 	flags.StringVar(&s.ID, "peer-id", "", "ID of this peer")
 	flags.StringVar(&s.Addr, "addr", "", "address at which others reach this peer, host:port (default: its address in peers)")
 	flags.StringVarP(&s.Listen, "listen", "b", "", "address to listen on, host:port (default: --addr)")
@@ -119,6 +119,9 @@ func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
 	logger, err := cmdline.NewLogger(log, c.LogFormat, c.LogLevel, slog.LevelDebug)
 	if err != nil {
 		return raftlog.Config{}, newUsageError("%w", err)
+	}
+	for _, warning := range c.warnings {
+		logger.Warn("credentials are not private", "peer", c.ID, "err", warning)
 	}
 	return raftlog.Config{
 		Cluster: c.Cluster, ID: c.ID, Addr: c.Addr, Listen: c.Listen, Dir: c.Dir, Peers: c.peers(),

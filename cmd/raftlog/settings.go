@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // settings contains the keys of a configuration file, which flags override. Command defaults prints a file
@@ -47,6 +47,8 @@ type settings struct {
 
 	LogFormat string `yaml:"log-format"`
 	LogLevel  string `yaml:"log-level"`
+
+	warnings []string // about files that all users can read
 }
 
 func defaultSettings() settings {
@@ -105,14 +107,24 @@ func readSettings(name string) (settings, error) {
 	if name == "" {
 		return s, nil
 	}
-	text, err := os.ReadFile(name)
+	text, warning, err := cmdline.ReadPrivate(name)
 	if err != nil {
 		return s, newUsageError("-c: %w", err)
 	}
 	if err := parseSettings(text, &s); err != nil {
 		return s, newUsageError("-c %s: %w", name, err)
 	}
+	if s.Secret != "" {
+		s.warn("-c", warning)
+	}
 	return s, nil
+}
+
+// warn adds a warning about the file of a flag, unless it is empty.
+func (s *settings) warn(flag, warning string) {
+	if warning != "" {
+		s.warnings = append(s.warnings, flag+": "+warning)
+	}
 }
 
 // parseSettings sets the keys that the text contains.

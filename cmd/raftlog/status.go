@@ -46,7 +46,7 @@ func newStatus() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	c.clientFlags.register(flags, 2*time.Second, "time limit for contacting the cluster")
+	c.clientFlags.register(cmd, 2*time.Second, "time limit for contacting the cluster")
 	flags.BoolVarP(&c.once, "once", "1", false, "print one table; the exit code is 5 if there is no leader, and 1 if no peer answers")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object per line instead of tables")
 	flags.DurationVarP(&c.interval, "interval", "i", time.Second, "time between two tables, at least 100ms")

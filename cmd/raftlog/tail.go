@@ -50,7 +50,7 @@ func newTail() *cobra.Command {
 			return err
 		},
 	}
-	c.register(cmd.Flags(), 10*time.Second, "time limit for the first answer of a peer; with --once, for each entry")
+	c.register(cmd, 10*time.Second, "time limit for the first answer of a peer; with --once, for each entry")
 	cmd.Flags().Uint64Var(&from, "from", 1, "index of the first entry")
 	cmd.Flags().BoolVarP(&once, "once", "1", false, "exit at the last committed entry")
 	cmd.Flags().StringVar(&format, "format", "text", formats)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // certificate is a certificate and its key in files that may be replaced at any time. Its methods can
@@ -12,9 +14,10 @@ import (
 type certificate struct {
 	certFile, keyFile string
 
-	mu     sync.Mutex
-	loaded *tls.Certificate
-	states [2]os.FileInfo // of the files when loaded was read
+	mu      sync.Mutex
+	loaded  *tls.Certificate
+	warning string         // about the mode of the key file
+	states  [2]os.FileInfo // of the files when loaded was read
 }
 
 // load returns the certificate in the files, which it reads only if they were changed. If that fails, it
@@ -35,17 +38,33 @@ func (c *certificate) load() (*tls.Certificate, error) {
 	if !changed {
 		return c.loaded, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	pair, warning, err := c.read()
 	if err != nil {
-		return c.loaded, fmt.Errorf("--cert-file, --key-file: %w", err)
+		return c.loaded, err
 	}
-	c.loaded, c.states = &pair, states
+	c.loaded, c.warning, c.states = &pair, warning, states
 	return c.loaded, nil
+}
+
+// read reads the files. warning is not empty if all users can read the key.
+func (c *certificate) read() (pair tls.Certificate, warning string, err error) {
+	cert, err := os.ReadFile(c.certFile)
+	if err != nil {
+		return pair, "", fmt.Errorf("--cert-file: %w", err)
+	}
+	key, warning, err := cmdline.ReadPrivate(c.keyFile)
+	if err != nil {
+		return pair, "", fmt.Errorf("--key-file: %w", err)
+	}
+	if pair, err = tls.X509KeyPair(cert, key); err != nil {
+		return pair, "", fmt.Errorf("--cert-file %s, --key-file %s: %w", c.certFile, c.keyFile, err)
+	}
+	return pair, warning, nil
 }
 
 // equalStates reports whether a file was not changed between two calls of Stat.
 func equalStates(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 }
 
 // getCertificate is a [tls.Config.GetCertificate].

@@ -67,6 +67,9 @@ func (m *monitor) check(now time.Time) {
 	if pair == nil {
 		return
 	}
+	if m.certificate.warning != "" {
+		m.report(now, slog.LevelWarn, "the key of the certificate is not private", "err", "--key-file: "+m.certificate.warning)
+	}
 	leaf := pair.Leaf
 	switch remaining := leaf.NotAfter.Sub(now); {
 	case remaining <= 0:

@@ -59,6 +59,14 @@ func TestMonitor(t *testing.T) {
 			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "cannot be read"))
 			require.NoError(t, os.WriteFile(files.Key, key, 0o600))
 			require.Empty(t, checkFor(2*test.step))
+
+			require.NoError(t, os.Chmod(files.Key, 0o644))
+			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "--key-file: "+files.Key+" has mode 0644"))
+			require.NoError(t, os.Chmod(files.Key, 0o646))
+			now = now.Add(day) // an error was logged on this day
+			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "--key-file: "+files.Key+" has mode 0646"))
+			_, err = files.PeerConfig(nil)
+			require.ErrorContains(t, err, "--key-file: "+files.Key+" has mode 0646")
 		})
 	}
 }
