@@ -40,7 +40,7 @@ var electionMutants = []mutant{
 		file: "delete.go",
 		edits: []edit{
 			{"\t\tmost = len(chunk) / 2\n", ""},
-			{"return !found", "return found && name == chunk[0]"},
+			{"return !found", "return !found && name == chunk[0]"},
 		},
 		tests: ". -run ^TestDeleteElection_CandidatesLeave$",
 	},
