@@ -345,6 +345,38 @@ var recipeMutants = []mutant{
 		tests: "./recipes/barrier -run ^TestDouble_ForeignParticipant$",
 	},
 	{
+		name: "recipe/lock-marker", breaks: "a marker that cannot be deleted ends all contenders of a lock",
+		file: "recipes/lock/delay.go",
+		edits: []edit{
+			{"\t\t\tif i < 0 {\n", "\t\t\tif i >= 0 {\n"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^marker",
+	},
+	{
+		name: "recipe/lock-list", breaks: "the contenders of a lock cannot be listed if one cannot be read",
+		file: "recipes/lock/contenders.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^no_right_to_read$",
+	},
+	{
+		name: "recipe/lock-persistent", breaks: "a lock waits for a persistent znode without a warning",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{"if res.request.Kind == contender.ReadPredecessor && !res", "if false && !res"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^persistent$",
+	},
+	{
+		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",
+		file: "recipes/lock/revoked.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
+		},
+		tests: "./recipes/lock -run ^TestRevoked_DataIsUnreadable$",
+	},
+	{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
 		file: "internal/limit/limit.go",
 		edits: []edit{

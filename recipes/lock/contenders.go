@@ -20,7 +20,8 @@ type Contender struct {
 	// Path is the path of the contender's znode.
 	Path string
 	// Name is the data of the contender's znode, which [WithName] sets. It is "__REVOKE__"
-	// if another client has requested the release with Revoke.
+	// if another client has requested the release with Revoke. It is empty if this connection
+	// cannot read the data, because the ACL does not permit it or because the data is too large.
 	Name string
 	// Token is the creation zxid of the contender's znode, which is the fencing token of
 	// its hold. If the hold was downgraded, its token is smaller.
@@ -88,7 +89,7 @@ func (q *lockQueue) describe(ctx context.Context, name string, holds, reads bool
 	full := path.Join(q.setup.Path, name)
 	c, err := request.Read(ctx, q.setup.Conn, func() (*Contender, error) {
 		data, stat, err := request.Get(q.setup.Conn, full)
-		if err != nil {
+		if err != nil && !request.IsUnreadable(err) {
 			return nil, err
 		}
 		return &Contender{full, string(data), stat.Czxid, holds, reads}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -107,7 +108,8 @@ const markerBytes = 256 << 10
 
 // replaceMarkers deletes stale markers, and creates the contender's marker in the transaction that
 // deletes the last of them. The name of a marker is used only once: if it exists, an earlier request
-// was applied.
+// was applied. A marker below which another program has created a znode cannot be deleted, and remains:
+// later contenders wait for the lock-delay again.
 func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 	for {
 		var deletes []any
@@ -116,9 +118,9 @@ func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 			size += len(marker)
 			deletes = append(deletes, &zk.DeleteRequest{Path: marker, Version: -1})
 		}
-		stale = stale[len(deletes):]
+		rest := stale[len(deletes):]
 		ops := []any{&zk.CheckVersionRequest{Path: own, Version: -1}}
-		if len(stale) == 0 {
+		if len(rest) == 0 {
 			ops = append(ops, &zk.CreateRequest{Path: path.Join(d.cfg.Dir, name), Data: d.cfg.Data, Acl: d.cfg.ACL})
 			d.mu.Lock()
 			d.name = name
@@ -127,13 +129,24 @@ func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 		ops = append(ops, deletes...)
 		responses, err := request.Read(d.ctx, d.cfg.Conn, func() ([]zk.MultiResponse, error) { return d.cfg.Conn.Multi(ops...) })
 		switch {
-		case err == nil && len(stale) == 0, errors.Is(err, zk.ErrNodeExists):
+		case err == nil && len(rest) == 0, errors.Is(err, zk.ErrNodeExists):
 			return nil
 		case errors.Is(err, zk.ErrNoNode) && len(responses) > 0 && errors.Is(responses[0].Error, zk.ErrNoNode):
 			return zkerror.ErrDeleted
+		case errors.Is(err, zk.ErrNotEmpty):
+			failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return errors.Is(r.Error, zk.ErrNotEmpty) })
+			i := failed - (len(ops) - len(deletes))
+			if i < 0 {
+				return err
+			}
+			d.cfg.Log.Warn("a marker of a lost holder has children, so that each contender waits for the lock-delay: delete its children and the marker",
+				"path", path.Join(d.cfg.Dir, stale[i]))
+			stale = slices.Concat(stale[:i], stale[i+1:])
+			continue
 		case err != nil:
 			return err
 		}
+		stale = rest
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
@@ -41,7 +42,7 @@ func (h *Hold) awaitRevocation(requested, over chan<- struct{}) {
 			own = h.znodePath()
 			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
-		case err != nil:
+		case err != nil && !request.IsUnreadable(err):
 			return // if the znode was deleted, the grant ends as well
 		case string(found.Data) == revokeRequest:
 			close(requested)

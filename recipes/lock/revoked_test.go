@@ -2,9 +2,11 @@ package lock
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-zookeeper/zk"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,6 +54,36 @@ func TestRevoked(t *testing.T) {
 		require.ErrorIs(w, m.Revoke(w.Context(), all[0]), ErrNotHeld)
 		require.ErrorIs(w, m.Revoke(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalidOption)
 	})
+}
+
+// A request is reported after the data of the holder's znode could not be read for a while.
+func TestRevoked_DataIsUnreadable(t *testing.T) {
+	for name, make := range map[string]func(w *harness, path string){
+		"too large": func(w *harness, path string) { w.set(path, strings.Repeat("x", 100<<10)) },
+		"no right to read": func(w *harness, path string) {
+			_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+			require.NoError(w, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, 1, func(w *harness) {
+				first := w.lock(w.connect())
+				h := first.holds()
+				require.False(w, revoked(h))
+				make(w, h.Path())
+				w.pass(timeout)
+				w.set(h.Path(), "another name")
+				w.pass(timeout)
+				_, err := w.operator.SetACL(h.Path(), zk.WorldACL(zk.PermAll), -1)
+				require.NoError(w, err)
+				require.False(w, revoked(h))
+				w.set(h.Path(), revokeRequest)
+				w.pass(4 * timeout)
+				require.True(w, revoked(h))
+				first.release()
+			})
+		})
+	}
 }
 
 // A request to a waiting contender is reported when it holds the lock.

@@ -73,7 +73,7 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 			}
 		}
 		ops = append(ops, &zk.CreateRequest{Path: path.Join(s.setup.Path, limitPrefix(limit)), Acl: s.setup.ACL, Flags: zk.FlagSequence})
-		_, err = writer.Run(ctx, txn.Transaction{Ops: ops, Alone: true})
+		outcome, err := writer.Run(ctx, txn.Transaction{Ops: ops, Alone: true})
 		switch {
 		case err == nil:
 			return nil
@@ -81,6 +81,8 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 			return fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, err)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 			continue // another client has changed the limit, or the node was deleted
+		case errors.Is(err, zk.ErrNotEmpty) && outcome.Failed > 0:
+			return fmt.Errorf("%w: delete the children of %s, in which an earlier limit is stored", err, ops[outcome.Failed].(*zk.DeleteRequest).Path)
 		}
 		return err
 	}
