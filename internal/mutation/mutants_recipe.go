@@ -377,6 +377,30 @@ var recipeMutants = []mutant{
 		tests: "./recipes/lock -run ^TestRevoked_DataIsUnreadable$",
 	},
 	{
+		name: "recipe/counter-set", breaks: "a counter whose data cannot be read cannot be set",
+		file: "recipes/counter/value.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil"},
+		},
+		tests: "./recipes/counter -run ^TestForeignParticipant$/^too_large_by_Set$",
+	},
+	{
+		name: "recipe/counter-changes", breaks: "the changes of a counter end if its data cannot be read",
+		file: "recipes/counter/changes.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
+		},
+		tests: "./recipes/counter -run ^TestForeignParticipant$/^no_right_to_read$",
+	},
+	{
+		name: "recipe/counter-readable", breaks: "the changes of a counter do not contain a value that has become readable",
+		file: "recipes/counter/changes.go",
+		edits: []edit{
+			{" || w.readable != (err == nil)", ""},
+		},
+		tests: "./recipes/counter -run ^TestChanges_BecomesReadable$",
+	},
+	{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
 		file: "internal/limit/limit.go",
 		edits: []edit{

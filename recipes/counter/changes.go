@@ -2,11 +2,10 @@ package counter
 
 import (
 	"context"
-	"errors"
 
 	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // Change is a state of a value.
@@ -15,9 +14,10 @@ type Change[T any] struct {
 	Value T
 	// Version is the version of the value, or the zero Version if the znode does not exist.
 	Version Version
-	// Err is [ErrFormat] or [recipes.ErrTooLarge] if the data cannot be read; other changes
-	// may follow. Any other error is set in the last element and is the reason why the
-	// channel was closed: [recipes.ErrConnClosed] or [recipes.ErrPermission].
+	// Err is [ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data cannot be
+	// read; other changes may follow. Any other error is set in the last element and is the reason
+	// why the channel was closed: [recipes.ErrConnClosed], or an error with which the servers reject
+	// all requests.
 	Err error
 }
 
@@ -47,6 +47,7 @@ type watcher[T any] struct {
 	reader    *watch.Reader
 	delivered bool    // a state was delivered
 	last      Version // the version that was delivered last
+	readable  bool    // its data could be read
 }
 
 // deliverChanges delivers states until it fails, and returns the error.
@@ -54,17 +55,16 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
 		session := w.value.node.Conn.SessionID()
 		found, err := w.reader.Read(ctx)
-		tooLarge := errors.Is(err, zkerror.ErrTooLarge) && found.Stat != nil
-		if err != nil && !tooLarge {
+		if err != nil && !request.IsUnreadable(err) {
 			return err
 		}
-		current := state{data: found.Data, session: session}
+		current := state{data: found.Data, err: err, session: session}
 		if found.Stat != nil {
 			current.Version = versionOf(found.Stat)
 		}
-		if !w.delivered || current.Version != w.last {
-			w.delivered, w.last = true, current.Version
-			latest.Send(w.changes, w.newChange(current, err))
+		if !w.delivered || current.Version != w.last || w.readable != (err == nil) {
+			w.delivered, w.last, w.readable = true, current.Version, err == nil
+			latest.Send(w.changes, w.newChange(current))
 		}
 		if _, err := w.reader.Wait(ctx, nil); err != nil {
 			return err
@@ -72,13 +72,9 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	}
 }
 
-// newChange returns the change to a state. readErr is the reason why the data of the state could
-// not be read, or nil.
-func (w *watcher[T]) newChange(s state, readErr error) Change[T] {
-	if readErr != nil {
-		return Change[T]{Version: s.Version, Err: w.value.node.Fail("read", w.value.node.Path, readErr)}
-	}
+// newChange returns the change to a state.
+func (w *watcher[T]) newChange(s state) Change[T] {
 	w.value.setLatest(s)
 	value, err := w.value.decode(s)
-	return Change[T]{value, s.Version, err}
+	return Change[T]{value, s.Version, w.value.node.Fail("read", w.value.node.Path, err)}
 }

@@ -105,3 +105,23 @@ func TestChanges_ValueTooLargeToReceive(t *testing.T) {
 		require.Equal(h, "small", string(second.Value))
 	})
 }
+
+// A value that the connection must not read is an error, and is delivered when its ACL permits it.
+func TestChanges_BecomesReadable(t *testing.T) {
+	run(t, func(h *harness) {
+		conn := h.connect()
+		v := newValue[int](h, conn, node)
+		_, err := v.Set(h.Context(), 5)
+		require.NoError(h, err)
+		_, err = conn.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		require.NoError(h, err)
+		changes := v.Changes(h.Context())
+		require.ErrorIs(h, (<-changes).Err, recipes.ErrPermission)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Empty(h, changes)
+		_, err = conn.SetACL(node, openACL, -1)
+		require.NoError(h, err)
+		require.Equal(h, 5, (<-changes).Value)
+	})
+}

@@ -13,7 +13,7 @@ var (
 	ErrOverflow = errors.New("counter: result overflows")
 	// ErrFormat is returned if the data of the znode is not in the format of the counter or
 	// the codec. Nothing was changed.
-	ErrFormat = errors.New("counter: data has another format")
+	ErrFormat = errors.New("counter: data has another format: use that of the program that has written it, or replace it with Set")
 	// ErrTooLarge is returned if the value is larger than a server with default settings
 	// accepts, which is one megabyte including overhead. Nothing was sent.
 	ErrTooLarge = errors.New("counter: value is larger than ZooKeeper accepts")

@@ -42,6 +42,8 @@ func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, s
 type state struct {
 	Version
 	data []byte
+	// err is the reason why the data could not be read, an error of request.IsUnreadable, or nil.
+	err error
 	// session is a session that had begun when the state was read or written and, unless the state
 	// was read in a later one, lived. It is 0 if that is not known.
 	session int64
@@ -94,7 +96,8 @@ func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Ver
 	return written.Version, v.node.Fail("compare and set", v.node.Path, err)
 }
 
-// Set replaces the value, whatever it is, and returns the new version. Errors:
+// Set replaces the value, whatever it is, and returns the new version. It also replaces data that this
+// connection cannot read or that is not in the format of the codec. Errors:
 // [ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown.
 func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 	_, version, err := v.update(ctx, func(state) (T, error) { return value, nil })
@@ -162,8 +165,11 @@ func (v *Value[T]) encode(value T) ([]byte, error) {
 
 // decode returns the value of a state. It does not share memory with the state.
 func (v *Value[T]) decode(s state) (value T, err error) {
-	if !s.exists() {
+	switch {
+	case !s.exists():
 		return value, nil
+	case s.err != nil:
+		return value, s.err
 	}
 	if value, err = v.codec.Decode(bytes.Clone(s.data)); err != nil {
 		err = fmt.Errorf("%w: %w", ErrFormat, err)
@@ -171,7 +177,7 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 	return value, err
 }
 
-// read reads the znode. If newest is set, the result includes everything that was committed
+// read reads the znode. If only its data cannot be read, that is the err of the state. If newest is set, the result includes everything that was committed
 // before the call. Otherwise it includes what the connection has read or written. This needs no
 // Sync in a new session: a server that begins it has applied all transactions up to its begin,
 // unless localSessionsEnabled is set, which ZooKeeper disables by default.
@@ -184,10 +190,10 @@ func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 			}
 		}
 		data, stat, err := request.Get(v.node.Conn, v.node.Path)
-		if err != nil {
+		if err != nil && !request.IsUnreadable(err) {
 			return state{}, err
 		}
-		return state{versionOf(stat), data, session}, nil
+		return state{Version: versionOf(stat), data: data, err: err, session: session}, nil
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil

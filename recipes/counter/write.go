@@ -105,7 +105,9 @@ func nextVersion(version int32) int32 {
 // writtenState returns the state that a transaction has written. It compares the czxid, because a
 // record that was created after the state old was read does not show that the znode is the same.
 func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o txn.Outcome) (state, error) {
-	written := state{Version{czxid: old.czxid, mzxid: o.Zxid, version: nextVersion(old.version)}, data, o.Session}
+	written := state{
+		Version: Version{czxid: old.czxid, mzxid: o.Zxid, version: nextVersion(old.version)}, data: data, session: o.Session,
+	}
 	if !old.exists() {
 		written.czxid, written.version = o.Zxid, 0
 		v.setLatest(written)
@@ -175,7 +177,7 @@ func (v *Value[T]) resolveWrite(ctx context.Context, old state, data []byte) err
 		return fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
 	case current.Version == old.Version:
 		return nil
-	case isNext && !bytes.Equal(current.data, data):
+	case isNext && current.err == nil && !bytes.Equal(current.data, data):
 		return ErrChanged
 	}
 	return fmt.Errorf("%w: the session expired, and the current value is equal to the new value", recipes.ErrUnconfirmed)

@@ -1,0 +1,157 @@
+package counter
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// Whatever another program does to the znode of a counter, changes are applied, or they return an error
+// that names the znode and the remedy, and reads, changes and channels of changes continue after the
+// correction. Counters at other paths continue in any case.
+func TestForeignParticipant(t *testing.T) {
+	const five = "\x00\x00\x00\x00\x00\x00\x00\x05"
+	set := func(data string) func(h *harness, foreign *zk.Conn) {
+		return func(h *harness, foreign *zk.Conn) {
+			_, err := foreign.Set(node, []byte(data), -1)
+			require.NoError(h, err)
+		}
+	}
+	setACL := func(perms int32) func(h *harness, foreign *zk.Conn) {
+		return func(h *harness, foreign *zk.Conn) {
+			_, err := foreign.SetACL(node, zk.WorldACL(perms), -1)
+			require.NoError(h, err)
+		}
+	}
+	remove := func(h *harness, foreign *zk.Conn) {
+		children, _, err := foreign.Children(node)
+		require.NoError(h, err)
+		for _, name := range children {
+			require.NoError(h, foreign.Delete(node+"/"+name, -1))
+		}
+		require.NoError(h, foreign.Delete(node, -1))
+	}
+	createAgain := func(data string, flags int32, acl []zk.ACL) func(h *harness, foreign *zk.Conn) {
+		return func(h *harness, foreign *zk.Conn) {
+			remove(h, foreign)
+			_, err := foreign.Create(node, []byte(data), flags, acl)
+			require.NoError(h, err)
+		}
+	}
+	removeRecords := func(edit func(h *harness, foreign *zk.Conn, record string)) func(h *harness, foreign *zk.Conn) {
+		return func(h *harness, foreign *zk.Conn) {
+			children, _, err := foreign.Children(node)
+			require.NoError(h, err)
+			require.NotEmpty(h, children)
+			for _, name := range children {
+				edit(h, foreign, node+"/"+name)
+			}
+		}
+	}
+	large := string(make([]byte, 100<<10))
+	for name, c := range map[string]struct {
+		change  func(h *harness, foreign *zk.Conn)
+		addErr  error  // of additions; nil if they continue
+		text    string // in the error
+		getErr  error
+		correct func(h *harness, foreign *zk.Conn)
+		set     bool // Set corrects it as well
+		next    int64
+	}{
+		"as documented":    {change: set(five), next: 6},
+		"no data":          {change: set(""), next: 1},
+		"garbage":          {change: set("garbage"), addErr: ErrFormat, getErr: ErrFormat, text: "7 bytes, want 8", correct: set(five), set: true, next: 6},
+		"of another codec": {change: set(`{"n":5}  `), addErr: ErrFormat, getErr: ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6},
+		"too large":        {change: set(large), addErr: recipes.ErrTooLarge, getErr: recipes.ErrTooLarge, text: "zk.WithMaxBufferSize", correct: set(five), set: true, next: 6},
+		"the greatest":     {change: set("\x7f\xff\xff\xff\xff\xff\xff\xff"), addErr: ErrOverflow, text: "does not fit", correct: set(five), set: true, next: 6},
+		"no right to read": {change: setACL(zk.PermAll &^ zk.PermRead), getErr: recipes.ErrPermission, correct: setACL(zk.PermAll), next: 3},
+		"no right to read, changed": {
+			change: func(h *harness, foreign *zk.Conn) {
+				setACL(zk.PermAll&^zk.PermRead)(h, foreign)
+				set(five)(h, foreign)
+			},
+			addErr: recipes.ErrPermission, getErr: recipes.ErrPermission, text: "NOAUTH", correct: setACL(zk.PermAll), next: 6,
+		},
+		"no right to write":  {change: setACL(zk.PermAll &^ zk.PermWrite), addErr: recipes.ErrPermission, text: "NOAUTH", correct: setACL(zk.PermAll), next: 3},
+		"no right to create": {change: setACL(zk.PermAll &^ zk.PermCreate), correct: setACL(zk.PermAll), next: 3},
+		"is deleted":         {change: remove, next: 1},
+		"is created again":   {change: createAgain(five, 0, openACL), next: 6},
+		"is created again with garbage": {
+			change: createAgain("x", 0, openACL), addErr: ErrFormat, getErr: ErrFormat, text: "replace it with Set", correct: set(five), set: true, next: 6,
+		},
+		"is created again without any right": {
+			change: createAgain(five, 0, zk.WorldACL(zk.PermAdmin)), addErr: recipes.ErrPermission, getErr: recipes.ErrPermission, text: "NOAUTH",
+			correct: setACL(zk.PermAll), next: 6,
+		},
+		"is ephemeral": {
+			change: createAgain(five, zk.FlagEphemeral, openACL), addErr: zk.ErrNoChildrenForEphemerals, text: "ephemeral",
+			correct: createAgain(five, 0, openACL), next: 6,
+		},
+		"records are deleted": {
+			change: removeRecords(func(h *harness, foreign *zk.Conn, record string) { require.NoError(h, foreign.Delete(record, -1)) }), next: 3,
+		},
+		"records are changed": {
+			change: removeRecords(func(h *harness, foreign *zk.Conn, record string) {
+				_, err := foreign.Set(record, []byte(large), -1)
+				require.NoError(h, err)
+			}), next: 3,
+		},
+		"other children": {change: func(h *harness, foreign *zk.Conn) { h.create(foreign, node+"/_r_x", large) }, next: 3},
+	} {
+		for _, by := range []string{"", " by Set"} {
+			if by != "" && !c.set {
+				continue
+			}
+			t.Run(name+by, func(t *testing.T) {
+				run(t, func(h *harness) {
+					foreign := h.connect(zk.WithMaxBufferSize(0))
+					conn := h.connect()
+					a, b := h.counterOn(conn), h.counter()
+					other, err := NewCounter(conn, "/app/other")
+					require.NoError(h, err)
+					changes := a.value.Changes(h.Context())
+					h.add(a, 1)
+					h.add(b, 1)
+					c.change(h, foreign)
+					fresh := h.counter()
+					for _, x := range []*Counter{fresh, a, b} {
+						_, err := x.Get(h.Context())
+						require.ErrorIs(h, err, c.getErr)
+						if c.addErr == nil {
+							continue
+						}
+						_, err = x.Add(h.Context(), 1)
+						require.ErrorIs(h, err, c.addErr)
+						require.ErrorContains(h, err, node)
+						require.ErrorContains(h, err, c.text)
+					}
+					require.Equal(h, int64(1), h.add(other, 1))
+					next := c.next
+					switch {
+					case by != "":
+						require.NoError(h, b.Set(h.Context(), 10))
+						next = 11
+					case c.correct != nil:
+						time.Sleep(time.Minute)
+						c.correct(h, foreign)
+					}
+					for _, x := range []*Counter{fresh, a, b} {
+						require.Equal(h, next, h.add(x, 1))
+						next++
+					}
+					time.Sleep(15 * time.Second) // if no event is sent, the znode is read again
+					synctest.Wait()
+					last := <-changes
+					require.NoError(h, last.Err)
+					require.Equal(h, next-1, last.Value)
+					require.Equal(h, int64(2), h.add(other, 1))
+				})
+			})
+		}
+	}
+}
