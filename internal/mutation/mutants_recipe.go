@@ -401,6 +401,14 @@ var recipeMutants = []mutant{
 		tests: "./recipes/counter -run ^TestChanges_BecomesReadable$",
 	},
 	{
+		name: "recipe/cache-repeat", breaks: "a znode that servers refuse to read is read again only after a change",
+		file: "recipes/cache/fetch.go",
+		edits: []edit{
+			{"if err != nil && err != ErrTooLarge {", "if false && err != nil {"},
+		},
+		tests: "./recipes/cache -run ^TestFetch_UnreadableZnodes$/^children:_a_final_code$",
+	},
+	{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
 		file: "internal/limit/limit.go",
 		edits: []edit{

@@ -26,7 +26,8 @@
 //
 // While the connection is down, the cache keeps its last state; the events [Stale] and
 // [Fresh], and [Cache.Fresh], indicate this. Changes of ACLs are not reported, and neither
-// is a change of an ACL that makes a znode unreadable.
+// is a change of an ACL that makes a znode unreadable. Znodes that servers have refused to read are
+// read again every three to five minutes.
 //
 // Watches fire once, and the client library cannot remove them. A cache sets a data watch
 // on each znode and, if the levels below belong to the cache, a child watch on each znode

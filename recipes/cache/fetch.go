@@ -68,6 +68,19 @@ func (u *updater) enqueue(n *node, kind partKind) {
 	}
 }
 
+// repeatRejected reads all parts again that the servers have refused to read. No event reports that the
+// reason has passed.
+func (u *updater) repeatRejected() {
+	u.tree.root.walk(func(n *node) {
+		for kind, err := range [...]error{dataPart: n.dataErr, listPart: n.listErr} {
+			if err != nil && err != ErrTooLarge {
+				n.part(partKind(kind)).dirty = true
+				u.enqueue(n, partKind(kind))
+			}
+		}
+	})
+}
+
 // sendRequests sends the requests that can be sent now.
 func (u *updater) sendRequests() {
 	u.tree.mu.Lock() // pollPart may remove nodes

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -241,4 +242,89 @@ func TestTrap37_UnresponsiveServer(t *testing.T) {
 		require.NoError(h, z.Err)
 		h.requireEqual(c, r, Node)
 	})
+}
+
+// Whatever the reason is for which znodes of the tree cannot be read, the rest of the tree stays
+// current, and those znodes are read again when the reason has passed, although no event reports it.
+func TestFetch_UnreadableZnodes(t *testing.T) {
+	refuse := func(code error, ops ...zktest.Op) func(h *harness) func() {
+		return func(h *harness) func() {
+			var hooks []*zktest.Hook
+			for _, op := range ops {
+				hooks = append(hooks, h.srv.Before(zktest.Match{Op: op, Session: h.session(), Path: "/a/x"}, zktest.Fail(code)))
+			}
+			return func() {
+				for _, hook := range hooks {
+					hook.Remove()
+				}
+			}
+		}
+	}
+	acl := func(path string) func(h *harness) func() {
+		return func(h *harness) func() {
+			set := func(perms int32) {
+				_, err := h.writer.SetACL(path, zk.WorldACL(perms), -1)
+				require.NoError(h, err)
+			}
+			set(zk.PermAll &^ zk.PermRead)
+			return func() { set(zk.PermAll) }
+		}
+	}
+	large := func(h *harness) func() {
+		h.set("/a/x", strings.Repeat("x", 100<<10))
+		return func() { h.set("/a/x", "small") }
+	}
+	for name, c := range map[string]struct {
+		begin func(h *harness) (end func())
+		want  string // in Znode.Err
+	}{
+		"data is too large":             {large, "larger than"},
+		"a znode without read right":    {acl("/a/x/1"), ""},
+		"a subtree without read right":  {acl("/a/x"), "NOAUTH"},
+		"data: a final code":            {refuse(zktest.Code(-8), zktest.OpGetData), "-8 from"},
+		"data and Stat: a final code":   {refuse(zktest.Code(-8), zktest.OpGetData, zktest.OpExists), "-8 from"},
+		"children: a final code":        {refuse(zktest.Code(-8), zktest.OpGetChildren2), "-8 from"},
+		"children without a right":      {refuse(zk.ErrNoAuth, zktest.OpGetChildren2), "NOAUTH"},
+		"everything, with a quota code": {refuse(zktest.Code(-125), zktest.OpGetData, zktest.OpExists, zktest.OpGetChildren2), "QUOTA"},
+	} {
+		for when, early := range map[string]bool{"from the beginning": true, "later": false} {
+			t.Run(name+"/"+when, func(t *testing.T) {
+				run(t, func(h *harness) {
+					h.create("/a", "/a/x", "/a/x/1", "/a/y", "/a/y/1")
+					var end func()
+					if early {
+						end = c.begin(h)
+					}
+					cache, r := h.fill("/a", Subtree)
+					if !early {
+						end = c.begin(h)
+						h.reconnect(cache, func() {})
+					}
+					time.Sleep(10 * time.Second)
+					require.True(h, cache.Fresh())
+					require.NoError(h, cache.Sync(h.Context()))
+					z, ok := cache.Get("/a/x")
+					require.True(h, ok)
+					if c.want == "" {
+						require.NoError(h, z.Err)
+					} else {
+						require.ErrorContains(h, z.Err, c.want)
+					}
+					r.take()
+					h.set("/a/y", "2")
+					h.create("/a/y/2", "/a/z")
+					h.remove("/a/y/1")
+					require.ElementsMatch(h, []string{"changed /a/y=2", "created /a/y/2=", "created /a/z=", "deleted /a/y/1"}, r.take())
+					begin := len(h.srv.Log())
+					time.Sleep(time.Hour)
+					repeated := h.srv.Log()[begin:].Session(h.session()).Requests()
+					require.LessOrEqual(h, len(repeated.Filter(func(e zktest.Entry) bool { return strings.HasPrefix(e.Path, "/a/x") && e.Op != zktest.OpExists })), 20)
+					end()
+					h.create("/a/x/2")
+					time.Sleep(watch.MaxDelay)
+					h.requireEqual(cache, r, Subtree)
+				})
+			})
+		}
+	}
 }

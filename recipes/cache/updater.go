@@ -9,6 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -56,6 +57,8 @@ type updater struct {
 	paused  bool
 	backoff request.Backoff
 	timer   *time.Timer
+	// repeat fires when the reads are repeated that the servers have rejected.
+	repeat *time.Timer
 
 	syncInFlight bool        // a request that synchronizes the server is in flight
 	waitingSyncs []*syncCall // calls of Sync that join the next round
@@ -68,6 +71,7 @@ func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *u
 		cache: c, tree: &c.tree, scope: scope, concurrency: options.concurrency, withoutData: options.withoutData,
 		conn: s.Conn, log: s.Log.With("cache", s.Path), sub: s.Subscribe(), sessionTimeout: s.SessionTimeout(),
 		watches: newWatchSet(), replies: newMailbox[*fetch](), events: newEventQueue(), epoch: 1, timer: time.NewTimer(0),
+		repeat: time.NewTimer(watch.Round()),
 	}
 	u.connEpoch = u.sub.State().Epoch
 	u.markPending(&u.tree.root.data, u.tick())
@@ -113,6 +117,11 @@ func (u *updater) run() {
 			u.watches.poll()
 		case <-u.timer.C:
 			u.paused = false
+		case <-u.repeat.C:
+			u.tree.mu.Lock()
+			u.repeatRejected()
+			u.tree.mu.Unlock()
+			u.repeat.Reset(watch.Round())
 		case <-u.cache.closing:
 			return
 		}
@@ -126,6 +135,7 @@ func (u *updater) run() {
 // the connection share.
 func (u *updater) stop() {
 	u.timer.Stop()
+	u.repeat.Stop()
 	u.sub.Close()
 	u.watches.stop()
 	u.replies.close()

@@ -29,6 +29,10 @@ const (
 
 func init() { session.Verify = verify }
 
+// Round returns the random duration of a round. Other requests that are repeated because no event may
+// report a change use it as their interval.
+func Round() time.Duration { return minRound + rand.N(maxRound-minRound) }
+
 // state returns what a watch of this kind compares, given the Stat of its znode, which is nil if
 // the znode does not exist.
 func (k key) state(stat *zk.Stat) int64 {
@@ -47,7 +51,7 @@ func verify(ctx context.Context, conn *zk.Conn, notify func()) {
 	p := pools.Of(conn)
 	for ctx.Err() == nil {
 		paths := p.watched()
-		round := minRound + rand.N(maxRound-minRound)
+		round := Round()
 		if len(paths) == 0 {
 			_ = request.Pause(ctx, round)
 		}
