@@ -9,6 +9,12 @@ import (
 	"path/filepath"
 )
 
+// The modes of new directories and files: updates are for the user of the peer only.
+const (
+	dirMode  = 0o700
+	fileMode = 0o600
+)
+
 // OS returns the files below the directory root. It must exist, or be created by MkdirAll("."),
 // which returns when the name of root is durable.
 func OS(root string) FS { return osFS{root, syncDir} }
@@ -41,7 +47,7 @@ func (o osFS) MkdirAll(dir string) error {
 		}
 		parents = append(parents, parent)
 	}
-	if err := os.MkdirAll(p, 0o750); err != nil {
+	if err := os.MkdirAll(p, dirMode); err != nil {
 		return err
 	}
 	for _, d := range parents {
@@ -57,7 +63,7 @@ func (o osFS) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(p, flag, 0o640)
+	f, err := os.OpenFile(p, flag, fileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +131,7 @@ func (o osFS) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE, 0o640)
+	f, err := os.OpenFile(p, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
 		return nil, err
 	}

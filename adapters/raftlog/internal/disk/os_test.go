@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -63,6 +64,27 @@ func TestOS_Files(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, "a", "y2"))
 	require.NoError(t, err)
 	require.Len(t, data, 103)
+}
+
+// TestOS_Modes fails if other users, or the group, can read what is created.
+func TestOS_Modes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes do not describe who has access")
+	}
+	root := filepath.Join(t.TempDir(), "data")
+	d := OS(root)
+	require.NoError(t, d.MkdirAll("log"))
+	f, err := d.Create("log/segment")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	lock, err := d.Lock("lock")
+	require.NoError(t, err)
+	require.NoError(t, lock.Close())
+	for _, name := range []string{".", "log", "log/segment", "lock"} {
+		info, err := os.Stat(filepath.Join(root, name))
+		require.NoError(t, err)
+		require.Zero(t, info.Mode().Perm()&0o077, "%s has mode %v", name, info.Mode())
+	}
 }
 
 func TestOS_NamesDoNotLeadOutOfTheRoot(t *testing.T) {
