@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -144,7 +143,7 @@ func TestAskToResign_ReadOnlyUser(t *testing.T) {
 	srv := startServers(t, 1)
 	c := startCandidate(t, srv.Client())
 	c.waitForLeadership()
-	credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermRead), "\x00", "\x00")
+	credentials := srv.enableAuth("READ", "\x00", "\x00")
 	err := askToResign(srv.Client(credentials), c.ID())
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 	require.NotContains(t, err.Error(), "withdrawn")

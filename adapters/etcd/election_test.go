@@ -48,7 +48,7 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 func TestElection_Permissions(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
-	credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermReadWrite), node, clientv3.GetPrefixRangeEnd(node))
+	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 	_, err := etcd.NewElection(srv.Client(), node, etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
 	require.ErrorIs(t, err, leaderelection.ErrPermission, "without credentials")
 	client := srv.Client(credentials)

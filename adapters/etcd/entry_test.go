@@ -85,7 +85,7 @@ func TestKeepalive_Authentication(t *testing.T) {
 		candidates, idle = 10, time.Minute
 	}
 	srv := startServers(t, 1)
-	credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermReadWrite), node, clientv3.GetPrefixRangeEnd(node))
+	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 	// Keepalives have a time limit of a quarter of the TTL, and followers send three in a TTL.
 	long := etcd.WithSessionTimeout(16 * time.Second)
 	for range candidates {

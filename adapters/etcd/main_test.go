@@ -62,35 +62,12 @@ func (c *cluster) Client(change ...func(*clientv3.Config)) *clientv3.Client {
 	return client
 }
 
-// enableAuth enables authentication. It creates a user with the given permission for the keys from
-// start to end, and returns the configuration of its clients.
-func (c *cluster) enableAuth(permission clientv3.PermissionType, start, end string) func(*clientv3.Config) {
+// enableAuth enables authentication. It returns the configuration of clients that have a permission for the
+// keys from start to end.
+func (c *cluster) enableAuth(permission, start, end string) func(*clientv3.Config) {
 	c.t.Helper()
-	root, ctx := c.Client(), c.t.Context()
-	for _, request := range []func() error{
-		func() error { _, err := root.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := root.UserAdd(ctx, "user", "secret"); return err },
-		func() error { _, err := root.RoleAdd(ctx, "role"); return err },
-		func() error { _, err := root.RoleGrantPermission(ctx, "role", start, end, permission); return err },
-		func() error { _, err := root.UserGrantRole(ctx, "user", "role"); return err },
-		func() error { _, err := root.AuthEnable(ctx); return err },
-	} {
-		require.NoError(c.t, request())
-	}
-	return func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "user", "secret" }
-}
-
-// fillDatabase makes the servers reject writes as if their database had reached its quota.
-func (c *cluster) fillDatabase() {
-	c.t.Helper()
-	maintenance := etcdserverpb.NewMaintenanceClient(c.Client().ActiveConnection())
-	state, err := maintenance.Status(c.t.Context(), &etcdserverpb.StatusRequest{})
-	require.NoError(c.t, err)
-	_, err = maintenance.Alarm(c.t.Context(), &etcdserverpb.AlarmRequest{
-		Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: state.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE,
-	})
-	require.NoError(c.t, err)
+	c.EnableAuth(permission, start, end)
+	return func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "user", etcdserver.Password }
 }
 
 // metric returns the sum of a metric of the first server over all of its labels that contain label.

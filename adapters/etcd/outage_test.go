@@ -49,7 +49,7 @@ func TestElection_AccessRevokedBriefly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := startServers(t, 1)
-			credentials := srv.enableAuth(clientv3.PermissionType(clientv3.PermReadWrite), node, clientv3.GetPrefixRangeEnd(node))
+			credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 			root := srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "root", "secret" })
 			f := &faults{}
 			client := srv.Client(credentials, f.intercept)
@@ -140,7 +140,7 @@ func TestNewElection_Reasons(t *testing.T) {
 			t.Cleanup(func() { srv.Resume(0) })
 		}, reason: "does not answer"},
 		{name: "TLS", https: true, reason: "authentication handshake failed"},
-		{name: "DatabaseFull", prepare: func(t *testing.T, srv *cluster) { srv.fillDatabase() }, reason: "database space exceeded"},
+		{name: "DatabaseFull", prepare: func(t *testing.T, srv *cluster) { srv.SetFull(true) }, reason: "database space exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

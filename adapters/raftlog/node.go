@@ -355,7 +355,8 @@ func (n *Node) callLoop(ctx context.Context, f func(*core.Core)) error {
 // handOverTimeouts is the number of election timeouts for which Close waits for another leader.
 const handOverTimeouts = 2
 
-// handOverLog transfers leadership of the log to another peer, and waits for it.
+// handOverLog transfers leadership of the log to another peer. It returns when this peer has voted for
+// its successor, when it is not the leader for another reason, or after handOverTimeouts.
 func (n *Node) handOverLog() {
 	ctx, cancel := context.WithTimeout(n.ctx, handOverTimeouts*n.cfg.ElectionTimeout)
 	defer cancel()

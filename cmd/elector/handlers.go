@@ -71,10 +71,16 @@ func (r *runCommand) childCommand(args []string, l *leaderelection.Leadership, e
 	return c
 }
 
-// runScript runs a shell command, unless it is empty.
+// runScript runs a shell command, unless it is empty. While this process exits, it only waits until ctx is
+// done: if the log is not read, the process exits a second after the signal, and the program may exit in
+// that second.
 func (r *runCommand) runScript(ctx context.Context, name, script string, l *leaderelection.Leadership, env []string) error {
 	if script == "" {
 		return nil
+	}
+	if r.exiting.Load() {
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	r.settings.log.Info("running command", "command", name)
 	if err := child.Run(ctx, r.childCommand(child.Shell(script), l, env)); err != nil {

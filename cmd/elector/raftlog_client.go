@@ -99,5 +99,6 @@ func (r *raftlogClient) watch(ctx context.Context, election string) (<-chan obse
 }
 
 func (r *raftlogClient) requestResignation(ctx context.Context, election string, candidate candidateInfo) error {
+	defer r.settings.warnWhileWaiting()()
 	return translateError(r.peers.AskToResign(ctx, election, candidate.ID))
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,7 @@ type runCommand struct {
 	leader         leaderView
 	follower       *follower              // nil without followerCommand
 	onReport       []func(elector.Report) // are called with each report of the Elector
+	exiting        atomic.Bool            // a signal ends this process as soon as its log was written
 }
 
 func newRun(r *runCommand) *cobra.Command {
@@ -200,7 +202,7 @@ func (r *runCommand) run(ctx context.Context) error {
 	defer cancel()
 	r.attempt.cancel = cancel
 	cmdline.IgnoreBrokenPipe()
-	defer r.handleSignals(cancel)()
+	defer r.signals(cancel).Handle()()
 	s := r.settings
 	b, err := s.openRun()
 	if err != nil {
@@ -243,9 +245,9 @@ func (r *runCommand) run(ctx context.Context) error {
 	return r.result(ctx, e.Run(ctx))
 }
 
-// handleSignals handles signals until release is called. The first one that stops elector calls cancel,
-// which hands over. If there is a program, it receives the other signals.
-func (r *runCommand) handleSignals(cancel func()) (release func()) {
+// signals returns the reactions to signals. The first one that stops elector calls cancel, which hands
+// over. If there is a program, it receives the other signals.
+func (r *runCommand) signals(cancel func()) cmdline.Signals {
 	log := r.settings.log
 	signals := cmdline.Signals{
 		Stop: func(s os.Signal) {
@@ -253,13 +255,14 @@ func (r *runCommand) handleSignals(cancel func()) (release func()) {
 			cancel()
 		},
 		Exit: func(s os.Signal) {
+			r.exiting.Store(true)
 			log.Error("exiting immediately: commands and programs are killed, and the end command does not run", "signal", s)
 		},
 	}
 	if len(r.program.args) > 0 {
 		signals.Forward = r.program.forwardSignal
 	}
-	return signals.Handle()
+	return signals
 }
 
 // result returns the result of the command for the result of the Elector.

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -35,6 +38,19 @@ func TestRun_Term(t *testing.T) {
 	actions := slices.Compact(h.actions())
 	require.Equal(t, []string{"a begin", "a", "a ends", "a end leader a", "b begin"}, actions[:5])
 	require.Empty(t, h.srv.Sessions(), "a session was not closed")
+}
+
+// TestRun_ExitsAfterSecondSignal fails if a command is started between the signal that ends elector immediately and
+// its exit.
+func TestRun_ExitsAfterSecondSignal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	s := &settings{log: slog.New(slog.DiscardHandler)}
+	r := &runCommand{settings: s, grace: time.Minute, sessionTimeout: func() time.Duration { return time.Minute }}
+	r.signals(nil).Exit(syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, r.runScript(ctx, "end", "echo >"+file, nil, os.Environ()), context.DeadlineExceeded)
+	require.NoFileExists(t, file)
 }
 
 // TestRun_Killed fails if a killed leader is not replaced, or if its program continues to run.

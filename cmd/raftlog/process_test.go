@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/processtest"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // leadership is what happens to the leadership of the log.
@@ -94,11 +95,8 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{voters: one, act: together(syscall.SIGQUIT), exits: true},
 		},
 		"the same, repeated later while the peer stops": {{voters: three, timeout: "3s", act: func(e *eventTest) {
-			// A leader waits when it stops, unless it was elected a moment ago, or no voter has replied recently.
-			time.Sleep(time.Second)
-			e.h.proposeUpdate("before the event")
 			for _, id := range e.others() { // so that the leader cannot transfer its leadership
-				require.NoError(t, e.h.peers[id].cmd.Process.Signal(syscall.SIGSTOP))
+				require.NoError(t, testenv.PauseProcess(e.h.peers[id].cmd.Process))
 			}
 			e.signal(syscall.SIGTERM)
 			e.waitForLine(t, "msg=stopping")
@@ -106,7 +104,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			e.signal(syscall.SIGQUIT)
 			require.Equal(t, 128+int(syscall.SIGQUIT), e.stop(t, 0))
 			for _, id := range e.others() {
-				require.NoError(t, e.h.peers[id].cmd.Process.Signal(syscall.SIGCONT))
+				require.NoError(t, testenv.ResumeProcess(e.h.peers[id].cmd.Process))
 			}
 		}, leadership: lost, exits: true, code: 128 + int(syscall.SIGQUIT)}},
 		"HUP or INT, ignored at the start (`nohup`)": {{

@@ -93,7 +93,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 type report struct {
 	Cluster string       `json:"cluster"`
 	Time    time.Time    `json:"time"`
-	Leader  *api.Peer    `json:"leader"` // is a peer that reports a lease as leader
+	Leader  *api.Peer    `json:"leader"` // the peer that reports that it is the leader and has a lease, or nil
 	Peers   []peerReport `json:"peers"`
 }
 
@@ -128,7 +128,7 @@ func (c *statusCommand) queryReport(ctx context.Context, cl *client.Client, clus
 	return r
 }
 
-// check returns an error if no peer has answered, or if there is no leader.
+// check returns an error unless a peer has answered that it is the leader.
 func (r report) check() error {
 	first, answered := "", false
 	for _, p := range r.Peers {
@@ -139,7 +139,7 @@ func (r report) check() error {
 	case !answered:
 		return newError(exitFailed, "no peer has answered: %s", cmp.Or(first, "no peer is known"))
 	case r.Leader == nil && first != "":
-		return newError(exitNoLeader, "there is no leader; %s", first)
+		return newError(exitNoLeader, "no peer that has answered is the leader, and another peer has not answered: %s", first)
 	case r.Leader == nil:
 		return newError(exitNoLeader, "there is no leader")
 	}

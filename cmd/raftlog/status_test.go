@@ -58,7 +58,7 @@ func TestReport_Check(t *testing.T) {
 		text   string
 	}{
 		{report{Leader: &a, Peers: []peerReport{answer, refusal}}, 0, ""},
-		{report{Peers: []peerReport{refusal, answer}}, exitNoLeader, "there is no leader; refused: the secret differs"},
+		{report{Peers: []peerReport{refusal, answer}}, exitNoLeader, "no peer that has answered is the leader, and another peer has not answered: refused: the secret differs"},
 		{report{Peers: []peerReport{answer}}, exitNoLeader, "there is no leader"},
 		{report{Peers: []peerReport{refusal, refusal}}, exitFailed, "no peer has answered: refused: the secret differs"},
 		{report{}, exitFailed, "no peer has answered: no peer is known"},

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -62,7 +61,7 @@ func TestEtcd(t *testing.T) {
 		}},
 		// Reads and keepalives are executed, so a leader leads on. Joining is rejected.
 		{name: "Full", short: true, reason: "database space exceeded", run: func(e *election, s *etcdServers) {
-			s.setFull(e, etcdserverpb.AlarmRequest_ACTIVATE)
+			s.SetFull(true)
 			candidates, err := etcd.Candidates(s.admin, node)
 			require.NoError(e, err)
 			for _, c := range candidates {
@@ -73,7 +72,7 @@ func TestEtcd(t *testing.T) {
 			}
 			e.waitForNoLeader()
 			time.Sleep(timeout)
-			s.setFull(e, etcdserverpb.AlarmRequest_DEACTIVATE)
+			s.SetFull(false)
 		}},
 	}, func(e *election) *etcdServers { return startEtcd(e, 1) })
 	testOperations(t, []operation[*etcdServers]{
@@ -97,7 +96,8 @@ func TestEtcd(t *testing.T) {
 		}},
 	}, func(e *election) *etcdServers {
 		s := startServers(e, 1)
-		s.enableAuth(e)
+		s.EnableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
+		s.admin = s.newClient(e, "root", s.Endpoints()...)
 		s.addCandidates(e, "user")
 		return s
 	})
@@ -125,7 +125,7 @@ func (s *etcdServers) newClient(e *election, user string, endpoints ...string) *
 		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
 	}
 	if user != "" {
-		cfg.Username, cfg.Password = user, "secret"
+		cfg.Username, cfg.Password = user, etcdserver.Password
 	}
 	client, err := clientv3.New(cfg)
 	require.NoError(e, err)
@@ -142,35 +142,4 @@ func (s *etcdServers) addCandidates(e *election, user string) {
 		require.NoError(e, err)
 		e.add(c)
 	}
-}
-
-// enableAuth enables authentication, and lets the user "user" access the election.
-func (s *etcdServers) enableAuth(e *election) {
-	admin, ctx := s.admin, e.Context()
-	for _, request := range []func() error{
-		func() error { _, err := admin.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := admin.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := admin.UserAdd(ctx, "user", "secret"); return err },
-		func() error { _, err := admin.RoleAdd(ctx, "role"); return err },
-		func() error {
-			_, err := admin.RoleGrantPermission(ctx, "role", node, clientv3.GetPrefixRangeEnd(node), clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
-		func() error { _, err := admin.UserGrantRole(ctx, "user", "role"); return err },
-		func() error { _, err := admin.AuthEnable(ctx); return err },
-	} {
-		require.NoError(e, request())
-	}
-	s.admin = s.newClient(e, "root", s.Endpoints()...)
-}
-
-// setFull makes the server reject writes as if its database had reached its quota, or ends this.
-func (s *etcdServers) setFull(e *election, action etcdserverpb.AlarmRequest_AlarmAction) {
-	maintenance := etcdserverpb.NewMaintenanceClient(s.admin.ActiveConnection())
-	state, err := maintenance.Status(e.Context(), &etcdserverpb.StatusRequest{})
-	require.NoError(e, err)
-	_, err = maintenance.Alarm(e.Context(), &etcdserverpb.AlarmRequest{
-		Action: action, MemberID: state.Header.MemberId, Alarm: etcdserverpb.AlarmType_NOSPACE,
-	})
-	require.NoError(e, err)
 }

@@ -319,6 +319,14 @@ var electionMutants = []mutant{
 		tests: "./elector -run ^TestLead_UsedCandidate$",
 	},
 	{
+		name: "elector/second-signal", breaks: "the end command runs after the signal that ends elector immediately",
+		file: "cmd/elector/handlers.go",
+		edits: []edit{
+			{"if r.exiting.Load() {", "if false {"},
+		},
+		tests: "./cmd/elector -run ^TestRun_ExitsAfterSecondSignal$",
+	},
+	{
 		name: "election/container", breaks: "an election node that is deleted before the candidate joins is not created again",
 		file: "election.go",
 		edits: []edit{

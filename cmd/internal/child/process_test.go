@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 // parentName is the name under which the test binary runs as a parent: it starts the script in its
@@ -341,7 +343,7 @@ func TestWatchdog_Stopped(t *testing.T) {
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
 	require.NoError(t, err)
 	grandchild := parsePID(t, line())
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, testenv.PauseProcess(p.cmd.Process))
 	p.Stop()
 	require.ErrorIs(t, p.Wait().Err, ErrWatchdogDied)
 	requireExit(t, grandchild)
@@ -359,9 +361,7 @@ func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
 	})
 	require.NoError(t, err)
 	grandchild := parsePID(t, line())
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
-	_, err = syscall.Wait4(p.cmd.Process.Pid, nil, syscall.WUNTRACED, nil) // waits until it is stopped
-	require.NoError(t, err)
+	require.NoError(t, testenv.PauseProcess(p.cmd.Process))
 	left.Store(int64(50 * time.Millisecond))
 	p.Stop()
 	select {

@@ -13,7 +13,7 @@ const (
 	NoLeader    = 5  // there is no leader, or this instance was not elected in time
 	NotLeft     = 6  // elector resign: the candidate has not left in time
 	OtherLeader = 7  // elector status --is-leader: another candidate leads
-	Identity    = 9  // raftlog serve: the peer must not participate with its data
+	Identity    = 9  // raftlog serve, recover: the peer must not participate with its data
 	Missing     = 10 // raftlog config: the peer to delete does not exist
 	Exists      = 11 // raftlog config: the peer to add exists
 	Unknown     = 12 // raftlog: it is unknown whether the update was or will be applied

@@ -129,11 +129,15 @@ func (c *Cluster) TLS() *tls.Config {
 
 // Call calls a method of etcd's JSON API, such as "kv/put", on server i.
 func (c *Cluster) Call(i int, method string, request, reply any) error {
+	return c.call(i, startLimit, method, request, reply)
+}
+
+func (c *Cluster) call(i int, limit time.Duration, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	response, err := c.httpClient().Post(c.URL(i)+"/v3/"+method, "application/json", bytes.NewReader(body))
+	response, err := c.httpClient(limit).Post(c.URL(i)+"/v3/"+method, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -144,9 +148,64 @@ func (c *Cluster) Call(i int, method string, request, reply any) error {
 	return json.NewDecoder(response.Body).Decode(reply)
 }
 
-func (c *Cluster) httpClient() *http.Client {
+func (c *Cluster) httpClient(limit time.Duration) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.TLS()}, Timeout: time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.TLS()}, Timeout: limit,
+	}
+}
+
+// Password is the password of the users that EnableAuth creates.
+const Password = "secret"
+
+// EnableAuth enables authentication. It creates the users root, which has all permissions, and user,
+// which has a permission, READ or READWRITE, for the keys from start up to, but not including, end.
+func (c *Cluster) EnableAuth(permission, start, end string) {
+	c.t.Helper()
+	keys := map[string]any{"permType": permission, "key": []byte(start), "range_end": []byte(end)}
+	for _, step := range []struct {
+		method  string
+		request map[string]any
+	}{
+		{"user/add", map[string]any{"name": "root", "password": Password}},
+		{"user/grant", map[string]any{"user": "root", "role": "root"}},
+		{"user/add", map[string]any{"name": "user", "password": Password}},
+		{"role/add", map[string]any{"name": "role"}},
+		{"role/grant", map[string]any{"name": "role", "perm": keys}},
+		{"user/grant", map[string]any{"user": "user", "role": "role"}},
+		{"enable", nil},
+	} {
+		c.mustCall("auth/"+step.method, step.request, nil)
+	}
+}
+
+// SetFull makes the servers reject writes as if their database had reached its quota, or ends this. It
+// must not be called after EnableAuth.
+func (c *Cluster) SetFull(full bool) {
+	c.t.Helper()
+	var status struct {
+		Header struct {
+			Member string `json:"member_id"`
+		}
+	}
+	c.mustCall("maintenance/status", nil, &status)
+	action := "DEACTIVATE"
+	if full {
+		action = "ACTIVATE"
+	}
+	c.mustCall("maintenance/alarm", map[string]any{"action": action, "memberID": status.Header.Member, "alarm": "NOSPACE"}, nil)
+}
+
+// mustCall is like Call on server 0. reply may be nil.
+func (c *Cluster) mustCall(method string, request map[string]any, reply any) {
+	c.t.Helper()
+	if reply == nil {
+		reply = &struct{}{}
+	}
+	if request == nil {
+		request = map[string]any{}
+	}
+	if err := c.Call(0, method, request, reply); err != nil {
+		c.t.Fatal(err)
 	}
 }
 
@@ -239,7 +298,7 @@ func (c *Cluster) Leader() int {
 				}
 				Leader string
 			}
-			err := c.Call(i, "maintenance/status", struct{}{}, &status)
+			err := c.call(i, time.Second, "maintenance/status", struct{}{}, &status)
 			if err == nil && status.Leader == status.Header.Member {
 				return i
 			}
@@ -290,7 +349,7 @@ func (c *Cluster) arguments(m *member) []string {
 // waitReady waits until all running servers are healthy.
 func (c *Cluster) waitReady() {
 	c.t.Helper()
-	client := c.httpClient()
+	client := c.httpClient(time.Second)
 	end := time.Now().Add(startLimit)
 	for i, m := range c.members {
 		for m.process != nil && !isHealthy(client, c.URL(i)) {
