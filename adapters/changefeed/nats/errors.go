@@ -41,6 +41,18 @@ func (s *Store) permissionError() error {
 	return nil
 }
 
+// withReport adds to the error of a request what the server has reported since LastError returned
+// before. A server reports a missing permission separately and does not answer the request, and it
+// reports rejected credentials whenever the connection tries to reconnect.
+func (s *Store) withReport(before, err error) error {
+	reported := s.conn.LastError()
+	if err == nil || reported == nil || reported == before || strings.Contains(err.Error(), reported.Error()) ||
+		errors.Is(reported, nats.ErrPermissionViolation) && s.permissionError() == nil {
+		return err
+	}
+	return fmt.Errorf("%w (the server reports: %v)", err, reported)
+}
+
 // wrapError adds the operation to err, and wraps it with the corresponding error of package
 // changefeed. It must not be used for a write whose outcome is unknown.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {

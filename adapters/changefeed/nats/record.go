@@ -65,6 +65,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	if err != nil {
 		return changefeed.Record{}, s.conflict(ctx)
 	}
+	before := s.conn.LastError()
 	kv, err := s.openBucket(ctx)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return changefeed.Record{}, changefeed.ErrNoRecord
@@ -90,7 +91,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 		// wrapError would wrap ErrUnsuitable, but it is unknown whether the record was written.
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: write %s: %w (%w)", s.path(), leaderelection.ErrConnClosed, err)
 	}
-	return changefeed.Record{}, s.wrapOutcome(ctx, "write", err)
+	return changefeed.Record{}, s.withReport(before, s.wrapOutcome(ctx, "write", err))
 }
 
 // conflict returns ErrConflict, or ErrNoRecord if the record does not exist.
@@ -103,11 +104,12 @@ func (s *Store) conflict(ctx context.Context) error {
 
 // Read implements [changefeed.Store]. The leader of the bucket answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
+	before := s.conn.LastError()
 	r, err := operation.Read(ctx, s.feeds, s.readRecord)
 	if err == nil {
 		s.permitted.Store(true)
 	}
-	return r, err
+	return r, s.withReport(before, err)
 }
 
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {

@@ -1,8 +1,13 @@
 package nats
 
 import (
+	"context"
+	"os"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -68,5 +73,29 @@ func TestCreate_DeletedKey(t *testing.T) {
 		r, err = s.Read(fixture.Context(t))
 		require.NoError(t, err)
 		fixture.AwaitRecord(t, f, r)
+	}
+}
+
+// TestHeartbeat_PermissionRevoked fails if the error does not name what the server reports: the server
+// does not answer a write that is not permitted any more, or rejects the connection.
+func TestHeartbeat_PermissionRevoked(t *testing.T) {
+	t.Parallel()
+	for report, users := range map[string]string{
+		"ermissions violation":    `{ user: u, password: secret, permissions: { publish: { deny: "$KV.>" } } }`,
+		"Authorization Violation": `{ user: u, password: another }`,
+	} {
+		config := writeConfig(t, "authorization: { users: [ { user: u, password: secret } ] }")
+		server := startServer(t, "--config", config)
+		s := newStore(t, connect(t, server.Addr(), nats.UserInfo("u", "secret")), newBucket())
+		r := fixture.CreateRecord(t, s)
+		require.NoError(t, os.WriteFile(config, []byte("authorization: { users: [ "+users+" ] }"), 0o600))
+		require.NoError(t, server.Restart())
+		require.Eventually(t, func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := s.Heartbeat(ctx, r, fixture.Next(r))
+			require.Error(t, err)
+			return strings.Contains(err.Error(), report)
+		}, fixture.Patience, time.Millisecond, report)
 	}
 }
