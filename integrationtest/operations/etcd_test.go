@@ -49,6 +49,7 @@ func TestEtcd(t *testing.T) {
 			s.Resume(0)
 		}},
 		{name: "ConnectionsKilled", run: func(e *election, _ *etcdServers) { e.networks.dropRepeatedly() }},
+		{name: "IdleTimeout", run: func(e *election, _ *etcdServers) { e.networks.limitIdle(timeout / 10) }},
 		{name: "CutOff", reason: "no answer", run: func(e *election, _ *etcdServers) {
 			e.networks.cut()
 			e.waitForNoLeader()

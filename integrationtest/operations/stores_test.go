@@ -4,6 +4,9 @@ package operations
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,26 +24,33 @@ import (
 // storeServer is the server of a changefeed's store, with two candidates.
 type storeServer struct {
 	*dbserver.Server
-	t *election
+	others []*dbserver.Server // others are the standbys of the server, or the other members of its cluster.
+	config string             // config is the file of the server's configuration, or empty.
+	t      *election
 }
 
-// startStore starts a server and two candidates. prepare creates what the candidates need; it may be
-// nil. urlOf returns the address of the store for the address of the server.
-func startStore(e *election, start func() (*dbserver.Server, error), prepare func(s *storeServer), urlOf func(addr string) string) *storeServer {
-	s := &storeServer{Server: dbserver.StartServer(e, start), t: e}
-	if prepare != nil {
-		prepare(s)
-	}
+// newStoreServer returns a server without candidates.
+func newStoreServer(e *election, start func() (*dbserver.Server, error)) *storeServer {
+	return &storeServer{Server: dbserver.StartServer(e, start), t: e}
+}
+
+// addCandidates starts two candidates. urlOf returns the address of the store for the addresses of the
+// servers, which are separated by commas.
+func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServer {
 	for range 2 {
-		opened, err := storeurl.Open(e.Context(), storeurl.Config{URL: urlOf(e.addNetwork(s.Addr())), Election: "operations"})
-		require.NoError(e, err)
-		e.Cleanup(opened.Close)
+		addrs := s.t.addNetwork(s.Addr())
+		for _, other := range s.others {
+			addrs += "," + s.t.addNetwork(other.Addr())
+		}
+		opened, err := storeurl.Open(s.t.Context(), storeurl.Config{URL: urlOf(addrs), Election: "operations"})
+		require.NoError(s.t, err)
+		s.t.Cleanup(opened.Close)
 		store, err := opened.New()
-		require.NoError(e, err)
-		e.Cleanup(func() { require.NoError(e, store.Close()) })
-		c, err := changefeed.NewElection(store, changefeed.WithHeartbeat(timeout*4/7), changefeed.WithLogger(e.logger()))
-		require.NoError(e, err)
-		e.add(c)
+		require.NoError(s.t, err)
+		s.t.Cleanup(func() { require.NoError(s.t, store.Close()) })
+		c, err := changefeed.NewElection(store, changefeed.WithHeartbeat(timeout*4/7), changefeed.WithLogger(s.t.logger()))
+		require.NoError(s.t, err)
+		s.t.add(c)
 	}
 	return s
 }
@@ -79,7 +89,7 @@ func lasting(name string, reason string, do func(s *storeServer, on bool)) opera
 	return operation[*storeServer]{name: name, reason: reason, run: func(e *election, s *storeServer) {
 		do(s, true)
 		e.waitForNoLeader()
-		time.Sleep(timeout / 2)
+		e.waitForLog(reason)
 		do(s, false)
 	}}
 }
@@ -101,8 +111,11 @@ func harmless(name string, do func(s *storeServer)) operation[*storeServer] {
 }
 
 // execSQL executes statements as the superuser.
-func (s *storeServer) execSQL(statements ...string) {
-	conn, err := pgx.Connect(s.t.Context(), "postgres://postgres@"+s.Addr()+"/postgres?sslmode=disable")
+func (s *storeServer) execSQL(statements ...string) { s.execSQLAt(s.Server, statements...) }
+
+// execSQLAt executes statements as the superuser of a server.
+func (s *storeServer) execSQLAt(server *dbserver.Server, statements ...string) {
+	conn, err := pgx.Connect(s.t.Context(), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable")
 	require.NoError(s.t, err)
 	defer conn.Close(context.Background())
 	for _, sql := range statements {
@@ -116,6 +129,7 @@ func (s *storeServer) execSQL(statements ...string) {
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	const terminate = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
+	createRole := []string{"CREATE ROLE elector LOGIN", "GRANT CREATE ON SCHEMA public TO elector"}
 	testOperations(t, storeOperations(
 		operation[*storeServer]{name: "Emptied", short: true, reason: "the record of the election was deleted", run: func(_ *election, s *storeServer) {
 			s.execSQL("DROP TABLE leaderelection")
@@ -140,17 +154,33 @@ func TestPostgres(t *testing.T) {
 			s.execSQL("ALTER ROLE elector "+map[bool]string{true: "NOLOGIN", false: "LOGIN"}[on], terminate)
 		}),
 	), func(e *election) *storeServer {
-		return startStore(e, func() (*dbserver.Server, error) { return dbserver.Postgres() }, func(s *storeServer) {
-			s.execSQL("CREATE ROLE elector LOGIN", "GRANT CREATE ON SCHEMA public TO elector")
-		}, func(addr string) string {
+		s := newStoreServer(e, func() (*dbserver.Server, error) { return dbserver.Postgres() })
+		s.execSQL(createRole...)
+		return s.addCandidates(func(addr string) string {
 			return "postgres://elector@" + addr + "/postgres?sslmode=disable&unsafe=power-loss"
+		})
+	})
+	testOperations(t, []operation[*storeServer]{
+		{name: "FailedOver", reason: "failed", run: func(_ *election, s *storeServer) {
+			require.NoError(s.t, s.Kill())
+			s.execSQLAt(s.others[0], "SELECT pg_promote()")
+		}},
+	}, func(e *election) *storeServer {
+		s := newStoreServer(e, func() (*dbserver.Server, error) { return dbserver.Postgres("synchronous_standby_names=FIRST 1 (a)") })
+		s.others = append(s.others, dbserver.StartServer(e, func() (*dbserver.Server, error) { return dbserver.PostgresStandby(s.Server, "a") }))
+		s.execSQL(append(createRole, "GRANT pg_read_all_stats TO elector")...)
+		return s.addCandidates(func(addrs string) string {
+			return "postgres://elector@" + addrs + "/postgres?sslmode=disable&target_session_attrs=read-write&unsafe=power-loss"
 		})
 	})
 }
 
 // do executes a command as an operator of Redis.
-func (s *storeServer) do(args ...any) {
-	client := redis.NewClient(&redis.Options{Addr: s.Addr(), DisableIdentity: true})
+func (s *storeServer) do(args ...any) { s.doAt(s.Server, args...) }
+
+// doAt executes a command as an operator of a server of Redis.
+func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DisableIdentity: true})
 	defer client.Close()
 	require.NoError(s.t, client.Do(s.t.Context(), args...).Err(), args)
 }
@@ -159,6 +189,11 @@ func (s *storeServer) do(args ...any) {
 // none without a reason in the log.
 func TestRedis(t *testing.T) {
 	t.Parallel()
+	start := func(args ...string) func() (*dbserver.Server, error) {
+		return func() (*dbserver.Server, error) {
+			return dbserver.Redis(append([]string{"--user", "elector", "on", ">secret", "~*", "&*", "+@all"}, args...)...)
+		}
+	}
 	kill := func(s *storeServer) {
 		s.do("CLIENT", "KILL", "TYPE", "normal")
 		s.do("CLIENT", "KILL", "TYPE", "pubsub")
@@ -185,9 +220,24 @@ func TestRedis(t *testing.T) {
 			}
 		}),
 	), func(e *election) *storeServer {
-		return startStore(e, func() (*dbserver.Server, error) {
-			return dbserver.Redis("--user", "elector", "on", ">secret", "~*", "&*", "+@all")
-		}, nil, func(addr string) string { return "redis://elector:secret@" + addr })
+		return newStoreServer(e, start()).addCandidates(func(addr string) string { return "redis://elector:secret@" + addr })
+	})
+	testOperations(t, []operation[*storeServer]{
+		// The name or the address that the clients use is given to the replica. It has all acknowledged
+		// writes here, which Redis does not guarantee.
+		{name: "FailedOver", reason: "failed", run: func(e *election, s *storeServer) {
+			s.do("WAIT", 1, 0)
+			require.NoError(e, s.Kill())
+			e.waitForNoLeader()
+			s.doAt(s.others[0], "REPLICAOF", "NO", "ONE")
+			e.networks.connectTo(s.others[0].Addr())
+		}},
+	}, func(e *election) *storeServer {
+		s := newStoreServer(e, start())
+		replica := dbserver.StartServer(e, start("--replicaof", "127.0.0.1", s.Port()))
+		s.addCandidates(func(addr string) string { return "redis://elector:secret@" + addr + "?unsafe=failover" })
+		s.others = append(s.others, replica)
+		return s
 	})
 }
 
@@ -201,6 +251,22 @@ func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) 
 	require.NoError(s.t, f(js, "KV_leaderelection"))
 }
 
+// configure restarts the server with a password and permissions of the candidates. A server whose
+// arguments name its directory does not reload its configuration.
+func (s *storeServer) configure(password, permissions string) {
+	s.writeConfig(password, permissions)
+	require.NoError(s.t, s.Restart())
+}
+
+func (s *storeServer) writeConfig(password, permissions string) {
+	require.NoError(s.t, os.WriteFile(s.config, fmt.Appendf(nil, `
+		authorization { users = [
+			{user: operator, password: operator}
+			{user: elector, password: %s, permissions: {%s}}
+		] }
+		no_auth_user: operator`, password, permissions), 0o600))
+}
+
 // TestNATS fails if an operation on a NATS server leads to two leaders, to none afterwards, or to none
 // without a reason in the log.
 func TestNATS(t *testing.T) {
@@ -210,6 +276,13 @@ func TestNATS(t *testing.T) {
 			s.stream(func(js jetstream.JetStream, name string) error { return js.DeleteStream(e.Context(), name) })
 		}},
 		harmless("ConnectionsKilled", func(s *storeServer) { s.t.networks.drop() }),
+		operation[*storeServer]{name: "IdleTimeout", run: func(e *election, _ *storeServer) { e.networks.limitIdle(timeout / 8) }},
+		lasting("ReadOnly", "the server reports: nats: permissions violation", func(s *storeServer, on bool) {
+			s.configure("secret", map[bool]string{true: "publish: {deny: [\"$KV.>\"]}", false: ""}[on])
+		}),
+		lasting("CredentialsRotated", "the server reports: nats: Authorization Violation", func(s *storeServer, on bool) {
+			s.configure(map[bool]string{true: "another", false: "secret"}[on], "")
+		}),
 		lasting("Full", "maximum bytes exceeded", func(s *storeServer, on bool) {
 			s.stream(func(js jetstream.JetStream, name string) error {
 				stream, err := js.Stream(s.t.Context(), name)
@@ -223,6 +296,45 @@ func TestNATS(t *testing.T) {
 			})
 		}),
 	), func(e *election) *storeServer {
-		return startStore(e, func() (*dbserver.Server, error) { return dbserver.NATS() }, nil, func(addr string) string { return "nats://" + addr })
+		s := &storeServer{config: filepath.Join(e.TempDir(), "nats.conf"), t: e}
+		s.writeConfig("secret", "")
+		s.Server = dbserver.StartServer(e, func() (*dbserver.Server, error) { return dbserver.NATS("--config", s.config) })
+		return s.addCandidates(func(addr string) string { return "nats://elector:secret@" + addr })
+	})
+	server := func(e *election, s *storeServer, ofBucket bool) *dbserver.Server {
+		var name string
+		s.stream(func(js jetstream.JetStream, bucket string) error {
+			stream, err := js.Stream(e.Context(), bucket)
+			if err == nil {
+				name = stream.CachedInfo().Cluster.Leader
+			}
+			return err
+		})
+		for i, one := range append([]*dbserver.Server{s.Server}, s.others...) {
+			if (name == fmt.Sprint("n", i)) == ofBucket {
+				return one
+			}
+		}
+		require.FailNow(e, "no such server", name)
+		return nil
+	}
+	testOperations(t, []operation[*storeServer]{
+		// The only replica of the bucket is on another server, to which the candidates connect if they
+		// were connected to this one.
+		{name: "FailedOver", run: func(e *election, s *storeServer) { require.NoError(e, server(e, s, false).Kill()) }},
+		{name: "BucketServerRestarted", reason: "failed", run: func(e *election, s *storeServer) {
+			one := server(e, s, true)
+			require.NoError(e, one.Kill())
+			e.waitForNoLeader()
+			require.NoError(e, one.Start())
+		}},
+	}, func(e *election) *storeServer {
+		all, err := dbserver.NATSCluster(3)
+		require.NoError(e, err)
+		for _, one := range all {
+			e.Cleanup(func() { require.NoError(e, one.Close()) })
+		}
+		s := &storeServer{Server: all[0], others: all[1:], t: e}
+		return s.addCandidates(func(addrs string) string { return "nats://" + addrs })
 	})
 }
