@@ -292,4 +292,20 @@ var changefeedMutants = []mutant{
 		},
 		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessions",
 	},
+	{
+		name: "changefeed/postgres-commit", breaks: "a write is acknowledged before its transaction was committed",
+		file: "adapters/changefeed/postgres/store.go",
+		edits: []edit{
+			{"return cmp.Or(err, replies.Close())", "_ = replies.Close()\n\treturn cmp.Or(err)"},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestHeartbeat_PromotedStandby$",
+	},
+	{
+		name: "changefeed/postgres-lock", breaks: "requests wait at the server for locked rows until their context is done",
+		file: "adapters/changefeed/postgres/store.go",
+		edits: []edit{
+			{"const maxLockLimit = 500 * time.Millisecond", "const maxLockLimit = time.Hour"},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestStore_LockedRows$",
+	},
 }

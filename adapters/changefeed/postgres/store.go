@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -141,19 +143,46 @@ func (s *Store) Close() error {
 
 // queryRow executes a statement that returns one row, and scans it.
 func (s *Store) queryRow(ctx context.Context, sql string, args, results []any) error {
-	pool, err := s.shared.requests(ctx)
-	if err != nil {
-		return err
-	}
-	return pool.QueryRow(ctx, sql, args...).Scan(results...)
+	return s.execute(ctx, sql, args, func(replies pgx.BatchResults) error { return replies.QueryRow().Scan(results...) })
 }
 
 // exec executes a statement.
 func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
+	return s.execute(ctx, sql, args, func(replies pgx.BatchResults) error {
+		_, err := replies.Exec()
+		return err
+	})
+}
+
+// execute executes a statement in a transaction that waits for a lock for lockLimit at most. Both
+// are sent together, so that they need one round trip. receive receives the reply to the statement.
+func (s *Store) execute(ctx context.Context, sql string, args []any, receive func(replies pgx.BatchResults) error) error {
 	pool, err := s.shared.requests(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = pool.Exec(ctx, sql, args...)
-	return err
+	var batch pgx.Batch
+	batch.Queue(`SELECT set_config('lock_timeout', $1::text, true)`, strconv.FormatInt(lockLimit(ctx).Milliseconds(), 10))
+	batch.Queue(sql, args...)
+	replies := pool.SendBatch(ctx, &batch)
+	if _, err = replies.Exec(); err == nil {
+		err = receive(replies)
+	}
+	return cmp.Or(err, replies.Close()) // Close returns an error if the transaction was not committed.
+}
+
+// maxLockLimit is the longest time for which a request waits for a lock on the server, such as that of
+// a row which another client has changed in a transaction that is still open. Meanwhile it occupies one
+// of the reserved connections, which other elections need. The locks of other candidates last for a
+// statement.
+const maxLockLimit = 500 * time.Millisecond
+
+// lockLimit returns how long a request waits for a lock: a quarter of the time until the deadline of
+// ctx, so that the error of the server arrives before, but at most maxLockLimit.
+func lockLimit(ctx context.Context) time.Duration {
+	limit := maxLockLimit
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/4)
+	}
+	return max(limit, time.Millisecond) // 0 would mean no limit.
 }

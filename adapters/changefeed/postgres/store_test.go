@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -124,6 +125,56 @@ func TestStore_KeepsPool(t *testing.T) {
 	fixture.AwaitRecord(t, feed, fixture.Heartbeat(t, first, r))
 	require.NoError(t, first.Close())
 	require.NoError(t, pool.Ping(fixture.Context(t)))
+}
+
+// TestStore_LockedRows fails if requests that wait for the row of one election, which another client has
+// locked, prevent heartbeats of other elections on the pool, or wait longer than their contexts.
+func TestStore_LockedRows(t *testing.T) {
+	server := shared.Get(t)
+	operator := newPool(t, server.Addr(), nil)
+	pool := newPool(t, server.Addr(), withSetting("application_name", "locked rows"))
+	table := newTable()
+	locked, r := createRecord(t, pool, table)
+	other, free := createRecord(t, pool, newTable())
+	tx, err := operator.Begin(fixture.Context(t))
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(fixture.Context(t), "SELECT FROM "+table.Sanitize()+" FOR UPDATE")
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer cancel()
+	failed := make(chan error, 1)
+	for range 6 { // more than the connections for requests
+		waiting.Go(func() {
+			for ctx.Err() == nil {
+				limited, cancel := context.WithTimeout(ctx, time.Hour)
+				_, err := locked.Heartbeat(limited, r, fixture.Next(r))
+				cancel()
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		})
+	}
+	for range 5 {
+		free = fixture.Heartbeat(t, other, free)
+	}
+	err = <-failed
+	fixture.RequireUnknownOutcome(t, err)
+	require.ErrorContains(t, err, "lock timeout")
+	cancel()
+	waiting.Wait()
+	require.NoError(t, tx.Rollback(fixture.Context(t)))
+	require.Eventually(t, func() bool { // A request that was interrupted may still change the record.
+		r, err := locked.Read(fixture.Context(t))
+		require.NoError(t, err)
+		_, err = locked.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+		return err == nil
+	}, fixture.Patience, 10*time.Millisecond)
 }
 
 // TestStore_PoolCannotConnect fails if heartbeats need new connections of the program's pool although
