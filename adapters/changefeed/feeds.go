@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,9 @@ type Feeds struct {
 	// readLimit is the time limit of a read of a feed. 0 means that read limits itself.
 	readLimit time.Duration
 
+	// failed is the last error of the driver since the last success, or nil.
+	failed atomic.Pointer[failure]
+
 	ctx    context.Context // ctx is done after Close.
 	cancel context.CancelFunc
 
@@ -30,6 +34,15 @@ type Feeds struct {
 	running int           // running is the number of goroutines that Close waits for.
 	idle    chan struct{} // idle is closed when running becomes 0, and then replaced.
 }
+
+// failure is an error of the driver.
+type failure struct {
+	err  error
+	time time.Time
+}
+
+// failureMemory is how long the error of an operation explains why later ones receive no answer.
+const failureMemory = time.Minute
 
 // WatchFunc watches a record. It blocks until ctx is done or the watch fails, and calls
 // report for each change that it is notified of:
@@ -119,12 +132,15 @@ func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, 
 
 // WrapError adds the operation to an error of the driver. The result also wraps the error that
 // meaning returns, for example [ErrUnsuitable] with advice, or [ErrNoRecord], unless that is nil;
-// and the error of ctx, which is that of the caller, if ctx is done. If the store is closed, the
-// result is [ErrClosed]. Errors that wrap ErrUnsuitable, ErrNoRecord or [ErrConflict] are returned
-// unchanged.
+// and the error of ctx, which is that of the caller, if ctx is done. If err is only the error of a
+// context, because the driver did not return in time, the message also contains the error of the last
+// operation of the store that failed otherwise, within a minute before; a call with nil, which
+// reports a success, makes WrapError forget it. If the store is closed, the result is [ErrClosed]. Errors that wrap ErrUnsuitable,
+// ErrNoRecord or [ErrConflict] are returned unchanged.
 func (s *Feeds) WrapError(ctx context.Context, operation string, err error, meaning func(error) error) error {
 	switch {
 	case err == nil:
+		s.failed.Store(nil)
 		return nil
 	case s.Closed():
 		return ErrClosed
@@ -132,6 +148,12 @@ func (s *Feeds) WrapError(ctx context.Context, operation string, err error, mean
 		return err
 	}
 	means := meaning(err)
+	switch last := s.failed.Load(); {
+	case err != context.DeadlineExceeded && err != context.Canceled: //nolint:errorlint // a wrapped one contains the cause
+		s.failed.Store(&failure{err, time.Now()})
+	case last != nil && time.Since(last.time) < failureMemory:
+		err = fmt.Errorf("%w (the last error was: %v)", err, last.err) // not wrapped: it belongs to another operation
+	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {
 		err = fmt.Errorf("%w: %w", done, err)
 	}

@@ -60,7 +60,9 @@ func TestCall(t *testing.T) {
 
 // TestFeeds_WrapError fails if the result lacks the operation, or one of the errors that it should
 // wrap.
-func TestFeeds_WrapError(t *testing.T) {
+func TestFeeds_WrapError(t *testing.T) { synctest.Test(t, testWrapError) }
+
+func testWrapError(t *testing.T) {
 	feeds := changefeed.NewFeeds(nil, nil, 0)
 	driver, done := errors.New("driver"), t.Context()
 	unsuitable := func(error) error { return fmt.Errorf("%w: advice", changefeed.ErrUnsuitable) }
@@ -72,6 +74,16 @@ func TestFeeds_WrapError(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorIs(t, err, driver)
 	require.Equal(t, err, feeds.WrapError(done, "another operation", err, unknown))
+
+	timeout := func() string {
+		return feeds.WrapError(t.Context(), "write", context.DeadlineExceeded, unknown).Error()
+	}
+	require.Equal(t, "write: context deadline exceeded (the last error was: driver)", timeout())
+	time.Sleep(time.Minute)
+	require.Equal(t, "write: context deadline exceeded", timeout(), "the error is old")
+	require.Error(t, feeds.WrapError(done, "read", driver, unknown))
+	require.NoError(t, feeds.WrapError(done, "read", nil, unknown))
+	require.Equal(t, "write: context deadline exceeded", timeout(), "an operation has succeeded since then")
 
 	done, cancel := context.WithCancel(done)
 	cancel()

@@ -120,6 +120,7 @@ func adviseChangefeed(s *settings, err error) error {
 }
 
 func openChangefeed(s *settings) (backend, error) {
+	storeurl.LogDrivers(s.log)
 	return (&changefeedBackend{settings: s}).backend(), nil
 }
 

@@ -69,6 +69,17 @@ func TestChangefeed_InvalidStore(t *testing.T) {
 	}
 }
 
+// TestChangefeed_NoServer fails if the error of a server that does not answer lacks the server or the reason,
+// or if the driver prints messages of its own.
+func TestChangefeed_NoServer(t *testing.T) {
+	t.Parallel()
+	p := start(t, nil, "status", "--store", "redis://127.0.0.1:1", "--election", "jobs", "--timeout", "10s")
+	require.NotEqual(t, cmdline.OK, p.exitCode())
+	p.waitForLog("at 127.0.0.1:1")
+	p.waitForLog("refused")
+	require.NotContains(t, p.log.text(), "pool.go")
+}
+
 // TestChangefeed_UnsafeStore fails if a store that can lose writes is accepted without a flag, or if the error
 // does not contain the flag.
 func TestChangefeed_UnsafeStore(t *testing.T) {

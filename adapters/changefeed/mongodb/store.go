@@ -27,6 +27,7 @@ type Store struct {
 	quiet              time.Duration
 	accepted           changefeed.AcceptedRisks
 	runner             operation.Runner
+	servers            string // servers is the suffix of the messages of errors.
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -50,6 +51,13 @@ func WithExistingCollection() Option {
 // while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
+}
+
+// WithServerNames sets the names of the servers that the messages of errors contain, such as
+// "db1:27017". A client does not reveal its servers, so without this option only those messages
+// name them that the driver composes.
+func WithServerNames(names ...string) Option {
+	return func(s *Store) error { return argument.SetServers(&s.servers, names) }
 }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
@@ -92,7 +100,7 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	if err := argument.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
-	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "mongodb: ", MeaningOf: meaningOf}
+	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "mongodb: ", Suffix: s.servers, MeaningOf: meaningOf}
 	return s, nil
 }
 

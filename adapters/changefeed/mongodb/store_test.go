@@ -45,6 +45,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		"Long":   func() (*mongodb.Store, error) { return mongodb.New(coll("c"), string(make([]byte, 901))) },
 		"Option": func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", nil) },
 		"Quiet":  func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", mongodb.WithQuiet(0)) },
+		"Server": func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", mongodb.WithServerNames()) },
 	} {
 		s, err := f()
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
@@ -53,7 +54,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 }
 
 // TestStore_KeepsClient fails if the store disconnects the client, or if it does not report that
-// the caller has disconnected it.
+// the caller has disconnected it, with the names of the servers.
 func TestStore_KeepsClient(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	require.NoError(t, s.Close())
@@ -62,10 +63,11 @@ func TestStore_KeepsClient(t *testing.T) {
 	r = fixture.Heartbeat(t, other, r)
 	require.NoError(t, other.Close())
 	require.NoError(t, client.Ping(fixture.Context(t), nil))
-	last := newStore(t, client, "c")
+	last := newStore(t, client, "c", mongodb.WithServerNames("db1", "db2"))
 	require.NoError(t, client.Disconnect(fixture.Context(t)))
 	_, err := last.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+	require.ErrorContains(t, err, " at db1,db2: ")
 }
 
 // TestDependencies fails if a program that imports this store links the driver of another store.

@@ -14,7 +14,7 @@ import (
 
 // Errors that end feeds and changes.
 var (
-	errDisconnected   = errors.New("the connection to the server was lost")
+	errDisconnected   = errors.New("there is no connection to a server")
 	errConsumerEnded  = errors.New("the consumer has ended")
 	errBucketReplaced = errors.New("the bucket was deleted or created")
 )

@@ -56,12 +56,24 @@ func (s *Store) withReport(before, err error) error {
 // wrapError adds the operation to err, and wraps it with the corresponding error of package
 // changefeed. It must not be used for a write whose outcome is unknown.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, s.message(operation), err, s.meaningOf)
+	return s.feeds.WrapError(ctx, s.message(operation), s.explain(err), s.meaningOf)
 }
 
 // wrapOutcome adds the operation to err. The result does not imply that nothing was written.
 func (s *Store) wrapOutcome(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, s.message(operation), err, func(error) error { return nil })
+	return s.feeds.WrapError(ctx, s.message(operation), s.explain(err), func(error) error { return nil })
+}
+
+// explain adds the state of the connection to the error of a request without an answer.
+func (s *Store) explain(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || s.conn.IsConnected() || s.conn.IsClosed() {
+		return err
+	}
+	err = fmt.Errorf("%w: %w", err, errDisconnected)
+	if last := s.conn.LastError(); last != nil {
+		err = fmt.Errorf("%w (%w)", err, last)
+	}
+	return err
 }
 
 // message returns the beginning of the message of an error.

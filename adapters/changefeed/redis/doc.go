@@ -46,6 +46,9 @@
 // 3 s by default. Set ContextTimeoutEnabled, or set MaxRetries to -1 and ReadTimeout to a
 // heartbeat interval.
 //
+// The driver prints a line on standard error whenever it cannot connect. Its logger is a
+// variable of the process, which the store does not change: see [redis.SetLogger].
+//
 // # Layout
 //
 // The key is a hash with the fields epoch, leader, session, nominee, term (the fencing

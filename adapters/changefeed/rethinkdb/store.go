@@ -26,6 +26,7 @@ type Store struct {
 	quiet         time.Duration
 	accepted      changefeed.AcceptedRisks
 	runner        operation.Runner
+	servers       string // servers is the suffix of the messages of errors.
 
 	missing atomic.Bool   // missing reports whether the last watch found no table.
 	queries chan struct{} // queries contains a token for each query in progress.
@@ -51,6 +52,13 @@ func WithExistingTable() Option {
 // than a heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
 	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
+}
+
+// WithServerNames sets the names of the servers that the messages of errors contain, such as
+// "db1:28015". A session does not reveal its servers, so without this option only those messages
+// name them that the driver composes.
+func WithServerNames(names ...string) Option {
+	return func(s *Store) error { return argument.SetServers(&s.servers, names) }
 }
 
 // WithRisk accepts tables that Start rejects with a [changefeed.UnsafeError].
@@ -99,7 +107,7 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	if err := argument.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
-	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "rethinkdb: ", MeaningOf: meaningOf}
+	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "rethinkdb: ", Suffix: s.servers, MeaningOf: meaningOf}
 	return s, nil
 }
 

@@ -34,6 +34,9 @@ func TestNew_InvalidArguments(t *testing.T) {
 		"Quiet": func() (*rethinkdb.Store, error) {
 			return rethinkdb.New(session, "d", "t", "k", rethinkdb.WithQuiet(0))
 		},
+		"Server": func() (*rethinkdb.Store, error) {
+			return rethinkdb.New(session, "d", "t", "k", rethinkdb.WithServerNames())
+		},
 	} {
 		s, err := f()
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)

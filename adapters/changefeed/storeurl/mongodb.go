@@ -40,7 +40,7 @@ func openMongoDB(_ context.Context, a address) (*Opened, error) {
 	}
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return mongodb.New(client.Database(database).Collection(collection), a.config.Election, mongodb.WithRisk(a.risks...))
+			return mongodb.New(client.Database(database).Collection(collection), a.config.Election, mongodb.WithRisk(a.risks...), mongodb.WithServerNames(a.url.Host))
 		},
 		Close: func() {
 			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)

@@ -4,7 +4,9 @@ package storeurl
 
 import (
 	"context"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	natsclient "github.com/nats-io/nats.go"
@@ -13,7 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/nats"
 )
 
-func init() { openers["nats"], openers["tls"] = openNATS, openNATS }
+func init() {
+	openers["nats"], openers["tls"] = openNATS, openNATS
+	driverLogs = append(driverLogs, natsLog.Store)
+}
+
+// natsLog is the logger of LogDrivers for connections that are opened later, or nil.
+var natsLog atomic.Pointer[slog.Logger]
 
 func openNATS(_ context.Context, a address) (*Opened, error) {
 	bucket := a.takeParameter("bucket")
@@ -27,6 +35,11 @@ func openNATS(_ context.Context, a address) (*Opened, error) {
 	}
 	if user, password := a.credentials(); user != "" {
 		options = append(options, natsclient.UserInfo(user, password))
+	}
+	if log := natsLog.Load(); log != nil {
+		options = append(options, natsclient.ErrorHandler(func(_ *natsclient.Conn, _ *natsclient.Subscription, err error) {
+			log.Debug("nats: " + err.Error())
+		}))
 	}
 	if a.config.TLS != nil {
 		options = append(options, natsclient.Secure(a.config.TLS))

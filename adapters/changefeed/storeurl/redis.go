@@ -5,6 +5,7 @@ package storeurl
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	redisclient "github.com/redis/go-redis/v9"
 
@@ -13,7 +14,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 )
 
-func init() { openers["redis"], openers["rediss"] = openRedis, openRedis }
+func init() {
+	openers["redis"], openers["rediss"] = openRedis, openRedis
+	driverLogs = append(driverLogs, func(log *slog.Logger) { redisclient.SetLogger(redisLog{log}) })
+}
+
+// redisLog is a logger for the driver.
+type redisLog struct{ log *slog.Logger }
+
+func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
+	r.log.DebugContext(ctx, fmt.Sprintf(format, args...))
+}
 
 func openRedis(_ context.Context, a address) (*Opened, error) {
 	cfg, err := redisclient.ParseURL(a.driverURL())
@@ -25,6 +36,9 @@ func openRedis(_ context.Context, a address) (*Opened, error) {
 	}
 	// Otherwise a request whose context is done keeps a connection until the client's timeouts.
 	cfg.ContextTimeoutEnabled = true
+	// Requests are repeated. With more attempts to connect for each, the context of a request would
+	// end before the driver returns the reason.
+	cfg.DialerRetries = 1
 	client := redisclient.NewClient(cfg)
 	return &Opened{
 		New: func() (changefeed.Store, error) {

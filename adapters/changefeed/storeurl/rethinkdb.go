@@ -5,6 +5,8 @@ package storeurl
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -25,7 +27,7 @@ func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
 	database := cmp.Or(strings.Trim(a.url.Path, "/"), "test")
 	user, password := a.credentials()
 	hosts := strings.Split(a.url.Host, ",")
-	if err := checkReachable(ctx, hosts); err != nil {
+	if err := checkServers(ctx, hosts, a.config.TLS); err != nil {
 		return nil, err
 	}
 	session, err := r.Connect(r.ConnectOpts{
@@ -37,24 +39,50 @@ func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
 	}
 	return &Opened{
 		New: func() (changefeed.Store, error) {
-			return rethinkdb.New(session, database, table, a.config.Election, rethinkdb.WithRisk(a.risks...))
+			return rethinkdb.New(session, database, table, a.config.Election, rethinkdb.WithRisk(a.risks...), rethinkdb.WithServerNames(a.url.Host))
 		},
 		Close: func() { _ = session.Close() },
 	}, nil
 }
 
-// checkReachable returns an error if no server can be reached. Each failed Connect of the driver
-// leaks a goroutine, and callers that wait for a server try often.
-func checkReachable(ctx context.Context, hosts []string) (err error) {
-	dialer := net.Dialer{Timeout: 5 * time.Second}
+// checkServers returns an error if no server answers. Each failed Connect of the driver leaks a
+// goroutine, which keeps the connection if the server accepts it but does not answer, and callers
+// that wait for a server try often.
+func checkServers(ctx context.Context, hosts []string, config *tls.Config) (err error) {
 	for _, host := range hosts {
 		if _, _, split := net.SplitHostPort(host); split != nil {
 			host = net.JoinHostPort(host, "28015")
 		}
-		var conn net.Conn
-		if conn, err = dialer.DialContext(ctx, "tcp", host); err == nil {
-			return conn.Close()
+		if err = checkServer(ctx, host, config); err == nil {
+			return nil
 		}
 	}
 	return err
+}
+
+// checkServer returns an error unless a server answers the beginning of a handshake.
+func checkServer(ctx context.Context, address string, config *tls.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
+	defer stop()
+	if config != nil {
+		config = config.Clone()
+		host, _, _ := net.SplitHostPort(address)
+		config.ServerName = cmp.Or(config.ServerName, host)
+		conn = tls.Client(conn, config)
+	}
+	_, err = conn.Write([]byte{0xc3, 0xbd, 0xc2, 0x34}) // the version of the protocol
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not answer as RethinkDB does: %w", address, cmp.Or(context.Cause(ctx), err))
+	}
+	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"slices"
@@ -75,6 +76,21 @@ var natives = map[string]string{
 	"zookeeper": "leaderelection (elector: --backend zookeeper --zookeeper-servers host:port,...)",
 	"etcd":      "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints host:port,...)",
 	"etcds":     "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints https://host:port,...)",
+}
+
+// driverLogs contains a function for each driver that prints messages on standard error, which makes it
+// pass them to a logger.
+var driverLogs []func(log *slog.Logger)
+
+// LogDrivers passes the messages that drivers print on standard error by default to log, with level
+// Debug: those of go-redis, for example that a connection failed, and those of nats.go, for example
+// that a permission is missing. The errors of requests contain the same causes. The logger of go-redis
+// is a variable of the process, so only a program should call LogDrivers, before Open, and not a
+// library. Other drivers print nothing.
+func LogDrivers(log *slog.Logger) {
+	for _, set := range driverLogs {
+		set(log)
+	}
 }
 
 // Schemes returns the schemes of addresses that this build supports, without the colon, in sorted
@@ -138,9 +154,29 @@ func Open(ctx context.Context, cfg Config) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := open(ctx, a)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", Redacted(a.url.String()), err)
+	type result struct {
+		opened *Opened
+		err    error
 	}
-	return o, nil
+	results := make(chan result)
+	go func() { // Some drivers do not observe a context while they connect.
+		o, err := open(ctx, a)
+		select {
+		case results <- result{o, err}:
+		case <-ctx.Done():
+			if err == nil {
+				o.Close()
+			}
+		}
+	}()
+	var r result
+	select {
+	case r = <-results:
+	case <-ctx.Done():
+		r.err = fmt.Errorf("no server has answered: %w", ctx.Err())
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("open %s: %w", Redacted(a.url.String()), r.err)
+	}
+	return r.opened, nil
 }

@@ -3,8 +3,11 @@ package storeurl_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -141,6 +145,65 @@ func TestOpen_RedisContext(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		require.Fail(t, "the connection stays open")
 	}
+}
+
+// TestOpen_NoAnswer fails if an error of a store whose server does not answer lacks the server or a
+// known reason, or if Open waits for longer than its context.
+func TestOpen_NoAnswer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { silent.Close() }) // which closes the connections that were not accepted
+	for _, url := range []string{"mongodb://%s/db", "nats://%s", "postgres://me@%s/db?sslmode=disable", "redis://%s", "rethinkdb://%s/db"} {
+		for _, server := range []struct{ address, reason string }{
+			{"127.0.0.1:1", "refused"}, {silent.Addr().String(), context.DeadlineExceeded.Error()},
+		} {
+			t.Run(url+" "+server.reason, func(t *testing.T) {
+				t.Parallel()
+				if strings.HasPrefix(url, "nats") && server.reason == "refused" {
+					server.reason = "no connection to a server" // its client does not reveal more
+				}
+				for {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					err := read(ctx, fmt.Sprintf(url, server.address))
+					require.ErrorContains(t, err, server.address)
+					if strings.Contains(err.Error(), server.reason) {
+						return
+					}
+					require.ErrorIs(t, err, context.DeadlineExceeded, "the machine was too slow for a reason")
+				}
+			})
+		}
+	}
+}
+
+// TestLogDrivers fails if what the driver of Redis prints is not passed to the logger.
+func TestLogDrivers(t *testing.T) {
+	var log testenv.Buffer
+	storeurl.LogDrivers(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	t.Cleanup(func() { storeurl.LogDrivers(slog.New(slog.DiscardHandler)) })
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.Error(t, read(ctx, "redis://127.0.0.1:1"))
+		return strings.Contains(log.String(), "refused")
+	}, time.Minute, time.Millisecond)
+}
+
+// read opens an address and reads the record.
+func read(ctx context.Context, url string) error {
+	opened, err := storeurl.Open(ctx, storeurl.Config{URL: url, Election: "jobs"})
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	store, err := opened.New()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	_, err = store.Read(ctx)
+	return err
 }
 
 // TestOpen_PostgresPassword fails if Config.Password does not replace both passwords of the URL.

@@ -45,6 +45,14 @@ func SetQuietTime(quiet *time.Duration, d time.Duration) error {
 	return nil
 }
 
+// SetServers sets the suffix of the messages of a store to the names of its servers, for the option
+// WithServerNames.
+func SetServers(suffix *string, names []string) error {
+	text := strings.Join(names, ",")
+	*suffix = " at " + text
+	return CheckText("names of servers", text, Unlimited)
+}
+
 // Unlimited is the maximum size of a text without a limit.
 const Unlimited = math.MaxInt
 

@@ -77,8 +77,8 @@ func (r *Runner) Read(ctx context.Context, operation string, f func(ctx context.
 		run = changefeed.Call[changefeed.Record]
 	}
 	record, err := run(ctx, r.Feeds, f)
-	if err != nil {
-		return changefeed.Record{}, r.WrapError(ctx, operation, err)
+	if err = r.WrapError(ctx, operation, err); err != nil {
+		return changefeed.Record{}, err
 	}
 	return record, nil
 }
