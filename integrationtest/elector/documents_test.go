@@ -41,6 +41,14 @@ var (
 	resigning   = []string{"zookeeper", "etcd", "raftlog"}
 )
 
+// notRunOn contains the backends on which no command line is run, each with the reason.
+var notRunOn = map[string]string{
+	"mongodb":   needsServer,
+	"rethinkdb": needsServer,
+}
+
+const needsServer = "Debian does not package the server"
+
 const needsHost = "changes the host, or needs an image from a registry"
 
 // examples contains the command lines of the documentation, without comments and repeated spaces, and
@@ -145,6 +153,18 @@ func TestDocuments_Listed(t *testing.T) {
 		delete(missing, line.text)
 	}
 	assert.Empty(t, missing, "not in the documentation")
+	stores, err := filepath.Glob("../../adapters/changefeed/*/go.mod")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../docs/changefeed-stores.md")
+	require.NoError(t, err)
+	for _, store := range stores {
+		name := filepath.Base(filepath.Dir(store))
+		if name != "storeurl" && notRunOn[name] == "" {
+			assert.Contains(t, allBackends, name, "a store on which no command line is run, without a reason")
+		}
+	}
+	assert.Regexp(t, `not\srun on RethinkDB and MongoDB`, string(page))
+	assert.Len(t, notRunOn, 2, "the page names two backends")
 	for line, e := range examples {
 		if e.testedBy != "" {
 			assert.NoError(t, exec.Command("git", "-C", "../..", "grep", "--untracked", "-qw", "func "+e.testedBy).Run(), "%s: %s", line, e.testedBy)
