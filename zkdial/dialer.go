@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
@@ -118,16 +119,11 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 	if err != nil || d.tls == nil {
 		return conn, err
 	}
-	config := d.tls
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = address
-		}
-		config = config.Clone()
-		config.ServerName = host
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
 	}
-	secure := tls.Client(conn, config)
+	secure := tls.Client(conn, tlsclient.ForServer(d.tls, host))
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(timeout))
 	defer cancel()
 	if err := secure.HandshakeContext(ctx); err != nil {

@@ -63,7 +63,10 @@ func checkChangefeed(s *settings) error {
 }
 
 func (s *settings) storeConfig() (c storeurl.Config, err error) {
-	tls, err := s.tls.clientConfig(false)
+	// The drivers of the other stores do not tell a configuration to which server they connect.
+	scheme, _, _ := strings.Cut(s.changefeed.store, ":")
+	perServer := slices.Contains([]string{"postgres", "postgresql", "redis", "rediss"}, scheme)
+	tls, err := s.tls.clientConfig(false, !perServer)
 	if err != nil {
 		return c, err
 	}

@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -13,10 +15,13 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	grpccredentials "google.golang.org/grpc/credentials"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
+	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
 )
 
 func init() {
@@ -112,18 +117,46 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	if err := s.checkSessionTimeout(time.Second); err != nil {
 		return c, err
 	}
-	tls, err := s.tls.clientConfig(secure)
+	config, err := s.tls.clientConfig(secure, false)
 	if err != nil {
 		return c, err
 	}
+	var options []grpc.DialOption
+	if config != nil {
+		options = append(options, grpc.WithTransportCredentials(serverCredentials{config}))
+	}
 	return clientv3.Config{
-		Endpoints: endpoints, TLS: tls, Username: e.user, Password: e.password, Logger: zap.NewNop(),
+		DialOptions: options, Endpoints: endpoints, TLS: config, Username: e.user, Password: e.password, Logger: zap.NewNop(),
 		// The client closes an unresponsive connection and tries another server. gRPC does not
 		// send keepalives more often.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
 		DialTimeout: 5 * time.Second,
 	}, nil
 }
+
+// serverCredentials connect with TLS, with a configuration of package tlsfile.
+type serverCredentials struct{ config *tls.Config }
+
+func (c serverCredentials) of(host string) grpccredentials.TransportCredentials {
+	return grpccredentials.NewTLS(tlsclient.ForServer(c.config, host))
+}
+
+// ClientHandshake implements [grpccredentials.TransportCredentials]. authority is the server's endpoint.
+func (c serverCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
+	host, _, err := net.SplitHostPort(authority)
+	if err != nil {
+		host = authority
+	}
+	return c.of(host).ClientHandshake(ctx, authority, conn)
+}
+
+func (c serverCredentials) ServerHandshake(net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are for clients")
+}
+
+func (c serverCredentials) Info() grpccredentials.ProtocolInfo          { return c.of("").Info() }
+func (c serverCredentials) Clone() grpccredentials.TransportCredentials { return c }
+func (c serverCredentials) OverrideServerName(string) error             { return errors.ErrUnsupported }
 
 // etcdTTL returns the session timeout, rounded up to whole seconds as etcd requires.
 func etcdTTL(s *settings) time.Duration {

@@ -144,12 +144,17 @@ func (t *tlsSettings) register(flags *pflag.FlagSet) {
 }
 
 // clientConfig returns the TLS configuration of a client, or nil without TLS. If required is true, TLS is
-// used without a flag.
-func (t *tlsSettings) clientConfig(required bool) (*tls.Config, error) {
+// used without a flag. If fixed is true, the configuration does not need a dialer that uses package
+// tlsclient, and --ca-file is read only once.
+func (t *tlsSettings) clientConfig(required, fixed bool) (*tls.Config, error) {
 	if !required && !t.enabled && t.files == (tlsfile.Files{}) {
 		return nil, nil
 	}
-	c, err := t.files.Config()
+	read := t.files.Config
+	if fixed {
+		read = t.files.FixedConfig
+	}
+	c, err := read()
 	if err != nil {
 		return nil, usage("%w", err)
 	}

@@ -80,7 +80,7 @@ func (s *settings) zooKeeperServers() ([]string, *tls.Config, error) {
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return nil, nil, err
 	}
-	config, err := s.tls.clientConfig(false)
+	config, err := s.tls.clientConfig(false, false)
 	return servers, config, err
 }
 

@@ -21,9 +21,9 @@ that it has confirmed are on disk. SIGHUP or SIGINT has no effect if it was igno
 by nohup. The peer never waits for its log: if standard error is not read, it drops log lines, and
 logs their number when it can write again.
 
-The files of --cert-file and --key-file can be replaced while the peer runs: each new connection uses
-their current content. The peer logs a warning once a day if less than a quarter of the lifetime of
-the certificate is left, and at most 30 days before it expires. --ca-file is read at the start only.
+The files of --cert-file, --key-file and --ca-file can be replaced while the peer runs: each new
+connection uses their current content. The peer logs a warning once a day if less than a quarter of
+the lifetime of the certificate is left, and at most 30 days before it expires.
 
 The file of -c contains the settings, which "raftlog defaults" explains, and flags override them.
 The log has no state machine: clients such as "raftlog tail" follow it.

@@ -30,9 +30,9 @@ var commandMutants = []mutant{
 		name: "command/key-file", breaks: "a key that others can change is accepted",
 		file: "cmd/internal/tlsfile/certificate.go",
 		edits: []edit{
-			{"cmdline.ReadPrivate(c.keyFile)", `os.ReadFile(c.keyFile)`},
+			{"cmdline.ReadPrivate(f.Key)", `os.ReadFile(f.Key)`},
 			{"key, warning, err := os", "key, err := os"},
-			{"certificate) read() (pair tls.Certificate, warning string, err error) {", "certificate) read() (pair tls.Certificate, warning string, err error) {\n	_ = cmdline.ReadPrivate"},
+			{"readCertificate() (pair tls.Certificate, warning string, err error) {", "readCertificate() (pair tls.Certificate, warning string, err error) {\n	_ = cmdline.ReadPrivate"},
 		},
 		tests: "./cmd/internal/tlsfile -run TestMonitor",
 	},

@@ -435,9 +435,9 @@ var raftlogMutants = []mutant{
 	},
 	{
 		name: "raftlog/replaced-certificate", breaks: "replaced files of a certificate are not read again",
-		file: "cmd/internal/tlsfile/certificate.go",
+		file: "cmd/internal/tlsfile/replaceable.go",
 		edits: []edit{
-			{`changed || !equalStates(state, c.states[i])`, `changed`},
+			{`changed || !equalStates(state, r.states[i])`, `changed`},
 		},
 		tests: "./cmd/internal/tlsfile -run TestConfig_ReplacedFiles",
 	},

@@ -1,7 +1,6 @@
 package storeurl
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
 )
 
 // address is a parsed Config.
@@ -134,9 +134,7 @@ func (a *address) tlsConfig(host string) *tls.Config {
 	if a.config.TLS == nil {
 		return nil
 	}
-	c := a.config.TLS.Clone()
-	c.ServerName = cmp.Or(c.ServerName, host)
-	return c
+	return tlsclient.ForServer(a.config.TLS, host)
 }
 
 // credentials returns the credentials in the address.

@@ -1,15 +1,19 @@
 package tlsfile
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
 )
 
 // TestConfig_ReplacedFiles fails if a handshake uses another certificate than that in the files or, while
@@ -52,20 +56,103 @@ func TestConfig_ReplacedFiles(t *testing.T) {
 	requireExpiry(third)
 }
 
+// TestConfig_ReplacedAuthorities fails if a side trusts other authorities than those in its file or,
+// while it cannot be read, than those that it has read last.
+func TestConfig_ReplacedAuthorities(t *testing.T) {
+	authorities := map[string]*certtest.Authority{"a": certtest.New(t), "b": certtest.New(t)}
+	ofServer, ofClient := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "ca.pem")
+	write := func(file, trusted string) {
+		var all []byte
+		for name := range strings.SplitSeq(trusted, "+") {
+			ca, _, _ := authorities[name].Files("peer")
+			pem, err := os.ReadFile(ca)
+			require.NoError(t, err)
+			all = append(all, pem...)
+		}
+		require.NoError(t, os.WriteFile(file+".new", all, 0o600))
+		require.NoError(t, os.Rename(file+".new", file))
+	}
+	write(ofServer, "a")
+	write(ofClient, "a")
+	_, cert, key := authorities["a"].Files("peer")
+	server, err := Files{CA: ofServer, Cert: cert, Key: key}.PeerConfig(nil)
+	require.NoError(t, err)
+	client, err := Files{CA: ofClient, Cert: cert, Key: key}.PeerConfig(nil)
+	require.NoError(t, err)
+	client = tlsclient.ForServer(client, "peer")
+	for _, c := range []struct {
+		server, client string
+		trusted        bool
+	}{{"a", "a", true}, {"b", "a", false}, {"a", "b", false}, {"b+a", "a+b", true}, {"b", "b", false}, {"a", "a", true}} {
+		write(ofServer, c.server)
+		write(ofClient, c.client)
+		for range 2 {
+			_, _, err := tryHandshake(t, server, client)
+			if c.trusted {
+				require.NoError(t, err, c)
+			} else {
+				require.ErrorContains(t, err, "unknown authority", c)
+				require.ErrorAs(t, err, new(*tls.CertificateVerificationError))
+			}
+			_ = os.Remove(ofServer)
+			_ = os.Remove(ofClient)
+		}
+	}
+}
+
+// TestConfig_ServerName fails if a certificate for another server is accepted, or if a server without a
+// name is.
+func TestConfig_ServerName(t *testing.T) {
+	authority := certtest.New(t)
+	for _, host := range []string{"peer", "127.0.0.1"} {
+		ca, cert, key := authority.Files(host)
+		files := Files{CA: ca, Cert: cert, Key: key}
+		server, err := files.PeerConfig(nil)
+		require.NoError(t, err)
+		client, err := files.Config()
+		require.NoError(t, err)
+		for _, name := range []string{"peer", "127.0.0.1", "127.0.0.2", "other"} {
+			_, _, err = tryHandshake(t, server, tlsclient.ForServer(client, name))
+			if name == host {
+				require.NoError(t, err, name)
+			} else {
+				require.ErrorAs(t, err, new(*tls.CertificateVerificationError), "%s instead of %s", name, host)
+			}
+		}
+		_, _, err = tryHandshake(t, server, client)
+		require.ErrorContains(t, err, "no name")
+	}
+}
+
 // handshake connects two sides, and returns when the certificates that they have sent expire.
 func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time) {
 	t.Helper()
-	a, b := net.Pipe()
-	defer a.Close()
+	ofServer, ofClient, err := tryHandshake(t, server, tlsclient.ForServer(client, "peer"))
+	require.NoError(t, err)
+	return ofServer, ofClient
+}
+
+// tryHandshake is like handshake, and returns the error of the client or the server.
+func tryHandshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time, err error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	b, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
 	defer b.Close()
-	client = client.Clone()
-	client.ServerName = "peer"
+	a, err := listener.Accept()
+	require.NoError(t, err)
+	defer a.Close()
 	accepting, dialing := tls.Server(a, server), tls.Client(b, client)
 	done := make(chan error, 1)
 	go func() { done <- accepting.Handshake() }()
-	require.NoError(t, dialing.Handshake())
-	// The session tickets of the server are read, which completes the handshake of net.Pipe.
-	go dialing.Read(make([]byte, 1))
-	require.NoError(t, <-done)
-	return dialing.ConnectionState().PeerCertificates[0].NotAfter, accepting.ConnectionState().PeerCertificates[0].NotAfter
+	err = dialing.Handshake()
+	if err != nil {
+		b.Close()
+	}
+	if err = cmp.Or(err, <-done); err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	return dialing.ConnectionState().PeerCertificates[0].NotAfter, accepting.ConnectionState().PeerCertificates[0].NotAfter, nil
 }

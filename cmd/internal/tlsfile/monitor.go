@@ -17,10 +17,10 @@ const (
 	maxNotice = 30 * 24 * time.Hour
 )
 
-// Monitor logs warnings about the certificate once a day until stop is called, which waits for its
-// goroutine: that the certificate expires soon or has expired, and that replaced files cannot be read.
+// Monitor logs warnings about the files once a day until stop is called, which waits for its goroutine:
+// that the certificate expires soon or has expired, and that replaced files cannot be read.
 func (f Files) Monitor(log *slog.Logger) (stop func()) {
-	if f.Cert == "" {
+	if f == (Files{}) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -46,24 +46,35 @@ func (f Files) Monitor(log *slog.Logger) (stop func()) {
 
 // monitor is the state of [Files.Monitor].
 type monitor struct {
-	certificate *certificate
+	certificate *certificate // nil without --cert-file
+	authorities *authorities // nil without --ca-file
 	log         *slog.Logger
-	failures    int                  // number of successive checks that could not read the files
+	failures    map[string]int       // numbers of successive checks that could not read the files, by the message
 	logged      map[string]time.Time // the warnings of the last day
 }
 
 func (f Files) newMonitor(log *slog.Logger) *monitor {
-	return &monitor{certificate: f.certificate(), log: log.With("cert-file", f.Cert), logged: map[string]time.Time{}}
+	m := &monitor{log: log, failures: map[string]int{}, logged: map[string]time.Time{}}
+	if f.CA != "" {
+		m.authorities = f.authorities()
+	}
+	if f.Cert != "" {
+		m.certificate, m.log = f.certificate(), log.With("cert-file", f.Cert)
+	}
+	return m
 }
 
 // check checks the files at the time now.
 func (m *monitor) check(now time.Time) {
-	pair, err := m.certificate.load()
-	if err == nil {
-		m.failures = 0
-	} else if m.failures++; m.failures > 1 { // the files may have been replaced during the first failure
-		m.report(now, slog.LevelError, "the certificate cannot be read: connections use the one that was read before", "err", err)
+	if m.authorities != nil {
+		_, err := m.authorities.load()
+		m.reportFailure(now, "the certificates of the authorities cannot be read: connections use those that were read before", err)
 	}
+	if m.certificate == nil {
+		return
+	}
+	pair, err := m.certificate.load()
+	m.reportFailure(now, "the certificate cannot be read: connections use the one that was read before", err)
 	if pair == nil {
 		return
 	}
@@ -76,6 +87,16 @@ func (m *monitor) check(now time.Time) {
 		m.report(now, slog.LevelError, "the certificate has expired: new connections fail until --cert-file and --key-file are replaced; a restart is not necessary", "expiry", leaf.NotAfter)
 	case remaining <= notice(leaf):
 		m.report(now, slog.LevelWarn, "the certificate expires soon: replace --cert-file and --key-file; a restart is not necessary", "expiry", leaf.NotAfter)
+	}
+}
+
+// reportFailure logs an error of reading files, unless it is the first: the files may have been replaced
+// at that time.
+func (m *monitor) reportFailure(now time.Time, text string, err error) {
+	if err == nil {
+		m.failures[text] = 0
+	} else if m.failures[text]++; m.failures[text] > 1 {
+		m.report(now, slog.LevelError, text, "err", err)
 	}
 }
 

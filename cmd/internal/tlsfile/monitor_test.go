@@ -59,6 +59,12 @@ func TestMonitor(t *testing.T) {
 			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "cannot be read"))
 			require.NoError(t, os.WriteFile(files.Key, key, 0o600))
 			require.Empty(t, checkFor(2*test.step))
+			ca, err := os.ReadFile(files.CA)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(files.CA, nil, 0o600))
+			require.Empty(t, checkFor(test.step))
+			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "the certificates of the authorities cannot be read"))
+			require.NoError(t, os.WriteFile(files.CA, ca, 0o600))
 
 			require.NoError(t, os.Chmod(files.Key, 0o644))
 			require.Equal(t, 1, strings.Count(checkFor(3*test.step), "--key-file: "+files.Key+" has mode 0644"))

@@ -9,13 +9,19 @@ import (
 )
 
 // requireName configures c to accept only peers whose certificate has one of the names, as a DNS
-// name, an IP address, a URI, or the common name of its subject. It applies to both directions, in
-// addition to the verification of the authority. It does nothing if names is empty.
+// name, an IP address, a URI, or the common name of its subject, in addition to the other
+// verification. It does nothing if names is empty.
 func requireName(c *tls.Config, names []string) {
 	if len(names) == 0 {
 		return
 	}
+	verify := c.VerifyConnection
 	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if verify != nil {
+			if err := verify(s); err != nil {
+				return err
+			}
+		}
 		if len(s.PeerCertificates) == 0 {
 			return fmt.Errorf("no certificate: one for %s is required", strings.Join(names, " or "))
 		}

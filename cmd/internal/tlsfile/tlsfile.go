@@ -3,10 +3,7 @@ package tlsfile
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
 )
 
 // Files contains the values of the flags --ca-file, --cert-file and --key-file. An empty value means
@@ -17,18 +14,26 @@ type Files struct{ CA, Cert, Key string }
 var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong together, because peers show certificates to each other; for example --ca-file ca.pem --cert-file peer.pem --key-file peer-key.pem")
 
 // Config returns the configuration of a client. If CA is empty, the client trusts the authorities of
-// the system. Each handshake uses the current certificate in the files Cert and Key; the file CA is
-// read only once. Errors begin with the name of the flag.
+// the system. Each handshake uses the current content of the files. The dialer must use ForServer of
+// package tlsclient: servers without a name are rejected. Errors begin with the name of the flag.
 func (f Files) Config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.CA != "" {
-		pem, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
+	c, err := f.FixedConfig()
+	if err == nil && f.CA != "" {
+		file := f.authorities()
+		if _, err = file.load(); err == nil {
+			trustCurrent(c, file)
 		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file %s: the file contains no certificate", f.CA)
+	}
+	return c, err
+}
+
+// FixedConfig returns the configuration of a client whose dialer does not use ForServer: the file CA is
+// read only once.
+func (f Files) FixedConfig() (c *tls.Config, err error) {
+	c = &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.CA != "" {
+		if c.RootCAs, err = f.authorities().load(); err != nil {
+			return nil, err
 		}
 	}
 	if (f.Cert == "") != (f.Key == "") {
@@ -43,8 +48,6 @@ func (f Files) Config() (*tls.Config, error) {
 	}
 	return c, nil
 }
-
-func (f Files) certificate() *certificate { return &certificate{certFile: f.Cert, keyFile: f.Key} }
 
 // PeerConfig returns the configuration of a peer for both directions: each side presents its
 // certificate. If names is not empty, only certificates with one of the names are accepted, because
@@ -63,7 +66,18 @@ func (f Files) PeerConfig(names []string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.MinVersion, c.ClientCAs, c.ClientAuth = tls.VersionTLS13, c.RootCAs, tls.RequireAndVerifyClientCert
+	c.MinVersion = tls.VersionTLS13
+	server, clients := c.Clone(), f.authorities()
+	if server.ClientCAs, err = clients.load(); err != nil {
+		return nil, err
+	}
+	server.ClientAuth, server.VerifyConnection = tls.RequireAndVerifyClientCert, nil
+	requireName(server, names)
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		current := server.Clone()
+		current.ClientCAs, _ = clients.load()
+		return current, nil
+	}
 	requireName(c, names)
 	return c, nil
 }

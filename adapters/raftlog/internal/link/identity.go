@@ -74,7 +74,8 @@ type Identity struct {
 	// GetClientCertificate, the accepting side needs ClientCAs, unless ClientAuth is
 	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set. If ServerName is
 	// empty, the certificate of the accepting side must contain the host of the address that is
-	// passed to Dial, or else that of the remote address.
+	// passed to Dial, or else that of the remote address. On the dialing side VerifyConnection
+	// receives that host as ServerName.
 	TLS *tls.Config
 	// Insecure disables authentication and encryption.
 	Insecure bool

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
 )
 
 // placeholderCertificate returns the certificate of the accepting side if it is authenticated by a
@@ -32,14 +34,11 @@ func (i Identity) clientTLS(conn net.Conn, addr string) *tls.Config {
 	if i.TLS == nil {
 		return hardenTLS(&tls.Config{InsecureSkipVerify: true})
 	}
-	c := hardenTLS(i.TLS.Clone())
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(addr)
+	host, _, _ := net.SplitHostPort(addr)
+	if host == "" {
+		host, _, _ = net.SplitHostPort(conn.RemoteAddr().String())
 	}
-	if c.ServerName == "" {
-		c.ServerName, _, _ = net.SplitHostPort(conn.RemoteAddr().String())
-	}
-	return c
+	return hardenTLS(tlsclient.ForServer(i.TLS, host))
 }
 
 // serverTLS returns the configuration of the accepting side.

@@ -1,0 +1,53 @@
+package tlsfile
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// authorities are the certificates of the authorities in a file.
+type authorities = replaceable[x509.CertPool]
+
+func (f Files) authorities() *authorities {
+	return &authorities{flags: "--ca-file", files: []string{f.CA}, read: func() (*x509.CertPool, error) {
+		pem, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--ca-file %s: the file contains no certificate", f.CA)
+		}
+		return pool, nil
+	}}
+}
+
+// trustCurrent makes a client trust the authorities that a file contains at the time of each handshake.
+// It replaces the verification of crypto/tls, whose authorities cannot be changed.
+func trustCurrent(c *tls.Config, file *authorities) {
+	c.RootCAs = nil
+	c.InsecureSkipVerify = true // VerifyConnection verifies the certificate.
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		pool, _ := file.load() // Files.Monitor logs errors
+		return verifyServer(s, pool)
+	}
+}
+
+// verifyServer returns an error unless the server has a valid certificate of an authority for
+// s.ServerName.
+func verifyServer(s tls.ConnectionState, pool *x509.CertPool) error {
+	if s.ServerName == "" || len(s.PeerCertificates) == 0 {
+		return errors.New("the server has no name or no certificate")
+	}
+	options := x509.VerifyOptions{Roots: pool, DNSName: s.ServerName, Intermediates: x509.NewCertPool()}
+	for _, c := range s.PeerCertificates[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	if _, err := s.PeerCertificates[0].Verify(options); err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
+	}
+	return nil
+}

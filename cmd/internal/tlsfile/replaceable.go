@@ -1,0 +1,51 @@
+package tlsfile
+
+import (
+	"fmt"
+	"os"
+	"sync"
+)
+
+// replaceable is the content of files that may be replaced at any time. Its methods can be called
+// concurrently.
+type replaceable[T any] struct {
+	flags string // flags are the names of the flags, for errors.
+	files []string
+	// read reads the files. Its errors begin with the name of the flag. mu is held while it runs.
+	read func() (*T, error)
+
+	mu     sync.Mutex
+	loaded *T
+	states []os.FileInfo // of the files when loaded was read
+}
+
+// load returns the content of the files, which it reads only if they were changed. If that fails, it
+// returns the error and the content that was read last, or nil. While a certificate and its key are
+// replaced, they may not match for a moment.
+func (r *replaceable[T]) load() (*T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	states := make([]os.FileInfo, len(r.files))
+	changed := r.loaded == nil
+	for i, name := range r.files {
+		state, err := os.Stat(name) // before the file is read, so a later change is noticed by the next call
+		if err != nil {
+			return r.loaded, fmt.Errorf("%s: %w", r.flags, err)
+		}
+		states[i], changed = state, changed || !equalStates(state, r.states[i])
+	}
+	if !changed {
+		return r.loaded, nil
+	}
+	content, err := r.read()
+	if err != nil {
+		return r.loaded, err
+	}
+	r.loaded, r.states = content, states
+	return r.loaded, nil
+}
+
+// equalStates reports whether a file was not changed between two calls of Stat.
+func equalStates(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
+}
