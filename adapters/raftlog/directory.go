@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
@@ -49,7 +50,8 @@ func (n *Node) claimDirectory() error {
 	case err != nil:
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	case o.Cluster != n.cfg.Cluster || o.Peer != n.cfg.ID:
-		return fmt.Errorf("%w: directory %s belongs to peer %s of cluster %s", api.ErrInvalid, n.cfg.Dir, o.Peer, o.Cluster)
+		return fmt.Errorf("%w: directory %s belongs to peer %s of cluster %s, according to its %s: use the directory of peer %s of cluster %s, or an empty one",
+			api.ErrInvalid, n.cfg.Dir, o.Peer, o.Cluster, identity.OwnerFile, n.cfg.ID, n.cfg.Cluster)
 	}
 	o.Starts++
 	if err := o.Write(n.fs); err != nil {
@@ -57,6 +59,20 @@ func (n *Node) claimDirectory() error {
 	}
 	n.owner, n.process = o, identity.New()
 	return nil
+}
+
+// withRemedy adds to an error of Open what to do if a file of the directory cannot be opened or removed.
+func (n *Node) withRemedy(err error) error {
+	var failed *fs.PathError
+	switch {
+	case !errors.As(err, &failed):
+	case errors.Is(failed, fs.ErrPermission):
+		return fmt.Errorf("%w; let the user of this process read and write directory %s and all files in it", err, n.cfg.Dir)
+	case errors.Is(failed, syscall.EISDIR), errors.Is(failed, syscall.ENOTEMPTY):
+		return fmt.Errorf("%w; a file is expected in directory %s: move that directory away, and the file back to its place if it exists; "+
+			"otherwise remove peer %s from the cluster, and let it join with an empty directory under a new ID", err, n.cfg.Dir, n.cfg.ID)
+	}
+	return err
 }
 
 // newOwner returns the owner of a new directory. The error is ErrIdentity if the directory has data.
@@ -90,7 +106,9 @@ func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
 	r, err := snapshot.Open(n.fs, ".")
 	switch {
 	case err == nil && r.Meta().Cluster != n.cfg.Cluster:
-		return nil, errors.Join(fmt.Errorf("%w: the snapshot belongs to cluster %q", api.ErrInvalid, r.Meta().Cluster), r.Close())
+		return nil, errors.Join(fmt.Errorf("%w: directory %s: the file %s belongs to cluster %q, and the directory to cluster %q: put the right file back, "+
+			"or remove peer %s from the cluster, and let it join with an empty directory under a new ID",
+			api.ErrInvalid, n.cfg.Dir, snapshot.Name, r.Meta().Cluster, n.cfg.Cluster, n.cfg.ID), r.Close())
 	case err == nil && n.owner.Founding != "":
 		again, err := n.mustFoundAgain(r.Meta().Index)
 		if err == nil && !again {

@@ -2,6 +2,12 @@ package raftlog_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
 )
 
@@ -31,55 +38,204 @@ func TestOpen_EarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_DamagedFiles fails if a peer is opened with damaged files, or if Open changes them.
-func TestOpen_DamagedFiles(t *testing.T) {
-	for _, what := range []string{"log", "snap", "peer.json", "no snap"} {
-		runCluster(t, 3, func(t *testing.T, h *harness) {
-			p := h.others(h.waitForLeader(t))[0]
-			h.proposeAll(t, p, numbered("a", 50)...)
-			_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+// TestOpen_BrokenFiles fails if a broken file of one peer makes others stop, if the peer starts although
+// it may have lost what it has acknowledged, if its error does not name the file and the remedy, or if
+// it does not start although it has lost nothing.
+func TestOpen_BrokenFiles(t *testing.T) {
+	const segment = "SEGMENT" // is replaced by the name of the first segment of the log
+	write := func(name string, content []byte) func(t *testing.T, h *harness, d *crashdisk.Disk) {
+		return func(t *testing.T, _ *harness, d *crashdisk.Disk) { require.NoError(t, disk.Replace(d, name, content)) }
+	}
+	edit := func(name string, change func(content []byte) []byte) func(t *testing.T, h *harness, d *crashdisk.Disk) {
+		return func(t *testing.T, h *harness, d *crashdisk.Disk) {
+			name := strings.Replace(name, segment, firstSegment(t, d), 1)
+			content, err := disk.ReadSmall(d, name)
 			require.NoError(t, err)
-			require.NoError(t, h.stopPeer(p))
-			d := h.disks[p.ID]
-			name := what
-			switch what {
-			case "log":
-				name = "log/" + h.listFiles(t, p, "log", "0")[0]
-			case "no snap":
-				require.NoError(t, d.Remove("snap"))
+			require.NoError(t, d.Remove(name))
+			write(name, change(bytes.Clone(content)))(t, h, d)
+		}
+	}
+	flip := func(content []byte) []byte { content[min(len(content)/2, 700)] ^= 0x11; return content }
+	half := func(content []byte) []byte { return content[:min(len(content)/2, 300)] }
+	empty := func([]byte) []byte { return nil }
+	remove := func(name string) func(t *testing.T, h *harness, d *crashdisk.Disk) {
+		return func(t *testing.T, _ *harness, d *crashdisk.Disk) {
+			require.NoError(t, d.Remove(strings.Replace(name, segment, firstSegment(t, d), 1)))
+		}
+	}
+	directory := func(name string) func(t *testing.T, h *harness, d *crashdisk.Disk) {
+		return func(t *testing.T, h *harness, d *crashdisk.Disk) {
+			name := strings.Replace(name, segment, firstSegment(t, d), 1)
+			if err := d.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+				require.NoError(t, err)
 			}
-			if what != "no snap" {
-				damageFile(t, d, name)
+			require.NoError(t, d.MkdirAll(name))
+			write(name+"/x", nil)(t, h, d)
+		}
+	}
+	ofOther := func(name string) func(t *testing.T, h *harness, d *crashdisk.Disk) {
+		return func(t *testing.T, h *harness, d *crashdisk.Disk) {
+			other := h.disks[h.peers[0].ID]
+			if other == d {
+				other = h.disks[h.peers[1].ID]
 			}
-			before, err := d.List("log")
+			content, err := disk.ReadSmall(other, strings.Replace(name, segment, firstSegment(t, other), 1))
 			require.NoError(t, err)
-			for range 2 {
-				_, err = h.openPeer(p)
-				require.ErrorIs(t, err, api.ErrFault, what)
-			}
-			after, err := d.List("log")
-			require.NoError(t, err)
-			require.Equal(t, before, after)
-			h.proposeAll(t, h.others(p)[0], "x")
+			edit(name, func([]byte) []byte { return content })(t, h, d)
+		}
+	}
+	const (
+		newID      = "under a new ID"
+		permission = "let the user of this process read and write"
+	)
+	for name, c := range map[string]struct {
+		change func(t *testing.T, h *harness, d *crashdisk.Disk)
+		denied string // the file that must not be opened
+		file   string // in the error
+		remedy string // in the error; empty if the peer starts
+		err    error
+	}{
+		"log: flipped bit":                        {change: edit("log/"+segment, flip), file: "log/" + segment, remedy: newID, err: api.ErrFault},
+		"log: truncated":                          {change: edit("log/"+segment, half), file: "log/" + segment, remedy: newID, err: api.ErrFault},
+		"log: empty":                              {change: edit("log/"+segment, empty), file: "log/" + segment, remedy: newID, err: api.ErrFault},
+		"log: of another peer":                    {change: ofOther("log/" + segment)},
+		"log: missing segment":                    {change: remove("log/" + segment), file: "log", remedy: newID},
+		"log: unknown segment":                    {change: write("log/x.seg", nil), file: "log/x.seg", remedy: newID, err: api.ErrFault},
+		"log: directory":                          {change: directory("log/" + segment), file: "log/" + segment, remedy: newID},
+		"log: not permitted":                      {denied: "log/" + segment, file: "log/" + segment, remedy: permission},
+		"log: spare remains":                      {change: write("log/next.tmp", []byte("x"))},
+		"log: spare is a directory":               {change: directory("log/next.tmp"), file: "log/next.tmp", remedy: newID},
+		"log: other files":                        {change: write("log/x", []byte("x"))},
+		"instance: other":                         {change: write("log/instance", []byte("x")), file: "log", remedy: newID, err: api.ErrIdentity},
+		"instance: missing":                       {change: remove("log/instance"), file: "log", remedy: newID, err: api.ErrIdentity},
+		"instance: directory":                     {change: directory("log/instance"), file: "log/instance", remedy: newID},
+		"instance: not permitted":                 {denied: "log/instance", file: "log/instance", remedy: permission},
+		"snapshot: flipped bit":                   {change: edit("snap", flip), file: "snap", remedy: newID, err: api.ErrFault},
+		"snapshot: truncated":                     {change: edit("snap", half), file: "snap", remedy: newID, err: api.ErrFault},
+		"snapshot: empty":                         {change: edit("snap", empty), file: "snap", remedy: newID, err: api.ErrFault},
+		"snapshot: version":                       {change: edit("snap", newerSnapshot), file: "snap", remedy: "use the program that has written it"},
+		"snapshot: another cluster":               {change: otherSnapshot, file: "snap", remedy: newID, err: api.ErrInvalid},
+		"snapshot: missing":                       {change: remove("snap"), file: "snap", remedy: newID, err: api.ErrIdentity},
+		"snapshot: directory":                     {change: directory("snap"), file: "snap", remedy: newID},
+		"snapshot: not permitted":                 {denied: "snap", file: "snap", remedy: permission},
+		"snapshot: incomplete one":                {change: write("snap.tmp-1", []byte("x"))},
+		"snapshot: received one":                  {change: write("snap.received-0000000000000000", []byte("x"))},
+		"snapshot: incomplete one is a directory": {change: directory("snap.tmp-1"), file: "snap.tmp-1", remedy: newID},
+		"snapshot: received one is a directory":   {change: directory("snap.received-0000000000000000"), file: "snap.received-0", remedy: newID},
+		"owner: temporary file is a directory":    {change: directory("peer.json.tmp"), file: "peer.json.tmp", remedy: newID},
+		"snapshot: backup is garbage":             {change: write("snap-20000101T000000Z-1.bak", []byte("x"))},
+		"owner: flipped bit":                      {change: edit("peer.json", flip), file: "peer.json", remedy: newID, err: api.ErrFault},
+		"owner: truncated":                        {change: edit("peer.json", half), file: "peer.json", remedy: newID, err: api.ErrFault},
+		"owner: empty":                            {change: edit("peer.json", empty), file: "peer.json", remedy: newID, err: api.ErrFault},
+		"owner: of another peer":                  {change: ofOther("peer.json"), file: "peer.json", remedy: "use the directory of", err: api.ErrInvalid},
+		"owner: missing":                          {change: remove("peer.json"), file: "peer.json", remedy: newID, err: api.ErrIdentity},
+		"owner: directory":                        {change: directory("peer.json"), file: "peer.json", remedy: newID},
+		"owner: not permitted":                    {denied: "peer.json", file: "peer.json", remedy: permission},
+		"owner: temporary file":                   {change: func(t *testing.T, _ *harness, d *crashdisk.Disk) { createFile(t, d, "peer.json.tmp") }},
+		"peers: flipped bit":                      {change: edit("peers.json", flip), file: "peers.json", remedy: "delete this file", err: api.ErrFault},
+		"peers: empty":                            {change: edit("peers.json", empty), file: "peers.json", remedy: "delete this file", err: api.ErrFault},
+		"peers: missing":                          {change: remove("peers.json")},
+		"peers: directory":                        {change: directory("peers.json"), file: "peers.json", remedy: newID},
+		"peers: not permitted":                    {denied: "peers.json", file: "peers.json", remedy: permission},
+		"peers: temporary file":                   {change: func(t *testing.T, _ *harness, d *crashdisk.Disk) { createFile(t, d, "peers.json.tmp") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runCluster(t, 3, func(t *testing.T, h *harness) {
+				leader := h.waitForLeader(t)
+				p := h.others(leader)[0]
+				h.proposeAll(t, p, numbered("a", 50)...)
+				_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+				require.NoError(t, err)
+				h.proposeAll(t, p, "b")
+				require.NoError(t, h.stopPeer(p))
+				d := h.disks[p.ID]
+				first := firstSegment(t, d)
+				file, denied := strings.Replace(c.file, segment, first, 1), strings.Replace(c.denied, segment, first, 1)
+				if c.change != nil {
+					c.change(t, h, d)
+				}
+				before, err := d.List("log")
+				require.NoError(t, err)
+				for range 2 {
+					_, err = h.openPeer(p, func(cfg *raftlog.Config) { *cfg = cfg.OnDisk(deniedFile{d, denied}) })
+					h.proposeAll(t, h.others(p)[0], "x")
+					if c.remedy == "" {
+						require.NoError(t, err)
+						h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x")...)
+						return
+					}
+					require.Error(t, err)
+					require.ErrorContains(t, err, file)
+					require.ErrorContains(t, err, c.remedy)
+					if c.err != nil {
+						require.ErrorIs(t, err, c.err)
+					}
+				}
+				after, err := d.List("log")
+				require.NoError(t, err)
+				require.Equal(t, before, after)
+				h.requireUpdates(t, h.others(p), append(numbered("a", 50), "b", "x", "x")...)
+				if c.denied != "" {
+					h.startPeer(p)
+					h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x", "x")...)
+				}
+			})
 		})
 	}
 }
 
-// damageFile changes a byte in the first part of a file.
-func damageFile(t testing.TB, d *crashdisk.Disk, name string) {
+// deniedFile is a disk on which one file must not be opened.
+type deniedFile struct {
+	disk.FS
+	name string
+}
+
+func (d deniedFile) Open(name string) (disk.File, error) {
+	if name == d.name {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return d.FS.Open(name)
+}
+
+func (d deniedFile) OpenRead(name string) (disk.File, error) {
+	if name == d.name {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return d.FS.OpenRead(name)
+}
+
+// firstSegment returns the name of the first segment of a peer's log.
+func firstSegment(t *testing.T, d *crashdisk.Disk) string {
 	t.Helper()
-	f, err := d.Open(name)
+	names, err := d.List("log")
 	require.NoError(t, err)
-	size, err := f.Size()
+	i := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ".seg") })
+	require.GreaterOrEqual(t, i, 0)
+	return names[i]
+}
+
+// createFile creates a file with garbage.
+func createFile(t *testing.T, d *crashdisk.Disk, name string) {
+	t.Helper()
+	f, err := d.Create(name)
 	require.NoError(t, err)
-	at, b := min(size/2, 700), make([]byte, 1)
-	_, err = f.ReadAt(b, at)
+	_, err = f.WriteAt([]byte("x"), 0)
+	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+}
+
+// newerSnapshot returns the content of a snapshot of a later version.
+func newerSnapshot([]byte) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte("raftsnap"), 99)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// otherSnapshot replaces the snapshot of a peer by a snapshot of another cluster.
+func otherSnapshot(t *testing.T, _ *harness, d *crashdisk.Disk) {
+	t.Helper()
+	require.NoError(t, d.Remove("snap"))
+	w, err := snapshot.Create(d, ".", snapshot.Meta{Cluster: "other", Index: 5, Term: 1, Created: time.Now()})
 	require.NoError(t, err)
-	b[0] ^= 0x11
-	_, err = f.WriteAt(b, at)
-	require.NoError(t, err)
-	require.NoError(t, f.Sync())
-	require.NoError(t, f.Close())
+	require.NoError(t, w.Commit())
 }
 
 // TestOpen_OtherDirectory fails if the directory of another peer, or of a running peer, is accepted.

@@ -114,7 +114,7 @@ func Open(cfg Config) (*Node, error) {
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
 		n.releaseResources()
-		return nil, err
+		return nil, n.withRemedy(err)
 	}
 	return n, nil
 }

@@ -434,6 +434,22 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog -run TestResign_WithoutMajority",
 	},
 	{
+		name: "raftlog/truncated-file", breaks: "a log whose newest file was cut off within a record is opened",
+		file: "adapters/raftlog/internal/filelog/reader.go",
+		edits: []edit{
+			{"if ok && at+headSize+int64(head.length) > r.size {", "if false && ok {"},
+		},
+		tests: "./adapters/raftlog/internal/filelog -run ^TestOpen_DetectsTruncatedFile$",
+	},
+	{
+		name: "raftlog/truncated-head", breaks: "a log whose newest file was cut off within the head of a record is opened",
+		file: "adapters/raftlog/internal/filelog/reader.go",
+		edits: []edit{
+			{"if dirty > r.at.end && r.size-r.at.end < headSize {", "if false {"},
+		},
+		tests: "./adapters/raftlog/internal/filelog -run ^TestOpen_DetectsTruncatedFile$",
+	},
+	{
 		name: "raftlog/replaced-certificate", breaks: "replaced files of a certificate are not read again",
 		file: "cmd/internal/tlsfile/replaceable.go",
 		edits: []edit{

@@ -307,6 +307,35 @@ func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	}
 }
 
+// The test fails if a log is opened whose newest file was cut off within a record.
+func TestOpen_DetectsTruncatedFile(t *testing.T) {
+	files, models := unsyncedTail(t)
+	name := files.sortedNames()[0]
+	data := files[name]
+	id, _ := parseFileName(name)
+	for begin, number := int64(0), 0; ; number++ {
+		h, ok := id.decodeHead(data[begin:begin+headSize], begin)
+		if !ok {
+			require.Equal(t, len(models)-1, number)
+			break
+		}
+		end := begin + headSize + int64(h.length)
+		for _, size := range []int64{begin, begin + 1, begin + 8, begin + headSize - 1, begin + headSize, (begin + end) / 2, end - 1} {
+			files[name] = data[:size]
+			d := files.toDisk(t)
+			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
+			if size > 0 && size == begin { // as after a crash while the file was sealed
+				require.NoError(t, err)
+				require.NoError(t, l.Close())
+				continue
+			}
+			require.ErrorIs(t, err, ErrCorrupt, "%d bytes", size)
+			require.Equal(t, files, imageOf(t, d), "the log was changed")
+		}
+		begin = alignUp(end)
+	}
+}
+
 // The test fails if an entry whose data is a part of a log is taken for a record.
 func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	files, _ := unsyncedTail(t)

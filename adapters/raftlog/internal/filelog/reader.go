@@ -152,7 +152,8 @@ func (r *segmentReader) decodePayload(payload []byte) (err error) {
 
 // findTail returns the offset after the last byte that is not zero, or r.at.end if all bytes after
 // the records are zero. A crash can leave any parts of records that were not durable. The error wraps
-// ErrCorrupt if a later head proves that the record that is missing at r.at was durable.
+// ErrCorrupt if a later head proves that the record that is missing at r.at was durable, or if the file
+// ends within a record: space is allocated durably before a record is written there.
 func (r *segmentReader) findTail() (int64, error) {
 	dirty := r.at.end
 	missing := r.at.number + 1
@@ -177,10 +178,14 @@ func (r *segmentReader) findTail() (int64, error) {
 			if len(b)-i < headSize {
 				continue // checked with the next part, or the file ends here
 			}
-			head, ok := r.id.decodeHead(b[i:i+headSize], offset+int64(i))
+			at := offset + int64(i)
+			head, ok := r.id.decodeHead(b[i:i+headSize], at)
+			if ok && at+headSize+int64(head.length) > r.size {
+				return 0, r.truncated()
+			}
 			if ok && head.durable >= missing {
 				return 0, corrupt(r.name, r.at.end, "record %d is not readable, but record %d at offset %d was written after it was durable",
-					missing, head.number, offset+int64(i))
+					missing, head.number, at)
 			}
 		}
 		for i := whole; i < len(b); i++ {
@@ -193,7 +198,14 @@ func (r *segmentReader) findTail() (int64, error) {
 		}
 		offset += readSize - headSize
 	}
+	if dirty > r.at.end && r.size-r.at.end < headSize {
+		return 0, r.truncated()
+	}
 	return dirty, nil
+}
+
+func (r *segmentReader) truncated() error {
+	return corrupt(r.name, r.size, "the file ends within a record: it was truncated")
 }
 
 // isZero reports whether all bytes are zero, as in most of the active segment.
