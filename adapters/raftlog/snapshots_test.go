@@ -3,6 +3,7 @@ package raftlog_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
@@ -158,6 +160,67 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 		h.startPeer(isolated, slowElections, shortWindow)
 		h.requireUpdates(t, h.peers, append(want, "later")...)
 	}, slowElections, shortWindow)
+}
+
+// TestSnapshot_BrokenWhileRunning fails if a peer with a broken snapshot file makes others stop, if it
+// does not report the file, or if a peer that needs the snapshot does not receive the next one. A broken
+// snapshot is replaced by the next one, unless it is that of another cluster.
+func TestSnapshot_BrokenWhileRunning(t *testing.T) {
+	for name, c := range map[string]struct {
+		breakFile func(d *crashdisk.Disk) error
+		// removed: Compact does not replace the file, and returns an error that names it until it is
+		// removed.
+		removed bool
+	}{
+		"flipped bit": {breakFile: func(d *crashdisk.Disk) error {
+			f, err := d.Open("snap")
+			if err != nil {
+				return err
+			}
+			_, err = f.WriteAt([]byte("x"), 100)
+			return errors.Join(err, f.Sync(), f.Close())
+		}},
+		"empty":   {breakFile: func(d *crashdisk.Disk) error { return disk.Replace(d, "snap", nil) }},
+		"missing": {breakFile: func(d *crashdisk.Disk) error { return d.Remove("snap") }},
+		"of another cluster": {removed: true, breakFile: func(d *crashdisk.Disk) error {
+			otherSnapshot(t, nil, d)
+			return nil
+		}},
+		"directory": {removed: true, breakFile: func(d *crashdisk.Disk) error {
+			return errors.Join(d.Remove("snap"), d.MkdirAll("snap"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runCluster(t, 3, func(t *testing.T, h *harness) {
+				leader := h.waitForLeader(t)
+				isolated := h.others(leader)[0]
+				h.proposeAll(t, isolated, "early")
+				heal := h.isolate(isolated)
+				h.proposeAll(t, leader, numbered("a", 20)...)
+				time.Sleep(4 * time.Minute)
+				for _, p := range h.others(isolated) {
+					_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+					require.NoError(t, err)
+				}
+				require.NoError(t, c.breakFile(h.disks[leader.ID]))
+				heal()
+				h.proposeAll(t, leader, "b")
+				time.Sleep(time.Minute)
+				h.proposeAll(t, h.others(isolated, leader)[0], "c")
+				require.Contains(t, h.logged(leader), "snap")
+				time.Sleep(4 * time.Minute)
+				_, err := h.node(leader).Compact(contextWithin(t, time.Minute))
+				if c.removed {
+					require.ErrorContains(t, err, "snap")
+					require.NoError(t, h.disks[leader.ID].Remove("snap"))
+					_, err = h.node(leader).Compact(contextWithin(t, time.Minute))
+				}
+				require.NoError(t, err)
+				h.proposeAll(t, leader, "d")
+				h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "b", "c", "d")...)
+			}, slowElections, shortWindow)
+		})
+	}
 }
 
 // TestSnapshot_ReceiverCrashes fails if a crash at any moment of receiving a snapshot prevents the

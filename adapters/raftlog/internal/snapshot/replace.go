@@ -112,7 +112,8 @@ func checkReplaceable(fsys disk.FS, dir string, m Meta) (currentSnapshot, error)
 	case err != nil:
 		return currentSnapshot{}, fmt.Errorf("read the current snapshot %s: %w", name, err)
 	case old.Cluster != m.Cluster:
-		return currentSnapshot{}, fmt.Errorf("%w: %q, not %q", ErrOtherCluster, m.Cluster, old.Cluster)
+		return currentSnapshot{}, fmt.Errorf("%w: the new one is of cluster %q, and %s of %q: move that file away if it does not belong here",
+			ErrOtherCluster, m.Cluster, name, old.Cluster)
 	case old.Index > m.Index:
 		return currentSnapshot{}, fmt.Errorf("%w: index %d, not %d", ErrOlder, m.Index, old.Index)
 	}
