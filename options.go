@@ -103,7 +103,7 @@ func WithContext(ctx context.Context) Option {
 }
 
 // WithClientName sets the name of the candidate, for instance a host name, of at most 64
-// KiB. The name is the data of the candidate's znode, and observers can read it. The
+// KiB without control characters. The name is the data of the candidate's znode, and observers can read it. The
 // default is "name-not-provided".
 func WithClientName(name string) Option {
 	return optionFunc(func(o *options) {
@@ -114,12 +114,12 @@ func WithClientName(name string) Option {
 }
 
 // WithValue sets a text that the candidate advertises, for instance the address of its
-// service, of at most 64 KiB. Observers can read it as CandidateInfo.Value, before and while
-// the candidate is the leader. It does not change during the candidacy. The default is "".
+// service, of at most 64 KiB without null characters. Observers can read it as
+// CandidateInfo.Value, before and while the candidate is the leader. It does not change during the candidacy. The default is "".
 //
 // If the value is not empty, the data of the candidate's znode is the name, a null character
 // and the value. Other libraries, such as Curator and kazoo, take all of that for the
-// candidate's name. WithClientName rejects names with a null character.
+// candidate's name.
 func WithValue(value string) Option {
 	return optionFunc(func(o *options) { o.value = value })
 }

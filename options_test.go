@@ -285,6 +285,9 @@ func TestOptions_Invalid(t *testing.T) {
 		"slash in prefix":  leaderelection.WithNamePrefix("a/b"),
 		"reserved prefix":  leaderelection.WithNamePrefix("held-w-"),
 		"null in name":     leaderelection.WithClientName("a\x00b"),
+		"newline in name":  leaderelection.WithClientName("a\nb"),
+		"C1 in name":       leaderelection.WithClientName("a\u009bb"),
+		"null in value":    leaderelection.WithValue("a\x00b"),
 		"large value":      leaderelection.WithValue(strings.Repeat("v", 64<<10+1)),
 	} {
 		t.Run(name, func(t *testing.T) {

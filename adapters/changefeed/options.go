@@ -10,6 +10,7 @@ import (
 	mathrand "math/rand/v2"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -137,8 +138,8 @@ func checkID(id string) error {
 		return fmt.Errorf("the ID is empty")
 	case len(id) > MaxID:
 		return fmt.Errorf("the ID has %d bytes, the limit is %d", len(id), MaxID)
-	case !utf8.ValidString(id) || strings.ContainsRune(id, 0):
-		return fmt.Errorf("%q is not UTF-8 text without NUL", id)
+	case !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl):
+		return fmt.Errorf("%q is not UTF-8 text without control characters", id)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func TestOptions_Invalid(t *testing.T) {
 		"must be between 0 and 0.5":             {changefeed.WithClockDrift(math.NaN())},
 		"WithID: the ID is empty":               {changefeed.WithID("")},
 		"the limit is 4000":                     {changefeed.WithID(strings.Repeat("x", changefeed.MaxID+1))},
-		"not UTF-8 text without NUL":            {changefeed.WithID("a\x00b")},
+		`"a\nb" is not UTF-8 text without`:      {changefeed.WithID("a\nb")},
 		`\xff`:                                  {changefeed.WithID("\xff")},
 	} {
 		_, err := changefeed.NewElection(store, opts...)

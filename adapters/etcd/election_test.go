@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,11 +31,13 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 		{nil, node, etcd.WithCreateNode(), leaderelection.ErrNilConn},
 		{client, "", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
 		{client, "/a/", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
+		{client, "/a\x1b", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
 		{client, node, nil, leaderelection.ErrInvalidOption},
 		{client, node, etcd.WithContext(noContext), leaderelection.ErrInvalidOption},
 		{client, node, etcd.WithLogger(nil), leaderelection.ErrInvalidOption},
 		{client, node, etcd.WithSessionTimeout(time.Millisecond), leaderelection.ErrInvalidOption},
-		{client, node, etcd.WithClientName(string(make([]byte, 65<<10))), leaderelection.ErrInvalidOption},
+		{client, node, etcd.WithClientName(strings.Repeat("n", 65<<10)), leaderelection.ErrInvalidOption},
+		{client, node, etcd.WithClientName("a\nb"), leaderelection.ErrInvalidOption},
 	} {
 		_, err := etcd.NewElection(c.client, c.node, c.opt)
 		require.ErrorIs(t, err, c.want)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+	"unicode"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -77,8 +78,8 @@ func checkArguments(client *clientv3.Client, node string) error {
 // CheckKey reports whether key is a valid key for an election. If it is not, the error
 // wraps [leaderelection.ErrInvalidPath]. CheckKey sends no request.
 func CheckKey(key string) error {
-	if key == "" || strings.HasSuffix(key, "/") || strings.ContainsRune(key, 0) {
-		return fmt.Errorf("%w: %q: the key must not be empty, end in a slash or contain a zero byte", leaderelection.ErrInvalidPath, key)
+	if key == "" || strings.HasSuffix(key, "/") || strings.ContainsFunc(key, unicode.IsControl) {
+		return fmt.Errorf("%w: %q: the key must not be empty, end in a slash or contain a control character", leaderelection.ErrInvalidPath, key)
 	}
 	return nil
 }
@@ -87,9 +88,9 @@ func CheckKey(key string) error {
 // candidacy ends as by [Election.Resign], and a request is cancelled.
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
-// WithClientName sets the candidate's name, at most 64 KiB. It is the value of the
-// candidate's key, which observers and "etcdctl elect --listen" show. The default, also
-// for an empty name, is "name-not-provided".
+// WithClientName sets the candidate's name, at most 64 KiB without control
+// characters. It is the value of the candidate's key, which observers and "etcdctl elect
+// --listen" show. The default, also for an empty name, is "name-not-provided".
 func WithClientName(name string) Option {
 	return func(o *options) {
 		if o.clientName = name; name == "" {
@@ -99,9 +100,9 @@ func WithClientName(name string) Option {
 }
 
 // WithValue sets a text that the candidate advertises, for instance the address of its
-// service, of at most 64 KiB. Observers can read it as CandidateInfo.Value. If it is not
-// empty, the value of the candidate's key consists of the name, a null character and the
-// text. WithClientName rejects names with a null character.
+// service, of at most 64 KiB without null characters. Observers can read it as
+// CandidateInfo.Value. If it is not empty, the value of the candidate's key consists of the
+// name, a null character and the text.
 func WithValue(value string) Option { return func(o *options) { o.value = value } }
 
 // WithSessionTimeout sets the TTL that the candidate requests, rounded up to seconds. The

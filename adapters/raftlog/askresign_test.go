@@ -131,14 +131,17 @@ func TestAskToResign_LostClient(t *testing.T) {
 func TestNewElection_InvalidValues(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		for _, opts := range [][]raftlog.Option{
-			{raftlog.WithClientName("a\x00b")},
+			{raftlog.WithClientName("a\x1bb")},
+			{raftlog.WithValue("a\x00b")},
 			{raftlog.WithValue("\xff")},
 			{raftlog.WithClientName("name"), raftlog.WithValue(strings.Repeat("v", 1020))},
 		} {
 			_, err := raftlog.NewElection(h.node(h.peers[0]), "report", opts...)
 			require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 		}
-		_, err := raftlog.NewElection(h.node(h.peers[0]), "report", raftlog.WithClientName("name"), raftlog.WithValue(strings.Repeat("v", 1019)))
+		_, err := raftlog.NewElection(h.node(h.peers[0]), "re\nport")
+		require.ErrorIs(t, err, leaderelection.ErrInvalidPath)
+		_, err = raftlog.NewElection(h.node(h.peers[0]), "report", raftlog.WithClientName("name"), raftlog.WithValue("\n"+strings.Repeat("v", 1018)))
 		require.NoError(t, err)
 	})
 }

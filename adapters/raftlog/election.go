@@ -59,13 +59,13 @@ type options struct {
 	guard      time.Duration
 }
 
-// WithClientName sets the name that observers see, of at most 1 KiB of UTF-8 without null
-// characters.
+// WithClientName sets the name that observers see, of at most 1 KiB of UTF-8 without
+// control characters.
 func WithClientName(name string) Option { return func(o *options) { o.clientName = name } }
 
 // WithValue sets a text that the candidate advertises, for instance the address of its
 // service. Observers can read it as CandidateInfo.Value. The name and the value together
-// must have at most 1023 bytes of UTF-8.
+// must have at most 1023 bytes of UTF-8, and the value no null character.
 func WithValue(value string) Option { return func(o *options) { o.value = value } }
 
 // WithStopGuard ends a leadership the given time before another candidate could become
@@ -121,7 +121,8 @@ func checkElection(node *Node, name string) error {
 }
 
 // CheckName returns an error that wraps [leaderelection.ErrInvalidPath] if name is not
-// valid for an election: if it is empty, longer than 1 KiB or not UTF-8. It sends nothing.
+// valid for an election: if it is empty, longer than 1 KiB or not UTF-8, or contains control
+// characters. It sends nothing.
 func CheckName(name string) error {
 	if err := wire.CheckElection(name); err != nil {
 		return fmt.Errorf("%w: %w", leaderelection.ErrInvalidPath, err)

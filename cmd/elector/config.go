@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // sourceAnnotation is the annotation of a flag that was not set on the command line. It contains the name
@@ -48,7 +50,7 @@ executed, or was not found.`,
 func (r *runCommand) configDocument(cmd *cobra.Command, programFromLine bool) *yaml.Node {
 	top := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(name string, value *yaml.Node, source string) {
-		value.LineComment = source
+		value.LineComment = cmdline.Printable(source)
 		top.Content = append(top.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+
 	"github.com/go-leaderelection/leaderelection"
 )
 
@@ -48,7 +50,7 @@ func completeEndCommand(s *settings, cmd *cobra.Command, output string, end func
 				}
 				return s.describeTimeout(ctx, *timeout, err)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), output, s.election)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), output, cmdline.Printable(s.election))
 			return err
 		})
 	}

@@ -45,7 +45,7 @@ candidate does not exist, or there is no leader afterwards; 6 the candidate has 
 		defer cancel()
 		text, err := s.requestResignation(ctx, b, *id, *timeout)
 		if text != "" {
-			if _, err := fmt.Fprintln(cmd.OutOrStdout(), text); err != nil {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), cmdline.Printable(text)); err != nil {
 				return err
 			}
 		}

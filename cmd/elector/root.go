@@ -29,7 +29,7 @@ func execute(args []string) int {
 	if err != nil && (!errors.As(err, &withCode) || withCode.Err != nil) {
 		lines := strings.Split(err.Error(), "\n")
 		for i, line := range lines {
-			lines[i] = strings.TrimPrefix(line, "elector: ") // the prefix of package elector
+			lines[i] = cmdline.Printable(strings.TrimPrefix(line, "elector: ")) // the prefix of package elector
 		}
 		fmt.Fprintln(cmdline.Stderr, "elector:", strings.Join(lines, "; "))
 	}

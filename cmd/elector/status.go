@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,14 +111,14 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 		if len(candidates) > 0 {
 			leader = &candidates[0]
 		}
-		return json.NewEncoder(w).Encode(struct {
+		return cmdline.WriteJSON(w, struct {
 			Election   string          `json:"election"`
 			Leader     *candidateInfo  `json:"leader"` // null without a leader
 			Candidates []candidateInfo `json:"candidates"`
 		}{election, leader, append([]candidateInfo{}, candidates...)})
 	}
 	if len(candidates) == 0 {
-		_, err := fmt.Fprintf(w, "there are no candidates in %s\n", election)
+		_, err := fmt.Fprintf(w, "there are no candidates in %s\n", cmdline.Printable(election))
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -139,7 +138,7 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 		if !c.Joined.IsZero() {
 			joined = c.Joined.Format(time.RFC3339)
 		}
-		row(role, c.Name, cmp.Or(c.Value, "-"), strconv.FormatInt(c.Token, 10), joined, c.ID)
+		row(role, cmdline.Printable(c.Name), cmp.Or(cmdline.Printable(c.Value), "-"), strconv.FormatInt(c.Token, 10), joined, cmdline.Printable(c.ID))
 	}
 	return table.Flush()
 }

@@ -6,15 +6,48 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
+
+// TestPrint_Hostile fails if a name, a value or an ID of another program can control the terminal, or forge a line.
+func TestPrint_Hostile(t *testing.T) {
+	const hostile = "web-1\x1b]52;c;cm0=\x07\x1b[2J\nforged leads, token 99\u009b2J\u202e"
+	leader := candidateInfo{Name: hostile, Value: hostile, ID: hostile}
+	for name, print := range map[string]func(w io.Writer, asJSON bool) error{
+		"status":       func(w io.Writer, asJSON bool) error { return printStatus(w, hostile, []candidateInfo{leader}, asJSON) },
+		"status, none": func(w io.Writer, asJSON bool) error { return printStatus(w, hostile, nil, asJSON) },
+		"watch": func(w io.Writer, asJSON bool) error {
+			return printObservation(w, hostile, observation{leader: &leader}, asJSON)
+		},
+	} {
+		for _, asJSON := range []bool{false, true} {
+			var out strings.Builder
+			require.NoError(t, print(&out, asJSON))
+			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+			want := 1
+			if name == "status" && !asJSON {
+				want = 2
+			}
+			require.Len(t, lines, want, name)
+			for _, line := range lines {
+				require.False(t, strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }), "%s: %q", name, line)
+			}
+		}
+	}
+	p := start(t, nil, "status", "--config", "/no\x1b[2J\u009bfile")
+	p.waitForLog(`open /no\x1b[2J\u009bfile: no such file`)
+	require.Equal(t, cmdline.Usage, p.exitCode())
+}
 
 // TestStatusAndWatch fails if status or watch prints a wrong leader, a wrong order or wrong times, or exits with a
 // wrong code.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -54,7 +53,7 @@ support the command; 4 the election was ended, or the backend refuses access.`,
 func printObservation(w io.Writer, election string, o observation, asJSON bool) error {
 	now := time.Now()
 	if asJSON {
-		return json.NewEncoder(w).Encode(struct {
+		return cmdline.WriteJSON(w, struct {
 			Time     time.Time      `json:"time"` // of the observation
 			Election string         `json:"election"`
 			Leader   *candidateInfo `json:"leader"` // null without a leader
@@ -67,6 +66,6 @@ func printObservation(w io.Writer, election string, o observation, asJSON bool) 
 			text += ", value " + o.leader.Value
 		}
 	}
-	_, err := fmt.Fprintln(w, now.Format(time.RFC3339), text)
+	_, err := fmt.Fprintln(w, now.Format(time.RFC3339), cmdline.Printable(text))
 	return err
 }

@@ -151,7 +151,7 @@ func (c *clientFlags) newClient(seeds []string) (*client.Client, settings, error
 		return nil, s, err
 	}
 	for _, warning := range s.warnings {
-		fmt.Fprintln(c.stderr(), "raftlog: warning:", warning)
+		fmt.Fprintln(c.stderr(), "raftlog: warning:", cmdline.Printable(warning))
 	}
 	peers := s.peers()
 	if len(seeds) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const configHelp = `Show the peers of a running cluster, or change them.
@@ -148,7 +149,7 @@ func (c *configCommand) printMembership(ctx context.Context, cl *client.Client, 
 	if leader == (api.Peer{}) {
 		fmt.Fprintln(out, "leader: none")
 	} else {
-		fmt.Fprintln(out, "leader:", peerURL(leader))
+		fmt.Fprintln(out, "leader:", cmdline.Printable(peerURL(leader)))
 	}
 	return m, nil
 }
@@ -160,7 +161,7 @@ func printPeers(out io.Writer, peers []api.Peer, leader api.Peer) {
 		if p == leader {
 			mark = " (leader)"
 		}
-		fmt.Fprintf(out, "  %s%s\n", printable(peerURL(p)), mark)
+		fmt.Fprintf(out, "  %s%s\n", cmdline.Printable(peerURL(p)), mark)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // directoryFlags contains the flags that select the directory of a peer.
@@ -146,7 +147,7 @@ func readListing(dir string) (l listing, err error) {
 }
 
 func (l listing) print(out io.Writer) error {
-	fmt.Fprintf(out, "peer %s of cluster %s\n", printable(l.Owner.Peer), printable(l.Owner.Cluster))
+	fmt.Fprintf(out, "peer %s of cluster %s\n", cmdline.Printable(l.Owner.Peer), cmdline.Printable(l.Owner.Cluster))
 	fmt.Fprintf(out, "log: entries %d to %d, committed through %d, compacted through %d\n", l.Log.First, l.Log.Last, l.Log.Commit, l.Log.Compacted)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SEGMENT\tENTRIES\tCOUNT\tREPLACED\tBYTES\tSTATE")
@@ -161,7 +162,7 @@ func (l listing) print(out io.Writer) error {
 		return err
 	}
 	for _, name := range l.Snapshots {
-		if _, err := fmt.Fprintln(out, "snapshot", name); err != nil {
+		if _, err := fmt.Fprintln(out, "snapshot", cmdline.Printable(name)); err != nil {
 			return err
 		}
 	}
@@ -201,31 +202,31 @@ func newInspect() *cobra.Command {
 
 func printSnapshot(out io.Writer, s offline.Snapshot) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "snapshot of entry %d, term %d, of cluster %s\n", s.Index, s.Term, printable(s.Cluster))
+	fmt.Fprintf(&b, "snapshot of entry %d, term %d, of cluster %s\n", s.Index, s.Term, cmdline.Printable(s.Cluster))
 	fmt.Fprintf(&b, "created: %s\n", s.Created.UTC().Format(time.RFC3339))
 	fmt.Fprintf(&b, "size: %d bytes, %d of them from the state machine\n", s.Size, s.DataSize)
 	fmt.Fprintf(&b, "window: %v, election timeout: %v\n", s.Window, s.ElectionTimeout)
 	fmt.Fprintf(&b, "request IDs: %d, prune index: %d, updates not applied: %d\n", s.RequestIDs, s.PruneIndex, len(s.Skipped))
 	fmt.Fprintf(&b, "peers, by entry %d:\n", s.Membership.Index)
 	for _, p := range s.Membership.Voters {
-		fmt.Fprintf(&b, "  %s\n", printable(peerURL(p)))
+		fmt.Fprintf(&b, "  %s\n", cmdline.Printable(peerURL(p)))
 	}
 	for _, p := range s.Membership.Outgoing {
-		fmt.Fprintf(&b, "  %s (outgoing)\n", printable(peerURL(p)))
+		fmt.Fprintf(&b, "  %s (outgoing)\n", cmdline.Printable(peerURL(p)))
 	}
 	for _, p := range s.Membership.Learners {
-		fmt.Fprintf(&b, "  %s (without a vote)\n", printable(peerURL(p)))
+		fmt.Fprintf(&b, "  %s (without a vote)\n", cmdline.Printable(peerURL(p)))
 	}
 	for _, id := range s.Membership.Removed {
-		fmt.Fprintf(&b, "  %s (removed)\n", printable(id))
+		fmt.Fprintf(&b, "  %s (removed)\n", cmdline.Printable(id))
 	}
 	for _, e := range s.Elections {
-		fmt.Fprintf(&b, "election %s:", printable(e.Name))
+		fmt.Fprintf(&b, "election %s:", cmdline.Printable(e.Name))
 		if e.Ended {
 			b.WriteString(" ended")
 		}
 		for _, c := range e.Candidates {
-			fmt.Fprintf(&b, " %s(token %d)", printable(c.ID), c.Token)
+			fmt.Fprintf(&b, " %s(token %d)", cmdline.Printable(c.ID), c.Token)
 		}
 		b.WriteString("\n")
 	}

@@ -2,27 +2,15 @@ package main
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
-
-// printable replaces characters that can control a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '\ufffd'
-		}
-		return r
-	}, text)
-}
 
 // printer prints entries in one of the formats.
 type printer struct {
@@ -95,4 +83,4 @@ func (p printer) printEntry(e api.Entry, committed *bool) error {
 }
 
 // printJSON prints a value as one line of JSON.
-func (p printer) printJSON(v any) error { return json.NewEncoder(p.out).Encode(v) }
+func (p printer) printJSON(v any) error { return cmdline.WriteJSON(p.out, v) }

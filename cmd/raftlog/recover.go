@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const recoverHelp = `Make a stopped peer the only one of its cluster, after a majority of the voters was lost.
@@ -51,7 +52,7 @@ func newRecover() *cobra.Command {
 			if !accept {
 				return newUsageError("nothing was changed: repeat the command with --accept-data-loss")
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "done: start peer %s\n", printable(r.Peer.ID))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "done: start peer %s\n", cmdline.Printable(r.Peer.ID))
 			return err
 		},
 	}
@@ -72,7 +73,7 @@ func toUsageError(err error) error {
 // recoveryText describes the data that a recovery loses.
 func recoveryText(r raftlog.Recovery) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster %s will have one peer: %s at %s\n", printable(r.Cluster), printable(r.Peer.ID), printable(r.Peer.Addr))
+	fmt.Fprintf(&b, "cluster %s will have one peer: %s at %s\n", cmdline.Printable(r.Cluster), cmdline.Printable(r.Peer.ID), cmdline.Printable(r.Peer.Addr))
 	fmt.Fprintf(&b, "it has the entries through %d, of term %d\n", r.Last, r.Term)
 	fmt.Fprintf(&b, "lost: every update after entry %d, including confirmed updates\n", r.Last)
 	if r.Committed < r.Last {
@@ -80,7 +81,7 @@ func recoveryText(r raftlog.Recovery) string {
 	}
 	fmt.Fprintf(&b, "fencing tokens above %d may be issued a second time\n", r.Last)
 	if len(r.Removed) > 0 {
-		fmt.Fprintf(&b, "removed permanently: %s\n", printable(strings.Join(r.Removed, ", ")))
+		fmt.Fprintf(&b, "removed permanently: %s\n", cmdline.Printable(strings.Join(r.Removed, ", ")))
 	}
 	return b.String()
 }
@@ -107,7 +108,7 @@ func newExport() *cobra.Command {
 			if err != nil {
 				return toUsageError(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: cluster %s through entry %d, %d bytes\n", printable(args[0]), printable(e.Cluster), e.Index, e.Size)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: cluster %s through entry %d, %d bytes\n", cmdline.Printable(args[0]), cmdline.Printable(e.Cluster), e.Index, e.Size)
 			return err
 		},
 	}
@@ -155,7 +156,7 @@ func newRestore() *cobra.Command {
 			if err != nil {
 				return toUsageError(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: peer %s of cluster %s, which continues after entry %d\n", printable(dir), printable(f.id), printable(e.Cluster), e.Index)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: peer %s of cluster %s, which continues after entry %d\n", cmdline.Printable(dir), cmdline.Printable(f.id), cmdline.Printable(e.Cluster), e.Index)
 			return err
 		},
 	}

@@ -32,7 +32,7 @@ func execute(args []string, in io.Reader, out, log io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "raftlog: ") // the prefix of the library
-		fmt.Fprintln(log, "raftlog:", strings.ReplaceAll(text, "\n", "; "))
+		fmt.Fprintln(log, "raftlog:", cmdline.Printable(strings.ReplaceAll(text, "\n", "; ")))
 	}
 	return exitCode(err)
 }

@@ -99,10 +99,11 @@ func TestExecute_WrongUsage(t *testing.T) {
 		"restore -d x":                        "the file of raftlog export is missing",
 		"defaults x":                          "unexpected argument",
 		"list a b":                            "unexpected argument",
+		"status -c /no\x1b[2Jfile":            `open /no\x1b[2Jfile: no such file`,
 	} {
 		var log strings.Builder
 		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
-		require.Regexp(t, "^raftlog: .*\n$", log.String(), args)
+		require.Regexp(t, `^raftlog: [[:print:]]*\n$`, log.String(), args)
 		require.Contains(t, log.String(), want, args)
 	}
 }

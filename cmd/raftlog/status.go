@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const statusHelp = `Show the state of all peers as a table. On a terminal, or with --interval, the table is repeated
@@ -170,20 +171,20 @@ func (r report) table() string {
 	var b strings.Builder
 	leader := "no leader"
 	if r.Leader != nil {
-		leader = "leader " + printable(r.Leader.ID)
+		leader = "leader " + cmdline.Printable(r.Leader.ID)
 	}
-	fmt.Fprintf(&b, "cluster %s, %s, %s\n", printable(r.Cluster), leader, r.Time.Local().Format("15:04:05.0"))
+	fmt.Fprintf(&b, "cluster %s, %s, %s\n", cmdline.Printable(r.Cluster), leader, r.Time.Local().Format("15:04:05.0"))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PEER\tADDR\tROLE\tTERM\tLEADER\tLEASE\tAPPLIED\tCOMMIT\tFIRST\tLAST\tPRUNE\tSNAPSHOT\tIDS\tNOTE")
 	for _, p := range r.Peers {
 		if p.Info == nil {
-			fmt.Fprintf(t, "%s\t%s\t?\t\t\t\t\t\t\t\t\t\t\t%s\n", printable(p.Peer.ID), printable(p.Peer.Addr), printable(shortCause(p.Error)))
+			fmt.Fprintf(t, "%s\t%s\t?\t\t\t\t\t\t\t\t\t\t\t%s\n", cmdline.Printable(p.Peer.ID), cmdline.Printable(p.Peer.Addr), cmdline.Printable(shortCause(p.Error)))
 			continue
 		}
 		i := p.Info
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%v\t%d\t%d\t%d\t%d\t%d\t%d (%d B)\t%d\t%s\n",
-			printable(p.Peer.ID), printable(p.Peer.Addr), printable(i.Role), i.Term, printable(i.Leader.ID), i.Lease.Round(time.Millisecond),
-			i.LastApplied, i.CommitIndex, i.FirstIndex, i.LastIndex, i.PruneIndex, i.SnapshotIndex, i.SnapshotSize, i.RequestIDs, printable(i.Fault))
+			cmdline.Printable(p.Peer.ID), cmdline.Printable(p.Peer.Addr), cmdline.Printable(i.Role), i.Term, cmdline.Printable(i.Leader.ID), i.Lease.Round(time.Millisecond),
+			i.LastApplied, i.CommitIndex, i.FirstIndex, i.LastIndex, i.PruneIndex, i.SnapshotIndex, i.SnapshotSize, i.RequestIDs, cmdline.Printable(i.Fault))
 	}
 	_ = t.Flush() // writes to memory
 	return b.String()

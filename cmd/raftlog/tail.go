@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const tailHelp = `Print the entries of the log, and continue as it grows. If entries were compacted, a line that starts
@@ -111,7 +112,7 @@ func (p printer) printEvent(e client.Event, notes io.Writer) error {
 		s := e.Snapshot
 		_, err := io.Copy(io.Discard, s.Data)
 		if err = errors.Join(err, s.Data.Close()); err != nil {
-			fmt.Fprintln(notes, "the snapshot was not read completely, and is requested again:", err)
+			fmt.Fprintln(notes, "the snapshot was not read completely, and is requested again:", cmdline.Printable(err.Error()))
 			return nil
 		}
 		if p.format == "json" {
@@ -120,7 +121,7 @@ func (p printer) printEvent(e client.Event, notes io.Writer) error {
 		_, err = fmt.Fprintf(p.out, "# snapshot through %d, term %d, %d bytes of state\n", s.Index, s.Term, s.Size)
 		return err
 	case client.EventStale, client.EventTimeout:
-		fmt.Fprintf(notes, "%v: peer %v: %v\n", e.Kind, e.Peer, e.Err)
+		fmt.Fprintln(notes, cmdline.Printable(fmt.Sprintf("%v: peer %v: %v", e.Kind, e.Peer, e.Err)))
 	}
 	return nil
 }

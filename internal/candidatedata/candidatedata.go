@@ -5,6 +5,7 @@ package candidatedata
 import (
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // limit is the maximum length of a name and of a value, in bytes. It is far below the maximum size of
@@ -23,11 +24,16 @@ func Check(name, value string) error {
 		return fmt.Errorf("WithClientName: %d bytes exceed the limit of %d", len(name), limit)
 	case len(value) > limit:
 		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), limit)
-	case strings.Contains(name, separator):
-		return fmt.Errorf("WithClientName: the name contains a null character")
+	case strings.ContainsFunc(name, unicode.IsControl): // such as the separator
+		return fmt.Errorf("WithClientName: %q contains a control character", clip(name))
+	case strings.Contains(value, separator): // no variable of an environment can contain it
+		return fmt.Errorf("WithValue: %q contains a null character", clip(value))
 	}
 	return nil
 }
+
+// clip returns the beginning of a text, for an error.
+func clip(text string) string { return text[:min(len(text), 100)] }
 
 // Encode returns the data for a name and a value. If the value is empty, the data is the name.
 func Encode(name, value string) []byte {

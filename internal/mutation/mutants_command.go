@@ -36,4 +36,60 @@ var commandMutants = []mutant{
 		},
 		tests: "./cmd/internal/tlsfile -run TestMonitor",
 	},
+	{
+		name: "command/printable-errors-elector", breaks: "errors of elector can control the terminal",
+		file: "cmd/elector/root.go",
+		edits: []edit{
+			{`cmdline.Printable(strings.TrimPrefix(line, "elector: "))`, `strings.TrimPrefix(line, "elector: ")`},
+		},
+		tests: "./cmd/elector -run TestPrint_Hostile",
+	},
+	{
+		name: "command/printable-errors-raftlog", breaks: "errors of raftlog can control the terminal",
+		file: "cmd/raftlog/root.go",
+		edits: []edit{
+			{`cmdline.Printable(strings.ReplaceAll(text, "\n", "; "))`, `strings.ReplaceAll(text, "\n", "; ")`},
+		},
+		tests: "./cmd/raftlog -run TestExecute_",
+	},
+	{
+		name: "command/printable-status", breaks: "elector status prints names of others with control characters",
+		file: "cmd/elector/status.go",
+		edits: []edit{
+			{`cmdline.Printable(c.Name)`, `c.Name`},
+		},
+		tests: "./cmd/elector -run TestPrint_Hostile",
+	},
+	{
+		name: "command/printable-watch", breaks: "elector watch prints names of others with control characters",
+		file: "cmd/elector/watch.go",
+		edits: []edit{
+			{`cmdline.Printable(text)`, `text`},
+		},
+		tests: "./cmd/elector -run TestPrint_Hostile",
+	},
+	{
+		name: "command/printable-json", breaks: "JSON contains characters that a terminal could execute",
+		file: "cmd/internal/cmdline/printable.go",
+		edits: []edit{
+			{`e.w.Write(escapeJSON(line))`, `e.w.Write(line)`},
+		},
+		tests: "./cmd/internal/cmdline -run TestWriteJSON",
+	},
+	{
+		name: "command/name-of-candidate", breaks: "the name of a candidate may contain control characters",
+		file: "internal/candidatedata/candidatedata.go",
+		edits: []edit{
+			{`strings.ContainsFunc(name, unicode.IsControl)`, `strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) && r == 0 })`},
+		},
+		tests: ". -run TestOptions_Invalid",
+	},
+	{
+		name: "command/value-of-candidate", breaks: "the value of a candidate may contain a null character",
+		file: "internal/candidatedata/candidatedata.go",
+		edits: []edit{
+			{`case strings.Contains(value, separator):`, `case false:`},
+		},
+		tests: ". -run TestOptions_Invalid",
+	},
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/clipperhouse/displaywidth"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // Style is a style of text.
@@ -222,10 +224,10 @@ func plural(n int, what string) string {
 func (s State) electionRows(visible []election, width, height int) []Row {
 	token, longest, leader := len("TOKEN"), len("ELECTION"), len("(does not exist)")
 	for _, e := range visible {
-		longest = max(longest, displaywidth.String(printable(e.name)))
+		longest = max(longest, displaywidth.String(cmdline.Printable(e.name)))
 		if len(e.queue) > 0 {
 			token = max(token, len(strconv.FormatInt(e.leader().Token, 10)))
-			leader = max(leader, 2+displaywidth.String(printable(e.leader().Name)))
+			leader = max(leader, 2+displaywidth.String(cmdline.Printable(e.leader().Name)))
 		}
 	}
 	const leads, waiting = 8, 5
@@ -289,7 +291,7 @@ func (s State) queueRows(width, height int) []Row {
 	session, id, longest := len("SESSION"), len("ID"), 6
 	for _, c := range queue {
 		session, id = max(session, len(c.Session)), max(id, len(lastElement(c.ID)))
-		longest = max(longest, displaywidth.String(printable(c.Name)))
+		longest = max(longest, displaywidth.String(cmdline.Printable(c.Name)))
 	}
 	const number, joined, minID, minWithSession = 4, 8, 19, 70
 	if width < minWithSession {
@@ -338,7 +340,7 @@ func (s State) changeRows(width, height int) []Row {
 	shown := s.changes[:min(len(s.changes), max(0, height-1))]
 	longest := 0
 	for _, c := range shown {
-		longest = max(longest, displaywidth.String(printable(c.election)))
+		longest = max(longest, displaywidth.String(cmdline.Printable(c.election)))
 	}
 	longest = min(longest, max(8, width/3))
 	for _, c := range shown {
@@ -389,7 +391,7 @@ func pad(text string, width int) string {
 
 // clip shortens a text to a width, and replaces control characters, which other programs can choose.
 func clip(text string, width int) string {
-	text = printable(text)
+	text = cmdline.Printable(text)
 	if displaywidth.String(text) <= width {
 		return text
 	}
@@ -401,23 +403,13 @@ func clip(text string, width int) string {
 
 // clipHead is like clip, but removes the beginning.
 func clipHead(text string, width int) string {
-	text = printable(text)
+	text = cmdline.Printable(text)
 	for displaywidth.String(text) > width {
 		text = strings.TrimPrefix(text, "...")
 		_, size := utf8.DecodeRuneInString(text)
 		text = "..." + text[size:]
 	}
 	return text
-}
-
-// printable replaces characters that cannot be printed.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if strconv.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
 }
 
 // age formats a duration in at most seven characters.

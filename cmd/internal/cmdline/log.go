@@ -122,7 +122,7 @@ func NewLogger(w io.Writer, format, level string, least slog.Level) (*slog.Logge
 	switch format {
 	case "text":
 	case "json":
-		handler = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, options) }
+		handler = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(escapingWriter{w}, options) }
 	default:
 		return nil, fmt.Errorf("log-format %q: must be one of text, json", format)
 	}

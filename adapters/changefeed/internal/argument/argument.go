@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -60,10 +61,10 @@ const Unlimited = math.MaxInt
 // maximum size in bytes.
 func CheckText(name, text string, maxSize int) error {
 	switch {
-	case text != "" && len(text) <= maxSize && utf8.ValidString(text) && !strings.ContainsRune(text, 0):
+	case text != "" && len(text) <= maxSize && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl):
 		return nil
 	case maxSize == Unlimited:
-		return fmt.Errorf("%w: %s %q: must be UTF-8 text without NUL and not empty", leaderelection.ErrInvalidOption, name, text)
+		return fmt.Errorf("%w: %s %q: must be UTF-8 text without control characters and not empty", leaderelection.ErrInvalidOption, name, text)
 	}
-	return fmt.Errorf("%w: %s %q: must be UTF-8 text without NUL and have from 1 to %d bytes", leaderelection.ErrInvalidOption, name, text, maxSize)
+	return fmt.Errorf("%w: %s %q: must be UTF-8 text without control characters and have from 1 to %d bytes", leaderelection.ErrInvalidOption, name, text, maxSize)
 }

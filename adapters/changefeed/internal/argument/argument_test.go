@@ -43,7 +43,7 @@ func TestSetQuietTime(t *testing.T) {
 // TestCheckText fails if a text is accepted that a database would reject or truncate.
 func TestCheckText(t *testing.T) {
 	require.NoError(t, CheckText("key", "漢字", 6))
-	for _, text := range []string{"", "\xff", "a\x00b", "漢字 "} {
+	for _, text := range []string{"", "\xff", "a\x00b", "a\nb", "漢字 "} {
 		require.ErrorIs(t, CheckText("key", text, 6), leaderelection.ErrInvalidOption, "%q", text)
 	}
 	require.NoError(t, CheckText("key", "漢字 ", Unlimited))

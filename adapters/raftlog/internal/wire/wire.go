@@ -10,7 +10,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
@@ -42,6 +44,8 @@ func CheckElection(name string) error {
 		return fmt.Errorf("the name of an election must have from 1 to %d bytes, not %d", MaxElection, len(name))
 	case !utf8.ValidString(name):
 		return fmt.Errorf("the name of the election is not UTF-8: %q", name)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("the name of the election contains a control character: %q", name)
 	}
 	return nil
 }
