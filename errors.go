@@ -33,7 +33,8 @@ var (
 	// node if necessary.
 	ErrNoElection = errors.New("election node does not exist")
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
-	// connection is not authenticated, or because a quota is exceeded.
+	// connection is not authenticated, or because a quota is exceeded; with [WithStrictACL] also if
+	// the ACL of the node permits other clients to change it.
 	ErrPermission = zkerror.ErrPermission
 	// ErrAlreadyStarted is returned if ElectLeader is called a second time. Create a new
 	// candidate to join again.

@@ -36,6 +36,7 @@ type options struct {
 	interval    time.Duration
 	hasInterval bool
 	acl         []zk.ACL
+	strictACL   bool
 	createNode  bool
 	rejoin      bool
 	naming      contender.Naming
@@ -76,6 +77,9 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalidOption, o.interval)
 	}
 	if err := znode.CheckACL(o.acl); err != nil {
+		return nil, err
+	}
+	if err := znode.CheckStrict(o.acl, o.strictACL); err != nil {
 		return nil, err
 	}
 	if err := candidatedata.Check(o.clientName, o.value); err != nil {
@@ -168,8 +172,24 @@ func WithCheckInterval(d time.Duration) Option {
 // events, and it detects up to ten seconds late that the predecessor has left.
 // [Election.EndElection] and [DeleteElection] need the permission to delete all znodes of
 // the election.
+//
+// The ACL of the election node, and not that of a candidate's znode, determines who may delete
+// candidates and create others. If another client has created the election node, its ACL applies, and
+// WithACL does not change it. So ElectLeader reads the ACL of the election node once for each
+// connection, and logs a warning if it permits a client to create, delete, write or administer to
+// which acl does not grant that. The scheme "auth" in acl stands for all clients with credentials. See
+// [WithStrictACL] and docs/access.md.
 func WithACL(acl []zk.ACL) Option {
 	return optionFunc(func(o *options) { o.acl = acl })
+}
+
+// WithStrictACL lets ElectLeader return [ErrPermission], before it creates anything, if the ACL of
+// the election node permits other clients more than the ACL of [WithACL] does. The error names these
+// clients and permissions, and the command that sets the ACL. By default a warning is logged. Without
+// WithACL, or with an ACL that grants all permissions to all clients, the option is an
+// [ErrInvalidOption].
+func WithStrictACL() Option {
+	return optionFunc(func(o *options) { o.strictACL = true })
 }
 
 // WithCreateNode makes [NewElection] create the election node and its parents if they do

@@ -71,6 +71,58 @@ func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
 	return roles
 }
 
+// A candidate whose ACL denies something logs a warning if the election node of another client permits
+// it. With WithStrictACL ElectLeader returns an error and creates nothing.
+func TestWithStrictACL(t *testing.T) {
+	protected := append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
+	join := func(h *harness, logged *testenv.Buffer, options ...leaderelection.Option) *candidate {
+		conn := h.connect()
+		require.NoError(h, conn.AddAuth("digest", []byte("me:secret")))
+		c := h.newCandidate(node, conn, append(options,
+			leaderelection.WithACL(protected), leaderelection.WithLogger(slog.New(slog.NewTextHandler(logged, nil))))...)
+		c.start()
+		h.advance(10 * time.Millisecond)
+		return c
+	}
+	const warning = "others=world:anyone:wcda"
+	withServers(t, 1, func(h *harness) { // whose election node is open
+		var logged testenv.Buffer
+		first := join(h, &logged)
+		first.requireLeads()
+		require.Equal(h, 1, strings.Count(logged.String(), warning), logged.String())
+
+		strict := join(h, &logged, leaderelection.WithStrictACL())
+		err := strict.requireOver()
+		require.ErrorIs(h, err, leaderelection.ErrPermission)
+		require.ErrorContains(h, err, "setAcl "+node+" digest:me:")
+		require.Zero(h, h.srv.Log().Session(strict.conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpCreate }).Count())
+
+		require.NoError(h, first.Resign())
+		_, err = h.operator.SetACL(node, protected, -1)
+		require.NoError(h, err)
+		logged.Reset()
+		join(h, &logged, leaderelection.WithStrictACL()).requireLeads()
+		require.NotContains(h, logged.String(), "level=WARN")
+	})
+	// The node is created again, by a client that permits everything, after the connection has read its ACL.
+	withServers(t, 1, func(h *harness) {
+		var logged testenv.Buffer
+		_, err := h.operator.SetACL(node, protected, -1)
+		require.NoError(h, err)
+		first := join(h, &logged, leaderelection.WithStrictACL())
+		first.requireLeads()
+		conn := first.conn
+		require.NoError(h, first.Resign())
+		require.NoError(h, h.operator.Delete(node, -1))
+		_, err = h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(h, err)
+		second := h.newCandidate(node, conn, leaderelection.WithACL(protected), leaderelection.WithStrictACL())
+		second.start()
+		h.advance(10 * time.Millisecond)
+		require.ErrorIs(h, second.requireOver(), leaderelection.ErrPermission)
+	})
+}
+
 // TestWithACL_AllZnodes fails if a znode does not have the ACL of the option, or if a client
 // without permission can read or change the election.
 func TestWithACL_AllZnodes(t *testing.T) {
@@ -277,6 +329,7 @@ func TestOptions_Invalid(t *testing.T) {
 		"nil":              nil,
 		"nil context":      leaderelection.WithContext(noContext),
 		"nil logger":       leaderelection.WithLogger(nil),
+		"nothing to check": leaderelection.WithStrictACL(),
 		"no ACL":           leaderelection.WithACL(nil),
 		"large ACL":        leaderelection.WithACL([]zk.ACL{{Perms: zk.PermAll, Scheme: "digest", ID: strings.Repeat("a", 64<<10)}}),
 		"no timeout":       leaderelection.WithSessionTimeout(0),

@@ -251,6 +251,31 @@ func TestRoundTrips_Joining(t *testing.T) {
 	}
 }
 
+// TestRoundTrips_WithACL tests that only a candidate whose ACL denies something reads the ACL of the
+// election node, once for each connection.
+func TestRoundTrips_WithACL(t *testing.T) {
+	protected := leaderelection.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
+	for _, x := range []struct {
+		option        leaderelection.Option
+		first, second int
+	}{
+		{leaderelection.WithACL(zk.WorldACL(zk.PermAll)), 3, 3},
+		{protected, 4, 3},
+	} {
+		withLatency(t, func(f *costFixture) {
+			f.resign(f.joinAll(1)[0])
+			conn := f.connect()
+			require.NoError(f, conn.AddAuth("digest", []byte("me:secret")))
+			for _, want := range []int{x.first, x.second} {
+				c := f.newCandidateAt(conn, electionNode, x.option)
+				require.Equal(f, float64(want-1), f.measure(func() { f.join(c) }))
+				f.requireRequests([]int{want}, c)
+				f.resign(c)
+			}
+		})
+	}
+}
+
 // TestRoundTrips_Succession tests that the successor becomes the leader without a request. The
 // candidate after it lists the queue to find out that it is next, unless it has joined directly
 // after the successor.

@@ -18,7 +18,8 @@ var (
 	// option does not apply to the recipe. Nothing was changed.
 	ErrInvalidOption = zkerror.ErrInvalidOption
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
-	// connection is not authenticated, or because a quota is exceeded.
+	// connection is not authenticated, or because a quota is exceeded; with [WithStrictACL] also if
+	// the ACL of the node permits other clients to change it.
 	ErrPermission = zkerror.ErrPermission
 	// ErrUnconfirmed is returned if it is unknown whether ZooKeeper has executed a request.
 	// The documentation of the method describes what happens next.

@@ -61,7 +61,20 @@ func WithCheckInterval(d time.Duration) Option { return recipe.WithCheckInterval
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
 // to all clients. Participants need the permission to read, write and delete each other's
 // znodes.
+//
+// The ACL of a recipe's node, and not those of its children, determines who may create and delete
+// children. If another client has created the node, its ACL applies. So participants of locks,
+// semaphores, queues, groups, double barriers and services, and writers of barriers, counters and
+// values, read the ACL of the node once for each connection, and log a warning if it permits a client
+// to create, delete, write or administer to which acl does not grant that. The scheme "auth" in acl
+// stands for all clients with credentials. See [WithStrictACL] and docs/access.md.
 func WithACL(acl []zk.ACL) Option { return func(s *recipe.Setup) { s.ACL = acl } }
+
+// WithStrictACL makes the operations that [WithACL] lists return [ErrPermission], before they create
+// anything in the node, if its ACL permits other clients more than the ACL of WithACL does. By default
+// a warning is logged. Without WithACL, or with an ACL that grants all permissions to all clients, the
+// option is an [ErrInvalidOption].
+func WithStrictACL() Option { return func(s *recipe.Setup) { s.StrictACL = true } }
 
 // WithLogger sets the logger. By default nothing is logged. The handler must not block.
 func WithLogger(log *slog.Logger) Option { return func(s *recipe.Setup) { s.Log = log } }

@@ -35,13 +35,15 @@ func init() {
 }
 
 type zooKeeperSettings struct {
-	servers string
-	auth    string
+	servers   string
+	auth      string
+	strictACL bool
 }
 
 func (z *zooKeeperSettings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&z.servers, "zookeeper-servers", "", "addresses of the servers, host:port,... (default port 2181)")
 	flags.StringVar(&z.auth, "zookeeper-auth", "", "digest credentials user:password; preferably set by ELECTOR_ZOOKEEPER_AUTH. Only clients with these credentials may change the znodes that elector creates; all clients may read them")
+	flags.BoolVar(&z.strictACL, "zookeeper-strict-acl", false, "end with an error, instead of a warning, if the election node exists and its ACL lets clients without credentials change the election. It needs --zookeeper-auth")
 }
 
 // zooKeeperBackend is the backend zookeeper. It uses one connection for the life of the process.
@@ -77,6 +79,9 @@ func (s *settings) zooKeeperServers() ([]string, *tls.Config, error) {
 	if z.auth != "" && !strings.Contains(z.auth, ":") {
 		return nil, nil, usage("--zookeeper-auth: not of the form user:password")
 	}
+	if z.strictACL && z.auth == "" {
+		return nil, nil, usage("--zookeeper-strict-acl: it needs credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+	}
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return nil, nil, err
 	}
@@ -111,7 +116,8 @@ func (z *zooKeeperBackend) backend() backend {
 
 // adviseZooKeeper adds the setting that contains credentials to an error about permissions.
 func adviseZooKeeper(s *settings, err error) error {
-	if !errors.Is(err, leaderelection.ErrPermission) {
+	var open *znode.OpenError
+	if !errors.Is(err, leaderelection.ErrPermission) || errors.As(err, &open) {
 		return err
 	}
 	return adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
@@ -178,6 +184,9 @@ func (z *zooKeeperBackend) options(more ...leaderelection.Option) []leaderelecti
 	}
 	if z.settings.zookeeper.auth != "" {
 		options = append(options, leaderelection.WithACL(append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)))
+	}
+	if z.settings.zookeeper.strictACL {
+		options = append(options, leaderelection.WithStrictACL())
 	}
 	return slices.Concat(options, more)
 }

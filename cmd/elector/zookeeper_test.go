@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 	"github.com/go-leaderelection/leaderelection/elector"
@@ -61,6 +62,33 @@ func TestZooKeeper_Credentials(t *testing.T) {
 	require.Error(t, err, "a client without credentials can write")
 	_, _, err = other.Get("/election")
 	require.NoError(t, err, "a client without credentials cannot read")
+}
+
+// TestZooKeeper_StrictACL fails if a candidate leads in an election that clients without credentials may
+// change, or if the error advises to check the credentials.
+func TestZooKeeper_StrictACL(t *testing.T) {
+	srv := zktest.Start(t)
+	other, _, err := srv.Connect(session)
+	require.NoError(t, err)
+	_, err = other.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	s := &settings{zookeeper: zooKeeperSettings{servers: srv.Addr(), auth: "me:secret", strictACL: true}}
+	z := openTestBackend(t, s)
+	c, err := z.newCandidate(t.Context())
+	require.NoError(t, err)
+	over := make(chan error, 1)
+	go func() { over <- c.ElectLeader() }()
+	for status := range c.Status() {
+		require.NotEqual(t, leaderelection.Leader, status.Role)
+	}
+	err = adviseZooKeeper(s, <-over)
+	require.ErrorIs(t, err, leaderelection.ErrPermission)
+	require.ErrorContains(t, err, "setAcl /election auth::rwcda,world:anyone:r")
+	require.NotContains(t, err.Error(), "ELECTOR_ZOOKEEPER_AUTH")
+
+	s.zookeeper.auth = ""
+	_, _, err = s.zooKeeperServers()
+	require.ErrorContains(t, err, "--zookeeper-strict-acl")
 }
 
 // runAuthentication runs a test of a backend with credentials, whose connection has a session, in fake time.

@@ -28,7 +28,7 @@ type edit struct{ old, new string }
 
 // table returns all mutants.
 func table() []mutant {
-	return slices.Concat(sessionMutants, rejectionMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
+	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, ephemeralMutants,
 		changefeedMutants, etcdMutants, raftlogMutants, commandMutants, transportMutants)
 }

@@ -37,7 +37,11 @@ func (b *Barrier) Set(ctx context.Context) error {
 	// A create that was applied, and whose reply was lost, may be repeated after another client has
 	// removed the barrier. That removal then took place during this call, and nothing shows that
 	// the barrier was set before it: Wait can only show that a barrier did not exist.
-	return b.setup.Fail("set barrier", b.setup.Path, znode.Make(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false))
+	err := znode.Make(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false)
+	if err == nil {
+		err = b.setup.CheckAccess(ctx, b.setup.Path)
+	}
+	return b.setup.Fail("set barrier", b.setup.Path, err)
 }
 
 // Remove removes the barrier and releases the waiting clients. Removing a barrier that does

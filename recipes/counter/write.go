@@ -25,6 +25,9 @@ func (v *Value[T]) writer() *txn.Writer {
 
 // write replaces the state old by data. It returns ErrChanged if old is not the current state.
 func (v *Value[T]) write(ctx context.Context, old state, data []byte) (state, error) {
+	if err := v.node.CheckAccess(ctx, v.node.Path); err != nil {
+		return state{}, err
+	}
 	for {
 		t, err := v.newTransaction(ctx, old, data)
 		if err != nil {

@@ -206,6 +206,9 @@ func (s *Share) contend(ctx context.Context, part string) error {
 	if setup.CheckInterval > 0 {
 		options = append(options, recipes.WithCheckInterval(setup.CheckInterval))
 	}
+	if setup.StrictACL {
+		options = append(options, recipes.WithStrictACL())
+	}
 	mutex, err := lock.NewMutex(setup.Conn, s.partitioner.lockPath(part), options...)
 	if err != nil {
 		return err

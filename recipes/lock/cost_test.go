@@ -90,6 +90,24 @@ func TestCost_FreeMutex(t *testing.T) {
 	})
 }
 
+// With an ACL that denies something, the first lock on a connection also reads the ACL of the lock's
+// node.
+func TestCost_MutexWithACL(t *testing.T) {
+	runWithLatency(t, func(w *latencyHarness) {
+		conn := w.connect()
+		m := w.mutex(conn, w.long(), recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermAdmin)))
+		for _, want := range []struct{ trips, requests int }{{3, 4}, {1, 1}} {
+			var h *Hold
+			w.requireCost(conn, want.trips, want.requests, func() {
+				var err error
+				h, err = m.Lock(w.Context())
+				require.NoError(w, err)
+			})
+			w.requireCost(conn, 1, 1, func() { require.NoError(w, h.Release()) })
+		}
+	})
+}
+
 func TestCost_TryLockOfHeldMutex(t *testing.T) {
 	runWithLatency(t, func(w *latencyHarness) {
 		holder := w.lock(w.operator)

@@ -96,7 +96,7 @@ func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	return &queue.Config{
 		Config: contender.Config{Dir: q.setup.Path, Naming: q.naming(curator, kazoo)},
-		Conn:   q.setup.Conn, Data: q.data, ACL: q.setup.ACL, Timeout: q.setup.Timeout, CheckInterval: q.setup.CheckInterval,
+		Conn:   q.setup.Conn, Data: q.data, ACL: q.setup.ACL, StrictACL: q.setup.StrictACL, Timeout: q.setup.Timeout, CheckInterval: q.setup.CheckInterval,
 		MakeDir: q.setup.MakeDir, Stamp: true, Log: q.setup.Log,
 	}
 }

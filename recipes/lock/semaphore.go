@@ -176,7 +176,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, noWait bool) (*Hold, err
 		Config: contender.Config{
 			Dir: s.setup.Path, Naming: contender.CuratorLease, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit},
 		},
-		Conn: s.setup.Conn, ACL: s.setup.ACL, Timeout: s.setup.Timeout, CheckInterval: s.setup.CheckInterval,
+		Conn: s.setup.Conn, ACL: s.setup.ACL, StrictACL: s.setup.StrictACL, Timeout: s.setup.Timeout, CheckInterval: s.setup.CheckInterval,
 		MakeDir: s.setup.MakeDir, Prefix: leasePrefix(n), Log: s.setup.Log.With("semaphore", s.setup.Path),
 	}
 	return acquisition{cfg: cfg, noWait: noWait}.wait(ctx)

@@ -17,8 +17,10 @@ import (
 
 // directory is a directory that the dispatcher lists and watches.
 type directory struct {
+	path   string
 	reader *watch.Reader
 	create func(context.Context) error
+	check  func(ctx context.Context, path string) error
 	stale  bool // the directory may have changed since it was listed
 }
 
@@ -42,6 +44,9 @@ func (d *directory) list(ctx context.Context) ([]string, error) {
 		case err != nil:
 			return nil, err
 		default:
+			if err := d.check(ctx, d.path); err != nil {
+				return nil, err
+			}
 			d.stale = false
 			return found.Children, nil
 		}

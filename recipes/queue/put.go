@@ -178,6 +178,9 @@ func (q *Queue) leaderTime(ctx context.Context) (leader, local time.Time, err er
 // the directory of the items does not exist, or if its sequence numbers are exhausted and it is
 // empty, createItems creates it again.
 func (q *Queue) createItems(ctx context.Context, ops []any, first int) (txn.Outcome, error) {
+	if err := q.checkAccess(ctx, q.path); err != nil {
+		return txn.Outcome{}, err
+	}
 	foundExhausted := false // in this call
 	for {
 		recreate := q.exhausted.Load()

@@ -53,9 +53,11 @@ type Queue struct {
 	path      string // the directory of the items
 	acl       []zk.ACL
 	subscribe func() *session.Subscription
-	layout    recipes.Layout
-	log       *slog.Logger
-	writer    *txn.Writer
+	// checkAccess is recipe.Setup.CheckAccess.
+	checkAccess func(ctx context.Context, dir string) error
+	layout      recipes.Layout
+	log         *slog.Logger
+	writer      *txn.Writer
 
 	// ctx is done when Close is called.
 	ctx  context.Context
@@ -102,7 +104,7 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 		return nil, err
 	}
 	q := &Queue{
-		cfg: cfg, conn: conn, path: items, acl: s.ACL, subscribe: s.Subscribe, layout: s.Layout,
+		cfg: cfg, conn: conn, path: items, acl: s.ACL, subscribe: s.Subscribe, checkAccess: s.CheckAccess, layout: s.Layout,
 		log: s.Log.With("queue", path), closed: make(chan struct{}), wake: make(chan struct{}, 1), leaseChanged: make(chan struct{}, 1),
 		deliveries: map[*delivery]struct{}{},
 	}

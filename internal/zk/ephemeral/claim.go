@@ -142,6 +142,9 @@ func (c *claim) release() {
 // next reply: after it, a znode that exists may belong to this claim.
 func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err error) {
 	c.acquire()
+	if err := c.setup.CheckAccess(ctx, path.Dir(c.path)); err != nil {
+		return sent, err
+	}
 	var backoff request.Backoff
 	for {
 		sent = time.Time{}

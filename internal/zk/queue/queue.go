@@ -20,6 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Config describes a queue and a contender in it.
@@ -29,10 +30,13 @@ type Config struct {
 
 	Conn *zk.Conn
 	// Prefix returns the beginning of a name with this GUID; nil means Naming.NamePrefix.
-	Prefix  func(guid string) string
-	Data    []byte
-	ACL     []zk.ACL
-	Timeout time.Duration // the session timeout that the user states, 0 for the granted one
+	Prefix func(guid string) string
+	Data   []byte
+	ACL    []zk.ACL
+	// StrictACL lets the contender leave with a znode.OpenError if the ACL of Dir permits others more
+	// than ACL does. Otherwise it logs a warning.
+	StrictACL bool
+	Timeout   time.Duration // the session timeout that the user states, 0 for the granted one
 	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
 	CheckInterval time.Duration
 
@@ -59,6 +63,11 @@ type Config struct {
 	Log     *slog.Logger
 	// Observer is notified of events that are not part of a State. It may be nil.
 	Observer *Observer
+}
+
+// guard returns the check of the ACL of Dir.
+func (cfg *Config) guard() *znode.Guard {
+	return &znode.Guard{Conn: cfg.Conn, ACL: cfg.ACL, Strict: cfg.StrictACL, Log: cfg.Log}
 }
 
 // Observer is notified of the progress of a contender, in addition to its States, until the

@@ -139,6 +139,10 @@ func (r *requests) list(res *result) {
 	if res.reply.Err = err; err != nil {
 		return
 	}
+	// The queue may have been created again after it was checked.
+	if _, res.reply.Err = repeat(r, func() (any, error) { return nil, cfg.guard().Check(cfg.Dir, found.Stat.Czxid) }); res.reply.Err != nil {
+		return
+	}
 	res.reply.Names, res.reply.QueueCzxid, res.watch, res.reply.Doubt = found.Children, found.Stat.Czxid, found.Watch, found.Doubt
 	if cfg.Stamp {
 		noteStampable(cfg.Conn, cfg.Dir, found.Stat.DataLength == 0)
@@ -245,6 +249,10 @@ func (r *requests) create(res *result) {
 		prefix = cfg.Prefix
 	}
 	res.reply.Prefix = prefix(contender.GUIDOf(random))
+	if err := cfg.guard().Check(cfg.Dir, 0); err != nil {
+		res.reply.Err = r.lost(err)
+		return
+	}
 	res.sent = time.Now()
 	before := cfg.Conn.SessionID()
 	switch {

@@ -70,6 +70,8 @@ func (res *result) createStamped(cfg *Config) {
 	case err == nil:
 		stat := responses[1].Stat
 		res.path, res.reply.Czxid, res.reply.Alone = responses[0].String, stat.Mzxid, stat.NumChildren == 1
+		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
+		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
 	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrNoAuth):
 		forbidStamp(cfg.Conn, cfg.Dir)
 		res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)

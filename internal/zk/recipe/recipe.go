@@ -27,10 +27,12 @@ const (
 
 // Setup is the connection of a recipe, its path and the values of its options.
 type Setup struct {
-	Conn    *zk.Conn
-	Path    string
-	ACL     []zk.ACL
-	Timeout time.Duration // the value of WithSessionTimeout, 0 without that option
+	Conn *zk.Conn
+	Path string
+	ACL  []zk.ACL
+	// StrictACL is the value of WithStrictACL.
+	StrictACL bool
+	Timeout   time.Duration // the value of WithSessionTimeout, 0 without that option
 	// CheckInterval is the time between the checks that renew a lease, 0 for the default.
 	CheckInterval time.Duration
 	Layout        Layout
@@ -89,6 +91,9 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	if err := znode.CheckACL(s.ACL); err != nil {
 		return nil, err
 	}
+	if err := znode.CheckStrict(s.ACL, s.StrictACL); err != nil {
+		return nil, err
+	}
 	if err := session.Validate(conn, s.Timeout); err != nil {
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalidOption, s.Timeout, err)
 	}
@@ -129,6 +134,17 @@ func (s *Setup) SessionTimeout() time.Duration { return session.Timeout(s.Conn, 
 // when they have been empty for some time.
 func (s *Setup) MakeDir(ctx context.Context) error {
 	return znode.Make(ctx, s.Conn, s.Path, s.ACL, true)
+}
+
+// CheckAccess returns a znode.OpenError if other clients may change the znode at path, or create and
+// delete its children. Without WithStrictACL it logs a warning. It sends a request on its first call for
+// a znode, and only with WithACL. A missing znode is no error.
+func (s *Setup) CheckAccess(ctx context.Context, path string) error {
+	guard := znode.Guard{Conn: s.Conn, ACL: s.ACL, Strict: s.StrictACL, Log: s.Log}
+	if guard.Checked(path, 0) {
+		return nil
+	}
+	return request.Retry(ctx, s.Conn, func() error { return guard.Check(path, 0) })
 }
 
 // Sync blocks until the server that the connection uses has applied all writes to path that were

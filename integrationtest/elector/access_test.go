@@ -1,0 +1,123 @@
+//go:build linux
+
+package elector
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+)
+
+// accessPage is the page whose blocks of commands TestDocuments_Access runs.
+const accessPage = "docs/access.md"
+
+// accessBlocks returns the blocks of commands in a section of the page: those that protect a backend, and
+// then that of an instance.
+func accessBlocks(t *testing.T, section string) (protect []string, instance string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("../..", accessPage))
+	require.NoError(t, err)
+	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	require.True(t, found, section)
+	text, _, _ = strings.Cut(text, "\n## ")
+	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		protect = append(protect, m[1])
+	}
+	require.GreaterOrEqual(t, len(protect), 2)
+	instance = protect[len(protect)-1]
+	return protect[:len(protect)-1], strings.Replace(instance, "elector run", "exec elector run", 1)
+}
+
+// TestDocuments_Access fails if the commands of the page about permissions do not protect an election: an
+// instance with the credentials must lead, and a client without credentials must not end the election.
+func TestDocuments_Access(t *testing.T) {
+	bin := newBin(t)
+	protected := func(t *testing.T, section, denied string, replace ...string) *shell {
+		s := &shell{T: t, bin: bin, replace: strings.NewReplacer(replace...)}
+		protect, instance := accessBlocks(t, section)
+		for _, block := range protect {
+			s.start("set -e\n" + block).requireSuccess()
+		}
+		leader := s.start(instance)
+		leader.requireSuccess()
+		require.Contains(t, leader.output(), "\nreport --daily\n")
+		without := s.start("! timeout 60 elector end " + denied)
+		without.requireSuccess()
+		s.Log(without.output())
+		return s
+	}
+
+	t.Run("zookeeper", func(t *testing.T) {
+		t.Setenv("PATH", os.Getenv("PATH")+":/usr/share/zookeeper/bin")
+		stranger := harness.ConnectDirectly(t, 10*time.Second, servers.Addrs()...)
+		election := harness.NewPath(t)
+		_, err := stranger.Create(election, nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		all := strings.Join(servers.Addrs(), ",")
+		replace := []string{"zk1,zk2,zk3", all, "zk1", servers.Addrs()[0], "/jobs/report", election}
+		_, instance := accessBlocks(t, "ZooKeeper")
+		open := (&shell{T: t, bin: bin, replace: strings.NewReplacer(replace...)}).start("(" + instance + "); test $? = 4")
+		open.requireSuccess()
+		require.Contains(t, open.output(), "setAcl "+election+" auth::rwcda,world:anyone:r")
+		s := protected(t, "ZooKeeper", "--zookeeper-servers "+all+" --election "+election, replace...)
+		s.start("elector status --zookeeper-servers zk1 --election /jobs/report; test $? = 5").requireSuccess() // there is no leader
+	})
+	t.Run("etcd", func(t *testing.T) {
+		url := etcdserver.Start(t, etcdserver.Config{}).URL(0)
+		protected(t, "etcd", "--backend etcd --election /jobs/report --etcd-endpoints "+url, "http://etcd1:2379", url)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		dir := t.TempDir()
+		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the server runs as another user
+		hba := filepath.Join(dir, "pg_hba.conf")
+		require.NoError(t, os.WriteFile(hba, []byte("host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o644))
+		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres("fsync=on", "hba_file="+hba) })
+		protected(t, "PostgreSQL", "--backend changefeed --election report --store postgres://report@"+srv.Addr()+"/postgres?sslmode=disable",
+			"-h pg1", "-h 127.0.0.1 -p "+srv.Port(), " app ", " postgres ", "pg1/app?sslmode=verify-full", srv.Addr()+"/postgres?sslmode=disable")
+	})
+	t.Run("redis", func(t *testing.T) {
+		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis() })
+		protected(t, "Redis", "--backend changefeed --election report --store redis://"+srv.Addr(),
+			"-h redis1", "-h 127.0.0.1 -p "+srv.Port(), "redis1", srv.Addr())
+	})
+	t.Run("nats", func(t *testing.T) {
+		config := filepath.Join(t.TempDir(), "nats.conf")
+		replace := strings.NewReplacer("nats.conf", config)
+		protect, _ := accessBlocks(t, "NATS")
+		(&shell{T: t, bin: bin, replace: replace}).start(protect[0]).requireSuccess()
+		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.NATS("-c", config) })
+		protected(t, "NATS", "--backend changefeed --election report --store nats://"+srv.Addr(), "nats1", srv.Addr())
+	})
+	t.Run("raftlog", func(t *testing.T) {
+		dir := t.TempDir()
+		replace := []string{"> secret", "> " + dir + "/secret", "-file secret", "-file " + dir + "/secret", "/var/lib/report", dir + "/$id", "--peer-id a", "--peer-id $id"}
+		for i := range 3 {
+			port, err := testenv.ReservePort()
+			require.NoError(t, err)
+			t.Cleanup(port.Release)
+			replace = append(replace, fmt.Sprintf("host%d:7000", i+1), fmt.Sprintf("127.0.0.1:%d", port.Number))
+		}
+		s := &shell{T: t, bin: bin, replace: strings.NewReplacer(replace...)}
+		protect, instance := accessBlocks(t, "Raft log")
+		s.start("set -e\n" + protect[0]).requireSuccess()
+		var all []*running
+		for _, id := range []string{"a", "b", "c"} {
+			all = append(all, s.start("id="+id+"\n"+instance))
+		}
+		harness.Eventually(t, func() bool {
+			return strings.Contains(all[0].output()+all[1].output()+all[2].output(), "\nreport --daily\n")
+		}, "no instance leads")
+	})
+}

@@ -1,0 +1,144 @@
+package main
+
+// accessMutants break the checks of the ACLs of znodes that other clients have created.
+var accessMutants = []mutant{
+	{
+		name: "access/others", breaks: "nothing that the ACL of a znode permits to others is found",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`changing &^ granted`, `0`},
+		},
+		tests: "./internal/zk/znode -run ^TestOthers$",
+	},
+	{
+		name: "access/admin", breaks: "the permission to change the ACL does not count",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`zk.PermWrite | zk.PermAdmin`, `zk.PermWrite`},
+		},
+		tests: "./internal/zk/znode -run ^TestOthers$",
+	},
+	{
+		name: "access/auth", breaks: "with the scheme auth, the permissions of all clients count as own",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`return a.Scheme != "world" && a.Scheme != "ip"`, `return true`},
+		},
+		tests: "./internal/zk/znode -run ^TestOthers$",
+	},
+	{
+		name: "access/user", breaks: "the permissions of another user of the same scheme count as own",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`return own.ID == a.ID || own.Scheme`, `return own.Scheme`},
+		},
+		tests: "./internal/zk/znode -run ^TestOthers$",
+	},
+	{
+		name: "access/strict", breaks: "WithStrictACL only logs a warning",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`if g.Strict && len`, `if false && len`},
+		},
+		tests: ". -run ^TestWithStrictACL$",
+	},
+	{
+		name: "access/strict/option", breaks: "WithStrictACL without WithACL is accepted",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`if strict && !Protects(acl)`, `if false && strict`},
+		},
+		tests: "./internal/zk/znode -run ^TestCheckStrict$",
+	},
+	{
+		name: "access/cost", breaks: "participants without WithACL read the ACL",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`	if !Protects(g.ACL) {
+		return true
+	}
+`, ``},
+		},
+		tests: ". -run ^TestRoundTrips_WithACL$",
+	},
+	{
+		name: "access/once", breaks: "each attempt reads the ACL",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`(czxid == 0 || czxid == known)`, `czxid != 0 && czxid == known`},
+		},
+		tests: ". -run ^TestRoundTrips_WithACL$",
+	},
+	{
+		name: "access/create", breaks: "a contender creates its znode before it reads the ACL",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{`cfg.guard().Check(cfg.Dir, 0); err != nil`, `cfg.guard().Check(cfg.Dir, 0); false && err != nil`},
+		},
+		tests: ". -run ^TestWithStrictACL$",
+	},
+	{
+		name: "access/again", breaks: "the ACL of a node that was created again is not read",
+		file: "internal/zk/queue/requests.go",
+		edits: []edit{
+			{`cfg.guard().Check(cfg.Dir, found.Stat.Czxid)`, `nil`},
+		},
+		tests: ". -run ^TestWithStrictACL$",
+	},
+	{
+		name: "access/again/stamp", breaks: "the ACL of the node of a lock that was created again is not read",
+		file: "internal/zk/queue/stamp.go",
+		edits: []edit{
+			{`res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)`, `res.reply.Alone`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^mutex$",
+	},
+	{
+		name: "access/member", breaks: "members of groups and instances of services do not read the ACL",
+		file: "internal/zk/ephemeral/claim.go",
+		edits: []edit{
+			{`c.setup.CheckAccess(ctx, path.Dir(c.path)); err != nil`, `error(nil); err != nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^group$",
+	},
+	{
+		name: "access/put", breaks: "items are put into a directory that others may change",
+		file: "recipes/queue/put.go",
+		edits: []edit{
+			{`q.checkAccess(ctx, q.path); err != nil`, `error(nil); err != nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^queue,_put$",
+	},
+	{
+		name: "access/take", breaks: "items are taken from a directory that others may change",
+		file: "recipes/queue/listing.go",
+		edits: []edit{
+			{`d.check(ctx, d.path); err != nil`, `error(nil); err != nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^queue,_take$",
+	},
+	{
+		name: "access/counter", breaks: "a counter is written that others may change",
+		file: "recipes/counter/write.go",
+		edits: []edit{
+			{`v.node.CheckAccess(ctx, v.node.Path); err != nil`, `error(nil); err != nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^counter$",
+	},
+	{
+		name: "access/barrier", breaks: "a barrier that others may remove counts as set",
+		file: "recipes/barrier/barrier.go",
+		edits: []edit{
+			{`err = b.setup.CheckAccess(ctx, b.setup.Path)`, `err = nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^barrier$",
+	},
+	{
+		name: "access/elector", breaks: "elector does not pass --zookeeper-strict-acl on",
+		file: "cmd/elector/zookeeper.go",
+		edits: []edit{
+			{`if z.settings.zookeeper.strictACL {`, `if false {`},
+		},
+		tests: "./cmd/elector -run ^TestZooKeeper_StrictACL$",
+	},
+}
