@@ -1,12 +1,38 @@
 package leaderelection_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestWorkflows fails if a workflow uses an action by a tag, which its owner can move, a tool whose
+// version is not fixed, or a checkout that keeps the token of the workflow.
+func TestWorkflows(t *testing.T) {
+	files, err := filepath.Glob(".github/workflows/*.yml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	action := regexp.MustCompile(`uses: (\S+?)@(\S+)(.*)\n(.*)`)
+	pinned := regexp.MustCompile(`^[0-9a-f]{40}$`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range action.FindAllStringSubmatch(string(text), -1) {
+			require.Regexp(t, pinned, m[2], "%s: %s: not the hash of a commit", file, m[1])
+			require.Regexp(t, `^ # v\d+\.\d+\.\d+$`, m[3], "%s: %s: the comment does not name the tag", file, m[1])
+			if m[1] == "actions/checkout" {
+				require.Contains(t, m[4], "persist-credentials: false", file)
+			}
+		}
+		require.NotContains(t, string(text), "@latest", file)
+		require.NotContains(t, string(text), "~>", file)
+	}
+}
 
 // TestDependencies fails if a program that imports one of these packages links anything except the
 // standard library, this module and the ZooKeeper client. The other requirements of the module are
