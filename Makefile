@@ -102,6 +102,7 @@ chaos: prepare
 # runs a part of it.
 operations: prepare
 	ZKTEST_REAL=required $(GO) test -count 1 -v ./integrationtest/operations -args -operations.complete
+	$(GO) test -count 1 -v ./adapters/changefeed/mongodb -run '^TestOperations$$' -args -operations.complete
 
 # faults causes each fault, and each error code of the servers, at each request of an election and of
 # every recipe, in fake time. make test runs a sample.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/etcdserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
 // etcdServers are etcd servers with two candidates.
@@ -22,46 +23,46 @@ type etcdServers struct {
 // TestEtcd fails if an operation on etcd servers leads to two leaders, to none afterwards, or to none
 // without a reason in the log.
 func TestEtcd(t *testing.T) {
-	testOperations(t, []operation[*etcdServers]{
-		{name: "Restarted", reason: "connection error", run: func(e *election, s *etcdServers) {
+	operators.Test(t, []operators.Operation[*etcdServers]{
+		{Name: "Restarted", Reason: "connection error", Run: func(e *operators.Election, s *etcdServers) {
 			s.Kill(0)
-			e.waitForNoLeader()
+			e.WaitForNoLeader()
 			s.Restart(0)
 		}},
-		{name: "RestartedQuickly", run: func(_ *election, s *etcdServers) {
+		{Name: "RestartedQuickly", Run: func(_ *operators.Election, s *etcdServers) {
 			s.Kill(0)
 			s.Restart(0)
 		}},
-		{name: "Restored", short: true, reason: "lost data", run: func(_ *election, s *etcdServers) {
+		{Name: "Restored", Short: true, Reason: "lost data", Run: func(_ *operators.Election, s *etcdServers) {
 			s.Kill(0)
 			s.Restore(0, s.backup)
 			s.Restart(0)
 		}},
-		{name: "Emptied", reason: "lost data", run: func(_ *election, s *etcdServers) {
+		{Name: "Emptied", Reason: "lost data", Run: func(_ *operators.Election, s *etcdServers) {
 			s.Kill(0)
 			s.Empty(0)
 			s.Restart(0)
 		}},
-		{name: "Paused", short: true, reason: "no answer", run: func(e *election, s *etcdServers) {
+		{Name: "Paused", Short: true, Reason: "no answer", Run: func(e *operators.Election, s *etcdServers) {
 			s.Pause(0)
-			e.waitForNoLeader()
-			time.Sleep(timeout)
+			e.WaitForNoLeader()
+			time.Sleep(operators.Timeout)
 			s.Resume(0)
 		}},
-		{name: "ConnectionsKilled", run: func(e *election, _ *etcdServers) { e.networks.dropRepeatedly() }},
-		{name: "IdleTimeout", run: func(e *election, _ *etcdServers) { e.networks.limitIdle(timeout / 10) }},
-		{name: "CutOff", reason: "no answer", run: func(e *election, _ *etcdServers) {
-			e.networks.cut()
-			e.waitForNoLeader()
-			e.networks.heal()
+		{Name: "ConnectionsKilled", Run: func(e *operators.Election, _ *etcdServers) { e.Networks.DropRepeatedly() }},
+		{Name: "IdleTimeout", Run: func(e *operators.Election, _ *etcdServers) { e.Networks.LimitIdle(operators.Timeout / 10) }},
+		{Name: "CutOff", Reason: "no answer", Run: func(e *operators.Election, _ *etcdServers) {
+			e.Networks.Cut()
+			e.WaitForNoLeader()
+			e.Networks.Heal()
 		}},
-		{name: "AddressChanged", reason: "etcd does not execute requests", run: func(e *election, s *etcdServers) {
-			e.networks.disconnect()
-			e.waitForNoLeader()
-			e.networks.connectTo(s.Addr(0))
+		{Name: "AddressChanged", Reason: "etcd does not execute requests", Run: func(e *operators.Election, s *etcdServers) {
+			e.Networks.Disconnect()
+			e.WaitForNoLeader()
+			e.Networks.ConnectTo(s.Addr(0))
 		}},
 		// Reads and keepalives are executed, so a leader leads on. Joining is rejected.
-		{name: "Full", short: true, reason: "database space exceeded", run: func(e *election, s *etcdServers) {
+		{Name: "Full", Short: true, Reason: "database space exceeded", Run: func(e *operators.Election, s *etcdServers) {
 			s.SetFull(true)
 			candidates, err := etcd.Candidates(s.admin, node)
 			require.NoError(e, err)
@@ -71,31 +72,31 @@ func TestEtcd(t *testing.T) {
 				_, err = s.admin.Revoke(e.Context(), clientv3.LeaseID(kv.Kvs[0].Lease))
 				require.NoError(e, err)
 			}
-			e.waitForNoLeader()
-			time.Sleep(timeout)
+			e.WaitForNoLeader()
+			time.Sleep(operators.Timeout)
 			s.SetFull(false)
 		}},
-	}, func(e *election) *etcdServers { return startEtcd(e, 1) })
-	testOperations(t, []operation[*etcdServers]{
-		{name: "FailedOver", run: func(_ *election, s *etcdServers) { s.Kill(s.Leader()) }},
-		{name: "ReadOnly", reason: "etcd does not execute requests", run: func(e *election, s *etcdServers) {
+	}, func(e *operators.Election) *etcdServers { return startEtcd(e, 1) })
+	operators.Test(t, []operators.Operation[*etcdServers]{
+		{Name: "FailedOver", Run: func(_ *operators.Election, s *etcdServers) { s.Kill(s.Leader()) }},
+		{Name: "ReadOnly", Reason: "etcd does not execute requests", Run: func(e *operators.Election, s *etcdServers) {
 			s.Kill(1)
 			s.Kill(2) // The remaining server answers serializable reads only.
-			e.waitForNoLeader()
-			time.Sleep(timeout / 2)
+			e.WaitForNoLeader()
+			time.Sleep(operators.Timeout / 2)
 			s.Restart(1)
 			s.Restart(2)
 		}},
-	}, func(e *election) *etcdServers { return startEtcd(e, 3) })
-	testOperations(t, []operation[*etcdServers]{
-		{name: "CredentialsRotated", reason: "permission denied", run: func(e *election, s *etcdServers) {
+	}, func(e *operators.Election) *etcdServers { return startEtcd(e, 3) })
+	operators.Test(t, []operators.Operation[*etcdServers]{
+		{Name: "CredentialsRotated", Reason: "permission denied", Run: func(e *operators.Election, s *etcdServers) {
 			_, err := s.admin.UserRevokeRole(e.Context(), "user", "role")
 			require.NoError(e, err)
-			e.waitForNoLeader()
+			e.WaitForNoLeader()
 			_, err = s.admin.UserGrantRole(e.Context(), "user", "role")
 			require.NoError(e, err)
 		}},
-	}, func(e *election) *etcdServers {
+	}, func(e *operators.Election) *etcdServers {
 		s := startServers(e, 1)
 		s.EnableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 		s.admin = s.newClient(e, "root", s.Endpoints()...)
@@ -105,13 +106,13 @@ func TestEtcd(t *testing.T) {
 }
 
 // startEtcd starts servers and two candidates.
-func startEtcd(e *election, members int) *etcdServers {
+func startEtcd(e *operators.Election, members int) *etcdServers {
 	s := startServers(e, members)
 	s.addCandidates(e, "")
 	return s
 }
 
-func startServers(e *election, members int) *etcdServers {
+func startServers(e *operators.Election, members int) *etcdServers {
 	s := &etcdServers{Cluster: etcdserver.Start(e, etcdserver.Config{Members: members})}
 	s.admin = s.newClient(e, "", s.Endpoints()...)
 	if members == 1 {
@@ -121,7 +122,7 @@ func startServers(e *election, members int) *etcdServers {
 }
 
 // newClient returns a client that is closed when the test ends.
-func (s *etcdServers) newClient(e *election, user string, endpoints ...string) *clientv3.Client {
+func (s *etcdServers) newClient(e *operators.Election, user string, endpoints ...string) *clientv3.Client {
 	cfg := clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
 	}
@@ -135,12 +136,12 @@ func (s *etcdServers) newClient(e *election, user string, endpoints ...string) *
 }
 
 // addCandidates adds two candidates, each with a separate network to the first server.
-func (s *etcdServers) addCandidates(e *election, user string) {
+func (s *etcdServers) addCandidates(e *operators.Election, user string) {
 	for range 2 {
-		endpoints := append([]string{"http://" + e.addNetwork(s.Addr(0))}, s.Endpoints()[1:]...)
-		c, err := etcd.NewElection(s.newClient(e, user, endpoints...), node, etcd.WithSessionTimeout(timeout),
-			etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithLogger(e.logger()))
+		endpoints := append([]string{"http://" + e.AddNetwork(s.Addr(0))}, s.Endpoints()[1:]...)
+		c, err := etcd.NewElection(s.newClient(e, user, endpoints...), node, etcd.WithSessionTimeout(operators.Timeout),
+			etcd.WithCreateNode(), etcd.WithRejoin(), etcd.WithLogger(e.Logger()))
 		require.NoError(e, err)
-		e.add(c)
+		e.Add(c)
 	}
 }

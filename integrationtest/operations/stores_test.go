@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	natsclient "github.com/nats-io/nats.go"
@@ -19,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
 // storeServer is the server of a changefeed's store, with two candidates.
@@ -26,11 +26,11 @@ type storeServer struct {
 	*dbserver.Server
 	others []*dbserver.Server // others are the standbys of the server, or the other members of its cluster.
 	config string             // config is the file of the server's configuration, or empty.
-	t      *election
+	t      *operators.Election
 }
 
 // newStoreServer returns a server without candidates.
-func newStoreServer(e *election, start func() (*dbserver.Server, error)) *storeServer {
+func newStoreServer(e *operators.Election, start func() (*dbserver.Server, error)) *storeServer {
 	return &storeServer{Server: dbserver.StartServer(e, start), t: e}
 }
 
@@ -38,9 +38,9 @@ func newStoreServer(e *election, start func() (*dbserver.Server, error)) *storeS
 // servers, which are separated by commas.
 func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServer {
 	for range 2 {
-		addrs := s.t.addNetwork(s.Addr())
+		addrs := s.t.AddNetwork(s.Addr())
 		for _, other := range s.others {
-			addrs += "," + s.t.addNetwork(other.Addr())
+			addrs += "," + s.t.AddNetwork(other.Addr())
 		}
 		opened, err := storeurl.Open(s.t.Context(), storeurl.Config{URL: urlOf(addrs), Election: "operations"})
 		require.NoError(s.t, err)
@@ -48,66 +48,11 @@ func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServe
 		store, err := opened.New()
 		require.NoError(s.t, err)
 		s.t.Cleanup(func() { require.NoError(s.t, store.Close()) })
-		c, err := changefeed.NewElection(store, changefeed.WithHeartbeat(timeout*4/7), changefeed.WithLogger(s.t.logger()))
+		c, err := changefeed.NewElection(store, changefeed.WithHeartbeat(operators.Timeout*4/7), changefeed.WithLogger(s.t.Logger()))
 		require.NoError(s.t, err)
-		s.t.add(c)
+		s.t.Add(c)
 	}
 	return s
-}
-
-// storeOperations returns the operations that are the same for all stores, and more.
-func storeOperations(more ...operation[*storeServer]) []operation[*storeServer] {
-	return append([]operation[*storeServer]{
-		{name: "Restarted", reason: "feed failed", run: func(e *election, s *storeServer) {
-			require.NoError(e, s.Kill())
-			e.waitForNoLeader()
-			require.NoError(e, s.Start())
-		}},
-		{name: "RestartedQuickly", run: func(e *election, s *storeServer) { require.NoError(e, s.Restart()) }},
-		{name: "Restored", reason: "failed", run: func(e *election, s *storeServer) {
-			backup, err := s.Backup()
-			require.NoError(e, err)
-			e.waitForLeader(time.Now().Add(timeout)) // The leader writes what the backup does not contain.
-			require.NoError(e, s.Restore(backup))
-		}},
-		{name: "Paused", reason: "deadline exceeded", run: func(e *election, s *storeServer) {
-			require.NoError(e, s.Freeze())
-			e.waitForNoLeader()
-			time.Sleep(timeout)
-			s.Thaw()
-		}},
-		{name: "AddressChanged", reason: "failed", run: func(e *election, s *storeServer) {
-			e.networks.disconnect()
-			e.waitForNoLeader()
-			e.networks.connectTo(s.Addr())
-		}},
-	}, more...)
-}
-
-// lasting is an operation that ends all leaderships until it is undone.
-func lasting(name string, reason string, do func(s *storeServer, on bool)) operation[*storeServer] {
-	return operation[*storeServer]{name: name, reason: reason, run: func(e *election, s *storeServer) {
-		do(s, true)
-		e.waitForNoLeader()
-		e.waitForLog(reason)
-		do(s, false)
-	}}
-}
-
-// inShort makes an operation be tested without -operations.complete.
-func inShort(o operation[*storeServer]) operation[*storeServer] {
-	o.short = true
-	return o
-}
-
-// harmless is an operation that no leadership needs to end for. It is repeated for two timeouts.
-func harmless(name string, do func(s *storeServer)) operation[*storeServer] {
-	return operation[*storeServer]{name: name, run: func(_ *election, s *storeServer) {
-		for range 4 {
-			do(s)
-			time.Sleep(timeout / 2)
-		}
-	}}
 }
 
 // execSQL executes statements as the superuser.
@@ -130,18 +75,18 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	const terminate = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
 	createRole := []string{"CREATE ROLE elector LOGIN", "GRANT CREATE ON SCHEMA public TO elector"}
-	testOperations(t, storeOperations(
-		operation[*storeServer]{name: "Emptied", short: true, reason: "the record of the election was deleted", run: func(_ *election, s *storeServer) {
+	operators.Test(t, operators.OfStore(
+		operators.Operation[*storeServer]{Name: "Emptied", Short: true, Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *storeServer) {
 			s.execSQL("DROP TABLE leaderelection")
 		}},
-		harmless("ConnectionsKilled", func(s *storeServer) { s.execSQL(terminate) }),
-		inShort(harmless("IdleTimeout", func(s *storeServer) {
+		operators.Harmless("ConnectionsKilled", func(s *storeServer) { s.execSQL(terminate) }),
+		operators.InShort(operators.Harmless("IdleTimeout", func(s *storeServer) {
 			s.execSQL("ALTER SYSTEM SET idle_session_timeout = '500ms'", "SELECT pg_reload_conf()")
 		})),
-		lasting("ReadOnly", "read-only transaction", func(s *storeServer, on bool) {
+		operators.Lasting("ReadOnly", "read-only transaction", func(s *storeServer, on bool) {
 			s.execSQL("ALTER SYSTEM SET default_transaction_read_only = "+map[bool]string{true: "on", false: "off"}[on], "SELECT pg_reload_conf()")
 		}),
-		lasting("Full", "No space left on device", func(s *storeServer, on bool) {
+		operators.Lasting("Full", "No space left on device", func(s *storeServer, on bool) {
 			if on {
 				s.execSQL(`CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 						RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$`,
@@ -150,22 +95,22 @@ func TestPostgres(t *testing.T) {
 				s.execSQL("DROP TRIGGER reject ON leaderelection")
 			}
 		}),
-		lasting("CredentialsRotated", "not permitted to log in", func(s *storeServer, on bool) {
+		operators.Lasting("CredentialsRotated", "not permitted to log in", func(s *storeServer, on bool) {
 			s.execSQL("ALTER ROLE elector "+map[bool]string{true: "NOLOGIN", false: "LOGIN"}[on], terminate)
 		}),
-	), func(e *election) *storeServer {
+	), func(e *operators.Election) *storeServer {
 		s := newStoreServer(e, func() (*dbserver.Server, error) { return dbserver.Postgres() })
 		s.execSQL(createRole...)
 		return s.addCandidates(func(addr string) string {
 			return "postgres://elector@" + addr + "/postgres?sslmode=disable&unsafe=power-loss"
 		})
 	})
-	testOperations(t, []operation[*storeServer]{
-		{name: "FailedOver", reason: "failed", run: func(_ *election, s *storeServer) {
+	operators.Test(t, []operators.Operation[*storeServer]{
+		{Name: "FailedOver", Reason: "failed", Run: func(_ *operators.Election, s *storeServer) {
 			require.NoError(s.t, s.Kill())
 			s.execSQLAt(s.others[0], "SELECT pg_promote()")
 		}},
-	}, func(e *election) *storeServer {
+	}, func(e *operators.Election) *storeServer {
 		s := newStoreServer(e, func() (*dbserver.Server, error) { return dbserver.Postgres("synchronous_standby_names=FIRST 1 (a)") })
 		s.others = append(s.others, dbserver.StartServer(e, func() (*dbserver.Server, error) { return dbserver.PostgresStandby(s.Server, "a") }))
 		s.execSQL(append(createRole, "GRANT pg_read_all_stats TO elector")...)
@@ -198,41 +143,41 @@ func TestRedis(t *testing.T) {
 		s.do("CLIENT", "KILL", "TYPE", "normal")
 		s.do("CLIENT", "KILL", "TYPE", "pubsub")
 	}
-	testOperations(t, storeOperations(
-		operation[*storeServer]{name: "Emptied", reason: "the record of the election was deleted", run: func(_ *election, s *storeServer) { s.do("FLUSHALL") }},
-		inShort(harmless("ConnectionsKilled", kill)),
-		harmless("IdleTimeout", func(s *storeServer) { s.do("CONFIG", "SET", "timeout", "1") }),
-		lasting("ReadOnly", "READONLY", func(s *storeServer, on bool) {
+	operators.Test(t, operators.OfStore(
+		operators.Operation[*storeServer]{Name: "Emptied", Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *storeServer) { s.do("FLUSHALL") }},
+		operators.InShort(operators.Harmless("ConnectionsKilled", kill)),
+		operators.Harmless("IdleTimeout", func(s *storeServer) { s.do("CONFIG", "SET", "timeout", "1") }),
+		operators.Lasting("ReadOnly", "READONLY", func(s *storeServer, on bool) {
 			if on {
 				s.do("REPLICAOF", "127.0.0.1", "1")
 			} else {
 				s.do("REPLICAOF", "NO", "ONE")
 			}
 		}),
-		lasting("Full", "OOM", func(s *storeServer, on bool) {
+		operators.Lasting("Full", "OOM", func(s *storeServer, on bool) {
 			s.do("CONFIG", "SET", "maxmemory", map[bool]string{true: "1", false: "0"}[on])
 		}),
-		lasting("CredentialsRotated", "NOPERM", func(s *storeServer, on bool) {
+		operators.Lasting("CredentialsRotated", "NOPERM", func(s *storeServer, on bool) {
 			if on {
 				s.do("ACL", "SETUSER", "elector", "-@all")
 			} else {
 				s.do("ACL", "SETUSER", "elector", "+@all")
 			}
 		}),
-	), func(e *election) *storeServer {
+	), func(e *operators.Election) *storeServer {
 		return newStoreServer(e, start()).addCandidates(func(addr string) string { return "redis://elector:secret@" + addr })
 	})
-	testOperations(t, []operation[*storeServer]{
+	operators.Test(t, []operators.Operation[*storeServer]{
 		// The name or the address that the clients use is given to the replica. It has all acknowledged
 		// writes here, which Redis does not guarantee.
-		{name: "FailedOver", reason: "failed", run: func(e *election, s *storeServer) {
+		{Name: "FailedOver", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			s.do("WAIT", 1, 0)
 			require.NoError(e, s.Kill())
-			e.waitForNoLeader()
+			e.WaitForNoLeader()
 			s.doAt(s.others[0], "REPLICAOF", "NO", "ONE")
-			e.networks.connectTo(s.others[0].Addr())
+			e.Networks.ConnectTo(s.others[0].Addr())
 		}},
-	}, func(e *election) *storeServer {
+	}, func(e *operators.Election) *storeServer {
 		s := newStoreServer(e, start())
 		replica := dbserver.StartServer(e, start("--replicaof", "127.0.0.1", s.Port()))
 		s.addCandidates(func(addr string) string { return "redis://elector:secret@" + addr + "?unsafe=failover" })
@@ -271,19 +216,19 @@ func (s *storeServer) writeConfig(password, permissions string) {
 // without a reason in the log.
 func TestNATS(t *testing.T) {
 	t.Parallel()
-	testOperations(t, storeOperations(
-		operation[*storeServer]{name: "Emptied", short: true, reason: "the record of the election was deleted", run: func(e *election, s *storeServer) {
+	operators.Test(t, operators.OfStore(
+		operators.Operation[*storeServer]{Name: "Emptied", Short: true, Reason: "the record of the election was deleted", Run: func(e *operators.Election, s *storeServer) {
 			s.stream(func(js jetstream.JetStream, name string) error { return js.DeleteStream(e.Context(), name) })
 		}},
-		harmless("ConnectionsKilled", func(s *storeServer) { s.t.networks.drop() }),
-		operation[*storeServer]{name: "IdleTimeout", run: func(e *election, _ *storeServer) { e.networks.limitIdle(timeout / 8) }},
-		lasting("ReadOnly", "the server reports: nats: permissions violation", func(s *storeServer, on bool) {
+		operators.Harmless("ConnectionsKilled", func(s *storeServer) { s.t.Networks.Drop() }),
+		operators.Operation[*storeServer]{Name: "IdleTimeout", Run: func(e *operators.Election, _ *storeServer) { e.Networks.LimitIdle(operators.Timeout / 8) }},
+		operators.Lasting("ReadOnly", "the server reports: nats: permissions violation", func(s *storeServer, on bool) {
 			s.configure("secret", map[bool]string{true: "publish: {deny: [\"$KV.>\"]}", false: ""}[on])
 		}),
-		lasting("CredentialsRotated", "the server reports: nats: Authorization Violation", func(s *storeServer, on bool) {
+		operators.Lasting("CredentialsRotated", "the server reports: nats: Authorization Violation", func(s *storeServer, on bool) {
 			s.configure(map[bool]string{true: "another", false: "secret"}[on], "")
 		}),
-		lasting("Full", "maximum bytes exceeded", func(s *storeServer, on bool) {
+		operators.Lasting("Full", "maximum bytes exceeded", func(s *storeServer, on bool) {
 			s.stream(func(js jetstream.JetStream, name string) error {
 				stream, err := js.Stream(s.t.Context(), name)
 				if err != nil {
@@ -295,13 +240,13 @@ func TestNATS(t *testing.T) {
 				return err
 			})
 		}),
-	), func(e *election) *storeServer {
+	), func(e *operators.Election) *storeServer {
 		s := &storeServer{config: filepath.Join(e.TempDir(), "nats.conf"), t: e}
 		s.writeConfig("secret", "")
 		s.Server = dbserver.StartServer(e, func() (*dbserver.Server, error) { return dbserver.NATS("--config", s.config) })
 		return s.addCandidates(func(addr string) string { return "nats://elector:secret@" + addr })
 	})
-	server := func(e *election, s *storeServer, ofBucket bool) *dbserver.Server {
+	server := func(e *operators.Election, s *storeServer, ofBucket bool) *dbserver.Server {
 		var name string
 		s.stream(func(js jetstream.JetStream, bucket string) error {
 			stream, err := js.Stream(e.Context(), bucket)
@@ -318,17 +263,17 @@ func TestNATS(t *testing.T) {
 		require.FailNow(e, "no such server", name)
 		return nil
 	}
-	testOperations(t, []operation[*storeServer]{
+	operators.Test(t, []operators.Operation[*storeServer]{
 		// The only replica of the bucket is on another server, to which the candidates connect if they
 		// were connected to this one.
-		{name: "FailedOver", run: func(e *election, s *storeServer) { require.NoError(e, server(e, s, false).Kill()) }},
-		{name: "BucketServerRestarted", reason: "failed", run: func(e *election, s *storeServer) {
+		{Name: "FailedOver", Run: func(e *operators.Election, s *storeServer) { require.NoError(e, server(e, s, false).Kill()) }},
+		{Name: "BucketServerRestarted", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			one := server(e, s, true)
 			require.NoError(e, one.Kill())
-			e.waitForNoLeader()
+			e.WaitForNoLeader()
 			require.NoError(e, one.Start())
 		}},
-	}, func(e *election) *storeServer {
+	}, func(e *operators.Election) *storeServer {
 		all, err := dbserver.NATSCluster(3)
 		require.NoError(e, err)
 		for _, one := range all {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
@@ -30,40 +31,40 @@ const noSession = "no ZooKeeper server has granted a session"
 // TestZooKeeper fails if an operation on ZooKeeper servers leads to two leaders, to none afterwards, or
 // to none without a reason in the log.
 func TestZooKeeper(t *testing.T) {
-	testOperations(t, []operation[*zkServers]{
-		{name: "Restarted", reason: noSession, run: func(e *election, s *zkServers) {
+	operators.Test(t, []operators.Operation[*zkServers]{
+		{Name: "Restarted", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Kill(0))
-			e.waitForNoLeader()
-			e.waitForLog(noSession)
+			e.WaitForNoLeader()
+			e.WaitForLog(noSession)
 			s.start(e)
 		}},
-		{name: "RestartedQuickly", run: func(e *election, s *zkServers) {
+		{Name: "RestartedQuickly", Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Restart(0))
 			harness.WaitReady(e, s.Ensemble)
 		}},
-		{name: "Restored", short: true, reason: "lost their data", run: func(e *election, s *zkServers) { s.replaceData(e, s.backup) }},
-		{name: "Emptied", reason: "lost their data", run: func(e *election, s *zkServers) { s.replaceData(e, e.TempDir()) }},
-		{name: "Paused", reason: noSession, run: func(e *election, s *zkServers) {
+		{Name: "Restored", Short: true, Reason: "lost their data", Run: func(e *operators.Election, s *zkServers) { s.replaceData(e, s.backup) }},
+		{Name: "Emptied", Reason: "lost their data", Run: func(e *operators.Election, s *zkServers) { s.replaceData(e, e.TempDir()) }},
+		{Name: "Paused", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Pause(0))
-			e.waitForNoLeader()
-			time.Sleep(timeout)
+			e.WaitForNoLeader()
+			time.Sleep(operators.Timeout)
 			require.NoError(e, s.Resume(0))
 		}},
-		{name: "ConnectionsKilled", run: func(e *election, _ *zkServers) { e.networks.dropRepeatedly() }},
-		{name: "CutOff", reason: noSession, run: func(e *election, _ *zkServers) {
-			e.networks.cut()
-			e.waitForNoLeader()
-			e.waitForLog(noSession)
-			e.networks.heal()
+		{Name: "ConnectionsKilled", Run: func(e *operators.Election, _ *zkServers) { e.Networks.DropRepeatedly() }},
+		{Name: "CutOff", Reason: noSession, Run: func(e *operators.Election, _ *zkServers) {
+			e.Networks.Cut()
+			e.WaitForNoLeader()
+			e.WaitForLog(noSession)
+			e.Networks.Heal()
 		}},
-		{name: "AddressChanged", reason: noSession, run: func(e *election, s *zkServers) {
-			e.networks.disconnect()
-			e.waitForNoLeader()
-			e.waitForLog(noSession)
-			e.networks.connectTo(s.Addr(0))
+		{Name: "AddressChanged", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
+			e.Networks.Disconnect()
+			e.WaitForNoLeader()
+			e.WaitForLog(noSession)
+			e.Networks.ConnectTo(s.Addr(0))
 		}},
 		// The leader only compares znodes, so it leads on. Joining is rejected.
-		{name: "Full", reason: "QUOTAEXCEEDED", run: func(e *election, s *zkServers) {
+		{Name: "Full", Reason: "QUOTAEXCEEDED", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			const quota = "/zookeeper/quota" + node
 			for _, z := range [][2]string{
@@ -72,47 +73,47 @@ func TestZooKeeper(t *testing.T) {
 				_, err := admin.Create(z[0], []byte(z[1]), 0, zk.WorldACL(zk.PermAll))
 				require.NoError(e, err)
 			}
-			e.waitForLeader(time.Now().Add(timeout))
+			e.WaitForLeader(time.Now().Add(operators.Timeout))
 			s.expireSessions(e, admin)
-			e.waitForLog("QUOTAEXCEEDED")
+			e.WaitForLog("QUOTAEXCEEDED")
 			require.NoError(e, admin.Delete(quota+"/zookeeper_limits", -1))
 		}},
-		{name: "AuthenticationRequired", reason: "SESSIONCLOSEDREQUIRESASLAUTH", run: func(e *election, s *zkServers) {
+		{Name: "AuthenticationRequired", Reason: "SESSIONCLOSEDREQUIRESASLAUTH", Run: func(e *operators.Election, s *zkServers) {
 			original, err := os.ReadFile(s.ConfigFile(0))
 			require.NoError(e, err)
 			s.configure(e, append(original, "enforce.auth.enabled=true\nenforce.auth.schemes=digest\n"...))
-			e.waitForNoLeader()
-			e.waitForLog("SESSIONCLOSEDREQUIRESASLAUTH")
+			e.WaitForNoLeader()
+			e.WaitForLog("SESSIONCLOSEDREQUIRESASLAUTH")
 			s.configure(e, original)
 		}},
-		{name: "IdleTimeout", run: func(e *election, _ *zkServers) { e.networks.limitIdle(timeout / 5) }},
-	}, func(e *election) *zkServers {
+		{Name: "IdleTimeout", Run: func(e *operators.Election, _ *zkServers) { e.Networks.LimitIdle(operators.Timeout / 5) }},
+	}, func(e *operators.Election) *zkServers {
 		return startWithCandidates(e, ensemble.Config{Properties: map[string]string{"enforceQuota": "true"}})
 	})
-	testOperations(t, []operation[*zkServers]{
+	operators.Test(t, []operators.Operation[*zkServers]{
 		// The operators permit both users, restart one program after the other, and then permit the new user alone.
-		{name: "CredentialsRotated", run: func(e *election, s *zkServers) {
+		{Name: "CredentialsRotated", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			permit(e, admin, oldUser, newUser)
 			for range 2 {
 				s.addCandidate(e, newUser)
-				e.stopOldest()
+				e.StopOldest()
 			}
 			permit(e, admin, newUser)
-			e.waitForLeader(time.Now().Add(timeout))
+			e.WaitForLeader(time.Now().Add(operators.Timeout))
 		}},
 		// The leader leads on. A candidacy that is not permitted to join ends: a supervisor starts the
 		// program again.
-		{name: "PermissionRevoked", short: true, reason: "NOAUTH", run: func(e *election, s *zkServers) {
+		{Name: "PermissionRevoked", Short: true, Reason: "NOAUTH", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			permit(e, admin, newUser)
-			e.waitForLeader(time.Now().Add(timeout))
+			e.WaitForLeader(time.Now().Add(operators.Timeout))
 			s.expireSessions(e, admin)
-			e.waitForLog("NOAUTH")
+			e.WaitForLog("NOAUTH")
 			permit(e, admin, oldUser)
 			s.addCandidate(e, oldUser)
 		}},
-	}, func(e *election) *zkServers {
+	}, func(e *operators.Election) *zkServers {
 		s := startZooKeeper(e, ensemble.Config{})
 		_, err := s.connect(e).Create(node, nil, 0, aclOf(oldUser))
 		require.NoError(e, err)
@@ -120,8 +121,8 @@ func TestZooKeeper(t *testing.T) {
 		s.addCandidate(e, oldUser)
 		return s
 	})
-	testOperations(t, []operation[*zkServers]{
-		{name: "FailedOver", run: func(e *election, s *zkServers) {
+	operators.Test(t, []operators.Operation[*zkServers]{
+		{Name: "FailedOver", Run: func(e *operators.Election, s *zkServers) {
 			leader, err := s.Leader()
 			require.NoError(e, err)
 			require.NoError(e, s.Kill(leader))
@@ -129,31 +130,31 @@ func TestZooKeeper(t *testing.T) {
 		}},
 		// The remaining server serves clients that are content with a read-only server, and closes the
 		// connections of the candidates.
-		{name: "ReadOnly", reason: noSession, run: func(e *election, s *zkServers) {
+		{Name: "ReadOnly", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Kill(1))
 			require.NoError(e, s.Kill(2))
 			harness.Eventually(e.T, func() bool {
 				answer, err := s.FourLetter(0, "isro")
 				return err == nil && answer == "ro"
 			}, "the server is not read-only")
-			e.waitForNoLeader()
-			e.waitForLog(noSession)
+			e.WaitForNoLeader()
+			e.WaitForLog(noSession)
 			require.NoError(e, s.Start(1))
 			require.NoError(e, s.Start(2))
 		}},
-	}, func(e *election) *zkServers {
+	}, func(e *operators.Election) *zkServers {
 		return startWithCandidates(e, ensemble.Config{Servers: 3, JavaFlags: []string{"-Dreadonlymode.enabled=true"}})
 	})
 }
 
 // startZooKeeper starts servers.
-func startZooKeeper(e *election, cfg ensemble.Config) *zkServers {
+func startZooKeeper(e *operators.Election, cfg ensemble.Config) *zkServers {
 	cfg.Backend = ensemble.Process
 	return &zkServers{Ensemble: harness.StartServers(e, cfg)}
 }
 
 // startWithCandidates starts servers and two candidates.
-func startWithCandidates(e *election, cfg ensemble.Config) *zkServers {
+func startWithCandidates(e *operators.Election, cfg ensemble.Config) *zkServers {
 	s := startZooKeeper(e, cfg)
 	if s.Servers() == 1 {
 		require.NoError(e, s.Kill(0))
@@ -168,22 +169,22 @@ func startWithCandidates(e *election, cfg ensemble.Config) *zkServers {
 
 // addCandidate adds a candidate with a separate network to the first server. user is the user and the
 // password of the scheme digest, or empty.
-func (s *zkServers) addCandidate(e *election, user string) {
-	conn, events, err := zkdial.Connect(append([]string{e.addNetwork(s.Addr(0))}, s.Addrs()[1:]...), timeout, zkdial.WithLogger(e.logger()))
+func (s *zkServers) addCandidate(e *operators.Election, user string) {
+	conn, events, err := zkdial.Connect(append([]string{e.AddNetwork(s.Addr(0))}, s.Addrs()[1:]...), operators.Timeout, zkdial.WithLogger(e.Logger()))
 	require.NoError(e, err)
 	e.Cleanup(func() {
 		conn.Close()
 		for range events { // until the goroutines of the connection have ended
 		}
 	})
-	opts := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithLogger(e.logger())}
+	opts := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithLogger(e.Logger())}
 	if user != "" {
 		require.NoError(e, conn.AddAuth("digest", []byte(user)))
 		opts = append(opts, leaderelection.WithACL(aclOf(user)))
 	}
 	c, err := leaderelection.NewElection(conn, node, opts...)
 	require.NoError(e, err)
-	e.add(c)
+	e.Add(c)
 }
 
 // aclOf returns the ACL that permits everything to users with their passwords.
@@ -196,14 +197,14 @@ func aclOf(users ...string) (acl []zk.ACL) {
 }
 
 // permit changes the ACL of the election node.
-func permit(e *election, admin *harness.Client, users ...string) {
+func permit(e *operators.Election, admin *harness.Client, users ...string) {
 	_, err := admin.SetACL(node, aclOf(users...), -1)
 	require.NoError(e, err)
 }
 
 // connect returns a client with the credentials of all users.
-func (s *zkServers) connect(e *election) *harness.Client {
-	admin := harness.ConnectDirectly(e, timeout, s.Addr(0))
+func (s *zkServers) connect(e *operators.Election) *harness.Client {
+	admin := harness.ConnectDirectly(e, operators.Timeout, s.Addr(0))
 	for _, user := range []string{oldUser, newUser} {
 		require.NoError(e, admin.AddAuth("digest", []byte(user)))
 	}
@@ -211,23 +212,23 @@ func (s *zkServers) connect(e *election) *harness.Client {
 }
 
 // expireSessions cuts off the candidates until their sessions have expired.
-func (s *zkServers) expireSessions(e *election, admin *harness.Client) {
-	e.networks.cut()
+func (s *zkServers) expireSessions(e *operators.Election, admin *harness.Client) {
+	e.Networks.Cut()
 	harness.Eventually(e.T, func() bool {
 		children, _, err := admin.Children(node)
 		return err == nil && len(children) == 0
 	}, "the sessions do not expire")
-	e.networks.heal()
+	e.Networks.Heal()
 }
 
 // start starts the first server, and waits until it serves clients.
-func (s *zkServers) start(e *election) {
+func (s *zkServers) start(e *operators.Election) {
 	require.NoError(e, s.Start(0))
 	harness.WaitReady(e, s.Ensemble)
 }
 
 // replaceData replaces the data of the first server by a directory.
-func (s *zkServers) replaceData(e *election, dir string) {
+func (s *zkServers) replaceData(e *operators.Election, dir string) {
 	require.NoError(e, s.Kill(0))
 	require.NoError(e, os.RemoveAll(s.DataDir(0)))
 	require.NoError(e, os.CopyFS(s.DataDir(0), os.DirFS(dir)))
@@ -235,7 +236,7 @@ func (s *zkServers) replaceData(e *election, dir string) {
 }
 
 // configure restarts the first server with another configuration.
-func (s *zkServers) configure(e *election, config []byte) {
+func (s *zkServers) configure(e *operators.Election, config []byte) {
 	require.NoError(e, s.Kill(0))
 	require.NoError(e, os.WriteFile(s.ConfigFile(0), config, 0o644))
 	s.start(e)

@@ -24,16 +24,35 @@ func (s *fakeServer) execute(command bson.D) bson.D {
 	s.counts[name]++
 	var reply bson.D
 	switch name {
+	case "findAndModify", "update", "insert", "delete", "drop":
+		reply = s.rejection
+		if s.secondary {
+			reply = notPrimary()
+		}
+		if reply != nil {
+			s.mu.Unlock()
+			return reply
+		}
+	}
+	switch name {
 	case "hello", "isMaster", "ismaster":
+		hosts, primary := bson.A{s.addr}, s.addr
+		if s.other != nil {
+			hosts = append(hosts, s.other.addr)
+		}
+		if s.secondary {
+			primary = s.other.addr
+		}
 		reply = bson.D{
 			{Key: "helloOk", Value: true},
-			{Key: "isWritablePrimary", Value: true},
-			{Key: "ismaster", Value: true},
+			{Key: "isWritablePrimary", Value: !s.secondary},
+			{Key: "ismaster", Value: !s.secondary},
+			{Key: "secondary", Value: s.secondary},
 			{Key: "setName", Value: "rs"},
 			{Key: "setVersion", Value: 1},
-			{Key: "hosts", Value: bson.A{s.addr}},
+			{Key: "hosts", Value: hosts},
 			{Key: "me", Value: s.addr},
-			{Key: "primary", Value: s.addr},
+			{Key: "primary", Value: primary},
 			{Key: "maxBsonObjectSize", Value: 16 << 20},
 			{Key: "maxMessageSizeBytes", Value: 48000000},
 			{Key: "maxWriteBatchSize", Value: 100000},
@@ -91,6 +110,9 @@ func (s *fakeServer) execute(command bson.D) bson.D {
 	return s.interceptReply(name, command, reply)
 }
 
+// notPrimary returns the reply of a server that is not the primary.
+func notPrimary() bson.D { return failure(10107, "not primary") }
+
 // failure returns the reply to a command that has failed.
 func failure(code int, text string, labels ...string) bson.D {
 	return bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: text}, {Key: "errorLabels", Value: labels}}
@@ -147,6 +169,9 @@ func (s *fakeServer) openStream(coll string, pipeline bson.A) bson.D {
 		if at, ok := getValue(pipeline[0].(bson.D), "$changeStream."+name+"._data").(string); ok {
 			c.next, _ = strconv.Atoi(at)
 		}
+	}
+	if c.next > len(s.oplog) {
+		return failure(286, "the resume point may no longer be in the oplog")
 	}
 	id := int64(len(s.cursors)+1)<<32 | time.Now().UnixNano()&0xffffffff
 	s.cursors[id] = c

@@ -12,7 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// fakeServer is the primary, and the only member, of a replica set. It implements the wire
+// fakeServer is the primary, and the only member, of a replica set, or with another fake server its
+// primary or its secondary. It implements the wire
 // protocol and the commands that the store sends, and so tests the store and the driver, but not
 // MongoDB. Data and oplog survive a restart.
 type fakeServer struct {
@@ -29,6 +30,9 @@ type fakeServer struct {
 	cursors  map[int64]*fakeCursor
 	counts   map[string]int // counts contains the number of commands by name.
 
+	other     *fakeServer // other is the other member of the replica set, or nil.
+	secondary bool        // secondary reports whether the other member is the primary.
+	rejection bson.D      // rejection is the reply to commands that write, or nil.
 	intercept interceptor // intercept may be nil.
 }
 

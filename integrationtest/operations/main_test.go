@@ -1,0 +1,14 @@
+// Package operations tests elections on ZooKeeper, etcd, PostgreSQL, Redis and NATS while operators work
+// on their servers.
+package operations
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is the name of the elections.
+const node = "/operations"
