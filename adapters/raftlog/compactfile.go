@@ -60,7 +60,7 @@ func (n *Node) installCompactFile(f disk.File) (index uint64, err error) {
 	var name string
 	var meta snapshot.Meta
 	if err == nil {
-		name, meta, err = n.stageSnapshot(io.NewSectionReader(f, 0, size))
+		name, meta, err = n.stageSnapshot(io.NewSectionReader(f, 0, size), size)
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {

@@ -50,10 +50,11 @@ type Node struct {
 	storedWrites chan []storedWrite   // from the writer
 	apply        *mailbox[core.Apply] // for the applier
 
-	loop       *loopState        // used by the loop only
-	staged     map[uint64]string // used by the loop only: received snapshots that are not installed, by index
-	removed    chan struct{}     // closed by the loop when this peer was removed
-	snapshotMu sync.Mutex        // held while the newest snapshot is replaced
+	loop       *loopState                // used by the loop only
+	staged     map[uint64]string         // used by the loop only: received snapshots that are not installed, by index
+	receiving  atomic.Pointer[receiving] // the snapshot that is being received; set by the loop
+	removed    chan struct{}             // closed by the loop when this peer was removed
+	snapshotMu sync.Mutex                // held while the newest snapshot is replaced
 
 	// machineIndex is the index of the last entry that the state machine includes. It is used by Open
 	// and then by the applier only. applied is the index up to which the log was applied since Open. A

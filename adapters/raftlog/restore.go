@@ -53,7 +53,7 @@ func exportSnapshot(dir, target string) (made Exported, err error) {
 	defer r.Close()
 	parent := disk.OS(filepath.Dir(target))
 	temporary, name := fmt.Sprintf(".%s.%s", filepath.Base(target), identity.New()), filepath.Base(target)
-	if err := copyTo(parent, temporary, io.NewSectionReader(r.Raw(), 0, r.Size())); err != nil {
+	if err := copyTo(parent, temporary, io.NewSectionReader(r.Raw(), 0, r.Size()), r.Size()); err != nil {
 		return made, errors.Join(err, parent.Remove(temporary))
 	}
 	err = parent.Link(temporary, name) // unlike a rename, it replaces nothing

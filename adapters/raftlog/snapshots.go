@@ -125,8 +125,8 @@ func (n *Node) streamSnapshot(s core.SendSnapshot) error {
 	return n.net.Snapshot(n.ctx, s.To, s.Frame, r.Size(), io.NewSectionReader(r.Raw(), 0, r.Size()))
 }
 
-// receiveSnapshot receives a snapshot from the leader. It stages the snapshot next to the newest one,
-// and then offers it to the core, which decides.
+// receiveSnapshot receives a snapshot from the leader, if the core accepts its header. It stages the snapshot
+// next to the newest one, and then offers it to the core, which decides.
 func (n *Node) receiveSnapshot(conn *link.Conn) {
 	from := conn.Remote().ID
 	in, err := transport.ReceiveSnapshot(conn)
@@ -134,12 +134,52 @@ func (n *Node) receiveSnapshot(conn *link.Conn) {
 		n.log.Warn("receiving a snapshot failed", "from", from, "err", err)
 		return
 	}
-	name, meta, err := n.stageSnapshot(in)
+	end, err := n.beginReceiving(from, in)
 	if err == nil {
-		err = n.offerSnapshot(from, in.Header, name, meta)
+		defer end()
+		var name string
+		var meta snapshot.Meta
+		if name, meta, err = n.stageSnapshot(in, in.Size); err == nil {
+			err = n.offerSnapshot(from, in.Header, name, meta)
+		}
 	}
 	if err = errors.Join(err, in.Finish(err)); err != nil {
 		n.log.Warn("receiving a snapshot failed", "from", from, "err", err)
+	}
+}
+
+// receiving is a snapshot that is being received.
+type receiving struct {
+	in    *transport.Incoming
+	ended chan struct{}
+}
+
+// beginReceiving returns when the snapshot may be received, or an error that describes why it must not. If
+// another snapshot is being received, it is aborted, because the leader has lost that connection, or has
+// changed. The caller must call end.
+func (n *Node) beginReceiving(from string, in *transport.Incoming) (end func(), err error) {
+	r := &receiving{in, make(chan struct{})}
+	for {
+		var rejected error
+		var other *receiving
+		if err := n.callLoop(n.ctx, func(c *core.Core) {
+			if rejected = c.CheckSnapshot(from, in.Header, in.Size); rejected != nil {
+				return
+			}
+			if other = n.receiving.Load(); other == nil {
+				n.receiving.Store(r)
+			}
+		}); err != nil || rejected != nil {
+			return nil, errors.Join(err, rejected)
+		}
+		if other == nil {
+			return func() {
+				n.receiving.Store(nil)
+				close(r.ended)
+			}, nil
+		}
+		other.in.Abort()
+		<-other.ended
 	}
 }
 
@@ -147,9 +187,9 @@ func (n *Node) receiveSnapshot(conn *link.Conn) {
 const receivedPrefix = "snap.received-"
 
 // stageSnapshot writes a snapshot to a separate file, and verifies it.
-func (n *Node) stageSnapshot(body io.Reader) (name string, meta snapshot.Meta, err error) {
+func (n *Node) stageSnapshot(body io.Reader, size int64) (name string, meta snapshot.Meta, err error) {
 	name = fmt.Sprintf("%s%016x", receivedPrefix, rand.Uint64())
-	if err := copyTo(n.fs, name, body); err != nil {
+	if err := copyTo(n.fs, name, body, size); err != nil {
 		return "", meta, errors.Join(err, n.fs.Remove(name))
 	}
 	r, err := snapshot.OpenFile(n.fs, name)
@@ -167,12 +207,17 @@ func (n *Node) stageSnapshot(body io.Reader) (name string, meta snapshot.Meta, e
 	return name, meta, nil
 }
 
-func copyTo(fsys disk.FS, name string, from io.Reader) error {
+// copyTo writes size bytes, for which there must be space, to a new file.
+func copyTo(fsys disk.FS, name string, from io.Reader, size int64) error {
 	f, err := fsys.Create(name)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.NewOffsetWriter(f, 0), from)
+	if err = f.Allocate(size); err != nil {
+		err = fmt.Errorf("%w for a snapshot of %d bytes: free some, for example with raftlog compact: %w", api.ErrNoSpace, size, err)
+	} else {
+		_, err = io.Copy(io.NewOffsetWriter(f, 0), from)
+	}
 	if err == nil {
 		err = f.Sync()
 	}

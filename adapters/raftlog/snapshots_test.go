@@ -264,14 +264,65 @@ func TestSnapshot_OtherThanAnnounced(t *testing.T) {
 		p, sender := h.others(leader)[0], h.others(leader)[1]
 		conn := h.impersonate(t, sender, p)
 		file := h.newSnapshotFile(t, 500, 9)
-		for _, announced := range [][2]uint64{{501, 9}, {500, 8}} {
-			err := conn.Snapshot(contextWithin(t, time.Minute), p.ID, snapshotFrame(t, sender, p, announced[0], announced[1]), int64(len(file)), bytes.NewReader(file))
-			require.ErrorContains(t, err, "announces a snapshot")
+		send := func(index, term uint64, size int64, body io.Reader) error {
+			err := conn.Snapshot(contextWithin(t, time.Minute), p.ID, snapshotFrame(t, sender, p, index, term), size, body)
+			require.Error(t, err)
 			require.NoError(t, h.node(p).Err())
 			require.Empty(t, h.listFiles(t, p, ".", "snap.received"))
+			return err
 		}
-		h.proposeAll(t, p, "b")
+		h.disks[p.ID].SetSpace(1 << 20)
+		ops := h.disks[p.ID].Ops()
+		require.ErrorContains(t, send(500, 9, int64(len(file)), bytes.NewReader(file)), "is not the leader")
+		require.ErrorContains(t, send(500, 9, 1<<62, endless{}), "is not the leader")
+		require.Equal(t, ops, h.disks[p.ID].Ops(), "the data was written before the header was checked")
+		for _, c := range []struct {
+			index, term uint64
+			size        int64
+			body        io.Reader
+			err         string
+		}{
+			{501, 9, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
+			{500, 8, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
+			{500, 9, 1 << 62, endless{}, "no space on the disk for a snapshot of"},
+		} {
+			// p follows the sender for at least an election timeout.
+			conn.Send(p.ID, true, engineFrame(t, sender, p, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(9))}))
+			time.Sleep(10 * time.Millisecond)
+			require.ErrorContains(t, send(c.index, c.term, c.size, c.body), c.err)
+		}
+		h.disks[p.ID].SetSpace(-1)
+		proposeUntilKnown(t, h.node(p), requestid.New(), "b")
 		h.requireUpdates(t, h.others(sender), "a", "b")
+	})
+}
+
+// endless is the data of a snapshot that does not end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestSnapshot_OneAtATime fails if two snapshots are received at the same time.
+func TestSnapshot_OneAtATime(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		p, sender := h.others(leader)[0], h.others(leader)[1]
+		conn := h.impersonate(t, sender, p)
+		file := h.newSnapshotFile(t, 500, 9)
+		most := 0
+		for range 2 {
+			conn.Send(p.ID, true, engineFrame(t, sender, p, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(9))}))
+			time.Sleep(10 * time.Millisecond)
+			body, stalled := io.Pipe()
+			defer stalled.Close()
+			go func() {
+				_ = conn.Snapshot(contextWithin(t, time.Minute), p.ID, snapshotFrame(t, sender, p, 500, 9), int64(len(file)), body)
+			}()
+			time.Sleep(10 * time.Millisecond)
+			most = max(most, len(h.listFiles(t, p, ".", "snap.received")))
+		}
+		require.Equal(t, 1, most)
+		proposeUntilKnown(t, h.node(p), requestid.New(), "b")
 	})
 }
 

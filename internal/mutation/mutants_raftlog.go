@@ -93,6 +93,46 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog/internal/core -run TestSpace_Majority",
 	},
 	{
+		name: "raftlog/snapshot-sender", breaks: "a peer that is not the leader can send a snapshot",
+		file: "adapters/raftlog/internal/core/offer.go",
+		edits: []edit{
+			{"case o.sender != o.lead || o.term != o.ownTerm:", "case o.term != o.ownTerm:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer",
+	},
+	{
+		name: "raftlog/snapshot-term", breaks: "a leader of another term can send a snapshot",
+		file: "adapters/raftlog/internal/core/offer.go",
+		edits: []edit{
+			{"case o.sender != o.lead || o.term != o.ownTerm:", "case o.sender != o.lead:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer",
+	},
+	{
+		name: "raftlog/snapshot-header", breaks: "a snapshot is written to disk before its header is checked",
+		file: "adapters/raftlog/snapshots.go",
+		edits: []edit{
+			{"if rejected = c.CheckSnapshot(from, in.Header, in.Size); rejected != nil {", "if false {"},
+		},
+		tests: "./adapters/raftlog -run TestSnapshot_OtherThanAnnounced",
+	},
+	{
+		name: "raftlog/snapshot-space", breaks: "a snapshot is received for which the disk has no space",
+		file: "adapters/raftlog/snapshots.go",
+		edits: []edit{
+			{"if err = f.Allocate(size); err != nil {", "if false {"},
+		},
+		tests: "./adapters/raftlog -run TestSnapshot_OtherThanAnnounced",
+	},
+	{
+		name: "raftlog/snapshot-one", breaks: "several snapshots are received at the same time",
+		file: "adapters/raftlog/snapshots.go",
+		edits: []edit{
+			{"if other = n.receiving.Load(); other == nil {", "if other = n.receiving.Load(); other == nil || true {\n\t\t\t\tother = nil"},
+		},
+		tests: "./adapters/raftlog -run TestSnapshot_OneAtATime",
+	},
+	{
 		name: "raftlog/fenced", breaks: "an update of an ended leadership is written",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{

@@ -3,9 +3,11 @@ package link
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,9 +28,28 @@ const (
 	// slow connection that makes progress does not fail.
 	maxWrite = 256 << 10
 	// firstAllocation is the memory that is allocated for a frame before any of its bytes have
-	// been received.
+	// been received, and firstReserved that of a connection with FrameLimits.Reserve.
 	firstAllocation = 1 << 20
+	firstReserved   = 4 << 10
+	// framePart is the size of the parts to which FrameLimits.Stall applies.
+	framePart = 64 << 10
+	// skippedHead is the number of bytes that ReadFrame returns of a frame that it skips.
+	skippedHead = 64
 )
+
+// FrameLimits limits the frames that a connection receives.
+type FrameLimits struct {
+	// Max is the maximum size of a frame in bytes, at most MaxFrame.
+	Max int
+	// Stall is the time in which the rest of a frame, or the next 64 KiB of it, must arrive. Zero is
+	// no limit.
+	Stall time.Duration
+	// Reserve, which may be nil, is called when Free bytes of a larger frame have been received. It
+	// reserves memory for the whole frame. If it returns an error, ReadFrame skips the frame, and
+	// returns that error and its first 64 bytes; the connection can still be used.
+	Reserve func(size int) error
+	Free    int
+}
 
 // Conn is a connection whose other side is authenticated. It carries frames in both directions. One
 // goroutine may read while others write. Close may be called by any goroutine.
@@ -42,6 +63,10 @@ type Conn struct {
 	reader      *bufio.Reader
 	readHead    [4]byte
 	maxFrame    int
+	limits      FrameLimits // except for Max
+	inPart      bool        // a part of a frame is being read
+	partEnd     time.Time   // when limits.Stall ends for this part; zero until data is missing
+	hasDeadline bool        // for a part
 	readTimeout atomic.Int64
 
 	writeMu      sync.Mutex
@@ -81,6 +106,9 @@ func (c *Conn) SetTimeouts(read, write time.Duration) {
 	}
 }
 
+// LimitFrames limits the frames that are received from now on. Only the goroutine that reads may call it.
+func (c *Conn) LimitFrames(l FrameLimits) { c.maxFrame, c.limits = l.Max, l }
+
 // Close closes the connection. Pending reads and writes return an error. Close does not block and
 // does not flush the buffer. It may be called repeatedly.
 func (c *Conn) Close() error { return c.raw.Close() }
@@ -88,7 +116,10 @@ func (c *Conn) Close() error { return c.raw.Close() }
 // ReadFrame returns the next frame, which the caller may keep. If the frame is larger than MaxFrame,
 // the error wraps api.ErrTooLarge. After an error the connection cannot be used any more.
 func (c *Conn) ReadFrame() ([]byte, error) {
-	if _, err := io.ReadFull(c.reader, c.readHead[:]); err != nil {
+	if _, err := io.ReadFull(c.reader, c.readHead[:1]); err != nil {
+		return nil, err
+	}
+	if err := c.readPart(c.readHead[1:]); err != nil {
 		return nil, err
 	}
 	size := binary.BigEndian.Uint32(c.readHead[:])
@@ -96,21 +127,72 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.maxFrame)
 	}
 	n := int(size)
-	frame := make([]byte, min(n, firstAllocation))
+	reserves := c.limits.Reserve != nil && n > c.limits.Free
+	first, unreserved := firstAllocation, n
+	if c.limits.Reserve != nil {
+		first, unreserved = firstReserved, min(n, c.limits.Free)
+	}
+	frame := make([]byte, min(unreserved, first))
 	for got := 0; ; {
-		m, err := io.ReadFull(c.reader, frame[got:])
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
+		end := min(len(frame), got+framePart)
+		if err := c.readPart(frame[got:end]); err != nil {
 			return nil, err
 		}
-		if got += m; got == n {
+		switch got = end; {
+		case got == n:
 			return frame, nil
+		case got < len(frame):
+		case reserves && got == unreserved:
+			if err := c.limits.Reserve(n); err != nil {
+				if failed := c.skip(n - got); failed != nil {
+					return nil, failed
+				}
+				return slices.Clone(frame[:min(got, skippedHead)]), err
+			}
+			frame = append(make([]byte, 0, n), frame...)[:n]
+		default:
+			more := min(unreserved-got, got)
+			frame = slices.Grow(frame, more)[:got+more]
 		}
-		more := min(n-got, got)
-		frame = slices.Grow(frame, more)[:got+more]
 	}
+}
+
+// readPart reads a part of a frame.
+func (c *Conn) readPart(p []byte) error {
+	return c.limitPart(func() error {
+		_, err := io.ReadFull(c.reader, p)
+		return err
+	})
+}
+
+// skip skips n bytes of a frame.
+func (c *Conn) skip(n int) error {
+	for n > 0 {
+		part := min(n, framePart)
+		err := c.limitPart(func() error {
+			_, err := c.reader.Discard(part)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		n -= part
+	}
+	return nil
+}
+
+// limitPart calls read, which reads a part of a frame and fails if it does not arrive in time.
+func (c *Conn) limitPart(read func() error) error {
+	c.inPart, c.partEnd = true, time.Time{}
+	err := read()
+	c.inPart = false
+	switch {
+	case err == io.EOF:
+		return io.ErrUnexpectedEOF
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.limits.Stall > 0:
+		return fmt.Errorf("less than %d bytes of a frame have arrived within %v: %w", framePart, c.limits.Stall, err)
+	}
+	return err
 }
 
 // WriteFrame writes the buffer and a frame. It blocks until the network has accepted them. It does
@@ -150,16 +232,29 @@ func (c *Conn) bufferFrame(data []byte) error {
 	return err
 }
 
-// timedReader sets a deadline before every read.
+// timedReader sets a deadline before every read, and removes that of a part of a frame.
 type timedReader struct{ conn *Conn }
 
 func (r timedReader) Read(p []byte) (int, error) {
-	if d := r.conn.readTimeout.Load(); d > 0 {
-		if err := r.conn.stream.SetReadDeadline(time.Now().Add(time.Duration(d))); err != nil {
-			return 0, err
+	c := r.conn
+	var end time.Time
+	switch timeout := time.Duration(c.readTimeout.Load()); {
+	case c.inPart && c.limits.Stall > 0:
+		if c.partEnd.IsZero() {
+			c.partEnd = time.Now().Add(c.limits.Stall)
 		}
+		end, c.hasDeadline = c.partEnd, true
+	case timeout > 0:
+		end = time.Now().Add(timeout)
+	case !c.hasDeadline:
+		return c.stream.Read(p)
+	default:
+		c.hasDeadline = false
 	}
-	return r.conn.stream.Read(p)
+	if err := c.stream.SetReadDeadline(end); err != nil {
+		return 0, err
+	}
+	return c.stream.Read(p)
 }
 
 // timedWriter sets a deadline before every part of a write.

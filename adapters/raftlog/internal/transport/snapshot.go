@@ -22,6 +22,10 @@ const (
 	// than slow disks process in a second.
 	answerTimeout = time.Minute
 	answerRate    = 4 << 20
+	// maxHeader is the maximum size of the first frame of a snapshot, which must arrive within
+	// headerTimeout, and that of the other frames.
+	maxHeader     = 1 << 20
+	headerTimeout = 5 * time.Second
 	// maxRefusal is the maximum length of the reason for which a snapshot is rejected.
 	maxRefusal = 1 << 10
 )
@@ -121,7 +125,8 @@ type Incoming struct {
 
 // ReceiveSnapshot receives the header of a snapshot on a connection that was passed to OnSnapshot.
 func ReceiveSnapshot(conn *link.Conn) (*Incoming, error) {
-	conn.SetTimeouts(snapshotTimeout, writeTimeout)
+	conn.LimitFrames(link.FrameLimits{Max: maxHeader})
+	conn.SetTimeouts(headerTimeout, writeTimeout)
 	first, err := conn.ReadFrame()
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: receiving a snapshot: %w", err)
@@ -129,6 +134,7 @@ func ReceiveSnapshot(conn *link.Conn) (*Incoming, error) {
 	if len(first) < 8 || first[0] > 127 {
 		return nil, errors.New("raftlog: receiving a snapshot: the first frame is invalid")
 	}
+	conn.SetTimeouts(snapshotTimeout, writeTimeout)
 	size := int64(binary.BigEndian.Uint64(first))
 	return &Incoming{Header: first[8:], Size: size, remaining: size, conn: conn}, nil
 }
@@ -156,6 +162,9 @@ func (i *Incoming) Read(p []byte) (int, error) {
 	i.remaining -= int64(n)
 	return n, nil
 }
+
+// Abort closes the connection, so that Read returns an error. It may be called by any goroutine.
+func (i *Incoming) Abort() { i.conn.Close() }
 
 // Finish notifies the sender that the snapshot was installed, or rejected because of err, and closes
 // the connection. If it returns an error, the sender may not have been notified.

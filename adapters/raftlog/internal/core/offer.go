@@ -1,0 +1,57 @@
+package core
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+)
+
+// snapshotOffer is the announcement of a snapshot, which precedes its data.
+type snapshotOffer struct {
+	from         string // the ID of the sender
+	sender       uint64 // its number
+	kind         raftpb.MessageType
+	author, to   uint64 // according to the message
+	term         uint64 // of the author
+	index        uint64 // of the last entry in the snapshot
+	size         int64  // in bytes
+	lead         uint64 // the leader that this peer follows
+	self         uint64
+	ownTerm      uint64
+	appliedIndex uint64 // the last entry that this peer has applied
+}
+
+// check returns an error that describes why the data of the snapshot must not be received, or nil. Only the
+// leader of the current term sends snapshots, which the peer needs. If it is not known yet, the leader sends
+// the snapshot again later.
+func (o snapshotOffer) check() error {
+	switch {
+	case o.kind != raftpb.MsgSnap || o.author != o.sender || o.to != o.self:
+		return fmt.Errorf("%w from %s: %v of %x for %x announces no snapshot", errFrame, o.from, o.kind, o.author, o.to)
+	case o.sender != o.lead || o.term != o.ownTerm:
+		return fmt.Errorf("%w: %s is not the leader of term %d, and only the leader sends snapshots", api.ErrRefused, o.from, o.ownTerm)
+	case o.index <= o.appliedIndex:
+		return fmt.Errorf("%w: a snapshot of entry %d is not needed, because entry %d is applied", api.ErrInvalid, o.index, o.appliedIndex)
+	case o.size <= 0:
+		return fmt.Errorf("%w: a snapshot of %d bytes", api.ErrInvalid, o.size)
+	}
+	return nil
+}
+
+// CheckSnapshot decides, by the frame that precedes a snapshot and by its size in bytes, whether to receive its
+// data. The error describes to the sender why not. It changes nothing.
+func (c *Core) CheckSnapshot(from string, frame []byte, size int64) error {
+	m := &raftpb.Message{}
+	if len(frame) < frameHeader || frame[0] != frameRaft || proto.Unmarshal(frame[frameHeader:], m) != nil {
+		return fmt.Errorf("%w from %s: it announces no snapshot", errFrame, from)
+	}
+	status := c.rn.BasicStatus()
+	return snapshotOffer{
+		from: from, sender: c.names.numberOf(from), kind: m.GetType(), author: m.GetFrom(), to: m.GetTo(), term: m.GetTerm(),
+		index: m.GetSnapshot().GetMetadata().GetIndex(), size: size,
+		lead: status.Lead, self: c.self, ownTerm: status.GetTerm(), appliedIndex: c.replica.Index,
+	}.check()
+}
