@@ -1,0 +1,87 @@
+package transport
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	// hiddenAddress replaces a text that may not be a valid address.
+	hiddenAddress = "(address hidden)"
+	// hiddenPart replaces a part of an address, as in [url.URL.Redacted].
+	hiddenPart = "xxxxx"
+)
+
+// shownParameters are the parameters, in lower case, whose values never contain a password.
+var shownParameters = []string{
+	"application_name", "appname", "authmechanism", "authsource", "bucket", "collection", "connect_timeout", "directconnection",
+	"pool_max_conns", "replicaset", "sslmode", "ssl", "table", "target_session_attrs", "tls", "unsafe",
+}
+
+// usersShown are the schemes whose addresses contain a name, and not a password or token, if they contain
+// no colon before the host.
+var usersShown = []string{"mongodb", "mongodb+srv", "postgres", "postgresql", "rethinkdb"}
+
+var (
+	validHosts   = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(,([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?)*$`)
+	plainText    = regexp.MustCompile(`^[A-Za-z0-9._%:,/-]*$`)
+	validScheme  = regexp.MustCompile(`^[a-z][a-z+]*$`)
+	shownUser    = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	doubtfulText = "#\\ \t\r\n"
+)
+
+// Redact returns an address without its passwords and tokens, for messages. It shows the values of known
+// parameters only. A text that is not a URL with a server, or whose parts are doubtful because a password
+// contains special characters that are not escaped, is hidden.
+func Redact(address string) string {
+	if address == "" || address == "memory:" {
+		return address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Opaque != "" || strings.ContainsAny(address, doubtfulText) || !validScheme.MatchString(u.Scheme) ||
+		!validHosts.MatchString(u.Host) || strings.Contains(u.RawQuery, "@") || !plainText.MatchString(u.EscapedPath()) {
+		return hiddenAddress
+	}
+	text := u.Scheme + "://"
+	if u.User != nil {
+		text += redactUser(u) + "@"
+	}
+	text += u.Host + u.EscapedPath()
+	if u.RawQuery == "" {
+		return text
+	}
+	parameters := strings.Split(u.RawQuery, "&")
+	for i, p := range parameters {
+		parameters[i] = redactParameter(p)
+	}
+	return text + "?" + strings.Join(parameters, "&")
+}
+
+// redactUser returns the part of an address before its host.
+func redactUser(u *url.URL) string {
+	name, hasPassword := u.User.Username(), false
+	if _, hasPassword = u.User.Password(); !hasPassword && !slices.Contains(usersShown, u.Scheme) {
+		return hiddenPart // The token of NATS, or a password without the colon before it.
+	}
+	if name != "" && !shownUser.MatchString(name) {
+		name = hiddenPart
+	}
+	if hasPassword {
+		name += ":" + hiddenPart
+	}
+	return name
+}
+
+// redactParameter returns a parameter, name=value, without its value unless that cannot contain a password.
+func redactParameter(p string) string {
+	name, value, found := strings.Cut(p, "=")
+	switch {
+	case !found || !shownUser.MatchString(name):
+		return hiddenPart
+	case slices.Contains(shownParameters, strings.ToLower(name)) && plainText.MatchString(value):
+		return p
+	}
+	return name + "=" + hiddenPart
+}
