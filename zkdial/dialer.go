@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 )
 
@@ -123,7 +123,7 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 	if err != nil {
 		host = address
 	}
-	secure := tls.Client(conn, tlsclient.ForServer(d.tls, host))
+	secure := tls.Client(conn, transport.ForServer(d.tls, host))
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(timeout))
 	defer cancel()
 	if err := secure.HandshakeContext(ctx); err != nil {

@@ -40,6 +40,9 @@ func parseServers(list []string) (servers []string, err error) {
 }
 
 func parseServer(s string) (string, error) {
+	if strings.Contains(s, "@") {
+		return "", fmt.Errorf("%w: an element contains @, and is not shown because of that: credentials are not part of an address", ErrServers)
+	}
 	if strings.Contains(s, "://") {
 		return "", fmt.Errorf("%w: %q: a URL; expected host:port", ErrServers, s)
 	}

@@ -73,6 +73,7 @@ func (s *settings) storeConfig() (c storeurl.Config, err error) {
 	risks, err := s.changefeed.acceptedRisks()
 	return storeurl.Config{
 		URL: s.changefeed.store, Election: s.election, Password: s.changefeed.password, Unsafe: risks, TLS: tls,
+		AllowPlainCredentials: s.tls.allowPlain,
 	}, err
 }
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 func init() {
@@ -77,6 +77,9 @@ func (e *etcdBackend) backend() backend {
 // checkEndpoint returns a usage error unless an endpoint is host:port, or a URL with a scheme that the
 // client library supports.
 func checkEndpoint(endpoint string) error {
+	if strings.Contains(endpoint, "@") {
+		return usage("--etcd-endpoints: an endpoint contains @, and is not shown because of that: set for example --etcd-user and --etcd-password")
+	}
 	address := endpoint
 	if scheme, rest, found := strings.Cut(endpoint, "://"); found {
 		switch scheme {
@@ -94,18 +97,35 @@ func checkEndpoint(endpoint string) error {
 	return nil
 }
 
+// parseEndpoint returns the server of an endpoint, and the meaning of the endpoint for TLS.
+func parseEndpoint(endpoint string) (server string, address transport.Address) {
+	scheme, server, found := strings.Cut(endpoint, "://")
+	if !found {
+		return endpoint, transport.Address{Text: endpoint}
+	}
+	address = transport.Address{Text: endpoint, Security: transport.Plain}
+	if scheme == "https" || scheme == "unixs" {
+		address.Security = transport.TLS
+	}
+	if scheme == "unix" || scheme == "unixs" {
+		server = "/" + strings.TrimPrefix(server, "/")
+	}
+	return server, address
+}
+
 // etcdConfig checks the settings and returns the configuration of the client.
 func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	e := s.etcd
-	var endpoints []string
-	secure := false
+	var endpoints, servers []string
+	var addresses []transport.Address
 	for _, endpoint := range e.endpoints {
 		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
 			if err := checkEndpoint(endpoint); err != nil {
 				return c, err
 			}
 			endpoints = append(endpoints, endpoint)
-			secure = secure || strings.HasPrefix(endpoint, "https://")
+			server, address := parseEndpoint(endpoint)
+			servers, addresses = append(servers, server), append(addresses, address)
 		}
 	}
 	switch {
@@ -117,9 +137,18 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	if err := s.checkSessionTimeout(time.Second); err != nil {
 		return c, err
 	}
+	secure, err := transport.UsesTLS(s.tls.isSet(), addresses...)
+	if err != nil {
+		return c, usage("--etcd-endpoints: %w; for example --etcd-endpoints https://etcd1:2379,https://etcd2:2379", err)
+	}
 	config, err := s.tls.clientConfig(secure, false)
 	if err != nil {
 		return c, err
+	}
+	if e.password != "" {
+		if err := s.tls.checkLogin("etcd", "password", servers, config); err != nil {
+			return c, err
+		}
 	}
 	var options []grpc.DialOption
 	if config != nil {
@@ -138,7 +167,7 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 type serverCredentials struct{ config *tls.Config }
 
 func (c serverCredentials) of(host string) grpccredentials.TransportCredentials {
-	return grpccredentials.NewTLS(tlsclient.ForServer(c.config, host))
+	return grpccredentials.NewTLS(transport.ForServer(c.config, host))
 }
 
 // ClientHandshake implements [grpccredentials.TransportCredentials]. authority is the server's endpoint.

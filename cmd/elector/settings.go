@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 const (
@@ -132,8 +134,9 @@ func newInstanceID() string {
 }
 
 type tlsSettings struct {
-	enabled bool // --tls; the files enable TLS as well
-	files   tlsfile.Files
+	enabled    bool // --tls; the files enable TLS as well
+	files      tlsfile.Files
+	allowPlain bool // --allow-plain-credentials
 }
 
 func (t *tlsSettings) register(flags *pflag.FlagSet) {
@@ -141,13 +144,37 @@ func (t *tlsSettings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&t.files.CA, "ca-file", "", "certificates of the authorities of servers and peers, PEM; enables TLS")
 	flags.StringVar(&t.files.Cert, "cert-file", "", "certificate of this client or peer, PEM")
 	flags.StringVar(&t.files.Key, "key-file", "", "key of --cert-file, PEM")
+	flags.BoolVar(&t.allowPlain, "allow-plain-credentials", false, "send passwords and other credentials without TLS, also to servers that are not on this machine")
+}
+
+// isSet reports whether a flag enables TLS.
+func (t *tlsSettings) isSet() bool { return t.enabled || t.files != (tlsfile.Files{}) }
+
+// checkLogin returns a usage error if a client would send a credential without TLS to one of the servers,
+// whose hosts may have ports, although that is not allowed. config is nil without TLS.
+func (t *tlsSettings) checkLogin(backend, credential string, servers []string, config *tls.Config) error {
+	login := transport.Login{
+		Backend: backend, Credential: credential, TLS: config != nil, Explicit: t.allowPlain,
+		Setting: "set for example --tls, or --allow-plain-credentials",
+	}
+	for _, server := range servers {
+		host, _, err := net.SplitHostPort(server)
+		if err != nil {
+			host = server
+		}
+		login.Hosts = append(login.Hosts, host)
+	}
+	if err := login.Check(); err != nil {
+		return usage("%w", err)
+	}
+	return nil
 }
 
 // clientConfig returns the TLS configuration of a client, or nil without TLS. If required is true, TLS is
 // used without a flag. If fixed is true, the configuration does not need a dialer that uses package
-// tlsclient, and --ca-file is read only once.
+// transport, and --ca-file is read only once.
 func (t *tlsSettings) clientConfig(required, fixed bool) (*tls.Config, error) {
-	if !required && !t.enabled && t.files == (tlsfile.Files{}) {
+	if !required && !t.isSet() {
 		return nil, nil
 	}
 	read := t.files.Config

@@ -65,6 +65,21 @@ func TestUsage(t *testing.T) {
 		{"run", "--etcd-endpoints", "http://", "--leader-begin-command", "x"},
 		{"run", "--etcd-endpoints", `x"y`, "--leader-begin-command", "x"},
 		{"run", "--store", "redis://x:99999", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "http://x:1,https://y:1", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "x:1,https://y:1", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "http://127.0.0.1:1", "--tls", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "unix:///run/etcd", "--tls", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "x:1", "--etcd-user", "me", "--etcd-password", "hunter2", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "127.0.0.1:1,x:1", "--etcd-user", "me", "--etcd-password", "hunter2", "--leader-begin-command", "x"},
+		{"run", "--etcd-endpoints", "me:hunter2@x:1", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "me:hunter2@x", "--leader-begin-command", "x"},
+		{"run", "--zookeeper-servers", "x", "--zookeeper-auth", "me:hunter2", "--leader-begin-command", "x"},
+		{"run", "--store", "redis://:hunter2@x", "--leader-begin-command", "x"},
+		{"run", "--store", "redis://x", "--store-password", "hunter2", "--leader-begin-command", "x"},
+		{"run", "--store", "nats://hunter2@x", "--leader-begin-command", "x"},
+		{"run", "--store", "mongodb://me:hunter2@x/db", "--leader-begin-command", "x"},
+		{"run", "--store", "postgres://me@x/db?sslmode=prefer", "--tls", "--leader-begin-command", "x"},
+		{"run", "--store", "mongodb://x/db?tls=false", "--tls", "--leader-begin-command", "x"},
 		{"run", "--store", "redis://x", "--store-unsafe", "fire", "--leader-begin-command", "x"},
 		{"run", "--store", "redis://x", "--session-timeout", "1ms", "--leader-begin-command", "x"},
 		{"run", "--peers", "a=b:99999", "--peer-id", "a", "--data", "d", "--insecure", "--leader-begin-command", "x"},
@@ -95,6 +110,7 @@ func TestUsage(t *testing.T) {
 		require.Error(t, err, "%v", args)
 		require.Equal(t, cmdline.Usage, exitCode(err), "%v: %v", args, err)
 		require.NotContains(t, err.Error(), "\n", "%v", args)
+		require.NotContains(t, err.Error(), "hunter2", "%v", args)
 		if slices.Contains(args, "program") {
 			require.ErrorContains(t, err, "after --, for example elector run ... -- program")
 		}

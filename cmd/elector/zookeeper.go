@@ -86,6 +86,9 @@ func (s *settings) zooKeeperServers() ([]string, *tls.Config, error) {
 		return nil, nil, err
 	}
 	config, err := s.tls.clientConfig(false, false)
+	if err == nil && z.auth != "" {
+		err = s.tls.checkLogin("ZooKeeper", "password of --zookeeper-auth", servers, config)
+	}
 	return servers, config, err
 }
 

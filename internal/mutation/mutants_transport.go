@@ -36,10 +36,114 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "transport/address-name", breaks: "VerifyConnection does not receive the server's name if it is an IP address",
-		file: "internal/tlsclient/tlsclient.go",
+		file: "internal/transport/transport.go",
 		edits: []edit{
 			{"s.ServerName = name", "_ = name"},
 		},
 		tests: "./cmd/internal/tlsfile -run ^TestConfig_ServerName$",
+	},
+	{
+		name: "transport/mixed-schemes", breaks: "endpoints with and without TLS are accepted together",
+		file: "internal/transport/transport.go",
+		edits: []edit{
+			{"case plain != \"\" && secure != \"\":", "case false:"},
+		},
+		tests: "./internal/transport -run ^TestUsesTLS$",
+	},
+	{
+		name: "transport/plain-scheme", breaks: "a scheme without TLS is accepted although options of TLS are set",
+		file: "internal/transport/transport.go",
+		edits: []edit{
+			{"case plain != \"\" && flags:", "case false:"},
+		},
+		tests: "./internal/transport -run ^TestUsesTLS$",
+	},
+	{
+		name: "transport/no-scheme", breaks: "an endpoint without a scheme is accepted together with one that has a scheme",
+		file: "internal/transport/transport.go",
+		edits: []edit{
+			{"case plain != \"\" && unspecified != \"\", secure != \"\" && unspecified != \"\" && !flags:", "case false:"},
+		},
+		tests: "./internal/transport -run ^TestUsesTLS$",
+	},
+	{
+		name: "transport/plain-credentials", breaks: "credentials are sent without TLS to the servers after a local one",
+		file: "internal/transport/transport.go",
+		edits: []edit{
+			{"if !IsLocal(host) {", "if !IsLocal(l.Hosts[0]) {"},
+		},
+		tests: "./internal/transport -run ^TestLogin_Check$",
+	},
+	{
+		name: "transport/local-host", breaks: "a host whose name begins like that of this machine is local",
+		file: "internal/transport/transport.go",
+		edits: []edit{
+			{"strings.EqualFold(host, \"localhost\")", "strings.HasPrefix(strings.ToLower(host), \"localhost\")"},
+		},
+		tests: "./internal/transport -run ^TestLogin_Check$",
+	},
+	{
+		name: "transport/postgres-downgrade", breaks: "the password of PostgreSQL is sent if the server answers that it does not support TLS",
+		file: "adapters/changefeed/storeurl/postgres.go",
+		edits: []edit{
+			{"a.query.Set(sslmode, \"verify-full\")", "a.query.Set(sslmode, \"prefer\")"},
+		},
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_PostgresDowngrade$",
+	},
+	{
+		name: "transport/sslmode", breaks: "sslmode=prefer is accepted although options of TLS are set",
+		file: "adapters/changefeed/storeurl/postgres.go",
+		edits: []edit{
+			{"if err := checkSSLMode(&a); err != nil {", "if err := checkSSLMode(&a); false {"},
+		},
+		tests: "./adapters/changefeed/storeurl -run ^TestCheck_Credentials$",
+	},
+	{
+		name: "transport/redis-password", breaks: "the password of Redis is sent without TLS",
+		file: "adapters/changefeed/storeurl/redis.go",
+		edits: []edit{
+			{"cfg.Password != \"\", cfg.TLSConfig != nil", "false, cfg.TLSConfig != nil"},
+		},
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_InvalidAddress$",
+	},
+	{
+		name: "transport/nats-token", breaks: "the token of NATS is sent without TLS",
+		file: "adapters/changefeed/storeurl/nats.go",
+		edits: []edit{
+			{"user+password != \"\", a.url.Scheme", "password != \"\", a.url.Scheme"},
+		},
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_InvalidAddress$",
+	},
+	{
+		name: "transport/etcd-password", breaks: "the password of etcd is sent without TLS",
+		file: "cmd/elector/etcd.go",
+		edits: []edit{
+			{"if e.password != \"\" {", "if false {"},
+		},
+		tests: "./cmd/elector -run ^TestUsage$",
+	},
+	{
+		name: "transport/zookeeper-password", breaks: "digest credentials are sent without TLS",
+		file: "cmd/elector/zookeeper.go",
+		edits: []edit{
+			{"if err == nil && z.auth != \"\" {", "if false {"},
+		},
+		tests: "./cmd/elector -run ^TestUsage$",
+	},
+	{
+		name: "transport/shown-parameter", breaks: "the values of unknown parameters are shown",
+		file: "internal/transport/redact.go",
+		edits: []edit{
+			{"slices.Contains(shownParameters, strings.ToLower(name)) && ", ""},
+		},
+		tests: "./internal/transport -run ^TestRedact$",
+	},
+	{
+		name: "transport/shown-token", breaks: "the token of NATS is shown",
+		file: "internal/transport/redact.go",
+		edits: []edit{
+			{"!hasPassword && !slices.Contains(usersShown, u.Scheme)", "false"},
+		},
+		tests: "./internal/transport -run ^TestRedact$",
 	},
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 // address is a parsed Config.
@@ -114,7 +115,7 @@ func (a *address) driverURL() string {
 // have no parameters.
 func (a *address) rejectParameters() error {
 	for name := range a.query {
-		return fmt.Errorf("%w: unknown parameter %q", leaderelection.ErrInvalidOption, name)
+		return fmt.Errorf("unknown parameter %q", name)
 	}
 	return nil
 }
@@ -134,11 +135,45 @@ func (a *address) tlsConfig(host string) *tls.Config {
 	if a.config.TLS == nil {
 		return nil
 	}
-	return tlsclient.ForServer(a.config.TLS, host)
+	return transport.ForServer(a.config.TLS, host)
 }
 
 // credentials returns the credentials in the address.
 func (a *address) credentials() (user, password string) {
 	password, _ = a.url.User.Password()
 	return a.url.User.Username(), password
+}
+
+// text returns the address without passwords, for messages.
+func (a *address) text() string { return Redacted(a.config.URL) }
+
+// hosts returns the hosts of the address without their ports.
+func (a *address) hosts() []string {
+	var all []string
+	for host := range strings.SplitSeq(a.url.Host, ",") {
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		all = append(all, host)
+	}
+	return all
+}
+
+// checkSecurity returns an error if parameters of the address contradict each other or Config.TLS.
+func (a *address) checkSecurity(parameters ...transport.Address) error {
+	_, err := transport.UsesTLS(a.config.TLS != nil, parameters...)
+	return err
+}
+
+// login describes a login at the servers of the address, which sends a credential if sends is true. secure
+// reports whether all connections use TLS.
+func (a *address) login(backend, credential string, sends, secure bool) transport.Login {
+	if !sends {
+		credential = ""
+	}
+	return transport.Login{
+		Backend: backend, Credential: credential, Hosts: a.hosts(), TLS: secure || a.config.TLS != nil,
+		Explicit: a.config.AllowPlainCredentials,
+		Setting:  "use TLS, or set AllowPlainCredentials (elector: for example --tls, or --allow-plain-credentials)",
+	}
 }

@@ -7,13 +7,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-func openMemory(_ context.Context, a address) (*Opened, error) {
+func openMemory(a address) (connector, error) {
 	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
-	table := memory.NewTable()
-	return &Opened{
-		New:   func() (changefeed.Store, error) { return table.Store(a.config.Election), nil },
-		Close: func() {},
+	return func(context.Context) (*Opened, error) {
+		table := memory.NewTable()
+		return &Opened{
+			New:   func() (changefeed.Store, error) { return table.Store(a.config.Election), nil },
+			Close: func() {},
+		}, nil
 	}, nil
 }

@@ -4,8 +4,11 @@ package storeurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -14,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 func init() { openers["mongodb"], openers["mongodb+srv"] = openMongoDB, openMongoDB }
@@ -21,31 +25,75 @@ func init() { openers["mongodb"], openers["mongodb+srv"] = openMongoDB, openMong
 // closeLimit limits Close of a driver that sends requests to its server.
 const closeLimit = 2 * time.Second
 
-func openMongoDB(_ context.Context, a address) (*Opened, error) {
+func openMongoDB(a address) (connector, error) {
 	collection := a.takeParameter("collection")
 	database := strings.Trim(a.url.Path, "/")
 	if database == "" {
-		return nil, fmt.Errorf("%w: address of the store: no database: expected mongodb://host/database", leaderelection.ErrInvalidOption)
+		return nil, errors.New("no database: expected mongodb://host/database")
 	}
-	cfg := options.Client().ApplyURI(a.driverURL())
-	if a.config.TLS != nil {
-		cfg.SetTLSConfig(a.config.TLS)
+	// Options of mongodb+srv addresses are requested from name servers.
+	cfg := sync.OnceValues(func() (*options.ClientOptions, error) {
+		cfg := options.Client().ApplyURI(a.driverURL())
+		if a.config.TLS != nil {
+			cfg.SetTLSConfig(a.config.TLS)
+		}
+		return cfg, cfg.Validate()
+	})
+	if a.url.Scheme == "mongodb" {
+		if _, err := cfg(); err != nil {
+			return nil, err
+		}
 	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
-	}
-	client, err := mongo.Connect(cfg)
-	if err != nil {
+	if err := checkMongoDBLogin(&a); err != nil {
 		return nil, err
 	}
-	return &Opened{
-		New: func() (changefeed.Store, error) {
-			return mongodb.New(client.Database(database).Collection(collection), a.config.Election, mongodb.WithRisk(a.risks...), mongodb.WithServerNames(a.url.Host))
-		},
-		Close: func() {
-			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
-			defer cancel()
-			_ = client.Disconnect(ctx)
-		},
+	return func(context.Context) (*Opened, error) {
+		cfg, err := cfg()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+		}
+		client, err := mongo.Connect(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &Opened{
+			New: func() (changefeed.Store, error) {
+				return mongodb.New(client.Database(database).Collection(collection), a.config.Election, mongodb.WithRisk(a.risks...), mongodb.WithServerNames(a.url.Host))
+			},
+			Close: func() {
+				ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+				defer cancel()
+				_ = client.Disconnect(ctx)
+			},
+		}, nil
 	}, nil
+}
+
+// checkMongoDBLogin returns an error if the address contains credentials, which may be sent without TLS.
+// X.509 certificates are used with TLS only.
+func checkMongoDBLogin(a *address) error {
+	secure := a.url.Scheme == "mongodb+srv"
+	var parameters []transport.Address
+	_, sends := a.url.User.Password()
+	for name, values := range a.query {
+		switch strings.ToLower(name) {
+		case "tls", "ssl":
+			for _, value := range values {
+				p := transport.Address{Text: name + "=" + value, Security: transport.Plain}
+				if value == "true" {
+					p.Security = transport.TLS
+				}
+				parameters = append(parameters, p)
+			}
+		case "authmechanism":
+			sends = sends || !slices.Contains(values, "MONGODB-X509")
+		}
+	}
+	if err := a.checkSecurity(parameters...); err != nil {
+		return err
+	}
+	for _, p := range parameters { // They do not differ.
+		secure = p.Security == transport.TLS
+	}
+	return a.login("MongoDB", "password or other credential", sends, secure).Check()
 }

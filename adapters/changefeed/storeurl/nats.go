@@ -23,7 +23,7 @@ func init() {
 // natsLog is the logger of LogDrivers for connections that are opened later, or nil.
 var natsLog atomic.Pointer[slog.Logger]
 
-func openNATS(_ context.Context, a address) (*Opened, error) {
+func openNATS(a address) (connector, error) {
 	bucket := a.takeParameter("bucket")
 	if err := a.rejectParameters(); err != nil {
 		return nil, err
@@ -33,8 +33,15 @@ func openNATS(_ context.Context, a address) (*Opened, error) {
 		natsclient.RetryOnFailedConnect(true), natsclient.MaxReconnects(-1), natsclient.IgnoreAuthErrorAbort(),
 		natsclient.ReconnectWait(250 * time.Millisecond),
 	}
-	if user, password := a.credentials(); user != "" {
+	user, password := a.credentials()
+	switch _, isUser := a.url.User.Password(); {
+	case isUser:
 		options = append(options, natsclient.UserInfo(user, password))
+	case user != "":
+		options = append(options, natsclient.Token(user)) // as the client does for such a URL
+	}
+	if err := a.login("NATS", "password or token", user+password != "", a.url.Scheme == "tls").Check(); err != nil {
+		return nil, err
 	}
 	if log := natsLog.Load(); log != nil {
 		options = append(options, natsclient.ErrorHandler(func(_ *natsclient.Conn, _ *natsclient.Subscription, err error) {
@@ -44,14 +51,16 @@ func openNATS(_ context.Context, a address) (*Opened, error) {
 	if a.config.TLS != nil {
 		options = append(options, natsclient.Secure(a.config.TLS))
 	}
-	conn, err := natsclient.Connect(strings.Join(a.serverURLs(a.url.Scheme), ","), options...)
-	if err != nil {
-		return nil, err
-	}
-	return &Opened{
-		New: func() (changefeed.Store, error) {
-			return nats.New(conn, bucket, a.config.Election, nats.WithRisk(a.risks...))
-		},
-		Close: conn.Close,
+	return func(context.Context) (*Opened, error) {
+		conn, err := natsclient.Connect(strings.Join(a.serverURLs(a.url.Scheme), ","), options...)
+		if err != nil {
+			return nil, err
+		}
+		return &Opened{
+			New: func() (changefeed.Store, error) {
+				return nats.New(conn, bucket, a.config.Election, nats.WithRisk(a.risks...))
+			},
+			Close: conn.Close,
+		}, nil
 	}, nil
 }

@@ -6,46 +6,93 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 func init() { openers["postgres"], openers["postgresql"] = openPostgres, openPostgres }
 
-func openPostgres(ctx context.Context, a address) (*Opened, error) {
+func openPostgres(a address) (connector, error) {
 	table := pgx.Identifier(strings.Split(a.takeParameter("table"), "."))
 	if a.config.Password != "" {
 		a.query.Del("password") // pgx prefers it to the password before the host.
 	}
-	cfg, err := pgxpool.ParseConfig(a.driverURL())
+	if err := checkSSLMode(&a); err != nil {
+		return nil, err
+	}
+	cfg, err := parsePostgres(&a)
 	if err != nil {
-		var parse *pgconn.ParseConfigError
-		if errors.As(err, &parse) {
-			parse.ConnString = Redacted(parse.ConnString) // The error contains it.
+		return nil, err
+	}
+	if postgresLogin(&a, cfg).Check() != nil {
+		a.query.Set(sslmode, "verify-full")
+		if cfg, err = parsePostgres(&a); err != nil {
+			return nil, err
 		}
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
 	if a.config.TLS != nil {
 		useTLS(&cfg.ConnConfig.Config, a.tlsConfig)
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &Opened{
-		New: func() (changefeed.Store, error) {
-			return postgres.New(pool, table, a.config.Election, postgres.WithRisk(a.risks...))
-		},
-		Close: pool.Close,
+	return func(ctx context.Context) (*Opened, error) {
+		pool, err := pgxpool.NewWithConfig(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &Opened{
+			New: func() (changefeed.Store, error) {
+				return postgres.New(pool, table, a.config.Election, postgres.WithRisk(a.risks...))
+			},
+			Close: pool.Close,
+		}, nil
 	}, nil
+}
+
+// sslmode is the parameter that determines whether PostgreSQL's client uses TLS.
+const sslmode = "sslmode"
+
+// checkSSLMode returns an error if the parameter permits connections without TLS and Config.TLS is set.
+func checkSSLMode(a *address) error {
+	mode := a.query.Get(sslmode)
+	if mode == "" {
+		return nil
+	}
+	p := transport.Address{Text: sslmode + "=" + mode, Security: transport.TLS}
+	if slices.Contains([]string{"disable", "allow", "prefer"}, mode) {
+		p.Security = transport.Plain
+	}
+	return a.checkSecurity(p)
+}
+
+// postgresLogin describes the login. The password can also be in the environment or a file. The client's
+// default is sslmode=prefer: a machine on the way can answer that TLS is not supported, and request the
+// password.
+func postgresLogin(a *address, cfg *pgxpool.Config) transport.Login {
+	login := a.login("PostgreSQL", "password", cfg.ConnConfig.Password != "", false)
+	login.Hosts = []string{cfg.ConnConfig.Host}
+	for _, f := range cfg.ConnConfig.Fallbacks {
+		login.Hosts = append(login.Hosts, f.Host)
+	}
+	login.Explicit = login.Explicit || a.query.Get(sslmode) != "" || os.Getenv("PGSSLMODE") != ""
+	return login
+}
+
+// parsePostgres parses the address and the environment.
+func parsePostgres(a *address) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(a.driverURL())
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		parse.ConnString = Redacted(parse.ConnString) // The error contains it.
+	}
+	return cfg, err
 }
 
 // useTLS makes connections to all hosts use TLS. The driver has listed a host twice if sslmode allows

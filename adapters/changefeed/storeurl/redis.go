@@ -9,7 +9,6 @@ import (
 
 	redisclient "github.com/redis/go-redis/v9"
 
-	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
 )
@@ -26,10 +25,13 @@ func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
 	r.log.DebugContext(ctx, fmt.Sprintf(format, args...))
 }
 
-func openRedis(_ context.Context, a address) (*Opened, error) {
+func openRedis(a address) (connector, error) {
 	cfg, err := redisclient.ParseURL(a.driverURL())
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+		return nil, err
+	}
+	if err := a.login("Redis", "password", cfg.Password != "", cfg.TLSConfig != nil).Check(); err != nil {
+		return nil, err
 	}
 	if secure := a.tlsConfig(a.url.Hostname()); secure != nil {
 		cfg.TLSConfig = secure
@@ -39,11 +41,13 @@ func openRedis(_ context.Context, a address) (*Opened, error) {
 	// Requests are repeated. With more attempts to connect for each, the context of a request would
 	// end before the driver returns the reason.
 	cfg.DialerRetries = 1
-	client := redisclient.NewClient(cfg)
-	return &Opened{
-		New: func() (changefeed.Store, error) {
-			return redis.New(client, defaultName+":"+a.config.Election, redis.WithRisk(a.risks...))
-		},
-		Close: func() { _ = client.Close() },
+	return func(context.Context) (*Opened, error) {
+		client := redisclient.NewClient(cfg)
+		return &Opened{
+			New: func() (changefeed.Store, error) {
+				return redis.New(client, defaultName+":"+a.config.Election, redis.WithRisk(a.risks...))
+			},
+			Close: func() { _ = client.Close() },
+		}, nil
 	}, nil
 }

@@ -19,29 +19,34 @@ import (
 
 func init() { openers["rethinkdb"] = openRethinkDB }
 
-func openRethinkDB(ctx context.Context, a address) (*Opened, error) {
+func openRethinkDB(a address) (connector, error) {
 	table := a.takeParameter("table")
 	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
 	database := cmp.Or(strings.Trim(a.url.Path, "/"), "test")
 	user, password := a.credentials()
+	if err := a.login("RethinkDB", "password", password != "", false).Check(); err != nil {
+		return nil, err
+	}
 	hosts := strings.Split(a.url.Host, ",")
-	if err := checkServers(ctx, hosts, a.config.TLS); err != nil {
-		return nil, err
-	}
-	session, err := r.Connect(r.ConnectOpts{
-		Addresses: hosts, Username: user, Password: password, TLSConfig: a.config.TLS,
-		Timeout: 5 * time.Second, MaxOpen: 4,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &Opened{
-		New: func() (changefeed.Store, error) {
-			return rethinkdb.New(session, database, table, a.config.Election, rethinkdb.WithRisk(a.risks...), rethinkdb.WithServerNames(a.url.Host))
-		},
-		Close: func() { _ = session.Close() },
+	return func(ctx context.Context) (*Opened, error) {
+		if err := checkServers(ctx, hosts, a.config.TLS); err != nil {
+			return nil, err
+		}
+		session, err := r.Connect(r.ConnectOpts{
+			Addresses: hosts, Username: user, Password: password, TLSConfig: a.config.TLS,
+			Timeout: 5 * time.Second, MaxOpen: 4,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &Opened{
+			New: func() (changefeed.Store, error) {
+				return rethinkdb.New(session, database, table, a.config.Election, rethinkdb.WithRisk(a.risks...), rethinkdb.WithServerNames(a.url.Host))
+			},
+			Close: func() { _ = session.Close() },
+		}, nil
 	}, nil
 }
 

@@ -15,7 +15,8 @@
 // redis://host?unsafe=failover,restart: see [changefeed.Risk]. It applies to all stores
 // except memory.
 //
-// Passwords are part of the address, or are given separately in Config.Password.
+// Passwords are part of the address, or are given separately in Config.Password. They are not sent
+// without TLS to other machines unless Config.AllowPlainCredentials is set.
 //
 // ZooKeeper and etcd have elections of their own, in package leaderelection and in
 // adapters/etcd, so their addresses are rejected.
@@ -27,11 +28,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/url"
 	"slices"
-	"strings"
 
+	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 // defaultName is the name of the table, bucket or collection if the address contains none.
@@ -48,10 +49,16 @@ type Config struct {
 	Password string
 	// Unsafe lists risks to accept, in addition to those in the address.
 	Unsafe []changefeed.Risk
-	// TLS makes all connections use TLS with this configuration. If it is nil, the scheme
-	// of the address determines whether TLS is used, with the certificate authorities of
-	// the system.
+	// TLS makes all connections use TLS with this configuration. If it is nil, the scheme and
+	// the parameters of the address determine whether TLS is used, with the certificate
+	// authorities of the system. A parameter that permits connections without TLS, such as
+	// sslmode=prefer or tls=false, contradicts it.
 	TLS *tls.Config
+	// AllowPlainCredentials permits connections without TLS that send credentials to a server
+	// which is not this machine: localhost, a loopback address or a Unix socket. By default Open
+	// and Check reject such addresses. PostgreSQL is an exception: without the parameter sslmode,
+	// a password is sent with sslmode=verify-full, and with it as the parameter determines.
+	AllowPlainCredentials bool
 }
 
 // Opened is a connection to a system that stores elections.
@@ -63,8 +70,11 @@ type Opened struct {
 	Close func()
 }
 
-// opener opens addresses with a scheme.
-type opener func(ctx context.Context, a address) (*Opened, error)
+// opener checks an address, and returns the function that opens it.
+type opener func(a address) (connector, error)
+
+// connector opens an address.
+type connector func(ctx context.Context) (*Opened, error)
 
 // openers contains the openers of this build by scheme. Each file with a driver that a build tag
 // can exclude adds its opener in init.
@@ -97,60 +107,38 @@ func LogDrivers(log *slog.Logger) {
 // order.
 func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
 
-// Check validates an address as Open does before it connects. It does not check
-// parameters that only a driver knows. The error wraps [leaderelection.ErrInvalidOption].
+// Check validates an address as Open does before it connects. It does not check the parameters of
+// mongodb+srv addresses, which need requests to name servers. The error wraps
+// [leaderelection.ErrInvalidOption].
 func Check(cfg Config) error {
-	_, _, err := parseAddress(cfg)
+	_, _, err := prepare(cfg)
 	return err
 }
 
-// Redacted returns an address without its passwords, for messages. It also omits the values
-// of parameters that mention a password, secret or token. If the text is not a valid
-// address with a server, Redacted returns the part before the first colon.
-func Redacted(address string) string {
-	if address == "" {
-		return ""
+// prepare checks an address.
+func prepare(cfg Config) (connector, address, error) {
+	open, a, err := parseAddress(cfg)
+	if err != nil {
+		return nil, a, err
 	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		scheme, _, _ := strings.Cut(address, ":")
-		return scheme + ":"
+	connect, err := open(a)
+	if err != nil {
+		return nil, a, fmt.Errorf("%w: %s: %w", leaderelection.ErrInvalidOption, a.text(), err)
 	}
-	u.Fragment, u.RawFragment = "", "" // They can be the rest of a password with an unescaped #.
-	if u.RawQuery != "" {
-		parameters := strings.Split(u.RawQuery, "&")
-		for i, p := range parameters {
-			parameters[i] = redactParameter(p)
-		}
-		u.RawQuery = strings.Join(parameters, "&")
-	}
-	return u.Redacted()
+	return connect, a, nil
 }
 
-// redactParameter returns a parameter, name=value, without its value if it may contain a password.
-// The words also occur in values: MongoDB's driver has
-// authMechanismProperties=AWS_SESSION_TOKEN:..., and separates parameters by semicolons as well.
-func redactParameter(p string) string {
-	const mask = "xxxxx" // as url.URL.Redacted
-	decoded, err := url.QueryUnescape(p)
-	lower := strings.ToLower(decoded)
-	contained := func(word string) bool { return strings.Contains(lower, word) }
-	if err == nil && !slices.ContainsFunc([]string{"password", "secret", "token"}, contained) {
-		return p
-	}
-	name, _, found := strings.Cut(p, "=")
-	if !found {
-		return mask
-	}
-	return name + "=" + mask
-}
+// Redacted returns an address without its passwords and tokens, for messages. Only the values of some
+// parameters that never contain a password are shown. If the text is not a valid address with a server,
+// which can be because of a password that is not escaped, the result is "(address hidden)".
+func Redacted(address string) string { return transport.Redact(address) }
 
 // Open opens a connection. It depends on the driver whether Open waits for a server. It
 // does not wait after ctx is done; ctx does not matter after Open has returned. If the
 // address is invalid, the error wraps [leaderelection.ErrInvalidOption]. Errors never
 // contain a password.
 func Open(ctx context.Context, cfg Config) (*Opened, error) {
-	open, a, err := parseAddress(cfg)
+	connect, a, err := prepare(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +148,7 @@ func Open(ctx context.Context, cfg Config) (*Opened, error) {
 	}
 	results := make(chan result)
 	go func() { // Some drivers do not observe a context while they connect.
-		o, err := open(ctx, a)
+		o, err := connect(ctx)
 		select {
 		case results <- result{o, err}:
 		case <-ctx.Done():
@@ -176,7 +164,7 @@ func Open(ctx context.Context, cfg Config) (*Opened, error) {
 		r.err = fmt.Errorf("no server has answered: %w", ctx.Err())
 	}
 	if r.err != nil {
-		return nil, fmt.Errorf("open %s: %w", Redacted(a.url.String()), r.err)
+		return nil, fmt.Errorf("open %s: %w", a.text(), r.err)
 	}
 	return r.opened, nil
 }

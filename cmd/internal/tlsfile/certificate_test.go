@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
-	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 // TestConfig_ReplacedFiles fails if a handshake uses another certificate than that in the files or, while
@@ -79,7 +79,7 @@ func TestConfig_ReplacedAuthorities(t *testing.T) {
 	require.NoError(t, err)
 	client, err := Files{CA: ofClient, Cert: cert, Key: key}.PeerConfig(nil)
 	require.NoError(t, err)
-	client = tlsclient.ForServer(client, "peer")
+	client = transport.ForServer(client, "peer")
 	for _, c := range []struct {
 		server, client string
 		trusted        bool
@@ -112,7 +112,7 @@ func TestConfig_ServerName(t *testing.T) {
 		client, err := files.Config()
 		require.NoError(t, err)
 		for _, name := range []string{"peer", "127.0.0.1", "127.0.0.2", "other"} {
-			_, _, err = tryHandshake(t, server, tlsclient.ForServer(client, name))
+			_, _, err = tryHandshake(t, server, transport.ForServer(client, name))
 			if name == host {
 				require.NoError(t, err, name)
 			} else {
@@ -127,7 +127,7 @@ func TestConfig_ServerName(t *testing.T) {
 // handshake connects two sides, and returns when the certificates that they have sent expire.
 func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time) {
 	t.Helper()
-	ofServer, ofClient, err := tryHandshake(t, server, tlsclient.ForServer(client, "peer"))
+	ofServer, ofClient, err := tryHandshake(t, server, transport.ForServer(client, "peer"))
 	require.NoError(t, err)
 	return ofServer, ofClient
 }

@@ -15,7 +15,7 @@ var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong tog
 
 // Config returns the configuration of a client. If CA is empty, the client trusts the authorities of
 // the system. Each handshake uses the current content of the files. The dialer must use ForServer of
-// package tlsclient: servers without a name are rejected. Errors begin with the name of the flag.
+// package transport: servers without a name are rejected. Errors begin with the name of the flag.
 func (f Files) Config() (*tls.Config, error) {
 	c, err := f.FixedConfig()
 	if err == nil && f.CA != "" {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 // placeholderCertificate returns the certificate of the accepting side if it is authenticated by a
@@ -38,7 +38,7 @@ func (i Identity) clientTLS(conn net.Conn, addr string) *tls.Config {
 	if host == "" {
 		host, _, _ = net.SplitHostPort(conn.RemoteAddr().String())
 	}
-	return hardenTLS(tlsclient.ForServer(i.TLS, host))
+	return hardenTLS(transport.ForServer(i.TLS, host))
 }
 
 // serverTLS returns the configuration of the accepting side.
