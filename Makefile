@@ -54,6 +54,9 @@ BUBBLES = $(filter $(shell grep -rlE --include=*_test.go '"testing/synctest"|ele
 # check is disabled, which programs cannot do. -args -seeds 10000 runs more schedules.
 SIMULATION = ./adapters/raftlog/internal/simulation
 
+# The store on RethinkDB is not part of the default build.
+STORES = ./adapters/changefeed/storeurl
+
 SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test runs everything: lint, unit and integration tests, with the race detector.
@@ -69,6 +72,7 @@ bubbles:
 
 served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) -timeout 30m $(TESTFLAGS) $(SERVED))
+	$(if $(filter $(STORES),$(SERVED)),$(GO) test -tags rethinkdb $(TESTFLAGS) $(STORES))
 
 simulated:
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
@@ -118,6 +122,7 @@ mutants:
 lint:
 	@unformatted=$$($(TOOL) gofumpt -l .); test -z "$$unformatted" || { echo "not formatted (make format):"; echo "$$unformatted"; exit 1; }
 	$(GO) vet work
+	$(GO) vet -tags rethinkdb ./adapters/changefeed/storeurl ./cmd/elector
 	staticcheck=$$($(TOOL) -n staticcheck) && $$staticcheck work && \
 	for module in bench tools; do \
 		(cd $$module && export GOWORK=off && $(GO) vet ./... && $$staticcheck ./...) || exit 1; \
@@ -134,15 +139,15 @@ cross:
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(GO) list $$(test $$platform != linux/386 || echo -test) -export -f '{{.Export}}' work >/dev/null || exit 1; \
 	done
 
-# sizes builds elector without each backend that a build tag excludes, and without all of them,
-# and prints the sizes of the stripped binaries.
-TAGS  = no_changefeed no_etcd no_mongodb no_nats no_postgres no_raftlog no_redis no_rethinkdb
+# sizes builds elector with the store that a build tag adds, without each backend that a build tag
+# excludes, and without all of them, and prints the sizes of the stripped binaries.
+TAGS  = no_changefeed no_etcd no_mongodb no_nats no_postgres no_raftlog no_redis
 empty =
 comma = ,
 
 sizes:
 	@binary=$$(mktemp) && trap 'rm -f $$binary' EXIT && \
-	for tags in "" $(TAGS) $(subst $(empty) $(empty),$(comma),$(TAGS)); do \
+	for tags in "" rethinkdb $(TAGS) $(subst $(empty) $(empty),$(comma),$(TAGS)); do \
 		CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -tags "$$tags" -o $$binary ./cmd/elector || exit 1; \
 		wc -c <$$binary | awk -v tags="$$tags" '{printf "%5.1f MB  %s\n", $$1 / 1e6, tags}'; \
 	done

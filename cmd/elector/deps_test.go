@@ -15,21 +15,31 @@ import (
 // compiles these builds.
 func TestBuildTags(t *testing.T) {
 	drivers := map[string][]string{
-		"no_etcd":      {"go.etcd.io/etcd/"},
-		"no_mongodb":   {"go.mongodb.org/"},
-		"no_nats":      {"github.com/nats-io/"},
-		"no_postgres":  {"github.com/jackc/pgx/"},
-		"no_raftlog":   {"go.etcd.io/raft/"},
-		"no_redis":     {"github.com/redis/go-redis/"},
-		"no_rethinkdb": {"gopkg.in/rethinkdb/"},
+		"no_etcd":     {"go.etcd.io/etcd/"},
+		"no_mongodb":  {"go.mongodb.org/"},
+		"no_nats":     {"github.com/nats-io/"},
+		"no_postgres": {"github.com/jackc/pgx/"},
+		"no_raftlog":  {"go.etcd.io/raft/"},
+		"no_redis":    {"github.com/redis/go-redis/"},
 	}
 	drivers["no_changefeed"] = slices.Concat(drivers["no_mongodb"], drivers["no_nats"], drivers["no_postgres"],
-		drivers["no_redis"], drivers["no_rethinkdb"])
-	for tag, excluded := range drivers {
+		drivers["no_redis"])
+	optional := map[string][]string{"rethinkdb": {"gopkg.in/rethinkdb/"}}
+	list := func(tag string) string {
 		packages, err := exec.Command("go", "list", "-deps", "-tags", tag, ".").Output()
 		require.NoError(t, err)
+		return "\n" + string(packages)
+	}
+	for tag, added := range optional {
+		for _, driver := range added {
+			assert.NotContains(t, list(""), "\n"+driver, "the default build")
+			assert.Contains(t, list(tag), "\n"+driver, tag)
+		}
+	}
+	for tag, excluded := range drivers {
+		packages := list(tag)
 		for _, driver := range slices.Concat(slices.Collect(maps.Values(drivers))...) {
-			linked := strings.Contains("\n"+string(packages), "\n"+driver)
+			linked := strings.Contains(packages, "\n"+driver)
 			assert.Equal(t, !slices.Contains(excluded, driver), linked, "%s: %s", tag, driver)
 		}
 	}

@@ -80,6 +80,7 @@ func TestUsage(t *testing.T) {
 		{"run", "--store", "mongodb://me:hunter2@x/db", "--leader-begin-command", "x"},
 		{"run", "--store", "postgres://me@x/db?sslmode=prefer", "--tls", "--leader-begin-command", "x"},
 		{"run", "--store", "mongodb://x/db?tls=false", "--tls", "--leader-begin-command", "x"},
+		{"run", "--store", "rethinkdb://x", "--leader-begin-command", "x"},
 		{"run", "--store", "redis://x", "--store-unsafe", "fire", "--leader-begin-command", "x"},
 		{"run", "--store", "redis://x", "--session-timeout", "1ms", "--leader-begin-command", "x"},
 		{"run", "--peers", "a=b:99999", "--peer-id", "a", "--data", "d", "--insecure", "--leader-begin-command", "x"},

@@ -42,6 +42,8 @@ func parseAddress(cfg Config) (open opener, a address, err error) {
 	switch {
 	case native != "":
 		return nil, a, fmt.Errorf("%w: address of the store: %q is not a store; its elections are in package %s", leaderelection.ErrInvalidOption, u.Scheme+":", native)
+	case open == nil && optional[u.Scheme] != "":
+		return nil, a, fmt.Errorf("%w: address of the store: this program was built without the driver for %q: build it with -tags %s", leaderelection.ErrInvalidOption, u.Scheme+":", optional[u.Scheme])
 	case open == nil:
 		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
 	case cfg.Election == "":

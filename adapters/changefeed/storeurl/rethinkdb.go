@@ -1,4 +1,4 @@
-//go:build !no_rethinkdb
+//go:build rethinkdb
 
 package storeurl
 

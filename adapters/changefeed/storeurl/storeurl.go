@@ -1,14 +1,15 @@
 // Package storeurl opens stores for elections by address. It is for programs whose users
 // configure at run time where an election is stored, such as the command elector. It
 // links the drivers of all stores; programs that use only one store should import the
-// package of that store. The build tags no_mongodb, no_nats, no_postgres, no_redis and
-// no_rethinkdb exclude drivers; their addresses are then rejected.
+// package of that store. The build tags no_mongodb, no_nats, no_postgres and no_redis exclude
+// drivers. That of RethinkDB, which is not maintained, is excluded unless the build tag rethinkdb
+// is set. Addresses of excluded drivers are rejected.
 //
 //	postgres://user@host/database?table=t       any address that pgx accepts; the default table is leaderelection
 //	redis://user@host:port/0                    any address that go-redis accepts; rediss:// uses TLS
 //	nats://host:port?bucket=b                   the default bucket is leaderelection; tls:// uses TLS
 //	mongodb://host/database?collection=c        any address that the driver accepts, also mongodb+srv://
-//	rethinkdb://user@host:port/database?table=t
+//	rethinkdb://user@host:port/database?table=t with the build tag rethinkdb
 //	memory:                                     within this process
 //
 // The parameter unsafe lists risks to accept, separated by commas, for example
@@ -102,6 +103,9 @@ func LogDrivers(log *slog.Logger) {
 		set(log)
 	}
 }
+
+// optional contains the build tags that add drivers, by the scheme of their addresses.
+var optional = map[string]string{"rethinkdb": "rethinkdb"}
 
 // Schemes returns the schemes of addresses that this build supports, without the colon, in sorted
 // order.

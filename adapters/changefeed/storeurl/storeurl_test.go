@@ -220,6 +220,7 @@ func TestCheck_Optional(t *testing.T) {
 		return
 	}
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorContains(t, err, "-tags rethinkdb")
 }
 
 // hasRethinkDB reports whether the tests were built with the build tag rethinkdb.
