@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos operations faults mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -112,6 +112,19 @@ operations: prepare
 # every recipe, in fake time. make test runs a sample.
 faults:
 	$(GO) test -count 1 -cpu 1 -timeout 60m ./internal/testenv/eachrequest -each $(TESTFLAGS)
+
+# fuzz runs each fuzz target for FUZZTIME. FUZZ=./recipes/... selects directories, and
+# FUZZFLAGS=-parallel=1 sets the number of workers. Inputs that fail are written to testdata.
+FUZZTIME = 1m
+FUZZ     = ./...
+
+fuzz:
+	@for dir in $$(grep -rlE --include=*_test.go '^func Fuzz' $(patsubst %/...,%,$(FUZZ)) | xargs -n 1 dirname | sort -u); do \
+		for target in $$($(GO) test -list '^Fuzz' ./$$dir | grep '^Fuzz'); do \
+			echo "$$dir $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) ./$$dir || exit 1; \
+		done; \
+	done
 
 # mutants breaks one rule of the library after another, in copies of its files, and requires
 # that a test fails each time. MUTANTFLAGS="-run line" selects by name.

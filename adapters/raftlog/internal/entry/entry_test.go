@@ -75,3 +75,26 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// FuzzConfig decodes arbitrary bytes as a change of the peers and as an operation. They are rejected, or
+// the result is the same after it was encoded.
+func FuzzConfig(f *testing.F) {
+	f.Add(Config{Phase: Admit, Peers: []Peer{{"a", "a:1", 7}}}.Encode())
+	f.Add(Op{Do: Join, Election: "e", Candidate: "c", Peer: 3}.Encode())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c, err := DecodeConfig(data); err == nil {
+			again, err := DecodeConfig(c.Encode())
+			require.NoError(t, err)
+			require.Equal(t, c, again)
+		} else {
+			require.ErrorIs(t, err, ErrMalformed)
+		}
+		if o, err := DecodeOp(data); err == nil {
+			again, err := DecodeOp(o.Encode())
+			require.NoError(t, err)
+			require.Equal(t, o, again)
+		} else {
+			require.ErrorIs(t, err, ErrMalformed)
+		}
+	})
+}

@@ -1,6 +1,8 @@
 package identity_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,3 +61,47 @@ func TestPeers_Damaged(t *testing.T) {
 		require.ErrorIs(t, err, identity.ErrDamaged, content)
 	}
 }
+
+// FuzzFiles reads arbitrary bytes as the file of the owner and as that of the known peers. They are
+// rejected, or the result is the same after it was written.
+func FuzzFiles(f *testing.F) {
+	dir := f.TempDir()
+	fsys := disk.OS(dir)
+	require.NoError(f, identity.Owner{Format: identity.Format, Instance: "1f", Starts: 3}.Write(fsys))
+	require.NoError(f, identity.WritePeers(fsys, map[string]identity.Known{"b": {Instance: "1f", Start: 3, Process: "2e"}}))
+	for _, name := range []string{identity.OwnerFile, identity.PeersFile} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(f, err)
+		f.Add(content)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		fsys := contentFS{content: content}
+		if o, err := identity.ReadOwner(fsys); err == nil {
+			text, err := json.Marshal(o)
+			require.NoError(t, err)
+			again, err := identity.ReadOwner(contentFS{content: text})
+			require.NoError(t, err)
+			require.Equal(t, o, again)
+		}
+		_, _ = identity.ReadPeers(fsys)
+	})
+}
+
+// contentFS is a file system whose files all have the same content.
+type contentFS struct {
+	disk.FS
+	content []byte
+}
+
+func (c contentFS) OpenRead(string) (disk.File, error) {
+	return contentFile{Reader: bytes.NewReader(c.content)}, nil
+}
+
+type contentFile struct {
+	disk.File
+	*bytes.Reader
+}
+
+func (c contentFile) Size() (int64, error)                    { return c.Reader.Size(), nil }
+func (c contentFile) ReadAt(b []byte, off int64) (int, error) { return c.Reader.ReadAt(b, off) }
+func (contentFile) Close() error                              { return nil }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net"
@@ -201,4 +202,24 @@ func TestConn_WriteFrameDoesNotAllocate(t *testing.T) {
 			panic(err)
 		}
 	}))
+}
+
+// FuzzReadFrame reads arbitrary bytes. The frames are parts of them, and memory for a frame is allocated
+// only as its bytes arrive.
+func FuzzReadFrame(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 7, 0, 0, 0, 0})
+	f.Add([]byte{0, 0, 0x10, 0, 1, 2})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c := &Conn{maxFrame: MaxFrame, reader: bufio.NewReader(bytes.NewReader(data))}
+		for rest := data; ; {
+			frame, err := c.ReadFrame()
+			if err != nil {
+				return
+			}
+			require.Equal(t, frame, rest[4:4+len(frame)])
+			require.LessOrEqual(t, cap(frame), firstAllocation+2*len(frame))
+			rest = rest[4+len(frame):]
+		}
+	})
 }

@@ -2,7 +2,9 @@ package rpc
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"io"
 	"math"
 	"runtime"
 	"strings"
@@ -192,8 +194,70 @@ func FuzzChange(f *testing.F)     { fuzzDecoder(f, "change") }
 func FuzzIndex(f *testing.F)      { fuzzDecoder(f, "index") }
 func FuzzMembership(f *testing.F) { fuzzDecoder(f, "membership") }
 func FuzzInfo(f *testing.F)       { fuzzDecoder(f, "info") }
+func FuzzElection(f *testing.F)   { fuzzDecoder(f, "election") }
 func FuzzEntry(f *testing.F)      { fuzzDecoder(f, "entry") }
 func FuzzProgress(f *testing.F)   { fuzzDecoder(f, "progress") }
 func FuzzSnapshot(f *testing.F)   { fuzzDecoder(f, "snapshot") }
 func FuzzMessage(f *testing.F)    { fuzzDecoder(f, "message") }
 func FuzzError(f *testing.F)      { fuzzDecoder(f, "error") }
+
+// framesConn is a connection that delivers frames and accepts everything.
+type framesConn struct {
+	Conn
+	frames [][]byte
+}
+
+func (c *framesConn) ReadFrame() ([]byte, error) {
+	if len(c.frames) == 0 {
+		return nil, io.EOF
+	}
+	frame := c.frames[0]
+	c.frames = c.frames[1:]
+	return frame, nil
+}
+
+func (c *framesConn) Close() error { return nil }
+
+// FuzzEvents reads a stream from a server that sends arbitrary frames. The stream ends with an error.
+func FuzzEvents(f *testing.F) {
+	f.Add(append([]byte{msgEntry}, appendEntry(nil, anEntry)...), []byte{msgError})
+	f.Add(append([]byte{msgProgress}, appendProgress(nil, aProgress)...), []byte{})
+	f.Add(append([]byte{msgSnapshotHeader}, appendSnapshotHeader(nil, snapshotHeader{1, 1, 3})...), append([]byte{msgChunk}, "abc"...))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		s := &Stream{conn: &framesConn{frames: [][]byte{first, second}}}
+		s.ctx, s.cancel = context.WithCancelCause(t.Context())
+		for n := 0; ; n++ {
+			event, err := s.Next()
+			if err != nil {
+				return
+			}
+			require.Less(t, n, 2)
+			if event.Snapshot != nil {
+				data, err := io.ReadAll(event.Snapshot.Data)
+				if err == nil {
+					require.Len(t, data, int(event.Snapshot.Size))
+				}
+				require.NoError(t, event.Snapshot.Data.Close())
+			}
+		}
+	})
+}
+
+// FuzzReplies passes an arbitrary frame of a server to a client with pending calls. Either the connection
+// ends, or at most one call has a reply.
+func FuzzReplies(f *testing.F) {
+	f.Add(newMessage(msgResult, 1, 0))
+	f.Add(append(newMessage(msgError, 2, 0), wire.AppendError(nil, &api.NotLeaderError{})...))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		c := &Caller{calls: map[uint64]*call{}, last: 3}
+		replies := make(chan reply, 2)
+		for number, kind := range map[uint64]byte{1: msgPropose, 2: msgInfo} {
+			c.calls[number] = &call{request: outgoing{frame: []byte{kind}}, number: number, reply: replies}
+		}
+		if err := c.dispatchReply(frame); err != nil {
+			require.ErrorIs(t, err, wire.ErrProtocol)
+		}
+		require.LessOrEqual(t, len(replies), 1)
+		require.Equal(t, 2, len(replies)+len(c.calls))
+	})
+}

@@ -203,3 +203,14 @@ func TestReceiveSnapshot_RejectsInvalidFrames(t *testing.T) {
 		})
 	}
 }
+
+// FuzzRefusal decodes arbitrary frames as a refusal. The reason and the text are parts of the frame.
+func FuzzRefusal(f *testing.F) {
+	f.Add([]byte{refusalFrame, 3, 'x'})
+	f.Add([]byte{refusalFrame})
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if r := decodeRefusal(frame); r != nil {
+			require.Equal(t, frame, append([]byte{refusalFrame, byte(r.Reason)}, r.Text...))
+		}
+	})
+}
