@@ -1,6 +1,7 @@
 package zkdial
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,5 +60,22 @@ func TestHostProvider_ShortConnections(t *testing.T) {
 				time.Sleep(lasting - 1)
 			}
 		}
+	})
+}
+
+// FuzzParseServers parses arbitrary lists. Servers that are accepted are the same after they were parsed
+// again.
+func FuzzParseServers(f *testing.F) {
+	f.Add(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
+	f.Add("http://a:2181/app")
+	f.Fuzz(func(t *testing.T, text string) {
+		servers, err := ParseServers(text)
+		if err != nil {
+			require.ErrorIs(t, err, ErrServers)
+			return
+		}
+		again, err := ParseServers(strings.Join(servers, ","))
+		require.NoError(t, err)
+		require.Equal(t, servers, again)
 	})
 }

@@ -28,3 +28,16 @@ func TestPosition_LostSince(t *testing.T) {
 		require.False(t, c.now.lostSince(position{}), "%s, nothing known", name)
 	}
 }
+
+// FuzzNamedLease parses arbitrary keys below an election node. A key that names a lease is that of the
+// candidate with this lease.
+func FuzzNamedLease(f *testing.F) {
+	f.Add("/e", "/e/694d81417acd4f7e")
+	f.Add("/e", "/e/00ff")
+	f.Add("", "/-1")
+	f.Fuzz(func(t *testing.T, node, key string) {
+		if lease := namedLease(node, key); lease != 0 {
+			require.Equal(t, key, keyName(node, lease))
+		}
+	})
+}

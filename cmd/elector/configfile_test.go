@@ -157,3 +157,21 @@ func TestConfigFile_SystemdExample(t *testing.T) {
 	require.Equal(t, []string{"/usr/local/bin/report", "--daily"}, s.fileProgram)
 	require.Equal(t, "127.0.0.1:8081", r.listenAddress)
 }
+
+// FuzzParseConfig parses arbitrary files. Each key has a value, a list or nothing.
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte("backend: zookeeper\ncommand: [report, --daily]\nlisten:\n"))
+	f.Add([]byte("a: &x [1, 2]\nb: *x\n---\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, err := parseConfig(text)
+		if err != nil {
+			return
+		}
+		for _, k := range keys {
+			require.True(t, k.list || k.null || len(k.values) == 1, "%+v", k)
+			for _, v := range k.values {
+				require.LessOrEqual(t, len(v), 2*len(text))
+			}
+		}
+	})
+}

@@ -32,3 +32,24 @@ func TestParsePeer(t *testing.T) {
 		require.Equal(t, exitUsage, exitCode(err), "%q", text)
 	}
 }
+
+// FuzzParsePeer parses arbitrary addresses of peers, ranges of indexes, and settings. A peer that is
+// accepted is the same after it was formatted.
+func FuzzParsePeer(f *testing.F) {
+	f.Add("tcp://127.0.0.1:8047/foo")
+	f.Add("1-10,20,30-")
+	f.Add("cluster: one\npeers:\n  - tcp://127.0.0.1:8047/foo\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := parsePeer(text); err == nil {
+			again, err := parsePeer(peerURL(p))
+			require.NoError(t, err)
+			require.Equal(t, p, again)
+		}
+		if r, err := parseRanges(text); err == nil && len(r) > 0 {
+			require.True(t, r.contains(r[0].from))
+			require.False(t, r.contains(0))
+		}
+		s := defaultSettings()
+		_ = parseSettings([]byte(text), &s)
+	})
+}

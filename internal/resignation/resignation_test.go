@@ -32,3 +32,14 @@ func TestAdd_OmitsCandidatesThatLeft(t *testing.T) {
 	require.Equal(t, []string{"b"}, Remove(names, "a"))
 	require.Equal(t, []string{"b", "a"}, names, "Remove has changed its argument")
 }
+
+// FuzzParse parses arbitrary data. Data with requests is the same after it was formatted.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(header + "\nn_0000000001"))
+	f.Add([]byte(header))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if names, ok := Parse(data); ok && len(names) > 0 {
+			require.Equal(t, data, Format(names))
+		}
+	})
+}

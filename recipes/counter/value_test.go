@@ -111,3 +111,24 @@ func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 		require.Empty(h, changes)
 	})
 }
+
+// FuzzCodecs decodes arbitrary data as each kind of counter. Data that is accepted is the same number
+// after it was encoded.
+func FuzzCodecs(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 7})
+	f.Add([]byte{0, 0, 0, 7})
+	f.Add([]byte("-12"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, codec := range []Codec[int64]{long, integer, decimal, JSON[int64]()} {
+			n, err := codec.Decode(data)
+			if err != nil {
+				continue
+			}
+			again, err := codec.Encode(n)
+			require.NoError(t, err)
+			same, err := codec.Decode(again)
+			require.NoError(t, err)
+			require.Equal(t, n, same)
+		}
+	})
+}

@@ -107,3 +107,25 @@ func TestBuildURI(t *testing.T) {
 		require.ErrorIs(t, err, recipes.ErrInvalidOption, template)
 	}
 }
+
+// FuzzParseURISpec parses arbitrary templates, and builds a URI with those that are valid.
+func FuzzParseURISpec(f *testing.F) {
+	f.Add("{scheme}://{address}:{port}/api")
+	f.Add("{[}{ ] }{}")
+	f.Fuzz(func(t *testing.T, template string) {
+		spec, err := ParseURISpec(template)
+		if err != nil {
+			require.ErrorIs(t, err, recipes.ErrInvalidOption)
+			return
+		}
+		literal := 0
+		for _, part := range spec {
+			if !part.Variable {
+				literal += len(part.Value)
+			}
+		}
+		require.LessOrEqual(t, literal, len(template))
+		uri := Instance{Name: "shop", Address: "a", Port: 1, URI: spec}.BuildURI(nil)
+		require.LessOrEqual(t, len(uri), 10*len(template))
+	})
+}

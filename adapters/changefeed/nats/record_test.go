@@ -99,3 +99,21 @@ func TestHeartbeat_PermissionRevoked(t *testing.T) {
 		}, fixture.Patience, time.Millisecond, report)
 	}
 }
+
+// FuzzParseVersion parses arbitrary versions. A version that is accepted is the same after it was
+// formatted and parsed again.
+func FuzzParseVersion(f *testing.F) {
+	f.Add("1700000000000000000.7")
+	f.Add("-1.0")
+	f.Fuzz(func(t *testing.T, version string) {
+		created, revision, err := parseVersion(version)
+		if err != nil {
+			return
+		}
+		require.NotZero(t, revision)
+		createdAgain, revisionAgain, err := parseVersion(formatVersion(created, revision))
+		require.NoError(t, err)
+		require.Equal(t, created, createdAgain)
+		require.Equal(t, revision, revisionAgain)
+	})
+}

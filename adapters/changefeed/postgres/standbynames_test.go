@@ -66,3 +66,22 @@ func TestUnsafeStandbys(t *testing.T) {
 		require.Equal(t, c.safe, unsafeStandbys(c.setting, c.standbys, c.behind, c.hidden) == "", c)
 	}
 }
+
+// FuzzStandbyNames parses arbitrary settings. If a setting is accepted, a commit waits for at least one
+// standby, and there are names.
+func FuzzStandbyNames(f *testing.F) {
+	f.Add("a, \"B\", c")
+	f.Add("FIRST 2 (a, \"x\"\"y\", *)")
+	f.Add("ANY 1 (first)")
+	f.Fuzz(func(t *testing.T, setting string) {
+		wait, names, err := parseStandbyNames(setting)
+		if err != nil {
+			return
+		}
+		require.NotEmpty(t, names)
+		require.GreaterOrEqual(t, wait, 1)
+		for _, name := range names {
+			require.LessOrEqual(t, len(name), 3*len(setting)) // the lower case of some letters is longer
+		}
+	})
+}

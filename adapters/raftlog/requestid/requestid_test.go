@@ -53,3 +53,19 @@ func TestParse_Invalid(t *testing.T) {
 		require.Equal(t, before, id)
 	}
 }
+
+// FuzzParse parses arbitrary texts. An ID that is accepted is the same after it was formatted.
+func FuzzParse(f *testing.F) {
+	f.Add("0123456789abcdef0123456789abcdef")
+	f.Add("0123456789ABCDEF01234567")
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := Parse(text)
+		if err != nil {
+			require.ErrorIs(t, err, ErrSyntax)
+			return
+		}
+		again, err := Parse(id.String())
+		require.NoError(t, err)
+		require.Equal(t, id, again)
+	})
+}

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -130,4 +133,56 @@ func BenchmarkNeighborsOf2000(b *testing.B) {
 	for b.Loop() {
 		v.neighborsOf(names[1000], names)
 	}
+}
+
+// FuzzOrder orders arbitrary names of children. All children but the tombstone are in the result once, and
+// the neighbors of each contender, with names without a twin, follow from the order.
+func FuzzOrder(f *testing.F) {
+	f.Add("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000007\nn_0000000003\nDONE\nx", 1)
+	f.Add("a-2147483647\nb--2147483648\nc-0000000000", 0)
+	f.Fuzz(func(t *testing.T, text string, i int) {
+		children := strings.Split(text, "\n")
+		slices.Sort(children)
+		children = slices.Compact(children)
+		contenders, others, ended := Order(children, "DONE")
+		all := slices.Concat(contenders, others)
+		if ended {
+			all = append(all, "DONE")
+		}
+		slices.Sort(all)
+		require.Equal(t, children, all)
+		if len(contenders) == 0 {
+			return
+		}
+		own := contenders[uint(i)%uint(len(contenders))]
+		n := (&view{tombstone: "DONE"}).neighborsOf(own, children)
+		require.True(t, n.present)
+		require.Equal(t, ended, n.ended)
+		sequence, _ := sequenceOfAny(own)
+		before := 0
+		for _, name := range contenders {
+			if other, _ := sequenceOfAny(name); IsBefore(other, sequence) {
+				before++
+			}
+		}
+		require.Equal(t, before, n.blocking)
+		require.Equal(t, before == 0, n.predecessor == "")
+	})
+}
+
+// FuzzLimit parses arbitrary names of znodes with the limit of a semaphore, and counts.
+func FuzzLimit(f *testing.F) {
+	f.Add("limit-3-0000000001")
+	f.Add("limit-999999999--000000001")
+	f.Add("3")
+	f.Fuzz(func(t *testing.T, name string) {
+		if limit, _, ok := ParseLimit(name); ok {
+			require.True(t, strings.HasPrefix(name, LimitPrefix+strconv.Itoa(limit)+"-"))
+			require.True(t, limit >= 1 && limit <= MaxCount)
+		}
+		if n, ok := ParseCount(name); ok {
+			require.Equal(t, name, strconv.Itoa(n))
+			require.True(t, n >= 1 && n <= MaxCount)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"bytes"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,4 +52,22 @@ func TestPackets(t *testing.T) {
 	require.EqualValues(t, 5, r.LastSeen(), "a copy")
 	require.Zero(t, Request("ruok").Session())
 	require.Zero(t, Request("ruok").LastSeen())
+}
+
+// FuzzReadAnswer reads arbitrary bytes as the answer of a server. An answer is the beginning of them, has a
+// session and a timeout, and is short.
+func FuzzReadAnswer(f *testing.F) {
+	f.Add(append([]byte{0, 0, 0, 37, 0, 0, 0, 0, 0, 0, 0x0f, 0xa0}, make([]byte, 33)...))
+	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n"))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := ReadAnswer(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		require.True(t, bytes.HasPrefix(data, a))
+		require.LessOrEqual(t, len(a), 4+maxAnswer)
+		require.Zero(t, a.Missing())
+		_, _ = a.Session(), a.Timeout()
+	})
 }

@@ -96,3 +96,46 @@ func TestCheckColumns(t *testing.T) {
 		require.ErrorIs(t, CheckColumns(bad), changefeed.ErrUnsuitable)
 	}
 }
+
+// FuzzDecode decodes arbitrary bytes as a record and as a message. They are rejected, or the result is the
+// same after it was encoded.
+func FuzzDecode(f *testing.F) {
+	r := changefeed.Record{Epoch: "e", Seq: 3, Term: 2, Leader: "l", Session: "s", TTL: time.Second, Version: "v"}
+	data, err := Encode(r)
+	require.NoError(f, err)
+	f.Add(data)
+	f.Add([]byte("1700000000000000 " + EncodeMessage(r)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if r, err := Decode(data); err == nil {
+			encoded, err := Encode(r)
+			if err != nil {
+				require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+				return
+			}
+			again, err := Decode(encoded)
+			require.NoError(t, err)
+			require.Equal(t, r, again)
+		} else {
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		}
+		if e := DecodeMessage(string(data)); e.Record.Version != "" {
+			require.True(t, e.Hint)
+			require.NotEmpty(t, e.Record.Epoch)
+		}
+	})
+}
+
+// FuzzDocument converts documents with arbitrary floating-point numbers. A record has the same numbers.
+func FuzzDocument(f *testing.F) {
+	f.Add(3.0, 2.0, 1e9)
+	f.Add(-1.0, math.NaN(), math.Inf(1))
+	f.Add(float64(1<<53), 0.5, float64(1<<63))
+	f.Fuzz(func(t *testing.T, seq, term, ttl float64) {
+		d := Document[float64]{Format: Format, Epoch: "e", Version: "v", Seq: seq, Term: term, TTL: ttl}
+		if r, err := d.Record(); err == nil {
+			require.Equal(t, []float64{seq, term, ttl}, []float64{float64(r.Seq), float64(r.Term), float64(r.TTL)})
+		} else {
+			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
+		}
+	})
+}

@@ -378,8 +378,9 @@ func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	_ = l.Close()
 }
 
-// FuzzOpen opens arbitrary bytes as the second of two segments, and as the payloads of records
-// with correct checksums. Open returns an error, or a log that can be read and appended to.
+// FuzzOpen opens arbitrary bytes as a segment, behind the header of a segment, as the second of two
+// segments, and as the payloads of records with correct checksums. Open returns an error, or a log that
+// can be read and appended to. Each input is opened once, so that many are tried.
 func FuzzOpen(f *testing.F) {
 	d := newDisk()
 	l, err := Open(d, "log", Options{SegmentSize: 1500})
@@ -397,35 +398,52 @@ func FuzzOpen(f *testing.F) {
 		b := make([]byte, s.Size)
 		_, err = file.ReadAt(b, 0)
 		require.NoError(f, err)
-		f.Add(b, typeBatch)
-		f.Add(b[headSize:], typeHeader)
-		f.Add(b[headSize+headerSize+headSize:], typeBatch)
+		for where := range placements {
+			f.Add(b, typeBatch, byte(where))
+			f.Add(b[headSize:], typeHeader, byte(where))
+			f.Add(b[headSize+headerSize+headSize:], typeBatch, byte(where))
+		}
 	}
-	f.Add(mark{1, 1}.appendTo(nil), typeMark)
+	f.Add(mark{1, 1}.appendTo(nil), typeMark, byte(0))
 	require.NoError(f, l.Close())
-	f.Fuzz(func(t *testing.T, data []byte, kind byte) {
+	f.Fuzz(func(t *testing.T, data []byte, kind, where byte) {
 		id := segmentID{1, 1}
-		first := make([]byte, headSize)
-		first = segmentHeader{id: id}.appendTo(first)
-		crc := id.sealRecord(first, 0, recordHead{kind: typeHeader, number: 1}, 0)
+		tryOpen(t, placements[int(where)%len(placements)](id, kind, data))
+	})
+}
 
+// firstHeader returns the header of the first segment, and its checksum.
+func firstHeader(id segmentID) (first []byte, crc uint32) {
+	first = segmentHeader{id: id}.appendTo(make([]byte, headSize))
+	return first, id.sealRecord(first, 0, recordHead{kind: typeHeader, number: 1}, 0)
+}
+
+// placements return the files of a log that contain data, the first two as the payload of a record.
+var placements = []func(id segmentID, kind byte, data []byte) image{
+	func(id segmentID, kind byte, data []byte) image {
+		first, crc := firstHeader(id)
 		record := append(make([]byte, headSize), data...)
 		id.sealRecord(record, int64(len(first)), recordHead{kind: kind, number: 2, durable: 1}, crc)
-		tryOpen(t, image{id.fileName(): append(append([]byte{}, first...), record...)})
-
-		record = append(make([]byte, headSize), data...)
+		return image{id.fileName(): append(first, record...)}
+	},
+	func(id segmentID, _ byte, data []byte) image {
+		record := append(make([]byte, headSize), data...)
 		id.sealRecord(record, 0, recordHead{kind: typeHeader, number: 1}, 0)
-		tryOpen(t, image{id.fileName(): record})
-
-		tryOpen(t, image{id.fileName(): data})
-		tryOpen(t, image{id.fileName(): first, segmentID{1, 2}.fileName(): data})
-		tryOpen(t, image{id.fileName(): append(append([]byte{}, first...), data...)})
-	})
+		return image{id.fileName(): record}
+	},
+	func(id segmentID, _ byte, data []byte) image { return image{id.fileName(): data} },
+	func(id segmentID, _ byte, data []byte) image {
+		first, _ := firstHeader(id)
+		return image{id.fileName(): first, segmentID{1, 2}.fileName(): data}
+	},
+	func(id segmentID, _ byte, data []byte) image {
+		first, _ := firstHeader(id)
+		return image{id.fileName(): append(first, data...)}
+	},
 }
 
 func tryOpen(t *testing.T, files image) {
 	d := files.toDisk(t)
-	_ = Scan(d, "log", func(Record) error { return nil })
 	l, err := Open(d, "log", Options{SegmentSize: 4096})
 	if err != nil {
 		require.ErrorIs(t, err, ErrCorrupt)

@@ -1,0 +1,36 @@
+package zktest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+)
+
+// FuzzACL creates a znode with an arbitrary ACL. A client without credentials has the permissions of
+// world and of its address only.
+func FuzzACL(f *testing.F) {
+	f.Add("digest", "me:secret", int32(31), "me:secret")
+	f.Add("ip", "10.0.0.0/8", int32(31), "")
+	f.Add("auth", "", int32(1), "a:b")
+	f.Fuzz(func(t *testing.T, scheme, id string, perms int32, credential string) {
+		c := newACLCache()
+		own := []authID{{"ip", "127.0.0.1"}, {"digest", digestID(credential)}}
+		a, code := c.expand([]wire.ACL{{Perms: perms, Scheme: scheme, ID: id}}, own)
+		if code != codeOK {
+			return
+		}
+		if scheme != "world" && scheme != "ip" {
+			for _, p := range []int32{permRead, permWrite, permCreate, permDelete, permAdmin} {
+				if a.allows(p, own[:1]) {
+					t.Fatalf("%s:%s permits %d", scheme, id, p)
+				}
+			}
+		}
+		for _, m := range a.masked() {
+			if _, hash, _ := strings.Cut(m.ID, ":"); m.Scheme == "digest" && hash != "x" {
+				t.Fatalf("%q shows a hash", m.ID)
+			}
+		}
+	})
+}
