@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
@@ -102,14 +104,30 @@ type snapshotFile struct {
 // replies to its calls.
 const clientStall = 10 * time.Second
 
+// clientAddress returns what counts as one address for the limits of clients: the host, or the network of an IPv6
+// host, which has all addresses in its /64.
+func clientAddress(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().Is6() {
+		if network, err := ip.WithZone("").Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return host
+}
+
 // serveClient serves a client on a connection until the connection ends.
 func (n *Node) serveClient(conn *link.Conn) {
 	var err error
+	address := clientAddress(conn.RemoteAddr().String())
 	if client := conn.Remote(); client.Purpose == link.PurposeStream {
-		err = n.clients.Stream(n.ctx, conn, client.ID)
+		err = n.clients.Stream(n.ctx, conn, address)
 	} else {
 		conn.SetTimeouts(0, clientStall)
-		err = n.clients.Calls(n.ctx, conn)
+		err = n.clients.Calls(n.ctx, conn, address)
 	}
 	if err != nil {
 		n.log.Debug("connection of a client ended", "client", conn.Remote().ID, "err", err)

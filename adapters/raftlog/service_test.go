@@ -2,9 +2,13 @@ package raftlog_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 // messageHandler is a slog.Handler that sends the messages about clients to a channel.
@@ -79,4 +84,73 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 		ended = make(chan string, 1) // created in the bubble
 		c.Logger = slog.New(messageHandler{slog.DiscardHandler, ended})
 	})
+}
+
+// TestServeClient_StalledFrames fails if clients that do not complete a frame occupy 64 MB together, if they prevent
+// updates of another client from the same address, or if their connections are not closed.
+func TestServeClient_StalledFrames(t *testing.T) {
+	for _, c := range []struct{ clients, sent int }{{16, 15 << 20}, {200, 1 << 20}, {200, 127 << 10}} {
+		runCluster(t, 1, func(t *testing.T, h *harness) {
+			p := h.waitForLeader(t)
+			dial := func(id string) (net.Conn, *link.Conn) {
+				raw, err := h.net.Dial(t.Context(), "client:1", p.Addr)
+				require.NoError(t, err)
+				conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "test", ID: id, Insecure: true}, p, link.PurposeClient)
+				require.NoError(t, err)
+				return raw, conn
+			}
+			_, conn := dial("other")
+			other := rpc.NewCaller(conn)
+			defer other.Close()
+			propose := func() {
+				_, err := other.Propose(contextWithin(t, time.Second), requestid.New(), make([]byte, 1<<10))
+				require.NoError(t, err)
+			}
+			before := heapInUse()
+			var raws []net.Conn
+			data := make([]byte, c.sent)
+			for i := range c.clients {
+				raw, _ := dial(fmt.Sprint("stalled", i)) // each with another ID
+				raws = append(raws, raw)
+			}
+			for _, raw := range raws {
+				go func() {
+					_, _ = raw.Write([]byte{1, 0, 0, 0}) // a frame of 16 MiB
+					_, _ = raw.Write(data)
+				}()
+			}
+			synctest.Wait()
+			occupied := heapInUse() - before
+			t.Logf("%d clients, each of which has sent %d bytes, occupy %d bytes", c.clients, c.sent, occupied)
+			require.Less(t, occupied, int64(64_000_000))
+			for range 40 {
+				propose()
+				time.Sleep(200 * time.Millisecond)
+			}
+			for _, raw := range raws {
+				_, err := raw.Read(make([]byte, 1))
+				require.Error(t, err, "the connection of a stalled client is open")
+			}
+			raws = nil
+			require.Less(t, heapInUse()-before, int64(8_000_000), "%d clients", c.clients)
+			propose()
+		})
+	}
+}
+
+// heapInUse returns the size of the objects in use.
+func heapInUse() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+func TestClientAddress(t *testing.T) {
+	for from, want := range map[string]string{
+		"10.0.0.1:80": "10.0.0.1", "[::ffff:10.0.0.1]:80": "::ffff:10.0.0.1", "[fe80::1%eth0]:80": "fe80::/64",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "host:7": "host",
+	} {
+		require.Equal(t, want, raftlog.ClientAddress(from))
+	}
 }

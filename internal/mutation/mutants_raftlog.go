@@ -133,6 +133,70 @@ var raftlogMutants = []mutant{
 		tests: "./adapters/raftlog -run TestSnapshot_OneAtATime",
 	},
 	{
+		name: "raftlog/client-memory", breaks: "the requests of one client occupy any amount of memory",
+		file: "adapters/raftlog/internal/rpc/limits.go",
+		edits: []edit{
+			{"{more.memory, sum.memory, limit.memory,", "{0, sum.memory, limit.memory,"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestCheckClient",
+	},
+	{
+		name: "raftlog/client-address", breaks: "one address can use up the limits of all clients",
+		file: "adapters/raftlog/internal/rpc/limits.go",
+		edits: []edit{
+			{"if err := address.checkIncrease(more, maxAddressLoad, \"one address\"); err != nil {", "if err := address.checkIncrease(load{}, maxAddressLoad, \"one address\"); err != nil {"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestCheckClient",
+	},
+	{
+		name: "raftlog/client-share", breaks: "clients that use up the limits prevent the updates of others",
+		file: "adapters/raftlog/internal/rpc/limits.go",
+		edits: []edit{
+			{"if more.calls > 0 && own.calls < ownCalls ||", "if false ||"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestCheckClient",
+	},
+	{
+		name: "raftlog/client-release", breaks: "what a connection has occupied remains occupied",
+		file: "adapters/raftlog/internal/rpc/limits.go",
+		edits: []edit{
+			{"	c.change(load{}.sub(c.own))", "	c.change(load{})"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestUsage",
+	},
+	{
+		name: "raftlog/client-replies", breaks: "replies that are not read occupy any amount of memory",
+		file: "adapters/raftlog/internal/rpc/server.go",
+		edits: []edit{
+			{"len(body) > freeReply {", "false {"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_LimitsReplies",
+	},
+	{
+		name: "raftlog/client-connections", breaks: "one client opens any number of connections",
+		file: "adapters/raftlog/internal/rpc/server.go",
+		edits: []edit{
+			{"load{conns: 1})", "load{})"},
+		},
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_LimitsConnections",
+	},
+	{
+		name: "raftlog/frame-stall", breaks: "a connection waits without a limit for the rest of a frame",
+		file: "adapters/raftlog/internal/link/conn.go",
+		edits: []edit{
+			{"case c.inPart && c.limits.Stall > 0:", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/link -run TestConn_LimitFrames",
+	},
+	{
+		name: "raftlog/frame-memory", breaks: "memory for a frame is not reserved",
+		file: "adapters/raftlog/internal/link/conn.go",
+		edits: []edit{
+			{"case reserves && got == unreserved:", "case reserves && got == unreserved && false:"},
+		},
+		tests: "./adapters/raftlog/internal/link -run TestConn_LimitFrames",
+	},
+	{
 		name: "raftlog/fenced", breaks: "an update of an ended leadership is written",
 		file: "adapters/raftlog/internal/core/propose.go",
 		edits: []edit{
@@ -326,7 +390,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/rpc-streams", breaks: "a client has any number of streams",
 		file: "adapters/raftlog/internal/rpc/serverstream.go",
 		edits: []edit{
-			{"if s.streams[client] == maxStreams {", "if false {"},
+			{"load{conns: 1, streams: 1})", "load{conns: 1})"},
 		},
 		tests: "./adapters/raftlog/internal/rpc -run TestServer_LimitsStreams",
 	},

@@ -39,9 +39,9 @@ func TestConnect_Secret(t *testing.T) {
 				switch {
 				case err != nil:
 				case conn.Remote().Purpose == link.PurposeStream:
-					_ = clients.Stream(ctx, conn, conn.Remote().ID)
+					_ = clients.Stream(ctx, conn, "client")
 				default:
-					_ = clients.Calls(ctx, conn)
+					_ = clients.Calls(ctx, conn, "client")
 				}
 			})
 		}

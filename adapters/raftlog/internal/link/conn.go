@@ -144,17 +144,25 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 		case got < len(frame):
 		case reserves && got == unreserved:
 			if err := c.limits.Reserve(n); err != nil {
+				head := slices.Clone(frame[:min(got, skippedHead)])
+				frame = nil // is not in memory while the rest arrives
 				if failed := c.skip(n - got); failed != nil {
 					return nil, failed
 				}
-				return slices.Clone(frame[:min(got, skippedHead)]), err
+				return head, err
 			}
-			frame = append(make([]byte, 0, n), frame...)[:n]
+			frame = enlarge(frame, n)
 		default:
-			more := min(unreserved-got, got)
-			frame = slices.Grow(frame, more)[:got+more]
+			frame = enlarge(frame, min(unreserved, 2*got))
 		}
 	}
+}
+
+// enlarge returns a copy of frame with another size.
+func enlarge(frame []byte, size int) []byte {
+	larger := make([]byte, size)
+	copy(larger, frame)
+	return larger
 }
 
 // readPart reads a part of a frame.

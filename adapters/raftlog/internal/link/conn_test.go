@@ -3,6 +3,7 @@ package link
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -47,6 +48,56 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 			require.NoError(t, receiveSoon(t, written))
 		})
 	}
+}
+
+// TestConn_LimitFrames fails if memory for a large frame is not reserved, if the connection cannot be used after a
+// frame that was skipped, or if a frame that does not arrive in time does not end the connection.
+func TestConn_LimitFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := memoryPair(t)
+		d, a := connectPair(t, near, far, insecureIdentity("a"), insecureIdentity("b"))
+		busy := errors.New("no memory")
+		var reserved []int
+		a.LimitFrames(FrameLimits{Max: 1 << 20, Stall: 5 * time.Second, Free: 8 << 10, Reserve: func(size int) error {
+			if reserved = append(reserved, size); size > 500_000 {
+				return busy
+			}
+			return nil
+		}})
+		for _, size := range []int{0, 1, 8 << 10, 8<<10 + 1, 500_000, 500_001, 1 << 20, 3} {
+			frame := bytes.Repeat([]byte("0123456789"), size/10+1)[:size]
+			go func() { _ = d.WriteFrame(frame) }()
+			got, err := a.ReadFrame()
+			if size > 500_000 {
+				require.ErrorIs(t, err, busy)
+				require.Equal(t, frame[:skippedHead], got)
+				continue
+			}
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(frame, got))
+			time.Sleep(time.Minute) // an idle connection has no limit
+		}
+		require.Equal(t, []int{8<<10 + 1, 500_000, 500_001, 1 << 20}, reserved)
+		// Each part of a frame must arrive in time, and not only some bytes.
+		start, done := time.Now(), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = near.Write([]byte{0, 0, 100, 0})
+			for range 100 {
+				time.Sleep(time.Second)
+				if _, err := near.Write(make([]byte, 100)); err != nil {
+					return
+				}
+			}
+		}()
+		got, err := a.ReadFrame()
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Nil(t, got)
+		require.Equal(t, 5*time.Second, time.Since(start))
+		a.Close()
+		d.Close()
+		<-done
+	})
 }
 
 func TestConn_RejectsTooLargeFrame(t *testing.T) {

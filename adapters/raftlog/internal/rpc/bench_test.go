@@ -58,7 +58,7 @@ func connectToServer(b *testing.B, secret []byte, purpose link.Purpose) *link.Co
 			if purpose == link.PurposeStream {
 				_ = s.Stream(b.Context(), conn, "client")
 			} else {
-				_ = s.Calls(b.Context(), conn)
+				_ = s.Calls(b.Context(), conn, "client")
 			}
 		}
 	})

@@ -55,7 +55,7 @@ func NewCaller(conn Conn) *Caller {
 		conn: conn, out: newOutbox(), frameReceived: make(chan struct{}, 1), done: make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), calls: map[uint64]*call{},
 	}
-	c.goroutines.Go(func() { c.disconnect(c.out.writeMessages(conn, c.done, func() {})) })
+	c.goroutines.Go(func() { c.disconnect(c.out.writeMessages(conn, c.done, func(*outgoing) {})) })
 	c.goroutines.Go(func() { c.disconnect(c.receiveReplies()) })
 	return c
 }

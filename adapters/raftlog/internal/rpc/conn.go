@@ -9,13 +9,18 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
 // Conn is a connection that carries frames. One goroutine may read while another goroutine writes.
 // Close may be called by any goroutine, repeatedly, and makes pending calls return.
 type Conn interface {
-	// ReadFrame returns the next frame. The caller may keep it.
+	// ReadFrame returns the next frame. The caller may keep it. If it returns a part of a frame and an
+	// error, it has skipped the frame; see [link.FrameLimits].
 	ReadFrame() ([]byte, error)
+	// LimitFrames limits the frames that are received from now on. Only the goroutine that reads may
+	// call it.
+	LimitFrames(link.FrameLimits)
 	// Buffer writes a frame to a buffer, and the buffer to the connection if it is full. It
 	// does not keep the frame.
 	Buffer(frame []byte) error
@@ -56,8 +61,9 @@ type outbox struct {
 
 // outgoing is a message in an outbox.
 type outgoing struct {
-	frame []byte
-	taken bool // it may have been written
+	frame    []byte
+	taken    bool  // it may have been written
+	reserved int64 // memory to release when it is written
 }
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
@@ -128,9 +134,9 @@ func (o *outbox) nextBatch(batch []*outgoing) []*outgoing {
 	return batch
 }
 
-// writeMessages writes messages until done is closed or the connection fails. It calls taken for each
-// message that is not a ping before it is written.
-func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, taken func()) error {
+// writeMessages writes messages until done is closed or the connection fails. It calls written for each
+// message that is not a ping, when it is in the buffer of the connection.
+func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, written func(*outgoing)) error {
 	var batch []*outgoing
 	for {
 		runtime.Gosched() // let other goroutines add messages to the batch
@@ -144,11 +150,11 @@ func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, taken func()) er
 			}
 		}
 		for i, m := range batch {
-			if len(m.frame) > 0 {
-				taken()
-			}
 			if err := conn.Buffer(m.frame); err != nil {
 				return err
+			}
+			if len(m.frame) > 0 {
+				written(m)
 			}
 			batch[i] = nil
 		}

@@ -54,7 +54,7 @@ func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 		h.server = rpc.NewServer(h.peer)
 		h.near, h.far = rpctest.Pipe()
 		h.ctx, h.stop = context.WithCancelCause(t.Context())
-		go func() { h.served <- h.server.Calls(h.ctx, h.far) }()
+		go func() { h.served <- h.server.Calls(h.ctx, h.far, "client") }()
 		h.caller = rpc.NewCaller(h.near)
 		test(t, h)
 		h.caller.Close()

@@ -10,31 +10,25 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
 )
 
 const (
 	// maxCalls is the maximum number of pending calls of one connection. A call is pending
-	// until its reply is about to be written.
+	// until its reply was written. If there are more, the connection is not read.
 	maxCalls = 1 << 10
-	// maxPending is the maximum size of the pending updates of one connection.
-	maxPending = 2 * wire.MaxData
-	// maxStreams is the maximum number of streams of one client.
-	maxStreams = 64
 )
 
 // Server serves clients. Its methods may be called concurrently.
 type Server struct {
 	service Service
-
-	mu      sync.Mutex
-	streams map[string]int // by the ID of the client
+	usage   usage
 }
 
 // NewServer returns a server that calls service.
 func NewServer(service Service) *Server {
-	return &Server{service: service, streams: map[string]int{}}
+	return &Server{service: service, usage: usage{addresses: map[string]load{}}}
 }
 
 // serveConn closes conn when ctx is done, and calls serve with a context that serve can cancel. It
@@ -54,18 +48,25 @@ func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve
 	return nil
 }
 
-// Calls serves the calls on a connection until it ends or ctx is done. Then it closes the
+// Calls serves the calls on a connection from an address until it ends or ctx is done. Then it closes the
 // connection, cancels the contexts of pending calls, and waits for them. It returns nil if the
-// client has closed the connection. Other errors wrap [wire.ErrProtocol], the cause of ctx, or
-// the error of the connection.
-func (s *Server) Calls(ctx context.Context, conn Conn) error {
+// client has closed the connection. Other errors wrap [wire.ErrProtocol], the cause of ctx,
+// [api.ErrBusy] if the client exceeds a limit of connections, or the error of the connection.
+func (s *Server) Calls(ctx context.Context, conn Conn, address string) error {
+	client, busy := s.usage.open(address, load{conns: 1})
+	defer client.close()
+	if busy != nil {
+		var none sync.WaitGroup
+		return serveConn(ctx, conn, &none, func(context.Context, context.CancelCauseFunc) error { return rejectCall(conn, busy) })
+	}
+	conn.LimitFrames(client.frameLimits())
 	v := &callServer{
-		conn: conn, service: s.service, out: newOutbox(),
+		conn: conn, client: client, service: s.service, out: newOutbox(),
 		slots: make(chan struct{}, maxCalls), calls: map[uint64]context.CancelFunc{},
 	}
 	return serveConn(ctx, conn, &v.goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
 		v.goroutines.Go(func() {
-			if err := v.out.writeMessages(conn, ctx.Done(), func() { <-v.slots }); err != nil {
+			if err := v.out.writeMessages(conn, ctx.Done(), v.replyWritten); err != nil {
 				cancel(err)
 			}
 		})
@@ -73,14 +74,28 @@ func (s *Server) Calls(ctx context.Context, conn Conn) error {
 	})
 }
 
+// rejectCall replies to the first call on a connection with an error, which it returns.
+func rejectCall(conn Conn, reason error) error {
+	conn.LimitFrames(link.FrameLimits{Max: maxRejected, Stall: rejectLimit})
+	conn.SetTimeouts(rejectLimit, rejectLimit)
+	frame, _ := conn.ReadFrame()
+	if len(frame) >= headerSize {
+		_, number, _, _ := decodeMessage(frame)
+		if conn.Buffer(wire.AppendError(newMessage(msgError, number, 64), reason)) == nil && conn.Flush() == nil {
+			_, _ = conn.ReadFrame() // the client closes the connection, or the time is over
+		}
+	}
+	return reason
+}
+
 // callServer serves the calls of one connection.
 type callServer struct {
 	conn       Conn
+	client     *client
 	service    Service
 	out        *outbox
 	goroutines sync.WaitGroup
 	slots      chan struct{} // limits the number of pending calls
-	pending    atomic.Int64  // size of pending updates
 	frames     atomic.Int64  // number of received frames
 
 	mu    sync.Mutex
@@ -90,9 +105,9 @@ type callServer struct {
 func (v *callServer) readRequests(ctx context.Context) error {
 	var last uint64
 	for {
-		frame, err := v.conn.ReadFrame()
-		if err != nil {
-			return err
+		frame, busy := v.conn.ReadFrame()
+		if busy != nil && frame == nil {
+			return busy
 		}
 		v.frames.Add(1)
 		if len(frame) == 0 {
@@ -104,6 +119,9 @@ func (v *callServer) readRequests(ctx context.Context) error {
 			return err
 		}
 		if kind == msgCancel {
+			if len(body) > 0 {
+				return wire.Violation("a cancellation with %d bytes more than the number of the call", len(body))
+			}
 			v.cancelCall(number)
 			continue
 		}
@@ -111,11 +129,25 @@ func (v *callServer) readRequests(ctx context.Context) error {
 			return wire.Violation("call %d follows call %d", number, last)
 		}
 		last = number
-		call, err := v.decodeCall(kind, body)
-		if err != nil {
+		more := load{calls: 1}
+		if busy == nil {
+			if len(frame) <= freeFrame { // larger ones were reserved by ReadFrame
+				busy = v.client.occupy(load{memory: int64(len(frame))})
+			}
+			if busy == nil {
+				more.memory = int64(len(frame))
+				if busy = v.client.occupy(load{calls: 1}); busy != nil {
+					v.client.release(load{memory: more.memory})
+				}
+			}
+		}
+		call := func(context.Context) ([]byte, error) { return nil, busy }
+		if busy != nil {
+			more = load{}
+		} else if call, err = v.decodeCall(kind, body); err != nil {
 			return err
 		}
-		if err := v.startCall(ctx, number, call); err != nil {
+		if err := v.startCall(ctx, number, more, call); err != nil {
 			return err
 		}
 	}
@@ -137,7 +169,10 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 		if err != nil {
 			return nil, err
 		}
-		return v.newProposal(id, data), nil
+		return func(ctx context.Context) ([]byte, error) {
+			index, err := v.service.Propose(ctx, id, data)
+			return encodeIndex(index), err
+		}, nil
 	case msgChangePeers:
 		id, voters, err := decodeChangePeers(body)
 		return func(ctx context.Context) ([]byte, error) {
@@ -184,23 +219,6 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 	return nil, wire.Violation("a call of kind %d", kind)
 }
 
-// newProposal returns a function that proposes an update. Until the function has returned, the
-// update is a part of pending.
-func (v *callServer) newProposal(id requestid.ID, data []byte) func(context.Context) ([]byte, error) {
-	size := int64(len(data))
-	if v.pending.Add(size) > maxPending {
-		v.pending.Add(-size)
-		return func(context.Context) ([]byte, error) {
-			return nil, fmt.Errorf("%w: the updates in progress of one client have more than %d bytes", api.ErrBusy, maxPending)
-		}
-	}
-	return func(ctx context.Context) ([]byte, error) {
-		defer v.pending.Add(-size)
-		index, err := v.service.Propose(ctx, id, data)
-		return encodeIndex(index), err
-	}
-}
-
 // silenceLimit is the interval at which it is checked whether a client that waits for a
 // candidate to resign has sent a frame. Such a client sends pings much more often.
 const silenceLimit = 20 * time.Second
@@ -226,8 +244,9 @@ func (v *callServer) awaitSilence(ctx context.Context, cancel context.CancelCaus
 	}
 }
 
-// startCall executes a call in a new goroutine. It waits while too many calls are pending.
-func (v *callServer) startCall(ctx context.Context, number uint64, call func(context.Context) ([]byte, error)) error {
+// startCall executes a call in a new goroutine. It waits while too many calls are pending. occupied is released
+// when the call has returned.
+func (v *callServer) startCall(ctx context.Context, number uint64, occupied load, call func(context.Context) ([]byte, error)) error {
 	select {
 	case v.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -240,16 +259,28 @@ func (v *callServer) startCall(ctx context.Context, number uint64, call func(con
 	v.goroutines.Go(func() {
 		defer cancel()
 		body, err := call(ctx)
+		v.client.release(occupied)
 		v.mu.Lock()
 		delete(v.calls, number)
 		v.mu.Unlock()
-		var frame []byte
-		if err != nil {
-			frame = wire.AppendError(newMessage(msgError, number, 64), err)
-		} else {
-			frame = append(newMessage(msgResult, number, len(body)), body...)
+		var m outgoing
+		if err == nil && len(body) > freeReply { // only calls that change nothing have large results
+			if err = v.client.occupy(load{memory: int64(len(body))}); err == nil {
+				m.reserved = int64(len(body))
+			}
 		}
-		v.out.addMessage(&outgoing{frame: frame})
+		if err != nil {
+			m.frame = wire.AppendError(newMessage(msgError, number, 64), err)
+		} else {
+			m.frame = append(newMessage(msgResult, number, len(body)), body...)
+		}
+		v.out.addMessage(&m)
 	})
 	return nil
+}
+
+// replyWritten releases what a reply has occupied.
+func (v *callServer) replyWritten(m *outgoing) {
+	<-v.slots
+	v.client.release(load{memory: m.reserved})
 }

@@ -2,8 +2,10 @@ package rpc_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,6 +32,7 @@ func TestServer_CallerViolatesProtocol(t *testing.T) {
 		"one name":      {callFrame(6, 1, 1, 'x')},
 		"short propose": {callFrame(1, 1, 0, 0, 0)},
 		"stream":        {callFrame(32, 1)},
+		"large cancel":  {callFrame(7, 1, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,7 +41,7 @@ func TestServer_CallerViolatesProtocol(t *testing.T) {
 					_, _ = near.ReadFrame()
 				}()
 				served := make(chan error, 1)
-				go func() { served <- rpc.NewServer(rpctest.New(peerA).Peer(peerA)).Calls(t.Context(), far) }()
+				go func() { served <- rpc.NewServer(rpctest.New(peerA).Peer(peerA)).Calls(t.Context(), far, "client") }()
 				for _, frame := range frames {
 					require.NoError(t, near.WriteFrame(frame))
 				}
@@ -94,7 +97,7 @@ func FuzzCalls(f *testing.F) {
 	for kind := range byte(9) {
 		f.Add(callFrame(kind, 1, 1, 100))
 	}
-	fuzzServer(f, func(s *rpc.Server, t *testing.T, far *rpctest.End) error { return s.Calls(t.Context(), far) })
+	fuzzServer(f, func(s *rpc.Server, t *testing.T, far *rpctest.End) error { return s.Calls(t.Context(), far, "client") })
 }
 
 func FuzzStream(f *testing.F) {
@@ -139,6 +142,64 @@ func TestServer_LimitsStreams(t *testing.T) {
 	})
 }
 
+// The number of connections is limited. A connection that exceeds the limit receives the reason, and is closed.
+func TestServer_LimitsConnections(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		connect := func(address string) *rpc.Caller {
+			near, far := rpctest.Pipe()
+			h.streams.Go(func() { _ = h.server.Calls(h.ctx, far, address) })
+			caller := rpc.NewCaller(near)
+			t.Cleanup(func() { caller.Close() })
+			return caller
+		}
+		callers := []*rpc.Caller{h.caller}
+		for range 255 {
+			callers = append(callers, connect("client"))
+		}
+		synctest.Wait()
+		for _, c := range callers {
+			_, err := c.Info(t.Context())
+			require.NoError(t, err)
+		}
+		_, err := connect("client").Info(t.Context())
+		require.ErrorIs(t, err, api.ErrBusy)
+		require.ErrorContains(t, err, "256 connections of one address")
+		_, err = connect("other").Info(t.Context())
+		require.NoError(t, err)
+		callers[1].Close()
+		synctest.Wait()
+		_, err = connect("client").Info(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// The replies that a client does not read are limited.
+func TestServer_LimitsReplies(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		var candidates []api.Candidate
+		for i := range 4000 {
+			candidates = append(candidates, api.Candidate{ID: fmt.Sprint(i), Value: strings.Repeat("x", 1000)})
+		}
+		h.cluster.SetElection("e", api.Election{Candidates: candidates})
+		near, far := rpctest.Pipe()
+		h.streams.Go(func() { _ = h.server.Calls(h.ctx, far, "client") })
+		for i := range byte(20) {
+			require.NoError(t, near.WriteFrame(callFrame(5, i+1, 1, 'e')))
+		}
+		synctest.Wait()
+		large := 0
+		for range 20 {
+			frame, err := near.ReadFrame()
+			require.NoError(t, err)
+			if frame[0] == 16 {
+				large++
+			}
+		}
+		require.InDelta(t, 8, large, 1, "replies of 33 MiB")
+		require.NoError(t, near.Close())
+	})
+}
+
 // If a stream is not read, the server stops reading the log. It continues when the stream is read
 // after a time that exceeds all timeouts.
 func TestServer_BackPressure(t *testing.T) {
@@ -178,11 +239,14 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		_, err := h.caller.Propose(t.Context(), requestid.New(), []byte("x"))
-		require.ErrorIs(t, err, api.ErrBusy)
+		for _, size := range []int{1 << 20, 8 << 20} { // without and with a reservation before it is received
+			_, err := h.caller.Propose(t.Context(), requestid.New(), make([]byte, size))
+			require.ErrorIs(t, err, api.ErrBusy)
+			require.ErrorContains(t, err, "bytes of requests and replies in progress of one connection")
+		}
 		h.cluster.Release()
 		calls.Wait()
-		_, err = h.caller.Propose(t.Context(), requestid.New(), []byte("x"))
+		_, err := h.caller.Propose(t.Context(), requestid.New(), data)
 		require.NoError(t, err)
 	})
 }

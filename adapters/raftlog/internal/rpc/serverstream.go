@@ -7,25 +7,38 @@ import (
 	"sync"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Stream serves the stream that the client with the given ID requests on a connection, until
-// the client closes the connection, sends nothing for 30 s, or ctx is done. It closes the
-// connection. The errors are those of [Server.Calls].
-func (s *Server) Stream(ctx context.Context, conn Conn, client string) error {
+// Stream serves the stream that a client requests on a connection from an address, until the client
+// closes the connection, sends nothing for 30 s, or ctx is done. It closes the connection. The errors
+// are those of [Server.Calls].
+func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
+	client, busy := s.usage.open(address, load{conns: 1, streams: 1})
+	defer client.close()
+	conn.LimitFrames(link.FrameLimits{Max: maxStreamRequest, Stall: frameStall})
 	// Writes have no timeout: a slow client does not read for any length of time. A lost client
 	// is detected because it sends nothing.
 	conn.SetTimeouts(streamSilence, 0)
+	if busy != nil {
+		conn.SetTimeouts(rejectLimit, rejectLimit)
+	}
 	var goroutines sync.WaitGroup
 	return serveConn(ctx, conn, &goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
 		request, err := conn.ReadFrame()
 		if err != nil {
 			return err
 		}
-		goroutines.Go(func() { cancel(readPings(conn)) })
 		w := &streamWriter{conn: conn}
-		if err := s.serveStream(ctx, w, client, request); err != nil {
+		if busy != nil {
+			w.writeMessage(msgError, func(b []byte) []byte { return wire.AppendError(b, busy) })
+			_ = w.flush()
+			_, _ = conn.ReadFrame() // the client closes the connection, or the time is over
+			return busy
+		}
+		goroutines.Go(func() { cancel(readPings(conn)) })
+		if err := s.serveStream(ctx, w, request); err != nil {
 			if errors.Is(err, wire.ErrProtocol) {
 				return err
 			}
@@ -53,11 +66,10 @@ func readPings(conn Conn) error {
 	}
 }
 
-func (s *Server) serveStream(ctx context.Context, w *streamWriter, client string, request []byte) error {
-	if !s.acquireStream(client) {
-		return fmt.Errorf("%w: one client has at most %d streams", api.ErrBusy, maxStreams)
-	}
-	defer s.releaseStream(client)
+// maxStreamRequest is the maximum size of the frames of a stream's client.
+const maxStreamRequest = 4 << 10
+
+func (s *Server) serveStream(ctx context.Context, w *streamWriter, request []byte) error {
 	d := wire.Decoder{B: request}
 	switch kind := d.Byte("kind of a request"); kind {
 	case msgEntries:
@@ -77,24 +89,6 @@ func (s *Server) serveStream(ctx context.Context, w *streamWriter, client string
 		return w.writeSnapshot(&snapshot)
 	default:
 		return wire.Violation("a stream of kind %d", kind)
-	}
-}
-
-func (s *Server) acquireStream(client string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams[client] == maxStreams {
-		return false
-	}
-	s.streams[client]++
-	return true
-}
-
-func (s *Server) releaseStream(client string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams[client]--; s.streams[client] == 0 {
-		delete(s.streams, client)
 	}
 }
 

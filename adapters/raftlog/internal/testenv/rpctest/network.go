@@ -65,7 +65,7 @@ func (n *Network) Connect(_ context.Context, p api.Peer, purpose link.Purpose) (
 		case purpose == link.PurposeStream:
 			_ = server.Stream(n.ctx, far, "client")
 		default:
-			_ = server.Calls(n.ctx, far)
+			_ = server.Calls(n.ctx, far, "client")
 		}
 		n.mu.Lock()
 		delete(n.ends[p.ID], far)

@@ -8,6 +8,9 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
 // Pipe returns both ends of a connection in memory. Flush blocks until the other end reads, and
@@ -29,6 +32,7 @@ type End struct {
 	in       <-chan [][]byte
 	out      chan<- [][]byte
 	closed   *closeSignal
+	limits   link.FrameLimits
 	received [][]byte // frames that were transferred and not read yet
 
 	mu          sync.Mutex
@@ -52,6 +56,9 @@ func (e *End) SetTimeouts(read, _ time.Duration) {
 	e.readTimeout = read
 }
 
+// LimitFrames limits the size of frames. Frames are transferred completely, so that they do not stall.
+func (e *End) LimitFrames(l link.FrameLimits) { e.limits = l }
+
 // ReadFrame waits for a frame. It returns io.EOF if either end is closed.
 func (e *End) ReadFrame() ([]byte, error) {
 	e.mu.Lock()
@@ -74,6 +81,13 @@ func (e *End) ReadFrame() ([]byte, error) {
 	}
 	frame := e.received[0]
 	e.received = e.received[1:]
+	if l := e.limits; l.Max > 0 && len(frame) > l.Max {
+		return nil, api.ErrTooLarge
+	} else if l.Reserve != nil && len(frame) > l.Free {
+		if err := l.Reserve(len(frame)); err != nil {
+			return frame[:64], err
+		}
+	}
 	return frame, nil
 }
 

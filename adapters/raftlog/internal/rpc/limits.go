@@ -1,0 +1,155 @@
+package rpc
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+)
+
+// The limits of what clients occupy at this peer. docs/raftlog.md lists them.
+const (
+	// maxFrame is the maximum size of a frame of a client: an update and its header.
+	maxFrame = wire.MaxData + 1<<20
+	// frameStall is the time in which the rest of a frame, or the next 64 KiB of it, must arrive.
+	frameStall = 5 * time.Second
+	// freeFrame is the size up to which a request is received without a reservation, and up to which a
+	// connection always may have one request or reply in progress.
+	freeFrame = 128 << 10
+	// freeReply is the size up to which replies are not counted.
+	freeReply = 4 << 10
+	// ownCalls is the number of calls that each connection always may have in progress.
+	ownCalls = 16
+	// rejectLimit is the time for which a connection that exceeds a limit is served: its first request
+	// receives the reason, unless it is larger than maxRejected.
+	rejectLimit = time.Second
+	maxRejected = 64 << 10
+)
+
+// load is what one client, one address, or all clients occupy.
+type load struct {
+	conns, streams int
+	calls          int   // in progress
+	memory         int64 // of the requests and the replies in progress, in bytes
+}
+
+// The maximum loads. The calls of one connection are limited by maxCalls.
+var (
+	maxConnLoad    = load{memory: 2*maxFrame - 1<<20}
+	maxAddressLoad = load{conns: 256, streams: 64, calls: 4 << 10, memory: 2 * maxFrame}
+	maxTotalLoad   = load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 << 20}
+)
+
+// add returns the sum of two loads.
+func (l load) add(more load) load {
+	return load{l.conns + more.conns, l.streams + more.streams, l.calls + more.calls, l.memory + more.memory}
+}
+
+// sub returns the difference of two loads.
+func (l load) sub(less load) load {
+	return load{l.conns - less.conns, l.streams - less.streams, l.calls - less.calls, l.memory - less.memory}
+}
+
+// checkIncrease returns an error if a load that grows by more exceeds a limit. The error names the limit and whose
+// load it is. What does not grow is not checked.
+func (l load) checkIncrease(more, limit load, whose string) error {
+	sum := l.add(more)
+	for _, c := range []struct {
+		more, sum, limit int64
+		what             string
+	}{
+		{int64(more.conns), int64(sum.conns), int64(limit.conns), "%d connections"},
+		{int64(more.streams), int64(sum.streams), int64(limit.streams), "%d streams"},
+		{int64(more.calls), int64(sum.calls), int64(limit.calls), "%d calls in progress"},
+		{more.memory, sum.memory, limit.memory, "%d bytes of requests and replies in progress"},
+	} {
+		if c.more > 0 && c.limit > 0 && c.sum > c.limit {
+			return fmt.Errorf("%w: the peer serves at most "+c.what+" of %s: try again later, or use fewer", api.ErrBusy, c.limit, whose)
+		}
+	}
+	return nil
+}
+
+// checkClient decides whether a connection may occupy more. The other parameters are the loads of the connection, of
+// its address and of all clients. Some calls, and one small request or reply, of each connection are always
+// accepted, so that they do not fail while other clients use up the limits.
+func checkClient(own, address, total, more load) error {
+	if more.calls > 0 && own.calls < ownCalls || more.memory > 0 && more.memory <= freeFrame && own.memory == 0 {
+		return nil
+	}
+	if err := own.checkIncrease(more, maxConnLoad, "one connection"); err != nil {
+		return err
+	}
+	if err := address.checkIncrease(more, maxAddressLoad, "one address"); err != nil {
+		return err
+	}
+	return total.checkIncrease(more, maxTotalLoad, "all clients")
+}
+
+// usage is what clients occupy. Its methods, and those of its clients, may be called by any goroutine.
+type usage struct {
+	mu        sync.Mutex
+	total     load
+	addresses map[string]load
+}
+
+// client is the connection of a client.
+type client struct {
+	usage   *usage
+	address string
+	own     load
+}
+
+// open returns the client for a connection from an address, whose load is l.
+func (u *usage) open(address string, l load) (*client, error) {
+	c := &client{usage: u, address: address}
+	return c, c.occupy(l)
+}
+
+// occupy adds more to the load of the client, unless that exceeds a limit.
+func (c *client) occupy(more load) error {
+	u := c.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err := checkClient(c.own, u.addresses[c.address], u.total, more); err != nil {
+		return err
+	}
+	c.change(more)
+	return nil
+}
+
+// release removes what occupy has added.
+func (c *client) release(less load) {
+	c.usage.mu.Lock()
+	defer c.usage.mu.Unlock()
+	c.change(load{}.sub(less))
+}
+
+// close removes the load of a connection that has ended.
+func (c *client) close() {
+	c.usage.mu.Lock()
+	defer c.usage.mu.Unlock()
+	c.change(load{}.sub(c.own))
+}
+
+// change adds to the load. usage.mu is held.
+func (c *client) change(by load) {
+	u := c.usage
+	c.own, u.total = c.own.add(by), u.total.add(by)
+	if l := u.addresses[c.address].add(by); l != (load{}) {
+		u.addresses[c.address] = l
+	} else {
+		delete(u.addresses, c.address)
+	}
+}
+
+// frameLimits returns the limits of the frames of the client.
+func (c *client) frameLimits() link.FrameLimits {
+	return link.FrameLimits{
+		Max: maxFrame, Stall: frameStall, Free: freeFrame,
+		Reserve: func(size int) error { return c.occupy(load{memory: int64(size)}) },
+	}
+}
