@@ -48,7 +48,7 @@ func UsesTLS(flags bool, addresses ...Address) (bool, error) {
 	case plain != "" && secure != "":
 		return false, fmt.Errorf("%s and %s differ in whether they use TLS: use one scheme for all", plain, secure)
 	case plain != "" && flags:
-		return false, fmt.Errorf("%s is an address without TLS, but options of TLS are set: change the address, or omit the options", plain)
+		return false, fmt.Errorf("%s permits connections without TLS, but options of TLS are set: change the address, or omit the options", plain)
 	case plain != "" && unspecified != "", secure != "" && unspecified != "" && !flags:
 		return false, fmt.Errorf("%s has no scheme, but %s has one: use one scheme for all", unspecified, plain+secure)
 	}

@@ -108,7 +108,7 @@ func TestCheck_Credentials(t *testing.T) {
 	for _, parameter := range []string{"sslmode=disable", "sslmode=allow", "sslmode=prefer"} {
 		err := storeurl.Check(storeurl.Config{URL: "postgres://me@127.0.0.1/db?" + parameter, Election: "jobs", TLS: new(tls.Config)})
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-		require.ErrorContains(t, err, parameter+" is an address without TLS")
+		require.ErrorContains(t, err, parameter+" permits connections without TLS")
 	}
 	for _, parameter := range []string{"tls=false", "ssl=false"} {
 		err := storeurl.Check(storeurl.Config{URL: "mongodb://127.0.0.1/db?" + parameter, Election: "jobs", TLS: new(tls.Config)})
