@@ -58,7 +58,7 @@ func parseStandbyNames(setting string) (wait int, names []string, err error) {
 	}
 	wait = 1
 	if len(tokens) > 1 && tokens[1].is("(") {
-		if wait, err = strconv.Atoi(tokens[0].text); err != nil || !tokens[len(tokens)-1].is(")") {
+		if wait, err = strconv.Atoi(tokens[0].text); err != nil || wait < 1 || !tokens[len(tokens)-1].is(")") {
 			return 0, nil, errStandbyNames
 		}
 		tokens = tokens[2 : len(tokens)-1]

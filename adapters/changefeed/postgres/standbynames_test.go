@@ -29,7 +29,7 @@ func TestParseStandbyNames(t *testing.T) {
 		require.Equal(t, want.wait, wait, setting)
 		require.Equal(t, want.names, names, setting)
 	}
-	for _, setting := range []string{"a b", "FIRST x (a)", "2 (a", "2 (a,)", `"a`, ",", "2 ()", "a (b)"} {
+	for _, setting := range []string{"a b", "FIRST x (a)", "2 (a", "2 (a,)", `"a`, ",", "2 ()", "a (b)", "0 (a)", "-1 (a)"} {
 		_, _, err := parseStandbyNames(setting)
 		require.Error(t, err, setting)
 	}
@@ -73,6 +73,7 @@ func FuzzStandbyNames(f *testing.F) {
 	f.Add("a, \"B\", c")
 	f.Add("FIRST 2 (a, \"x\"\"y\", *)")
 	f.Add("ANY 1 (first)")
+	f.Add("0 (a)")
 	f.Fuzz(func(t *testing.T, setting string) {
 		wait, names, err := parseStandbyNames(setting)
 		if err != nil {
