@@ -48,9 +48,43 @@ func (r *runCommand) environment(role string, leader *candidateInfo, l *leaderel
 		return replaced || slices.Contains(credentials, name)
 	})
 	for name, value := range variables {
-		env = append(env, name+"="+value)
+		fitted := fitVariable(value)
+		if fitted != value {
+			r.reportVariable(name, value)
+		}
+		env = append(env, name+"="+fitted)
 	}
 	return env
+}
+
+// maxVariable is the maximum length of a variable that this process sets, in bytes.
+const maxVariable = 4096
+
+// fitVariable returns what a variable can contain of a text, which another program may have written: the
+// part before the first null character, with U+FFFD instead of what is not UTF-8, and at most maxVariable
+// bytes of that. With other texts no command could be started.
+func fitVariable(text string) string {
+	text, _, _ = strings.Cut(text, "\x00")
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= maxVariable {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxVariable], "") // without a part of a character at the end
+}
+
+// reportVariable logs that a variable does not contain the complete text, once for each text.
+func (r *runCommand) reportVariable(name, text string) {
+	r.mu.Lock()
+	last, found := r.reported[name]
+	if r.reported == nil {
+		r.reported = map[string]string{}
+	}
+	r.reported[name] = text
+	r.mu.Unlock()
+	if !found || last != text {
+		r.settings.log.Warn("a variable contains only a part of its text: the text has a null character, is not UTF-8, or is longer than the limit",
+			"variable", name, "bytes", len(text), "limit", maxVariable)
+	}
 }
 
 // self returns this instance as other instances see it when it leads.

@@ -46,6 +46,9 @@ type runCommand struct {
 	follower       *follower              // nil without followerCommand
 	onReport       []func(elector.Report) // are called with each report of the Elector
 	exiting        atomic.Bool            // a signal ends this process as soon as its log was written
+
+	mu       sync.Mutex
+	reported map[string]string // the last text of each variable that reportVariable has logged
 }
 
 func newRun(r *runCommand) *cobra.Command {

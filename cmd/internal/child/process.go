@@ -47,7 +47,7 @@ func Start(c Command) (*Process, error) {
 	if len(c.Args) == 0 {
 		return nil, errors.New("start: no program")
 	}
-	p, err := startProcess(c)
+	p, err := withReserve(func() (*Process, error) { return startProcess(c) })
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Args[0], err)
 	}
@@ -155,9 +155,10 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	reports.Close()
 	_ = p.cmd.Wait()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.control.Close()
 	p.control = nil
+	p.mu.Unlock()
+	completeReserve()
 }
 
 // renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent

@@ -17,6 +17,9 @@ type Process struct{}
 // RunWatchdog does nothing.
 func RunWatchdog() {}
 
+// ReserveDescriptors returns an error.
+func ReserveDescriptors() (limit uint64, err error) { return 0, errPlatform }
+
 // Start returns an error.
 func Start(Command) (*Process, error) { return nil, errPlatform }
 

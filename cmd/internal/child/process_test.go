@@ -167,6 +167,40 @@ func TestStart_NotUTF8(t *testing.T) {
 }
 
 // TestStop_KillsTheGroup fails if only the program is stopped, and not its descendants.
+// TestStart_NoDescriptors fails if a program cannot be started when other parts of this process have used all
+// descriptors, or if it can only be started once.
+func TestStart_NoDescriptors(t *testing.T) {
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	low := limit
+	low.Cur = 128
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low))
+	defer func() { require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)) }()
+	n, err := ReserveDescriptors()
+	require.NoError(t, err)
+	require.EqualValues(t, 128, n)
+	var clients []*os.File
+	defer func() {
+		for _, f := range clients {
+			f.Close()
+		}
+	}()
+	useAll := func() {
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				require.ErrorIs(t, err, syscall.EMFILE)
+				return
+			}
+			clients = append(clients, f)
+		}
+	}
+	for range 5 {
+		useAll()
+		require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0"), Grace: time.Second}))
+	}
+}
+
 func TestStop_KillsTheGroup(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w, Grace: 100 * time.Millisecond})

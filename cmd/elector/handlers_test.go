@@ -1,0 +1,58 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFitVariable fails if the result cannot be passed to a command, or if more is removed than necessary.
+func TestFitVariable(t *testing.T) {
+	long := strings.Repeat("é", maxVariable)
+	for text, want := range map[string]string{
+		"":              "",
+		"web 1\n\x1b":   "web 1\n\x1b",
+		"a\x00b\x00c":   "a",
+		"\x00":          "",
+		"a\xff\xfeb":    "a\ufffdb",
+		long:            long[:maxVariable],
+		"x" + long:      "x" + long[:maxVariable-2],
+		"\xff" + long:   "\ufffd" + long[:maxVariable-4],
+		"a" + long[:10]: "a" + long[:10],
+	} {
+		got := fitVariable(text)
+		require.Equal(t, want, got)
+		require.True(t, utf8.ValidString(got))
+	}
+}
+
+// TestEnvironment_DataOfOthers fails if a command cannot be started because of the data of another candidate, or if
+// this is not logged once.
+func TestEnvironment_DataOfOthers(t *testing.T) {
+	var log bytes.Buffer
+	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return session }}
+	file := t.TempDir() + "/value"
+	for _, value := range []string{"a\x00b", strings.Repeat("A", 200<<10), "\xff", strings.Repeat("\xff", 200<<10)} {
+		log.Reset()
+		for range 2 {
+			env := r.environment(roleFollower, &candidateInfo{Name: "web-1", Value: value}, nil, nil)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			require.NoError(t, r.runScript(ctx, "follower", `printf %s "$ELECTOR_LEADER $ELECTOR_LEADER_VALUE" > `+file, nil, env))
+			cancel()
+		}
+		got, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, "web-1 "+fitVariable(value), string(got))
+		require.Equal(t, 1, strings.Count(log.String(), "variable=ELECTOR_LEADER_VALUE"), log.String())
+		require.NotContains(t, log.String(), "variable=ELECTOR_LEADER ")
+	}
+}
