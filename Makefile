@@ -19,12 +19,14 @@ picture:
 	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./internal/demo/picture docs/demo
 
 # screenshots checks in a browser that the pictures of README.md are aligned, and keeps screenshots
-# in the directory SCREENSHOTS. Debian's package is chromium.
+# in the directory SCREENSHOTS. It also checks that web pages cannot control a dev-server. Debian's
+# package is chromium.
 BROWSER     = chromium
 SCREENSHOTS = /tmp
 
 screenshots:
 	$(GO) test -count 1 ./internal/demo/picture -run '^TestBrowser$$' -args -browser $(BROWSER) -screenshots $(abspath $(SCREENSHOTS))
+	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser$$' -args -browser $(BROWSER)
 
 # reference writes docs/commands, the help texts of the commands.
 reference:

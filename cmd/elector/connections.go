@@ -7,13 +7,20 @@ import (
 	"sync"
 )
 
-// maxConnections is the maximum number of connections of --listen. The limit of descriptors, which is
-// usually higher, must be sufficient for the commands and the program as well.
+// maxConnections is the maximum number of connections of --listen.
 const maxConnections = 32
+
+// connectionLimit returns the maximum number of connections if the process can have the given number of
+// descriptors. The others are for the backend, the commands and the program.
+func connectionLimit(descriptors uint64) int {
+	return int(min(maxConnections, max(1, descriptors/4)))
+}
 
 // connections limits the connections of an HTTP server: a new connection beyond the limit closes the one
 // that has been idle for the longest time, or itself if no connection is idle.
 type connections struct {
+	limit int
+
 	mu   sync.Mutex
 	open []connection // in the order of the last change
 }
@@ -32,7 +39,7 @@ func (c *connections) change(conn net.Conn, state http.ConnState) {
 		return
 	}
 	c.open = append(c.open, connection{conn, state == http.StateActive})
-	if len(c.open) > maxConnections {
+	if len(c.open) > c.limit {
 		idle := max(0, slices.IndexFunc(c.open, func(o connection) bool { return !o.active }))
 		_ = c.open[idle].Close()
 		c.open = slices.Delete(c.open, idle, idle+1)

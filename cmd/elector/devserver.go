@@ -31,11 +31,12 @@ func newDevServer() *cobra.Command {
 		Long: "Run the embedded ZooKeeper server of package zktest until TERM or INT. It stores all data in\n" +
 			"memory, in one process, and is not for production.\n\n" +
 			"With --control it serves HTTP requests that expire sessions, and stop, pause or partition\n" +
-			"servers. GET / on that address lists the requests. There is no authentication.\n\n" +
+			"servers. GET / on that address lists the requests. There is no authentication, but requests of\n" +
+			"web pages are rejected; therefore POST requests need the header X-Elector.\n\n" +
 			"Exit codes: 0 after TERM or INT; 1 an address cannot be used; 2 wrong usage.",
 		Example: "  elector dev-server --listen 127.0.0.1:2181\n" +
 			"  elector dev-server --servers 3 --tick 2s --control 127.0.0.1:2180\n" +
-			"  curl -X POST http://127.0.0.1:2180/servers/1/partition",
+			"  curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition",
 		Args: noArguments,
 
 		Annotations: map[string]string{withoutBackend: "true"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -15,7 +16,9 @@ import (
 )
 
 // controlHelp is the response to GET / at the control address of dev-server.
-const controlHelp = `GET  /state                     servers and sessions, as JSON
+const controlHelp = `POST requests need the header X-Elector, with any value: curl -H 'X-Elector: 1' -X POST ...
+
+GET  /state                     servers and sessions, as JSON
 GET  /tree                      the znodes
 POST /sessions/ID/expire        end a session (ID as in /state)
 POST /servers/N/stop            N is 1 for the first server
@@ -53,9 +56,20 @@ func startFaultServer(address string, e *zktest.Ensemble) (*faultServer, error) 
 		return nil, err
 	}
 	f.address = listener.Addr().String()
-	f.server = &http.Server{Handler: f.routes(), ReadHeaderTimeout: 10 * time.Second}
+	f.server = newHTTPServer(rejectWebPages(f.routes(), []string{hostName(address)}), maxConnections, slog.New(slog.DiscardHandler))
 	f.serving.Go(func() { _ = f.server.Serve(listener) })
 	return f, nil
+}
+
+// rejectWebPages returns a handler that rejects requests as rejectControl does.
+func rejectWebPages(handler http.Handler, names []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if reason := rejectControl(r.Method, r.Host, r.Header, names); reason != "" {
+			http.Error(w, reason, http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 func (f *faultServer) close() {

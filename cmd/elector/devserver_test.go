@@ -95,6 +95,7 @@ func fetch(t *testing.T, method, url string, status int) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
+	r.Header.Set(controlHeader, "1")
 	response, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
 	defer response.Body.Close()

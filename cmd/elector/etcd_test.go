@@ -86,7 +86,7 @@ func TestEtcd_WebPages(t *testing.T) {
 	pages.waitForPage("/readyz", 200, `{"ok":true}`)
 	pages.waitForPage("/leader", 503, `"name":"a","value":"10.0.0.1:80",`)
 	h.srv.Kill(0)
-	pages.waitForPage("/readyz", 503, "no connection to etcd")
+	pages.waitForPage("/readyz", 503, `"reason":"disconnected"`)
 	pages.waitForPage("/leader", 503, `"leader":null`)
 	pages.requirePage("/healthz", 200, `{"ok":true}`)
 	h.srv.Restart(0)

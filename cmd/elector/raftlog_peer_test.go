@@ -198,7 +198,7 @@ func TestRaftlog_NoMajority(t *testing.T) {
 	a := r.run("a", exclusive, listening...)
 	pages := a.webClient()
 	a.waitForLog("no leader of the log")
-	pages.requirePage("/readyz", 503, "no majority")
+	pages.requirePage("/readyz", 503, `"reason":"disconnected"`)
 	pages.requirePage("/healthz", 200, `{"ok":true}`)
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.OK, a.exitCode())

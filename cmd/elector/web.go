@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
@@ -32,6 +33,7 @@ type webServer struct {
 	backend  backend
 	stopping <-chan struct{} // is closed when the run begins to hand over
 	metrics  *metrics
+	log      *slog.Logger // does not repeat a warning often
 
 	mu   sync.Mutex
 	term *begunTerm // the last one, or nil
@@ -49,6 +51,10 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 	if r.listenAddress == "" {
 		return func() {}, nil
 	}
+	limit := maxConnections
+	if descriptors, err := child.ReserveDescriptors(); err == nil { // otherwise there are none to reserve
+		limit = connectionLimit(descriptors)
+	}
 	listener, err := net.Listen("tcp", r.listenAddress)
 	if err != nil {
 		return nil, fmt.Errorf("--listen %s: %w", r.listenAddress, err)
@@ -56,14 +62,9 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 	w := newWebServer(r, e, b, ctx.Done())
 	log := r.settings.log
 	log.Info("listening", "address", listener.Addr().String())
-	server := &http.Server{
-		Handler:           w.routes(),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second,
-		WriteTimeout: 10 * time.Second, IdleTimeout: 5 * time.Second,
-		ConnState:      new(connections).change,
-		MaxHeaderBytes: 16 << 10,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
+	address, _ := listener.Addr().(*net.TCPAddr)
+	names, check := checkedHosts(r.listenAddress, address != nil && address.IP.IsLoopback(), r.listenHosts)
+	server := newHTTPServer(w.checkHost(w.routes(), names, check), limit, log)
 	var serving sync.WaitGroup
 	r.onReport = append(r.onReport, w.metrics.setState)
 	serving.Go(func() {
@@ -84,7 +85,7 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 
 // newWebServer returns a server that observes the handlers and candidates of e. It does not listen.
 func newWebServer(r *runCommand, e *elector.Elector, b backend, stopping <-chan struct{}) *webServer {
-	w := &webServer{run: r, elector: e, backend: b, stopping: stopping}
+	w := &webServer{run: r, elector: e, backend: b, stopping: stopping, log: r.settings.limitedLog()}
 	w.metrics = newMetrics(r.settings.election, stopping,
 		func() bool { return w.currentLeadership() != nil }, r.program.isRunning)
 	w.metrics.instrument(e)
@@ -112,11 +113,12 @@ func (w *webServer) rememberTerms(e *elector.Elector) {
 func (w *webServer) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", writeIndex)
-	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) { writeHealth(rw, w.checkAlive(r.Context())) })
-	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { writeHealth(rw, w.checkReady()) })
+	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) { w.writeHealth(rw, w.checkAlive(r.Context())) })
+	mux.HandleFunc("GET /readyz", func(rw http.ResponseWriter, _ *http.Request) { w.writeHealth(rw, w.checkReady()) })
 	mux.HandleFunc("GET /leader", w.writeLeader)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(w.metrics.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(w.run.settings.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: 5 * time.Second,
+		ErrorHandling: promhttp.ContinueOnError, // so that errors are logged, and not written to the client
 	}))
 	return mux
 }
@@ -135,43 +137,65 @@ func writeIndex(rw http.ResponseWriter, _ *http.Request) {
 `) // fails if the client has closed the connection
 }
 
-// checkAlive returns an error if a restart of this process could help.
-func (w *webServer) checkAlive(ctx context.Context) error {
+// checkHost returns a handler that rejects requests with other names in the Host header, if check is true.
+func (w *webServer) checkHost(handler http.Handler, names []string, check bool) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if check && !isAllowedHost(r.Host, names) {
+			w.log.Warn("rejected a request: the Host header contains neither an IP address nor a name of --listen-hosts", "host", r.Host)
+			writeJSON(rw, http.StatusMisdirectedRequest, healthReply{Reason: "host"})
+			return
+		}
+		handler.ServeHTTP(rw, r)
+	})
+}
+
+// condition is the reason why a process is not healthy or not ready. The reason is a code that clients
+// receive, and empty if the process is. err, which may be nil, is for the log only: it can contain addresses
+// and names of users.
+type condition struct {
+	reason string
+	err    error
+}
+
+// checkAlive returns a reason if a restart of this process could help.
+func (w *webServer) checkAlive(ctx context.Context) condition {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
 	// The server also runs before and after the Run of the Elector.
 	if err := w.elector.Ping(ctx); err != nil && !errors.Is(err, elector.ErrNotRunning) {
-		return err
+		return condition{"stuck", err}
 	}
 	if w.backend.healthy != nil {
-		return w.backend.healthy()
+		if err := w.backend.healthy(); err != nil {
+			return condition{"backend", err}
+		}
 	}
-	return nil
+	return condition{}
 }
 
-// checkReady returns an error if this instance is neither the leader nor a candidate that could lead.
-func (w *webServer) checkReady() error {
+// checkReady returns a reason if this instance is neither the leader nor a candidate that could lead.
+func (w *webServer) checkReady() condition {
 	select {
 	case <-w.stopping:
-		return errors.New("resigning")
+		return condition{reason: "resigning"}
 	default:
 	}
 	report := w.elector.Current()
 	if report.State == elector.StateError {
-		return fmt.Errorf("waiting after an error: %w", report.Err)
+		return condition{"error", report.Err}
 	}
 	if err := w.backend.checkConnected(); err != nil {
-		return err
+		return condition{"disconnected", err}
 	}
 	switch c := report.Candidate; {
 	case c.Err != nil:
-		return c.Err
+		return condition{"error", c.Err}
 	case c.CandidateID == "":
-		return errors.New("has not joined the election yet")
+		return condition{reason: "joining"}
 	case c.Role == leaderelection.Suspended:
-		return errors.New("leadership is suspended: it could not be confirmed in time")
+		return condition{reason: "suspended"}
 	}
-	return nil
+	return condition{}
 }
 
 // currentLeadership returns the leadership in which this instance acts at this moment, or nil. It checks
@@ -213,22 +237,25 @@ func (w *webServer) writeLeader(rw http.ResponseWriter, _ *http.Request) {
 	writeJSON(rw, code, reply)
 }
 
-// writeHealth writes the status 200, or 503 and the reason if err is not nil.
-func writeHealth(rw http.ResponseWriter, err error) {
-	reply := struct {
-		OK     bool   `json:"ok"`
-		Reason string `json:"reason,omitempty"`
-	}{OK: err == nil}
-	code := http.StatusOK
-	if err != nil {
-		code, reply.Reason = http.StatusServiceUnavailable, err.Error()
+type healthReply struct {
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// writeHealth writes the status 200, or 503 and the reason. It logs the error of the condition.
+func (w *webServer) writeHealth(rw http.ResponseWriter, c condition) {
+	if c.err != nil {
+		w.log.Warn("a health check has failed", "reason", c.reason, "err", c.err)
 	}
-	writeJSON(rw, code, reply)
+	code := http.StatusOK
+	if c.reason != "" {
+		code = http.StatusServiceUnavailable
+	}
+	writeJSON(rw, code, healthReply{OK: c.reason == "", Reason: c.reason})
 }
 
 func writeJSON(rw http.ResponseWriter, code int, reply any) {
 	rw.Header().Set("Content-Type", "application/json")
-	rw.Header().Set("Cache-Control", "no-store")
 	rw.WriteHeader(code)
 	_ = json.NewEncoder(rw).Encode(reply) // fails if the client has closed the connection
 }

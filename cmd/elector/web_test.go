@@ -203,7 +203,8 @@ func TestWebServer_NoBackend(t *testing.T) {
 	h.srv.Stop()
 	a := h.run("a", graceful, listening...)
 	pa := a.webClient()
-	pa.requirePage("/readyz", 503, "no session on zookeeper")
+	pa.requirePage("/readyz", 503, `{"ok":false,"reason":"disconnected"}`)
+	a.waitForLog("no session on zookeeper") // the page does not contain the text
 	pa.requirePage("/healthz", 200, "ok")
 	pa.requirePage("/leader", 503, `"leader":null`)
 	h.srv.Restart(zktest.KeepTree)

@@ -92,4 +92,84 @@ var commandMutants = []mutant{
 		},
 		tests: ". -run TestOptions_Invalid",
 	},
+	{
+		name: "command/control-host", breaks: "a web page can read a dev-server by the name of another host",
+		file: "cmd/elector/httpserver.go",
+		edits: []edit{
+			{`case !isAllowedHost(host, names):`, `case false:`},
+		},
+		tests: "./cmd/elector -run TestRejectControl",
+	},
+	{
+		name: "command/control-origin", breaks: "a web page can send requests to a dev-server",
+		file: "cmd/elector/httpserver.go",
+		edits: []edit{
+			{`case len(header.Values("Origin")) > 0:`, `case false:`},
+		},
+		tests: "./cmd/elector -run TestRejectControl",
+	},
+	{
+		name: "command/control-site", breaks: "a web page can request an image of a dev-server",
+		file: "cmd/elector/httpserver.go",
+		edits: []edit{
+			{`case site != "" && site != "none" && site != "same-origin":`, `case false:`},
+		},
+		tests: "./cmd/elector -run TestRejectControl",
+	},
+	{
+		name: "command/control-header", breaks: "an old browser can send a form to a dev-server",
+		file: "cmd/elector/httpserver.go",
+		edits: []edit{
+			{` && header.Get(controlHeader) == "":`, ` && false:`},
+		},
+		tests: "./cmd/elector -run TestRejectControl",
+	},
+	{
+		name: "command/control-used", breaks: "the requests of a dev-server are not checked",
+		file: "cmd/elector/devserver_control.go",
+		edits: []edit{
+			{`newHTTPServer(rejectWebPages(f.routes(), []string{hostName(address)}), `, `newHTTPServer(f.routes(), `},
+		},
+		tests: "./cmd/elector -run TestDevServer_WebPageRequests",
+	},
+	{
+		name: "command/listen-host", breaks: "a web page can read the pages of --listen by the name of another host",
+		file: "cmd/elector/web.go",
+		edits: []edit{
+			{`if check && !isAllowedHost(r.Host, names) {`, `if false {`},
+		},
+		tests: "./cmd/elector -run TestWebServer_Host",
+	},
+	{
+		name: "command/listen-loopback", breaks: "the host of requests to a loopback address is not checked",
+		file: "cmd/elector/httpserver.go",
+		edits: []edit{
+			{`loopback || len(given) > 0`, `len(given) > 0`},
+		},
+		tests: "./cmd/elector -run TestCheckedHosts",
+	},
+	{
+		name: "command/variable-of-others", breaks: "a null character in the data of a candidate disables the commands of others",
+		file: "cmd/elector/handlers.go",
+		edits: []edit{
+			{`text, _, _ = strings.Cut(text, "\x00")`, ``},
+		},
+		tests: "./cmd/elector -run TestFitVariable",
+	},
+	{
+		name: "command/long-variable-of-others", breaks: "long data of a candidate disables the commands of others",
+		file: "cmd/elector/handlers.go",
+		edits: []edit{
+			{`if len(text) <= maxVariable {`, `if true {`},
+		},
+		tests: "./cmd/elector -run TestFitVariable",
+	},
+	{
+		name: "command/reserved-descriptors", breaks: "the end command cannot be started if clients have used all descriptors",
+		file: "cmd/internal/child/reserve.go",
+		edits: []edit{
+			{`if !errors.Is(err, syscall.EMFILE) {`, `if true || !errors.Is(err, syscall.EMFILE) {`},
+		},
+		tests: "./cmd/internal/child -run TestStart_NoDescriptors",
+	},
 }

@@ -1,0 +1,83 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+var browser = flag.String("browser", "", "the browser that TestBrowser uses, for example chromium")
+
+// hostilePage sends requests to the address of --control, and then one to its own server.
+const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
+(async () => {
+	const control = "http://%s", results = [];
+	for (const [path, options] of [
+		["/restart?lose=all", {method: "POST", mode: "no-cors"}],
+		["/restart?lose=all", {method: "POST", headers: {"X-Elector": "1"}}],
+		["/tree", {}], ["/tree", {mode: "no-cors"}],
+	]) {
+		results.push(await fetch(control + path, options).then(r => r.type + " " + r.status, e => "failed"));
+	}
+	document.body.textContent = "results: " + results.join(", ");
+	await fetch("/done");
+})();
+</script></body>`
+
+// TestBrowser fails if a web page of another origin can change a dev-server or read its data. It needs a
+// browser: "make screenshots" runs it.
+func TestBrowser(t *testing.T) {
+	if *browser == "" {
+		t.Skip("no -browser")
+	}
+	e := zktest.Cluster(t, 1)
+	f, err := startFaultServer("127.0.0.1:0", e)
+	require.NoError(t, err)
+	defer f.close()
+	conn, _, err := e.Server(0).Connect(patience)
+	require.NoError(t, err)
+	_, err = conn.Create("/data", nil, 0, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	var done atomic.Bool
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/done" {
+			done.Store(true)
+			return
+		}
+		fmt.Fprintf(w, hostilePage, f.address)
+	}))
+	defer page.Close()
+	_, port, _ := strings.Cut(f.address, ":")
+	profile := t.TempDir()
+	browse := func(url string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, *browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile,
+			"--host-resolver-rules=MAP evil.example 127.0.0.1", "--virtual-time-budget=10000", "--dump-dom", url).Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	for _, host := range []string{"localhost", "127.0.0.1", "evil.example"} { // the second has another port only
+		done.Store(false)
+		text := browse(strings.Replace(page.URL, "127.0.0.1", host, 1))
+		require.True(t, done.Load(), "the page did not run: %s", text)
+		require.Contains(t, text, "results: ", host)
+		require.NotContains(t, text, "200", host)
+		require.Contains(t, e.Tree(), "data", "the page of %s has restarted the servers", host)
+	}
+	require.NotContains(t, browse("http://evil.example:"+port+"/tree"), "data", "a page with the name of another host was sent")
+	require.Contains(t, browse("http://127.0.0.1:"+port+"/tree"), "data")
+}
