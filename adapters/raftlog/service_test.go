@@ -2,6 +2,7 @@ package raftlog_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"net"
@@ -89,7 +90,7 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 // TestServeClient_StalledFrames fails if clients that do not complete a frame occupy 64 MB together, if they prevent
 // updates of another client from the same address, or if their connections are not closed.
 func TestServeClient_StalledFrames(t *testing.T) {
-	for _, c := range []struct{ clients, sent int }{{16, 15 << 20}, {200, 1 << 20}, {200, 127 << 10}} {
+	for _, c := range []struct{ clients, size, sent int }{{16, 16 << 20, 15 << 20}, {200, 16 << 20, 1 << 20}, {200, 128 << 10, 127 << 10}} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			p := h.waitForLeader(t)
 			dial := func(id string) (net.Conn, *link.Conn) {
@@ -115,13 +116,13 @@ func TestServeClient_StalledFrames(t *testing.T) {
 			}
 			for _, raw := range raws {
 				go func() {
-					_, _ = raw.Write([]byte{1, 0, 0, 0}) // a frame of 16 MiB
+					_, _ = raw.Write(binary.BigEndian.AppendUint32(nil, uint32(c.size)))
 					_, _ = raw.Write(data)
 				}()
 			}
 			synctest.Wait()
 			occupied := heapInUse() - before
-			t.Logf("%d clients, each of which has sent %d bytes, occupy %d bytes", c.clients, c.sent, occupied)
+			t.Logf("%d clients, each of which has sent %d bytes of a frame of %d bytes, occupy %d bytes", c.clients, c.sent, c.size, occupied)
 			require.Less(t, occupied, int64(64_000_000))
 			for range 40 {
 				propose()

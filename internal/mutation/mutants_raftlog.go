@@ -192,7 +192,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/frame-memory", breaks: "memory for a frame is not reserved",
 		file: "adapters/raftlog/internal/link/conn.go",
 		edits: []edit{
-			{"case reserves && got == unreserved:", "case reserves && got == unreserved && false:"},
+			{"case reserves && got == skippedHead:", "case false:"},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestConn_LimitFrames",
 	},

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,9 +43,9 @@ type FrameLimits struct {
 	// Stall is the time in which the rest of a frame, or the next 64 KiB of it, must arrive. Zero is
 	// no limit.
 	Stall time.Duration
-	// Reserve, which may be nil, is called when Free bytes of a larger frame have been received. It
-	// reserves memory for the whole frame. If it returns an error, ReadFrame skips the frame, and
-	// returns that error and its first 64 bytes; the connection can still be used.
+	// Reserve, which may be nil, is called for frames that are larger than Free, at least 64 bytes. It
+	// reserves memory for the frame. If it returns an error, ReadFrame skips the frame, and returns
+	// that error and its first 64 bytes; the connection can still be used.
 	Reserve func(size int) error
 	Free    int
 }
@@ -126,13 +125,15 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	if uint64(size) > uint64(c.maxFrame) {
 		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.maxFrame)
 	}
-	n := int(size)
+	n, first := int(size), firstAllocation
 	reserves := c.limits.Reserve != nil && n > c.limits.Free
-	first, unreserved := firstAllocation, n
-	if c.limits.Reserve != nil {
-		first, unreserved = firstReserved, min(n, c.limits.Free)
+	switch {
+	case reserves:
+		first = skippedHead
+	case c.limits.Reserve != nil:
+		first = firstReserved
 	}
-	frame := make([]byte, min(unreserved, first))
+	frame := make([]byte, min(n, first))
 	for got := 0; ; {
 		end := min(len(frame), got+framePart)
 		if err := c.readPart(frame[got:end]); err != nil {
@@ -142,18 +143,18 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 		case got == n:
 			return frame, nil
 		case got < len(frame):
-		case reserves && got == unreserved:
+		case reserves && got == skippedHead:
 			if err := c.limits.Reserve(n); err != nil {
-				head := slices.Clone(frame[:min(got, skippedHead)])
-				frame = nil // is not in memory while the rest arrives
 				if failed := c.skip(n - got); failed != nil {
 					return nil, failed
 				}
-				return head, err
+				return frame, err
 			}
+			frame = enlarge(frame, min(n, framePart))
+		case reserves:
 			frame = enlarge(frame, n)
 		default:
-			frame = enlarge(frame, min(unreserved, 2*got))
+			frame = enlarge(frame, min(n, 2*got))
 		}
 	}
 }

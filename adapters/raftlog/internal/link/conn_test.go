@@ -82,7 +82,7 @@ func TestConn_LimitFrames(t *testing.T) {
 		start, done := time.Now(), make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = near.Write([]byte{0, 0, 100, 0})
+			_, _ = near.Write([]byte{0, 0, 32, 0})
 			for range 100 {
 				time.Sleep(time.Second)
 				if _, err := near.Write(make([]byte, 100)); err != nil {
