@@ -105,6 +105,14 @@ func TestUsage(t *testing.T) {
 		{"nonsense"},
 		{"status", "nonsense"},
 	} {
+		var configErr error
+		if args[0] == "run" { // before run, which would run with settings that are accepted
+			root := newRoot()
+			root.SetOut(io.Discard)
+			root.SetArgs(append([]string{"config"}, args[1:]...))
+			configErr = root.Execute()
+			require.Error(t, configErr, "%v", args)
+		}
 		root := newRoot()
 		root.SetArgs(args)
 		err := root.Execute()
@@ -117,10 +125,6 @@ func TestUsage(t *testing.T) {
 		}
 		require.Regexp(t, `for example|such as|did you mean|true nor false|--help\)`, err.Error(), "%v: the error contains neither an example nor advice", args)
 		if args[0] == "run" {
-			root = newRoot()
-			root.SetOut(io.Discard)
-			root.SetArgs(append([]string{"config"}, args[1:]...))
-			configErr := root.Execute()
 			require.EqualError(t, configErr, strings.ReplaceAll(err.Error(), "elector run --help", "elector config --help"))
 			require.Equal(t, cmdline.Usage, exitCode(configErr))
 		}
