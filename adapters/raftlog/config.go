@@ -45,13 +45,29 @@ type Config struct {
 	// minute.
 	JoinTimeout time.Duration
 
-	// Secret authenticates the peers and clients of the cluster, over TLS 1.3. It must have
-	// at least 16 random bytes.
+	// Secret authenticates the peers of the cluster to each other, over TLS 1.3. It must have at
+	// least 16 random bytes.
 	Secret []byte
+	// ClientSecret is another secret, which authenticates clients and permits no process to act as a
+	// peer. Without it, clients are refused if Secret is set.
+	ClientSecret []byte
+	// Secrets, if not nil, returns the secrets, which it can change while the peer runs. It is used
+	// instead of Secret and ClientSecret. It is called for each new connection, and every five
+	// seconds, by several goroutines; it must return soon. Connections that were authenticated by a
+	// secret that it does not return any more are closed.
+	Secrets func() api.Secrets
 	// TLS authenticates peers and clients by certificates, instead of or in addition to
-	// Secret. The certificate of a peer must contain the host of its address, a name or an
-	// IP address, unless TLS contains a ServerName.
+	// secrets. The certificate of a peer must contain its ID, as an alternative name, or the host
+	// of the address, a name or an IP address, that the log or Peers contains for its ID. If TLS
+	// contains a ServerName, the certificates of all peers must contain that instead.
 	TLS *tls.Config
+	// AllowedNames lists the names of the certificates of peers: DNS names, IP addresses, URIs or
+	// common names of subjects. It is an additional condition. A peer that is in neither the log nor
+	// Peers may then also use a certificate for the host of its own address.
+	AllowedNames []string
+	// AllowedClientNames is the same for clients. The default is AllowedNames. If both are empty,
+	// every certificate of the authority is accepted from clients.
+	AllowedClientNames []string
 	// Insecure disables authentication and encryption.
 	Insecure bool
 
@@ -147,6 +163,10 @@ func (c Config) validate() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: Config: %s", api.ErrInvalid, fmt.Sprintf(format, args...))
 	}
+	current := api.Secrets{Peers: [][]byte{c.Secret}, Clients: [][]byte{c.ClientSecret}}
+	if c.Secrets != nil {
+		current = c.Secrets()
+	}
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 		return invalid("Addr %q: %v", c.Addr, err)
 	}
@@ -161,8 +181,6 @@ func (c Config) validate() error {
 		return invalid("Dir is empty")
 	case len(c.Peers) == 0:
 		return invalid("Peers is empty")
-	case len(c.Secret) > 0 && len(c.Secret) < link.MinSecret:
-		return invalid("Secret has %d bytes: at least %d random bytes are required", len(c.Secret), link.MinSecret)
 	case c.ElectionTimeout < 100*time.Millisecond || c.ElectionTimeout > time.Hour:
 		return invalid("ElectionTimeout is %v: must be from 100ms to 1h", c.ElectionTimeout)
 	case c.Heartbeat < c.ElectionTimeout/ticksPerTimeout || c.Heartbeat > c.ElectionTimeout/2:
@@ -175,6 +193,13 @@ func (c Config) validate() error {
 		return invalid("MaxRequestIDs is %d: must be positive", c.MaxRequestIDs)
 	case c.MaxData < 1 || c.MaxData > entry.MaxData:
 		return invalid("MaxData is %d: must be from 1 to %d", c.MaxData, entry.MaxData)
+	}
+	for name, secrets := range map[string][][]byte{"Secret": current.Peers, "ClientSecret": current.Clients} {
+		for _, secret := range secrets {
+			if n := len(secret); n > 0 && n < link.MinSecret {
+				return invalid("%s has %d bytes: at least %d random bytes are required", name, n, link.MinSecret)
+			}
+		}
 	}
 	for i, p := range c.Peers {
 		if _, _, err := net.SplitHostPort(p.Addr); err != nil || p.ID == "" || !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr) {
@@ -194,7 +219,8 @@ func (c Config) validate() error {
 
 func (c Config) linkIdentity() link.Identity {
 	return link.Identity{
-		Cluster: c.Cluster, ID: c.ID, Peer: true, Addr: c.Addr, Secret: c.Secret, TLS: c.TLS, Insecure: c.Insecure,
+		Cluster: c.Cluster, ID: c.ID, Peer: true, Addr: c.Addr, TLS: c.TLS, Insecure: c.Insecure,
+		Secret: c.Secret, ClientSecret: c.ClientSecret, Secrets: c.Secrets, PeerNames: c.AllowedNames, ClientNames: c.AllowedClientNames,
 	}
 }
 

@@ -3,6 +3,7 @@ package raftlog
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -18,10 +19,13 @@ import (
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	stored   map[string]string   // the instances that are on disk
-	unstored bool                // the registry differs from the file, because a write has failed
-	refusals identity.Refusals   // of this peer by others
-	reported transport.Reporters // refusals that were logged, by the IDs of the peers
+	stored   map[string]string // the instances that are on disk
+	unstored bool              // the registry differs from the file, because a write has failed
+	refusals identity.Refusals // of this peer by others
+	// outsiders contains the claims of processes that are connected for the Raft protocol and are not
+	// members. They are met when the log contains them as members. It has at most maxOutsiders.
+	outsiders map[string]link.Claim
+	reported  transport.Reporters // refusals that were logged, by the IDs of the peers
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
@@ -60,9 +64,14 @@ func (n *Node) readKnownPeers() error {
 	return nil
 }
 
+// maxOutsiders is the maximum number of outsiders whose claims are kept. A peer that joins beyond it is
+// met when it connects again.
+const maxOutsiders = 64
+
 // acceptHandshake decides whether a remote process may participate in the cluster, for incoming and
-// outgoing connections. When it returns nil, the instance of a remote peer that participates is on
-// disk. It tries again to store records that could not be written before.
+// outgoing connections. When it returns nil, the instance of a remote member that participates is on
+// disk. Nothing that a client, or a process that is not a member according to the log, says about itself
+// is stored. It tries again to store records that could not be written before.
 func (n *Node) acceptHandshake(h link.Hello) error {
 	if !h.Peer {
 		return nil
@@ -70,13 +79,27 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	k := &n.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if h.Purpose != link.PurposeRaft { // such a connection does not show which process uses the ID
-		if refused := k.registry.Check(h.ID, h.Claim); refused != nil {
-			return refused
-		}
+	refused := k.registry.Check(h.ID, h.Claim)
+	switch {
+	case refused != nil:
+		return refused
+	case h.Purpose != link.PurposeRaft: // such a connection does not show which process uses the ID
 		return nil
+	case n.isMember(h.ID):
+		return n.meet(h.ID, h.Claim)
+	case len(k.outsiders) < maxOutsiders:
+		if k.outsiders == nil {
+			k.outsiders = map[string]link.Claim{}
+		}
+		k.outsiders[h.ID] = h.Claim
 	}
-	changed, first, refused := k.registry.Meet(h.ID, h.Claim)
+	return nil
+}
+
+// meet stores the claim of a member that has connected. k.mu is held.
+func (n *Node) meet(id string, c link.Claim) error {
+	k := &n.known
+	changed, first, refused := k.registry.Meet(id, c)
 	if refused != nil {
 		return refused
 	}
@@ -88,24 +111,39 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	if err == nil {
 		return nil
 	}
-	n.log.Error("storing the states of other peers failed", "remote", h.ID, "err", err)
-	if known, met := k.registry.Peers[h.ID]; !met || k.stored[h.ID] == known.Instance {
+	n.log.Error("storing the states of other peers failed", "remote", id, "err", err)
+	if known, met := k.registry.Peers[id]; !met || k.stored[id] == known.Instance {
 		return nil
 	}
 	if first {
-		delete(k.registry.Peers, h.ID)
+		delete(k.registry.Peers, id)
 	}
 	return err // otherwise a peer with another directory could use the ID after a restart
 }
 
-// learnInstances adds the identities that other peers have sent.
+// meetAdmitted meets the outsiders that the log contains as members now.
+func (n *Node) meetAdmitted() {
+	k := &n.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, c := range k.outsiders {
+		if n.isMember(id) {
+			delete(k.outsiders, id)
+			if err := n.meet(id, c); err != nil {
+				n.log.Error("a new member has connected with another directory", "remote", id, "err", err)
+			}
+		}
+	}
+}
+
+// learnInstances adds the identities of members that other members have sent.
 func (n *Node) learnInstances(received []map[string]string) {
 	k := &n.known
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	learned := false
 	for _, instances := range received {
-		delete(instances, n.cfg.ID)
+		maps.DeleteFunc(instances, func(id, _ string) bool { return id == n.cfg.ID || !n.isMember(id) })
 		changed, contradicted := k.registry.Learn(instances)
 		learned = learned || changed
 		if len(contradicted) > 0 {

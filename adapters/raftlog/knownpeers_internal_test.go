@@ -1,12 +1,14 @@
 package raftlog
 
 import (
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
@@ -17,6 +19,7 @@ import (
 func TestAcceptHandshake_FullDisk(t *testing.T) {
 	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
+	n.standing.Store(&standing{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
 	require.NoError(t, n.readKnownPeers())
 	connects := func(id string, start uint64) error {
 		return n.acceptHandshake(link.Hello{Peer: true, Purpose: link.PurposeRaft, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
@@ -41,4 +44,46 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 	require.NoError(t, connects("d", 1))
 	d.SetSpace(0)
 	require.NoError(t, connects("c", 1), "nothing has changed")
+}
+
+// TestAcceptHandshake_OnlyMembers fails if a process that is not a member, or whose connection does not
+// carry the Raft protocol, changes what this peer knows about an ID; or if a peer is not known after the
+// log has made it a member.
+func TestAcceptHandshake_OnlyMembers(t *testing.T) {
+	d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
+	members := func(ids ...string) {
+		var s standing
+		for _, id := range ids {
+			s.members = append(s.members, api.Peer{ID: id})
+		}
+		n.standing.Store(&s)
+		n.meetAdmitted()
+	}
+	members("b", "d")
+	require.NoError(t, n.readKnownPeers())
+	connects := func(id string, purpose link.Purpose, start uint64) error {
+		return n.acceptHandshake(link.Hello{Peer: true, Purpose: purpose, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
+	}
+	stored := func() map[string]identity.Known {
+		peers, err := identity.ReadPeers(d)
+		require.NoError(t, err)
+		require.Equal(t, n.known.registry.Peers, peers)
+		return peers
+	}
+	require.NoError(t, connects("b", link.PurposeRaft, 1))
+	for _, purpose := range []link.Purpose{link.PurposeSnapshot, link.PurposeClient, link.PurposeStream} {
+		require.NoError(t, connects("b", purpose, 1_000_000))
+		require.NoError(t, connects("d", purpose, 1_000_000))
+	}
+	require.NoError(t, connects("c", link.PurposeRaft, 7))
+	n.learnInstances([]map[string]string{{"c": "forged"}})
+	require.Equal(t, map[string]identity.Known{"b": {Instance: "of b", Start: 1, Process: "p"}}, stored())
+
+	members("b", "c", "d")
+	require.Equal(t, map[string]identity.Known{"b": {Instance: "of b", Start: 1, Process: "p"}, "c": {Instance: "of c", Start: 7, Process: "p"}}, stored())
+	for i := range 2 * maxOutsiders {
+		require.NoError(t, connects(fmt.Sprint("x", i), link.PurposeRaft, 1))
+	}
+	require.Len(t, n.known.outsiders, maxOutsiders)
 }

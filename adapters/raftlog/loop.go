@@ -218,6 +218,9 @@ func (l *loopState) handleOutput() {
 	if out.PeersChanged || !n.standing.Load().established {
 		n.publishStanding(l.c)
 	}
+	if out.PeersChanged {
+		n.spawn(n.meetAdmitted)
+	}
 	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {
 		l.removed = true
@@ -298,8 +301,9 @@ func (l *loopState) publishLease(until time.Duration) {
 	l.n.lease.Store(&end)
 }
 
-// standing is the result of core.Established.
+// standing contains the result of core.Established, and all members according to the log.
 type standing struct {
+	members     []api.Peer
 	established bool
 	voters      []string
 }
@@ -307,7 +311,25 @@ type standing struct {
 func (n *Node) publishStanding(c *core.Core) {
 	var s standing
 	s.established, s.voters = c.Established()
+	for _, p := range c.Replica().Members.All() {
+		s.members = append(s.members, api.Peer{ID: p.ID, Addr: p.Addr})
+	}
 	n.standing.Store(&s)
+}
+
+// addrsOf returns the addresses of a peer according to the log and the configuration.
+func (n *Node) addrsOf(id string) (addrs []string) {
+	for _, p := range slices.Concat(n.standing.Load().members, n.cfg.Peers) {
+		if p.ID == id && !slices.Contains(addrs, p.Addr) {
+			addrs = append(addrs, p.Addr)
+		}
+	}
+	return addrs
+}
+
+// isMember reports whether a peer is a member of the cluster according to the log.
+func (n *Node) isMember(id string) bool {
+	return slices.ContainsFunc(n.standing.Load().members, func(p api.Peer) bool { return p.ID == id })
 }
 
 func (n *Node) publishSkips(c *core.Core) {

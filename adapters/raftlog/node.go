@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,8 +221,10 @@ func (n *Node) listen() error {
 		}
 	}
 	n.clients = rpc.NewServer(service{n})
+	self := n.cfg.linkIdentity()
+	self.AddrsOf = n.addrsOf
 	n.net = transport.New(transport.Config{
-		Self: n.cfg.linkIdentity(), Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serveClient, OnSnapshot: n.receiveSnapshot,
+		Self: self, Listener: listener, Dial: n.cfg.Dial, Log: n.log, OnClient: n.serveClient, OnSnapshot: n.receiveSnapshot,
 		Accepts: n.acceptHandshake, OnRefused: n.handleRefusal,
 	})
 	n.net.Listen()
@@ -334,6 +337,33 @@ func (n *Node) Err() error {
 		return nil
 	}
 	return context.Cause(n.ctx)
+}
+
+// Connection describes the connection to another peer.
+type Connection struct {
+	// ID is the ID of the peer.
+	ID string
+	// Connected reports whether there is a connection, which one of the two peers has made.
+	Connected bool
+	// Err is the error of the last attempt of this peer to connect, or nil. It wraps [api.ErrRefused]
+	// if one of the two peers refuses the other, and [api.ErrUnproven] as well if the process at the
+	// address has not proven to be a peer.
+	Err error
+	// Misconfigured is set if Err is the refusal of a process that has proven to be a peer, and the
+	// reason is the configuration of one of the two: the name of the cluster, an ID or address, or
+	// that this peer has the secret of clients.
+	Misconfigured bool
+}
+
+// Connections returns the connections to the other peers, members and configured ones, in the order
+// of their IDs.
+func (n *Node) Connections() (all []Connection) {
+	for _, c := range n.net.Connections() {
+		refused := (*link.RefusedError)(nil)
+		misconfigured := errors.As(c.Err, &refused) && refused.Proven && slices.Contains([]link.Reason{link.ReasonCluster, link.ReasonID, link.ReasonSameID, link.ReasonClientSecret}, refused.Reason)
+		all = append(all, Connection{ID: c.ID, Connected: c.Connected, Err: c.Err, Misconfigured: misconfigured})
+	}
+	return all
 }
 
 // callLoop makes the loop call f, and waits until f has returned. f must not block.

@@ -57,8 +57,8 @@ func startTCPCluster(t *testing.T, n int, prove func(i int, c *raftlog.Config)) 
 // TestSecret fails if a peer or client with another secret or cluster name is accepted, or a client
 // does not find the leader. It covers defect Z12 of ØMQ Raft.
 func TestSecret(t *testing.T) {
-	secret := []byte("a secret of enough bytes")
-	peers, nodes := startTCPCluster(t, 3, func(_ int, c *raftlog.Config) { c.Secret = secret })
+	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")
+	peers, nodes := startTCPCluster(t, 3, func(_ int, c *raftlog.Config) { c.Secret, c.ClientSecret = secret, clientSecret })
 	_, err := nodes[0].Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return nodes[0].Info().Leader.ID != "" }, time.Minute, 10*time.Millisecond)
@@ -69,7 +69,7 @@ func TestSecret(t *testing.T) {
 		if p == leader {
 			continue
 		}
-		c, err := client.New(client.Config{Cluster: "tcp", Peers: []api.Peer{p}, Secret: secret, CallTimeout: 5 * time.Second})
+		c, err := client.New(client.Config{Cluster: "tcp", Peers: []api.Peer{p}, Secret: clientSecret, CallTimeout: 5 * time.Second})
 		require.NoError(t, err)
 		id := requestid.New()
 		index, err := c.Propose(contextWithin(t, time.Minute), id, []byte("by a client"))
@@ -83,14 +83,18 @@ func TestSecret(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 
-	wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, Secret: []byte("another one, as long"), CallTimeout: 5 * time.Second})
-	require.NoError(t, err)
-	defer wrong.Close()
-	_, err = wrong.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
-	require.ErrorIs(t, err, api.ErrRefused)
+	for text, refused := range map[string][]byte{"the secret differs": []byte("another one, as long"), "clients need the secret of client-secret-file": secret} {
+		wrong, err := client.New(client.Config{Cluster: "tcp", Peers: peers, Secret: refused, CallTimeout: 5 * time.Second})
+		require.NoError(t, err)
+		defer wrong.Close()
+		_, err = wrong.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("b"))
+		require.ErrorIs(t, err, api.ErrRefused)
+		require.ErrorContains(t, err, text)
+	}
 	for what, spoil := range map[string]func(*raftlog.Config){
-		"secret":  func(c *raftlog.Config) { c.Secret = []byte("another one, as long") },
-		"cluster": func(c *raftlog.Config) { c.Cluster = "other" },
+		"secret":            func(c *raftlog.Config) { c.Secret = []byte("another one, as long") },
+		"secret of clients": func(c *raftlog.Config) { c.Secret = clientSecret },
+		"cluster":           func(c *raftlog.Config) { c.Cluster = "other" },
 	} {
 		c := raftlog.Config{
 			Cluster: "tcp", ID: "stranger", Addr: "127.0.0.1:1", Listen: "127.0.0.1:0", Peers: peers, Dir: t.TempDir(),
@@ -123,7 +127,7 @@ func TestCertificates(t *testing.T) {
 }
 
 // TestCertificates_HostName fails if a client or a joining peer does not accept a certificate that
-// contains the host name of a peer, and not its IP address.
+// contains the host name of a peer, and not its IP address, or if a client can join as a peer.
 func TestCertificates_HostName(t *testing.T) {
 	authority := certtest.New(t)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) { // resolves all names to the loopback address
@@ -149,10 +153,17 @@ func TestCertificates_HostName(t *testing.T) {
 	_, err = c.Propose(contextWithin(t, time.Minute), requestid.New(), []byte("a"))
 	require.NoError(t, err)
 
-	joining, err := raftlog.Open(raftlog.Config{
-		Cluster: "tcp", ID: "p1", Addr: "node1.test:1", Listen: "127.0.0.1:0", Peers: founders, Dir: memoryDir(t),
-		ElectionTimeout: time.Second, TLS: authority.Config("node1.test"), Dial: dial,
-	})
+	// The certificate of a peer that is not known must contain its ID: any other certificate can be that of a client.
+	join := func(certificate string) (*raftlog.Node, error) {
+		return raftlog.Open(raftlog.Config{
+			Cluster: "tcp", ID: "p1", Addr: "node1.test:1", Listen: "127.0.0.1:0", Peers: founders, Dir: memoryDir(t),
+			ElectionTimeout: time.Second, JoinTimeout: 3 * time.Second, TLS: authority.Config(certificate), Dial: dial,
+		})
+	}
+	_, err = join("node1.test")
+	require.ErrorIs(t, err, api.ErrRefused)
+	require.ErrorContains(t, err, `the certificate of peer "p1" must contain the ID "p1"`)
+	joining, err := join("p1")
 	require.NoError(t, err)
 	require.NoError(t, joining.Close())
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/resign"
@@ -23,11 +22,11 @@ type raftlogClient struct {
 }
 
 func openRaftlogClient(s *settings) (backend, error) {
-	config, err := s.raftlogConfig()
+	config, err := s.raftlogClientConfig()
 	if err != nil {
 		return backend{}, err
 	}
-	peers, err := connectPeers(config, config.Peers)
+	peers, err := client.New(config)
 	if err != nil {
 		return backend{}, err
 	}
@@ -40,20 +39,13 @@ func (r *raftlogClient) backend() backend {
 	}
 }
 
-// connectPeers returns a client of peers. It has the credentials of a peer.
-func connectPeers(c raftlog.Config, peers []api.Peer) (*client.Client, error) {
-	return client.New(client.Config{
-		Cluster: c.Cluster, Peers: peers, Refresh: -1, Secret: c.Secret, TLS: c.TLS, Insecure: c.Insecure,
-	})
-}
-
 func (r *raftlogClient) close() { _ = r.peers.Close() }
 
 // translateError returns an error that wraps the corresponding error of package leaderelection.
 func translateError(err error) error {
 	switch {
 	case errors.Is(err, api.ErrRefused):
-		return fmt.Errorf("%w: %w; the secret (--secret-file or ELECTOR_SECRET) or certificates, and --cluster, must be those of the peers", leaderelection.ErrPermission, err)
+		return fmt.Errorf("%w: %w; the secret of clients (--client-secret-file or ELECTOR_CLIENT_SECRET) or certificates, and --cluster, must be those of the peers", leaderelection.ErrPermission, err)
 	case errors.Is(err, api.ErrNoCandidate):
 		return fmt.Errorf("%w: %w", resign.ErrNoCandidate, err)
 	}

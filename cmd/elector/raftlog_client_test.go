@@ -3,6 +3,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,9 +52,16 @@ func TestRaftlog_Commands(t *testing.T) {
 	}
 	r.requireNoOverlap()
 
-	wrong := r.command("status", "--secret-file", r.writeSecret("wrong", "another secret, as long as it has to be"))
-	require.Contains(t, wrong.waitForLog("elector: "), "must be those of the peers")
-	require.Equal(t, cmdline.Permanent, wrong.exitCode())
+	for file, reason := range map[string]string{
+		r.writeSecret("wrong", "another secret, as long as it has to be"): "the secret differs",
+		filepath.Join(r.dir, "secret"):                                    "clients need the secret of client-secret-file",
+	} {
+		wrong := r.command("status", "--client-secret-file", file)
+		text := wrong.waitForLog("elector: ")
+		require.Contains(t, text, "must be those of the peers")
+		require.Contains(t, text, reason)
+		require.Equal(t, cmdline.Permanent, wrong.exitCode())
+	}
 	require.Equal(t, cmdline.NoLeader, r.command("status", "--election", "other").exitCode())
 	require.Equal(t, cmdline.Usage, r.command("end").exitCode(), "the electors would exit, and with them the log")
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,7 +23,7 @@ import (
 const (
 	// leaderPoll is the interval at which a new peer checks whether the log has a leader.
 	leaderPoll = 20 * time.Millisecond
-	// diagnosisInterval is the interval at which a new peer asks the other peers why the log has no
+	// diagnosisInterval is the interval at which a new peer looks for the reason why the log has no
 	// leader.
 	diagnosisInterval = time.Second
 )
@@ -61,7 +60,7 @@ func openRaftlogPeer(s *settings) (backend, error) {
 }
 
 func newRaftlogPeer(s *settings) (*raftlogPeer, error) {
-	config, err := s.raftlogConfig()
+	config, err := s.raftlogPeerConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +113,8 @@ func adviseFault(err error) error {
 	return fmt.Errorf("%w; this peer has stopped so that it sends nothing wrong, and the other peers continue: if the disk was full or unavailable, fix it and restart; if the data is damaged, keep the directory of --data for inspection, and do not start with an empty one under the same --peer-id", err)
 }
 
-// awaitLogLeader waits until the node knows the leader of the log. It asks the other peers for the
-// reason if there is none, and returns an error if all of them refuse this peer.
+// awaitLogLeader waits until the node knows the leader of the log. It logs why there is no leader, and
+// returns an error if all other peers refuse this one.
 func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) error {
 	poll := time.NewTicker(leaderPoll)
 	defer poll.Stop()
@@ -126,7 +125,7 @@ func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) er
 		select {
 		case <-poll.C:
 		case <-diagnosis.C:
-			if err := p.diagnoseMissingLeader(ctx, log); err != nil {
+			if err := p.diagnoseMissingLeader(node.Connections(), log); err != nil {
 				return err
 			}
 		case <-node.Done():
@@ -138,39 +137,30 @@ func (p *raftlogPeer) awaitLogLeader(ctx context.Context, node *raftlog.Node) er
 	return nil
 }
 
-// diagnoseMissingLeader returns an error if every other peer refuses this one. It logs a warning if no
-// majority of the peers is running.
-func (p *raftlogPeer) diagnoseMissingLeader(ctx context.Context, log *slog.Logger) error {
-	others := slices.DeleteFunc(slices.Clone(p.config.Peers), func(o api.Peer) bool { return o.ID == p.config.ID })
-	if len(others) == 0 {
-		return nil
-	}
-	c, err := connectPeers(p.config, others)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	refusals, answers := 0, 0
-	var cause error
-	for _, info := range c.Infos(ctx) {
+// diagnoseMissingLeader returns an error if every other peer has refused this one, because of its
+// configuration. It logs a warning if no majority of the peers is connected.
+func (p *raftlogPeer) diagnoseMissingLeader(connections []raftlog.Connection, log *slog.Logger) error {
+	refusals, connected := 0, 0
+	var cause, refusal error
+	for _, c := range connections {
 		switch {
-		case info.Err == nil:
-			answers++
-		case errors.Is(info.Err, api.ErrRefused):
+		case c.Connected:
+			connected++
+		case c.Misconfigured:
 			refusals++
-			cause = info.Err
-		case cause == nil:
-			cause = info.Err
+			refusal = c.Err
+		}
+		if !c.Connected && c.Err != nil && (cause == nil || errors.Is(c.Err, api.ErrRefused)) {
+			cause = c.Err
 		}
 	}
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case refusals == len(others):
-		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, cause)
+	if len(connections) > 0 && refusals == len(connections) {
+		return fmt.Errorf("%w: every other peer refuses this one: %w; the secret (--secret-file or ELECTOR_SECRET), --cluster and --peers must be the same for all peers", leaderelection.ErrPermission, refusal)
 	}
-	if all := len(p.config.Peers); answers+1 <= all/2 {
-		log.Warn("no leader of the log: a majority of the peers must run", "peers", all, "answering", answers+1, "err", cause)
+	// A refusal that is not proven is not an answer of a peer: any process can use the address. This peer
+	// continues, because the next attempt can reach the peer.
+	if all := len(connections) + 1; connected+1 <= all/2 {
+		log.Warn("no leader of the log: a majority of the peers must run, with the same secret (--secret-file or ELECTOR_SECRET)", "peers", all, "connected", connected+1, "err", cause)
 	}
 	return nil
 }

@@ -3,12 +3,16 @@
 package main
 
 import (
+	"crypto/tls"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +54,7 @@ func newRaftlogHarness(t *testing.T) *raftlogHarness {
 	r.flags = []string{
 		"--backend", "raftlog", "--peers", r.peers, "--election", "one",
 		"--session-timeout", raftSession.String(), "--secret-file", r.writeSecret("secret", "sixteen bytes, and some more\n"),
+		"--client-secret-file", r.writeSecret("client-secret", "sixteen bytes for clients\n"),
 	}
 	r.runFlags = func(name string) []string {
 		return []string{"--peer-id", name, "--data", filepath.Join(dir, name), "--grace", "10ms"}
@@ -177,17 +182,70 @@ func TestRaftlog_LeaderStopped(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.workOrder())
 }
 
-// TestRaftlog_WrongSecret fails if a peer with another secret does not exit with the reason.
-func TestRaftlog_WrongSecret(t *testing.T) {
+// TestRaftlog_WrongCredentials fails if a peer ends because processes refuse it that have not proven to be
+// peers, if it does not log the reason, or if it continues although all other peers refuse it.
+func TestRaftlog_WrongCredentials(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	all := map[string]*process{"a": r.run("a", exclusive), "b": r.run("b", exclusive)}
 	r.waitForLeader(all)
 	c := r.run("c", exclusive, "--secret-file", r.writeSecret("other", "another secret, as long as it has to be"))
-	require.Contains(t, c.waitForLog("elector: "), "every other peer refuses this one")
-	require.Equal(t, cmdline.Permanent, c.exitCode())
-	require.Contains(t, c.log.text(), "the secret differs")
+	require.Contains(t, c.waitForLog("no leader of the log"), "the secret differs")
 	require.NotContains(t, c.log.text(), "another secret")
+	c.signal(syscall.SIGTERM)
+	require.Equal(t, cmdline.OK, c.exitCode())
+
+	swapped := r.run("c", exclusive, "--secret-file", filepath.Join(r.dir, "client-secret"), "--client-secret-file", filepath.Join(r.dir, "secret"))
+	require.Contains(t, swapped.waitForLog("elector: "), "every other peer refuses this one")
+	require.Equal(t, cmdline.Permanent, swapped.exitCode())
+	require.Contains(t, swapped.log.text(), "this is the secret of clients")
+}
+
+// TestRaftlog_StrangerAtAddress fails if a peer ends because another program uses the addresses of the other
+// peers: a server of another protocol, or one that refuses the peer without proving that it is a peer.
+func TestRaftlog_StrangerAtAddress(t *testing.T) {
+	t.Parallel()
+	certificate := certtest.New(t).Issue("stranger")
+	// A reply of the handshake: no common secret, and eight empty texts and an empty proof.
+	refusal := "\x00\x00\x00\x1bLERL\x04\x04\x01\x01\x08" + strings.Repeat("\x00", 18)
+	for name, stranger := range map[string]struct {
+		answer func(net.Conn)
+		reason string
+	}{
+		"a web server": {func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")) }, "another protocol"},
+		"a refusal": {func(c net.Conn) {
+			_, _ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{certificate}}).Write([]byte(refusal))
+		}, "the secret differs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRaftlogHarness(t)
+			var servers sync.WaitGroup
+			defer servers.Wait()
+			for _, p := range strings.Split(r.peers, ",")[1:] {
+				l, err := net.Listen("tcp", p[len("b="):])
+				require.NoError(t, err)
+				defer l.Close()
+				servers.Go(func() {
+					for {
+						conn, err := l.Accept()
+						if err != nil {
+							return
+						}
+						servers.Go(func() {
+							defer conn.Close()
+							stranger.answer(conn)
+							_, _ = io.Copy(io.Discard, conn)
+						})
+					}
+				})
+			}
+			a := r.run("a", exclusive)
+			require.Contains(t, a.waitForLog("no leader of the log"), stranger.reason)
+			a.signal(syscall.SIGTERM)
+			require.Equal(t, cmdline.OK, a.exitCode())
+		})
+	}
 }
 
 // TestRaftlog_NoMajority fails if a peer without a majority is ready, does not log the reason, or does not exit after

@@ -11,14 +11,13 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/secretfile"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
-// minSecret is the minimum length of a secret in bytes. A client that reaches the port can guess secrets.
-const minSecret = 16
-
-// checkRaftlog checks the settings that all commands need.
+// checkRaftlog checks the settings that all commands need. The credentials of clients are checked when the
+// client is opened, and those of peers by checkRaftlogPeer.
 func checkRaftlog(s *settings) error {
 	if _, err := s.raftlogConfig(); err != nil {
 		return err
@@ -28,7 +27,7 @@ func checkRaftlog(s *settings) error {
 
 // checkRaftlogPeer checks the settings that only a peer needs.
 func checkRaftlogPeer(s *settings) error {
-	c, err := s.raftlogConfig()
+	c, err := s.raftlogPeerConfig()
 	if err != nil {
 		return err
 	}
@@ -49,8 +48,8 @@ func checkRaftlogPeer(s *settings) error {
 	return nil
 }
 
-// raftlogConfig checks the settings and returns the configuration of a node. Addr is empty if --peer-id
-// is not one of --peers.
+// raftlogConfig checks the settings that peers and clients have in common, and returns the configuration of a
+// node without secrets. Addr is empty if --peer-id is not one of --peers.
 func (s *settings) raftlogConfig() (c raftlog.Config, err error) {
 	r := &s.raftlog
 	peers, err := r.parsePeers()
@@ -73,19 +72,70 @@ func (s *settings) raftlogConfig() (c raftlog.Config, err error) {
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return c, err
 	}
-	if c.Secret, err = s.readSecret(); err != nil {
+	c.AllowedNames, c.AllowedClientNames = r.allowedNames, r.allowedClientNames
+	c.TLS, err = s.peerTLS()
+	return c, err
+}
+
+// raftlogPeerConfig returns the configuration of a peer.
+func (s *settings) raftlogPeerConfig() (c raftlog.Config, err error) {
+	if c, err = s.raftlogConfig(); err != nil {
 		return c, err
 	}
-	if c.TLS, err = s.peerTLS(); err != nil {
+	r := &s.raftlog
+	peers, err := s.readSecrets("secret", r.secretFile, r.secret)
+	if err != nil {
 		return c, err
 	}
-	switch authenticated := len(c.Secret) > 0 || c.TLS != nil; {
-	case r.insecure && authenticated:
-		return c, usage("--insecure is not compatible with a secret or certificates: omit it, or use it without them, for example --insecure on a private network")
-	case !r.insecure && !authenticated:
-		return c, usage("peer authentication required: set --secret-file, ELECTOR_SECRET, or --ca-file, --cert-file and --key-file; or --insecure for none; for example --secret-file /etc/elector/secret")
+	clients, err := s.readSecrets("client-secret", r.clientSecretFile, r.clientSecret)
+	if err != nil {
+		return c, err
 	}
-	return c, nil
+	if peers == nil && clients != nil {
+		return c, usage("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or ELECTOR_SECRET as well, for example --secret-file /etc/elector/secret")
+	}
+	for _, secret := range peers.Current() {
+		if slices.ContainsFunc(clients.Current(), func(other []byte) bool { return bytes.Equal(secret, other) }) {
+			return c, usage("--secret-file, --client-secret-file: peers and clients have the same secret, so that a client could act as a peer: use another secret for clients, for example the output of head -c 32 /dev/urandom | base64")
+		}
+	}
+	if peers != nil {
+		c.Secrets = func() api.Secrets { return api.Secrets{Peers: peers.Current(), Clients: clients.Current()} }
+	}
+	return c, s.checkAuthenticated(peers != nil, c.TLS != nil, "--secret-file, ELECTOR_SECRET", "--secret-file /etc/elector/secret")
+}
+
+// raftlogClientConfig returns the configuration of a client of the peers. It does not read the secret of peers,
+// which is not valid for clients.
+func (s *settings) raftlogClientConfig() (client.Config, error) {
+	c, err := s.raftlogConfig()
+	if err != nil {
+		return client.Config{}, err
+	}
+	r := &s.raftlog
+	secrets, err := s.readSecrets("client-secret", r.clientSecretFile, r.clientSecret)
+	if err != nil {
+		return client.Config{}, err
+	}
+	if secrets == nil && (r.secret != "" || r.secretFile != "") {
+		return client.Config{}, usage("this command is a client, and the secret of peers is not valid for clients: set --client-secret-file or ELECTOR_CLIENT_SECRET, with the secret that run accepts by --client-secret-file, for example --client-secret-file /etc/elector/client-secret")
+	}
+	config := client.Config{Cluster: c.Cluster, Peers: c.Peers, Refresh: -1, TLS: c.TLS, AllowedNames: c.AllowedNames, Insecure: c.Insecure}
+	if secrets != nil {
+		config.GetSecret = secrets.First
+	}
+	return config, s.checkAuthenticated(secrets != nil, c.TLS != nil, "--client-secret-file, ELECTOR_CLIENT_SECRET", "--client-secret-file /etc/elector/client-secret")
+}
+
+// checkAuthenticated checks that a process is authenticated in some way, unless --insecure is set.
+func (s *settings) checkAuthenticated(secret, certificates bool, secretSettings, example string) error {
+	switch authenticated := secret || certificates; {
+	case s.raftlog.insecure && authenticated:
+		return usage("--insecure is not compatible with a secret or certificates: omit it, or use it without them, for example --insecure on a private network")
+	case !s.raftlog.insecure && !authenticated:
+		return usage("peer authentication required: set %s, or --ca-file, --cert-file and --key-file; or --insecure for none; for example %s", secretSettings, example)
+	}
+	return nil
 }
 
 func (r *raftlogSettings) parsePeers() ([]api.Peer, error) {
@@ -108,32 +158,26 @@ func (r *raftlogSettings) parsePeers() ([]api.Peer, error) {
 	return peers, nil
 }
 
-// readSecret returns the secret without line breaks at the end, or nil if no secret is set.
-func (s *settings) readSecret() ([]byte, error) {
-	r := &s.raftlog
-	secret, source := []byte(r.secret), "--secret"
-	if r.secretFile != "" {
-		if r.secret != "" {
-			return nil, usage("--secret-file and --secret (ELECTOR_SECRET): only one of them")
+// readSecrets returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
+func (s *settings) readSecrets(name, file, value string) (*secretfile.Secrets, error) {
+	flag := "--" + name
+	if file != "" {
+		if value != "" {
+			return nil, usage("%s-file and %s (ELECTOR_%s): only one of them", flag, flag, strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
 		}
-		text, warning, err := cmdline.ReadPrivate(r.secretFile)
-		if err != nil {
-			return nil, usage("--secret-file: %w", err)
-		}
-		s.warnOnce("--secret-file", warning)
-		secret, source = bytes.TrimRight(text, "\r\n"), "--secret-file "+r.secretFile
-	} else if r.secret == "" {
-		return nil, nil
+		flag += "-file"
 	}
-	if len(secret) < minSecret {
-		return nil, usage("%s: it has %d bytes, and must have at least %d; for example the output of head -c 32 /dev/urandom | base64", source, len(secret), minSecret)
+	secrets, warning, err := secretfile.Read(flag, file, value, s.log)
+	if err != nil {
+		return nil, usage("%w", err)
 	}
-	return secret, nil
+	s.warnOnce(flag, warning)
+	return secrets, nil
 }
 
 // peerTLS returns the TLS configuration of peers, or nil if no certificates are set.
 func (s *settings) peerTLS() (*tls.Config, error) {
-	c, err := s.tls.files.PeerConfig(s.raftlog.allowedNames)
+	c, err := s.tls.files.PeerConfig(slices.Concat(s.raftlog.allowedNames, s.raftlog.allowedClientNames))
 	if err == nil && c == nil && s.tls.enabled {
 		err = tlsfile.ErrIncomplete
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
@@ -54,7 +55,10 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		{"insecure", "true", "--insecure is not compatible"},
 		{"cert-file", "none", "belong together"},
 		{"tls", "true", "belong together"},
-		{"allowed-names", "x", "--allowed-names restricts certificates"},
+		{"allowed-names", "x", "--allowed-names and --allowed-client-names restrict certificates"},
+		{"allowed-client-names", "x", "--allowed-names and --allowed-client-names restrict certificates"},
+		{"client-secret-file", secret, "the same secret"},
+		{"client-secret-file", short, "--client-secret-file: " + short + ": a secret has 15 bytes"},
 		{"value", strings.Repeat("v", 1023), "exceed the limit of 1024"},
 	} {
 		flags := maps.Clone(good)
@@ -71,12 +75,24 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		require.NotContains(t, err.Error(), "xxxx", "the error contains the secret")
 		require.NoDirExists(t, data)
 	}
-	// Other commands are clients, and do not require --peer-id and --data.
+	// A peer with a secret of clients needs one of peers.
+	root := newRoot()
+	root.SetArgs([]string{"run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"], "--peer-id", "a", "--data", data, "--client-secret-file", secret})
+	require.ErrorContains(t, root.Execute(), "none of peers")
+	// Other commands are clients: they require neither --peer-id nor --data, and do not use the secret of peers.
 	for _, command := range []string{"status", "watch", "resign"} {
-		for _, flags := range [][]string{nil, {"--peers", "a"}, {"--peers", good["peers"]}, {"--peers", good["peers"], "--secret-file", short}} {
+		for flags, want := range map[string]string{
+			"":                         "--peers is required",
+			"--peers=a":                "id=host:port",
+			"--peers=" + good["peers"]: "set --client-secret-file, ELECTOR_CLIENT_SECRET",
+			"--peers=" + good["peers"] + " --secret-file=/nowhere":        "the secret of peers is not valid for clients: set --client-secret-file",
+			"--peers=" + good["peers"] + " --client-secret-file=" + short: "15 bytes",
+		} {
 			root := newRoot()
-			root.SetArgs(append([]string{command, "--backend", "raftlog"}, flags...))
-			require.Equal(t, cmdline.Usage, exitCode(root.Execute()), "%s %v", command, flags)
+			root.SetArgs(append([]string{command, "--backend", "raftlog"}, strings.Fields(flags)...))
+			err := root.Execute()
+			require.ErrorContains(t, err, want, "%s %v", command, flags)
+			require.Equal(t, cmdline.Usage, exitCode(err), "%s %v", command, flags)
 		}
 	}
 }
@@ -84,19 +100,20 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 // TestRaftlog_SettingsFromFile fails if a key of the file, or the variable of the secret, is ignored.
 func TestRaftlog_SettingsFromFile(t *testing.T) {
 	t.Setenv("ELECTOR_SECRET", strings.Repeat("x", 16))
+	t.Setenv("ELECTOR_CLIENT_SECRET", strings.Repeat("z", 16))
 	dir := t.TempDir()
 	file := filepath.Join(dir, "elector.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("backend: raftlog\npeers: a=h:1,b=h:2\npeer-id: b\npeer-listen: 0.0.0.0:2\ndata: "+dir+"\n"), 0o600))
 	s, _, err := parse(t, "run", "--config", file)
 	require.NoError(t, err)
-	c, err := s.raftlogConfig()
+	c, err := s.raftlogPeerConfig()
 	require.NoError(t, err)
 	require.Equal(t, "h:2", c.Addr)
 	require.Equal(t, "0.0.0.0:2", c.Listen)
 	require.Equal(t, "elector", c.Cluster)
-	require.Equal(t, strings.Repeat("x", 16), string(c.Secret))
+	require.Equal(t, api.Secrets{Peers: [][]byte{[]byte(strings.Repeat("x", 16))}, Clients: [][]byte{[]byte(strings.Repeat("z", 16))}}, c.Secrets())
 	require.Equal(t, 4*time.Second, c.ElectionTimeout)
-	require.Contains(t, credentials, "ELECTOR_SECRET")
+	require.Subset(t, credentials, []string{"ELECTOR_SECRET", "ELECTOR_CLIENT_SECRET"})
 
 	// There is one warning about a secret that all users can read, however often it is read.
 	secret, log := filepath.Join(dir, "secret"), new(strings.Builder)
@@ -104,7 +121,7 @@ func TestRaftlog_SettingsFromFile(t *testing.T) {
 	require.NoError(t, os.Chmod(secret, 0o644))
 	s.raftlog.secret, s.raftlog.secretFile, s.log = "", secret, slog.New(slog.NewTextHandler(log, nil))
 	for range 2 {
-		_, err = s.raftlogConfig()
+		_, err = s.raftlogPeerConfig()
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, strings.Count(log.String(), "--secret-file: "+secret+" has mode 0644"))

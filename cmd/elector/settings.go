@@ -29,7 +29,7 @@ const (
 // passes them to the processes that it runs.
 var credentials = []string{
 	"ELECTOR_ZOOKEEPER_AUTH", "ELECTOR_ETCD_PASSWORD", "ELECTOR_STORE", "ELECTOR_STORE_PASSWORD",
-	"ELECTOR_SECRET",
+	"ELECTOR_SECRET", "ELECTOR_CLIENT_SECRET",
 }
 
 // settings contains the flags that all commands have.

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -16,11 +16,15 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/secretfile"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
 )
 
-// secretVariable is the environment variable that contains the secret if no flag does.
-const secretVariable = "RAFTLOG_SECRET"
+// These environment variables contain the secrets if no flag does.
+const (
+	secretVariable       = "RAFTLOG_SECRET"
+	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"
+)
 
 // clusterFlags contains the flags that all commands for a cluster have.
 type clusterFlags struct {
@@ -42,12 +46,14 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 func (f *clusterFlags) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "config", "c", "", "configuration file, YAML (see raftlog defaults)")
 	flags.StringVar(&f.overrides.Cluster, "cluster", "", "name of the cluster")
-	flags.StringVarP(&f.secret, "secret", "k", "", "secret of the cluster; other users of this machine can see it, unlike with --secret-file and "+secretVariable)
-	flags.StringVar(&f.overrides.SecretFile, "secret-file", "", "file that contains the secret")
+	flags.StringVarP(&f.secret, "secret", "k", "", "secret of the peers; other users of this machine can see it, unlike with --secret-file and "+secretVariable)
+	flags.StringVar(&f.overrides.SecretFile, "secret-file", "", "file that contains the secret of the peers, for serve")
+	flags.StringVar(&f.overrides.ClientSecretFile, "client-secret-file", "", "file that contains the secret of clients, for all other commands, and for serve to accept them")
 	flags.StringVar(&f.overrides.CAFile, "ca-file", "", "certificates of the authority of the peers, PEM")
 	flags.StringVar(&f.overrides.CertFile, "cert-file", "", "certificate of this process, PEM")
 	flags.StringVar(&f.overrides.KeyFile, "key-file", "", "key of --cert-file, PEM")
-	flags.StringSliceVar(&f.overrides.AllowedNames, "allowed-names", nil, "names of the certificates to accept, as DNS name, IP address, URI or common name (default: all of --ca-file)")
+	flags.StringSliceVar(&f.overrides.AllowedNames, "allowed-names", nil, "names of the certificates of peers, as DNS name, IP address, URI or common name (default: those with the ID of the peer or the host of its address)")
+	flags.StringSliceVar(&f.overrides.AllowedClientNames, "allowed-client-names", nil, "the same for clients that connect to serve (default: --allowed-names, or else all of --ca-file)")
 	flags.BoolVar(&f.insecure, "insecure", false, "no authentication and no encryption")
 }
 
@@ -71,6 +77,9 @@ func (f *clusterFlags) loadSettings() (settings, error) {
 	if len(f.overrides.AllowedNames) > 0 {
 		s.AllowedNames = f.overrides.AllowedNames
 	}
+	if len(f.overrides.AllowedClientNames) > 0 {
+		s.AllowedClientNames = f.overrides.AllowedClientNames
+	}
 	s.Insecure = s.Insecure || f.insecure
 	switch env := os.Getenv(secretVariable); {
 	case f.secret != "":
@@ -82,45 +91,79 @@ func (f *clusterFlags) loadSettings() (settings, error) {
 	case s.Secret != "" && s.SecretFile != "":
 		return s, newUsageError("-c %s contains both secret and secret-file: remove one of them", f.file)
 	}
+	switch env := os.Getenv(clientSecretVariable); {
+	case f.overrides.ClientSecretFile != "":
+		s.ClientSecret, s.ClientSecretFile = "", f.overrides.ClientSecretFile
+	case env != "":
+		s.ClientSecret, s.ClientSecretFile = env, ""
+	case s.ClientSecret != "" && s.ClientSecretFile != "":
+		return s, newUsageError("-c %s contains both client-secret and client-secret-file: remove one of them", f.file)
+	}
 	return s, s.validate()
 }
 
-// credentials returns the secret and the certificates that authenticate this process. It may add warnings
-// to s.
-func (s *settings) credentials() (secret []byte, certificates *tls.Config, err error) {
-	secret = []byte(s.Secret)
-	if s.SecretFile != "" {
-		var warning string
-		if secret, warning, err = cmdline.ReadPrivate(s.SecretFile); err != nil {
-			return nil, nil, newUsageError("--secret-file: %w", err)
-		}
-		s.warn("--secret-file", warning)
-		if secret = bytes.TrimRight(secret, "\r\n"); len(secret) == 0 {
-			return nil, nil, newUsageError("--secret-file %s is empty: write a secret to it, for example by head -c 32 /dev/urandom | base64", s.SecretFile)
-		}
+// credentials contains what authenticates a process: secrets, certificates, or both. The fields are nil if
+// they are not configured.
+type credentials struct {
+	peers, clients *secretfile.Secrets
+	certificates   *tls.Config
+}
+
+// peerCredentials returns the credentials of a peer. It may add warnings to s. log receives errors of files
+// that are replaced later.
+func (s *settings) peerCredentials(log *slog.Logger) (c credentials, err error) {
+	if c.peers, err = s.readSecrets("--secret-file", s.SecretFile, s.Secret, log); err != nil {
+		return c, err
 	}
-	if certificates, err = s.tlsFiles().PeerConfig(s.AllowedNames); err != nil {
-		return nil, nil, newUsageError("%w", err)
+	if c.clients, err = s.readSecrets("--client-secret-file", s.ClientSecretFile, s.ClientSecret, log); err != nil {
+		return c, err
 	}
-	if n := len(secret); n > 0 && n < minSecret {
-		return nil, nil, newUsageError("the secret has %d bytes, and needs at least %d: head -c 32 /dev/urandom | base64 makes one", n, minSecret)
+	if c.peers == nil && c.clients != nil {
+		return c, newUsageError("there is a secret of clients (client-secret-file or %s), and none of peers: set --secret-file FILE or %s", clientSecretVariable, secretVariable)
 	}
-	configured := len(secret) > 0 || certificates != nil
+	return c, s.readCertificates(&c, c.peers != nil, "--secret-file FILE, "+secretVariable)
+}
+
+// clientCredentials returns the credentials of a command that is a client. It does not read the secret of
+// peers.
+func (s *settings) clientCredentials() (c credentials, err error) {
+	if c.clients, err = s.readSecrets("--client-secret-file", s.ClientSecretFile, s.ClientSecret, nil); err != nil {
+		return c, err
+	}
+	if c.clients == nil && (s.Secret != "" || s.SecretFile != "") {
+		return c, newUsageError("this command is a client, and the secret of peers is not valid for clients: set client-secret-file in the file of -c, --client-secret-file FILE or %s, with the secret that the peers accept by client-secret-file", clientSecretVariable)
+	}
+	return c, s.readCertificates(&c, c.clients != nil, "--client-secret-file FILE, "+clientSecretVariable)
+}
+
+func (s *settings) readSecrets(flag, file, value string, log *slog.Logger) (*secretfile.Secrets, error) {
+	secrets, warning, err := secretfile.Read(flag, file, value, log)
+	if err != nil {
+		return nil, newUsageError("%w", err)
+	}
+	s.warn(flag, warning)
+	return secrets, nil
+}
+
+// readCertificates sets the certificates, and checks that the process is authenticated in some way, unless
+// s is insecure. secretSettings are those that a secret needs.
+func (s *settings) readCertificates(c *credentials, hasSecret bool, secretSettings string) (err error) {
+	if c.certificates, err = s.tlsFiles().PeerConfig(append(s.AllowedNames, s.AllowedClientNames...)); err != nil {
+		return newUsageError("%w", err)
+	}
+	configured := hasSecret || c.certificates != nil
 	switch {
 	case s.Insecure && configured:
-		return nil, nil, newUsageError("--insecure excludes a secret and certificates: remove it, or remove them")
+		return newUsageError("--insecure excludes a secret and certificates: remove it, or remove them")
 	case !s.Insecure && !configured:
-		return nil, nil, newUsageError("authentication required: set --secret-file FILE, %s, or --ca-file, --cert-file and --key-file; or --insecure for none", secretVariable)
+		return newUsageError("authentication required: set %s, or --ca-file, --cert-file and --key-file; or --insecure for none", secretSettings)
 	}
-	return secret, certificates, nil
+	return nil
 }
 
 func (s settings) tlsFiles() tlsfile.Files {
 	return tlsfile.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
 }
-
-// minSecret is the minimum length of a secret in bytes.
-const minSecret = 16
 
 // clientFlags contains the flags of commands that send requests to peers.
 type clientFlags struct {
@@ -146,9 +189,13 @@ func (c *clientFlags) newClient(seeds []string) (*client.Client, settings, error
 	if err != nil {
 		return nil, s, err
 	}
-	secret, certificates, err := s.credentials()
+	own, err := s.clientCredentials()
 	if err != nil {
 		return nil, s, err
+	}
+	var secret func() []byte
+	if own.clients != nil {
+		secret = own.clients.First
 	}
 	for _, warning := range s.warnings {
 		fmt.Fprintln(c.stderr(), "raftlog: warning:", cmdline.Printable(warning))
@@ -174,7 +221,7 @@ func (c *clientFlags) newClient(seeds []string) (*client.Client, settings, error
 		return nil, s, newUsageError("the peers are missing: set peers in the file of -c%s", c.seedHint)
 	}
 	cl, err := client.New(client.Config{
-		Cluster: s.Cluster, Peers: peers, Secret: secret, TLS: certificates, Insecure: s.Insecure,
+		Cluster: s.Cluster, Peers: peers, GetSecret: secret, TLS: own.certificates, AllowedNames: s.AllowedNames, Insecure: s.Insecure,
 		CallTimeout: min(time.Duration(c.timeout), callTimeout), Refresh: -1,
 	})
 	if isInvalid(err) {

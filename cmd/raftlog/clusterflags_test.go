@@ -43,17 +43,63 @@ func TestClusterFlags_Secret(t *testing.T) {
 	} {
 		t.Setenv(secretVariable, c.env)
 		s, err := c.a.loadSettings()
-		var got []byte
+		var own credentials
 		if err == nil {
-			got, _, err = s.credentials()
+			own, err = s.peerCredentials(nil)
 		}
 		if c.want == "" {
 			require.Equal(t, exitUsage, exitCode(err), "%+v", c)
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, c.want, string(got))
+		require.Equal(t, c.want, string(own.peers.First()))
 	}
+}
+
+// TestClusterFlags_ClientSecret fails if a client needs, or uses, the secret of peers, or if an error does not
+// name the setting that is missing.
+func TestClusterFlags_ClientSecret(t *testing.T) {
+	write := func(name, text string) string {
+		name = filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	clients := write("clients", "the secret of clients\n")
+	both := write("config", "secret-file: /nowhere\nclient-secret-file: "+clients+"\n")
+	for _, c := range []struct {
+		a               clusterFlags
+		peer, env, want string // want is the secret, or a part of the error
+	}{
+		{clusterFlags{file: both}, "", "", "the secret of clients"},
+		{clusterFlags{file: both}, "", "of the environment", "of the environment"},
+		{clusterFlags{overrides: settings{ClientSecretFile: clients}}, "the secret of peers", "of the environment", "the secret of clients"},
+		{clusterFlags{}, "the secret of peers", "", "set client-secret-file"},
+		{clusterFlags{secret: "the secret of peers"}, "", "", "set client-secret-file"},
+		{clusterFlags{}, "", "", "authentication required: set --client-secret-file FILE, RAFTLOG_CLIENT_SECRET"},
+		{clusterFlags{file: write("twice", "client-secret: x\nclient-secret-file: y\n")}, "", "", "both client-secret and client-secret-file"},
+		{clusterFlags{}, "", "short", "--client-secret-file: a secret has 5 bytes"},
+	} {
+		t.Setenv(secretVariable, c.peer)
+		t.Setenv(clientSecretVariable, c.env)
+		s, err := c.a.loadSettings()
+		var own credentials
+		if err == nil {
+			own, err = s.clientCredentials()
+		}
+		if err != nil {
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, exitUsage, exitCode(err))
+			continue
+		}
+		require.Equal(t, c.want, string(own.clients.First()))
+		require.Nil(t, own.peers)
+	}
+	t.Setenv(secretVariable, "")
+	t.Setenv(clientSecretVariable, "the secret of clients")
+	s, err := (&clusterFlags{}).loadSettings()
+	require.NoError(t, err)
+	_, err = s.peerCredentials(nil)
+	require.ErrorContains(t, err, "none of peers: set --secret-file")
 }
 
 // TestClusterFlags_Mode fails if a file that others can write is accepted, or if there is no warning about a
@@ -67,12 +113,12 @@ func TestClusterFlags_Mode(t *testing.T) {
 		return name
 	}
 	secret := write("secret", strings.Repeat("s", 16))
-	withSecret := write("with-secret", "cluster: c\npeers: [h:1/a]\nsecret: "+strings.Repeat("s", 16)+"\n")
-	withFile := write("with-file", "cluster: c\npeers: [h:1/a]\nsecret-file: "+secret+"\n")
+	withSecret := write("with-secret", "cluster: c\npeers: [h:1/a]\nclient-secret: "+strings.Repeat("s", 16)+"\n")
+	withFile := write("with-file", "cluster: c\npeers: [h:1/a]\nclient-secret-file: "+secret+"\n")
 	for _, test := range []struct{ file, config, warning, err string }{
 		{withSecret, withSecret, "raftlog: warning: -c: " + withSecret + " has mode 0644", "-c: " + withSecret + " has mode 0666"},
 		{withFile, withFile, "", "-c: " + withFile + " has mode 0666"},
-		{secret, withFile, "raftlog: warning: --secret-file: " + secret + " has mode 0644", "--secret-file: " + secret + " has mode 0666"},
+		{secret, withFile, "raftlog: warning: --client-secret-file: " + secret + " has mode 0644", "--client-secret-file: " + secret + " has mode 0666"},
 	} {
 		connect := func(mode fs.FileMode) (log string, err error) {
 			require.NoError(t, os.Chmod(test.file, mode))

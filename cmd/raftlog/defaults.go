@@ -32,20 +32,31 @@ dir: ""
 # joins: start it, and then make it a voter by "raftlog config --add".
 peers: []
 
-# The secret that authenticates peers and clients, over TLS 1.3: at least 16 random bytes. -k,
-# --secret-file and RAFTLOG_SECRET override it, in this order.
+# The secret that authenticates peers, over TLS 1.3: at least 16 random bytes. -k, --secret-file and
+# RAFTLOG_SECRET override it, in this order. Only "raftlog serve" needs it.
 secret: ""
-# A file that contains the secret. Line breaks at its end are ignored. This file, that file and
-# key-file must be writable by their owners only, and there is a warning if all users can read a secret.
+# A file that contains the secret, or two secrets on separate lines: the peer connects with the first, and
+# accepts both. The file can be replaced while the peer runs, so that a secret is replaced in steps. The
+# files of secrets, this file and key-file must be writable by their owners only, and there is a warning if
+# all users can read a secret.
 secret-file: ""
+# The same for clients, that is for all other commands: a secret with which a process cannot act as a
+# peer. It must differ from secret. --client-secret-file and RAFTLOG_CLIENT_SECRET override it. Peers with
+# a secret and without a client-secret accept no clients.
+client-secret: ""
+client-secret-file: ""
 
 # Certificates, instead of the secret or in addition: PEM files of the authority and of this process.
 ca-file: ""
 cert-file: ""
 key-file: ""
-# The names of the certificates to accept, from peers and clients: a DNS name, an IP address, a
-# URI or the common name. [] accepts every certificate of the authority.
+# The certificate of a peer must contain the ID of the peer, or the host of the address that the log or
+# peers contains for this ID. allowed-names is an additional condition: the names of the certificates of
+# peers, each a DNS name, an IP address, a URI or the common name. allowed-client-names is the same for
+# clients that connect to this peer. If it is [], allowed-names applies to clients, too; if both are [],
+# clients can use every certificate of the authority.
 allowed-names: []
+allowed-client-names: []
 
 # No authentication and no encryption.
 insecure: false

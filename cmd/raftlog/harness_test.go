@@ -60,8 +60,9 @@ func TestMain(m *testing.M) {
 
 const (
 	timeLimit = 20 * time.Second
-	// secret must not be printed.
-	secret = "not-to-be-shown-0123456789"
+	// secret and clientSecret must not be printed.
+	secret       = "not-to-be-shown-0123456789"
+	clientSecret = "not-to-be-shown-to-anyone"
 )
 
 // harness is a cluster of processes that share a configuration file.
@@ -83,9 +84,10 @@ func newHarness(t *testing.T, founders ...string) *harness {
 	h := &harness{t: t, dir: dir, addresses: map[string]string{}, peers: map[string]*process{}, acknowledged: map[string]string{}}
 	h.file = filepath.Join(h.dir, "raftlog.yaml")
 	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "secret"), []byte(secret+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(h.dir, "client-secret"), []byte(clientSecret+"\n"), 0o600))
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: test\ndir: %s/{id}\ncompact-file: %s/{id}/compact/snap.new\nsecret-file: %s/secret\nelection-timeout: 1s\npeers:\n",
-		h.dir, h.dir, h.dir)
+	fmt.Fprintf(&b, "cluster: test\ndir: %s/{id}\ncompact-file: %s/{id}/compact/snap.new\nsecret-file: %s/secret\nclient-secret-file: %s/client-secret\nelection-timeout: 1s\npeers:\n",
+		h.dir, h.dir, h.dir, h.dir)
 	for i, id := range founders {
 		if i%2 == 0 {
 			fmt.Fprintf(&b, "  - tcp://%s/%s\n", h.address(id), id)
@@ -155,6 +157,7 @@ func (h *harness) startPrepared(prepare func(*exec.Cmd), args ...string) *proces
 			h.t.Logf("%s\n%s", strings.Join(args, " "), text)
 		}
 		require.NotContains(h.t, text, secret)
+		require.NotContains(h.t, text, clientSecret)
 	})
 	return p
 }
@@ -234,6 +237,7 @@ func runProgram(t *testing.T, env []string, args ...string) result {
 	_ = cmd.Wait()
 	r := result{cmd.ProcessState.ExitCode(), out.String(), log.String(), time.Since(start)}
 	require.NotContains(t, r.out+r.log, secret)
+	require.NotContains(t, r.out+r.log, clientSecret)
 	return r
 }
 

@@ -24,6 +24,9 @@ logs their number when it can write again.
 The files of --cert-file, --key-file and --ca-file can be replaced while the peer runs: each new
 connection uses their current content. The peer logs a warning once a day if less than a quarter of
 the lifetime of the certificate is left, and at most 30 days before it expires.
+The files of --secret-file and --client-secret-file can be replaced as well. Each contains a secret, or
+two on separate lines while one replaces the other: the peer connects with the first one, and accepts
+both. Within five seconds it closes the connections of a secret that was removed.
 
 The file of -c contains the settings, which "raftlog defaults" explains, and flags override them.
 The log has no state machine: clients such as "raftlog tail" follow it.
@@ -112,20 +115,24 @@ func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
 		return raftlog.Config{}, err
 	}
 	s.certificate = c.tlsFiles()
-	secret, certificates, err := c.credentials()
-	if err != nil {
-		return raftlog.Config{}, err
-	}
 	logger, err := cmdline.NewLogger(log, c.LogFormat, c.LogLevel, slog.LevelDebug)
 	if err != nil {
 		return raftlog.Config{}, newUsageError("%w", err)
+	}
+	own, err := c.peerCredentials(logger.With("peer", c.ID))
+	if err != nil {
+		return raftlog.Config{}, err
+	}
+	var secrets func() api.Secrets
+	if own.peers != nil {
+		secrets = func() api.Secrets { return api.Secrets{Peers: own.peers.Current(), Clients: own.clients.Current()} }
 	}
 	for _, warning := range c.warnings {
 		logger.Warn("credentials are not private", "peer", c.ID, "err", warning)
 	}
 	return raftlog.Config{
 		Cluster: c.Cluster, ID: c.ID, Addr: c.Addr, Listen: c.Listen, Dir: c.Dir, Peers: c.peers(),
-		Secret: secret, TLS: certificates, Insecure: c.Insecure, CompactFile: c.CompactFile,
+		Secrets: secrets, TLS: own.certificates, AllowedNames: c.AllowedNames, AllowedClientNames: c.AllowedClientNames, Insecure: c.Insecure, CompactFile: c.CompactFile,
 		ElectionTimeout: c.ElectionTimeout, Heartbeat: c.Heartbeat, Window: c.Window, JoinTimeout: c.JoinTimeout,
 		MaxRequestIDs: c.MaxRequestIDs, MaxData: c.MaxData, Logger: logger,
 	}, nil

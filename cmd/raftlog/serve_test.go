@@ -61,10 +61,13 @@ func TestServe_KilledPeers(t *testing.T) {
 	h.requireLog("tail", "--once")
 
 	// A client with another secret is rejected.
-	r = runProgram(t, []string{secretVariable + "=another-secret-of-no-use"}, "propose", "-c", h.file, "no")
+	r = runProgram(t, []string{clientSecretVariable + "=another-secret-of-no-use"}, "propose", "-c", h.file, "no")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.log, "refused")
 	require.NotContains(t, r.log, "another-secret")
+	r = h.runCommand("propose", "no", "--client-secret-file", filepath.Join(h.dir, "secret"))
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.log, "this is the secret of peers, which clients must not have: clients need the secret of client-secret-file")
 }
 
 // TestServe_LostData fails if a peer that has lost its directory, its log, or recent data
@@ -217,7 +220,8 @@ func TestServe_Certificates(t *testing.T) {
 	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, certificateFlags(others, "127.0.0.1")...)...)
 	require.Equal(t, exitFailed, r.code, r.log)
 	r = h.runCommand("propose", "no", "-k", secret, "-t", "5s")
-	require.Equal(t, exitFailed, r.code, r.log)
+	require.Equal(t, exitUsage, r.code, r.log)
+	require.Contains(t, r.log, "set client-secret-file")
 	r = h.runCommand(append([]string{"propose", "no"}, mine[:4]...)...)
 	require.Equal(t, exitUsage, r.code, r.log)
 	require.Contains(t, r.log, "belong together")
@@ -256,8 +260,10 @@ func TestServe_AllowedNames(t *testing.T) {
 	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
 	authority := certtest.New(t)
 	flags := func(name string) []string { return certificateFlags(authority, name) }
-	h.startPeer("a", append(flags("127.0.0.1"), "--allowed-names", "127.0.0.1,backup.example.org")...)
+	h.startPeer("a", append(flags("127.0.0.1"), "--allowed-names", "127.0.0.1", "--allowed-client-names", "backup.example.org")...)
 	h.requireOutput(append([]string{"propose", "yes"}, flags("backup.example.org")...)...)
+	peer := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, flags("127.0.0.1")...)...)
+	require.Equal(t, exitFailed, peer.code, peer.log)
 	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, flags("billing.example.org")...)...)
 	require.Equal(t, exitFailed, r.code, r.log)
 	r = h.runCommand(append([]string{"propose", "no", "-t", "5s", "--allowed-names", "other"}, flags("backup.example.org")...)...)
@@ -265,4 +271,58 @@ func TestServe_AllowedNames(t *testing.T) {
 	require.Contains(t, r.log, "not one of the allowed names other")
 	r = h.runCommand("propose", "no", "-k", secret, "--allowed-names", "other")
 	require.Equal(t, exitUsage, r.code, r.log)
+}
+
+// TestServe_StolenSecrets performs the steps of docs/raftlog.md after the theft of a machine that was a
+// peer. It fails if updates are lost or rejected in between, if a step needs a restart, or if the machine
+// has access afterwards, as a peer or as a client.
+func TestServe_StolenSecrets(t *testing.T) {
+	h := startPeers(t, "a", "b", "c", "d")
+	h.waitForLeader()
+	h.proposeUpdate("before")
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(h.dir, name))
+		require.NoError(t, err)
+		return string(text)
+	}
+	replace := func(name, text string) {
+		file := filepath.Join(h.dir, name)
+		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(file+".new", file))
+	}
+	// The thief has the directory of d, the configuration and both secrets.
+	stolen := filepath.Join(h.dir, "stolen.yaml")
+	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
+	require.NoError(t, os.WriteFile(stolen, []byte(text), 0o600))
+	replace("stolen-secret", read("secret"))
+	replace("stolen-client-secret", read("client-secret"))
+	h.killPeers("d")
+	delete(h.peers, "d")
+	h.requireOutput("config", "--delete", "d")
+
+	oldSecret, oldClient := read("secret"), read("client-secret")
+	newSecret, newClient := "not-to-be-shown-any-more-1\n", "not-to-be-shown-any-more-2\n"
+	for i, step := range [][2]string{
+		{oldSecret + newSecret, oldClient + newClient},
+		{newSecret + oldSecret, newClient + oldClient},
+		{newSecret, newClient},
+	} {
+		replace("secret", step[0])
+		replace("client-secret", step[1])
+		for id, p := range h.peers {
+			require.Eventually(t, func() bool { return strings.Count(p.output.text(), "the secrets were replaced") >= 2*(i+1) }, timeLimit, 10*time.Millisecond, id)
+		}
+		h.waitForLeader()
+		h.proposeUpdate(fmt.Sprint("after step ", i))
+	}
+	h.requireLog("tail", "--once")
+
+	for _, args := range [][]string{{"status", "--once"}, {"propose", "no", "-t", "5s"}} {
+		r := runProgram(t, nil, append(args, "-c", stolen)...)
+		require.Equal(t, exitFailed, r.code, r.log)
+		require.Contains(t, r.out+r.log, "the secret differs")
+	}
+	r := runProgram(t, nil, "serve", "-c", stolen, "--peer-id", "e", "--addr", h.address("e"))
+	require.Equal(t, exitFailed, r.code, r.log)
+	require.Contains(t, r.log, "the secret differs")
 }

@@ -30,12 +30,16 @@ type settings struct {
 
 	Secret     string `yaml:"secret"`
 	SecretFile string `yaml:"secret-file"`
-	CAFile     string `yaml:"ca-file"`
-	CertFile   string `yaml:"cert-file"`
-	KeyFile    string `yaml:"key-file"`
-	// AllowedNames contains the names of certificates to accept. If it is empty, all names are accepted.
-	AllowedNames []string `yaml:"allowed-names"`
-	Insecure     bool     `yaml:"insecure"`
+	// ClientSecret and ClientSecretFile are the same for clients.
+	ClientSecret     string `yaml:"client-secret"`
+	ClientSecretFile string `yaml:"client-secret-file"`
+	CAFile           string `yaml:"ca-file"`
+	CertFile         string `yaml:"cert-file"`
+	KeyFile          string `yaml:"key-file"`
+	// AllowedNames and AllowedClientNames contain the names of the certificates of peers and of clients.
+	AllowedNames       []string `yaml:"allowed-names"`
+	AllowedClientNames []string `yaml:"allowed-client-names"`
+	Insecure           bool     `yaml:"insecure"`
 
 	CompactFile     string        `yaml:"compact-file"`
 	ElectionTimeout time.Duration `yaml:"election-timeout"`
@@ -114,7 +118,7 @@ func readSettings(name string) (settings, error) {
 	if err := parseSettings(text, &s); err != nil {
 		return s, newUsageError("-c %s: %w", name, err)
 	}
-	if s.Secret != "" {
+	if s.Secret != "" || s.ClientSecret != "" {
 		s.warn("-c", warning)
 	}
 	return s, nil

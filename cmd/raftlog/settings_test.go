@@ -18,10 +18,13 @@ func TestDefaults(t *testing.T) {
 	s := defaultSettings()
 	require.NoError(t, parseSettings([]byte(defaults), &s))
 	want := defaultSettings()
-	want.Peers, want.AllowedNames = []filePeer{}, []string{}
+	want.Peers, want.AllowedNames, want.AllowedClientNames = []filePeer{}, []string{}, []string{}
 	require.Equal(t, want, s)
 	for i := range reflect.TypeFor[settings]().NumField() {
 		key := reflect.TypeFor[settings]().Field(i).Tag.Get("yaml")
+		if key == "" {
+			continue // it is no setting
+		}
 		require.Regexp(t, `(?m)^`+key+`: `, defaults, key)
 		require.Contains(t, strings.Split(defaults, "\n"+key+": ")[0], "#", key)
 	}

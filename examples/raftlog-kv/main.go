@@ -7,6 +7,8 @@
 //
 //	P=a@127.0.0.1:8041,b@127.0.0.1:8042,c@127.0.0.1:8043
 //	RAFTLOG_SECRET=... go run ./examples/raftlog-kv --peer a --peers $P --dir /tmp/kv-a
+//
+// Set RAFTLOG_CLIENT_SECRET to another secret to accept clients, such as "raftlog status".
 package main
 
 import (
@@ -36,7 +38,7 @@ func main() {
 	if *id == "" {
 		err = runDemo(ctx, os.Stdout)
 	} else {
-		err = runPeer(ctx, *id, *peers, *dir, os.Getenv("RAFTLOG_SECRET"), os.Stdin, os.Stdout)
+		err = runPeer(ctx, *id, *peers, *dir, os.Getenv("RAFTLOG_SECRET"), os.Getenv("RAFTLOG_CLIENT_SECRET"), os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -44,9 +46,9 @@ func main() {
 }
 
 // runPeer runs a peer until it has read all of its input, or until ctx is done.
-func runPeer(ctx context.Context, id, peers, dir, secret string, in io.Reader, out io.Writer) (err error) {
+func runPeer(ctx context.Context, id, peers, dir, secret, clientSecret string, in io.Reader, out io.Writer) (err error) {
 	cfg := raftlog.Config{
-		Cluster: "example", ID: id, Dir: dir, Secret: []byte(secret), Insecure: secret == "",
+		Cluster: "example", ID: id, Dir: dir, Secret: []byte(secret), ClientSecret: []byte(clientSecret), Insecure: secret == "",
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	for peer := range strings.SplitSeq(peers, ",") {

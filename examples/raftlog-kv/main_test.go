@@ -56,13 +56,13 @@ func TestRunPeer(t *testing.T) {
 	defer cancel()
 	var out strings.Builder
 	lines := "set a 1 2\nset b 3\nget a\nget c\ndelete a\nlist\nwhat\n"
-	require.NoError(t, runPeer(ctx, "x", "x@"+addr, dir, "0123456789abcdef", strings.NewReader(lines), &out))
+	require.NoError(t, runPeer(ctx, "x", "x@"+addr, dir, "0123456789abcdef", "", strings.NewReader(lines), &out))
 	require.Equal(t, []string{"1 2", `error: key "c" does not exist`}, strings.Split(out.String(), "\n")[2:4])
 	require.Contains(t, out.String(), "\nb=3 (3 writes)\nerror: unknown command \"what\"")
 	out.Reset()
-	require.NoError(t, runPeer(ctx, "x", "x@"+addr, dir, "0123456789abcdef", strings.NewReader("list"), &out))
+	require.NoError(t, runPeer(ctx, "x", "x@"+addr, dir, "0123456789abcdef", "", strings.NewReader("list"), &out))
 	require.Equal(t, "b=3 (3 writes)\n", out.String())
-	require.ErrorContains(t, runPeer(ctx, "y", "x@"+addr, dir, "", strings.NewReader(""), io.Discard), "--peers")
+	require.ErrorContains(t, runPeer(ctx, "y", "x@"+addr, dir, "", "", strings.NewReader(""), io.Discard), "--peers")
 }
 
 // TestRunPeer_Interrupt fails if a peer that waits for input does not stop when the context is done.
@@ -72,7 +72,9 @@ func TestRunPeer_Interrupt(t *testing.T) {
 	in, input := io.Pipe()
 	defer input.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- runPeer(ctx, "x", "x@127.0.0.1:0", memoryDir(t), "0123456789abcdef", in, io.Discard) }()
+	go func() {
+		ended <- runPeer(ctx, "x", "x@127.0.0.1:0", memoryDir(t), "0123456789abcdef", "", in, io.Discard)
+	}()
 	_, err := io.WriteString(input, "what\n") // returns when the peer reads its input
 	require.NoError(t, err)
 	cancel()

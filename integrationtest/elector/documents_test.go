@@ -3,6 +3,7 @@
 package elector
 
 import (
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"os"
@@ -87,6 +88,7 @@ var examples = map[string]example{
 	"raftlog serve -c /etc/raftlog.yaml --peer-id a":                      {testedBy: "TestDocuments_Raftlog"},
 	"id=$(raftlog new-id)":                                                {testedBy: "TestDocuments_Raftlog"},
 	`raftlog propose -c /etc/raftlog.yaml --request-id "$id" 'an update'`: {testedBy: "TestDocuments_Raftlog"},
+	"raftlog config -c /etc/raftlog.yaml --delete c":                      {testedBy: "TestDocuments_Raftlog"},
 
 	`zkCli.sh create /config "" ; zkCli.sh create /config/limit 10`: {testedBy: "TestTasks"},
 	"zkCli.sh set /config/limit 20":                                 {testedBy: "TestTasks"},
@@ -477,7 +479,11 @@ func TestDocuments_DevServer(t *testing.T) {
 
 // TestDocuments_Raftlog fails if the lines for raftlog do not work with three peers.
 func TestDocuments_Raftlog(t *testing.T) {
-	file, config := filepath.Join(t.TempDir(), "raftlog.yaml"), "cluster: one\ninsecure: true\ndir: "+t.TempDir()+"/{id}\npeers:\n"
+	file, dir := filepath.Join(t.TempDir(), "raftlog.yaml"), t.TempDir()
+	for _, name := range []string{"secret", "client-secret"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(rand.Text()), 0o600))
+	}
+	config := "cluster: one\nsecret-file: " + dir + "/secret\nclient-secret-file: " + dir + "/client-secret\ndir: " + dir + "/{id}\npeers:\n"
 	for _, id := range []string{"a", "b", "c"} {
 		port, err := testenv.ReservePort()
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ type edit struct{ old, new string }
 func table() []mutant {
 	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, ephemeralMutants,
-		changefeedMutants, etcdMutants, raftlogMutants, commandMutants, transportMutants)
+		changefeedMutants, etcdMutants, raftlogMutants, roleMutants, commandMutants, transportMutants)
 }
 
 // mutate returns the text of the mutant's file with its edits applied. root is the root of

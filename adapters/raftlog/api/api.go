@@ -199,7 +199,19 @@ var (
 	// ErrRefused is returned if the remote program does not belong to this cluster, because it
 	// has another secret, certificate or cluster name, or if the peer was removed from it.
 	ErrRefused = errors.New("refused")
+	// ErrUnproven is wrapped together with ErrRefused if the remote program has not proven to be a
+	// peer of the cluster. It can be any program that uses the address of the peer, so the refusal
+	// only means that there is no connection.
+	ErrUnproven = errors.New("not proven by a peer")
 )
+
+// Secrets contains the secrets of a cluster. Each role has its own: the secret of clients never
+// permits a process to act as a peer, and that of peers is not accepted from clients. The first
+// secret of a role is used for connections that this process makes, and all of them are accepted, so
+// that a secret can be replaced at one process after another. Each has at least 16 random bytes.
+type Secrets struct {
+	Peers, Clients [][]byte
+}
 
 // identityError is the type of ErrIdentity.
 type identityError struct{}

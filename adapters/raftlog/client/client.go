@@ -29,12 +29,19 @@ type Config struct {
 	// peers from them. A peer whose ID is unknown needs only an address. Peers are also
 	// retried later, after the known members.
 	Peers []api.Peer
-	// Secret is the secret of the cluster, with at least 16 bytes. One of Secret, TLS and
-	// Insecure is required; TLS can be combined with Secret.
+	// Secret is the secret of clients, raftlog.Config.ClientSecret, with at least 16 bytes. The
+	// secret of peers is not accepted. One of Secret, TLS and Insecure is required; TLS can be
+	// combined with Secret.
 	Secret []byte
+	// GetSecret, if not nil, is called for each connection, by any goroutine, and used instead of
+	// Secret.
+	GetSecret func() []byte
 	// TLS contains the client's certificate and the trusted authorities. The certificate of a
 	// peer must contain the host of its address, unless TLS contains a ServerName.
 	TLS *tls.Config
+	// AllowedNames lists the names of the certificates of peers to accept, as in raftlog.Config. If
+	// it is empty, every certificate for the host of the peer's address is accepted.
+	AllowedNames []string
 	// Insecure disables authentication and encryption.
 	Insecure bool
 	// Dial connects to host:port. The default uses TCP. It must return soon after its
@@ -102,7 +109,11 @@ func (cfg Config) withDefaults() (Config, error) {
 			return cfg, fmt.Errorf("%w: peer %q has no address", api.ErrInvalid, p.ID)
 		}
 	}
-	if n := len(cfg.Secret); n > 0 && n < link.MinSecret {
+	secret := cfg.Secret
+	if cfg.GetSecret != nil {
+		secret = cfg.GetSecret()
+	}
+	if n := len(secret); n > 0 && n < link.MinSecret {
 		return cfg, fmt.Errorf("%w: the Secret has %d bytes; at least %d random bytes are required", api.ErrInvalid, n, link.MinSecret)
 	}
 	for _, d := range []struct {

@@ -110,7 +110,10 @@ func (c *Client) dial(ctx context.Context, p api.Peer, purpose link.Purpose) (rp
 func newDialFunc(cfg Config) (dialFunc, error) {
 	self := link.Identity{
 		Cluster: cfg.Cluster, ID: "client-" + requestid.New().String(),
-		Secret: cfg.Secret, TLS: cfg.TLS, Insecure: cfg.Insecure,
+		ClientSecret: cfg.Secret, TLS: cfg.TLS, PeerNames: cfg.AllowedNames, Insecure: cfg.Insecure,
+	}
+	if cfg.GetSecret != nil {
+		self.Secrets = func() api.Secrets { return api.Secrets{Clients: [][]byte{cfg.GetSecret()}} }
 	}
 	if err := self.Validate(); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func TestConnect_Secret(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := api.Peer{ID: "a", Addr: l.Addr().String()}
-	self := link.Identity{Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Secret: []byte("the secret of the cluster")}
+	self := link.Identity{Cluster: "test", ID: p.ID, Peer: true, Addr: p.Addr, Secret: []byte("the secret of the peers"), ClientSecret: []byte("the secret of clients")}
 	clients := rpc.NewServer(rpctest.New(p).Peer(p))
 	ctx, cancel := context.WithCancel(t.Context())
 	var server sync.WaitGroup
@@ -54,7 +54,7 @@ func TestConnect_Secret(t *testing.T) {
 	limited, stop := context.WithTimeout(ctx, 20*time.Second)
 	defer stop()
 	// The client does not know the ID of the peer.
-	client, err := New(Config{Cluster: "test", Peers: []api.Peer{{Addr: p.Addr}}, Secret: []byte("the secret of the cluster"), CallTimeout: 5 * time.Second})
+	client, err := New(Config{Cluster: "test", Peers: []api.Peer{{Addr: p.Addr}}, Secret: []byte("the secret of clients"), CallTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer client.Close()
 	index, err := client.Propose(limited, requestid.New(), []byte("x"))

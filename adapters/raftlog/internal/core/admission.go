@@ -149,7 +149,9 @@ func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error
 	if err != nil {
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
-	c.learnInstances(m.instances)
+	if c.senders.isMember(c, from) {
+		c.learnInstances(m.instances)
+	}
 	if leader, known := c.peerOf(c.lead); c.state == raft.StateFollower && known && leader != from {
 		c.sendFrame(leader, framePassedOn, append(wire.AppendString(nil, from), body...))
 	}

@@ -116,6 +116,7 @@ type Core struct {
 	proposals  proposals
 	change     membershipChange
 	names      names
+	senders    senders
 	peerClocks peerClocks
 	admission  admission
 	moves      map[uint64]time.Duration // when a Move entry was last proposed for a peer

@@ -18,12 +18,14 @@ const (
 	frameReply    = 3  // the reply to a request
 	frameAnnounce = 4  // an announcement
 	frameWelcome  = 5  // the leader's reply to an announcement
-	frameRemoved  = 6  // the reply to a removed peer: the members
+	frameMembers  = 6  // the members, for a removed peer or one that asks for them
 	frameHistory  = 7  // checksums of the entries that the sender has applied
 	frameFull     = 8  // the disk of the sender has no space for entries
 	framePassedOn = 9  // an announcement that a follower passes on to the leader
 	frameRejected = 10 // the leader's reply to an announcement that it does not accept: the reason
-	frameHeader   = 1 + 8
+
+	frameAskMembers = 11 // asks for the members, because the sender has received a frame of another peer
+	frameHeader     = 1 + 8
 )
 
 var errFrame = errors.New("malformed frame")
@@ -82,9 +84,8 @@ func (c *Core) encodeMessage(m *raftpb.Message) (Frame, bool) {
 // Receive handles a frame of a peer whose ID was authenticated. The error, which is for the logger,
 // describes why the frame is malformed or the sender must not send it.
 //
-// Frames are accepted from every peer that belongs to the cluster, even if it is not a member in the
-// configuration of this peer, which may be old; except for removed peers, whose IDs are never used
-// again.
+// A peer that is not a member can only announce itself, see [senders]. Frames of removed peers are not
+// accepted, because their IDs are never used again.
 func (c *Core) Receive(from string, frame []byte) error { return c.receiveFrame(from, frame, nil) }
 
 // ReceiveSnapshot handles the frame that was received with a snapshot. The snapshot is on disk and
@@ -107,6 +108,9 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 		}
 		return nil
 	}
+	if !c.senders.accepts(c, from, frame[0]) {
+		return nil
+	}
 	sender := c.names.numberOf(from)
 	c.peerClocks.recordPeerTime(c, sender, time.UnixMilli(int64(binary.BigEndian.Uint64(frame[1:]))))
 	body := frame[frameHeader:]
@@ -125,8 +129,11 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 		return c.admission.receiveWelcome(c, sender, body)
 	case frameRejected:
 		return c.admission.receiveRejected(c, from, body)
-	case frameRemoved:
-		return c.receiveRemoved(body)
+	case frameMembers:
+		return c.senders.receiveMembers(c, body)
+	case frameAskMembers:
+		c.receiveAskMembers(from)
+		return nil
 	case frameFull:
 		c.space.reported[sender] = c.now()
 		return nil

@@ -82,7 +82,7 @@ func sampleFrames() []sampleFrame {
 		{frameReply, encodeReply(1, 2, &api.NotLeaderError{})},
 		{frameAnnounce, announcement{nonce: 1, addr: "x:1", election: 200 * time.Millisecond, instances: map[string]string{"a": "b"}}.encode()},
 		{frameWelcome, welcome{nonce: 1, match: 9}.encode()},
-		{frameRemoved, wire.AppendMembership(nil, api.Membership{Removed: []string{"p0"}})},
+		{frameMembers, wire.AppendMembership(nil, api.Membership{Removed: []string{"p0"}})},
 	}
 }
 

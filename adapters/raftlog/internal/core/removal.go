@@ -38,22 +38,7 @@ func (c *Core) sendRemoved(to string) {
 	if wire.CheckMembership(m) != nil {
 		m.Removed = []string{to} // the receiver needs only its own ID
 	}
-	c.sendFrame(to, frameRemoved, wire.AppendMembership(nil, m))
-}
-
-// receiveRemoved handles the reply to a removed peer. If this peer was removed, it stops participating,
-// and continues to report the members to its clients.
-func (c *Core) receiveRemoved(body []byte) error {
-	d := wire.Decoder{B: body}
-	m := d.Membership()
-	if err := d.End(); err != nil {
-		return fmt.Errorf("%w: %w", errFrame, err)
-	}
-	if slices.Contains(m.Removed, c.cfg.Self.ID) {
-		c.removed = &m
-		c.proposals.failRemoved(c)
-	}
-	return nil
+	c.sendFrame(to, frameMembers, wire.AppendMembership(nil, m))
 }
 
 // removedError returns the error of requests to a removed peer.

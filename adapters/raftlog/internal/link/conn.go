@@ -58,6 +58,8 @@ type Conn struct {
 	remote Hello
 	// version is the version of the protocol that both sides use.
 	version byte
+	secret  []byte // that both sides have proven to know, or nil
+	byPeer  bool   // the role of the dialing side is that of a peer
 
 	reader      *bufio.Reader
 	readHead    [4]byte
@@ -87,6 +89,12 @@ func (c *Conn) Remote() Hello { return c.remote }
 // Version returns the version of the protocol: the highest one that both sides support. A kind of
 // message that was added in a later version must not be sent on the connection.
 func (c *Conn) Version() byte { return c.version }
+
+// IsAuthenticatedBy reports whether the secret of the connection is one of the given ones. It is true if
+// the connection was not authenticated by a secret.
+func (c *Conn) IsAuthenticatedBy(s api.Secrets) bool {
+	return c.secret == nil || secrets{s.Peers, s.Clients}.contains(c.byPeer, c.secret)
+}
 
 // RemoteAddr returns the network address of the other side.
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }

@@ -3,10 +3,12 @@ package link
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
@@ -103,6 +105,10 @@ func CloseWhenDone(ctx context.Context, conn io.Closer) (stop func() (closed boo
 
 // dialHandshake executes the handshake as the dialing side.
 func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*Conn, error) {
+	secret, err := self.dialSecret()
+	if err != nil {
+		return nil, err
+	}
 	g := &greeting{versions: self.versions(), hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: to.ID}
 	stream := raw
 	var binding []byte
@@ -112,12 +118,14 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 		if err != nil {
 			return nil, classifyError(err)
 		}
+		if err := self.checkServer(conn.ConnectionState()); err != nil {
+			return nil, err
+		}
 		if binding, err = channelBinding(conn); err != nil {
 			return nil, err
 		}
 		stream = conn
 	}
-	secret := self.Secret
 	g.content = g.encodeContent()
 	if len(secret) > 0 {
 		g.proof = greetingProof(secret, g.content, binding)
@@ -136,33 +144,64 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 		return nil, &RefusedError{Reason: ReasonVersion, Err: err}
 	case err != nil:
 		return nil, &RefusedError{Reason: ReasonProtocol, Err: err}
-	case r.reason == ReasonSecret || r.reason == ReasonNoSecret || r.reason == ReasonVersion:
-		// The sender of these reasons cannot prove that it knows the secret. They are not trusted:
-		// they only make the connection fail.
-	case len(secret) > 0 && !equalProofs(replyProof(secret, g.content, r.content, binding), r.proof):
+	}
+	proven := len(secret) == 0 || equalProofs(replyProof(secret, g.content, r.content, binding), r.proof)
+	if !proven && !r.reason.isSentWithoutProof() {
 		return nil, &RefusedError{Reason: ReasonUnproven}
 	}
 	version, err := g.versions.common(r.versions)
 	switch {
 	case r.reason == ReasonVersion && err != nil:
-		return nil, &RefusedError{Reason: ReasonVersion, Err: err}
+		return nil, &RefusedError{Reason: ReasonVersion, Err: err, Proven: proven}
+	case r.reason != accepted && !proven:
+		return nil, &RefusedError{Reason: r.reason} // anyone can have written the text
 	case r.reason != accepted:
-		return nil, &RefusedError{Reason: r.reason, Text: r.text}
+		return nil, &RefusedError{Reason: r.reason, Text: r.text, Proven: true}
 	case err != nil:
-		return nil, &RefusedError{Reason: ReasonVersion, Err: err}
+		return nil, &RefusedError{Reason: ReasonVersion, Err: err, Proven: true}
 	case to.ID != "" && r.id != to.ID:
-		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", r.id)}
+		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", r.id), Proven: true}
 	}
 	c.version = version
+	c.secret, c.byPeer = secret, self.Peer
 	c.remote = Hello{Cluster: self.Cluster, ID: r.id, Addr: r.addr, Peer: r.peer, Purpose: purpose, Claim: r.claim}
 	c.maxFrame = MaxFrame
 	return c, nil
 }
 
+// dialSecret returns the secret with which this process dials, or nil.
+func (i Identity) dialSecret() ([]byte, error) {
+	all, err := i.currentSecrets()
+	if own := all.of(i.Peer); err == nil && len(own) > 0 {
+		return own[0], nil
+	}
+	return nil, err
+}
+
+// checkServer checks the names of the certificate of the accepting side. That it contains the host of
+// the peer was verified before.
+func (i Identity) checkServer(s tls.ConnectionState) error {
+	if len(i.PeerNames) == 0 || hasName(s.PeerCertificates[0], i.PeerNames) {
+		return nil
+	}
+	return &RefusedError{Reason: ReasonCertificate, Err: fmt.Errorf("it is for %s, which is not one of the allowed names %s",
+		strings.Join(certificateNames(s.PeerCertificates[0]), ", "), strings.Join(i.PeerNames, ", "))}
+}
+
+// isSentWithoutProof reports whether a process that does not know the secret receives the reason.
+func (r Reason) isSentWithoutProof() bool {
+	return r == ReasonSecret || r == ReasonNoSecret || r == ReasonVersion || r == ReasonNoClients
+}
+
 // acceptHandshake executes the handshake as the accepting side.
 func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (*Conn, error) {
+	all, err := self.currentSecrets()
+	if err != nil {
+		return nil, err
+	}
 	stream := raw
 	var binding []byte
+	var certificate *x509.Certificate
 	if !self.Insecure {
 		config, err := self.serverTLS()
 		if err != nil {
@@ -178,6 +217,9 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		}
 		if binding, err = channelBinding(conn); err != nil {
 			return nil, err
+		}
+		if shown := conn.ConnectionState().PeerCertificates; len(shown) > 0 {
+			certificate = shown[0]
 		}
 		stream = conn
 	}
@@ -203,7 +245,12 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		}
 		return nil, refused
 	}
-	if r.reason = checkProof(self, &g, binding); r.reason != accepted {
+	shown, secret := all.shownBy(&g, binding)
+	control := self.access(all, g.hello.ID)
+	if r.reason = control.checkSecret(shown, g.hello.Peer); r.reason != accepted {
+		if secret != nil { // the other side knows a secret, and learns that it is the wrong one
+			r.proof = replyProof(secret, g.content, r.encodeContent(), binding)
+		}
 		c.sendRefusal(r)
 		return nil, &RefusedError{Reason: r.reason, Text: fmt.Sprintf("it claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
 	}
@@ -211,12 +258,12 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	if g.hello.Peer { // clients do not need the claim, with which a process could pretend to be this peer
 		r.claim = self.Claim
 	}
-	refused := checkGreeting(self, &g, accepts)
+	refused := checkGreeting(self, &g, func() (Reason, string) { return control.checkCertificate(certificate, g.hello) }, accepts)
 	if refused != nil {
 		r.reason, r.text = refused.Reason, refused.Text
 	}
-	if len(self.Secret) > 0 {
-		r.proof = replyProof(self.Secret, g.content, r.encodeContent(), binding)
+	if secret != nil {
+		r.proof = replyProof(secret, g.content, r.encodeContent(), binding)
 	}
 	if refused != nil {
 		c.sendRefusal(r)
@@ -226,25 +273,23 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		return nil, err
 	}
 	c.version = version
+	c.secret, c.byPeer = secret, g.hello.Peer
 	c.remote = g.hello
 	c.maxFrame = MaxFrame
 	return c, nil
 }
 
-// checkProof checks that the other side knows the secret. It is called first, so that a process that
-// does not know the secret learns nothing.
-func checkProof(self Identity, g *greeting, binding []byte) Reason {
-	switch {
-	case len(self.Secret) == 0 && len(g.proof) > 0:
-		return ReasonNoSecret
-	case len(self.Secret) > 0 && !equalProofs(greetingProof(self.Secret, g.content, binding), g.proof):
-		return ReasonSecret
+// shownBy returns the secret that the proof of a greeting shows.
+func (s secrets) shownBy(g *greeting, binding []byte) (secretKind, []byte) {
+	if len(g.proof) == 0 {
+		return secretNone, nil
 	}
-	return accepted
+	return s.find(func(secret []byte) bool { return equalProofs(greetingProof(secret, g.content, binding), g.proof) })
 }
 
-// checkGreeting checks the request of a process that has proven to know the secret.
-func checkGreeting(self Identity, g *greeting, accepts []func(Hello) error) *RefusedError {
+// checkGreeting checks the request of a process that has proven to know the secret of its role.
+// checkCertificate decides about its certificate.
+func checkGreeting(self Identity, g *greeting, checkCertificate func() (Reason, string), accepts []func(Hello) error) *RefusedError {
 	refuse := func(reason Reason, format string, args ...any) *RefusedError {
 		text := fmt.Sprintf(format, args...)
 		return &RefusedError{Reason: reason, Text: text[:min(len(text), maxField)]}
@@ -262,6 +307,9 @@ func checkGreeting(self Identity, g *greeting, accepts []func(Hello) error) *Ref
 		return refuse(ReasonPurpose, "unknown purpose %v", g.hello.Purpose)
 	case !g.hello.Purpose.ForClients() && !g.hello.Peer:
 		return refuse(ReasonPurpose, "connections for %v are reserved for peers", g.hello.Purpose)
+	}
+	if reason, text := checkCertificate(); reason != accepted {
+		return refuse(reason, "%s", text)
 	}
 	for _, accept := range accepts {
 		err := accept(g.hello)

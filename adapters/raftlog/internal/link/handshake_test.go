@@ -42,8 +42,7 @@ func TestHandshake_IdentifiesBothSides(t *testing.T) {
 func TestHandshake_Client(t *testing.T) {
 	for name, identity := range modes(t) {
 		t.Run(name, func(t *testing.T) {
-			client := identity("a")
-			client.Peer, client.Addr, client.Claim = false, "", Claim{}
+			client := asClient(identity("a"))
 			near, far := memoryPair(t)
 			d, a := connect(t, near, far, client, identity("b"), "", PurposeClient)
 			require.NoError(t, d.err)

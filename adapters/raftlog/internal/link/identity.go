@@ -7,6 +7,7 @@ package link
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
@@ -53,8 +54,8 @@ const maxField = 512
 type Identity struct {
 	// Cluster is the name of the cluster. Connections between clusters are rejected.
 	Cluster string
-	// ID is the ID of the peer or of the client. Secrets and certificates prove that a process
-	// belongs to the cluster, but not that it uses its own ID.
+	// ID is the ID of the peer or of the client. A secret proves the role of a process, but not that
+	// it uses its own ID. A certificate proves the ID of a peer.
 	ID string
 	// Peer is true for peers and false for clients.
 	Peer bool
@@ -62,13 +63,17 @@ type Identity struct {
 	Addr string
 	// Claim identifies the data and the process of a peer. It is empty for clients.
 	Claim Claim
-	// Secret is known only to the processes of the cluster. Connections are encrypted by TLS 1.3
-	// with certificates that are not verified. Both sides prove that they know the secret, and
-	// the proofs depend on the keys of the connection, which prevents man-in-the-middle attacks.
-	// A process that impersonates a peer receives a proof, from which it can guess a weak secret
-	// offline. So the secret should be random and have at least MinSecret bytes. This package
-	// does not check that.
-	Secret []byte
+	// Secret is known only to the peers of the cluster, and ClientSecret to the peers and the
+	// clients. A client needs only ClientSecret. A peer without a ClientSecret refuses
+	// clients. Connections are encrypted by TLS 1.3 with certificates that are not verified. Both
+	// sides prove that they know the secret of the role of the dialing side, and the proofs depend
+	// on the keys of the connection, which prevents man-in-the-middle attacks. A process that
+	// impersonates a peer receives a proof, from which it can guess a weak secret offline. So secrets
+	// should be random and have at least MinSecret bytes. This package does not check that.
+	Secret, ClientSecret []byte
+	// Secrets, if not nil, returns the secrets that are used instead of Secret and ClientSecret. It
+	// is called for each handshake, by any goroutine.
+	Secrets func() api.Secrets
 	// TLS contains the certificates of the user. It is not modified. The version is TLS 1.3, and
 	// both sides must have certificates. The dialing side needs Certificates or
 	// GetClientCertificate, the accepting side needs ClientCAs, unless ClientAuth is
@@ -77,7 +82,15 @@ type Identity struct {
 	// passed to Dial, or else that of the remote address. On the dialing side VerifyConnection
 	// receives that host as ServerName.
 	TLS *tls.Config
-	// Insecure disables authentication and encryption.
+	// PeerNames contains the names of the certificates of peers, and ClientNames those of clients. If
+	// PeerNames is empty, every certificate is accepted that contains the ID of the peer, or the
+	// host of an address of AddrsOf. If ClientNames is empty, PeerNames applies to clients as well.
+	PeerNames, ClientNames []string
+	// AddrsOf returns the addresses of a peer according to the log and the configuration. The
+	// accepting side calls it with an ID that the dialing side claims. nil is the same as a function
+	// that knows no peer.
+	AddrsOf func(id string) []string
+	// Insecure disables authentication and encryption. Roles and IDs are not proven.
 	Insecure bool
 	// Versions is the range of versions of the protocol that the process supports. The default is
 	// that of this package. Tests set it.
@@ -116,14 +129,70 @@ func (i Identity) validateCommon() error {
 		return invalid("the description of the founding has %d bytes, the limit is %d", len(i.Claim.Founders), maxField)
 	case len(i.Addr) > maxField:
 		return invalid("the address has %d bytes, the limit is %d", len(i.Addr), maxField)
-	case i.Insecure && (len(i.Secret) > 0 || i.TLS != nil):
-		return invalid("Insecure cannot be combined with Secret or TLS")
-	case !i.Insecure && len(i.Secret) == 0 && i.TLS == nil:
+	case i.Insecure && (i.hasSecrets() || i.TLS != nil):
+		return invalid("Insecure cannot be combined with secrets or TLS")
+	case !i.Insecure && !i.hasSecrets() && i.TLS == nil:
 		return invalid("one of Secret, TLS and Insecure is required")
+	case i.TLS == nil && len(i.PeerNames)+len(i.ClientNames) > 0:
+		return invalid("PeerNames and ClientNames restrict certificates: they require TLS")
 	case i.TLS != nil && i.TLS.MaxVersion != 0 && i.TLS.MaxVersion < tls.VersionTLS13:
 		return invalid("TLS.MaxVersion is below TLS 1.3")
 	}
-	return nil
+	_, err := i.currentSecrets()
+	return err
+}
+
+func (i Identity) hasSecrets() bool {
+	return i.Secrets != nil || len(i.Secret) > 0 || len(i.ClientSecret) > 0
+}
+
+// currentSecrets returns the secrets at this moment. They contain one for the role of this process, if
+// there are any. The error wraps api.ErrInvalid.
+func (i Identity) currentSecrets() (s secrets, err error) {
+	switch {
+	case i.Secrets != nil:
+		now := i.Secrets()
+		s = secrets{now.Peers, now.Clients}
+	default:
+		if len(i.Secret) > 0 {
+			s.peers = [][]byte{i.Secret}
+		}
+		if len(i.ClientSecret) > 0 {
+			s.clients = [][]byte{i.ClientSecret}
+		}
+	}
+	switch own := s.of(i.Peer); {
+	case !i.hasSecrets():
+	case len(own) == 0 && i.Peer:
+		return s, invalid("there is a secret of clients, and none of peers: peers need their own")
+	case len(own) == 0:
+		return s, invalid("there is no secret of clients")
+	}
+	for _, secret := range slices.Concat(s.peers, s.clients) {
+		switch {
+		case len(secret) == 0:
+			return s, invalid("a secret is empty")
+		case s.contains(true, secret) && s.contains(false, secret):
+			return s, invalid("a secret of peers is also a secret of clients: a client could act as a peer; use different secrets")
+		}
+	}
+	return s, nil
+}
+
+// access returns what decides about a process that claims the ID.
+func (i Identity) access(s secrets, id string) access {
+	a := access{
+		hasSecrets: i.hasSecrets(), hasClientSecret: len(s.clients) > 0,
+		peerNames: i.PeerNames, clientNames: i.ClientNames,
+	}
+	if i.TLS != nil {
+		a.hasCertificates = !i.TLS.InsecureSkipVerify || hasVerification(i.TLS) || !i.hasSecrets()
+		a.serverName = i.TLS.ServerName
+	}
+	if i.AddrsOf != nil {
+		a.addrs = i.AddrsOf(id)
+	}
+	return a
 }
 
 // hasVerification reports whether a configuration contains a function that verifies certificates.
@@ -138,7 +207,7 @@ func (i Identity) validateDial() error {
 	switch c := i.TLS; {
 	case len(c.Certificates) == 0 && c.GetClientCertificate == nil:
 		return invalid("TLS has no certificate: set Certificates or GetClientCertificate")
-	case c.InsecureSkipVerify && !hasVerification(c) && len(i.Secret) == 0:
+	case c.InsecureSkipVerify && !hasVerification(c) && !i.hasSecrets():
 		return invalid("TLS.InsecureSkipVerify requires VerifyConnection or a Secret")
 	}
 	return nil
@@ -148,7 +217,7 @@ func (i Identity) validateAccept() error {
 	if err := i.validateCommon(); err != nil || i.TLS == nil {
 		return err
 	}
-	return validateServer(i.TLS, len(i.Secret) > 0)
+	return validateServer(i.TLS, i.hasSecrets())
 }
 
 func validateServer(c *tls.Config, secret bool) error {

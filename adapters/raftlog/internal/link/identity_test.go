@@ -15,19 +15,28 @@ func TestIdentity_InvalidIsRejected(t *testing.T) {
 		change func(*Identity)
 		text   string
 	}{
-		"no cluster":            {func(i *Identity) { i.Cluster = "" }, "cluster"},
-		"long cluster":          {func(i *Identity) { i.Cluster = strings.Repeat("x", maxField+1) }, "cluster"},
-		"no ID":                 {func(i *Identity) { i.ID = "" }, "ID"},
-		"long ID":               {func(i *Identity) { i.ID = strings.Repeat("x", maxField+1) }, "ID"},
-		"long address":          {func(i *Identity) { i.Addr = strings.Repeat("x", maxField+1) }, "address"},
-		"no mode":               {func(i *Identity) { i.TLS = nil }, "one of"},
-		"an empty secret":       {func(i *Identity) { i.TLS, i.Secret = nil, []byte{} }, "one of"},
-		"insecure and TLS":      {func(i *Identity) { i.Insecure = true }, "cannot be combined"},
-		"insecure and a secret": {func(i *Identity) { i.TLS, i.Insecure, i.Secret = nil, true, secret }, "cannot be combined"},
-		"TLS 1.2":               {func(i *Identity) { i.TLS.MaxVersion = 0x0303 }, "MaxVersion"},
-		"no certificate":        {func(i *Identity) { i.TLS.Certificates = nil }, "certificate"},
-		"no verification":       {func(i *Identity) { i.TLS.InsecureSkipVerify = true }, "InsecureSkipVerify"},
-		"the system's CAs":      {func(i *Identity) { i.TLS.ClientCAs = nil }, "ClientCAs"},
+		"no cluster":                {func(i *Identity) { i.Cluster = "" }, "cluster"},
+		"long cluster":              {func(i *Identity) { i.Cluster = strings.Repeat("x", maxField+1) }, "cluster"},
+		"no ID":                     {func(i *Identity) { i.ID = "" }, "ID"},
+		"long ID":                   {func(i *Identity) { i.ID = strings.Repeat("x", maxField+1) }, "ID"},
+		"long address":              {func(i *Identity) { i.Addr = strings.Repeat("x", maxField+1) }, "address"},
+		"no mode":                   {func(i *Identity) { i.TLS = nil }, "one of"},
+		"an empty secret":           {func(i *Identity) { i.TLS, i.Secret = nil, []byte{} }, "one of"},
+		"insecure and TLS":          {func(i *Identity) { i.Insecure = true }, "cannot be combined"},
+		"insecure and a secret":     {func(i *Identity) { i.TLS, i.Insecure, i.Secret = nil, true, secret }, "cannot be combined"},
+		"one secret for both roles": {func(i *Identity) { i.TLS, i.Secret, i.ClientSecret = nil, secret, secret }, "also a secret of clients"},
+		"only a secret of clients":  {func(i *Identity) { i.ClientSecret = secret }, "peers need their own"},
+		"no secret at this moment": {func(i *Identity) {
+			i.Secrets = func() api.Secrets { return api.Secrets{Clients: [][]byte{secret}} }
+		}, "peers need their own"},
+		"an empty secret of a list": {func(i *Identity) {
+			i.Secrets = func() api.Secrets { return api.Secrets{Peers: [][]byte{secret, {}}} }
+		}, "empty"},
+		"names without certificates": {func(i *Identity) { i.TLS, i.Secret, i.PeerNames = nil, secret, []string{"a"} }, "require TLS"},
+		"TLS 1.2":                    {func(i *Identity) { i.TLS.MaxVersion = 0x0303 }, "MaxVersion"},
+		"no certificate":             {func(i *Identity) { i.TLS.Certificates = nil }, "certificate"},
+		"no verification":            {func(i *Identity) { i.TLS.InsecureSkipVerify = true }, "InsecureSkipVerify"},
+		"the system's CAs":           {func(i *Identity) { i.TLS.ClientCAs = nil }, "ClientCAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			self := ours.identity("a")

@@ -18,13 +18,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var secret = []byte("the secret of this cluster")
+var (
+	secret       = []byte("the secret of this cluster")
+	clientSecret = []byte("the secret of its clients")
+)
 
 // peerB is the peer to which tests connect. Its address is not that of a connection over loopback.
 var peerB = api.Peer{ID: "b", Addr: "b:7"}
 
 func secretIdentity(id string) Identity {
-	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), Secret: secret}
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), Secret: secret, ClientSecret: clientSecret, AddrsOf: testAddrs}
 }
 
 func insecureIdentity(id string) Identity {
@@ -135,7 +138,7 @@ func modes(t testing.TB) map[string]func(id string) Identity {
 		"TLS":      ours.identity,
 		"both": func(id string) Identity {
 			i := ours.identity(id)
-			i.Secret = secret
+			i.Secret, i.ClientSecret = secret, clientSecret
 			return i
 		},
 	}
@@ -172,5 +175,14 @@ func newAuthority(t testing.TB) authority { return authority{certtest.New(t)} }
 
 // identity returns the identity of a peer with a certificate for its host.
 func (a authority) identity(id string) Identity {
-	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), TLS: a.ca.Config(id)}
+	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), TLS: a.ca.Config(id), AddrsOf: testAddrs}
+}
+
+// testAddrs is an Identity.AddrsOf that knows every peer.
+func testAddrs(id string) []string { return []string{id + ":7"} }
+
+// asClient returns the identity of a client with the credentials for clients of a peer.
+func asClient(i Identity) Identity {
+	i.Peer, i.Addr, i.Claim, i.Secret = false, "", Claim{}, nil
+	return i
 }

@@ -234,7 +234,11 @@ func forge(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
 	if before != nil {
 		before(g)
 	}
-	g.proof = greetingProof(secret, g.encodeContent(), binding)
+	own := secret
+	if !g.hello.Peer {
+		own = clientSecret
+	}
+	g.proof = greetingProof(own, g.encodeContent(), binding)
 	if after != nil {
 		after(g)
 	}

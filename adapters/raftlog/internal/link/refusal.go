@@ -2,6 +2,8 @@ package link
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
@@ -12,23 +14,27 @@ type Reason byte
 
 // The reasons. Their numbers are a part of the protocol and must not change.
 const (
-	accepted          Reason = 0
-	ReasonSecret      Reason = 1  // the secrets differ, or there is a man in the middle
-	ReasonNoSecret    Reason = 2  // the accepting side has no secret
-	ReasonCluster     Reason = 3  // the clusters differ
-	ReasonID          Reason = 4  // another peer has the address
-	ReasonSameID      Reason = 5  // both sides have the same ID
-	ReasonPurpose     Reason = 6  // the purpose is not available, or not available to clients
-	ReasonRemoved     Reason = 7  // the peer was removed from the cluster
-	ReasonNotAccepted Reason = 8  // another reason of the accepting side
-	ReasonVersion     Reason = 9  // the versions of the protocol differ
-	ReasonPlain       Reason = 10 // only the accepting side uses TLS
-	ReasonFounding    Reason = 11 // two clusters with the same name were created separately
-	ReasonRecovered   Reason = 12 // the cluster was recovered from the data of another peer
-	ReasonInstance    Reason = 13 // the peer does not have the data of its ID
-	ReasonEarlier     Reason = 14 // the data of the peer is a copy, or was restored to an earlier state
-	ReasonRunning     Reason = 15 // another process with the same ID is connected
-	ReasonUncommitted Reason = 16 // as ReasonFounding, and the sender has no committed entry
+	accepted           Reason = 0
+	ReasonSecret       Reason = 1  // the secrets differ, or there is a man in the middle
+	ReasonNoSecret     Reason = 2  // the accepting side has no secret
+	ReasonCluster      Reason = 3  // the clusters differ
+	ReasonID           Reason = 4  // another peer has the address
+	ReasonSameID       Reason = 5  // both sides have the same ID
+	ReasonPurpose      Reason = 6  // the purpose is not available, or not available to clients
+	ReasonRemoved      Reason = 7  // the peer was removed from the cluster
+	ReasonNotAccepted  Reason = 8  // another reason of the accepting side
+	ReasonVersion      Reason = 9  // the versions of the protocol differ
+	ReasonPlain        Reason = 10 // only the accepting side uses TLS
+	ReasonFounding     Reason = 11 // two clusters with the same name were created separately
+	ReasonRecovered    Reason = 12 // the cluster was recovered from the data of another peer
+	ReasonInstance     Reason = 13 // the peer does not have the data of its ID
+	ReasonEarlier      Reason = 14 // the data of the peer is a copy, or was restored to an earlier state
+	ReasonRunning      Reason = 15 // another process with the same ID is connected
+	ReasonUncommitted  Reason = 16 // as ReasonFounding, and the sender has no committed entry
+	ReasonPeerSecret   Reason = 17 // a client has shown the secret of peers
+	ReasonClientSecret Reason = 18 // a peer has shown the secret of clients
+	ReasonNoClients    Reason = 19 // the accepting side has no secret of clients
+	ReasonName         Reason = 20 // the certificate is not that of the peer, or not an allowed one
 	// The following reasons are not sent.
 	ReasonUnproven    Reason = 128 // the accepting side has not proven that it knows the secret
 	ReasonCertificate Reason = 129 // one side has rejected the certificate of the other
@@ -49,13 +55,17 @@ var reasonTexts = map[Reason]string{
 	ReasonPlain:       "the other side uses TLS: configure the secret of the cluster or TLS on this side",
 	ReasonFounding: "the two peers belong to different clusters with the same name, which were created separately: if the file of one " +
 		"lists wrong peers, correct it; a peer that joins a cluster must not be listed in its own peers, and must start with an empty directory",
-	ReasonUncommitted: "the two peers were founded with different lists of peers: correct the file of the one whose list is wrong, and restart that peer",
-	ReasonRecovered:   "the cluster was recovered without this peer",
-	ReasonInstance:    "the other side knows another directory of the peer",
-	ReasonEarlier:     "the other side knows a later state of the peer's directory",
-	ReasonRunning:     "another process that uses the same ID and the same data is connected: stop one of the two",
-	ReasonUnproven:    "the other side does not have the secret, or the connection is intercepted",
-	ReasonCertificate: "a certificate was rejected",
+	ReasonUncommitted:  "the two peers were founded with different lists of peers: correct the file of the one whose list is wrong, and restart that peer",
+	ReasonRecovered:    "the cluster was recovered without this peer",
+	ReasonInstance:     "the other side knows another directory of the peer",
+	ReasonEarlier:      "the other side knows a later state of the peer's directory",
+	ReasonRunning:      "another process that uses the same ID and the same data is connected: stop one of the two",
+	ReasonPeerSecret:   "this is the secret of peers, which clients must not have: clients need the secret of client-secret-file",
+	ReasonClientSecret: "this is the secret of clients, with which a process cannot act as a peer: peers need the secret of secret-file",
+	ReasonNoClients:    "the secret differs, and the other side has no secret for clients: set client-secret-file at the peers, and use its secret",
+	ReasonName:         "the certificate does not permit this role or ID",
+	ReasonUnproven:     "the other side does not have the secret, or the connection is intercepted",
+	ReasonCertificate:  "a certificate was rejected",
 	ReasonProtocol: "the other side uses another protocol or another configuration " +
 		"(secret, TLS, insecure)",
 }
@@ -70,8 +80,13 @@ func (r Reason) String() string {
 // RefusedError is returned if one side has rejected the other. It wraps api.ErrRefused.
 type RefusedError struct {
 	Reason Reason
-	// Text contains details, for example those that the other side has sent. It may be empty.
+	// Text contains details, for example those that the other side has sent. It may be empty. Texts of
+	// a process that has not proven to be a peer are dropped.
 	Text string
+	// Proven is set if the other side has sent the reason, and has proven to be a process of the
+	// cluster. Without authentication every reason counts as proven. Refusals that are not proven can
+	// come from any process that uses the address of a peer.
+	Proven bool
 	// Err is the error on this side that has caused the rejection, or nil.
 	Err error
 }
@@ -79,7 +94,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	s := fmt.Sprintf("%s: %s", api.ErrRefused, e.Reason)
 	if e.Text != "" {
-		s += " (" + e.Text + ")"
+		s += " (" + printable(e.Text) + ")"
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -87,10 +102,24 @@ func (e *RefusedError) Error() string {
 	return s
 }
 
-// Unwrap returns api.ErrRefused, and Err unless it is nil.
+// printable replaces the characters of a received text that could control a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// Unwrap returns api.ErrRefused, api.ErrUnproven unless the refusal is proven, and Err unless it is nil.
 func (e *RefusedError) Unwrap() []error {
-	if e.Err == nil {
-		return []error{api.ErrRefused}
+	wrapped := []error{api.ErrRefused}
+	if !e.Proven {
+		wrapped = append(wrapped, api.ErrUnproven)
 	}
-	return []error{api.ErrRefused, e.Err}
+	if e.Err != nil {
+		wrapped = append(wrapped, e.Err)
+	}
+	return wrapped
 }

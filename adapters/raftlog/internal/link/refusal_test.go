@@ -24,3 +24,11 @@ func TestRefusedError_ContainsReasonTextAndCause(t *testing.T) {
 	require.Equal(t, "raft snapshot client stream Purpose(9)",
 		strings.Join([]string{PurposeRaft.String(), PurposeSnapshot.String(), PurposeClient.String(), PurposeStream.String(), Purpose(9).String()}, " "))
 }
+
+// TestRefusedError_IsPrintable fails if the text of a peer can control a terminal.
+func TestRefusedError_IsPrintable(t *testing.T) {
+	err := &RefusedError{Reason: ReasonRemoved, Text: "\x1b]52;c;x\a\nanother line", Proven: true}
+	require.NotContains(t, err.Error(), "\x1b")
+	require.NotContains(t, err.Error(), "\n")
+	require.NotErrorIs(t, err, api.ErrUnproven)
+}

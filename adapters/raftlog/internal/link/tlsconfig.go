@@ -59,7 +59,7 @@ func (i Identity) serverTLS() (*tls.Config, error) {
 			}
 			chosen = requireClientCertificate(chosen.Clone())
 			chosen.GetConfigForClient = nil
-			return chosen, validateServer(chosen, len(i.Secret) > 0)
+			return chosen, validateServer(chosen, i.hasSecrets())
 		}
 	}
 	return c, nil

@@ -48,7 +48,10 @@ func connectToServer(b *testing.B, secret []byte, purpose link.Purpose) *link.Co
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
 	defer l.Close()
-	server := link.Identity{Cluster: "c", ID: "a", Peer: true, Addr: "a:1", Secret: secret, Insecure: len(secret) == 0}
+	server := link.Identity{Cluster: "c", ID: "a", Peer: true, Addr: "a:1", ClientSecret: secret, Insecure: len(secret) == 0}
+	if !server.Insecure {
+		server.Secret = []byte("the secret of peers")
+	}
 	var serving sync.WaitGroup
 	b.Cleanup(serving.Wait)
 	accepted := make(chan net.Conn, 1)
@@ -67,7 +70,7 @@ func connectToServer(b *testing.B, secret []byte, purpose link.Purpose) *link.Co
 	far, err := l.Accept()
 	require.NoError(b, err)
 	accepted <- far
-	client := link.Identity{Cluster: "c", ID: "client", Secret: secret, Insecure: len(secret) == 0}
+	client := link.Identity{Cluster: "c", ID: "client", ClientSecret: secret, Insecure: len(secret) == 0}
 	conn, err := link.Dial(b.Context(), raw, client, peerA, purpose)
 	require.NoError(b, err)
 	return conn

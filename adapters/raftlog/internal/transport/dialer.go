@@ -62,6 +62,9 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 		}
 		addr := addrs[i%len(addrs)]
 		conn, err := t.dialPeer(ctx, addr, d.peer.id, link.PurposeRaft)
+		t.mu.Lock()
+		d.peer.err = err
+		t.mu.Unlock()
 		if err == nil {
 			pause, i = minPause, 0
 			clear(reports)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,5 +146,63 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrRefused) // after it was accepted
 		require.Nil(t, c)
 		require.Equal(t, 1, h.logs["b"].count("too many open files"))
+	})
+}
+
+// TestSecrets_Removed fails if a connection remains although its secret is not valid any more, or if other
+// connections are closed.
+func TestSecrets_Removed(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		var current atomic.Pointer[api.Secrets]
+		current.Store(&api.Secrets{Peers: [][]byte{[]byte("of peers")}, Clients: [][]byte{[]byte("old"), []byte("new")}})
+		self := func(id string) link.Identity {
+			i := identityOf(id)
+			i.Insecure, i.Secrets = false, func() api.Secrets { return *current.Load() }
+			return i
+		}
+		ended := make(chan string, 2)
+		change := func(c *Config) {
+			c.Self = self(c.Self.ID)
+			c.OnClient = func(conn *link.Conn) {
+				_, _ = conn.ReadFrame()
+				ended <- conn.Remote().ID
+			}
+		}
+		a := h.startPeer("a", peersOf("b"), change)
+		b := h.startPeer("b", peersOf("a"), change)
+		for _, secret := range []string{"old", "new"} {
+			raw, err := h.network.Dial(t.Context(), addressOf(secret), addressOf("a"))
+			require.NoError(t, err)
+			conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "c1", ID: secret, ClientSecret: []byte(secret)}, peersOf("a")[0], link.PurposeClient)
+			require.NoError(t, err)
+			defer conn.Close()
+		}
+		time.Sleep(time.Minute)
+		current.Store(&api.Secrets{Peers: current.Load().Peers, Clients: [][]byte{[]byte("new")}})
+		time.Sleep(2 * secretsInterval)
+		waitIdle()
+		require.Equal(t, "old", <-ended)
+		require.Empty(t, ended)
+		require.True(t, a.Send("b", true, []byte("frame")))
+		require.Equal(t, "frame", string(receiveFrame(t, b).Data))
+		require.Equal(t, []Connection{{ID: "b", Connected: true}}, a.Connections())
+		require.Zero(t, h.logs["a"].count("connection to peer ended")+h.logs["a"].count("connection from peer ended"))
+	})
+}
+
+// TestConnections_Error fails if the reason why there is no connection is not reported.
+func TestConnections_Error(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		a := h.startPeer("a", peersOf("b", "c"))
+		h.startPeer("b", nil, func(c *Config) { c.Self.Cluster = "c2" })
+		time.Sleep(time.Minute)
+		all := a.Connections()
+		require.Equal(t, []string{"b", "c"}, []string{all[0].ID, all[1].ID})
+		for _, c := range all {
+			require.False(t, c.Connected)
+			require.Error(t, c.Err)
+		}
+		require.ErrorIs(t, all[0].Err, api.ErrRefused)
+		require.NotErrorIs(t, all[1].Err, api.ErrRefused)
 	})
 }

@@ -49,6 +49,7 @@ type peer struct {
 	id       string
 	addrs    []string // empty if SetPeers does not contain the peer
 	dialer   *dialer  // nil if addrs is empty or the transport does not run
+	err      error    // of the last attempt to connect, or nil
 	dialed   *session // the connection to one of addrs, or nil
 	accepted *session // the connection that the peer has established, or nil
 	// sender is the session that sends frames: the older one of dialed and accepted. It does

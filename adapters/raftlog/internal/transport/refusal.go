@@ -27,5 +27,5 @@ func decodeRefusal(frame []byte) *link.RefusedError {
 	if len(frame) < 2 || frame[0] != refusalFrame {
 		return nil
 	}
-	return &link.RefusedError{Reason: link.Reason(frame[1]), Text: string(frame[2:])}
+	return &link.RefusedError{Reason: link.Reason(frame[1]), Text: string(frame[2:]), Proven: true}
 }

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +37,8 @@ const (
 	readTimeout       = 3 * time.Second
 	// writeTimeout is the time after which a write that makes no progress fails.
 	writeTimeout = 10 * time.Second
+	// secretsInterval is the interval at which connections are closed whose secret is not valid any more.
+	secretsInterval = 5 * time.Second
 )
 
 // Frame is a frame that a peer has sent. The receiver may keep Data.
@@ -137,12 +140,59 @@ func (t *Transport) Run() error {
 	t.running = true
 	t.listen()
 	t.goroutines.Go(func() { t.unreachable.deliver(t.ctx) })
+	if t.cfg.Self.Secrets != nil {
+		t.goroutines.Go(t.checkSecrets)
+	}
 	for _, p := range t.peers {
 		if len(p.addrs) > 0 {
 			t.startDialer(p)
 		}
 	}
 	return nil
+}
+
+// checkSecrets closes connections whose secret is not valid any more, until the transport is closed.
+// Otherwise a process that had access once would keep it.
+func (t *Transport) checkSecrets() {
+	tick := time.NewTicker(secretsInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-t.ctx.Done():
+			return
+		}
+		valid := t.cfg.Self.Secrets()
+		t.mu.Lock()
+		open := slices.Collect(maps.Keys(t.tracked))
+		t.mu.Unlock()
+		for _, c := range open {
+			if conn, ok := c.(*link.Conn); ok && !conn.IsAuthenticatedBy(valid) {
+				t.cfg.Log.Info("closing a connection whose secret is not valid any more", "remote", conn.Remote().ID, "from", conn.RemoteAddr().String())
+				conn.Close()
+			}
+		}
+	}
+}
+
+// Connection describes the connection to a peer of SetPeers.
+type Connection struct {
+	ID        string
+	Connected bool
+	Err       error // of the last attempt to connect, or nil
+}
+
+// Connections returns the connections to the peers of SetPeers, in the order of their IDs.
+func (t *Transport) Connections() (all []Connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, p := range t.peers {
+		if len(p.addrs) > 0 {
+			all = append(all, Connection{ID: id, Connected: p.sender != nil, Err: p.err})
+		}
+	}
+	slices.SortFunc(all, func(a, b Connection) int { return strings.Compare(a.ID, b.ID) })
+	return all
 }
 
 // Listen accepts connections and closes them, until Run is called. So the other side does not wait for a

@@ -1,0 +1,117 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/entry"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
+)
+
+// senders decides which peers may send messages. A process that has the credentials of a peer can
+// announce itself, so that it is admitted. Everything else is accepted only from members: in the log of
+// this peer, in its configuration, or according to a peer that is a member itself. The latter is
+// necessary if this peer was disconnected while the members changed: the leader can be a peer that the
+// log of this peer does not contain, and only the leader sends the missing entries.
+type senders struct {
+	stated  api.Membership // the newest members that a member has stated
+	askedAt time.Duration  // when this peer last asked for the members; 0 before
+	warned  time.Duration  // when a dropped frame was last logged; 0 before
+	// unapplied is a peer that an entry, which this peer has not applied yet, makes a member, according to
+	// the log at the time unappliedAt. A leader can replace the entry.
+	unapplied   string
+	unappliedAt time.Duration
+}
+
+// maxUnapplied is the maximum size, in bytes, of the entries in which unappliedMember looks for a member.
+const maxUnapplied = 8 << 20
+
+// accepts reports whether a peer, which is not removed, may send a frame. If the peer is not known as a
+// member, this peer asks the members that it knows.
+func (s *senders) accepts(c *Core, from string, kind byte) bool {
+	if kind == frameAnnounce || kind == frameAskMembers || s.isMember(c, from) {
+		return true
+	}
+	if now := c.now(); c.removed == nil && (s.askedAt == 0 || now-s.askedAt >= c.cfg.Election/2) {
+		s.askedAt = now
+		if unappliedMember(c, from) {
+			s.unapplied, s.unappliedAt = from, now
+			return true
+		}
+		if s.warned == 0 || now-s.warned >= rejectionInterval {
+			s.warned = now
+			c.cfg.Logger.Warn("dropped a message of a peer that is not a member according to this peer's log: asking the members; "+
+				"if it is a member and none of them answers, add it to the peers in the configuration of this peer", "remote", from)
+		}
+		last := "" // Peers returns the addresses of a member one after another
+		for _, p := range c.Peers() {
+			if p.ID != last {
+				c.sendFrame(p.ID, frameAskMembers, nil)
+			}
+			last = p.ID
+		}
+	}
+	return false
+}
+
+// isMember reports whether a peer is known as a member.
+func (s *senders) isMember(c *Core, id string) bool {
+	is := func(p api.Peer) bool { return p.ID == id }
+	if _, member := c.replica.Members.FindID(id); member || slices.ContainsFunc(c.cfg.Seeds, is) {
+		return true
+	}
+	if s.unapplied == id && c.now()-s.unappliedAt < c.cfg.Election {
+		return true
+	}
+	return s.stated.Index > c.replica.Members.Index && slices.ContainsFunc(slices.Concat(s.stated.Voters, s.stated.Outgoing, s.stated.Learners), is)
+}
+
+// unappliedMember reports whether an entry that this peer has stored, and does not know to be committed,
+// makes the peer a member.
+func unappliedMember(c *Core, id string) bool {
+	last, err := c.cfg.Log.LastIndex()
+	if err != nil || last <= c.replica.Index {
+		return false
+	}
+	entries, err := c.cfg.Log.Entries(c.replica.Index+1, last+1, maxUnapplied)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		d, err := entry.Decode(e)
+		if err != nil || d.Kind != api.KindConfig {
+			continue
+		}
+		if change, err := entry.DecodeConfig(d.Data); err == nil && slices.ContainsFunc(change.Peers, func(p entry.Peer) bool { return p.ID == id }) {
+			return true
+		}
+	}
+	return false
+}
+
+// receiveAskMembers replies to a peer that has received a frame of a peer which it does not know.
+func (c *Core) receiveAskMembers(from string) {
+	if m := c.Membership(); wire.CheckMembership(m) == nil {
+		c.sendFrame(from, frameMembers, wire.AppendMembership(nil, m))
+	}
+}
+
+// receiveMembers handles the members that a member has sent. If this peer was removed, it stops
+// participating, and continues to report the members to its clients.
+func (s *senders) receiveMembers(c *Core, body []byte) error {
+	d := wire.Decoder{B: body}
+	m := d.Membership()
+	if err := d.End(); err != nil {
+		return fmt.Errorf("%w: %w", errFrame, err)
+	}
+	if slices.Contains(m.Removed, c.cfg.Self.ID) {
+		c.removed = &m
+		c.proposals.failRemoved(c)
+	}
+	if m.Index > s.stated.Index {
+		s.stated = m
+	}
+	return nil
+}

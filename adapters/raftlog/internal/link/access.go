@@ -1,0 +1,161 @@
+package link
+
+import (
+	"crypto/hmac"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// secretKind says which secret a process has proven to know.
+type secretKind byte
+
+const (
+	secretNone    secretKind = iota // it has sent no proof
+	secretUnknown                   // its proof is not valid for any secret of this process
+	secretOfPeers
+	secretOfClients
+)
+
+// access contains what this process knows when it decides about a process that connects. Its methods
+// are functions of their arguments: the credentials and the claim of the other process.
+type access struct {
+	hasSecrets      bool // processes must show a secret
+	hasClientSecret bool // one of the secrets is for clients
+	// hasCertificates is set if the certificates of processes were verified, so that their names
+	// identify processes.
+	hasCertificates bool
+	serverName      string // the name that the certificates of all peers contain, or ""
+	peerNames       []string
+	clientNames     []string
+	// addrs contains the addresses of the peer whose ID the process claims, according to the log and
+	// the configuration. It is empty for clients, and for peers that are not known.
+	addrs []string
+}
+
+// checkSecret decides whether the secret that a process has shown permits the role that it claims. It is
+// called first, so that a process without a secret learns nothing else.
+func (a access) checkSecret(shown secretKind, peer bool) Reason {
+	switch {
+	case !a.hasSecrets && shown == secretNone:
+		return accepted
+	case !a.hasSecrets:
+		return ReasonNoSecret
+	case peer && shown == secretOfPeers, !peer && shown == secretOfClients:
+		return accepted
+	case peer && shown == secretOfClients:
+		return ReasonClientSecret
+	case shown == secretOfPeers:
+		return ReasonPeerSecret
+	case !peer && !a.hasClientSecret:
+		return ReasonNoClients
+	}
+	return ReasonSecret
+}
+
+// checkCertificate decides whether the certificate of a process permits the role and the ID that it
+// claims. The authority of the certificate was verified before. The text describes a rejection.
+func (a access) checkCertificate(c *x509.Certificate, h Hello) (r Reason, text string) {
+	names := a.peerNames
+	if !h.Peer && len(a.clientNames) > 0 {
+		names = a.clientNames
+	}
+	switch {
+	case !a.hasCertificates:
+		return accepted, ""
+	case c == nil:
+		return ReasonName, "it has shown no certificate"
+	case len(names) > 0 && !hasName(c, names):
+		list := "allowed-names"
+		if !h.Peer && len(a.clientNames) > 0 {
+			list = "allowed-client-names"
+		}
+		return ReasonName, fmt.Sprintf("the certificate is for %s, and %s contains %s", strings.Join(certificateNames(c), ", "), list, strings.Join(names, ", "))
+	case !h.Peer:
+		return accepted, ""
+	}
+	addrs := a.addrs
+	if len(addrs) == 0 && len(a.peerNames) > 0 {
+		addrs = []string{h.Addr} // the names are those of peers, also of peers that join
+	}
+	if isCertificateOf(c, h.ID, addrs, a.serverName) {
+		return accepted, ""
+	}
+	wanted := fmt.Sprintf("the ID %q", h.ID)
+	if len(addrs) > 0 {
+		wanted += " or the host of " + strings.Join(addrs, ", ")
+	}
+	return ReasonName, fmt.Sprintf("the certificate is for %s; the certificate of peer %q must contain %s", strings.Join(certificateNames(c), ", "), h.ID, wanted)
+}
+
+// isCertificateOf reports whether a certificate is that of the peer with the ID, which has one of the
+// addresses.
+func isCertificateOf(c *x509.Certificate, id string, addrs []string, serverName string) bool {
+	if serverName != "" {
+		return c.VerifyHostname(serverName) == nil
+	}
+	if slices.Contains(alternativeNames(c), id) {
+		return true
+	}
+	return slices.ContainsFunc(addrs, func(addr string) bool {
+		host, _, err := net.SplitHostPort(addr)
+		return err == nil && host != "" && c.VerifyHostname(host) == nil
+	})
+}
+
+// hasName reports whether a certificate is issued for one of the names.
+func hasName(c *x509.Certificate, names []string) bool {
+	return slices.ContainsFunc(certificateNames(c), func(name string) bool { return slices.Contains(names, name) })
+}
+
+// certificateNames returns the names for which a certificate is issued: the alternative names and the
+// common name of its subject.
+func certificateNames(c *x509.Certificate) []string {
+	names := alternativeNames(c)
+	if c.Subject.CommonName != "" {
+		names = append(names, c.Subject.CommonName)
+	}
+	return names
+}
+
+// alternativeNames returns the DNS names, IP addresses and URIs of a certificate.
+func alternativeNames(c *x509.Certificate) []string {
+	names := slices.Clone(c.DNSNames)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	for _, uri := range c.URIs {
+		names = append(names, uri.String())
+	}
+	return names
+}
+
+// secrets contains the secrets of both roles. A process dials with the first one of its role, and
+// accepts all.
+type secrets struct{ peers, clients [][]byte }
+
+// of returns the secrets of a role.
+func (s secrets) of(peer bool) [][]byte {
+	if peer {
+		return s.peers
+	}
+	return s.clients
+}
+
+// contains reports whether a secret is valid for a role.
+func (s secrets) contains(peer bool, secret []byte) bool {
+	return slices.ContainsFunc(s.of(peer), func(other []byte) bool { return hmac.Equal(secret, other) })
+}
+
+// find returns the secret for which matches returns true, and its kind.
+func (s secrets) find(matches func(secret []byte) bool) (secretKind, []byte) {
+	if i := slices.IndexFunc(s.peers, matches); i >= 0 {
+		return secretOfPeers, s.peers[i]
+	}
+	if i := slices.IndexFunc(s.clients, matches); i >= 0 {
+		return secretOfClients, s.clients[i]
+	}
+	return secretUnknown, nil
+}
