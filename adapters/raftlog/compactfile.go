@@ -18,8 +18,8 @@ import (
 // watchInterval is the interval at which the node looks for Config.CompactFile.
 const watchInterval = time.Second
 
-// watchCompactFile installs snapshots that another program has created. A snapshot that is rejected
-// is renamed, so that it is examined once.
+// watchCompactFile installs snapshots that another program of the same user, or of root, has created. A
+// snapshot that is rejected is renamed, so that it is examined once.
 func (n *Node) watchCompactFile() {
 	outside, name := disk.OS(filepath.Dir(n.cfg.CompactFile)), filepath.Base(n.cfg.CompactFile)
 	tick := time.NewTicker(watchInterval)
@@ -30,7 +30,7 @@ func (n *Node) watchCompactFile() {
 		case <-n.ctx.Done():
 			return
 		}
-		f, err := outside.OpenRead(name)
+		f, err := disk.OpenPrivate(n.cfg.CompactFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

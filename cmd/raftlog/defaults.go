@@ -63,6 +63,7 @@ insecure: false
 
 # The file in which this peer expects snapshots of "raftlog compact". Its directory must be on the
 # same file system as dir, and may be in dir; {id} stands for the ID.
+# The peer installs only a file that belongs to its user or to root, and that no other user can write.
 compact-file: ""
 
 # The time after which voters that receive nothing from the leader elect another one, and the

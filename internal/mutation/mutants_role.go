@@ -162,4 +162,12 @@ var roleMutants = []mutant{
 		},
 		tests: "./cmd/elector -run TestRaftlog_StrangerAtAddress",
 	},
+	{
+		name: "role/compact-file", breaks: "a peer installs a snapshot that another user has written",
+		file: "adapters/raftlog/internal/disk/private.go",
+		edits: []edit{
+			{"case owner != self && owner != 0:", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/disk -run TestCheckPrivate",
+	},
 }
