@@ -288,7 +288,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/postgres-idle", breaks: "the server ends the listening session when it is idle",
 		file: "adapters/changefeed/postgres/shared.go",
 		edits: []edit{
-			{"WHERE name = 'idle_session_timeout'`)", "WHERE name = ''`)"},
+			{"IN ('idle_session_timeout', 'lock_timeout')", "IN ('lock_timeout')"},
 		},
 		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessions",
 	},
@@ -306,6 +306,14 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"const maxLockLimit = 500 * time.Millisecond", "const maxLockLimit = time.Hour"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestStore_LockedRows$",
+		tests: "./adapters/changefeed/postgres -run ^TestStore_Locks$/^Row$",
+	},
+	{
+		name: "changefeed/postgres-table-lock", breaks: "a new connection waits for a locked table until the context of its request is done",
+		file: "adapters/changefeed/postgres/shared.go",
+		edits: []edit{
+			{"IN ('idle_session_timeout', 'lock_timeout')", "IN ('idle_session_timeout')"},
+		},
+		tests: "./adapters/changefeed/postgres -run ^TestStore_Locks$/^Table$",
 	},
 }

@@ -44,8 +44,9 @@
 //
 // A request waits for a lock of another transaction for half a second at most, or a quarter of the
 // time until the deadline of its context: the server then reports lock_not_available, and candidates
-// repeat the request. So an open transaction that has changed the rows of some elections does not
-// prevent heartbeats of the others. lock_timeout is set for the transaction of the request only.
+// repeat the request. So an open transaction that has locked the rows or the table of some elections
+// does not prevent heartbeats of the others. lock_timeout is set for the connections of the stores,
+// and not for those of the pool.
 //
 // If a feed receives nothing for the quiet time, it reads the record. The listening
 // connection sends a request every two seconds. So broken connections and deleted records

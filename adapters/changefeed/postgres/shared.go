@@ -194,13 +194,15 @@ func (s *shared) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // afterConnect prepares a connection as the pool does, and disables the limit of idle sessions,
 // which exists since PostgreSQL 14: the server would end the session of a leader whose heartbeats
-// are less frequent, or of a listener.
+// are less frequent, or of a listener. It also limits the wait for a lock of a table, which the server
+// needs to plan a statement, before the transaction of the request.
 func (s *shared) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 	if after := s.pool.Config().AfterConnect; after != nil {
 		if err := after(ctx, conn); err != nil {
 			return err
 		}
 	}
-	_, err := conn.Exec(ctx, `SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'`)
+	_, err := conn.Exec(ctx, `SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN $1::text ELSE '0' END, false)
+FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout')`, milliseconds(maxLockLimit))
 	return err
 }

@@ -162,7 +162,7 @@ func (s *Store) execute(ctx context.Context, sql string, args []any, receive fun
 		return err
 	}
 	var batch pgx.Batch
-	batch.Queue(`SELECT set_config('lock_timeout', $1::text, true)`, strconv.FormatInt(lockLimit(ctx).Milliseconds(), 10))
+	batch.Queue(`SELECT set_config('lock_timeout', $1::text, true)`, milliseconds(lockLimit(ctx)))
 	batch.Queue(sql, args...)
 	replies := pool.SendBatch(ctx, &batch)
 	if _, err = replies.Exec(); err == nil {
@@ -186,3 +186,5 @@ func lockLimit(ctx context.Context) time.Duration {
 	}
 	return max(limit, time.Millisecond) // 0 would mean no limit.
 }
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -5,6 +5,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -127,9 +128,15 @@ func TestStore_KeepsPool(t *testing.T) {
 	require.NoError(t, pool.Ping(fixture.Context(t)))
 }
 
-// TestStore_LockedRows fails if requests that wait for the row of one election, which another client has
-// locked, prevent heartbeats of other elections on the pool, or wait longer than their contexts.
-func TestStore_LockedRows(t *testing.T) {
+// TestStore_Locks fails if requests that wait for a row or a table, which another client has locked, prevent
+// heartbeats of elections in other tables on the pool, or wait longer than their contexts.
+func TestStore_Locks(t *testing.T) {
+	t.Run("Row", func(t *testing.T) { testLock(t, "SELECT FROM %s FOR UPDATE") })
+	t.Run("Table", func(t *testing.T) { testLock(t, "LOCK TABLE %s") }) // The server waits for it before it has planned a statement.
+}
+
+// testLock tests a statement that locks a table or its rows.
+func testLock(t *testing.T, lock string) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
 	pool := newPool(t, server.Addr(), withSetting("application_name", "locked rows"))
@@ -139,7 +146,7 @@ func TestStore_LockedRows(t *testing.T) {
 	tx, err := operator.Begin(fixture.Context(t))
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(fixture.Context(t), "SELECT FROM "+table.Sanitize()+" FOR UPDATE")
+	_, err = tx.Exec(fixture.Context(t), fmt.Sprintf(lock, table.Sanitize()))
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
