@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
+	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
 )
 
 func init() { openers["rethinkdb"] = openRethinkDB }
@@ -69,18 +70,17 @@ func checkServers(ctx context.Context, hosts []string, config *tls.Config) (err 
 func checkServer(ctx context.Context, address string, config *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	plain, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
+	defer plain.Close()
+	stop := context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Now()) })
 	defer stop()
+	conn := plain
 	if config != nil {
-		config = config.Clone()
 		host, _, _ := net.SplitHostPort(address)
-		config.ServerName = cmp.Or(config.ServerName, host)
-		conn = tls.Client(conn, config)
+		conn = tls.Client(plain, tlsclient.ForServer(config, host))
 	}
 	_, err = conn.Write([]byte{0xc3, 0xbd, 0xc2, 0x34}) // the version of the protocol
 	if err == nil {
