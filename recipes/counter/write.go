@@ -183,5 +183,5 @@ func (v *Value[T]) resolveWrite(ctx context.Context, old state, data []byte) err
 	case isNext && current.err == nil && !bytes.Equal(current.data, data):
 		return ErrChanged
 	}
-	return fmt.Errorf("%w: the session expired, and the current value is equal to the new value", recipes.ErrUnconfirmed)
+	return fmt.Errorf("%w: the session expired, and the current value does not show whether the write was applied", recipes.ErrUnconfirmed)
 }

@@ -24,6 +24,7 @@
 // disk has kept. Everything else that is inconsistent is reported as [ErrCorrupt] and not
 // repaired, because a peer that forgets what it has acknowledged violates the assumptions of Raft.
 //
-// Two kinds of damage cannot be distinguished from a crash: damage of the very last record if no
-// record follows it, and the loss of the whole last segment.
+// Three kinds of damage cannot be distinguished from a crash: damage of the very last record if no
+// record follows it, the loss of the whole last segment, and the truncation of the last segment
+// between two records, as if it had been sealed.
 package filelog
