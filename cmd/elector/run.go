@@ -202,6 +202,11 @@ func (r *runCommand) run(ctx context.Context) error {
 	if r.stdin && term.IsTerminal(int(os.Stdin.Fd())) {
 		return usage("--stdin: standard input is a terminal, from which a program in a separate process group cannot read; use a file or a pipe, for example elector run --stdin ... -- report < input")
 	}
+	if r.settings.hasCredentials() {
+		if err := protectMemory(); err != nil {
+			r.settings.log.Warn("programs of the same user can read the credentials of this process", "err", err)
+		}
+	}
 	// Signals are handled before the backend is opened, which may take time.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -113,6 +113,18 @@ func (s *settings) warnOnce(flag, warning string) {
 	s.log.Warn("credentials are not private", "err", flag+": "+warning)
 }
 
+// hasCredentials reports whether the memory of this process contains, or will contain, credentials.
+func (s *settings) hasCredentials() bool {
+	for _, text := range []string{
+		s.zookeeper.auth, s.etcd.password, s.changefeed.store, s.changefeed.password, s.raftlog.secret, s.raftlog.secretFile, s.tls.files.Key,
+	} {
+		if text != "" {
+			return true
+		}
+	}
+	return false
+}
+
 // requestedTimeout returns the session timeout that the settings request.
 func (s *settings) requestedTimeout() time.Duration { return s.sessionTimeout }
 

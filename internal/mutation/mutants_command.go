@@ -172,4 +172,12 @@ var commandMutants = []mutant{
 		},
 		tests: "./cmd/internal/child -run TestStart_NoDescriptors",
 	},
+	{
+		name: "command/readable-memory", breaks: "a program that elector runs can read its credentials",
+		file: "cmd/elector/run.go",
+		edits: []edit{
+			{`if r.settings.hasCredentials() {`, `if false {`},
+		},
+		tests: "./cmd/elector -run TestProtectMemory",
+	},
 }
