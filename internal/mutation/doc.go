@@ -4,7 +4,7 @@
 // A test suite is only as good as the mistakes that it finds. Each row of the table
 // (the files mutants_*.go) is a mutant: an edit that breaks one rule of the library, and
 // the tests that fail without this rule. Nothing in the working tree is changed: the edited
-// file is passed to the compiler by go test -overlay.
+// file is passed to the compiler as an overlay, in GOFLAGS.
 //
 //	go run ./internal/mutation              # all mutants
 //	go run ./internal/mutation -run line    # those whose names match

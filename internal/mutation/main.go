@@ -142,13 +142,13 @@ func (r *runner) runMutant(ctx context.Context, m *mutant) (by string, err error
 	}
 }
 
-// runTests runs go test with an overlay, if there is one.
+// runTests runs go test with an overlay, if there is one. It applies to programs that the tests build as well.
 func (r *runner) runTests(ctx context.Context, tests, overlay string) ([]byte, error) {
 	args := []string{"test", "-vet=off", "-count=1", "-cpu=1", "-failfast", "-timeout=" + r.limit.String()}
-	if overlay != "" {
-		args = append(args, "-overlay="+overlay)
-	}
 	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(tests)...)...)
 	cmd.Dir = r.root
+	if overlay != "" {
+		cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
+	}
 	return cmd.CombinedOutput()
 }
