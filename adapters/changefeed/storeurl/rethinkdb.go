@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
-	"github.com/go-leaderelection/leaderelection/internal/tlsclient"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 func init() { openers["rethinkdb"] = openRethinkDB }
@@ -80,7 +80,7 @@ func checkServer(ctx context.Context, address string, config *tls.Config) error 
 	conn := plain
 	if config != nil {
 		host, _, _ := net.SplitHostPort(address)
-		conn = tls.Client(plain, tlsclient.ForServer(config, host))
+		conn = tls.Client(plain, transport.ForServer(config, host))
 	}
 	_, err = conn.Write([]byte{0xc3, 0xbd, 0xc2, 0x34}) // the version of the protocol
 	if err == nil {
