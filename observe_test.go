@@ -302,11 +302,11 @@ func TestObserve_WatchLost(t *testing.T) {
 // name, before and after a hand-over.
 func TestWithValue_Observed(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		a := h.join(h.connect(), leaderelection.WithClientName("a"), leaderelection.WithValue("10.0.0.1:80\x00more"))
+		a := h.join(h.connect(), leaderelection.WithClientName("a"), leaderelection.WithValue("10.0.0.1:80"))
 		b := h.joinNamed("b")
 		data, _, err := h.operator.Get(a.ID())
 		require.NoError(h, err)
-		require.Equal(h, "a\x0010.0.0.1:80\x00more", string(data))
+		require.Equal(h, "a\x0010.0.0.1:80", string(data))
 		data, _, err = h.operator.Get(b.ID())
 		require.NoError(h, err)
 		require.Equal(h, "b", string(data), "the data of a candidate without a value is not its name")
@@ -314,7 +314,7 @@ func TestWithValue_Observed(t *testing.T) {
 		all, err := leaderelection.Candidates(h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 2)
-		require.Equal(h, []string{"a", "10.0.0.1:80\x00more"}, []string{all[0].Name, all[0].Value})
+		require.Equal(h, []string{"a", "10.0.0.1:80"}, []string{all[0].Name, all[0].Value})
 		require.Equal(h, []string{"b", ""}, []string{all[1].Name, all[1].Value})
 		observed, end := h.observe(h.operator)
 		require.Equal(h, all[0], *(<-observed).Leader)

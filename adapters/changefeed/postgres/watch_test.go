@@ -26,7 +26,7 @@ import (
 )
 
 // TestFeed_WithoutReads fails if followers read the record although notifications contain it, or
-// if a heartbeat is more than one statement.
+// if a heartbeat is more than one request.
 func TestFeed_WithoutReads(t *testing.T) {
 	server := shared.Get(t)
 	table := newTable()
@@ -42,8 +42,8 @@ func TestFeed_WithoutReads(t *testing.T) {
 		r = fixture.Heartbeat(t, leader, r)
 		fixture.AwaitRecord(t, f, r)
 	}
-	require.EqualValues(t, 20, leaderQueries.queries.Load()-writes, "statements of the leader")
-	require.Zero(t, followerQueries.queries.Load()-reads, "statements of the follower")
+	require.EqualValues(t, 20, leaderQueries.queries.Load()-writes, "requests of the leader")
+	require.Zero(t, followerQueries.queries.Load()-reads, "requests of the follower")
 }
 
 // TestFeed_SameTableInOtherSchema fails if a feed receives the writes to a table with the same
