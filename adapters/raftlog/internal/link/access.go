@@ -77,8 +77,13 @@ func (a access) checkCertificate(c *x509.Certificate, h Hello) (r Reason, text s
 		return accepted, ""
 	}
 	addrs := a.addrs
-	if len(addrs) == 0 && len(a.peerNames) > 0 {
+	switch {
+	case len(addrs) > 0 || a.serverName != "":
+	case len(a.peerNames) > 0:
 		addrs = []string{h.Addr} // the names are those of peers, also of peers that join
+	default:
+		// A client could claim to be a new peer whose ID is a name in its certificate.
+		return ReasonName, fmt.Sprintf("peer %q is not known here, and without allowed-names its certificate could be that of a client: set allowed-names, or add the peer to peers", h.ID)
 	}
 	if isCertificateOf(c, h.ID, addrs, a.serverName) {
 		return accepted, ""

@@ -255,12 +255,12 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		return nil, &RefusedError{Reason: r.reason, Text: fmt.Sprintf("it claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
 	}
 	r.id, r.addr, r.peer = self.ID, self.Addr, self.Peer
-	if g.hello.Peer { // clients do not need the claim, with which a process could pretend to be this peer
-		r.claim = self.Claim
-	}
 	refused := checkGreeting(self, &g, func() (Reason, string) { return control.checkCertificate(certificate, g.hello) }, accepts)
-	if refused != nil {
+	switch {
+	case refused != nil:
 		r.reason, r.text = refused.Reason, refused.Text
+	case g.hello.Peer: // others do not need the claim, with which a process could pretend to be this peer
+		r.claim = self.Claim
 	}
 	if secret != nil {
 		r.proof = replyProof(secret, g.content, r.encodeContent(), binding)
