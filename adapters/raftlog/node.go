@@ -54,6 +54,7 @@ type Node struct {
 	loop       *loopState                // used by the loop only
 	staged     map[uint64]string         // used by the loop only: received snapshots that are not installed, by index
 	receiving  atomic.Pointer[receiving] // the snapshot that is being received; set by the loop
+	sending    map[string]*sending       // the snapshots that are being sent, by receiver; used by the loop
 	removed    chan struct{}             // closed by the loop when this peer was removed
 	snapshotMu sync.Mutex                // held while the newest snapshot is replaced
 
@@ -104,7 +105,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
 		startedAt: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan loopRequest, 1024),
 		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), apply: newMailbox[core.Apply](),
-		staged: map[uint64]string{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
+		staged: map[uint64]string{}, sending: map[string]*sending{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
 		known: knownPeers{reported: transport.Reporters{}},
 	}
 	if n.fs == nil {

@@ -1,6 +1,7 @@
 package raftlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -102,18 +103,36 @@ func (n *Node) writeSnapshot(s *core.CreateSnapshot, data io.WriterTo) (core.Sna
 	return core.Snapshot{Index: s.Index, Term: s.Term, Size: r.Size(), Members: s.Members}, nil
 }
 
-// sendSnapshot sends the newest snapshot to a peer that needs entries before the start of the log.
+// sending is a snapshot that is being sent.
+type sending struct{ cancel context.CancelFunc }
+
+// sendSnapshot sends the newest snapshot to a peer that needs entries before the start of the log. It is
+// called by the loop. An earlier snapshot for this peer, of an earlier term for example, is cancelled, and
+// its failure is not reported: the engine would take it for that of the new one, and send another one,
+// which would abort the new one in turn.
 func (n *Node) sendSnapshot(s core.SendSnapshot) {
+	ctx, cancel := context.WithCancel(n.ctx)
+	current := &sending{cancel}
+	if earlier := n.sending[s.To]; earlier != nil {
+		earlier.cancel()
+	}
+	n.sending[s.To] = current
 	n.spawn(func() {
-		err := n.streamSnapshot(s)
-		if err != nil {
+		defer cancel()
+		err := n.streamSnapshot(ctx, s)
+		if err != nil && ctx.Err() == nil {
 			n.log.Warn("sending a snapshot failed", "to", s.To, "index", s.Index, "err", err)
 		}
-		_ = n.callLoop(n.ctx, func(c *core.Core) { c.ReportSnapshotSent(s.To, err == nil) })
+		_ = n.callLoop(n.ctx, func(c *core.Core) {
+			if n.sending[s.To] == current {
+				delete(n.sending, s.To)
+				c.ReportSnapshotSent(s.To, err == nil)
+			}
+		})
 	})
 }
 
-func (n *Node) streamSnapshot(s core.SendSnapshot) error {
+func (n *Node) streamSnapshot(ctx context.Context, s core.SendSnapshot) error {
 	r, err := n.newestSnapshot()
 	if err != nil {
 		return err
@@ -122,7 +141,7 @@ func (n *Node) streamSnapshot(s core.SendSnapshot) error {
 	if r.Meta().Index != s.Index {
 		return fmt.Errorf("there is a newer snapshot, of entry %d", r.Meta().Index)
 	}
-	return n.net.Snapshot(n.ctx, s.To, s.Frame, r.Size(), io.NewSectionReader(r.Raw(), 0, r.Size()))
+	return n.net.Snapshot(ctx, s.To, s.Frame, r.Size(), io.NewSectionReader(r.Raw(), 0, r.Size()))
 }
 
 // receiveSnapshot receives a snapshot from the leader, if the core accepts its header. It stages the snapshot
