@@ -44,8 +44,10 @@ func accessBlocks(t *testing.T, section string) (protect []string, instance stri
 // instance with the credentials must lead, and a client without credentials must not end the election.
 func TestDocuments_Access(t *testing.T) {
 	bin := newBin(t)
+	// The servers of the tests have no certificates; their addresses are local.
+	withoutTLS := []string{"--tls --ca-file ca.pem ", "", "--tls --cacert ca.pem ", "", " --ca-file ca.pem", "", " ETCDCTL_CACERT=ca.pem", ""}
 	protected := func(t *testing.T, section, denied string, replace ...string) *shell {
-		s := &shell{T: t, bin: bin, replace: strings.NewReplacer(replace...)}
+		s := &shell{T: t, bin: bin, replace: strings.NewReplacer(append(replace, withoutTLS...)...)}
 		protect, instance := accessBlocks(t, section)
 		for _, block := range protect {
 			s.start("set -e\n" + block).requireSuccess()
@@ -68,7 +70,7 @@ func TestDocuments_Access(t *testing.T) {
 		all := strings.Join(servers.Addrs(), ",")
 		replace := []string{"zk1,zk2,zk3", all, "zk1", servers.Addrs()[0], "/jobs/report", election}
 		_, instance := accessBlocks(t, "ZooKeeper")
-		open := (&shell{T: t, bin: bin, replace: strings.NewReplacer(replace...)}).start("(" + instance + "); test $? = 4")
+		open := (&shell{T: t, bin: bin, replace: strings.NewReplacer(append(replace, withoutTLS...)...)}).start("(" + instance + "); test $? = 4")
 		open.requireSuccess()
 		require.Contains(t, open.output(), "setAcl "+election+" auth::rwcda,world:anyone:r")
 		s := protected(t, "ZooKeeper", "--zookeeper-servers "+all+" --election "+election, replace...)
@@ -76,7 +78,7 @@ func TestDocuments_Access(t *testing.T) {
 	})
 	t.Run("etcd", func(t *testing.T) {
 		url := etcdserver.Start(t, etcdserver.Config{}).URL(0)
-		protected(t, "etcd", "--backend etcd --election /jobs/report --etcd-endpoints "+url, "http://etcd1:2379", url)
+		protected(t, "etcd", "--backend etcd --election /jobs/report --etcd-endpoints "+url, "https://etcd1:2379", url)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		dir := t.TempDir()
@@ -90,7 +92,7 @@ func TestDocuments_Access(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis() })
 		protected(t, "Redis", "--backend changefeed --election report --store redis://"+srv.Addr(),
-			"-h redis1", "-h 127.0.0.1 -p "+srv.Port(), "redis1", srv.Addr())
+			"-h redis1", "-h 127.0.0.1 -p "+srv.Port(), "rediss://report@redis1", "redis://report@"+srv.Addr())
 	})
 	t.Run("nats", func(t *testing.T) {
 		config := filepath.Join(t.TempDir(), "nats.conf")
@@ -98,7 +100,7 @@ func TestDocuments_Access(t *testing.T) {
 		protect, _ := accessBlocks(t, "NATS")
 		(&shell{T: t, bin: bin, replace: replace}).start(protect[0]).requireSuccess()
 		srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.NATS("-c", config) })
-		protected(t, "NATS", "--backend changefeed --election report --store nats://"+srv.Addr(), "nats1", srv.Addr())
+		protected(t, "NATS", "--backend changefeed --election report --store nats://"+srv.Addr(), "tls://report@nats1", "nats://report@"+srv.Addr())
 	})
 	t.Run("raftlog", func(t *testing.T) {
 		dir := t.TempDir()

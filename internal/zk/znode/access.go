@@ -3,6 +3,7 @@ package znode
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -154,12 +155,17 @@ func (g *Guard) note(node string, czxid int64) bool {
 	return true
 }
 
-// remedy returns the command of zkCli.sh that sets the ACL of a znode.
+// remedy returns the commands of zkCli.sh that set the ACL of a znode.
 func remedy(node string, acl []zk.ACL) string {
 	if strings.ContainsAny(node, ` '"`) {
 		node = `"` + node + `"`
 	}
-	return "setAcl " + node + " " + format(acl)
+	command := "setAcl " + node + " " + format(acl)
+	if slices.ContainsFunc(acl, func(a zk.ACL) bool { return a.Scheme == "auth" }) {
+		// zkCli.sh replaces auth by the identities of its own session.
+		command = "addauth digest USER:PASSWORD (those of the participants), and then " + command
+	}
+	return command
 }
 
 // format returns an ACL as zkCli.sh reads it.

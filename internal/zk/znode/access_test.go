@@ -60,5 +60,5 @@ func TestCheckStrict(t *testing.T) {
 func TestOpenError(t *testing.T) {
 	err := error(&OpenError{"/the jobs", zk.WorldACL(zk.PermCreate), remedy("/the jobs", append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))})
 	require.ErrorIs(t, err, zkerror.ErrPermission)
-	require.EqualError(t, err, `not permitted: the ACL of /the jobs lets other clients change it (world:anyone:c): set it with zkCli.sh, as a client that may administer it: setAcl "/the jobs" auth::rwcda,world:anyone:r`)
+	require.EqualError(t, err, `not permitted: the ACL of /the jobs lets other clients change it (world:anyone:c): set it with zkCli.sh, as a client that may administer it: addauth digest USER:PASSWORD (those of the participants), and then setAcl "/the jobs" auth::rwcda,world:anyone:r`)
 }
