@@ -78,9 +78,9 @@ var examples = map[string]example{
 
 	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
 	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},
-	"curl -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":                     {testedBy: "TestDocuments_DevServer"},
-	"curl -X POST http://127.0.0.1:2180/servers/1/partition":                                    {testedBy: "TestDocuments_DevServer"},
-	"curl -X POST http://127.0.0.1:2180/servers/1/heal":                                         {testedBy: "TestDocuments_DevServer"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":   {testedBy: "TestDocuments_DevServer"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition":                  {testedBy: "TestDocuments_DevServer"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/heal":                       {testedBy: "TestDocuments_DevServer"},
 	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer"},
 	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer"},
 	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer"},
@@ -469,10 +469,10 @@ func TestDocuments_DevServer(t *testing.T) {
 	state.requireSuccess()
 	session := regexp.MustCompile(`0x[0-9a-f]+`).FindString(state.output())
 	require.NotEmpty(t, session, state.output())
-	s.start("curl -fsS -X POST http://127.0.0.1:2180/sessions/" + session + "/expire").requireSuccess()
+	s.start("curl -fsS -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/" + session + "/expire").requireSuccess()
 	leader.waitFor("end")
-	s.start("curl -fsS -X POST http://127.0.0.1:2180/servers/1/partition").requireSuccess()
-	s.start("curl -fsS -X POST http://127.0.0.1:2180/servers/1/heal").requireSuccess()
+	s.start("curl -fsS -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition").requireSuccess()
+	s.start("curl -fsS -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/heal").requireSuccess()
 	leader.terminate()
 	server.terminate()
 }
