@@ -485,7 +485,7 @@ var raftlogMutants = []mutant{
 		name: "raftlog/client-claim", breaks: "clients receive the claim of a peer",
 		file: "adapters/raftlog/internal/link/handshake.go",
 		edits: []edit{
-			{"\tif g.hello.Peer { // clients", "\tif true { // clients"},
+			{"case g.hello.Peer:", "default:"},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestHandshake_Client",
 	},

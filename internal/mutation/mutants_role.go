@@ -46,7 +46,7 @@ var roleMutants = []mutant{
 		name: "role/claimed-address", breaks: "a process chooses the address that its certificate must contain",
 		file: "adapters/raftlog/internal/link/access.go",
 		edits: []edit{
-			{"if len(addrs) == 0 && len(a.peerNames) > 0 {", "if len(addrs) == 0 {"},
+			{`case len(addrs) > 0 || a.serverName != "":`, `case a.serverName != "":`},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestCheckCertificate",
 	},
@@ -63,6 +63,14 @@ var roleMutants = []mutant{
 		file: "adapters/raftlog/internal/link/access.go",
 		edits: []edit{
 			{"		names = a.clientNames\n", "		names = append(a.clientNames, a.peerNames...)\n"},
+		},
+		tests: "./adapters/raftlog/internal/link -run TestCheckCertificate",
+	},
+	{
+		name: "role/unknown-peer", breaks: "a client can claim a name of its certificate as the ID of a new peer",
+		file: "adapters/raftlog/internal/link/access.go",
+		edits: []edit{
+			{"	default:\n		// A client could claim", "	case false:\n		// A client could claim"},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestCheckCertificate",
 	},
