@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-zookeeper/zk"
-
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -58,19 +59,33 @@ func TestRevoked(t *testing.T) {
 
 // A request is reported after the data of the holder's znode could not be read for a while.
 func TestRevoked_DataIsUnreadable(t *testing.T) {
-	for name, make := range map[string]func(w *harness, path string){
-		"too large": func(w *harness, path string) { w.set(path, strings.Repeat("x", 100<<10)) },
-		"no right to read": func(w *harness, path string) {
-			_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
-			require.NoError(w, err)
-		},
+	tooLarge := func(w *harness, path string) { w.set(path, strings.Repeat("x", 100<<10)) }
+	noRight := func(w *harness, path string) {
+		_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		require.NoError(w, err)
+	}
+	for _, tt := range []struct {
+		name    string
+		change  func(w *harness, path string)
+		watched bool          // at the time of the change
+		within  time.Duration // of the request it must be reported
+	}{
+		{"too large before the first read", tooLarge, false, 4 * timeout},
+		{"too large", tooLarge, true, 4 * timeout},
+		{"no right to read before the first read", noRight, false, 4 * timeout},
+		// The server removes the watch of a client that must not read the znode, and sends no event.
+		{"no right to read", noRight, true, watch.MaxDelay},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				first := w.lock(w.connect())
 				h := first.holds()
+				if tt.watched {
+					require.False(w, revoked(h))
+					w.pass(0)
+				}
+				tt.change(w, h.Path())
 				require.False(w, revoked(h))
-				make(w, h.Path())
 				w.pass(timeout)
 				w.set(h.Path(), "another name")
 				w.pass(timeout)
@@ -78,7 +93,7 @@ func TestRevoked_DataIsUnreadable(t *testing.T) {
 				require.NoError(w, err)
 				require.False(w, revoked(h))
 				w.set(h.Path(), revokeRequest)
-				w.pass(4 * timeout)
+				w.pass(tt.within)
 				require.True(w, revoked(h))
 				first.release()
 			})
