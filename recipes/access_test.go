@@ -2,6 +2,8 @@ package recipes_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -21,110 +23,174 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+type use func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error
+
+// uses are operations that write, for each recipe. They return the error with which the recipe ends.
+var uses = map[string]use{
+	"mutex": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		m, err := lock.NewMutex(conn, path, options...)
+		require.NoError(t, err)
+		h, err := m.Lock(t.Context())
+		if err == nil {
+			err = h.Release()
+		}
+		return err
+	},
+	"semaphore": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		s, err := lock.NewSemaphore(conn, path, 2, options...)
+		require.NoError(t, err)
+		h, err := s.Acquire(t.Context(), 1)
+		if err == nil {
+			err = h.Release()
+		}
+		return err
+	},
+	"barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		b, err := barrier.NewBarrier(conn, path, options...)
+		require.NoError(t, err)
+		return b.Set(t.Context())
+	},
+	"counter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		c, err := counter.NewCounter(conn, path, options...)
+		require.NoError(t, err)
+		_, err = c.Add(t.Context(), 1)
+		return err
+	},
+	"queue, put": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		return newQueue(t, conn, path, queue.Config{}, options).Put(t.Context(), []byte("x"))
+	},
+	"queue, take": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		var own []recipes.Option
+		if path == "/app/own" {
+			own = options
+		}
+		require.NoError(t, newQueue(t, conn, path, queue.Config{}, own).Put(t.Context(), []byte("x")))
+		_, err := newQueue(t, conn, path, queue.Config{}, options).Take(t.Context())
+		return err
+	},
+	"group": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		g, err := group.NewGroup(conn, path, options...)
+		require.NoError(t, err)
+		m, err := g.Join(t.Context(), "a", nil)
+		if err == nil {
+			err = m.Close(t.Context())
+		}
+		return err
+	},
+	"service": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		d, err := discovery.New(conn, "/app", options...)
+		require.NoError(t, err)
+		r, err := d.Register(t.Context(), discovery.Instance{Name: strings.TrimPrefix(path, "/app/"), Address: "host"})
+		if err == nil {
+			err = r.Close(t.Context())
+		}
+		return err
+	},
+	"semaphore, limit": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		s, err := lock.NewSemaphore(conn, path, 2, options...)
+		require.NoError(t, err)
+		return s.SetLimit(t.Context(), 3)
+	},
+	"double barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		if path == "/app/open" { // a round that all participants have left
+			_, err := conn.Set(path, nil, -1)
+			require.NoError(t, err)
+			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, ignore(err, zk.ErrNodeExists))
+		}
+		d, err := barrier.NewDouble(conn, path, 1, options...)
+		require.NoError(t, err)
+		r, err := d.Enter(t.Context())
+		if err == nil {
+			return r.Leave(t.Context())
+		}
+		round, _, failed := conn.Get(path)
+		require.NoError(t, failed)
+		require.Empty(t, round, "the round was ended")
+		return err
+	},
+	"queue, request": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		_, err := newQueue(t, conn, path, queue.Config{}, options).PutRequest(t.Context(), []byte("x"))
+		return err
+	},
+	"queue, claims": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		return newQueue(t, conn, items(options), queue.Config{Claims: path}, options).Put(t.Context(), []byte("x"))
+	},
+	"queue, dead letter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		q := newQueue(t, conn, items(options), queue.Config{Dead: path, MaxAttempts: 1}, options)
+		require.NoError(t, q.Put(t.Context(), []byte("x")))
+		item, err := q.Take(t.Context())
+		require.NoError(t, err)
+		return item.Return(nil)
+	},
+	"queue, discard": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
+		q := newQueue(t, conn, items(options), queue.Config{Dead: path}, options)
+		return ignore(q.Discard(t.Context(), queue.DeadLetter{ID: "queue-0000000000-1"}), recipes.ErrDeleted)
+	},
+}
+
+// newQueue returns a queue, which is closed at the end of the test.
+func newQueue(t *testing.T, conn *zk.Conn, path string, cfg queue.Config, options []recipes.Option) *queue.Queue {
+	q, err := queue.New(conn, path, cfg, options...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	return q
+}
+
+// items is the path of the items of a queue whose other znodes a test is about: only its participants may
+// change it if the options contain an ACL.
+func items(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
+
+// ignore returns err, or nil if it is the expected error.
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// protected is an ACL that denies everything but reading to others than the client of connect.
+var protected = append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
+
+func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
+	conn, _, err := srv.Connect(4 * time.Second)
+	require.NoError(t, err)
+	require.NoError(t, conn.AddAuth("digest", []byte("me:secret")))
+	return conn
+}
+
 // Each recipe logs a warning, or returns an error with WithStrictACL, if the ACL of its node permits
 // others more than WithACL does. A recipe without WithACL does not read the ACL.
 func TestWithStrictACL(t *testing.T) {
-	type use func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error
-	for name, use := range map[string]use{
-		"mutex": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			m, err := lock.NewMutex(conn, path, options...)
-			require.NoError(t, err)
-			h, err := m.Lock(ctx)
-			if err == nil {
-				err = h.Release()
-			}
-			return err
-		},
-		"semaphore": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			s, err := lock.NewSemaphore(conn, path, 2, options...)
-			require.NoError(t, err)
-			h, err := s.Acquire(ctx, 1)
-			if err == nil {
-				err = h.Release()
-			}
-			return err
-		},
-		"barrier": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			b, err := barrier.NewBarrier(conn, path, options...)
-			require.NoError(t, err)
-			return b.Set(ctx)
-		},
-		"counter": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			c, err := counter.NewCounter(conn, path, options...)
-			require.NoError(t, err)
-			_, err = c.Add(ctx, 1)
-			return err
-		},
-		"queue, put": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			q, err := queue.New(conn, path, queue.Config{}, options...)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, q.Close(ctx)) }()
-			return q.Put(ctx, []byte("x"))
-		},
-		"queue, take": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			var own []recipes.Option
-			if path == "/app/own" {
-				own = options
-			}
-			put, err := queue.New(conn, path, queue.Config{}, own...)
-			require.NoError(t, err)
-			require.NoError(t, put.Put(ctx, []byte("x")))
-			require.NoError(t, put.Close(ctx))
-			q, err := queue.New(conn, path, queue.Config{}, options...)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, q.Close(ctx)) }()
-			_, err = q.Take(ctx)
-			return err
-		},
-		"group": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			g, err := group.NewGroup(conn, path, options...)
-			require.NoError(t, err)
-			m, err := g.Join(ctx, "a", nil)
-			if err == nil {
-				err = m.Close(ctx)
-			}
-			return err
-		},
-		"service": func(ctx context.Context, conn *zk.Conn, path string, options ...recipes.Option) error {
-			d, err := discovery.New(conn, "/app", options...)
-			require.NoError(t, err)
-			r, err := d.Register(ctx, discovery.Instance{Name: strings.TrimPrefix(path, "/app/"), Address: "host"})
-			if err == nil {
-				err = r.Close(ctx)
-			}
-			return err
-		},
-	} {
+	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
 			srv := zktest.Start(t)
-			conn, _, err := srv.Connect(4 * time.Second)
-			require.NoError(t, err)
-			require.NoError(t, conn.AddAuth("digest", []byte("me:secret")))
+			conn := connect(t, srv)
 			for _, path := range []string{"/app", "/app/open"} {
-				_, err = conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll)) // the data of a counter
+				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll)) // the data of a counter
 				require.NoError(t, err)
 			}
 			isRead := func(e zktest.Entry) bool { return e.Op == zktest.OpGetACL }
 
-			require.NoError(t, use(t.Context(), conn, "/app/open"))
+			require.NoError(t, use(t, conn, "/app/open"))
 			require.Zero(t, srv.Log().Requests().Filter(isRead).Count())
-			protected := recipes.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
-			err = use(t.Context(), conn, "/app/open", protected, recipes.WithStrictACL())
+			protected := recipes.WithACL(protected)
+			err := use(t, conn, "/app/open", protected, recipes.WithStrictACL())
 			require.ErrorIs(t, err, recipes.ErrPermission)
 			require.ErrorContains(t, err, "setAcl /app/open")
 			var logged testenv.Buffer
-			require.NoError(t, use(t.Context(), conn, "/app/open", protected, recipes.WithLogger(slog.New(slog.NewTextHandler(&logged, nil)))))
+			require.NoError(t, use(t, conn, "/app/open", protected, recipes.WithLogger(slog.New(slog.NewTextHandler(&logged, nil)))))
 			require.Contains(t, logged.String(), "others=world:anyone:wcda")
-			require.NoError(t, use(t.Context(), conn, "/app/own", protected, recipes.WithStrictACL()))
+			require.NoError(t, use(t, conn, "/app/own", protected, recipes.WithStrictACL()))
 			if name != "mutex" {
 				return
 			}
 			// The node is created again, by a client that permits everything.
-			require.NoError(t, use(t.Context(), conn, "/app/own", protected, recipes.WithStrictACL()))
+			require.NoError(t, use(t, conn, "/app/own", protected, recipes.WithStrictACL()))
 			require.NoError(t, conn.Delete("/app/own", -1))
 			_, err = conn.Create("/app/own", nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
-			require.ErrorIs(t, use(t.Context(), conn, "/app/own", protected, recipes.WithStrictACL()), recipes.ErrPermission)
+			require.ErrorIs(t, use(t, conn, "/app/own", protected, recipes.WithStrictACL()), recipes.ErrPermission)
 		})
 	}
 }

@@ -103,11 +103,48 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/put", breaks: "items are put into a directory that others may change",
-		file: "recipes/queue/put.go",
+		file: "recipes/queue/queue.go",
 		edits: []edit{
-			{`q.checkAccess(ctx, q.path); err != nil`, `error(nil); err != nil`},
+			{`q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil`, `error(nil); err != nil`},
 		},
 		tests: "./recipes -run ^TestWithStrictACL$/^queue,_put$",
+	},
+	{
+		name: "access/put/record", breaks: "the record of a producer is created among claims that others may change",
+		file: "recipes/queue/queue.go",
+		edits: []edit{
+			{`return q.setup.CheckDir(ctx, q.cfg.Claims, q.makeClaims)`, `return nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^queue,_claims$",
+	},
+	{
+		name: "access/put/request", breaks: "items are put by other transactions into a directory that others may change",
+		file: "recipes/queue/put.go",
+		edits: []edit{
+			{`	if err := q.checkDirs(ctx); err != nil {
+		return nil, err
+	}
+`, ``},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^queue,_request$",
+	},
+	{
+		name: "access/dead", breaks: "items are moved to dead letters that others may change",
+		file: "recipes/queue/completion.go",
+		edits: []edit{
+			{`if c.toDeadLetters {
+		if err`, `if false {
+		if err`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^queue,_dead_letter$",
+	},
+	{
+		name: "access/dead/delete", breaks: "dead letters that others may change are put back or deleted",
+		file: "recipes/queue/deadletter.go",
+		edits: []edit{
+			{`q.setup.CheckAccess(ctx, q.cfg.Dead); err != nil`, `error(nil); err != nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^queue,_discard$",
 	},
 	{
 		name: "access/take", breaks: "items are taken from a directory that others may change",
@@ -132,6 +169,22 @@ var accessMutants = []mutant{
 			{`err = b.setup.CheckAccess(ctx, b.setup.Path)`, `err = nil`},
 		},
 		tests: "./recipes -run ^TestWithStrictACL$/^barrier$",
+	},
+	{
+		name: "access/double", breaks: "a round of a double barrier that others may change is ended",
+		file: "recipes/barrier/double.go",
+		edits: []edit{
+			{`err = d.setup.CheckAccess(ctx, d.setup.Path)`, `err = nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^double_barrier$",
+	},
+	{
+		name: "access/limit", breaks: "the limit of a semaphore that others may change is set",
+		file: "recipes/lock/semaphore_limit.go",
+		edits: []edit{
+			{`err = s.setup.CheckAccess(ctx, s.setup.Path)`, `err = nil`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL$/^semaphore,_limit$",
 	},
 	{
 		name: "access/elector", breaks: "elector does not pass --zookeeper-strict-acl on",

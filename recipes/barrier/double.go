@@ -109,7 +109,11 @@ func (d *Double) Enter(ctx context.Context) (*Round, error) {
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {
-	if err := znode.Make(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false); err != nil {
+	err := znode.Make(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false)
+	if err == nil {
+		err = d.setup.CheckAccess(ctx, d.setup.Path)
+	}
+	if err != nil {
 		return nil, err
 	}
 	sub := d.setup.Subscribe()

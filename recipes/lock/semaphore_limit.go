@@ -63,6 +63,9 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 				continue
 			}
 		}
+		if err == nil {
+			err = s.setup.CheckAccess(ctx, s.setup.Path)
+		}
 		if err != nil {
 			return err
 		}

@@ -125,6 +125,11 @@ func (c *completion) buildOperations() error {
 // it. An item that cannot be moved there, because of its size or its children, becomes a dead letter
 // in place.
 func (c *completion) send() txn.Outcome {
+	if c.toDeadLetters {
+		if err := c.q.setup.CheckDir(context.WithoutCancel(c.q.ctx), c.q.cfg.Dead, c.q.makeDead); err != nil {
+			return txn.Outcome{Err: err, Failed: -1}
+		}
+	}
 	for {
 		ops := make([]any, len(c.operations))
 		for i, o := range c.operations {

@@ -207,6 +207,12 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 	if q.ctx.Err() != nil {
 		return ErrClosed
 	}
+	if err := q.setup.CheckAccess(ctx, q.cfg.Dead); err != nil {
+		return err
+	}
+	if err := q.checkDirs(ctx); err != nil {
+		return err
+	}
 	dir := path.Join(q.cfg.Dead, l.ID)
 	deletes := []any{
 		&zk.DeleteRequest{Path: path.Join(dir, reasonNode), Version: -1},

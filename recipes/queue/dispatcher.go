@@ -55,12 +55,12 @@ const (
 )
 
 func newDispatcher(q *Queue) *dispatcher {
-	sub := q.subscribe()
+	sub := q.setup.Subscribe()
 	return &dispatcher{
 		q: q, sub: sub, epoch: sub.State().Epoch,
 		rand:         rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
-		items:        &directory{path: q.path, reader: watch.NewReader(q.conn, sub, q.path, watch.Children), create: q.makeItems, check: q.checkAccess, stale: true},
-		claims:       &directory{path: q.cfg.Claims, reader: watch.NewReader(q.conn, sub, q.cfg.Claims, watch.Children), create: q.makeClaims, check: q.checkAccess, stale: true},
+		items:        &directory{path: q.path, reader: watch.NewReader(q.conn, sub, q.path, watch.Children), create: q.makeItems, check: q.setup.CheckAccess, stale: true},
+		claims:       &directory{path: q.cfg.Claims, reader: watch.NewReader(q.conn, sub, q.cfg.Claims, watch.Children), create: q.makeClaims, check: q.setup.CheckAccess, stale: true},
 		claimedNames: map[string]bool{}, skipped: map[string]skippedItem{}, uncertain: map[string]string{},
 		batch: minBatch,
 	}

@@ -69,6 +69,9 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 	if len(data) == 0 {
 		return nil
 	}
+	if err := q.checkDirs(ctx); err != nil {
+		return err
+	}
 	prefix, err := q.namePrefix(ctx, opts)
 	if err != nil {
 		return err
@@ -101,15 +104,22 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 // an operation of [Item.Ack] it moves an item to another queue. In the Multi of a lock or a
 // leadership it adds an item only while the lock or the leadership is held. The znodes of
 // the queue must exist, or the transaction fails with zk.ErrNoNode; see [Queue.Create].
-// PutRequest does not check MaxItems. With [At], PutRequest may have to query the time of
-// the server, and blocks until it is known or ctx is done.
+// PutRequest does not check MaxItems. With [At] or [recipes.WithACL], PutRequest may have to
+// query the time of the server or the ACLs, and blocks until they are known or ctx is done.
 func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) (*zk.CreateRequest, error) {
-	var r *zk.CreateRequest
-	prefix, err := q.namePrefix(ctx, opts)
-	if err == nil {
-		r, err = q.createRequest(prefix, data)
-	}
+	r, err := q.putRequest(ctx, data, opts)
 	return r, q.wrapError("put into", err)
+}
+
+func (q *Queue) putRequest(ctx context.Context, data []byte, opts []PutOption) (*zk.CreateRequest, error) {
+	if err := q.checkDirs(ctx); err != nil {
+		return nil, err
+	}
+	prefix, err := q.namePrefix(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return q.createRequest(prefix, data)
 }
 
 // createRequest returns the operation that creates an item.
@@ -178,9 +188,6 @@ func (q *Queue) leaderTime(ctx context.Context) (leader, local time.Time, err er
 // the directory of the items does not exist, or if its sequence numbers are exhausted and it is
 // empty, createItems creates it again.
 func (q *Queue) createItems(ctx context.Context, ops []any, first int) (txn.Outcome, error) {
-	if err := q.checkAccess(ctx, q.path); err != nil {
-		return txn.Outcome{}, err
-	}
 	foundExhausted := false // in this call
 	for {
 		recreate := q.exhausted.Load()

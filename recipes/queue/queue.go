@@ -48,16 +48,14 @@ const maxPrefetch = 10000
 // Queue is a participant of a queue: a producer, a consumer or both. Its methods may be
 // called from any goroutine. It must be closed.
 type Queue struct {
-	cfg       Config
-	conn      *zk.Conn
-	path      string // the directory of the items
-	acl       []zk.ACL
-	subscribe func() *session.Subscription
-	// checkAccess is recipe.Setup.CheckAccess.
-	checkAccess func(ctx context.Context, dir string) error
-	layout      recipes.Layout
-	log         *slog.Logger
-	writer      *txn.Writer
+	cfg    Config
+	setup  *recipe.Setup
+	conn   *zk.Conn
+	path   string // the directory of the items
+	acl    []zk.ACL
+	layout recipes.Layout
+	log    *slog.Logger
+	writer *txn.Writer
 
 	// ctx is done when Close is called.
 	ctx  context.Context
@@ -104,7 +102,7 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 		return nil, err
 	}
 	q := &Queue{
-		cfg: cfg, conn: conn, path: items, acl: s.ACL, subscribe: s.Subscribe, checkAccess: s.CheckAccess, layout: s.Layout,
+		cfg: cfg, setup: s, conn: conn, path: items, acl: s.ACL, layout: s.Layout,
 		log: s.Log.With("queue", path), closed: make(chan struct{}), wake: make(chan struct{}, 1), leaseChanged: make(chan struct{}, 1),
 		deliveries: map[*delivery]struct{}{},
 	}
@@ -177,6 +175,15 @@ func (q *Queue) makeClaims(ctx context.Context) error {
 
 func (q *Queue) makeDead(ctx context.Context) error {
 	return znode.Make(ctx, q.conn, q.cfg.Dead, q.acl, true)
+}
+
+// checkDirs returns a znode.OpenError if other clients may change the directory of the items, or that of
+// the claims, in which the writer creates its record. See recipe.Setup.CheckDir.
+func (q *Queue) checkDirs(ctx context.Context) error {
+	if err := q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil {
+		return err
+	}
+	return q.setup.CheckDir(ctx, q.cfg.Claims, q.makeClaims)
 }
 
 func (q *Queue) itemPath(name string) string  { return path.Join(q.path, name) }

@@ -100,7 +100,7 @@ func (q *Queue) addRequest(r *takeRequest) error {
 		return err
 	}
 	if q.dispatcher == nil {
-		q.sub = q.subscribe()
+		q.sub = q.setup.Subscribe()
 		q.dispatcher = newDispatcher(q)
 		q.running.Go(q.monitorLease)
 		q.running.Go(q.dispatcher.run)

@@ -136,15 +136,35 @@ func (s *Setup) MakeDir(ctx context.Context) error {
 	return znode.Make(ctx, s.Conn, s.Path, s.ACL, true)
 }
 
+func (s *Setup) guard() *znode.Guard {
+	return &znode.Guard{Conn: s.Conn, ACL: s.ACL, Strict: s.StrictACL, Log: s.Log}
+}
+
 // CheckAccess returns a znode.OpenError if other clients may change the znode at path, or create and
 // delete its children. Without WithStrictACL it logs a warning. It sends a request on its first call for
 // a znode, and only with WithACL. A missing znode is no error.
 func (s *Setup) CheckAccess(ctx context.Context, path string) error {
-	guard := znode.Guard{Conn: s.Conn, ACL: s.ACL, Strict: s.StrictACL, Log: s.Log}
+	guard := s.guard()
 	if guard.Checked(path, 0) {
 		return nil
 	}
 	return request.Retry(ctx, s.Conn, func() error { return guard.Check(path, 0) })
+}
+
+// CheckDir is CheckAccess before the caller creates children of the znode at path. If the znode does not
+// exist, CheckDir calls create, which must create it, and then checks it: another client may have
+// created it first. Without WithACL, CheckDir does nothing.
+func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.Context) error) error {
+	for guard := s.guard(); !guard.Checked(path, 0); {
+		err := s.CheckAccess(ctx, path)
+		if err == nil && !guard.Checked(path, 0) {
+			err = create(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Sync blocks until the server that the connection uses has applied all writes to path that were
