@@ -194,3 +194,22 @@ func TestWithStrictACL(t *testing.T) {
 		})
 	}
 }
+
+// The znode does not exist when its ACL is read, and is then created by a client that permits everything.
+func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
+	for _, name := range []string{"mutex", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
+		t.Run(name, func(t *testing.T) {
+			srv := zktest.Start(t)
+			conn, other := connect(t, srv), connect(t, srv)
+			_, err := conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			created := srv.After(zktest.Match{Op: zktest.OpGetACL, Path: "/app/late", Nth: 1}, func(*zktest.Request) zktest.Verdict {
+				_, err := other.Create("/app/late", make([]byte, 8), 0, zk.WorldACL(zk.PermAll))
+				require.NoError(t, err)
+				return zktest.Verdict{}
+			})
+			require.ErrorIs(t, uses[name](t, conn, "/app/late", recipes.WithACL(protected), recipes.WithStrictACL()), recipes.ErrPermission)
+			<-created.Ran()
+		})
+	}
+}

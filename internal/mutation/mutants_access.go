@@ -97,9 +97,25 @@ var accessMutants = []mutant{
 		name: "access/member", breaks: "members of groups and instances of services do not read the ACL",
 		file: "internal/zk/ephemeral/claim.go",
 		edits: []edit{
-			{`c.setup.CheckAccess(ctx, path.Dir(c.path)); err != nil`, `error(nil); err != nil`},
+			{`c.setup.CheckDir(ctx, path.Dir(c.path), c.makeParent); err != nil`, `error(nil); err != nil`},
 		},
 		tests: "./recipes -run ^TestWithStrictACL$/^group$",
+	},
+	{
+		name: "access/created", breaks: "the ACL of a znode that another client creates after the check is not read",
+		file: "internal/zk/recipe/recipe.go",
+		edits: []edit{
+			{`		if err != nil {
+			return err
+		}
+	}
+	return nil
+`, `		return err
+	}
+	return nil
+`},
+		},
+		tests: "./recipes -run ^TestWithStrictACL_CreatedAfterCheck$",
 	},
 	{
 		name: "access/put", breaks: "items are put into a directory that others may change",

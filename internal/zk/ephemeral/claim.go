@@ -142,7 +142,7 @@ func (c *claim) release() {
 // next reply: after it, a znode that exists may belong to this claim.
 func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err error) {
 	c.acquire()
-	if err := c.setup.CheckAccess(ctx, path.Dir(c.path)); err != nil {
+	if err := c.setup.CheckDir(ctx, path.Dir(c.path), c.makeParent); err != nil {
 		return sent, err
 	}
 	var backoff request.Backoff
@@ -158,7 +158,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 				return sent, context.Cause(ctx)
 			case errors.Is(err, zk.ErrNodeExists):
 			case errors.Is(err, zk.ErrNoNode):
-				if err := znode.Make(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, true); err != nil {
+				if err := c.makeParent(ctx); err != nil {
 					return sent, err
 				}
 				continue
@@ -192,6 +192,11 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 		c.sessions, c.contents, c.mayExist = map[int64]bool{c.owner: true}, nil, true
 		return sent, nil
 	}
+}
+
+// makeParent creates the parents of the znode if they do not exist.
+func (c *claim) makeParent(ctx context.Context) error {
+	return znode.Make(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, true)
 }
 
 // create sends one create.
