@@ -92,7 +92,8 @@ var uses = map[string]use{
 		return s.SetLimit(t.Context(), 3)
 	},
 	"double barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		if path == "/app/open" { // a round that all participants have left
+		const ended = "/app/open"
+		if path == ended { // a round that all participants have left
 			_, err := conn.Set(path, nil, -1)
 			require.NoError(t, err)
 			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
@@ -103,6 +104,9 @@ var uses = map[string]use{
 		r, err := d.Enter(t.Context())
 		if err == nil {
 			return r.Leave(t.Context())
+		}
+		if path != ended {
+			return err
 		}
 		round, _, failed := conn.Get(path)
 		require.NoError(t, failed)
@@ -210,6 +214,31 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 			})
 			require.ErrorIs(t, uses[name](t, conn, "/app/late", recipes.WithACL(protected), recipes.WithStrictACL()), recipes.ErrPermission)
 			<-created.Ran()
+		})
+	}
+}
+
+// The servers do not permit the client to read the ACL of any znode.
+func TestWithACL_Unreadable(t *testing.T) {
+	for _, name := range []string{
+		"mutex", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",
+	} {
+		use := uses[name]
+		t.Run(name, func(t *testing.T) {
+			srv := zktest.Start(t)
+			conn := connect(t, srv)
+			_, err := conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+			require.NoError(t, use(t, conn, "/app/node", recipes.WithACL(protected)))
+			srv.Before(zktest.Match{Op: zktest.OpGetACL}, zktest.Fail(zk.ErrNoAuth))
+			conn = connect(t, srv)
+			var logged testenv.Buffer
+			require.NoError(t, use(t, conn, "/app/node", recipes.WithACL(protected), recipes.WithLogger(slog.New(slog.NewTextHandler(&logged, nil)))))
+			require.Contains(t, logged.String(), "cannot be read")
+			require.Contains(t, logged.String(), "path=/app/node")
+			err = use(t, conn, "/app/node", recipes.WithACL(protected), recipes.WithStrictACL())
+			require.ErrorIs(t, err, recipes.ErrPermission)
+			require.ErrorContains(t, err, "read the ACL of /app/node")
 		})
 	}
 }

@@ -43,6 +43,14 @@ var accessMutants = []mutant{
 		tests: ". -run ^TestWithStrictACL$",
 	},
 	{
+		name: "access/strict/unreadable", breaks: "WithStrictACL accepts a znode whose ACL cannot be read",
+		file: "internal/zk/znode/access.go",
+		edits: []edit{
+			{`err == zk.ErrNoAuth && g.Strict:`, `false:`},
+		},
+		tests: "./recipes -run ^TestWithACL_Unreadable$",
+	},
+	{
 		name: "access/strict/option", breaks: "WithStrictACL without WithACL is accepted",
 		file: "internal/zk/znode/access.go",
 		edits: []edit{

@@ -102,8 +102,9 @@ var checksOf = perconn.NewMap(func(*zk.Conn) *checks { return &checks{czxids: ma
 
 // Check reads the ACL of a znode, unless that was done before on the connection. czxid identifies the
 // znode; if it is 0, a znode that was deleted and created again does not matter. If others may change the
-// znode, Check logs a warning, or returns an OpenError if the Guard is strict. A missing znode is no
-// error. Check sends at most one request, and none if the ACL of the Guard permits everything.
+// znode, or if the connection is not permitted to read the ACL, Check logs a warning, or returns an error
+// if the Guard is strict, in the first case an OpenError. A missing znode is no error. Check sends at most
+// one request, and none if the ACL of the Guard permits everything.
 func (g *Guard) Check(node string, czxid int64) error {
 	if g.Checked(node, czxid) {
 		return nil
@@ -111,6 +112,13 @@ func (g *Guard) Check(node string, czxid int64) error {
 	acl, stat, err := g.Conn.GetACL(node)
 	switch {
 	case err == zk.ErrNoNode: //nolint:errorlint // as the client library returns it
+		return nil
+	case err == zk.ErrNoAuth && g.Strict: //nolint:errorlint // as well
+		return fmt.Errorf("read the ACL of %s, which WithStrictACL requires: %w", node, err)
+	case err == zk.ErrNoAuth: //nolint:errorlint // as well
+		if g.note(node, czxid) {
+			g.Log.Warn("the ACL of the znode cannot be read, so other clients may be able to change it: permit the participants to read it", "path", node)
+		}
 		return nil
 	case err != nil:
 		return err
