@@ -362,11 +362,19 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/lock-persistent", breaks: "a lock waits for a persistent znode without a warning",
-		file: "internal/zk/queue/requests.go",
+		file: "internal/zk/queue/driver.go",
 		edits: []edit{
-			{"if res.request.Kind == contender.ReadPredecessor && !res", "if false && !res"},
+			{" || r.path == d.persistent {", " || true {"},
 		},
 		tests: "./recipes/lock -run ^TestForeignParticipant$/^persistent$",
+	},
+	{
+		name: "recipe/lock-persistent-once", breaks: "the warning of a persistent znode is repeated without a right to read it",
+		file: "internal/zk/queue/driver.go",
+		edits: []edit{
+			{" || r.path == d.persistent {", " {"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^persistent,_no_right_at_all$",
 	},
 	{
 		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",

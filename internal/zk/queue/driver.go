@@ -50,8 +50,9 @@ type driver struct {
 	timers []deadline
 	timer  *time.Timer // of the first of timers
 
-	rename *Rename // in progress
-	err    error   // of the removal
+	rename     *Rename // in progress
+	persistent string  // the path of the predecessor of which a warning was logged
+	err        error   // of the removal
 }
 
 // stepFunc is the type of contender.Contender.Step.
@@ -215,6 +216,7 @@ func (d *driver) receive(r *result) *frame {
 			}
 			d.keepWatch(w)
 			d.observeWatch(r.path)
+			d.warnOfPersistent(r)
 		case r.request.Kind == contender.ReadPredecessor && isNoNode(reply.Err):
 			d.observeDeparture()
 		}
@@ -230,6 +232,17 @@ func (d *driver) receive(r *result) *frame {
 	*r = result{}
 	results.Put(r)
 	return f
+}
+
+// warnOfPersistent logs a warning if the contender waits for a znode that the end of a session does not
+// delete: once, although the znode is read again when it changes, and repeatedly without a right to read it.
+func (d *driver) warnOfPersistent(r *result) {
+	if r.request.Kind != contender.ReadPredecessor || r.reply.Ephemeral || !contender.Recognized(r.request.Name) || r.path == d.persistent {
+		return
+	}
+	d.persistent = r.path
+	d.cfg.Log.Warn("waiting for a contender whose znode is persistent, so that the end of a session does not delete it: "+
+		"delete the znode unless a program uses it", "path", r.path)
 }
 
 func (d *driver) execute(o *contender.Output) {

@@ -184,10 +184,6 @@ func (r *requests) readWatched(res *result, what watch.What) {
 		return
 	}
 	res.watch, res.reply.Doubt = found.Watch, found.Doubt
-	if res.request.Kind == contender.ReadPredecessor && !res.reply.Ephemeral && contender.Recognized(res.request.Name) {
-		r.cfg.Log.Warn("waiting for a contender whose znode is persistent, so that the end of a session does not delete it: "+
-			"delete the znode unless a program uses it", "path", res.path)
-	}
 }
 
 func (res *result) setStat(stat *zk.Stat, err error) {
