@@ -199,17 +199,7 @@ const relockPause, maxRelockPause = 500 * time.Millisecond, time.Minute
 // is closed.
 func (s *Share) contend(ctx context.Context, part string) error {
 	setup := s.partitioner.setup
-	options := []recipes.Option{recipes.WithACL(setup.ACL), recipes.WithLayout(setup.Layout), recipes.WithLogger(setup.Log)}
-	if setup.Timeout > 0 {
-		options = append(options, recipes.WithSessionTimeout(setup.Timeout))
-	}
-	if setup.CheckInterval > 0 {
-		options = append(options, recipes.WithCheckInterval(setup.CheckInterval))
-	}
-	if setup.StrictACL {
-		options = append(options, recipes.WithStrictACL())
-	}
-	mutex, err := lock.NewMutex(setup.Conn, s.partitioner.lockPath(part), options...)
+	mutex, err := lock.NewMutex(setup.Conn, s.partitioner.lockPath(part), setup.Settings())
 	if err != nil {
 		return err
 	}

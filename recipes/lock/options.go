@@ -94,11 +94,9 @@ func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
 
 // config returns the configuration of a contender with the naming of the configured layout.
 func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
-	return &queue.Config{
-		Config: contender.Config{Dir: q.setup.Path, Naming: q.naming(curator, kazoo)},
-		Conn:   q.setup.Conn, Data: q.data, ACL: q.setup.ACL, StrictACL: q.setup.StrictACL, Timeout: q.setup.Timeout, CheckInterval: q.setup.CheckInterval,
-		MakeDir: q.setup.MakeDir, Stamp: true, Log: q.setup.Log,
-	}
+	cfg := q.setup.Contender(contender.Config{Naming: q.naming(curator, kazoo)})
+	cfg.Data, cfg.Stamp = q.data, true
+	return cfg
 }
 
 // blocked reports whether a new contender would have to wait for a contender for which blocks is

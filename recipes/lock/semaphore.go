@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -89,6 +88,7 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 	if !writable {
 		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalidOption)
 	}
+	s.Log = s.Log.With("semaphore", path)
 	return &Semaphore{setup: s, limit: limit}, nil
 }
 
@@ -172,12 +172,9 @@ func (s *Semaphore) acquire(ctx context.Context, n int, noWait bool) (*Hold, err
 	if s.protocol != nil {
 		return s.protocol.acquire(ctx, n, noWait)
 	}
-	cfg := &queue.Config{
-		Config: contender.Config{
-			Dir: s.setup.Path, Naming: contender.CuratorLease, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit},
-		},
-		Conn: s.setup.Conn, ACL: s.setup.ACL, StrictACL: s.setup.StrictACL, Timeout: s.setup.Timeout, CheckInterval: s.setup.CheckInterval,
-		MakeDir: s.setup.MakeDir, Prefix: leasePrefix(n), Log: s.setup.Log.With("semaphore", s.setup.Path),
-	}
+	cfg := s.setup.Contender(contender.Config{
+		Naming: contender.CuratorLease, Policy: contender.Policy{Admit: capacity{n, s.limit}.admit},
+	})
+	cfg.Prefix = leasePrefix(n)
 	return acquisition{cfg: cfg, noWait: noWait}.wait(ctx)
 }

@@ -153,9 +153,7 @@ func (c *mutexProtocol) free(ctx context.Context, n int) error {
 }
 
 func (c *mutexProtocol) config(dir string, names contender.Naming, makeDir func(context.Context) error) *queue.Config {
-	return &queue.Config{
-		Config: contender.Config{Dir: dir, Naming: names},
-		Conn:   c.setup.Conn, ACL: c.setup.ACL, StrictACL: c.setup.StrictACL, Timeout: c.setup.Timeout, CheckInterval: c.setup.CheckInterval,
-		MakeDir: makeDir, Log: c.setup.Log.With("semaphore", c.setup.Path),
-	}
+	cfg := c.setup.Contender(contender.Config{Dir: dir, Naming: names})
+	cfg.MakeDir = makeDir
+	return cfg
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
+	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -116,6 +118,26 @@ func WithCheckInterval(d time.Duration) Option {
 			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", zkerror.ErrInvalidOption, d)
 		}
 	}
+}
+
+// Settings returns an option that copies the values of the options of package recipes to another recipe.
+func (s *Setup) Settings() Option {
+	return func(other *Setup) {
+		other.ACL, other.StrictACL, other.Timeout, other.CheckInterval = s.ACL, s.StrictACL, s.Timeout, s.CheckInterval
+		other.Layout, other.Log = s.Layout, s.Log
+	}
+}
+
+// Contender returns the configuration of a contender, with the connection and the options of the recipe.
+// By default its queue is the znode of the recipe.
+func (s *Setup) Contender(c contender.Config) *queue.Config {
+	cfg := &queue.Config{
+		Config: c, Conn: s.Conn, ACL: s.ACL, StrictACL: s.StrictACL, Timeout: s.Timeout, CheckInterval: s.CheckInterval, Log: s.Log,
+	}
+	if cfg.Dir == "" {
+		cfg.Dir, cfg.MakeDir = s.Path, s.MakeDir
+	}
+	return cfg
 }
 
 // Subscribe returns a subscription to the session of the connection, with the options of the
