@@ -68,9 +68,11 @@ func run(ctx context.Context, db, name string) error {
 }
 
 // begin creates the table, and registers the token: then the database rejects the writes of former
-// leaders. A leader that writes what it has read must begin to read after that.
+// leaders. A leader that writes what it has read must begin to read after that. The advisory lock waits
+// for the same statements of a former leader, which the server may still execute.
 func begin(ctx context.Context, pool *pgxpool.Pool, l *leaderelection.Leadership) error {
-	_, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS report (id int PRIMARY KEY, text text, token bigint);
+	_, err := pool.Exec(ctx, `SELECT pg_advisory_xact_lock(1);
+		CREATE TABLE IF NOT EXISTS report (id int PRIMARY KEY, text text, token bigint);
 		INSERT INTO report VALUES (1, '', 0) ON CONFLICT DO NOTHING`)
 	if err != nil {
 		return fmt.Errorf("create the report: %w", err)
