@@ -143,6 +143,7 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 								require.NoError(h, item.Ack())
 							}
 						}()
+						h.advance(0) // until the consumer waits for the item
 					}
 					fault(h.srv, nth(conn, zktest.OpMulti, 1))
 					require.NoError(h, q.Put(ctx, []byte("one")))

@@ -112,8 +112,8 @@ func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
 		"server unreachable":                       {func(w fixture, s *recipe.Setup) { w.srv.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, zkerror.ErrLeaseExpired},
 		"session expired while disconnected": {func(w fixture, s *recipe.Setup) {
 			w.srv.Refuse(true)
+			w.srv.DropConnections() // otherwise the client may receive the event of the deletion
 			require.NoError(w, w.srv.ExpireSession(s.Conn.SessionID()))
-			w.srv.DropConnections()
 		}, zkerror.ErrLeaseExpired},
 		"deleted": {func(w fixture, s *recipe.Setup) { require.NoError(w, w.connect().Conn.Delete(node, -1)) }, zkerror.ErrDeleted},
 		"connection closed, deletion reported first": {func(w fixture, s *recipe.Setup) { s.Conn.Close() }, zkerror.ErrDeleted},
