@@ -1,0 +1,70 @@
+package main
+
+// cacheMutants break rules of caches.
+var cacheMutants = []mutant{
+	{
+		name: "recipe/rC1", breaks: "a reply with an older mzxid is applied",
+		file: "recipes/cache/apply.go",
+		edits: []edit{
+			{"case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:", "case z.Stat.Czxid < old.Stat.Czxid:"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_OlderRepliesAreDropped$",
+	},
+	{
+		name: "recipe/rC2", breaks: "a list removes children that were created after it",
+		file: "recipes/cache/apply.go",
+		edits: []edit{
+			{"if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {", "if c.listedAt != now {"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_ListAfterNewerReply$",
+	},
+	{
+		name: "recipe/first-of-session", breaks: "a reply of the next session is compared with zxids of the earlier one",
+		file: "recipes/cache/apply.go",
+		edits: []edit{
+			{"	case first:\n		u.replaceValue(n, z)\n", ""},
+		},
+		tests: "./recipes/cache -run ^TestDataLoss_ZnodesExistAgain$",
+	},
+	{
+		name: "recipe/rC3", breaks: "the server of a new session is assumed to be up to date",
+		file: "recipes/cache/updater.go",
+		edits: []edit{
+			{"broken, u.needsSync, u.sessionEpoch = true, true, u.epoch+1", "broken, u.sessionEpoch = true, u.epoch+1"},
+		},
+		tests: "./recipes/cache -run ^TestTrap18_NewSession$",
+	},
+	{
+		name: "recipe/rC4", breaks: "every first reply is applied immediately",
+		file: "recipes/cache/apply.go",
+		edits: []edit{
+			{"return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)", `_ = p
+	return true`},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeNewParent$",
+	},
+	{
+		name: "recipe/cache-repeat", breaks: "a znode that servers refuse to read is read again only after a change",
+		file: "recipes/cache/fetch.go",
+		edits: []edit{
+			{"if err != nil && err != ErrTooLarge {", "if false && err != nil {"},
+		},
+		tests: "./recipes/cache -run ^TestFetch_UnreadableZnodes$/^children:_a_final_code$",
+	},
+	{
+		name: "recipe/rC5", breaks: "a deletion is applied while a reply is in flight",
+		file: "recipes/cache/updater.go",
+		edits: []edit{
+			{"} else if !p.inFlight {", "} else {"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_DeletionAfterNewerList$",
+	},
+	{
+		name: "recipe/rC6", breaks: "an absence is applied after a later list",
+		file: "recipes/cache/apply.go",
+		edits: []edit{
+			{"if n.parent != nil && n.listedAt > f.sent {", "if false {"},
+		},
+		tests: "./recipes/cache -run ^TestTrap29_ListBeforeOlderReply$",
+	},
+}

@@ -1,0 +1,37 @@
+package main
+
+// counterMutants break rules of counters and values.
+var counterMutants = []mutant{
+	{
+		name: "recipe/counter-overflow", breaks: "a write leaves a counter at version -1",
+		file: "recipes/counter/write.go",
+		edits: []edit{
+			{"if old.version == anyVersion-1 {", "if false {"},
+		},
+		tests: "./recipes/counter -run ^TestTrap33_VersionOverflow$",
+	},
+	{
+		name: "recipe/counter-set", breaks: "a counter whose data cannot be read cannot be set",
+		file: "recipes/counter/value.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil"},
+		},
+		tests: "./recipes/counter -run ^TestForeignParticipant$/^too_large_by_Set$",
+	},
+	{
+		name: "recipe/counter-changes", breaks: "the changes of a counter end if its data cannot be read",
+		file: "recipes/counter/changes.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
+		},
+		tests: "./recipes/counter -run ^TestForeignParticipant$/^no_right_to_read$",
+	},
+	{
+		name: "recipe/counter-readable", breaks: "the changes of a counter do not contain a value that has become readable",
+		file: "recipes/counter/changes.go",
+		edits: []edit{
+			{" || w.readable != (err == nil)", ""},
+		},
+		tests: "./recipes/counter -run ^TestChanges_BecomesReadable$",
+	},
+}

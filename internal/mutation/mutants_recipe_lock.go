@@ -1,0 +1,86 @@
+package main
+
+// lockMutants break rules of locks and semaphores.
+var lockMutants = []mutant{
+	{
+		name: "recipe/rL7", breaks: "the marker is deleted although the lease has expired",
+		file: "recipes/lock/delay.go",
+		edits: []edit{
+			{"if d.name == \"\" || errors.Is(reason, zkerror.ErrLeaseExpired) {", "if _ = errors.Is(reason, zkerror.ErrLeaseExpired); d.name == \"\" {"},
+		},
+		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
+	},
+	{
+		name: "recipe/rL12", breaks: "a lock that is lost while another is acquired is not noticed",
+		file: "recipes/lock/multi.go",
+		edits: []edit{
+			{`			for _, h := range holds { // one may have been lost just now
+				err = cmp.Or(err, h.Err())
+			}
+`, `			err = cmp.Or(err)
+`},
+		},
+		tests: "./recipes/lock -run ^TestMultiLock_LosesLockDuringLastAcquisition$",
+	},
+	{
+		name: "recipe/rL13", breaks: "a grant becomes valid again after its lease has expired",
+		file: "recipes/lock/entry.go",
+		edits: []edit{
+			{`	case t.end != nil && s.First && !s.Proven:
+		// The grant must not become valid again, because other clients may acquire the lock now.
+		t.lose(zkerror.ErrLeaseExpired)
+`, ""},
+		},
+		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
+	},
+	{
+		name: "recipe/rL8", breaks: "a lock is released before its grant ends",
+		file: "recipes/lock/hold.go",
+		edits: []edit{
+			{`	h.end(err)
+	h.stop(err)`, `	h.stop(err)
+	h.end(err)`},
+		},
+		tests: "./recipes/lock -run ^TestHold_EndsBeforeZnodeIsDeleted$",
+	},
+	{
+		name: "recipe/lock-marker", breaks: "a marker that cannot be deleted ends all contenders of a lock",
+		file: "recipes/lock/delay.go",
+		edits: []edit{
+			{"\t\t\tif i < 0 {\n", "\t\t\tif i >= 0 {\n"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^marker",
+	},
+	{
+		name: "recipe/lock-list", breaks: "the contenders of a lock cannot be listed if one cannot be read",
+		file: "recipes/lock/contenders.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^no_right_to_read$",
+	},
+	{
+		name: "recipe/lock-persistent", breaks: "a lock waits for a persistent znode without a warning",
+		file: "internal/zk/queue/driver.go",
+		edits: []edit{
+			{" || r.path == d.persistent {", " || true {"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^persistent$",
+	},
+	{
+		name: "recipe/lock-persistent-once", breaks: "the warning of a persistent znode is repeated without a right to read it",
+		file: "internal/zk/queue/driver.go",
+		edits: []edit{
+			{" || r.path == d.persistent {", " {"},
+		},
+		tests: "./recipes/lock -run ^TestForeignParticipant$/^persistent,_no_right_at_all$",
+	},
+	{
+		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",
+		file: "recipes/lock/revoked.go",
+		edits: []edit{
+			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
+		},
+		tests: "./recipes/lock -run ^TestRevoked_DataIsUnreadable$",
+	},
+}

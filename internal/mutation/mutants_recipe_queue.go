@@ -1,0 +1,171 @@
+package main
+
+// workQueueMutants break rules of the work queues of package recipes/queue.
+var workQueueMutants = []mutant{
+	{
+		name: "removal/claim", breaks: "an item whose return is rejected for a moment is not available as long as the session lives",
+		file: "recipes/queue/claim_delete.go",
+		edits: []edit{
+			{"go q.deleteClaimLater(d)", "_ = q.deleteClaimLater"},
+		},
+		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals$",
+	},
+	{
+		name: "recipe/early-read-session", breaks: "an early read of an earlier session is used",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"r.session == session && c.stat.Pzxid >= zxid", "c.stat.Pzxid >= zxid"},
+		},
+		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
+	},
+	{
+		name: "recipe/rQ1", breaks: "an early read that does not include the claim is used",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"r.session == session && c.stat.Pzxid >= zxid", "r.session == session"},
+		},
+		tests: "./recipes/queue -run ^TestEarlyRead_MustIncludeClaim$",
+	},
+	{
+		name: "recipe/rQ2", breaks: "the claim of another consumer is deleted",
+		file: "recipes/queue/claim_delete.go",
+		edits: []edit{
+			{"if err == nil && stat.Czxid == d.token {", "if err == nil && stat.Czxid != 0 {"},
+		},
+		tests: "./recipes/queue -run ^TestReturn_ReplyAndRecordLost$",
+	},
+	{
+		name: "recipe/rQ3", breaks: "an item survives the expiry of its lease",
+		file: "recipes/queue/lease.go",
+		edits: []edit{
+			{"(!state.Proven || state.Lapses != d.lapses)", "!state.Proven"},
+		},
+		tests: "./recipes/queue -run ^TestLossReason$",
+	},
+	{
+		name: "recipe/rQ6", breaks: "the attempt of an unread item counts",
+		file: "recipes/queue/claim_delete.go",
+		edits: []edit{
+			{"if !d.received.Load() && d.raw != nil {", "if false {"},
+		},
+		tests: "./recipes/queue -run ^TestConsume_UnreadItemIsNoAttempt$",
+	},
+	{
+		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",
+		file: "recipes/queue/listing.go",
+		edits: []edit{
+			{`		d.items.stale, d.claims.stale = true, true
+`, ""},
+		},
+		tests: "./recipes/queue -run ^TestTrap27_WatchIsLostDuringListing$",
+	},
+	{
+		name: "recipe/queue-doubt", breaks: "a queue is not listed again if its watch is in doubt",
+		file: "recipes/queue/dispatcher.go",
+		edits: []edit{
+			{`			d.items.stale, d.claims.stale = true, true
+			return nil
+		case changed:`, `			return nil
+		case changed:`},
+		},
+		tests: "./recipes/queue -run ^TestTrap27_WatchOfClosedQueueIsLost$",
+	},
+	{
+		name: "recipe/queue-uncertain", breaks: "Close leaves a claim whose outcome is unknown",
+		file: "recipes/queue/queue.go",
+		edits: []edit{
+			{"q.dispatcher.deleteUncertainClaim(name, id)", "_, _ = name, id"},
+		},
+		tests: "./recipes/queue -run ^TestClaim_ReplyAndRecordLost$",
+	},
+	{
+		name: "recipe/rQ5", breaks: "an item that comes with the end of the context is lost",
+		file: "recipes/queue/take.go",
+		edits: []edit{
+			{`		result = <-results // it was sent at the same time
+`, `		return nil, q.wrapError("take from", context.Cause(ctx))
+`},
+		},
+		tests: "./recipes/queue -run ^TestTake_ItemArrivesWhenContextEnds$",
+	},
+	{
+		name: "recipe/queue-foreign", breaks: "an item that cannot be claimed ends all calls",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"		case o.Failed > 0 || errors.Is(o.Err, txn.ErrTooLarge):", "		case errors.Is(o.Err, txn.ErrTooLarge):"},
+		},
+		tests: "./recipes/queue -run ^TestForeignParticipant$",
+	},
+	{
+		name: "recipe/queue-unread", breaks: "an item that cannot be read is given to the program",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"		case a.Err != nil:\n			d.skip(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skip("},
+		},
+		tests: "./recipes/queue -run ^TestConsume_UnreadableItem$",
+	},
+	{
+		name: "recipe/queue-in-place", breaks: "an item that cannot be read is deleted after its last attempt",
+		file: "recipes/queue/completion.go",
+		edits: []edit{
+			{"c.toDeadLetters, c.inPlace, c.reason = true, d.unread, reason", "c.toDeadLetters, c.inPlace, c.reason = true, false, reason"},
+		},
+		tests: "./recipes/queue -run ^TestConsume_UnreadableItem$",
+	},
+	{
+		name: "recipe/queue-empty-stat", breaks: "the empty Stat of a failed read counts as that of the item",
+		file: "recipes/queue/claim.go",
+		edits: []edit{
+			{"			return content{}, err // the client library returns an empty Stat", "			return content{raw, stat}, err"},
+		},
+		tests: "./recipes/queue -run ^TestForeignParticipant$",
+	},
+	{
+		name: "recipe/queue-skip", breaks: "an item that fails is claimed again without a delay",
+		file: "recipes/queue/dispatcher.go",
+		edits: []edit{
+			{"time.Now().Before(d.skipped[e.name].until)", "false && time.Now().Before(d.skipped[e.name].until)"},
+		},
+		tests: "./recipes/queue -run ^TestReturn_RepeatedlyIsDelayed$",
+	},
+	{
+		name: "recipe/queue-late", breaks: "a call after a slow acknowledgement acknowledges the item without its operations",
+		file: "recipes/queue/late.go",
+		edits: []edit{
+			{"		if r.as == c.as && (r.alone || !c.alone) &&", "		if false &&"},
+		},
+		tests: "./recipes/queue -run ^TestTrap06_AckTakesTooLong$",
+	},
+	{
+		name: "recipe/queue-late-ops", breaks: "Ack returns the success of a call that has not executed its operations",
+		file: "recipes/queue/late.go",
+		edits: []edit{
+			{"(r.alone || !c.alone) && ", ""},
+		},
+		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+	},
+	{
+		name: "recipe/queue-late-several", breaks: "repeated calls of AckAll add goroutines while the servers do not answer",
+		file: "recipes/queue/late.go",
+		edits: []edit{
+			{"slices.Equal(r.call, c.call) {", "slices.Equal(r.call, c.call) && len(c.call) == 1 {"},
+		},
+		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+	},
+	{
+		name: "recipe/queue-late-settled", breaks: "an acknowledgement fails because of a concurrent call that was too late",
+		file: "recipes/queue/late.go",
+		edits: []edit{
+			{"limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {", "false && errors.Is(r.err, ErrSettled) {"},
+		},
+		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
+	},
+	{
+		name: "recipe/queue-skip-session", breaks: "an item is skipped because of one with its name that the servers have lost",
+		file: "recipes/queue/listing.go",
+		edits: []edit{
+			{"		clear(d.skipped)\n", ""},
+		},
+		tests: "./recipes/queue -run ^TestDataLoss_NameOfSkippedItem$",
+	},
+}
