@@ -121,6 +121,14 @@ var workQueueMutants = []mutant{
 		tests: "./recipes/queue -run ^TestForeignParticipant$",
 	},
 	{
+		name: "recipe/queue-letter", breaks: "a dead letter that another client has written selects the znodes that are deleted",
+		file: "recipes/queue/deadletter.go",
+		edits: []edit{
+			{"err == nil && r.Item != itemOfDeadLetter(letter)", "false"},
+		},
+		tests: "./recipes/queue -run ^TestDeadLetter_NamesAnotherZnode$",
+	},
+	{
 		name: "recipe/queue-skip", breaks: "an item that fails is claimed again without a delay",
 		file: "recipes/queue/dispatcher.go",
 		edits: []edit{

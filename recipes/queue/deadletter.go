@@ -160,7 +160,7 @@ func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, erro
 	c, err := q.readContent(ctx, path.Join(q.cfg.Dead, letter, reasonNode))
 	switch {
 	case err == nil:
-		err = json.Unmarshal(c.raw, &r)
+		r, err = decodeReason(letter, c.raw)
 	case !concernsZnode(ctx, err):
 		return r, err
 	}
@@ -168,6 +168,16 @@ func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, erro
 		r = reasonData{Item: itemOfDeadLetter(letter), Reason: "unknown: " + zkerror.Refine(err).Error()}
 	}
 	return r, nil
+}
+
+// decodeReason decodes the data of the znode with the reason of a dead letter. A name that is not that of
+// its item is an error: with a path of another znode, whose data would be read and which Discard would
+// delete.
+func decodeReason(letter string, data []byte) (r reasonData, err error) {
+	if err = json.Unmarshal(data, &r); err == nil && r.Item != itemOfDeadLetter(letter) {
+		err = fmt.Errorf("the item is %q", r.Item)
+	}
+	return r, err
 }
 
 // payloads returns the payloads in the data of an item.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -233,4 +234,46 @@ func TestTrap07_RequeueReplyLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A dead letter that another client has written with the path of another znode neither shows nor deletes it.
+func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
+	run(t, func(h *harness) {
+		ctx, conn := h.Context(), h.connect()
+		q := h.queueOn(conn, Config{})
+		require.NoError(h, q.Create(ctx))
+		require.NoError(h, q.makeDead(ctx))
+		for path, data := range map[string]string{"/secret": "secret", "/jobs-dead/queue-0000000000-1": ""} {
+			_, err := conn.Create(path, []byte(data), 0, openACL)
+			require.NoError(h, err)
+		}
+		_, err := conn.Create("/jobs-dead/queue-0000000000-1/why", []byte(`{"item":"../secret","inPlace":true}`), 0, openACL)
+		require.NoError(h, err)
+		letters, err := q.DeadLetters(ctx)
+		require.NoError(h, err)
+		require.Len(h, letters, 1)
+		require.Equal(h, "queue-0000000000", letters[0].Item)
+		require.Contains(h, letters[0].Reason, `unknown: the item is "../secret"`)
+		require.Empty(h, letters[0].Raw)
+		require.NoError(h, q.Discard(ctx, letters[0]))
+		require.Empty(h, h.children("/jobs-dead"))
+		require.Contains(h, h.srv.Tree(), "secret")
+	})
+}
+
+func FuzzDecodeReason(f *testing.F) {
+	f.Add("queue-0000000000-1", []byte(`{"item":"queue-0000000000","attempts":3,"reason":"x","inPlace":true}`))
+	f.Add("queue-0000000000-1", []byte(`{"item":"../x"}`))
+	f.Fuzz(func(t *testing.T, letter string, data []byte) {
+		r, err := decodeReason(letter, data)
+		if err != nil {
+			return
+		}
+		require.Equal(t, itemOfDeadLetter(letter), r.Item)
+		again, err := json.Marshal(r)
+		require.NoError(t, err)
+		s, err := decodeReason(letter, again)
+		require.NoError(t, err)
+		require.Equal(t, r, s)
+	})
 }
