@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
@@ -156,9 +158,15 @@ func ignore(err, expected error) error {
 // protected is an ACL that denies everything but reading to others than the client of connect.
 var protected = append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 
+// runTest runs f in a bubble with a server.
+func runTest(t *testing.T, name string, f func(t *testing.T, srv *zktest.Server)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t)) })
+	})
+}
+
 func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
-	conn, _, err := srv.Connect(4 * time.Second)
-	require.NoError(t, err)
+	conn := bubble.Connect(t, srv, 4*time.Second)
 	require.NoError(t, conn.AddAuth("digest", []byte("me:secret")))
 	return conn
 }
@@ -167,8 +175,7 @@ func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
 // others more than WithACL does. A recipe without WithACL does not read the ACL.
 func TestWithStrictACL(t *testing.T) {
 	for name, use := range uses {
-		t.Run(name, func(t *testing.T) {
-			srv := zktest.Start(t)
+		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			for _, path := range []string{"/app", "/app/open"} {
 				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll)) // the data of a counter
@@ -202,8 +209,7 @@ func TestWithStrictACL(t *testing.T) {
 // The znode does not exist when its ACL is read, and is then created by a client that permits everything.
 func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	for _, name := range []string{"mutex", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
-		t.Run(name, func(t *testing.T) {
-			srv := zktest.Start(t)
+		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn, other := connect(t, srv), connect(t, srv)
 			_, err := conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
@@ -224,8 +230,7 @@ func TestWithACL_Unreadable(t *testing.T) {
 		"mutex", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",
 	} {
 		use := uses[name]
-		t.Run(name, func(t *testing.T) {
-			srv := zktest.Start(t)
+		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			_, err := conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, err)
