@@ -132,13 +132,7 @@ func (a *admission) sendAnnouncement(c *Core) {
 		c.sendFrame(leader, frameAnnounce, body)
 		return
 	}
-	last := "" // Peers returns the addresses of a member one after another
-	for _, p := range c.Peers() {
-		if p.ID != last {
-			c.sendFrame(p.ID, frameAnnounce, body)
-		}
-		last = p.ID
-	}
+	c.sendToPeers(frameAnnounce, body)
 }
 
 // receiveAnnouncement handles an announcement. A leader replies to members, and admits other peers

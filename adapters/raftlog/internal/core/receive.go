@@ -41,6 +41,17 @@ func (c *Core) sendFrame(to string, kind byte, body []byte) {
 	c.output.Frames = append(c.output.Frames, Frame{To: to, Urgent: kind != frameRequest, Data: c.encodeFrame(kind, body)})
 }
 
+// sendToPeers sends a frame to each peer that this peer knows.
+func (c *Core) sendToPeers(kind byte, body []byte) {
+	last := "" // Peers returns the addresses of a member one after another
+	for _, p := range c.Peers() {
+		if p.ID != last {
+			c.sendFrame(p.ID, kind, body)
+		}
+		last = p.ID
+	}
+}
+
 // sendMessage sends a message of the engine.
 func (c *Core) sendMessage(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {

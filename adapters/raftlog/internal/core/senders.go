@@ -45,13 +45,7 @@ func (s *senders) accepts(c *Core, from string, kind byte) bool {
 			c.cfg.Logger.Warn("dropped a message of a peer that is not a member according to this peer's log: asking the members; "+
 				"if it is a member and none of them answers, add it to the peers in the configuration of this peer", "remote", from)
 		}
-		last := "" // Peers returns the addresses of a member one after another
-		for _, p := range c.Peers() {
-			if p.ID != last {
-				c.sendFrame(p.ID, frameAskMembers, nil)
-			}
-			last = p.ID
-		}
+		c.sendToPeers(frameAskMembers, nil)
 	}
 	return false
 }
