@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// openNonblock is the flag with which opening a named pipe does not wait for a writer.
+const openNonblock = syscall.O_NONBLOCK
+
 // ownerOf returns the number of the user to whom a file belongs.
 func ownerOf(info fs.FileInfo) (user int, known bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)

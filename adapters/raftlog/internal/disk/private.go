@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,9 +11,9 @@ import (
 // if the file is not a regular file, or if another user could have written it: it must belong to the user of
 // this process or to root, and only its owner may write it. Windows has other permissions, which are not checked.
 func OpenPrivate(path string) (File, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
-		return nil, err
+		return nil, withOwnerRemedy(err, path)
 	}
 	info, err := f.Stat() // of the opened file, which path may not name any more
 	if err == nil {
@@ -24,6 +25,14 @@ func OpenPrivate(path string) (File, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return osFile{f}, nil
+}
+
+// withOwnerRemedy adds to an error of OpenPrivate what to do if another user has created the file.
+func withOwnerRemedy(err error, path string) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: the user of this process must be able to read the file: create it as that user, or change its owner to that user (chown) before it is moved to %s", err, path)
+	}
+	return err
 }
 
 // checkPrivate returns an error if another user could have written a file with the mode and the owner. known is
