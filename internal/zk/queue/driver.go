@@ -235,7 +235,8 @@ func (d *driver) receive(r *result) *frame {
 }
 
 // warnOfPersistent logs a warning if the contender waits for a znode that the end of a session does not
-// delete: once, although the znode is read again when it changes, and repeatedly without a right to read it.
+// delete. It does so once, although the contender reads the znode again when it changes, and repeatedly
+// if it must not read it.
 func (d *driver) warnOfPersistent(r *result) {
 	if r.request.Kind != contender.ReadPredecessor || r.reply.Ephemeral || !contender.Recognized(r.request.Name) || r.path == d.persistent {
 		return
