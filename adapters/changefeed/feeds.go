@@ -132,11 +132,11 @@ func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, 
 
 // WrapError adds the operation to an error of the driver. The result also wraps the error that
 // meaning returns, for example [ErrUnsuitable] with advice, or [ErrNoRecord], unless that is nil;
-// and the error of ctx, which is that of the caller, if ctx is done. If err is only the error of a
-// context, because the driver did not return in time, the message also contains the error of the last
-// operation of the store that failed otherwise, within a minute before; a call with nil, which
-// reports a success, makes WrapError forget it. If the store is closed, the result is [ErrClosed]. Errors that wrap ErrUnsuitable,
-// ErrNoRecord or [ErrConflict] are returned unchanged.
+// and the error of ctx, which is that of the caller, after ctx is done. If err is only that of a
+// context, because the driver did not return in time, the message also contains the last other error
+// of the store, unless that is older than a minute. A call with nil reports a success, which makes
+// WrapError forget that error. After the store was closed, the result is [ErrClosed]. Errors that
+// wrap ErrUnsuitable, ErrNoRecord or [ErrConflict] are returned unchanged.
 func (s *Feeds) WrapError(ctx context.Context, operation string, err error, meaning func(error) error) error {
 	switch {
 	case err == nil:

@@ -20,11 +20,17 @@ import (
 // Create implements [changefeed.Store]. A bucket that it creates stores its data in
 // files.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	ctx, data, end, err := operation.BeginWrite(ctx, s.feeds, blank)
+	data, err := codec.Encode(blank)
 	if err != nil {
 		return err
 	}
-	defer end()
+	_, err = operation.Read(ctx, s.feeds, func(ctx context.Context) (changefeed.Record, error) {
+		return changefeed.Record{}, s.createRecord(ctx, data)
+	})
+	return err
+}
+
+func (s *Store) createRecord(ctx context.Context, data []byte) error {
 	for {
 		created, err := s.createBucket(ctx)
 		if err != nil {
@@ -56,11 +62,17 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 // of the record. The key contains the creation time of the bucket, because revisions
 // restart in a bucket that was created again.
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	ctx, data, end, err := operation.BeginWrite(ctx, s.feeds, next)
+	data, err := codec.Encode(next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
-	defer end()
+	return operation.Read(ctx, s.feeds, func(ctx context.Context) (changefeed.Record, error) {
+		return s.replaceRecord(ctx, prev, next, data)
+	})
+}
+
+// replaceRecord replaces prev by next, whose encoding is data.
+func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record, data []byte) (changefeed.Record, error) {
 	created, revision, err := parseVersion(prev.Version)
 	if err != nil {
 		return changefeed.Record{}, s.conflict(ctx)

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -41,6 +42,24 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	still, err := s.Read(fixture.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, now, still)
+}
+
+// TestStore_SuccessForgetsFailure fails if the error of a request without an answer contains the
+// error of an operation before the last success.
+func TestStore_SuccessForgetsFailure(t *testing.T) {
+	s, r := createRecord(t, connect(t, shared.Get(t).Addr()), newBucket())
+	for name, succeed := range map[string]func() error{
+		"Start":     func() error { return s.Start(fixture.Context(t)) },
+		"Create":    func() error { return s.Create(fixture.Context(t), fixture.Blank()) },
+		"Read":      func() error { _, err := s.Read(fixture.Context(t)); return err },
+		"Heartbeat": func() error { _, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r)); return err },
+	} {
+		timeout := func() string { return s.wrapOutcome(t.Context(), "write", context.DeadlineExceeded).Error() }
+		require.Error(t, s.wrapError(t.Context(), "read", errors.New("first cause")))
+		require.Contains(t, timeout(), "first cause")
+		require.NoError(t, succeed(), name)
+		require.NotContains(t, timeout(), "first cause", name)
+	}
 }
 
 // TestCreate_DeletedKey fails if a record that was deleted, of which a marker remains, is not

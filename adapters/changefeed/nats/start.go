@@ -51,7 +51,7 @@ func (s *Store) Start(ctx context.Context) error {
 	})
 	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		s.permitted.Store(true)
-		return nil
+		err = nil
 	}
 	return s.wrapError(ctx, "try to write", err)
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // Read returns the record that read returns, or an error. The context of read is done when ctx is
-// done or the store of feeds is closed.
+// done or the store of feeds is closed. A success makes [changefeed.Feeds.WrapError] forget the
+// last error.
 func Read(ctx context.Context, feeds *changefeed.Feeds, read func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
 	both, end, err := feeds.Begin(ctx)
 	if err != nil {
@@ -24,16 +25,7 @@ func Read(ctx context.Context, feeds *changefeed.Feeds, read func(ctx context.Co
 	if err != nil {
 		return changefeed.Record{}, err
 	}
-	return r, nil
-}
-
-// BeginWrite encodes next as JSON, and begins a call as [changefeed.Feeds.Begin] does.
-func BeginWrite(ctx context.Context, feeds *changefeed.Feeds, next changefeed.Record) (both context.Context, data []byte, end func(), err error) {
-	if data, err = codec.Encode(next); err != nil {
-		return nil, nil, nil, err
-	}
-	both, end, err = feeds.Begin(ctx)
-	return both, data, end, err
+	return r, feeds.WrapError(ctx, "", nil, nil)
 }
 
 // Runner runs the operations and the feeds of one store. Its methods may be called from any

@@ -38,6 +38,36 @@ func TestRunner_Errors(t *testing.T) {
 	require.Zero(t, got)
 }
 
+// TestRunner_SuccessForgetsFailure fails if the error of an operation without an answer contains the
+// error of an operation before the last success.
+func TestRunner_SuccessForgetsFailure(t *testing.T) {
+	for _, ignoresContext := range []bool{false, true} {
+		r := newRunner(t, ignoresContext)
+		record := changefeed.Record{Version: "v"}
+		succeed := func(context.Context) (changefeed.Record, error) { return record, nil }
+		for name, operate := range map[string]func() error{
+			"Do": func() error { return r.Do(t.Context(), "check", func(context.Context) error { return nil }) },
+			"Create": func() error {
+				return r.Create(t.Context(), "create", record, func(context.Context, changefeed.Record) error { return nil })
+			},
+			"Read": func() error { _, err := r.Read(t.Context(), "read", succeed); return err },
+			"Heartbeat": func() error {
+				_, err := r.Heartbeat(t.Context(), "write", record, record, func(context.Context, changefeed.Record, changefeed.Record) (changefeed.Record, error) {
+					return record, nil
+				})
+				return err
+			},
+			"package Read": func() error { _, err := Read(t.Context(), r.Feeds, succeed); return err },
+		} {
+			timeout := func() string { return r.WrapError(t.Context(), "write", context.DeadlineExceeded).Error() }
+			require.Error(t, r.WrapError(t.Context(), "read", errDriver))
+			require.Contains(t, timeout(), errDriver.Error())
+			require.NoError(t, operate(), name)
+			require.NotContains(t, timeout(), errDriver.Error(), name)
+		}
+	}
+}
+
 // TestRunner_Writes fails if two writes have one version, or if a record that columns would change
 // is written.
 func TestRunner_Writes(t *testing.T) {
