@@ -104,24 +104,34 @@ func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	if len(values) == 0 {
 		return changefeed.Record{}, changefeed.ErrNoRecord
 	}
+	r, ok := decodeRecord(values)
+	if !ok {
+		return changefeed.Record{}, s.otherHashError()
+	}
+	return r, nil
+}
+
+// decodeRecord decodes the fields that readScript returns. ok is false if they are not those of a record.
+func decodeRecord(values []any) (r changefeed.Record, ok bool) {
 	var f [10]string
+	if len(values) != len(f) {
+		return r, false
+	}
 	for i := range f {
-		var ok bool
 		if f[i], ok = values[i].(string); !ok {
-			return changefeed.Record{}, s.otherHashError()
+			return r, false
 		}
 	}
 	term, err1 := strconv.ParseUint(f[5], 10, 64)
 	seq, err2 := strconv.ParseUint(f[6], 10, 64)
-	ttl, err3 := strconv.ParseInt(f[7], 10, 64)
+	ttl, err3 := strconv.ParseUint(f[7], 10, 64)
 	micros, err4 := strconv.ParseInt(f[9], 10, 64)
-	if errors.Join(err1, err2, err3, err4) != nil || f[0] == "" {
-		return changefeed.Record{}, s.otherHashError()
-	}
-	return changefeed.Record{
-		Version: f[0], Epoch: f[1], Leader: f[2], Session: f[3], Nominee: f[4], Term: term, Seq: seq,
-		TTL: time.Duration(ttl), Ended: f[8] == "1", Time: time.UnixMicro(micros).UTC(),
-	}, nil
+	r, err5 := codec.Document[uint64]{
+		Format: codec.Format, Version: f[0], Epoch: f[1], Leader: f[2], Session: f[3], Nominee: f[4],
+		Term: term, Seq: seq, TTL: ttl, Ended: f[8] == "1",
+	}.Record()
+	r.Time = time.UnixMicro(micros).UTC()
+	return r, errors.Join(err1, err2, err3, err4, err5) == nil && r.Version != ""
 }
 
 func (s *Store) otherHashError() error {
