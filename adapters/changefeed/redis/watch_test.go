@@ -4,6 +4,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -90,26 +91,26 @@ func TestFeed_LostConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
 	var dead atomic.Bool
+	healed := make(chan struct{})
 	client := connect(t, proxy.Addr(), func(o *driver.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if dead.Load() {
-				<-ctx.Done() // The network drops all packets.
-				return nil, ctx.Err()
+				<-healed // The network drops all packets.
+				return nil, errors.New("no answer")
 			}
 			return (&net.Dialer{}).DialContext(ctx, network, addr)
 		}
 	})
 	s, r := createRecord(t, client, newKey(), redis.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
+	t.Cleanup(func() { close(healed) })
 	dead.Store(true)
 	proxy.Drop()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
+	ctx := fixture.Context(t)
 	_, err := f.Next(ctx)
 	require.Error(t, err)
 	require.NoError(t, ctx.Err(), "the feed waits for the network: %v", err)
 	require.NoError(t, f.Close())
-	dead.Store(false)
 }
 
 // TestChanges_OtherChannel fails if Changes does not deliver the messages of the given channel, or
