@@ -119,11 +119,7 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 	if err != nil || d.tls == nil {
 		return conn, err
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	secure := tls.Client(conn, transport.ForServer(d.tls, host))
+	secure := tls.Client(conn, transport.ForServer(d.tls, transport.Host(address)))
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(timeout))
 	defer cancel()
 	if err := secure.HandshakeContext(ctx); err != nil {

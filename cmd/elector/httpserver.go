@@ -3,12 +3,13 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 // newHTTPServer returns the server of --listen or --control. It keeps at most limit connections, and closes
@@ -46,7 +47,7 @@ func withCommonHeaders(handler http.Handler) http.Handler {
 // read responses to requests that contain this name.
 func isAllowedHost(header string, names []string) bool {
 	host := hostName(header)
-	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
 	return host == "" || host == "localhost" ||
@@ -55,10 +56,7 @@ func isAllowedHost(header string, names []string) bool {
 
 // hostName returns the host of host:port or of a host without a port, in lower case.
 func hostName(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		address = host
-	}
-	return strings.TrimSuffix(strings.ToLower(address), ".")
+	return strings.TrimSuffix(strings.ToLower(transport.Host(address)), ".")
 }
 
 // checkedHosts returns the names that clients of --listen may use in the Host header: that of --listen, and

@@ -66,13 +66,18 @@ type Login struct {
 	Setting  string // Setting describes how to use TLS, for the error.
 }
 
+// OnlyLocal reports whether the credential may be sent to this machine only, because it is sent without TLS
+// and the user has not chosen that. The client must then not connect to further servers that a server
+// names.
+func (l Login) OnlyLocal() bool { return l.Credential != "" && !l.TLS && !l.Explicit }
+
 // ErrPlainCredentials is wrapped by the errors of [Login.Check].
 var ErrPlainCredentials = errors.New("the servers would receive credentials without TLS")
 
 // Check returns an error if a credential would be sent without TLS to a host that may be another machine,
 // unless the user has chosen that.
 func (l Login) Check() error {
-	if l.Credential == "" || l.TLS || l.Explicit {
+	if !l.OnlyLocal() {
 		return nil
 	}
 	for _, host := range l.Hosts {
@@ -83,14 +88,25 @@ func (l Login) Check() error {
 	return nil
 }
 
-// IsLocal reports whether a host is this machine: localhost, a loopback address, or the path of a Unix
-// socket. It does not resolve names.
+// IsLocal reports whether a host to connect to is this machine: localhost, a loopback address, the address
+// 0.0.0.0 or ::, or the path of a Unix socket. It does not resolve names.
 func IsLocal(host string) bool {
-	if strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") {
+	if strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") {
 		return true
 	}
 	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return ip != nil && ip.IsLoopback()
+	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// Host returns the host of host:port, or of an address without a port, without the brackets of an IPv6 address.
+func Host(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	if strings.HasPrefix(address, "[") && strings.HasSuffix(address, "]") {
+		return address[1 : len(address)-1]
+	}
+	return address
 }
 
 // ForServer returns a copy of a configuration for a connection to a server, whose certificate must be

@@ -57,14 +57,15 @@ func TestLogin_Check(t *testing.T) {
 		local bool
 	}{
 		{nil, true},
-		{[]string{"localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "::1", "[::1]", "/run/postgresql", "@socket"}, true},
+		{[]string{"localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.8.9.1", "::1", "[::1]", "0.0.0.0", "::", "[::]", "/run/postgresql", "@socket"}, true},
 		{[]string{"db1"}, false},
 		{[]string{"localhost.example.com"}, false},
+		{[]string{"localhost.."}, false},
+		{[]string{"a.localhost"}, false},
+		{[]string{"0.0.0.1"}, false},
 		{[]string{"127.0.0.1.example.com"}, false},
 		{[]string{"10.0.0.1"}, false},
 		{[]string{"192.168.0.1"}, false},
-		{[]string{"0.0.0.0"}, false},
-		{[]string{"::"}, false},
 		{[]string{"fe80::1"}, false},
 		{[]string{""}, false},
 		{[]string{"localhost", "db1"}, false},
@@ -87,5 +88,15 @@ func TestLogin_Check(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestHost fails if a host contains a port or brackets, or another part is removed.
+func TestHost(t *testing.T) {
+	for address, host := range map[string]string{
+		"h:1": "h", "h": "h", "h:": "h", ":1": "", "": "", "127.0.0.1:1": "127.0.0.1", "127.0.0.1": "127.0.0.1",
+		"[::1]:1": "::1", "[::1]": "::1", "::1": "::1", "/run/socket": "/run/socket", "h:1:2": "h:1:2", "[": "[",
+	} {
+		require.Equal(t, host, Host(address), address)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -153,10 +152,7 @@ func (a *address) text() string { return Redacted(a.config.URL) }
 func (a *address) hosts() []string {
 	var all []string
 	for host := range strings.SplitSeq(a.url.Host, ",") {
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		all = append(all, host)
+		all = append(all, transport.Host(host))
 	}
 	return all
 }

@@ -39,12 +39,15 @@ func openMongoDB(a address) (connector, error) {
 		}
 		return cfg, cfg.Validate()
 	})
+	direct := false
 	if a.url.Scheme == "mongodb" {
-		if _, err := cfg(); err != nil {
+		parsed, err := cfg()
+		if err != nil {
 			return nil, err
 		}
+		direct = parsed.Direct != nil && *parsed.Direct
 	}
-	if err := checkMongoDBLogin(&a); err != nil {
+	if err := checkMongoDBLogin(&a, direct); err != nil {
 		return nil, err
 	}
 	return func(context.Context) (*Opened, error) {
@@ -70,8 +73,9 @@ func openMongoDB(a address) (connector, error) {
 }
 
 // checkMongoDBLogin returns an error if the address contains credentials, which may be sent without TLS.
-// X.509 certificates are used with TLS only.
-func checkMongoDBLogin(a *address) error {
+// X.509 certificates are used with TLS only. direct reports that the client connects to the host of the
+// address only, and not to the servers that it names.
+func checkMongoDBLogin(a *address, direct bool) error {
 	secure := a.url.Scheme == "mongodb+srv"
 	var parameters []transport.Address
 	_, sends := a.url.User.Password()
@@ -95,5 +99,13 @@ func checkMongoDBLogin(a *address) error {
 	for _, p := range parameters { // They do not differ.
 		secure = p.Security == transport.TLS
 	}
-	return a.login("MongoDB", "password or other credential", sends, secure).Check()
+	login := a.login("MongoDB", "password or other credential", sends, secure)
+	if err := login.Check(); err != nil {
+		return err
+	}
+	if login.OnlyLocal() && !direct {
+		return fmt.Errorf("%w: the %s of MongoDB would be sent to the servers that %s names: add directConnection=true, or %s",
+			transport.ErrPlainCredentials, login.Credential, a.url.Host, login.Setting)
+	}
+	return nil
 }

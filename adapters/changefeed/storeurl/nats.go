@@ -40,8 +40,12 @@ func openNATS(a address) (connector, error) {
 	case user != "":
 		options = append(options, natsclient.Token(user)) // as the client does for such a URL
 	}
-	if err := a.login("NATS", "password or token", user+password != "", a.url.Scheme == "tls").Check(); err != nil {
+	login := a.login("NATS", "password or token", user+password != "", a.url.Scheme == "tls")
+	if err := login.Check(); err != nil {
 		return nil, err
+	}
+	if login.OnlyLocal() {
+		options = append(options, natsclient.IgnoreDiscoveredServers())
 	}
 	if log := natsLog.Load(); log != nil {
 		options = append(options, natsclient.ErrorHandler(func(_ *natsclient.Conn, _ *natsclient.Subscription, err error) {

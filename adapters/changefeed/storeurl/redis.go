@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	redisclient "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
@@ -30,8 +31,12 @@ func openRedis(a address) (connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.login("Redis", "password", cfg.Password != "", cfg.TLSConfig != nil).Check(); err != nil {
+	login := a.login("Redis", "password", cfg.Password != "", cfg.TLSConfig != nil)
+	if err := login.Check(); err != nil {
 		return nil, err
+	}
+	if login.OnlyLocal() { // Otherwise a server can move connections to another server.
+		cfg.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}
 	if secure := a.tlsConfig(a.url.Hostname()); secure != nil {
 		cfg.TLSConfig = secure

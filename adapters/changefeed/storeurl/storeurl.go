@@ -17,7 +17,9 @@
 // except memory.
 //
 // Passwords are part of the address, or are given separately in Config.Password. They are not sent
-// without TLS to other machines unless Config.AllowPlainCredentials is set.
+// without TLS to other machines unless Config.AllowPlainCredentials is set: other servers that a server
+// of NATS or Redis on this machine names are ignored, and the address of a server of MongoDB on this
+// machine must contain directConnection=true.
 //
 // ZooKeeper and etcd have elections of their own, in package leaderelection and in
 // adapters/etcd, so their addresses are rejected.
@@ -56,9 +58,9 @@ type Config struct {
 	// sslmode=prefer or tls=false, contradicts it.
 	TLS *tls.Config
 	// AllowPlainCredentials permits connections without TLS that send credentials to a server
-	// which is not this machine: localhost, a loopback address or a Unix socket. By default Open
-	// and Check reject such addresses. PostgreSQL is an exception: without the parameter sslmode,
-	// a password is sent with sslmode=verify-full, and with it as the parameter determines.
+	// which is not this machine: localhost, a loopback address, 0.0.0.0, :: or a Unix socket. By
+	// default Open and Check reject such addresses. PostgreSQL is an exception: without the parameter
+	// sslmode, a password is sent with sslmode=verify-full, and with it as the parameter determines.
 	AllowPlainCredentials bool
 }
 

@@ -72,6 +72,9 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"mongodb+srv://me:secret@host/db?tls=false", "jobs", "MongoDB"},
 		{"mongodb://me:secret@127.0.0.1,host/db", "jobs", "would be sent to host"},
 		{"mongodb://127.0.0.1/db?tls=true&ssl=false", "jobs", "must be equivalent"},
+		{"mongodb://me:secret@127.0.0.1/db", "jobs", "the servers that 127.0.0.1 names: add directConnection=true"},
+		{"mongodb://me:secret@localhost/db?directConnection=false&replicaSet=rs", "jobs", "directConnection=true"},
+		{"mongodb+srv://me:secret@localhost/db?tls=false&directConnection=true", "jobs", "directConnection=true"},
 	} {
 		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
@@ -87,6 +90,7 @@ func TestCheck_Credentials(t *testing.T) {
 		{URL: "redis://host"},
 		{URL: "redis://:secret@127.0.0.1"},
 		{URL: "redis://:secret@[::1]:6379"},
+		{URL: "redis://:secret@0.0.0.0"},
 		{URL: "rediss://:secret@host"},
 		{URL: "redis://:secret@host", TLS: new(tls.Config)},
 		{URL: "redis://:secret@host", AllowPlainCredentials: true},
@@ -95,6 +99,9 @@ func TestCheck_Credentials(t *testing.T) {
 		{URL: "nats://secret@host", TLS: new(tls.Config)},
 		{URL: "nats://secret@host", AllowPlainCredentials: true},
 		{URL: "mongodb://host/db"},
+		{URL: "mongodb://127.0.0.1/db"},
+		{URL: "mongodb://me:secret@127.0.0.1/db?directConnection=true"},
+		{URL: "mongodb://me:secret@127.0.0.1/db", AllowPlainCredentials: true},
 		{URL: "mongodb://me:secret@host/db?tls=true"},
 		{URL: "mongodb+srv://me:secret@host/db"},
 		{URL: "mongodb://me:secret@host/db", TLS: new(tls.Config)},
@@ -116,16 +123,16 @@ func TestCheck_Credentials(t *testing.T) {
 	}
 }
 
-// TestOpen_PostgresDowngrade fails if a password is sent to a server that is not this machine and answers that it
-// does not support TLS, unless the address contains sslmode.
+// TestOpen_PostgresDowngrade fails if a password is sent to a server that answers that it does not support TLS,
+// although not all servers are on this machine, unless the address contains sslmode.
 func TestOpen_PostgresDowngrade(t *testing.T) {
 	for mode, sent := range map[string]bool{"": false, "sslmode=": false, "sslmode=prefer": true, "sslmode=disable": true, "sslmode=require": false} {
 		passwords := make(chan string, 1)
 		server := servePostgres(t, passwords)
 		_, port, err := net.SplitHostPort(server.Addr().String())
 		require.NoError(t, err)
-		// Systems connect to this machine if the address is 0.0.0.0.
-		cfg := storeurl.Config{URL: "postgres://me:secret@0.0.0.0:" + port + "/db?" + mode, Election: "jobs"}
+		// The second server is not on this machine. A connection to it fails immediately.
+		cfg := storeurl.Config{URL: "postgres://me:secret@127.0.0.1:" + port + ",255.255.255.255:1/db?" + mode, Election: "jobs"}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		opened, err := storeurl.Open(ctx, cfg)
@@ -208,6 +215,89 @@ func TestOpen_NATSToken(t *testing.T) {
 	require.Contains(t, <-lines, `"auth_token":"secret"`)
 }
 
+// TestOpen_NATSDiscovery fails if credentials are sent without TLS to a server that a local server names,
+// unless AllowPlainCredentials is set.
+func TestOpen_NATSDiscovery(t *testing.T) {
+	for _, allow := range []bool{false, true} {
+		// Both servers name each other, and close each connection that has logged in.
+		servers, logins, addresses := [2]net.Listener{}, [2]chan struct{}{}, [2]string{}
+		for i := range servers {
+			var err error
+			servers[i], err = net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			logins[i], addresses[i] = make(chan struct{}, 100), servers[i].Addr().String()
+		}
+		for i, server := range servers {
+			var serving sync.WaitGroup
+			t.Cleanup(func() { server.Close(); serving.Wait() })
+			serving.Go(func() {
+				for {
+					conn, err := server.Accept()
+					if err != nil {
+						return
+					}
+					fmt.Fprintf(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"proto\":1,\"max_payload\":1048576,\"connect_urls\":[%q,%q]}\r\n", addresses[0], addresses[1])
+					if line, _ := bufio.NewReader(conn).ReadString('\n'); strings.HasPrefix(line, "CONNECT ") {
+						fmt.Fprint(conn, "PONG\r\n")
+						logins[i] <- struct{}{}
+					}
+					conn.Close()
+				}
+			})
+		}
+		opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: "nats://me:secret@" + addresses[0], Election: "jobs", AllowPlainCredentials: allow})
+		require.NoError(t, err)
+		if allow {
+			<-logins[1]
+		} else {
+			for range 3 { // The client tries its servers in turn.
+				<-logins[0]
+			}
+			require.Empty(t, logins[1])
+		}
+		opened.Close()
+	}
+}
+
+// TestOpen_RedisMaintenance fails if the client of a local server, to which it sends a password without
+// TLS, permits that server to move the connection to another server.
+func TestOpen_RedisMaintenance(t *testing.T) {
+	for password, permits := range map[string]bool{"": true, ":secret@": false} {
+		server, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		commands := make(chan string, 1)
+		var serving sync.WaitGroup
+		t.Cleanup(func() { server.Close(); serving.Wait() })
+		serving.Go(func() {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			defer server.Close() // so that further attempts of the client fail
+			var all strings.Builder
+			lines := bufio.NewScanner(conn)
+			for lines.Scan() && !strings.EqualFold(lines.Text(), "evalsha") {
+				all.WriteString(lines.Text() + " ")
+				if strings.HasPrefix(lines.Text(), "*") { // a command
+					reply := "+OK\r\n"
+					if strings.Count(all.String(), "*") == 1 {
+						reply = "%1\r\n$5\r\nproto\r\n:3\r\n" // to HELLO
+					}
+					fmt.Fprint(conn, reply)
+				}
+			}
+			commands <- all.String()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		require.Error(t, read(ctx, "redis://"+password+server.Addr().String()))
+		sent := <-commands
+		require.Contains(t, strings.ToUpper(sent), "HELLO")
+		require.Equal(t, permits, strings.Contains(strings.ToUpper(sent), "MAINT_NOTIFICATIONS"), sent)
+	}
+}
+
 // TestCheck_Optional fails if the error for a driver that a build tag adds does not name the tag.
 func TestCheck_Optional(t *testing.T) {
 	err := storeurl.Check(storeurl.Config{URL: "rethinkdb://127.0.0.1/db", Election: "jobs"})
@@ -233,7 +323,7 @@ func TestOpen(t *testing.T) {
 		"memory:",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
 		"nats://127.0.0.1:1?bucket=b",
-		"mongodb://me:secret@127.0.0.1:1/db?collection=c&authSource=admin",
+		"mongodb://me:secret@127.0.0.1:1/db?collection=c&authSource=admin&directConnection=true",
 	} {
 		t.Run(url, func(t *testing.T) {
 			opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: url, Election: "/jobs/report"})
@@ -440,7 +530,7 @@ func TestOpen_TLS(t *testing.T) {
 			})
 			defer serving.Wait()
 			defer server.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			opened, err := storeurl.Open(ctx, storeurl.Config{
 				URL: c.scheme + "://" + c.otherServers + server.Addr().String() + "/1", Election: "jobs", TLS: &tls.Config{MinVersion: tls.VersionTLS12},
@@ -453,7 +543,11 @@ func TestOpen_TLS(t *testing.T) {
 				var reading sync.WaitGroup
 				defer reading.Wait()
 				defer cancel()
-				reading.Go(func() { _, _ = store.Read(ctx) })
+				reading.Go(func() {
+					for ctx.Err() == nil { // On a busy machine, connections can be closed before a client sends anything.
+						_, _ = store.Read(ctx)
+					}
+				})
 			}
 			select {
 			case b := <-first:
