@@ -170,11 +170,8 @@ func (s *settings) open() (backend, error) {
 	return backendKinds[s.backend].open(s)
 }
 
-// openRun opens the backend for the command run.
+// openRun opens the backend for the command run, whose check has accepted the settings.
 func (s *settings) openRun() (backend, error) {
-	if err := s.check(); err != nil {
-		return backend{}, err
-	}
 	if open := backendKinds[s.backend].openRun; open != nil {
 		return open(s)
 	}

@@ -136,6 +136,7 @@ func TestCommands_PermissionDenied(t *testing.T) {
 // TestAdvise_Credentials fails if an error of authentication does not name the variables that contain credentials, or
 // if another error is changed.
 func TestAdvise_Credentials(t *testing.T) {
+	t.Setenv("PGSSLMODE", "")
 	for _, c := range []struct{ args, cause, want string }{
 		{"--zookeeper-servers x", "", "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)"},
 		{"--zookeeper-servers x --zookeeper-auth me:secret", "", "check the credentials in ELECTOR_ZOOKEEPER_AUTH"},
@@ -144,6 +145,8 @@ func TestAdvise_Credentials(t *testing.T) {
 		{"--store redis://x", "NOAUTH Authentication required.", "there are no credentials: set ELECTOR_STORE (--store"},
 		{"--store redis://x --store-password secret", "WRONGPASS invalid username-password pair", "check the credentials in ELECTOR_STORE"},
 		{"--store postgres://me@x/db", `FATAL: password authentication failed for user "me" (SQLSTATE 28P01)`, "ELECTOR_STORE_PASSWORD (--store-password)"},
+		{"--store postgres://me@x/db --store-password secret", "tls error: server refused TLS connection", "--store implies sslmode=verify-full"},
+		{"--store postgres://me@x/db --store-password secret", "tls: failed to verify certificate: x509: certificate signed by unknown authority", "or set sslmode in --store"},
 		{"--store nats://me@x", "nats: Authorization Violation", "ELECTOR_STORE_PASSWORD"},
 		{"--store nats://me@x", "", "ELECTOR_STORE_PASSWORD"},
 	} {
@@ -158,5 +161,15 @@ func TestAdvise_Credentials(t *testing.T) {
 		require.ErrorContains(t, err, c.want, c.args)
 		require.NotContains(t, err.Error(), "secret", c.args)
 		require.Equal(t, io.ErrUnexpectedEOF, s.advise(io.ErrUnexpectedEOF))
+	}
+}
+
+// TestAdvise_TLS fails if the error of a server without TLS names an sslmode that was not implied.
+func TestAdvise_TLS(t *testing.T) {
+	refused := errors.New("tls error: server refused TLS connection")
+	for _, args := range []string{"--store postgres://me@x/db?sslmode=require", "--store postgres://me@x/db --tls", "--store redis://x"} {
+		s, _, err := parse(t, append([]string{"run"}, strings.Fields(args)...)...)
+		require.NoError(t, err)
+		require.Equal(t, refused, s.advise(refused), args)
 	}
 }

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
+)
 
 // The settings of the backends that a build tag can exclude are declared in every build. Their flags are
 // registered only if the build contains the backend.
@@ -39,6 +43,11 @@ type raftlogSettings struct {
 	allowedNames                   []string // of the certificates of peers
 	allowedClientNames             []string
 	insecure                       bool
+}
+
+// secretFiles returns the files of secrets.
+func (r *raftlogSettings) secretFiles() []credentialfile.SecretFile {
+	return []credentialfile.SecretFile{{Flag: "--secret-file", Name: r.secretFile}, {Flag: "--client-secret-file", Name: r.clientSecretFile}}
 }
 
 func (r *raftlogSettings) register(flags *pflag.FlagSet) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -113,14 +114,25 @@ var credentialErrors = []string{
 	"wrong password", "unknown user", // RethinkDB
 }
 
+// tlsErrors are parts of the errors, in lower case, of a client of PostgreSQL that requires TLS.
+var tlsErrors = []string{"server refused tls connection", "failed to verify certificate"}
+
 func adviseChangefeed(s *settings, err error) error {
 	text := strings.ToLower(err.Error())
 	contained := func(part string) bool { return strings.Contains(text, part) }
+	if slices.ContainsFunc(tlsErrors, contained) && s.changefeed.impliesTLS() && !s.tls.isSet() {
+		return fmt.Errorf("%w; because it would receive a password, --store implies sslmode=verify-full: enable TLS at the server, with a certificate that this machine trusts or --ca-file, or set sslmode in --store", err)
+	}
 	if !errors.Is(err, leaderelection.ErrPermission) && !slices.ContainsFunc(credentialErrors, contained) {
 		return err
 	}
 	given := s.changefeed.password != "" || strings.Contains(s.changefeed.store, "@")
 	return adviseCredentials(err, given, "ELECTOR_STORE (--store postgres://user@host/database) and ELECTOR_STORE_PASSWORD (--store-password)")
+}
+
+// impliesTLS reports whether package storeurl chooses the parameter sslmode if a server receives a password.
+func (c *changefeedSettings) impliesTLS() bool {
+	return strings.HasPrefix(c.store, "postgres") && !strings.Contains(c.store, "sslmode=") && os.Getenv("PGSSLMODE") == ""
 }
 
 func openChangefeed(s *settings) (backend, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
 const (
@@ -145,8 +145,7 @@ func parseConfig(text []byte) ([]configKey, error) {
 // isCredential reports whether the value of the flag name contains a credential, or may contain one.
 func (k configKey) isCredential(name string) bool {
 	if name == "store" && len(k.values) == 1 {
-		u, err := url.Parse(k.values[0])
-		return err != nil || u.User != nil || u.RawQuery != ""
+		return transport.Redact(k.values[0]) != k.values[0]
 	}
 	return slices.Contains(credentials, flagVariables(name)[0])
 }

@@ -99,12 +99,15 @@ func TestConfigFile_Invalid(t *testing.T) {
 // credentials in a file that all users can read.
 func TestConfigFile_Mode(t *testing.T) {
 	for text, warns := range map[string]bool{
-		"backend: console":                    false,
-		"store: redis://host":                 false,
-		"store: redis://:password@host":       true,
-		"store: postgres://host/db?sslmode=x": true,
-		"store-password: x":                   true,
-		"secret: x":                           true,
+		"backend: console":                       false,
+		"store: redis://host":                    false,
+		"store: redis://:password@host":          true,
+		"store: redis://password@host":           true,
+		"store: postgres://me@host/db?sslmode=x": false,
+		"store: postgres://me:password@host/db":  true,
+		"store: postgres://host/db?password=x":   true,
+		"store-password: x":                      true,
+		"secret: x":                              true,
 	} {
 		file := writeConfigFile(t, text)
 		require.NoError(t, os.Chmod(file, 0o644))

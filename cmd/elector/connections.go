@@ -5,10 +5,22 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
 // maxConnections is the maximum number of connections of --listen.
 const maxConnections = 32
+
+// reserveDescriptors keeps descriptors for the start of commands, and returns the maximum number of connections
+// of --listen. All run commands need it: without --listen, the clients of a peer can use all descriptors.
+func reserveDescriptors() (connections int) {
+	descriptors, err := child.ReserveDescriptors()
+	if err != nil { // all are in use, or the system is not Unix
+		return maxConnections
+	}
+	return connectionLimit(descriptors)
+}
 
 // connectionLimit returns the maximum number of connections if the process can have the given number of
 // descriptors. The others are for the backend, the commands and the program.

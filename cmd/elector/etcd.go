@@ -74,43 +74,31 @@ func (e *etcdBackend) backend() backend {
 	}
 }
 
-// checkEndpoint returns a usage error unless an endpoint is host:port, or a URL with a scheme that the
-// client library supports.
-func checkEndpoint(endpoint string) error {
+// parseEndpoint returns the server of an endpoint, and the meaning of the endpoint for TLS. The error is a usage
+// error unless the endpoint is host:port, or a URL with a scheme that the client library supports.
+func parseEndpoint(endpoint string) (server string, address transport.Address, err error) {
 	if strings.Contains(endpoint, "@") {
-		return usage("--etcd-endpoints: an endpoint contains @, and is not shown because of that: set for example --etcd-user and --etcd-password")
+		return "", address, usage("--etcd-endpoints: an endpoint contains @, and is not shown because of that: set for example --etcd-user and --etcd-password")
 	}
-	address := endpoint
-	if scheme, rest, found := strings.Cut(endpoint, "://"); found {
-		switch scheme {
-		case "unix", "unixs":
-			return nil
-		case "http", "https":
-			address = rest
-		default:
-			return usage("--etcd-endpoints: %q: scheme %q is not http, https, unix or unixs", endpoint, scheme)
-		}
-	}
-	if !isHostPort(address) {
-		return usage("--etcd-endpoints: %q is not of the form host:port", endpoint)
-	}
-	return nil
-}
-
-// parseEndpoint returns the server of an endpoint, and the meaning of the endpoint for TLS.
-func parseEndpoint(endpoint string) (server string, address transport.Address) {
 	scheme, server, found := strings.Cut(endpoint, "://")
-	if !found {
-		return endpoint, transport.Address{Text: endpoint}
-	}
-	address = transport.Address{Text: endpoint, Security: transport.Plain}
-	if scheme == "https" || scheme == "unixs" {
+	address.Text = endpoint
+	switch {
+	case !found:
+		scheme, server = "", endpoint
+	case scheme == "http" || scheme == "unix":
+		address.Security = transport.Plain
+	case scheme == "https" || scheme == "unixs":
 		address.Security = transport.TLS
+	default:
+		return "", address, usage("--etcd-endpoints: %q: scheme %q is not http, https, unix or unixs", endpoint, scheme)
 	}
-	if scheme == "unix" || scheme == "unixs" {
+	switch {
+	case scheme == "unix" || scheme == "unixs":
 		server = "/" + strings.TrimPrefix(server, "/")
+	case !isHostPort(server):
+		return "", address, usage("--etcd-endpoints: %q is not of the form host:port", endpoint)
 	}
-	return server, address
+	return server, address, nil
 }
 
 // etcdConfig checks the settings and returns the configuration of the client.
@@ -120,12 +108,11 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	var addresses []transport.Address
 	for _, endpoint := range e.endpoints {
 		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
-			if err := checkEndpoint(endpoint); err != nil {
+			server, address, err := parseEndpoint(endpoint)
+			if err != nil {
 				return c, err
 			}
-			endpoints = append(endpoints, endpoint)
-			server, address := parseEndpoint(endpoint)
-			servers, addresses = append(servers, server), append(addresses, address)
+			endpoints, servers, addresses = append(endpoints, endpoint), append(servers, server), append(addresses, address)
 		}
 	}
 	switch {
@@ -163,7 +150,7 @@ func (s *settings) etcdConfig() (c clientv3.Config, err error) {
 	}, nil
 }
 
-// serverCredentials connect with TLS, with a configuration of package tlsfile.
+// serverCredentials connect with TLS, with a configuration of package credentialfile.
 type serverCredentials struct{ config *tls.Config }
 
 func (c serverCredentials) of(host string) grpccredentials.TransportCredentials {
@@ -172,11 +159,7 @@ func (c serverCredentials) of(host string) grpccredentials.TransportCredentials 
 
 // ClientHandshake implements [grpccredentials.TransportCredentials]. authority is the server's endpoint.
 func (c serverCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
-	host, _, err := net.SplitHostPort(authority)
-	if err != nil {
-		host = authority
-	}
-	return c.of(host).ClientHandshake(ctx, authority, conn)
+	return c.of(transport.Host(authority)).ClientHandshake(ctx, authority, conn)
 }
 
 func (c serverCredentials) ServerHandshake(net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -207,4 +208,20 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	if row.code != -1 && row.code < 128 {
 		require.Equal(t, cmdline.NoLeader, h.command("status").exitCode(), "the leadership was not handed over")
 	}
+}
+
+// TestRun_ReservesDescriptors fails if elector reserves no descriptors for the start of commands without --listen.
+func TestRun_ReservesDescriptors(t *testing.T) {
+	p := newZooKeeperHarness(t).run("a", graceful)
+	p.waitForOutput("started")
+	dir := fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid)
+	descriptors, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	unused := 0
+	for _, d := range descriptors {
+		if target, _ := os.Readlink(filepath.Join(dir, d.Name())); target == os.DevNull {
+			unused++
+		}
+	}
+	require.GreaterOrEqual(t, unused, 16)
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/secretfile"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
 
 // checkRaftlog checks the settings that all commands need. The credentials of clients are checked when the
@@ -159,7 +158,7 @@ func (r *raftlogSettings) parsePeers() ([]api.Peer, error) {
 }
 
 // readSecrets returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
-func (s *settings) readSecrets(name, file, value string) (*secretfile.Secrets, error) {
+func (s *settings) readSecrets(name, file, value string) (*credentialfile.Secrets, error) {
 	flag := "--" + name
 	if file != "" {
 		if value != "" {
@@ -167,7 +166,7 @@ func (s *settings) readSecrets(name, file, value string) (*secretfile.Secrets, e
 		}
 		flag += "-file"
 	}
-	secrets, warning, err := secretfile.Read(flag, file, value, s.log)
+	secrets, warning, err := credentialfile.ReadSecrets(credentialfile.SecretFile{Flag: flag, Name: file}, value, s.log)
 	if err != nil {
 		return nil, usage("%w", err)
 	}
@@ -179,7 +178,7 @@ func (s *settings) readSecrets(name, file, value string) (*secretfile.Secrets, e
 func (s *settings) peerTLS() (*tls.Config, error) {
 	c, err := s.tls.files.PeerConfig(slices.Concat(s.raftlog.allowedNames, s.raftlog.allowedClientNames))
 	if err == nil && c == nil && s.tls.enabled {
-		err = tlsfile.ErrIncomplete
+		err = credentialfile.ErrIncomplete
 	}
 	if err != nil {
 		return nil, usage("%w", err)

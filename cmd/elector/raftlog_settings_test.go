@@ -28,7 +28,7 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 	}
 	secret, short := write("secret", strings.Repeat("s", 16)+"\n"), write("short", strings.Repeat("s", 15)+"\n")
 	shared := write("shared", strings.Repeat("s", 16)+"\n")
-	require.NoError(t, os.Chmod(shared, 0o660))
+	require.NoError(t, os.Chmod(shared, 0o662))
 	data := filepath.Join(dir, "data")
 	good := map[string]string{"peers": "a=h:1,b=h:2", "peer-id": "a", "data": data, "secret-file": secret}
 	for _, bad := range []struct{ flag, value, want string }{
@@ -50,7 +50,7 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		{"secret-file", "", "peer authentication required"},
 		{"secret-file", filepath.Join(dir, "none"), "--secret-file"},
 		{"secret-file", short, "15 bytes"},
-		{"secret-file", shared, "--secret-file: " + shared + " has mode 0660"},
+		{"secret-file", shared, "--secret-file: " + shared + " has mode 0662"},
 		{"secret", strings.Repeat("x", 20), "only one of them"},
 		{"insecure", "true", "--insecure is not compatible"},
 		{"cert-file", "none", "belong together"},

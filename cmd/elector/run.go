@@ -214,12 +214,13 @@ func (r *runCommand) run(ctx context.Context) error {
 	cmdline.IgnoreBrokenPipe()
 	defer r.signals(cancel).Handle()()
 	s := r.settings
+	connections := reserveDescriptors()
 	b, err := s.openRun()
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	defer s.tls.files.Monitor(s.log)()
+	defer s.tls.files.Monitor(s.log, s.raftlog.secretFiles()...)()
 	r.sessionTimeout = s.requestedTimeout
 	if b.sessionTimeout != nil {
 		r.sessionTimeout = b.sessionTimeout
@@ -238,7 +239,7 @@ func (r *runCommand) run(ctx context.Context) error {
 	if len(r.program.args) > 0 {
 		e.Work = r.handleWork
 	}
-	stopWeb, err := r.startWeb(ctx, e, b)
+	stopWeb, err := r.startWeb(ctx, e, b, connections)
 	if err != nil {
 		return err
 	}

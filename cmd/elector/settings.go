@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 	"github.com/go-leaderelection/leaderelection/internal/transport"
 )
 
@@ -147,7 +146,7 @@ func newInstanceID() string {
 
 type tlsSettings struct {
 	enabled    bool // --tls; the files enable TLS as well
-	files      tlsfile.Files
+	files      credentialfile.Certificates
 	allowPlain bool // --allow-plain-credentials
 }
 
@@ -160,7 +159,7 @@ func (t *tlsSettings) register(flags *pflag.FlagSet) {
 }
 
 // isSet reports whether a flag enables TLS.
-func (t *tlsSettings) isSet() bool { return t.enabled || t.files != (tlsfile.Files{}) }
+func (t *tlsSettings) isSet() bool { return t.enabled || t.files != (credentialfile.Certificates{}) }
 
 // checkLogin returns a usage error if a client would send a credential without TLS to one of the servers,
 // whose hosts may have ports, although that is not allowed. config is nil without TLS.
@@ -170,11 +169,7 @@ func (t *tlsSettings) checkLogin(backend, credential string, servers []string, c
 		Setting: "set for example --tls, or --allow-plain-credentials",
 	}
 	for _, server := range servers {
-		host, _, err := net.SplitHostPort(server)
-		if err != nil {
-			host = server
-		}
-		login.Hosts = append(login.Hosts, host)
+		login.Hosts = append(login.Hosts, transport.Host(server))
 	}
 	if err := login.Check(); err != nil {
 		return usage("%w", err)

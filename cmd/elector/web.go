@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
@@ -46,14 +45,11 @@ type begunTerm struct {
 }
 
 // startWeb starts the HTTP server, which runs until stop is called, and makes it observe the handlers and
-// candidates of e. ctx is the context of the run. Without --listen it does nothing.
-func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend) (stop func(), err error) {
+// candidates of e. ctx is the context of the run, and limit the maximum number of connections. Without --listen
+// it does nothing.
+func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend, limit int) (stop func(), err error) {
 	if r.listenAddress == "" {
 		return func() {}, nil
-	}
-	limit := maxConnections
-	if descriptors, err := child.ReserveDescriptors(); err == nil { // otherwise there are none to reserve
-		limit = connectionLimit(descriptors)
 	}
 	listener, err := net.Listen("tcp", r.listenAddress)
 	if err != nil {

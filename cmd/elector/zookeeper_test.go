@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
@@ -172,7 +172,7 @@ func TestZooKeeper_TLS(t *testing.T) {
 	addr, _ := certtest.StartProxy(t, a.Config("127.0.0.1"), srv.Addr())
 	caFile, _, _ := a.Files("127.0.0.1")
 	t.Run("trusted", func(t *testing.T) {
-		z := openTestBackend(t, &settings{tls: tlsSettings{files: tlsfile.Files{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})
+		z := openTestBackend(t, &settings{tls: tlsSettings{files: credentialfile.Certificates{CA: caFile}}, zookeeper: zooKeeperSettings{servers: addr}})
 		_, err := z.newCandidate(t.Context())
 		require.NoError(t, err)
 		z.close() // before the proxy

@@ -16,8 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/secretfile"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
 
 // These environment variables contain the secrets if no flag does.
@@ -105,12 +104,12 @@ func (f *clusterFlags) loadSettings() (settings, error) {
 // credentials contains what authenticates a process: secrets, certificates, or both. The fields are nil if
 // they are not configured.
 type credentials struct {
-	peers, clients *secretfile.Secrets
+	peers, clients *credentialfile.Secrets
 	certificates   *tls.Config
 }
 
-// peerCredentials returns the credentials of a peer. It may add warnings to s. log receives errors of files
-// that are replaced later.
+// peerCredentials returns the credentials of a peer. It may add warnings to s. log receives a message if secrets
+// are replaced later.
 func (s *settings) peerCredentials(log *slog.Logger) (c credentials, err error) {
 	if c.peers, err = s.readSecrets("--secret-file", s.SecretFile, s.Secret, log); err != nil {
 		return c, err
@@ -136,8 +135,8 @@ func (s *settings) clientCredentials() (c credentials, err error) {
 	return c, s.readCertificates(&c, c.clients != nil, "--client-secret-file FILE, "+clientSecretVariable)
 }
 
-func (s *settings) readSecrets(flag, file, value string, log *slog.Logger) (*secretfile.Secrets, error) {
-	secrets, warning, err := secretfile.Read(flag, file, value, log)
+func (s *settings) readSecrets(flag, file, value string, log *slog.Logger) (*credentialfile.Secrets, error) {
+	secrets, warning, err := credentialfile.ReadSecrets(credentialfile.SecretFile{Flag: flag, Name: file}, value, log)
 	if err != nil {
 		return nil, newUsageError("%w", err)
 	}
@@ -161,8 +160,13 @@ func (s *settings) readCertificates(c *credentials, hasSecret bool, secretSettin
 	return nil
 }
 
-func (s settings) tlsFiles() tlsfile.Files {
-	return tlsfile.Files{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
+// secretFiles returns the files of secrets.
+func (s settings) secretFiles() []credentialfile.SecretFile {
+	return []credentialfile.SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
+}
+
+func (s settings) tlsFiles() credentialfile.Certificates {
+	return credentialfile.Certificates{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile}
 }
 
 // clientFlags contains the flags of commands that send requests to peers.

@@ -56,7 +56,7 @@ func TestClusterFlags_Secret(t *testing.T) {
 	}
 }
 
-// TestClusterFlags_ClientSecret fails if a client needs, or uses, the secret of peers, or if an error does not
+// TestClusterFlags_ClientSecret fails if a client needs, or uses, the secret of peers, or an error does not
 // name the setting that is missing.
 func TestClusterFlags_ClientSecret(t *testing.T) {
 	write := func(name, text string) string {
@@ -102,8 +102,8 @@ func TestClusterFlags_ClientSecret(t *testing.T) {
 	require.ErrorContains(t, err, "none of peers: set --secret-file")
 }
 
-// TestClusterFlags_Mode fails if a file that others can write is accepted, or if there is no warning about a
-// secret in a file that all users can read.
+// TestClusterFlags_Mode fails if a file that others can write is accepted, or nothing warns about a secret
+// in a file that all users can read.
 func TestClusterFlags_Mode(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()

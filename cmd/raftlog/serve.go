@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/tlsfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
 
 const serveHelp = `Run a peer until SIGTERM, SIGINT, SIGHUP or SIGQUIT. Then the peer transfers its leadership, if it
@@ -39,7 +39,9 @@ A peer that is not listed in peers joins their cluster. It votes after "raftlog 
 type serveCommand struct {
 	clusterFlags
 	settings
-	certificate tlsfile.Files // is set by peerConfig
+	// The files are set by peerConfig.
+	certificates credentialfile.Certificates
+	secretFiles  []credentialfile.SecretFile
 }
 
 func newServe() *cobra.Command {
@@ -54,7 +56,7 @@ func newServe() *cobra.Command {
 				return err
 			}
 			cmdline.IgnoreBrokenPipe()
-			defer s.certificate.Monitor(cfg.Logger.With("peer", cfg.ID))()
+			defer s.certificates.Monitor(cfg.Logger.With("peer", cfg.ID), s.secretFiles...)()
 			return runPeer(cmd.Context(), cfg)
 		},
 	}
@@ -114,7 +116,7 @@ func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
 	if err := c.validate(); err != nil {
 		return raftlog.Config{}, err
 	}
-	s.certificate = c.tlsFiles()
+	s.certificates, s.secretFiles = c.tlsFiles(), c.secretFiles()
 	logger, err := cmdline.NewLogger(log, c.LogFormat, c.LogLevel, slog.LevelDebug)
 	if err != nil {
 		return raftlog.Config{}, newUsageError("%w", err)

@@ -274,7 +274,7 @@ func TestServe_AllowedNames(t *testing.T) {
 }
 
 // TestServe_StolenSecrets performs the steps of docs/raftlog.md after the theft of a machine that was a
-// peer. It fails if updates are lost or rejected in between, if a step needs a restart, or if the machine
+// peer. It fails if updates are lost or rejected in between, a step needs a restart, or the machine
 // has access afterwards, as a peer or as a client.
 func TestServe_StolenSecrets(t *testing.T) {
 	h := startPeers(t, "a", "b", "c", "d")

@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 	for i := range reflect.TypeFor[settings]().NumField() {
 		key := reflect.TypeFor[settings]().Field(i).Tag.Get("yaml")
 		if key == "" {
-			continue // it is no setting
+			continue // it is not a setting
 		}
 		require.Regexp(t, `(?m)^`+key+`: `, defaults, key)
 		require.Contains(t, strings.Split(defaults, "\n"+key+": ")[0], "#", key)

@@ -6,17 +6,25 @@ var commandMutants = []mutant{
 		name: "command/writable-file", breaks: "a file with credentials may be changed by all users",
 		file: "cmd/internal/cmdline/private.go",
 		edits: []edit{
-			{"groupAndOthersWrite, othersRead = 0o022, 0o004", "groupAndOthersWrite, othersRead = 0o020, 0o004"},
+			{"case mode&othersWrite != 0, ", "case "},
 		},
-		tests: "./cmd/internal/cmdline -run TestReadPrivate",
+		tests: "./cmd/internal/cmdline -run TestCheckPrivate_Group",
 	},
 	{
 		name: "command/group-writable-file", breaks: "a file with credentials may be changed by the group",
 		file: "cmd/internal/cmdline/private.go",
 		edits: []edit{
-			{"groupAndOthersWrite, othersRead = 0o022, 0o004", "groupAndOthersWrite, othersRead = 0o002, 0o004"},
+			{"mode&groupWrite != 0 && !privateGroup", "false"},
 		},
-		tests: "./cmd/internal/cmdline -run TestReadPrivate",
+		tests: "./cmd/internal/cmdline -run TestCheckPrivate_Group",
+	},
+	{
+		name: "command/root-group", breaks: "a file with credentials may be changed by the group of root",
+		file: "cmd/internal/cmdline/private.go",
+		edits: []edit{
+			{"user == group && user != 0", "user == group"},
+		},
+		tests: "./cmd/internal/cmdline -run TestCheckPrivate_Group",
 	},
 	{
 		name: "command/readable-file", breaks: "there is no warning about credentials that all users can read",
@@ -27,14 +35,20 @@ var commandMutants = []mutant{
 		tests: "./cmd/internal/cmdline -run TestReadPrivate",
 	},
 	{
-		name: "command/key-file", breaks: "a key that others can change is accepted",
-		file: "cmd/internal/tlsfile/certificate.go",
+		name: "command/named-pipe", breaks: "a command reads a named pipe as an empty configuration file",
+		file: "cmd/internal/cmdline/file.go",
 		edits: []edit{
-			{"cmdline.ReadPrivate(f.Key)", `os.ReadFile(f.Key)`},
-			{"key, warning, err := os", "key, err := os"},
-			{"readCertificate() (pair tls.Certificate, warning string, err error) {", "readCertificate() (pair tls.Certificate, warning string, err error) {\n	_ = cmdline.ReadPrivate"},
+			{"!info.Mode().IsRegular() && !isOpened(name)", "false"},
 		},
-		tests: "./cmd/internal/tlsfile -run TestMonitor",
+		tests: "./cmd/internal/cmdline -run TestReadFile_NotRegular",
+	},
+	{
+		name: "command/key-file", breaks: "a key that others can change is accepted",
+		file: "cmd/internal/credentialfile/certificate.go",
+		edits: []edit{
+			{"key, warning, err := cmdline.ReadPrivate(f.Key)", "key, err := cmdline.ReadFile(f.Key)"},
+		},
+		tests: "./cmd/internal/credentialfile -run TestMonitor",
 	},
 	{
 		name: "command/printable-errors-elector", breaks: "errors of elector can control the terminal",
@@ -171,6 +185,22 @@ var commandMutants = []mutant{
 			{`if !errors.Is(err, syscall.EMFILE) {`, `if true || !errors.Is(err, syscall.EMFILE) {`},
 		},
 		tests: "./cmd/internal/child -run TestStart_NoDescriptors",
+	},
+	{
+		name: "command/reserve-without-listen", breaks: "without --listen no descriptors are reserved for the end command",
+		file: "cmd/elector/run.go",
+		edits: []edit{
+			{"connections := reserveDescriptors()", "connections := maxConnections"},
+		},
+		tests: "./cmd/elector -run TestRun_ReservesDescriptors",
+	},
+	{
+		name: "command/exit-during-start", breaks: "the exit of a program is reported late if another one starts without descriptors",
+		file: "cmd/internal/child/reserve.go",
+		edits: []edit{
+			{"if !reserve.mu.TryLock() {", "if reserve.mu.Lock(); false {"},
+		},
+		tests: "./cmd/internal/child -run TestWait_ReserveInUse",
 	},
 	{
 		name: "command/readable-memory", breaks: "a program that elector runs can read its credentials",

@@ -4,35 +4,35 @@ package main
 var transportMutants = []mutant{
 	{
 		name: "transport/authority", breaks: "a client accepts a server that no authority of --ca-file has certified",
-		file: "cmd/internal/tlsfile/authorities.go",
+		file: "cmd/internal/credentialfile/authorities.go",
 		edits: []edit{
 			{"if _, err := s.PeerCertificates[0].Verify(options); err != nil {", "if _, err := s.PeerCertificates[0].Verify(options); false {"},
 		},
-		tests: "./cmd/internal/tlsfile -run ^TestConfig_ReplacedAuthorities$",
+		tests: "./cmd/internal/credentialfile -run ^TestConfig_ReplacedAuthorities$",
 	},
 	{
 		name: "transport/server-name", breaks: "a client accepts the certificate of another server",
-		file: "cmd/internal/tlsfile/authorities.go",
+		file: "cmd/internal/credentialfile/authorities.go",
 		edits: []edit{
 			{"DNSName: s.ServerName, ", ""},
 		},
-		tests: "./cmd/internal/tlsfile -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/credentialfile -run ^TestConfig_ServerName$",
 	},
 	{
 		name: "transport/no-server-name", breaks: "a client whose dialer does not tell the name of the server accepts any server",
-		file: "cmd/internal/tlsfile/authorities.go",
+		file: "cmd/internal/credentialfile/authorities.go",
 		edits: []edit{
 			{"s.ServerName == \"\" || ", ""},
 		},
-		tests: "./cmd/internal/tlsfile -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/credentialfile -run ^TestConfig_ServerName$",
 	},
 	{
 		name: "transport/client-authority", breaks: "a peer accepts certificates of an authority that was removed from --ca-file",
-		file: "cmd/internal/tlsfile/tlsfile.go",
+		file: "cmd/internal/credentialfile/tls.go",
 		edits: []edit{
 			{"current.ClientCAs, _ = clients.load()", "_, _ = clients.load()"},
 		},
-		tests: "./cmd/internal/tlsfile -run ^TestConfig_ReplacedAuthorities$",
+		tests: "./cmd/internal/credentialfile -run ^TestConfig_ReplacedAuthorities$",
 	},
 	{
 		name: "transport/address-name", breaks: "VerifyConnection does not receive the server's name if it is an IP address",
@@ -40,7 +40,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"s.ServerName = name", "_ = name"},
 		},
-		tests: "./cmd/internal/tlsfile -run ^TestConfig_ServerName$",
+		tests: "./cmd/internal/credentialfile -run ^TestConfig_ServerName$",
 	},
 	{
 		name: "transport/mixed-schemes", breaks: "endpoints with and without TLS are accepted together",
@@ -78,7 +78,7 @@ var transportMutants = []mutant{
 		name: "transport/local-host", breaks: "a host whose name begins like that of this machine is local",
 		file: "internal/transport/transport.go",
 		edits: []edit{
-			{"strings.EqualFold(host, \"localhost\")", "strings.HasPrefix(strings.ToLower(host), \"localhost\")"},
+			{"strings.EqualFold(strings.TrimSuffix(host, \".\"), \"localhost\")", "strings.HasPrefix(strings.ToLower(host), \"localhost\")"},
 		},
 		tests: "./internal/transport -run ^TestLogin_Check$",
 	},
@@ -115,6 +115,30 @@ var transportMutants = []mutant{
 		tests: "./adapters/changefeed/storeurl -run ^TestOpen_InvalidAddress$",
 	},
 	{
+		name: "transport/nats-discovery", breaks: "the password of NATS is sent without TLS to servers that a local server names",
+		file: "adapters/changefeed/storeurl/nats.go",
+		edits: []edit{
+			{"if login.OnlyLocal() {", "if false {"},
+		},
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_NATSDiscovery$",
+	},
+	{
+		name: "transport/redis-maintenance", breaks: "a local server of Redis can move a connection with a password to another server",
+		file: "adapters/changefeed/storeurl/redis.go",
+		edits: []edit{
+			{"if login.OnlyLocal() {", "if false {"},
+		},
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_RedisMaintenance$",
+	},
+	{
+		name: "transport/mongodb-discovery", breaks: "credentials of MongoDB are sent without TLS to servers that a local server names",
+		file: "adapters/changefeed/storeurl/mongodb.go",
+		edits: []edit{
+			{"if login.OnlyLocal() && !direct {", "if false {"},
+		},
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_InvalidAddress$",
+	},
+	{
 		name: "transport/etcd-password", breaks: "the password of etcd is sent without TLS",
 		file: "cmd/elector/etcd.go",
 		edits: []edit{
@@ -145,5 +169,13 @@ var transportMutants = []mutant{
 			{"!hasPassword && !slices.Contains(usersShown, u.Scheme)", "false"},
 		},
 		tests: "./internal/transport -run ^TestRedact$",
+	},
+	{
+		name: "raftlog/replaced-certificate", breaks: "replaced files of a certificate are not read again",
+		file: "cmd/internal/credentialfile/replaceable.go",
+		edits: []edit{
+			{`changed || !equalStates(state, r.states[i])`, `changed`},
+		},
+		tests: "./cmd/internal/credentialfile -run TestConfig_ReplacedFiles",
 	},
 }

@@ -137,7 +137,6 @@ func (p *Process) sendTask(t task, reports *os.File, decoder *json.Decoder) erro
 
 // superviseWatchdog extends the lease until the watchdog reports the exit of the program, or dies.
 func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c Command, deadline time.Time) {
-	defer close(p.done)
 	exited := make(chan struct{})
 	var renewing sync.WaitGroup
 	if c.Lease != nil {
@@ -158,7 +157,11 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	p.control.Close()
 	p.control = nil
 	p.mu.Unlock()
-	completeReserve()
+	completed := tryCompleteReserve() // before done is closed, because the next process may then be started
+	close(p.done)
+	if !completed {
+		completeReserve()
+	}
 }
 
 // renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent

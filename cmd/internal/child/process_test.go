@@ -166,7 +166,21 @@ func TestStart_NotUTF8(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestStop_KillsTheGroup fails if only the program is stopped, and not its descendants.
+// TestWait_ReserveInUse fails if the exit of a program is not reported before the start of a second program,
+// which uses the reserved descriptors, has ended.
+func TestWait_ReserveInUse(t *testing.T) {
+	reserve.mu.Lock()
+	defer reserve.mu.Unlock()
+	p, err := Start(Command{Args: Shell("exit 3"), Grace: time.Second})
+	require.NoError(t, err)
+	select {
+	case <-p.Done():
+		require.Equal(t, Exit{Code: 3}, p.Wait())
+	case <-time.After(time.Minute):
+		require.Fail(t, "the exit is not reported")
+	}
+}
+
 // TestStart_NoDescriptors fails if a program cannot be started when other parts of this process have used all
 // descriptors, or if it can only be started once.
 func TestStart_NoDescriptors(t *testing.T) {
@@ -201,6 +215,7 @@ func TestStart_NoDescriptors(t *testing.T) {
 	}
 }
 
+// TestStop_KillsTheGroup fails if only the program is stopped, and not its descendants.
 func TestStop_KillsTheGroup(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w, Grace: 100 * time.Millisecond})

@@ -73,6 +73,17 @@ func withReserve(start func() (*Process, error)) (*Process, error) {
 	return start()
 }
 
+// tryCompleteReserve is like completeReserve, but does nothing and returns false if the reserve is used at the
+// moment, by a start that may take as long as startLimit.
+func tryCompleteReserve() bool {
+	if !reserve.mu.TryLock() {
+		return false
+	}
+	defer reserve.mu.Unlock()
+	_ = refillReserve()
+	return true
+}
+
 // completeReserve takes the descriptors of a process that has exited.
 func completeReserve() {
 	reserve.mu.Lock()

@@ -4,28 +4,24 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"runtime"
 )
 
-// ReadPrivate reads a file that contains credentials, or that determines what this process runs. It returns
-// an error if the group or all users of the machine can write the file, and a warning, which is otherwise
+// ReadPrivate reads a regular file that contains credentials, or that determines what this process runs. It returns
+// an error if all users of the machine or the group can write the file, and a warning, which is otherwise
 // empty, if all users can read it. The group may read it: a service often reads a file of root by its group.
+// It may write it if it is the private group of the owner, as with the umask 002 that is usual on Debian.
 //
-// The mode of a pipe or a device, such as /dev/stdin, is not checked, and no mode is checked on Windows,
-// where it does not describe who has access.
+// A link to a regular file, /dev/stdin and /dev/fd/N are read as well. The mode of a pipe or a device is not
+// checked, and no mode is checked on Windows, where it does not describe who has access.
 func ReadPrivate(name string) (text []byte, warning string, err error) {
-	f, err := os.Open(name)
+	f, info, err := openFile(name)
 	if err != nil {
 		return nil, "", err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, "", err
-	}
 	if runtime.GOOS != "windows" && info.Mode().IsRegular() {
-		if warning, err = checkPrivate(name, info.Mode().Perm()); err != nil {
+		if warning, err = checkPrivate(name, info.Mode().Perm(), hasPrivateGroup(info)); err != nil {
 			return nil, "", err
 		}
 	}
@@ -34,14 +30,18 @@ func ReadPrivate(name string) (text []byte, warning string, err error) {
 }
 
 // checkPrivate returns an error if a mode lets others write the file, and a warning if it lets all users
-// read it.
-func checkPrivate(name string, mode fs.FileMode) (warning string, err error) {
-	const groupAndOthersWrite, othersRead = 0o022, 0o004
+// read it. privateGroup reports whether the only member of the group is the owner.
+func checkPrivate(name string, mode fs.FileMode, privateGroup bool) (warning string, err error) {
+	const groupWrite, othersWrite, othersRead = 0o020, 0o002, 0o004
 	switch {
-	case mode&groupAndOthersWrite != 0:
+	case mode&othersWrite != 0, mode&groupWrite != 0 && !privateGroup:
 		return "", fmt.Errorf("%s has mode %04o, so other users of this machine can change it: run chmod go-w %s, and check its content", name, mode, name)
 	case mode&othersRead != 0:
-		return fmt.Sprintf("%s has mode %04o, so all users of this machine can read it: run chmod o-r %s", name, mode, name), nil
+		return fmt.Sprintf("%s has mode %04o, so all users of this machine can read it: run chmod o-r %s, or set defaultMode: 0400 in its volume if Kubernetes has mounted it", name, mode, name), nil
 	}
 	return "", nil
 }
+
+// isPrivateGroup reports whether a group is that which useradd creates for a user: it has the same number. The
+// group of root is not: on some systems all administrators are members, and in some containers all users are.
+func isPrivateGroup(user, group uint32) bool { return user == group && user != 0 }

@@ -1,27 +1,28 @@
-package tlsfile
+package credentialfile
 
 import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // authorities are the certificates of the authorities in a file.
 type authorities = replaceable[x509.CertPool]
 
-func (f Files) authorities() *authorities {
-	return &authorities{flags: "--ca-file", files: []string{f.CA}, read: func() (*x509.CertPool, error) {
-		pem, err := os.ReadFile(f.CA)
+func (f Certificates) authorities() *authorities {
+	return &authorities{flags: "--ca-file", files: []string{f.CA}, read: func() (*x509.CertPool, string, error) {
+		pem, err := cmdline.ReadFile(f.CA)
 		if err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
+			return nil, "", fmt.Errorf("--ca-file: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--ca-file %s: the file contains no certificate", f.CA)
+			return nil, "", fmt.Errorf("--ca-file %s: the file contains no certificate", f.CA)
 		}
-		return pool, nil
+		return pool, "", nil
 	}}
 }
 
@@ -31,7 +32,7 @@ func trustCurrent(c *tls.Config, file *authorities) {
 	c.RootCAs = nil
 	c.InsecureSkipVerify = true // VerifyConnection verifies the certificate.
 	c.VerifyConnection = func(s tls.ConnectionState) error {
-		pool, _ := file.load() // Files.Monitor logs errors
+		pool, _ := file.load() // Certificates.Monitor logs errors
 		return verifyServer(s, pool)
 	}
 }

@@ -1,15 +1,16 @@
-package tlsfile
+package credentialfile
 
 import (
 	"context"
 	"crypto/x509"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// checkInterval is the interval at which the files of a certificate are checked.
+	// checkInterval is the interval at which the files are checked.
 	checkInterval = time.Minute
 	// repeatInterval is the interval at which a warning is repeated.
 	repeatInterval = 24 * time.Hour
@@ -17,16 +18,17 @@ const (
 	maxNotice = 30 * 24 * time.Hour
 )
 
-// Monitor logs warnings about the files once a day until stop is called, which waits for its goroutine:
-// that the certificate expires soon or has expired, and that replaced files cannot be read.
-func (f Files) Monitor(log *slog.Logger) (stop func()) {
-	if f == (Files{}) {
+// Monitor logs warnings about the files of certificates and secrets once a day until stop is called, which waits
+// for its goroutine: that the certificate expires soon or has expired, that replaced files cannot be read, and
+// that all users can read a private file.
+func (f Certificates) Monitor(log *slog.Logger, secrets ...SecretFile) (stop func()) {
+	if f == (Certificates{}) && !slices.ContainsFunc(secrets, SecretFile.isSet) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var checking sync.WaitGroup
 	checking.Go(func() {
-		m := f.newMonitor(log)
+		m := f.newMonitor(log, secrets...)
 		tick := time.NewTicker(checkInterval)
 		defer tick.Stop()
 		for {
@@ -44,22 +46,28 @@ func (f Files) Monitor(log *slog.Logger) (stop func()) {
 	}
 }
 
-// monitor is the state of [Files.Monitor].
+// monitor is the state of [Certificates.Monitor].
 type monitor struct {
 	certificate *certificate // nil without --cert-file
 	authorities *authorities // nil without --ca-file
+	secrets     []*Secrets
 	log         *slog.Logger
 	failures    map[string]int       // numbers of successive checks that could not read the files, by the message
 	logged      map[string]time.Time // the warnings of the last day
 }
 
-func (f Files) newMonitor(log *slog.Logger) *monitor {
+func (f Certificates) newMonitor(log *slog.Logger, secrets ...SecretFile) *monitor {
 	m := &monitor{log: log, failures: map[string]int{}, logged: map[string]time.Time{}}
 	if f.CA != "" {
 		m.authorities = f.authorities()
 	}
 	if f.Cert != "" {
 		m.certificate, m.log = f.certificate(), log.With("cert-file", f.Cert)
+	}
+	for _, file := range secrets {
+		if file.isSet() {
+			m.secrets = append(m.secrets, file.secrets())
+		}
 	}
 	return m
 }
@@ -69,6 +77,13 @@ func (m *monitor) check(now time.Time) {
 	if m.authorities != nil {
 		_, err := m.authorities.load()
 		m.reportFailure(now, "the certificates of the authorities cannot be read: connections use those that were read before", err)
+	}
+	for _, s := range m.secrets {
+		_, err := s.load()
+		m.reportFailure(now, s.flags+": the secrets cannot be read: connections use those that were read before", err)
+		if s.warning != "" {
+			m.report(now, slog.LevelWarn, s.flags+": the secrets are not private", "err", s.warning)
+		}
 	}
 	if m.certificate == nil {
 		return

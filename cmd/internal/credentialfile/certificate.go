@@ -1,35 +1,28 @@
-package tlsfile
+package credentialfile
 
 import (
 	"crypto/tls"
 	"fmt"
-	"os"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // certificate is a certificate and its key in two files.
-type certificate struct {
-	replaceable[tls.Certificate]
-	warning string // about the mode of the key file when it was read last
-}
+type certificate struct{ replaceable[tls.Certificate] }
 
-func (f Files) certificate() *certificate {
+func (f Certificates) certificate() *certificate {
 	c := new(certificate)
 	c.flags, c.files = "--cert-file, --key-file", []string{f.Cert, f.Key}
-	c.read = func() (*tls.Certificate, error) {
+	c.read = func() (*tls.Certificate, string, error) {
 		pair, warning, err := f.readCertificate()
-		if err == nil {
-			c.warning = warning
-		}
-		return &pair, err
+		return &pair, warning, err
 	}
 	return c
 }
 
 // readCertificate reads the certificate and its key. warning is not empty if all users can read the key.
-func (f Files) readCertificate() (pair tls.Certificate, warning string, err error) {
-	cert, err := os.ReadFile(f.Cert)
+func (f Certificates) readCertificate() (pair tls.Certificate, warning string, err error) {
+	cert, err := cmdline.ReadFile(f.Cert)
 	if err != nil {
 		return pair, "", fmt.Errorf("--cert-file: %w", err)
 	}
@@ -45,7 +38,7 @@ func (f Files) readCertificate() (pair tls.Certificate, warning string, err erro
 
 // getCertificate is a [tls.Config.GetCertificate].
 func (c *certificate) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	pair, _ := c.load() // Files.Monitor logs errors
+	pair, _ := c.load() // Certificates.Monitor logs errors
 	return pair, nil
 }
 

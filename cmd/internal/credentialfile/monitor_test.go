@@ -1,4 +1,4 @@
-package tlsfile
+package credentialfile
 
 import (
 	"bytes"
@@ -28,9 +28,9 @@ func TestMonitor(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			authority, dir := certtest.New(t), t.TempDir()
 			now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-			write := func() Files {
+			write := func() Certificates {
 				ca, cert, key := authority.WriteFiles(dir, "peer", now, now.Add(test.lifetime))
-				return Files{CA: ca, Cert: cert, Key: key}
+				return Certificates{CA: ca, Cert: cert, Key: key}
 			}
 			files := write()
 			var log bytes.Buffer

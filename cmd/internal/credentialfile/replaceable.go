@@ -1,4 +1,4 @@
-package tlsfile
+package credentialfile
 
 import (
 	"fmt"
@@ -11,12 +11,17 @@ import (
 type replaceable[T any] struct {
 	flags string // flags are the names of the flags, for errors.
 	files []string
-	// read reads the files. Its errors begin with the name of the flag. mu is held while it runs.
-	read func() (*T, error)
+	// read reads the files. Its errors begin with the name of the flag. The warning is not empty if all users can
+	// read a file that is private. mu is held while it runs.
+	read func() (content *T, warning string, err error)
+	// replaced is called after content was read that replaces other content. mu is held while it runs. It is
+	// optional.
+	replaced func(before, after *T)
 
-	mu     sync.Mutex
-	loaded *T
-	states []os.FileInfo // of the files when loaded was read
+	mu      sync.Mutex
+	loaded  *T
+	states  []os.FileInfo // of the files when loaded was read
+	warning string        // of read, when loaded was read
 }
 
 // load returns the content of the files, which it reads only if they were changed. If that fails, it
@@ -37,11 +42,15 @@ func (r *replaceable[T]) load() (*T, error) {
 	if !changed {
 		return r.loaded, nil
 	}
-	content, err := r.read()
+	content, warning, err := r.read()
 	if err != nil {
 		return r.loaded, err
 	}
-	r.loaded, r.states = content, states
+	before := r.loaded
+	r.loaded, r.states, r.warning = content, states, warning
+	if before != nil && r.replaced != nil {
+		r.replaced(before, content)
+	}
 	return r.loaded, nil
 }
 

@@ -1,4 +1,4 @@
-package tlsfile
+package credentialfile
 
 import (
 	"cmp"
@@ -21,9 +21,9 @@ import (
 func TestConfig_ReplacedFiles(t *testing.T) {
 	authority, dir := certtest.New(t), t.TempDir()
 	expiry := time.Now().Add(time.Hour).Truncate(time.Second)
-	write := func(to time.Time) Files {
+	write := func(to time.Time) Certificates {
 		ca, cert, key := authority.WriteFiles(dir, "peer", time.Now().Add(-time.Hour), to)
-		return Files{CA: ca, Cert: cert, Key: key}
+		return Certificates{CA: ca, Cert: cert, Key: key}
 	}
 	files := write(expiry)
 	server, err := files.PeerConfig(nil)
@@ -75,9 +75,9 @@ func TestConfig_ReplacedAuthorities(t *testing.T) {
 	write(ofServer, "a")
 	write(ofClient, "a")
 	_, cert, key := authorities["a"].Files("peer")
-	server, err := Files{CA: ofServer, Cert: cert, Key: key}.PeerConfig(nil)
+	server, err := Certificates{CA: ofServer, Cert: cert, Key: key}.PeerConfig(nil)
 	require.NoError(t, err)
-	client, err := Files{CA: ofClient, Cert: cert, Key: key}.PeerConfig(nil)
+	client, err := Certificates{CA: ofClient, Cert: cert, Key: key}.PeerConfig(nil)
 	require.NoError(t, err)
 	client = transport.ForServer(client, "peer")
 	for _, c := range []struct {
@@ -106,7 +106,7 @@ func TestConfig_ServerName(t *testing.T) {
 	authority := certtest.New(t)
 	for _, host := range []string{"peer", "127.0.0.1"} {
 		ca, cert, key := authority.Files(host)
-		files := Files{CA: ca, Cert: cert, Key: key}
+		files := Certificates{CA: ca, Cert: cert, Key: key}
 		server, err := files.PeerConfig(nil)
 		require.NoError(t, err)
 		client, err := files.Config()

@@ -1,14 +1,15 @@
-// Package tlsfile reads TLS configurations from PEM files, for the commands elector and raftlog.
-package tlsfile
+// Package credentialfile reads certificates, their keys and secrets from files that can be replaced at any
+// time, for the commands elector and raftlog.
+package credentialfile
 
 import (
 	"crypto/tls"
 	"errors"
 )
 
-// Files contains the values of the flags --ca-file, --cert-file and --key-file. An empty value means
+// Certificates contains the values of the flags --ca-file, --cert-file and --key-file. An empty value means
 // that the flag is not set.
-type Files struct{ CA, Cert, Key string }
+type Certificates struct{ CA, Cert, Key string }
 
 // ErrIncomplete is returned for a peer if one of the files is not set.
 var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong together, because peers show certificates to each other; for example --ca-file ca.pem --cert-file peer.pem --key-file peer-key.pem")
@@ -16,7 +17,7 @@ var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong tog
 // Config returns the configuration of a client. If CA is empty, the client trusts the authorities of
 // the system. Each handshake uses the current content of the files. The dialer must use ForServer of
 // package transport: servers without a name are rejected. Errors begin with the name of the flag.
-func (f Files) Config() (*tls.Config, error) {
+func (f Certificates) Config() (*tls.Config, error) {
 	c, err := f.FixedConfig()
 	if err == nil && f.CA != "" {
 		file := f.authorities()
@@ -29,7 +30,7 @@ func (f Files) Config() (*tls.Config, error) {
 
 // FixedConfig returns the configuration of a client whose dialer does not use ForServer: the file CA is
 // read only once.
-func (f Files) FixedConfig() (c *tls.Config, err error) {
+func (f Certificates) FixedConfig() (c *tls.Config, err error) {
 	c = &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
 		if c.RootCAs, err = f.authorities().load(); err != nil {
@@ -52,11 +53,11 @@ func (f Files) FixedConfig() (c *tls.Config, err error) {
 // PeerConfig returns the configuration of a peer of a Raft log, or of its client, for both directions: each
 // side presents its certificate. names are those of the certificates to accept, which the caller checks:
 // they are an error without files. PeerConfig returns nil if neither files nor names are set.
-func (f Files) PeerConfig(names []string) (*tls.Config, error) {
+func (f Certificates) PeerConfig(names []string) (*tls.Config, error) {
 	switch {
-	case f == Files{} && len(names) == 0:
+	case f == Certificates{} && len(names) == 0:
 		return nil, nil
-	case f == Files{}:
+	case f == Certificates{}:
 		return nil, errors.New("--allowed-names and --allowed-client-names restrict certificates: set --ca-file, --cert-file and --key-file as well, for example --ca-file ca.pem --cert-file peer.pem --key-file peer-key.pem --allowed-names node1.example.com")
 	case f.CA == "" || f.Cert == "" || f.Key == "":
 		return nil, ErrIncomplete

@@ -1,0 +1,44 @@
+package cmdline
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// ReadFile reads a regular file or a link to one, as ReadPrivate does, but does not check its mode.
+func ReadFile(name string) ([]byte, error) {
+	f, _, err := openFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// openFile opens a regular file or a link to one. It rejects other files, such as a named pipe: the command
+// would wait until another process writes to it. The exceptions are files that the user has opened for this
+// process: /dev/stdin, and /dev/fd/N, by which a shell passes the output of <(program).
+func openFile(name string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise opening a named pipe can block
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() && !isOpened(name) {
+		err = fmt.Errorf("%s is not a regular file, and reading it could block: use a regular file, a link to one, or /dev/stdin", name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// isOpened reports whether a name refers to a file that this process has inherited, or to the empty one.
+func isOpened(name string) bool {
+	return name == "/dev/stdin" || name == os.DevNull || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")
+}

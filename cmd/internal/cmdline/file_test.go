@@ -1,0 +1,57 @@
+//go:build unix
+
+package cmdline
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReadFile_NotRegular fails if a command waits for another process that writes to a named pipe, or a
+// regular file that is mounted as by Kubernetes, or the output of a program, cannot be read.
+func TestReadFile_NotRegular(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.Symlink(pipe, link))
+	for _, name := range []string{pipe, link, dir, "/dev/zero"} {
+		result := make(chan error, 2)
+		go func() {
+			_, err := ReadFile(name)
+			result <- err
+			_, _, err = ReadPrivate(name)
+			result <- err
+		}()
+		for range 2 {
+			select {
+			case err := <-result:
+				require.ErrorContains(t, err, name+" is not a regular file")
+			case <-time.After(time.Minute):
+				require.Fail(t, "blocked", name)
+			}
+		}
+	}
+
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "..2030"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "..2030", "secret"), []byte("content"), 0o600))
+	require.NoError(t, os.Symlink("..2030", filepath.Join(dir, "..data")))
+	mounted := filepath.Join(dir, "secret")
+	require.NoError(t, os.Symlink("..data/secret", mounted))
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = w.WriteString("content")
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	for _, name := range []string{mounted, fmt.Sprintf("/dev/fd/%d", r.Fd())} {
+		text, _, err := ReadPrivate(name)
+		require.NoError(t, err)
+		require.Equal(t, "content", string(text), name)
+	}
+}

@@ -1,0 +1,120 @@
+package credentialfile
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func texts(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
+
+func TestReadSecrets(t *testing.T) {
+	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
+	for text, want := range map[string]string{
+		first:                         first,
+		first + "\r\n\n":              first,
+		first + "\n" + second + "\n":  first + " " + second,
+		"":                            "there is no secret",
+		"\n":                          "there is no secret",
+		first[1:]:                     "15 bytes",
+		first + "\nshort\n":           "5 bytes",
+		strings.Repeat(first+"\n", 3): "3 secrets",
+	} {
+		file := filepath.Join(t.TempDir(), "secret")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		fromFile, _, err := ReadSecrets(SecretFile{"--secret-file", file}, "", nil)
+		if err != nil {
+			require.ErrorContains(t, err, want, "%q", text)
+			require.ErrorContains(t, err, "--secret-file: "+file)
+			require.NotContains(t, err.Error(), first[1:])
+			continue
+		}
+		require.Equal(t, want, texts(fromFile.Current()))
+		require.Equal(t, first, string(fromFile.First()))
+		direct, _, err := ReadSecrets(SecretFile{Flag: "--secret"}, text, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, texts(direct.Current()))
+	}
+	none, _, err := ReadSecrets(SecretFile{Flag: "--secret-file"}, "", nil)
+	require.NoError(t, err)
+	require.Nil(t, none.Current())
+	_, _, err = ReadSecrets(SecretFile{"--secret-file", filepath.Join(t.TempDir(), "none")}, "", nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// replaceSecret replaces a file.
+func replaceSecret(t *testing.T, file, text string) {
+	require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
+// TestSecrets_Current fails if a replaced file is not read, or a file that cannot be read has an effect.
+func TestSecrets_Current(t *testing.T) {
+	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
+	file := filepath.Join(t.TempDir(), "secret")
+	replaceSecret(t, file, first)
+	var log bytes.Buffer
+	s, _, err := ReadSecrets(SecretFile{"--secret-file", file}, "", slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	replaceSecret(t, file, first+"\n"+second)
+	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Contains(t, log.String(), "the secrets were replaced")
+	require.Contains(t, log.String(), "secrets=2")
+	log.Reset()
+	replaceSecret(t, file, "short")
+	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.NoError(t, os.Remove(file))
+	require.Equal(t, first, string(s.First()))
+	replaceSecret(t, file, first+"\n"+second+"\n")
+	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Empty(t, log.String())
+	replaceSecret(t, file, second)
+	require.Equal(t, second, texts(s.Current()))
+	require.Equal(t, 1, strings.Count(log.String(), "the secrets were replaced"))
+	require.NotContains(t, log.String(), second)
+}
+
+// TestMonitor_Secrets fails if there is no message, or more than one a day, about a file of secrets that cannot
+// be read or is not private.
+func TestMonitor_Secrets(t *testing.T) {
+	first := strings.Repeat("a", 16)
+	dir := t.TempDir()
+	peers, clients := filepath.Join(dir, "peers"), filepath.Join(dir, "clients")
+	replaceSecret(t, peers, first)
+	replaceSecret(t, clients, first)
+	var log bytes.Buffer
+	m := Certificates{}.newMonitor(slog.New(slog.NewTextHandler(&log, nil)),
+		SecretFile{"--secret-file", peers}, SecretFile{"--client-secret-file", clients}, SecretFile{Flag: "--unset"})
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	check := func(times int) string {
+		log.Reset()
+		for range times {
+			m.check(now)
+			now = now.Add(time.Minute)
+		}
+		return log.String()
+	}
+	require.Empty(t, check(3))
+	replaceSecret(t, peers, "short")
+	require.NoError(t, os.Remove(clients))
+	require.Empty(t, check(1)) // they may be replaced at this moment
+	text := check(3)
+	require.Equal(t, 2, strings.Count(text, "the secrets cannot be read"), text)
+	require.Contains(t, text, "--secret-file: "+peers+": a secret has 5 bytes")
+	require.Contains(t, text, "--client-secret-file: stat "+clients)
+	now = now.Add(24 * time.Hour)
+	require.Equal(t, 2, strings.Count(check(3), "the secrets cannot be read"))
+	replaceSecret(t, peers, first)
+	replaceSecret(t, clients, first)
+	require.Empty(t, check(3))
+	require.NoError(t, os.Chmod(peers, 0o644))
+	text = check(3)
+	require.Equal(t, 1, strings.Count(text, "--secret-file: the secrets are not private"), text)
+	require.Contains(t, text, "has mode 0644")
+}
