@@ -19,13 +19,10 @@ import (
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	stored   map[string]string // the instances that are on disk
-	unstored bool              // the registry differs from the file, because a write has failed
-	refusals identity.Refusals // of this peer by others
-	// outsiders contains the claims of processes that are connected for the Raft protocol and are not
-	// members. They are met when the log contains them as members. It has at most maxOutsiders.
-	outsiders map[string]link.Claim
-	reported  transport.Reporters // refusals that were logged, by the IDs of the peers
+	stored   map[string]string   // the instances that are on disk
+	unstored bool                // the registry differs from the file, because a write has failed
+	refusals identity.Refusals   // of this peer by others
+	reported transport.Reporters // refusals that were logged, by the IDs of the peers
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
@@ -64,14 +61,11 @@ func (n *Node) readKnownPeers() error {
 	return nil
 }
 
-// maxOutsiders is the maximum number of outsiders whose claims are kept. A peer that joins beyond it is
-// met when it connects again.
-const maxOutsiders = 64
-
 // acceptHandshake decides whether a remote process may participate in the cluster, for incoming and
-// outgoing connections. When it returns nil, the instance of a remote member that participates is on
-// disk. Nothing that a client, or a process that is not a member according to the log, says about itself
-// is stored. It tries again to store records that could not be written before.
+// outgoing connections, and again when the members have changed. When it returns nil, the instance of a
+// remote member that participates is on disk. Nothing that a client, or a process that is not a member
+// according to the log, says about itself is stored. It tries again to store records that could not be
+// written before.
 func (n *Node) acceptHandshake(h link.Hello) error {
 	if !h.Peer {
 		return nil
@@ -87,11 +81,6 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 		return nil
 	case n.isMember(h.ID):
 		return n.meet(h.ID, h.Claim)
-	case len(k.outsiders) < maxOutsiders:
-		if k.outsiders == nil {
-			k.outsiders = map[string]link.Claim{}
-		}
-		k.outsiders[h.ID] = h.Claim
 	}
 	return nil
 }
@@ -119,21 +108,6 @@ func (n *Node) meet(id string, c link.Claim) error {
 		delete(k.registry.Peers, id)
 	}
 	return err // otherwise a peer with another directory could use the ID after a restart
-}
-
-// meetAdmitted meets the outsiders that the log contains as members now.
-func (n *Node) meetAdmitted() {
-	k := &n.known
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for id, c := range k.outsiders {
-		if n.isMember(id) {
-			delete(k.outsiders, id)
-			if err := n.meet(id, c); err != nil {
-				n.log.Error("a new member has connected with another directory", "remote", id, "err", err)
-			}
-		}
-	}
 }
 
 // learnInstances adds the identities of members that other members have sent.

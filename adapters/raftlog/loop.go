@@ -219,7 +219,7 @@ func (l *loopState) handleOutput() {
 		n.publishStanding(l.c)
 	}
 	if out.PeersChanged {
-		n.spawn(n.meetAdmitted)
+		n.spawn(n.net.CheckPeers) // a process that was connected before it was a member is met now
 	}
 	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {

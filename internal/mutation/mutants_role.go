@@ -155,12 +155,20 @@ var roleMutants = []mutant{
 		tests: "./adapters/raftlog -run TestAcceptHandshake_OnlyMembers",
 	},
 	{
-		name: "role/admitted", breaks: "a peer that was admitted while it was connected is not known",
-		file: "adapters/raftlog/knownpeers.go",
+		name: "role/admitted", breaks: "a process that was connected before its ID became a member's can keep another directory",
+		file: "adapters/raftlog/internal/transport/session.go",
 		edits: []edit{
-			{"		if n.isMember(id) {\n			delete", "		if false {\n			delete"},
+			{"if err := t.cfg.Accepts(s.conn.Remote()); err != nil {", "if err := t.cfg.Accepts(s.conn.Remote()); err != nil && s == nil {"},
 		},
-		tests: "./adapters/raftlog -run TestAcceptHandshake_OnlyMembers",
+		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
+	},
+	{
+		name: "role/admitted-early", breaks: "a peer that is rejected between its handshake and its first frame stays connected",
+		file: "adapters/raftlog/internal/transport/session.go",
+		edits: []edit{
+			{"	s.checkAccepted() // CheckPeers", "	// CheckPeers"},
+		},
+		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},
 	{
 		name: "role/ended-by-stranger", breaks: "elector ends because of any refusal",

@@ -53,6 +53,46 @@ func TestListen_RejectedPeer(t *testing.T) {
 	})
 }
 
+// TestCheckPeers fails if the connection of a peer that is not accepted any more remains open, even after a
+// change between its handshake and the first frame, or another connection is closed.
+func TestCheckPeers(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		var calls, rejectFrom atomic.Int32 // of Accepts for peer a
+		rejectFrom.Store(1000)
+		b := h.startPeer("b", nil, func(c *Config) {
+			c.Accepts = func(h link.Hello) error {
+				if h.ID == "a" && calls.Add(1) >= rejectFrom.Load() {
+					return &link.RefusedError{Reason: link.ReasonInstance}
+				}
+				return nil
+			}
+		})
+		connect := func(id string) *link.Conn {
+			c, err := h.dialAs(id, "b", link.PurposeRaft)
+			require.NoError(t, err)
+			waitIdle()
+			return c
+		}
+		requireClosed := func(c *link.Conn) {
+			_, err := c.ReadFrame()
+			require.ErrorIs(t, err, io.EOF)
+			c.Close()
+		}
+		a, other := connect("a"), connect("c")
+		defer other.Close()
+		b.CheckPeers()
+		require.NoError(t, a.WriteFrame([]byte("here")))
+		require.Equal(t, "here", string(receiveFrame(t, b).Data))
+		rejectFrom.Store(0)
+		b.CheckPeers()
+		requireClosed(a)
+		rejectFrom.Store(calls.Load() + 2) // the handshake is the next call
+		requireClosed(connect("a"))
+		require.NoError(t, other.WriteFrame([]byte("there")))
+		require.Equal(t, "there", string(receiveFrame(t, b).Data))
+	})
+}
+
 func TestListen_ClientsAndSnapshots(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		started, ended := make(chan link.Purpose, 3), make(chan link.Purpose, 3)

@@ -41,8 +41,38 @@ func (s *session) close() {
 	})
 }
 
+// checkAccepted closes the session if Config.Accepts rejects the other side now.
+func (s *session) checkAccepted() {
+	t := s.transport
+	if t.cfg.Accepts == nil {
+		return
+	}
+	if err := t.cfg.Accepts(s.conn.Remote()); err != nil {
+		t.cfg.Log.Error("closing the connection of a peer that is not accepted any more", "remote", s.peer.id, "from", s.conn.RemoteAddr().String(), "err", err)
+		s.close()
+	}
+}
+
+// CheckPeers closes the connections to peers that Config.Accepts rejects now.
+func (t *Transport) CheckPeers() {
+	var all []*session
+	t.mu.Lock()
+	for _, p := range t.peers {
+		for _, s := range []*session{p.accepted, p.dialed} {
+			if s != nil {
+				all = append(all, s)
+			}
+		}
+	}
+	t.mu.Unlock()
+	for _, s := range all {
+		s.checkAccepted()
+	}
+}
+
 // serve receives and sends frames until the session ends. It returns the reason.
 func (s *session) serve() error {
+	s.checkAccepted() // CheckPeers may have been called after the handshake and before the session was known
 	s.conn.SetTimeouts(readTimeout, writeTimeout)
 	var writer sync.WaitGroup
 	var writeErr error

@@ -68,7 +68,8 @@ type Config struct {
 	// connected to this one, and for peers to which this one has connected. If it returns an
 	// error, the connection is rejected, and the other side receives the text of the error, and
 	// its reason if it is a link.RefusedError. It is called by the goroutine of the connection
-	// and must not block.
+	// and must not block. It is called again for a connection that exchanges frames, before the first
+	// frame is received and by CheckPeers, and the connection is closed if it returns an error then.
 	Accepts func(link.Hello) error
 	// OnRefused is called if a peer has rejected a connection of this one. It is called by the
 	// goroutine of the connection and must not block.
