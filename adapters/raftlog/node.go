@@ -34,9 +34,10 @@ type Node struct {
 	log   *slog.Logger
 	files *filelog.Log
 	net   *transport.Transport
-	// clients serves the connections of clients.
-	clients *rpc.Server
-	lock    io.Closer
+	// clients serves the connections of clients, and joining those of peers that fetch a snapshot. The
+	// limits are separate, so that clients do not prevent a peer from joining.
+	clients, joining *rpc.Server
+	lock             io.Closer
 
 	owner   identity.Owner // set by Open
 	process string         // the identity of this process
@@ -54,7 +55,7 @@ type Node struct {
 	loop       *loopState                // used by the loop only
 	staged     map[uint64]string         // used by the loop only: received snapshots that are not installed, by index
 	receiving  atomic.Pointer[receiving] // the snapshot that is being received; set by the loop
-	sending    map[string]*sending       // the snapshots that are being sent, by receiver; used by the loop
+	sending    sending                   // used by the loop only
 	removed    chan struct{}             // closed by the loop when this peer was removed
 	snapshotMu sync.Mutex                // held while the newest snapshot is replaced
 
@@ -105,7 +106,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg: cfg, fs: cfg.fs, log: cfg.Logger.With("cluster", cfg.Cluster, "peer", cfg.ID),
 		startedAt: time.Now(), calls: make(chan func(*core.Core)), requests: make(chan loopRequest, 1024),
 		writes: newMailbox[writeTask](), storedWrites: make(chan []storedWrite), apply: newMailbox[core.Apply](),
-		staged: map[uint64]string{}, sending: map[string]*sending{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
+		staged: map[uint64]string{}, sending: sending{}, elections: map[*Election]struct{}{}, observers: map[*observer]struct{}{}, removed: make(chan struct{}), ended: make(chan struct{}),
 		known: knownPeers{reported: transport.Reporters{}},
 	}
 	if n.fs == nil {
@@ -221,7 +222,7 @@ func (n *Node) listen() error {
 			return fmt.Errorf("raftlog: listen: %w", err)
 		}
 	}
-	n.clients = rpc.NewServer(service{n})
+	n.clients, n.joining = rpc.NewServer(service{n}), rpc.NewServer(service{n})
 	self := n.cfg.linkIdentity()
 	self.AddrsOf = n.addrsOf
 	n.net = transport.New(transport.Config{

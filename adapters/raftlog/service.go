@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
@@ -100,10 +99,6 @@ type snapshotFile struct {
 	io.Closer
 }
 
-// clientStall is the time after which a connection is closed if a client does not read the
-// replies to its calls.
-const clientStall = 10 * time.Second
-
 // clientAddress returns what counts as one address for the limits of clients: the host, or the network of an IPv6
 // host, which has all addresses in its /64.
 func clientAddress(addr string) string {
@@ -119,17 +114,18 @@ func clientAddress(addr string) string {
 	return host
 }
 
-// serveClient serves a client on a connection until the connection ends.
+// serveClient serves a client, or a peer that fetches a snapshot, on a connection until the connection ends.
 func (n *Node) serveClient(conn *link.Conn) {
-	var err error
-	address := clientAddress(conn.RemoteAddr().String())
-	if client := conn.Remote(); client.Purpose == link.PurposeStream {
-		err = n.clients.Stream(n.ctx, conn, address)
-	} else {
-		conn.SetTimeouts(0, clientStall)
-		err = n.clients.Calls(n.ctx, conn, address)
+	client := conn.Remote()
+	server := n.clients
+	if client.Peer {
+		server = n.joining
 	}
-	if err != nil {
-		n.log.Debug("connection of a client ended", "client", conn.Remote().ID, "err", err)
+	serve := server.Calls
+	if client.Purpose == link.PurposeStream {
+		serve = server.Stream
+	}
+	if err := serve(n.ctx, conn, clientAddress(conn.RemoteAddr().String())); err != nil {
+		n.log.Debug("connection of a client ended", "client", client.ID, "err", err)
 	}
 }

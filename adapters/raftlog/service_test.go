@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
@@ -137,6 +138,30 @@ func TestServeClient_StalledFrames(t *testing.T) {
 			propose()
 		})
 	}
+}
+
+// TestServeClient_JoiningPeer fails if clients that use up the limits of an address prevent a peer with that
+// address from joining.
+func TestServeClient_JoiningPeer(t *testing.T) {
+	runCluster(t, 1, func(t *testing.T, h *harness) {
+		p, joins := h.waitForLeader(t), peerInfo(1)
+		dial := func() *link.Conn {
+			raw, err := h.net.Dial(t.Context(), joins.Addr, p.Addr)
+			require.NoError(t, err)
+			conn, err := link.Dial(t.Context(), raw, link.Identity{Cluster: "test", ID: "client", Insecure: true}, p, link.PurposeClient)
+			require.NoError(t, err)
+			return conn
+		}
+		for range 256 {
+			defer dial().Close()
+		}
+		synctest.Wait()
+		caller := rpc.NewCaller(dial())
+		defer caller.Close()
+		_, err := caller.Info(t.Context())
+		require.ErrorIs(t, err, api.ErrBusy)
+		h.startPeer(joins)
+	})
 }
 
 // heapInUse returns the size of the objects in use.

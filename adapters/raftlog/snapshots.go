@@ -103,20 +103,32 @@ func (n *Node) writeSnapshot(s *core.CreateSnapshot, data io.WriterTo) (core.Sna
 	return core.Snapshot{Index: s.Index, Term: s.Term, Size: r.Size(), Members: s.Members}, nil
 }
 
-// sending is a snapshot that is being sent.
-type sending struct{ cancel context.CancelFunc }
+// sending contains the snapshots that are being sent, by their receivers. An earlier snapshot for the same
+// receiver, of an earlier term for example, is cancelled, and its failure is not reported: the engine would
+// take it for that of the new one, and send another one, which would abort the new one in turn.
+type sending map[string]*context.CancelFunc
+
+// begin cancels the earlier snapshot for a receiver. The context of the new one is done when it is cancelled
+// in turn. end reports whether it is still the newest one for the receiver; it must be called once.
+func (s sending) begin(ctx context.Context, to string) (_ context.Context, cancel context.CancelFunc, end func() bool) {
+	ctx, cancel = context.WithCancel(ctx)
+	if earlier := s[to]; earlier != nil {
+		(*earlier)()
+	}
+	s[to] = &cancel
+	return ctx, cancel, func() bool {
+		newest := s[to] == &cancel
+		if newest {
+			delete(s, to)
+		}
+		return newest
+	}
+}
 
 // sendSnapshot sends the newest snapshot to a peer that needs entries before the start of the log. It is
-// called by the loop. An earlier snapshot for this peer, of an earlier term for example, is cancelled, and
-// its failure is not reported: the engine would take it for that of the new one, and send another one,
-// which would abort the new one in turn.
+// called by the loop.
 func (n *Node) sendSnapshot(s core.SendSnapshot) {
-	ctx, cancel := context.WithCancel(n.ctx)
-	current := &sending{cancel}
-	if earlier := n.sending[s.To]; earlier != nil {
-		earlier.cancel()
-	}
-	n.sending[s.To] = current
+	ctx, cancel, end := n.sending.begin(n.ctx, s.To)
 	n.spawn(func() {
 		defer cancel()
 		err := n.streamSnapshot(ctx, s)
@@ -124,8 +136,7 @@ func (n *Node) sendSnapshot(s core.SendSnapshot) {
 			n.log.Warn("sending a snapshot failed", "to", s.To, "index", s.Index, "err", err)
 		}
 		_ = n.callLoop(n.ctx, func(c *core.Core) {
-			if n.sending[s.To] == current {
-				delete(n.sending, s.To)
+			if end() {
 				c.ReportSnapshotSent(s.To, err == nil)
 			}
 		})
@@ -233,7 +244,9 @@ func copyTo(fsys disk.FS, name string, from io.Reader, size int64) error {
 		return err
 	}
 	if err = f.Allocate(size); err != nil {
-		err = fmt.Errorf("%w for a snapshot of %d bytes: free some, for example with raftlog compact: %w", api.ErrNoSpace, size, err)
+		if disk.IsFull(err) {
+			err = fmt.Errorf("%w for a snapshot of %d bytes: free some, for example with raftlog compact: %w", api.ErrNoSpace, size, err)
+		}
 	} else {
 		_, err = io.Copy(io.NewOffsetWriter(f, 0), from)
 	}

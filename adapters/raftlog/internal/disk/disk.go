@@ -6,7 +6,13 @@ package disk
 import (
 	"errors"
 	"io"
+	"syscall"
 )
+
+// IsFull reports whether an operation failed because the disk is full, or the quota of the user is used up.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // ErrLocked is returned by FS.Lock if this or another process holds the lock.
 var ErrLocked = errors.New("disk: locked by another process")

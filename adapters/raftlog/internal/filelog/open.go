@@ -347,7 +347,7 @@ func (l *Log) repair(replaced []string) error {
 		switch err := s.file.Allocate(l.options.SegmentSize); {
 		case err == nil:
 			s.size = l.options.SegmentSize
-		case !isDiskFull(err): // if the disk is full, the segment stays as it is
+		case !disk.IsFull(err): // if the disk is full, the segment stays as it is
 			return err
 		}
 	}

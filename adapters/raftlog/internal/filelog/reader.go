@@ -152,7 +152,7 @@ func (r *segmentReader) decodePayload(payload []byte) (err error) {
 
 // findTail returns the offset after the last byte that is not zero, or r.at.end if all bytes after
 // the records are zero. A crash can leave any parts of records that were not durable. The error wraps
-// ErrCorrupt if a later head proves that the record that is missing at r.at was durable, or if the file
+// ErrCorrupt if a later head proves that the record that is missing at r.at was durable, or the file
 // ends within a record: space is allocated durably before a record is written there.
 func (r *segmentReader) findTail() (int64, error) {
 	dirty := r.at.end

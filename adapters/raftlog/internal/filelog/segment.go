@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"syscall"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
 // The next segment is allocated when the active one is filled to three quarters. If the disk is
@@ -120,14 +121,10 @@ func (l *Log) tryAllocateSpare(size int64) error {
 // failUnlessFull returns an error that wraps ErrNoSpace if the disk is full. All other errors make
 // the log fail.
 func (l *Log) failUnlessFull(operation, name string, err error) error {
-	if isDiskFull(err) {
+	if disk.IsFull(err) {
 		return fmt.Errorf("%w: %s %s: %w", ErrNoSpace, operation, name, err)
 	}
 	return l.fail(operation, name, err)
-}
-
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // startSegment seals the active segment and makes the spare the active one, with space for a

@@ -16,17 +16,24 @@ const (
 	maxFrame = wire.MaxData + 1<<20
 	// frameStall is the time in which the rest of a frame, or the next 64 KiB of it, must arrive.
 	frameStall = 5 * time.Second
-	// freeFrame is the size up to which a request is received without a reservation, and up to which a
-	// connection always may have one request or reply in progress.
+	// freeFrame is the size up to which a request is received without a reservation, and the size of the
+	// requests and replies that a connection always may have in progress.
 	freeFrame = 128 << 10
 	// freeReply is the size up to which replies are not counted.
 	freeReply = 4 << 10
 	// ownCalls is the number of calls that each connection always may have in progress.
 	ownCalls = 16
-	// rejectLimit is the time for which a connection that exceeds a limit is served: its first request
-	// receives the reason, unless it is larger than maxRejected.
-	rejectLimit = time.Second
-	maxRejected = 64 << 10
+	// A connection that exceeds a limit is served for rejectLimit at most: its first request receives the
+	// reason, unless it is larger than maxRejected. If there are maxRejections of them, it is closed.
+	rejectLimit   = 2 * time.Second
+	maxRejected   = 64 << 10
+	maxRejections = 64
+	// callsIdle is the time without a frame after which a connection for calls is closed. A client sends
+	// pings much more often while calls are pending, and connects again for its next call.
+	callsIdle = 10 * time.Minute
+	// callsStall is the time after which a connection for calls is closed if the client does not read
+	// the replies.
+	callsStall = 10 * time.Second
 )
 
 // load is what one client, one address, or all clients occupy.
@@ -74,10 +81,10 @@ func (l load) checkIncrease(more, limit load, whose string) error {
 }
 
 // checkClient decides whether a connection may occupy more. The other parameters are the loads of the connection, of
-// its address and of all clients. Some calls, and one small request or reply, of each connection are always
+// its address and of all clients. Some calls, and small requests and replies, of each connection are always
 // accepted, so that they do not fail while other clients use up the limits.
 func checkClient(own, address, total, more load) error {
-	if more.calls > 0 && own.calls < ownCalls || more.memory > 0 && more.memory <= freeFrame && own.memory == 0 {
+	if more.calls > 0 && own.calls < ownCalls || more.memory > 0 && own.memory+more.memory <= freeFrame {
 		return nil
 	}
 	if err := own.checkIncrease(more, maxConnLoad, "one connection"); err != nil {

@@ -22,13 +22,14 @@ const (
 
 // Server serves clients. Its methods may be called concurrently.
 type Server struct {
-	service Service
-	usage   usage
+	service    Service
+	usage      usage
+	rejections chan struct{} // contains a value for each connection that is being rejected
 }
 
 // NewServer returns a server that calls service.
 func NewServer(service Service) *Server {
-	return &Server{service: service, usage: usage{addresses: map[string]load{}}}
+	return &Server{service: service, usage: usage{addresses: map[string]load{}}, rejections: make(chan struct{}, maxRejections)}
 }
 
 // serveConn closes conn when ctx is done, and calls serve with a context that serve can cancel. It
@@ -48,16 +49,22 @@ func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve
 	return nil
 }
 
-// Calls serves the calls on a connection from an address until it ends or ctx is done. Then it closes the
-// connection, cancels the contexts of pending calls, and waits for them. It returns nil if the
+// Calls serves the calls on a connection from an address until it ends, the client sends nothing for
+// callsIdle, or ctx is done. Then it closes the connection, cancels the contexts of pending calls, and waits for them. It returns nil if the
 // client has closed the connection. Other errors wrap [wire.ErrProtocol], the cause of ctx,
 // [api.ErrBusy] if the client exceeds a limit of connections, or the error of the connection.
 func (s *Server) Calls(ctx context.Context, conn Conn, address string) error {
 	client, busy := s.usage.open(address, load{conns: 1})
 	defer client.close()
+	conn.SetTimeouts(callsIdle, callsStall)
 	if busy != nil {
-		var none sync.WaitGroup
-		return serveConn(ctx, conn, &none, func(context.Context, context.CancelCauseFunc) error { return rejectCall(conn, busy) })
+		return s.reject(ctx, conn, busy, func(request []byte) []byte {
+			_, number, _, err := decodeMessage(request)
+			if err != nil {
+				return nil
+			}
+			return wire.AppendError(newMessage(msgError, number, 64), busy)
+		})
 	}
 	conn.LimitFrames(client.frameLimits())
 	v := &callServer{
@@ -74,18 +81,30 @@ func (s *Server) Calls(ctx context.Context, conn Conn, address string) error {
 	})
 }
 
-// rejectCall replies to the first call on a connection with an error, which it returns.
-func rejectCall(conn Conn, reason error) error {
-	conn.LimitFrames(link.FrameLimits{Max: maxRejected, Stall: rejectLimit})
-	conn.SetTimeouts(rejectLimit, rejectLimit)
-	frame, _ := conn.ReadFrame()
-	if len(frame) >= headerSize {
-		_, number, _, _ := decodeMessage(frame)
-		if conn.Buffer(wire.AppendError(newMessage(msgError, number, 64), reason)) == nil && conn.Flush() == nil {
+// reject replies to the first request on a connection, and closes the connection. It returns the reason.
+// reply returns nil if the request is invalid.
+func (s *Server) reject(ctx context.Context, conn Conn, reason error, reply func(request []byte) []byte) error {
+	select {
+	case s.rejections <- struct{}{}:
+		defer func() { <-s.rejections }()
+	default:
+		conn.Close()
+		return reason
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, rejectLimit, reason)
+	defer cancel()
+	var none sync.WaitGroup
+	return serveConn(ctx, conn, &none, func(context.Context, context.CancelCauseFunc) error {
+		conn.LimitFrames(link.FrameLimits{Max: maxRejected})
+		request, err := conn.ReadFrame()
+		if err != nil {
+			return reason
+		}
+		if frame := reply(request); frame != nil && conn.Buffer(frame) == nil && conn.Flush() == nil {
 			_, _ = conn.ReadFrame() // the client closes the connection, or the time is over
 		}
-	}
-	return reason
+		return reason
+	})
 }
 
 // callServer serves the calls of one connection.

@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -170,6 +171,41 @@ func TestServer_LimitsConnections(t *testing.T) {
 		synctest.Wait()
 		_, err = connect("client").Info(t.Context())
 		require.NoError(t, err)
+	})
+}
+
+// Connections that exceed a limit, and idle ones, are closed, whatever their clients send.
+func TestServer_ClosesUselessConnections(t *testing.T) {
+	runInBubble(t, func(t *testing.T, h *harness) {
+		start := time.Now()
+		_, err := h.caller.Info(t.Context())
+		require.NoError(t, err)
+		<-h.caller.Done()
+		require.Equal(t, 10*time.Minute, time.Since(start))
+		_, idle := rpctest.Pipe()
+		require.ErrorIs(t, h.server.Calls(h.ctx, idle, "client"), os.ErrDeadlineExceeded)
+
+		for range 256 { // use up the limit
+			_, far := rpctest.Pipe()
+			h.streams.Go(func() { _ = h.server.Calls(h.ctx, far, "client") })
+		}
+		synctest.Wait()
+		for name, serve := range map[string]func(context.Context, rpc.Conn, string) error{"calls": h.server.Calls, "stream": h.server.Stream} {
+			start := time.Now()
+			var rejected sync.WaitGroup
+			for range 64 {
+				_, far := rpctest.Pipe()
+				rejected.Go(func() {
+					require.ErrorIs(t, serve(h.ctx, far, "client"), api.ErrBusy)
+					require.LessOrEqual(t, time.Since(start), 2*time.Second, name)
+				})
+			}
+			synctest.Wait()
+			_, far := rpctest.Pipe()
+			require.ErrorIs(t, serve(h.ctx, far, "client"), api.ErrBusy)
+			require.Zero(t, time.Since(start), name)
+			rejected.Wait()
+		}
 	})
 }
 

@@ -22,7 +22,7 @@ func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
 	// is detected because it sends nothing.
 	conn.SetTimeouts(streamSilence, 0)
 	if busy != nil {
-		conn.SetTimeouts(rejectLimit, rejectLimit)
+		return s.reject(ctx, conn, busy, func([]byte) []byte { return wire.AppendError([]byte{msgError}, busy) })
 	}
 	var goroutines sync.WaitGroup
 	return serveConn(ctx, conn, &goroutines, func(ctx context.Context, cancel context.CancelCauseFunc) error {
@@ -31,12 +31,6 @@ func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
 			return err
 		}
 		w := &streamWriter{conn: conn}
-		if busy != nil {
-			w.writeMessage(msgError, func(b []byte) []byte { return wire.AppendError(b, busy) })
-			_ = w.flush()
-			_, _ = conn.ReadFrame() // the client closes the connection, or the time is over
-			return busy
-		}
 		goroutines.Go(func() { cancel(readPings(conn)) })
 		if err := s.serveStream(ctx, w, request); err != nil {
 			if errors.Is(err, wire.ErrProtocol) {

@@ -1,0 +1,47 @@
+package raftlog
+
+import (
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/crashdisk"
+)
+
+// TestSending fails if the snapshot that a newer one for the same peer replaces is not cancelled, or its
+// result counts as that of the newer one.
+func TestSending(t *testing.T) {
+	s := sending{}
+	first, _, endFirst := s.begin(t.Context(), "b")
+	other, _, endOther := s.begin(t.Context(), "c")
+	second, _, endSecond := s.begin(t.Context(), "b")
+	require.Error(t, first.Err())
+	require.NoError(t, second.Err())
+	require.NoError(t, other.Err())
+	require.False(t, endFirst())
+	require.True(t, endSecond())
+	require.True(t, endOther())
+	require.Empty(t, s)
+	third, _, endThird := s.begin(t.Context(), "b")
+	require.NoError(t, third.Err())
+	require.True(t, endThird())
+}
+
+// TestCopyTo_Errors fails if the wrong errors of an allocation are reported as a full disk.
+func TestCopyTo_Errors(t *testing.T) {
+	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
+		d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+		d.FailWith(d.Ops()+2, failure) // Allocate, after Create
+		err := copyTo(d, "snap", strings.NewReader("content"), 7)
+		require.ErrorIs(t, err, failure)
+		if full {
+			require.ErrorIs(t, err, api.ErrNoSpace)
+		} else {
+			require.NotErrorIs(t, err, api.ErrNoSpace)
+		}
+	}
+}
