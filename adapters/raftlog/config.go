@@ -195,10 +195,13 @@ func (c Config) validate() error {
 	case c.MaxData < 1 || c.MaxData > entry.MaxData:
 		return invalid("MaxData is %d: must be from 1 to %d", c.MaxData, entry.MaxData)
 	}
-	for name, secrets := range map[string][][]byte{"Secret": current.Peers, "ClientSecret": current.Clients} {
-		for _, secret := range secrets {
+	for _, role := range []struct {
+		name    string
+		secrets [][]byte
+	}{{"Secret", current.Peers}, {"ClientSecret", current.Clients}} {
+		for _, secret := range role.secrets {
 			if n := len(secret); n > 0 && n < link.MinSecret {
-				return invalid("%s has %d bytes: at least %d random bytes are required", name, n, link.MinSecret)
+				return invalid("%s has %d bytes: at least %d random bytes are required", role.name, n, link.MinSecret)
 			}
 		}
 	}

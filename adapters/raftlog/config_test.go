@@ -41,6 +41,12 @@ func TestOpen_InvalidConfig(t *testing.T) {
 			_, err := h.openPeer(h.peers[0], change)
 			require.ErrorIs(t, err, api.ErrInvalid, name)
 		}
+		for range 20 {
+			_, err := h.openPeer(h.peers[0], func(c *raftlog.Config) {
+				c.Insecure, c.Secret, c.ClientSecret = false, []byte("short"), []byte("short too")
+			})
+			require.ErrorContains(t, err, "Config: Secret has 5 bytes", "each start reports the same defect")
+		}
 		h.startAll()
 		h.proposeAll(t, h.peers[0], "x")
 	})

@@ -58,9 +58,10 @@ func (a access) checkSecret(shown secretKind, peer bool) Reason {
 // checkCertificate decides whether the certificate of a process permits the role and the ID that it
 // claims. The authority of the certificate was verified before. The text describes a rejection.
 func (a access) checkCertificate(c *x509.Certificate, h Hello) (r Reason, text string) {
-	names := a.peerNames
+	names, list := a.peerNames, "allowed-names"
 	if !h.Peer && len(a.clientNames) > 0 {
 		names = a.clientNames
+		list = "allowed-client-names"
 	}
 	switch {
 	case !a.hasCertificates:
@@ -68,10 +69,6 @@ func (a access) checkCertificate(c *x509.Certificate, h Hello) (r Reason, text s
 	case c == nil:
 		return ReasonName, "it has shown no certificate"
 	case len(names) > 0 && !hasName(c, names):
-		list := "allowed-names"
-		if !h.Peer && len(a.clientNames) > 0 {
-			list = "allowed-client-names"
-		}
 		return ReasonName, fmt.Sprintf("the certificate is for %s, and %s contains %s", strings.Join(certificateNames(c), ", "), list, strings.Join(names, ", "))
 	case !h.Peer:
 		return accepted, ""

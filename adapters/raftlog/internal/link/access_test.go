@@ -97,7 +97,7 @@ func TestCheckCertificate(t *testing.T) {
 	}
 }
 
-// TestHandshake_Roles fails if the credentials of one role are accepted for the other, or if the process
+// TestHandshake_Roles fails if the credentials of one role are accepted for the other, or the process
 // that shows them does not learn which ones it needs.
 func TestHandshake_Roles(t *testing.T) {
 	withoutClients := secretIdentity("b")

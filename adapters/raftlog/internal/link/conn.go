@@ -63,11 +63,10 @@ type Conn struct {
 
 	reader      *bufio.Reader
 	readHead    [4]byte
-	maxFrame    int
-	limits      FrameLimits // except for Max
-	inPart      bool        // a part of a frame is being read
-	partEnd     time.Time   // when limits.Stall ends for this part; zero until data is missing
-	hasDeadline bool        // for a part
+	limits      FrameLimits
+	inPart      bool      // a part of a frame is being read
+	partEnd     time.Time // when limits.Stall ends for this part; zero until data is missing
+	hasDeadline bool      // for a part
 	readTimeout atomic.Int64
 
 	writeMu      sync.Mutex
@@ -77,7 +76,7 @@ type Conn struct {
 }
 
 func newConn(raw, stream net.Conn) *Conn {
-	c := &Conn{raw: raw, stream: stream, maxFrame: maxHandshakeFrame}
+	c := &Conn{raw: raw, stream: stream, limits: FrameLimits{Max: maxHandshakeFrame}}
 	c.reader = bufio.NewReaderSize(timedReader{c}, readBufferSize)
 	c.writer = bufio.NewWriterSize(timedWriter{c}, writeBufferSize)
 	return c
@@ -114,7 +113,7 @@ func (c *Conn) SetTimeouts(read, write time.Duration) {
 }
 
 // LimitFrames limits the frames that are received from now on. Only the goroutine that reads may call it.
-func (c *Conn) LimitFrames(l FrameLimits) { c.maxFrame, c.limits = l.Max, l }
+func (c *Conn) LimitFrames(l FrameLimits) { c.limits = l }
 
 // Close closes the connection. Pending reads and writes return an error. Close does not block and
 // does not flush the buffer. It may be called repeatedly.
@@ -130,8 +129,8 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 		return nil, err
 	}
 	size := binary.BigEndian.Uint32(c.readHead[:])
-	if uint64(size) > uint64(c.maxFrame) {
-		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.maxFrame)
+	if uint64(size) > uint64(c.limits.Max) {
+		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.limits.Max)
 	}
 	n, first := int(size), firstAllocation
 	reserves := c.limits.Reserve != nil && n > c.limits.Free

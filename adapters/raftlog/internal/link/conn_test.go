@@ -50,8 +50,8 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestConn_LimitFrames fails if memory for a large frame is not reserved, if the connection cannot be used after a
-// frame that was skipped, or if a frame that does not arrive in time does not end the connection.
+// TestConn_LimitFrames fails if memory for a large frame is not reserved, the connection cannot be used after a
+// frame that was skipped, or a frame that does not arrive in time does not end the connection.
 func TestConn_LimitFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memoryPair(t)
@@ -262,7 +262,7 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0x10, 0, 1, 2})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := &Conn{maxFrame: MaxFrame, reader: bufio.NewReader(bytes.NewReader(data))}
+		c := &Conn{limits: FrameLimits{Max: MaxFrame}, reader: bufio.NewReader(bytes.NewReader(data))}
 		for rest := data; ; {
 			frame, err := c.ReadFrame()
 			if err != nil {

@@ -165,7 +165,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	c.version = version
 	c.secret, c.byPeer = secret, self.Peer
 	c.remote = Hello{Cluster: self.Cluster, ID: r.id, Addr: r.addr, Peer: r.peer, Purpose: purpose, Claim: r.claim}
-	c.maxFrame = MaxFrame
+	c.limits.Max = MaxFrame
 	return c, nil
 }
 
@@ -275,7 +275,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	c.version = version
 	c.secret, c.byPeer = secret, g.hello.Peer
 	c.remote = g.hello
-	c.maxFrame = MaxFrame
+	c.limits.Max = MaxFrame
 	return c, nil
 }
 

@@ -135,6 +135,8 @@ func (i Identity) validateCommon() error {
 		return invalid("one of Secret, TLS and Insecure is required")
 	case i.TLS == nil && len(i.PeerNames)+len(i.ClientNames) > 0:
 		return invalid("PeerNames and ClientNames restrict certificates: they require TLS")
+	case i.TLS != nil && i.TLS.InsecureSkipVerify && !hasVerification(i.TLS) && len(i.PeerNames)+len(i.ClientNames) > 0:
+		return invalid("PeerNames and ClientNames restrict verified certificates, and TLS.InsecureSkipVerify disables the verification: set VerifyConnection, or remove one of the two")
 	case i.TLS != nil && i.TLS.MaxVersion != 0 && i.TLS.MaxVersion < tls.VersionTLS13:
 		return invalid("TLS.MaxVersion is below TLS 1.3")
 	}

@@ -33,10 +33,13 @@ func TestIdentity_InvalidIsRejected(t *testing.T) {
 			i.Secrets = func() api.Secrets { return api.Secrets{Peers: [][]byte{secret, {}}} }
 		}, "empty"},
 		"names without certificates": {func(i *Identity) { i.TLS, i.Secret, i.PeerNames = nil, secret, []string{"a"} }, "require TLS"},
-		"TLS 1.2":                    {func(i *Identity) { i.TLS.MaxVersion = 0x0303 }, "MaxVersion"},
-		"no certificate":             {func(i *Identity) { i.TLS.Certificates = nil }, "certificate"},
-		"no verification":            {func(i *Identity) { i.TLS.InsecureSkipVerify = true }, "InsecureSkipVerify"},
-		"the system's CAs":           {func(i *Identity) { i.TLS.ClientCAs = nil }, "ClientCAs"},
+		"names of unverified certificates": {func(i *Identity) {
+			i.TLS.InsecureSkipVerify, i.Secret, i.PeerNames = true, secret, []string{"a"}
+		}, "disables the verification"},
+		"TLS 1.2":          {func(i *Identity) { i.TLS.MaxVersion = 0x0303 }, "MaxVersion"},
+		"no certificate":   {func(i *Identity) { i.TLS.Certificates = nil }, "certificate"},
+		"no verification":  {func(i *Identity) { i.TLS.InsecureSkipVerify = true }, "InsecureSkipVerify"},
+		"the system's CAs": {func(i *Identity) { i.TLS.ClientCAs = nil }, "ClientCAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			self := ours.identity("a")
