@@ -38,7 +38,7 @@ func commitState(index uint64) *raftpb.HardState {
 
 // newLog returns a directory with updates 1 to 40 in several segments. Updates 31 to 40 have
 // replaced others, and 36 to 40 are not committed.
-func newLog(t *testing.T) (string, *filelog.Log) {
+func newLog(t testing.TB) (string, *filelog.Log) {
 	dir := t.TempDir()
 	l, err := filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 4096})
 	require.NoError(t, err)
@@ -156,4 +156,37 @@ func TestReadLog_Damaged(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("no snapshot"), 0o600))
 	_, err = offline.ReadSnapshot(file)
 	require.ErrorIs(t, err, offline.ErrSnapshot)
+}
+
+// FuzzDirectory reads arbitrary bytes as each file of a peer's directory. The log has no more than the bytes.
+func FuzzDirectory(f *testing.F) {
+	dir, _ := newLog(f)
+	segments, err := filepath.Glob(filepath.Join(dir, offline.LogDir, "*"))
+	require.NoError(f, err)
+	for _, name := range segments[:2] {
+		content, err := os.ReadFile(name)
+		require.NoError(f, err)
+		f.Add(content)
+	}
+	f.Add([]byte(`{"format":3,"cluster":"c","peer":"a","instance":"1f"}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		dir := t.TempDir()
+		require.NoError(t, os.Mkdir(filepath.Join(dir, offline.LogDir), 0o700))
+		for _, name := range []string{"peer.json", offline.SnapshotName, filepath.Join(offline.LogDir, filepath.Base(segments[0]))} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+		}
+		_, _ = offline.ReadOwner(dir)
+		_, _ = offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
+		read := 0
+		_ = offline.Entries(dir, func(e offline.Entry) error {
+			read += e.Size
+			return nil
+		})
+		require.LessOrEqual(t, read, len(content))
+		if log, err := offline.ReadLog(dir); err == nil {
+			for _, s := range log.Segments {
+				require.LessOrEqual(t, s.Used, int64(len(content)))
+			}
+		}
+	})
 }

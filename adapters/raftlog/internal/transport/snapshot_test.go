@@ -3,9 +3,12 @@ package transport
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
+	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,6 +214,39 @@ func FuzzRefusal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if r := decodeRefusal(frame); r != nil {
 			require.Equal(t, frame, append([]byte{refusalFrame, byte(r.Reason)}, r.Text...))
+		}
+	})
+}
+
+// FuzzReceiveSnapshot receives arbitrary bytes as a snapshot. The body has the announced size, or there is
+// an error.
+func FuzzReceiveSnapshot(f *testing.F) {
+	frame := func(data string) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+	}
+	f.Add(append(frame("\x00\x00\x00\x00\x00\x00\x00\x03header"), frame("abc")...))
+	f.Add(frame("short"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		near, far := net.Pipe()
+		var sender sync.WaitGroup
+		sender.Go(func() {
+			if _, err := link.Dial(t.Context(), near, identityOf("a"), peersOf("b")[0], link.PurposeSnapshot); err == nil {
+				_, _ = near.Write(sent)
+			}
+			near.Close()
+		})
+		defer sender.Wait()
+		conn, err := link.Accept(t.Context(), far, identityOf("b"))
+		require.NoError(t, err)
+		defer conn.Close()
+		in, err := ReceiveSnapshot(conn)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(in)
+		require.LessOrEqual(t, len(body), len(sent))
+		if err == nil {
+			require.EqualValues(t, in.Size, len(body))
 		}
 	})
 }
