@@ -38,9 +38,8 @@ func TestOpen_EarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_BrokenFiles fails if a broken file of one peer makes others stop, if the peer starts although
-// it may have lost what it has acknowledged, if its error does not name the file and the remedy, or if
-// it does not start although it has lost nothing.
+// TestOpen_BrokenFiles fails if a broken file of one peer makes others stop, or that peer does not do what it
+// must: start, or return an error with the file and the remedy after it may have lost what it has acknowledged.
 func TestOpen_BrokenFiles(t *testing.T) {
 	const segment = "SEGMENT" // is replaced by the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *crashdisk.Disk) {
@@ -147,6 +146,7 @@ func TestOpen_BrokenFiles(t *testing.T) {
 				_, err := h.node(p).Compact(contextWithin(t, time.Minute))
 				require.NoError(t, err)
 				h.proposeAll(t, p, "b")
+				h.requireUpdates(t, h.peers, append(numbered("a", 50), "b")...) // all logs end at the same entry
 				require.NoError(t, h.stopPeer(p))
 				d := h.disks[p.ID]
 				first := firstSegment(t, d)
