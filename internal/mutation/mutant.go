@@ -30,7 +30,8 @@ type edit struct{ old, new string }
 func table() []mutant {
 	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, ephemeralMutants,
-		changefeedMutants, etcdMutants, raftlogMutants, roleMutants, commandMutants, transportMutants)
+		changefeedMutants, etcdMutants,
+		raftlogMutants, raftlogElectionMutants, raftlogFileMutants, raftlogClientMutants, raftlogPeerMutants, roleMutants, commandMutants, transportMutants)
 }
 
 // mutate returns the text of the mutant's file with its edits applied. root is the root of

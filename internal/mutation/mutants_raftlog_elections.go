@@ -1,0 +1,130 @@
+package main
+
+// raftlogElectionMutants break rules of elections on the Raft log.
+var raftlogElectionMutants = []mutant{
+	{
+		name: "raftlog/fenced", breaks: "an update of an ended leadership is written",
+		file: "adapters/raftlog/internal/core/propose.go",
+		edits: []edit{
+			{"case !known && certainlyFenced(c, q.Guard):", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
+	},
+	{
+		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
+		file: "adapters/raftlog/internal/core/propose.go",
+		edits: []edit{
+			{"g.Token <= c.replica.Index && !c.replica.GuardHolds(g)", "!c.replica.GuardHolds(g)"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
+	},
+	{
+		name: "raftlog/holds", breaks: "an update of an ended leadership is applied",
+		file: "adapters/raftlog/internal/replica/replica.go",
+		edits: []edit{
+			{"case !s.GuardHolds(o.Guard):", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
+	},
+	{
+		name: "raftlog/candidates-changed", breaks: "a change of an election does not update the candidates of this peer",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{"\t\tc.candidates.markElection(c, election)", "\t\t_ = election"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
+	},
+	{
+		name: "raftlog/candidates-found", breaks: "the candidates of an earlier process remain",
+		file: "adapters/raftlog/internal/core/core.go",
+		edits: []edit{
+			{`	c.candidates.markAll(c)
+`, ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
+	},
+	{
+		name: "raftlog/snapshot-candidates", breaks: "a snapshot does not update the candidates of this peer",
+		file: "adapters/raftlog/internal/core/ready.go",
+		edits: []edit{
+			{`		c.candidates.markAll(c)
+`, ""},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_Snapshot",
+	},
+	{
+		name: "raftlog/elections-count", breaks: "the count of candidates of a name only grows",
+		file: "adapters/raftlog/internal/replica/elections.go",
+		edits: []edit{
+			{"es.countCandidates(name, es.byName[name], -1)", ""},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestElections_Indexed",
+	},
+	{
+		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
+		file: "adapters/raftlog/internal/core/expiry.go",
+		edits: []edit{
+			{"c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)", "true"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
+	},
+	{
+		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
+		file: "adapters/raftlog/internal/core/expiry.go",
+		edits: []edit{
+			{`		if !c.replica.Elections.Get(election).Ended {
+			delete(x.ended, election)
+		}
+`, "\t\t_ = election\n"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
+	},
+	{
+		name: "raftlog/forget-window", breaks: "an election is forgotten before the window has passed",
+		file: "adapters/raftlog/internal/core/expiry.go",
+		edits: []edit{
+			{"before := c.entryTime().Add(-c.replica.Window)", "before := c.entryTime().Add(maxClockLag + 1)"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestForget_AfterWindow",
+	},
+	{
+		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
+		file: "adapters/raftlog/internal/replica/elections.go",
+		edits: []edit{
+			{"case op.Through < es.forgotten:", "case false:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
+	},
+	{
+		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",
+		file: "adapters/raftlog/internal/replica/elections.go",
+		edits: []edit{
+			{"case e.EndedAt == t.index:", "case e.Ended:"},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestElections_Forget$",
+	},
+	{
+		name: "raftlog/forget-snapshot", breaks: "requests that are too late are accepted after a snapshot",
+		file: "adapters/raftlog/internal/replica/codec.go",
+		edits: []edit{
+			{`if es.forgotten = d.Uint64("index"); es.forgotten > index {`, `if forgotten := d.Uint64("index"); forgotten > index {`},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_RoundTrip",
+	},
+	{
+		name: "raftlog/end-twice", breaks: "ending an ended election writes a request that can be applied after it was forgotten",
+		file: "adapters/raftlog/election.go",
+		edits: []edit{
+			{"case err == nil && over && op.Do == entry.End:", "case false && over:"},
+		},
+		tests: "./adapters/raftlog -run TestDeleteElection_Forgotten",
+	},
+	{
+		name: "raftlog/resign-confirmed", breaks: "a resignation is confirmed while the request to join can still be applied",
+		file: "adapters/raftlog/campaign.go",
+		edits: []edit{
+			{"(c.joined != 0 ||", "(true ||"},
+		},
+		tests: "./adapters/raftlog -run TestResign_WithoutMajority",
+	},
+}

@@ -1,0 +1,117 @@
+package main
+
+// raftlogFileMutants break rules of the files of the Raft log, and of snapshots that are received.
+var raftlogFileMutants = []mutant{
+	{
+		name: "raftlog/dedup-order", breaks: "buckets of a snapshot may overlap",
+		file: "adapters/raftlog/internal/dedup/codec.go",
+		edits: []edit{
+			{`last >= 0 && compareID`, `last >= 1<<30 && compareID`},
+		},
+		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
+	},
+	{
+		name: "raftlog/dedup-form", breaks: "a bucket of a snapshot may begin at another ID or index",
+		file: "adapters/raftlog/internal/dedup/codec.go",
+		edits: []edit{
+			{`packed.header != b.header || `, ``},
+		},
+		tests: "./adapters/raftlog/internal/dedup -run TestRead_InvalidContent",
+	},
+	{
+		name: "raftlog/snapshot-sender", breaks: "a peer that is not the leader can send a snapshot",
+		file: "adapters/raftlog/internal/core/offer.go",
+		edits: []edit{
+			{"case o.sender != o.lead || o.term != o.ownTerm:", "case o.term != o.ownTerm:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer",
+	},
+	{
+		name: "raftlog/snapshot-term", breaks: "a leader of another term can send a snapshot",
+		file: "adapters/raftlog/internal/core/offer.go",
+		edits: []edit{
+			{"case o.sender != o.lead || o.term != o.ownTerm:", "case o.sender != o.lead:"},
+		},
+		tests: "./adapters/raftlog/internal/core -run TestSnapshotOffer",
+	},
+	{
+		name: "raftlog/snapshot-header", breaks: "a snapshot is written to disk before its header is checked",
+		file: "adapters/raftlog/snapshots.go",
+		edits: []edit{
+			{"if rejected = c.CheckSnapshot(from, in.Header, in.Size); rejected != nil {", "if false {"},
+		},
+		tests: "./adapters/raftlog -run TestSnapshot_OtherThanAnnounced",
+	},
+	{
+		name: "raftlog/snapshot-space", breaks: "a snapshot is received for which the disk has no space",
+		file: "adapters/raftlog/snapshots.go",
+		edits: []edit{
+			{"if err = f.Allocate(size); err != nil {", "if false {"},
+		},
+		tests: "./adapters/raftlog -run TestSnapshot_OtherThanAnnounced",
+	},
+	{
+		name: "raftlog/snapshot-one", breaks: "several snapshots are received at the same time",
+		file: "adapters/raftlog/snapshots.go",
+		edits: []edit{
+			{"if other = n.receiving.Load(); other == nil {", "if other = n.receiving.Load(); other == nil || true {\n\t\t\t\tother = nil"},
+		},
+		tests: "./adapters/raftlog -run TestSnapshot_OneAtATime",
+	},
+	{
+		name: "raftlog/snapshot-replaced", breaks: "the snapshot that a newer one for the peer replaces is not cancelled",
+		file: "adapters/raftlog/snapshots.go",
+		edits: []edit{
+			{"\t\t(*earlier)()\n", ""},
+		},
+		tests: "./adapters/raftlog -run TestSending",
+	},
+	{
+		name: "raftlog/state-format", breaks: "a snapshot of another format is decoded",
+		file: "adapters/raftlog/internal/replica/codec.go",
+		edits: []edit{
+			{"string(head[:len(magic)]) != magic", "false"},
+		},
+		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_Damaged",
+	},
+	{
+		name: "raftlog/record-format", breaks: "a record of another format is decoded",
+		file: "adapters/raftlog/internal/entry/op.go",
+		edits: []edit{
+			{"d.Err == nil && (o.Do < Join || o.Do > Window)", "false"},
+		},
+		tests: "./adapters/raftlog/internal/entry -run TestRecords_OfAnotherVersion",
+	},
+	{
+		name: "raftlog/kept-room", breaks: "no room is kept for votes",
+		file: "adapters/raftlog/internal/filelog/segment.go",
+		edits: []edit{
+			{"refused := end > limit-reservedSize(limit)", "refused := end > limit"},
+		},
+		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk",
+	},
+	{
+		name: "raftlog/peers-sum", breaks: "a damaged list of peers is used",
+		file: "adapters/raftlog/internal/identity/files.go",
+		edits: []edit{
+			{"c.Sum == nil || *c.Sum != checksum(c.Peers)", "c.Sum == nil"},
+		},
+		tests: "./adapters/raftlog/internal/identity -run TestPeers_Damaged",
+	},
+	{
+		name: "raftlog/truncated-file", breaks: "a log whose newest file was cut off within a record is opened",
+		file: "adapters/raftlog/internal/filelog/reader.go",
+		edits: []edit{
+			{"if ok && at+headSize+int64(head.length) > r.size {", "if false && ok {"},
+		},
+		tests: "./adapters/raftlog/internal/filelog -run ^TestOpen_DetectsTruncatedFile$",
+	},
+	{
+		name: "raftlog/truncated-head", breaks: "a log whose newest file was cut off within the head of a record is opened",
+		file: "adapters/raftlog/internal/filelog/reader.go",
+		edits: []edit{
+			{"if dirty > r.at.end && r.size-r.at.end < headSize {", "if false {"},
+		},
+		tests: "./adapters/raftlog/internal/filelog -run ^TestOpen_DetectsTruncatedFile$",
+	},
+}
