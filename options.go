@@ -177,7 +177,7 @@ func WithCheckInterval(d time.Duration) Option {
 // candidates and create others. If another client has created the election node, its ACL applies, and
 // WithACL does not change it. So ElectLeader reads the ACL of the election node once for each
 // connection, and logs a warning if it permits a client to create, delete, write or administer to
-// which acl does not grant that. The scheme "auth" in acl stands for all clients with credentials. See
+// which acl does not grant that. The scheme "auth" in acl means all clients with credentials. See
 // [WithStrictACL] and docs/access.md.
 func WithACL(acl []zk.ACL) Option {
 	return optionFunc(func(o *options) { o.acl = acl })

@@ -67,7 +67,7 @@ func WithCheckInterval(d time.Duration) Option { return recipe.WithCheckInterval
 // semaphores, queues, groups, double barriers and services, and writers of barriers, counters and
 // values, read the ACL of the node once for each connection, and log a warning if it permits a client
 // to create, delete, write or administer to which acl does not grant that. The scheme "auth" in acl
-// stands for all clients with credentials. See [WithStrictACL] and docs/access.md.
+// means all clients with credentials. See [WithStrictACL] and docs/access.md.
 func WithACL(acl []zk.ACL) Option { return func(s *recipe.Setup) { s.ACL = acl } }
 
 // WithStrictACL makes the operations that [WithACL] lists return [ErrPermission], before they create

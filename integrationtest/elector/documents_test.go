@@ -457,7 +457,7 @@ func TestDocuments_DevServer(t *testing.T) {
 	one := &shell{T: t, bin: bin, replace: strings.NewReplacer("exec elector dev-server", "exec elector dev-server --listen "+host+"1:2181")}
 	single := one.start("exec elector dev-server")
 	single.waitFor("listening on")
-	one.start("elector status --zookeeper-servers " + host + "1 --election /none --wait --timeout 1s; test $? = 5").requireSuccess()
+	one.start("elector status --zookeeper-servers " + host + "1 --election /none --timeout 1m; test $? = 5").requireSuccess()
 	single.terminate()
 
 	s := &shell{T: t, bin: bin, replace: strings.NewReplacer("127.0.0.1", host+"2")}
