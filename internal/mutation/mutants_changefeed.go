@@ -298,7 +298,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"return cmp.Or(err, replies.Close())", "_ = replies.Close()\n\treturn cmp.Or(err)"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestHeartbeat_PromotedStandby$",
+		tests: "./adapters/changefeed/postgres -run ^TestHeartbeat_FailedCommit$",
 	},
 	{
 		name: "changefeed/postgres-lock", breaks: "requests wait at the server for locked rows until their context is done",

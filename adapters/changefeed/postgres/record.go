@@ -139,10 +139,10 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 }
 
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
-	var r changefeed.Record
-	var term, seq, ttl, micros int64
+	d := codec.Document[int64]{Format: codec.Format}
+	var micros int64
 	err := s.queryRow(ctx, s.sql.read, []any{s.key}, []any{
-		&r.Epoch, &r.Leader, &r.Session, &r.Nominee, &term, &seq, &ttl, &r.Ended, &r.Version, &micros,
+		&d.Epoch, &d.Leader, &d.Session, &d.Nominee, &d.Term, &d.Seq, &d.TTL, &d.Ended, &d.Version, &micros,
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -152,6 +152,7 @@ func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	case err != nil:
 		return changefeed.Record{}, err
 	}
-	r.Term, r.Seq, r.TTL, r.Time = uint64(term), uint64(seq), time.Duration(ttl), time.UnixMicro(micros).UTC()
-	return r, nil
+	r, err := d.Record()
+	r.Time = time.UnixMicro(micros).UTC()
+	return r, err
 }

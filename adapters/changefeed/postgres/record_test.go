@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -77,15 +78,44 @@ func TestHeartbeat_SynchronousCommit(t *testing.T) {
 		pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", value)), newTable()
 		s, r := createRecord(t, pool, table)
 		name := fmt.Sprintf("commit_%06d", lastName.Add(1))
-		execSQL(t, pool, fmt.Sprintf(`CREATE TABLE %[1]s (value text);
-			CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS
-				$$ BEGIN INSERT INTO %[1]s VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
-			CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED
-				FOR EACH ROW EXECUTE FUNCTION %[1]s()`, name, table.Sanitize()))
+		execSQL(t, pool, "CREATE TABLE "+name+" (value text)")
+		executeAtCommit(t, pool, table, name, "INSERT INTO "+name+" VALUES (current_setting('synchronous_commit'))")
 		fixture.Heartbeat(t, s, r)
 		var got string
 		require.NoError(t, pool.QueryRow(fixture.Context(t), "SELECT value FROM "+name).Scan(&got))
 		require.Equal(t, want, got, value)
+	}
+}
+
+// executeAtCommit makes the server execute a statement when a change of a table is committed. The name is that of
+// a new function and trigger.
+func executeAtCommit(t *testing.T, pool *pgxpool.Pool, table pgx.Identifier, name, statement string) {
+	execSQL(t, pool, fmt.Sprintf(`CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %[3]s; RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION %[1]s()`,
+		name, table.Sanitize(), statement))
+}
+
+// TestHeartbeat_FailedCommit fails if a heartbeat is acknowledged although the server could not commit it.
+func TestHeartbeat_FailedCommit(t *testing.T) {
+	pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
+	s, r := createRecord(t, pool, table)
+	executeAtCommit(t, pool, table, fmt.Sprintf("commit_%06d", lastName.Add(1)), "RAISE 'the commit failed'")
+	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
+	require.ErrorContains(t, err, "the commit failed")
+	now, err := s.Read(fixture.Context(t))
+	require.NoError(t, err)
+	require.Equal(t, r, now)
+}
+
+// TestRead_NotRecord fails if a row that another program has changed is read as a record that no store writes.
+func TestRead_NotRecord(t *testing.T) {
+	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
+		pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
+		s, _ := createRecord(t, pool, table)
+		execSQL(t, pool, "UPDATE "+table.Sanitize()+" SET "+change)
+		_, err := s.Read(fixture.Context(t))
+		require.ErrorIs(t, err, changefeed.ErrUnsuitable, change)
+		require.ErrorContains(t, err, "use another key", change)
 	}
 }
 
