@@ -188,7 +188,7 @@ func TestWithStrictACL(t *testing.T) {
 			protected := recipes.WithACL(protected)
 			err := use(t, conn, "/app/open", protected, recipes.WithStrictACL())
 			require.ErrorIs(t, err, recipes.ErrPermission)
-			require.ErrorContains(t, err, "setAcl /app/open")
+			require.ErrorContains(t, err, "setAcl /app/open ")
 			var logged testenv.Buffer
 			require.NoError(t, use(t, conn, "/app/open", protected, recipes.WithLogger(slog.New(slog.NewTextHandler(&logged, nil)))))
 			require.Contains(t, logged.String(), "others=world:anyone:wcda")

@@ -221,6 +221,7 @@ func TestSecrets_Removed(t *testing.T) {
 		current.Store(&api.Secrets{Peers: current.Load().Peers, Clients: [][]byte{[]byte("new")}})
 		time.Sleep(2 * secretsInterval)
 		waitIdle()
+		require.Len(t, ended, 1)
 		require.Equal(t, "old", <-ended)
 		require.Empty(t, ended)
 		require.True(t, a.Send("b", true, []byte("frame")))
