@@ -274,14 +274,13 @@ var contenderMutants = []mutant{
 `, `|| Recognized(name) || true
 `},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_OtherClients$",
+		tests: "./internal/zk/contender -run ^TestReceiveFound$",
 	},
 	{
 		name: "contender/wait/ignored", breaks: "an ignored child still counts",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{`	c.ignored = append(c.ignored, strings.Clone(name))
-`, ""},
+			{"c.ignored = append(c.ignored, strings.Clone(name))", "_ = strings.Clone(name)"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_OtherClients$",
 	},
