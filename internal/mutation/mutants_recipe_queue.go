@@ -113,14 +113,6 @@ var workQueueMutants = []mutant{
 		tests: "./recipes/queue -run ^TestConsume_UnreadableItem$",
 	},
 	{
-		name: "recipe/queue-empty-stat", breaks: "the empty Stat of a failed read counts as that of the item",
-		file: "recipes/queue/claim.go",
-		edits: []edit{
-			{"			return content{}, err // the client library returns an empty Stat", "			return content{raw, stat}, err"},
-		},
-		tests: "./recipes/queue -run ^TestForeignParticipant$",
-	},
-	{
 		name: "recipe/queue-letter", breaks: "a dead letter that another client has written selects the znodes that are deleted",
 		file: "recipes/queue/deadletter.go",
 		edits: []edit{
