@@ -146,7 +146,7 @@ func TestAdvise_Credentials(t *testing.T) {
 		{"--store redis://x --store-password secret", "WRONGPASS invalid username-password pair", "check the credentials in ELECTOR_STORE"},
 		{"--store postgres://me@x/db", `FATAL: password authentication failed for user "me" (SQLSTATE 28P01)`, "ELECTOR_STORE_PASSWORD (--store-password)"},
 		{"--store postgres://me@x/db --store-password secret", "tls error: server refused TLS connection", "--store implies sslmode=verify-full"},
-		{"--store postgres://me@x/db --store-password secret", "tls: failed to verify certificate: x509: certificate signed by unknown authority", "or set sslmode in --store"},
+		{"--store postgres://me@x/db?sslmode= --store-password secret", "tls: failed to verify certificate: x509: certificate signed by unknown authority", "or set sslmode in --store"},
 		{"--store nats://me@x", "nats: Authorization Violation", "ELECTOR_STORE_PASSWORD"},
 		{"--store nats://me@x", "", "ELECTOR_STORE_PASSWORD"},
 	} {

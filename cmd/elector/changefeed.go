@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -132,7 +133,8 @@ func adviseChangefeed(s *settings, err error) error {
 
 // impliesTLS reports whether package storeurl chooses the parameter sslmode if a server receives a password.
 func (c *changefeedSettings) impliesTLS() bool {
-	return strings.HasPrefix(c.store, "postgres") && !strings.Contains(c.store, "sslmode=") && os.Getenv("PGSSLMODE") == ""
+	u, err := url.Parse(c.store)
+	return err == nil && strings.HasPrefix(u.Scheme, "postgres") && u.Query().Get("sslmode") == "" && os.Getenv("PGSSLMODE") == ""
 }
 
 func openChangefeed(s *settings) (backend, error) {

@@ -28,7 +28,7 @@ func (s *settings) readConfigFile(cmd *cobra.Command) error {
 	if s.configFile == "" {
 		return nil
 	}
-	text, warning, err := cmdline.ReadPrivate(s.configFile)
+	text, warning, err := cmdline.ReadConfig(s.configFile)
 	if err != nil {
 		return usage("--config: %w", err)
 	}

@@ -111,7 +111,7 @@ func readSettings(name string) (settings, error) {
 	if name == "" {
 		return s, nil
 	}
-	text, warning, err := cmdline.ReadPrivate(name)
+	text, warning, err := cmdline.ReadConfig(name)
 	if err != nil {
 		return s, newUsageError("-c: %w", err)
 	}

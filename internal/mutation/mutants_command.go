@@ -38,7 +38,7 @@ var commandMutants = []mutant{
 		name: "command/named-pipe", breaks: "a command reads a named pipe as an empty configuration file",
 		file: "cmd/internal/cmdline/file.go",
 		edits: []edit{
-			{"!info.Mode().IsRegular() && !isOpened(name)", "false"},
+			{"!info.Mode().IsRegular() && !(once && isOpened(name))", "false"},
 		},
 		tests: "./cmd/internal/cmdline -run TestReadFile_NotRegular",
 	},

@@ -176,7 +176,7 @@ func TestWait_ReserveInUse(t *testing.T) {
 	select {
 	case <-p.Done():
 		require.Equal(t, Exit{Code: 3}, p.Wait())
-	case <-time.After(time.Minute):
+	case <-time.After(20 * time.Second):
 		require.Fail(t, "the exit is not reported")
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // ReadFile reads a regular file or a link to one, as ReadPrivate does, but does not check its mode.
 func ReadFile(name string) ([]byte, error) {
-	f, _, err := openFile(name)
+	f, _, err := openFile(name, false)
 	if err != nil {
 		return nil, err
 	}
@@ -20,16 +20,17 @@ func ReadFile(name string) ([]byte, error) {
 }
 
 // openFile opens a regular file or a link to one. It rejects other files, such as a named pipe: the command
-// would wait until another process writes to it. The exceptions are files that the user has opened for this
-// process: /dev/stdin, and /dev/fd/N, by which a shell passes the output of <(program).
-func openFile(name string) (*os.File, fs.FileInfo, error) {
+// would wait until another process writes to it. The exceptions, if once is true, are files that the user has
+// opened for this process: /dev/stdin, and /dev/fd/N, by which a shell passes the output of <(program). They
+// can be read only once.
+func openFile(name string, once bool) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise opening a named pipe can block
 	if err != nil {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() && !isOpened(name) {
-		err = fmt.Errorf("%s is not a regular file, and reading it could block: use a regular file, a link to one, or /dev/stdin", name)
+	if err == nil && !info.Mode().IsRegular() && !(once && isOpened(name)) {
+		err = fmt.Errorf("%s is not a regular file, and reading it could block: use a regular file, or a link to one", name)
 	}
 	if err != nil {
 		f.Close()

@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile_NotRegular fails if a command waits for another process that writes to a named pipe, or a
-// regular file that is mounted as by Kubernetes, or the output of a program, cannot be read.
+// TestReadFile_NotRegular fails if a command waits for another process that writes to a named pipe, a
+// regular file that is mounted as by Kubernetes cannot be read, or a file that can be read only once is
+// accepted except as the configuration.
 func TestReadFile_NotRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
@@ -49,8 +50,11 @@ func TestReadFile_NotRegular(t *testing.T) {
 	_, err = w.WriteString("content")
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	for _, name := range []string{mounted, fmt.Sprintf("/dev/fd/%d", r.Fd())} {
-		text, _, err := ReadPrivate(name)
+	opened := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	_, _, err = ReadPrivate(opened)
+	require.ErrorContains(t, err, opened+" is not a regular file", "a file that cannot be read again")
+	for _, name := range []string{mounted, opened} {
+		text, _, err := ReadConfig(name)
 		require.NoError(t, err)
 		require.Equal(t, "content", string(text), name)
 	}

@@ -12,10 +12,18 @@ import (
 // empty, if all users can read it. The group may read it: a service often reads a file of root by its group.
 // It may write it if it is the private group of the owner, as with the umask 002 that is usual on Debian.
 //
-// A link to a regular file, /dev/stdin and /dev/fd/N are read as well. The mode of a pipe or a device is not
-// checked, and no mode is checked on Windows, where it does not describe who has access.
+// A link to a regular file is read as well. On Windows the mode is not checked, because it does not describe
+// who has access.
 func ReadPrivate(name string) (text []byte, warning string, err error) {
-	f, info, err := openFile(name)
+	return readPrivate(name, false)
+}
+
+// ReadConfig is ReadPrivate for a file that is read once: it also reads /dev/stdin and /dev/fd/N, whose
+// mode is not checked.
+func ReadConfig(name string) (text []byte, warning string, err error) { return readPrivate(name, true) }
+
+func readPrivate(name string, once bool) (text []byte, warning string, err error) {
+	f, info, err := openFile(name, once)
 	if err != nil {
 		return nil, "", err
 	}

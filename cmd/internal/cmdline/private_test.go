@@ -59,7 +59,7 @@ func TestReadPrivate(t *testing.T) {
 	_, _, err = ReadPrivate(name + "-missing")
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
-	_, warning, err := ReadPrivate(os.DevNull) // a device, whose mode is 0666
+	_, warning, err := ReadConfig(os.DevNull) // a device, whose mode is 0666
 	require.NoError(t, err)
 	require.Empty(t, warning)
 }

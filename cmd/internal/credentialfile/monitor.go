@@ -62,7 +62,7 @@ func (f Certificates) newMonitor(log *slog.Logger, secrets ...SecretFile) *monit
 		m.authorities = f.authorities()
 	}
 	if f.Cert != "" {
-		m.certificate, m.log = f.certificate(), log.With("cert-file", f.Cert)
+		m.certificate = f.certificate()
 	}
 	for _, file := range secrets {
 		if file.isSet() {
@@ -99,9 +99,9 @@ func (m *monitor) check(now time.Time) {
 	leaf := pair.Leaf
 	switch remaining := leaf.NotAfter.Sub(now); {
 	case remaining <= 0:
-		m.report(now, slog.LevelError, "the certificate has expired: new connections fail until --cert-file and --key-file are replaced; a restart is not necessary", "expiry", leaf.NotAfter)
+		m.report(now, slog.LevelError, "the certificate has expired: new connections fail until --cert-file and --key-file are replaced; a restart is not necessary", "cert-file", m.certificate.files[0], "expiry", leaf.NotAfter)
 	case remaining <= notice(leaf):
-		m.report(now, slog.LevelWarn, "the certificate expires soon: replace --cert-file and --key-file; a restart is not necessary", "expiry", leaf.NotAfter)
+		m.report(now, slog.LevelWarn, "the certificate expires soon: replace --cert-file and --key-file; a restart is not necessary", "cert-file", m.certificate.files[0], "expiry", leaf.NotAfter)
 	}
 }
 
@@ -122,10 +122,10 @@ func notice(c *x509.Certificate) time.Duration {
 }
 
 // report logs a message, unless it was logged on this day.
-func (m *monitor) report(now time.Time, level slog.Level, text, key string, value any) {
+func (m *monitor) report(now time.Time, level slog.Level, text string, args ...any) {
 	if last, found := m.logged[text]; found && now.Sub(last) < repeatInterval {
 		return
 	}
 	m.logged[text] = now
-	m.log.Log(context.Background(), level, text, key, value)
+	m.log.Log(context.Background(), level, text, args...)
 }

@@ -48,7 +48,7 @@ func (f SecretFile) secrets() *Secrets {
 
 // ReadSecrets reads the secrets from a file, or from value if the file is not set. It returns nil without
 // both. The flag precedes errors. The warning is not empty if all users can read the file. log receives a
-// message each time the secrets are replaced, and may be nil. [Certificates.Monitor] logs errors.
+// message each time the secrets are replaced, and may be nil. A command that runs for long logs errors by [Certificates.Monitor].
 func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warning string, err error) {
 	switch {
 	case f.Name == "" && value == "":
