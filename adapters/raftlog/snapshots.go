@@ -243,15 +243,14 @@ func copyTo(fsys disk.FS, name string, from io.Reader, size int64) error {
 	if err != nil {
 		return err
 	}
-	if err = f.Allocate(size); err != nil {
-		if disk.IsFull(err) {
-			err = fmt.Errorf("%w for a snapshot of %d bytes: free some, for example with raftlog compact: %w", api.ErrNoSpace, size, err)
-		}
-	} else {
+	if err = f.Allocate(size); err == nil {
 		_, err = io.Copy(io.NewOffsetWriter(f, 0), from)
 	}
 	if err == nil {
 		err = f.Sync()
+	}
+	if disk.IsFull(err) { // Allocate does not reserve space on all systems
+		err = fmt.Errorf("%w for a snapshot of %d bytes: free some, for example with raftlog compact: %w", api.ErrNoSpace, size, err)
 	}
 	return errors.Join(err, f.Close())
 }

@@ -1,6 +1,8 @@
 package raftlog
 
 import (
+	"errors"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -31,17 +33,17 @@ func TestSending(t *testing.T) {
 	require.True(t, endThird())
 }
 
-// TestCopyTo_Errors fails if the wrong errors of an allocation are reported as a full disk.
+// TestCopyTo_Errors fails if the wrong errors are reported as a full disk, or space is not reserved first.
 func TestCopyTo_Errors(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
-		d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
-		d.FailWith(d.Ops()+2, failure) // Allocate, after Create
-		err := copyTo(d, "snap", strings.NewReader("content"), 7)
-		require.ErrorIs(t, err, failure)
-		if full {
-			require.ErrorIs(t, err, api.ErrNoSpace)
-		} else {
-			require.NotErrorIs(t, err, api.ErrNoSpace)
+		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create
+			d := crashdisk.New(rand.New(rand.NewPCG(1, 1)))
+			d.FailWith(d.Ops()+operation, failure)
+			from := strings.NewReader("content")
+			err := copyTo(d, "snap", io.LimitReader(from, 7), 7)
+			require.Equal(t, operation == 2, from.Len() == 7, "space is reserved before anything is received")
+			require.ErrorIs(t, err, failure)
+			require.Equal(t, full, errors.Is(err, api.ErrNoSpace), err)
 		}
 	}
 }

@@ -46,9 +46,9 @@ var raftlogFileMutants = []mutant{
 		name: "raftlog/snapshot-space", breaks: "a snapshot is received for which the disk has no space",
 		file: "adapters/raftlog/snapshots.go",
 		edits: []edit{
-			{"if err = f.Allocate(size); err != nil {", "if false {"},
+			{"if err = f.Allocate(size); err == nil {", "if true {"},
 		},
-		tests: "./adapters/raftlog -run TestSnapshot_OtherThanAnnounced",
+		tests: "./adapters/raftlog -run TestCopyTo_Errors",
 	},
 	{
 		name: "raftlog/snapshot-one", breaks: "several snapshots are received at the same time",

@@ -163,14 +163,6 @@ var roleMutants = []mutant{
 		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},
 	{
-		name: "role/admitted-early", breaks: "a peer that is rejected between its handshake and its first frame stays connected",
-		file: "adapters/raftlog/internal/transport/session.go",
-		edits: []edit{
-			{"	s.checkAccepted() // CheckPeers", "	// CheckPeers"},
-		},
-		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
-	},
-	{
 		name: "role/ended-by-stranger", breaks: "elector ends because of any refusal",
 		file: "cmd/elector/raftlog_peer.go",
 		edits: []edit{

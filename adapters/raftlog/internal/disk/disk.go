@@ -6,12 +6,15 @@ package disk
 import (
 	"errors"
 	"io"
+	"runtime"
 	"syscall"
 )
 
 // IsFull reports whether an operation failed because the disk is full, or the quota of the user is used up.
 func IsFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	const handleDiskFull, diskFull, quotaExceeded = syscall.Errno(39), syscall.Errno(112), syscall.Errno(1295) // Windows does not use ENOSPC
+	windows := runtime.GOOS == "windows" && (errors.Is(err, handleDiskFull) || errors.Is(err, diskFull) || errors.Is(err, quotaExceeded))
+	return windows || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // ErrLocked is returned by FS.Lock if this or another process holds the lock.

@@ -113,6 +113,11 @@ func (s *session) receiveFrames() error {
 			return refused
 		}
 		select {
+		case <-s.done: // frames that were received before the session was closed are not passed on
+			return nil
+		default:
+		}
+		select {
 		case s.transport.frames <- Frame{From: from, Data: data}:
 		case <-s.done:
 			return nil
