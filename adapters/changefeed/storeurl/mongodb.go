@@ -45,7 +45,7 @@ func openMongoDB(a address) (connector, error) {
 		if err != nil {
 			return nil, err
 		}
-		direct = parsed.Direct != nil && *parsed.Direct
+		direct = parsed.Direct != nil && *parsed.Direct || parsed.LoadBalanced != nil && *parsed.LoadBalanced
 	}
 	if err := checkMongoDBLogin(&a, direct); err != nil {
 		return nil, err
@@ -104,8 +104,12 @@ func checkMongoDBLogin(a *address, direct bool) error {
 		return err
 	}
 	if login.OnlyLocal() && !direct {
-		return fmt.Errorf("%w: the %s of MongoDB would be sent to the servers that %s names: add directConnection=true, or %s",
-			transport.ErrPlainCredentials, login.Credential, a.url.Host, login.Setting)
+		advice := "use mongodb:// with one host and directConnection=true"
+		if a.url.Scheme == "mongodb" && len(a.hosts()) == 1 {
+			advice = "add directConnection=true"
+		}
+		return fmt.Errorf("%w: the %s of MongoDB would be sent to the servers that %s names: %s, or %s",
+			transport.ErrPlainCredentials, login.Credential, a.url.Host, advice, login.Setting)
 	}
 	return nil
 }

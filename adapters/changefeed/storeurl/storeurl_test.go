@@ -74,7 +74,8 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"mongodb://127.0.0.1/db?tls=true&ssl=false", "jobs", "must be equivalent"},
 		{"mongodb://me:secret@127.0.0.1/db", "jobs", "the servers that 127.0.0.1 names: add directConnection=true"},
 		{"mongodb://me:secret@localhost/db?directConnection=false&replicaSet=rs", "jobs", "directConnection=true"},
-		{"mongodb+srv://me:secret@localhost/db?tls=false&directConnection=true", "jobs", "directConnection=true"},
+		{"mongodb+srv://me:secret@localhost/db?tls=false&directConnection=true", "jobs", "use mongodb:// with one host and directConnection=true"},
+		{"mongodb://me:secret@127.0.0.1:1,localhost:2/db", "jobs", "use mongodb:// with one host and directConnection=true"},
 	} {
 		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
 		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
@@ -101,6 +102,7 @@ func TestCheck_Credentials(t *testing.T) {
 		{URL: "mongodb://host/db"},
 		{URL: "mongodb://127.0.0.1/db"},
 		{URL: "mongodb://me:secret@127.0.0.1/db?directConnection=true"},
+		{URL: "mongodb://me:secret@127.0.0.1/db?loadBalanced=true"},
 		{URL: "mongodb://me:secret@127.0.0.1/db", AllowPlainCredentials: true},
 		{URL: "mongodb://me:secret@host/db?tls=true"},
 		{URL: "mongodb+srv://me:secret@host/db"},
