@@ -54,11 +54,16 @@ func (n *Node) watchCompactFile() {
 }
 
 // installCompactFile installs a snapshot of this peer's log from a file, which it closes, and
-// returns the index of the snapshot.
+// returns the index of the snapshot. It copies the file only if it is a snapshot of this cluster.
 func (n *Node) installCompactFile(f disk.File) (index uint64, err error) {
 	size, err := f.Size()
 	var name string
 	var meta snapshot.Meta
+	if err == nil {
+		if meta, err = snapshot.Verify(f); err == nil {
+			err = n.checkCluster(meta)
+		}
+	}
 	if err == nil {
 		name, meta, err = n.stageSnapshot(io.NewSectionReader(f, 0, size), size)
 	}

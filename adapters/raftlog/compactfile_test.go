@@ -130,27 +130,36 @@ func (n noDescriptors) Create(name string) (disk.File, error) {
 }
 
 // TestCompactFile_CannotBeRead fails if a file that cannot be opened or copied is not renamed, or
-// if there is not one message with the reason.
+// if there is not one message with the reason. It also fails if a file that is not a snapshot is copied, or
+// the message contains a part of it: another user could make the peer read any file.
 func TestCompactFile_CannotBeRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
-	for reason, create := range map[string]func() error{
-		syscall.EMFILE.Error(): func() error { return os.WriteFile(file, []byte("snapshot"), 0o600) },
-		syscall.ELOOP.Error():  func() error { return os.Symlink("snap.new", file) },
+	for reason, create := range map[string]func(t *testing.T, h *harness){
+		syscall.EMFILE.Error(): func(t *testing.T, h *harness) { h.copySnapshot(t, h.peers[0], file, func(*snapshot.Meta) {}) },
+		"it is not a snapshot": func(t *testing.T, _ *harness) {
+			require.NoError(t, os.WriteFile(file, []byte("password of root"), 0o600))
+		},
+		"a link is not followed": func(t *testing.T, _ *harness) { require.NoError(t, os.Symlink("snap.new", file)) },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			var messages testenv.Buffer
 			runCluster(t, 1, func(t *testing.T, h *harness) {
-				require.NoError(t, h.stopPeer(h.peers[0]))
-				h.startPeer(h.peers[0], func(c *raftlog.Config) {
+				p := h.peers[0]
+				h.proposeAll(t, p, "a")
+				_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+				require.NoError(t, err)
+				require.NoError(t, h.stopPeer(p))
+				h.startPeer(p, func(c *raftlog.Config) {
 					c.CompactFile, c.Logger = file, slog.New(slog.NewTextHandler(&messages, nil))
-					*c = c.OnDisk(noDescriptors{h.disks[h.peers[0].ID]})
+					*c = c.OnDisk(noDescriptors{h.disks[p.ID]})
 				})
-				require.NoError(t, create())
+				create(t, h)
 				time.Sleep(5 * time.Second)
 				require.False(t, exists(t, file))
 				require.NoError(t, os.Remove(file+".refused"))
 				require.Equal(t, 1, strings.Count(messages.String(), "rejected and renamed"), messages.String())
 				require.Contains(t, messages.String(), reason)
+				require.NotContains(t, messages.String(), "password")
 			})
 		})
 	}

@@ -102,8 +102,9 @@ type Config struct {
 	// CompactFile is the path of a file in which another program can place a snapshot of
 	// this peer's log, created by [CompactOffline]. The peer watches the path and installs
 	// the snapshot, unless the snapshot has no data and StateMachine is set. The file must belong
-	// to the user of this process or to root, and no other user may be able to write it. See the
-	// command raftlog compact. If it is empty, no file is watched.
+	// to the user of this process or to root, no other user may be able to write it, and it must not
+	// be a link. Let no other user write its directory. See the command raftlog compact. If it is empty,
+	// no file is watched.
 	CompactFile string
 
 	// Logger receives messages for operators. If it is nil, logs are discarded.

@@ -227,14 +227,18 @@ func (n *Node) stageSnapshot(body io.Reader, size int64) (name string, meta snap
 		return "", meta, errors.Join(err, n.fs.Remove(name))
 	}
 	meta = r.Meta()
-	err = r.Close()
-	if meta.Cluster != n.cfg.Cluster {
-		err = fmt.Errorf("%w: it belongs to cluster %q", api.ErrInvalid, meta.Cluster)
-	}
-	if err != nil {
+	if err = errors.Join(n.checkCluster(meta), r.Close()); err != nil {
 		return "", meta, errors.Join(err, n.fs.Remove(name))
 	}
 	return name, meta, nil
+}
+
+// checkCluster returns an error if a snapshot is not one of this cluster.
+func (n *Node) checkCluster(m snapshot.Meta) error {
+	if m.Cluster != n.cfg.Cluster {
+		return fmt.Errorf("%w: it belongs to cluster %q", api.ErrInvalid, m.Cluster)
+	}
+	return nil
 }
 
 // copyTo writes size bytes, for which there must be space, to a new file.

@@ -63,7 +63,8 @@ insecure: false
 
 # The file in which this peer expects snapshots of "raftlog compact". Its directory must be on the
 # same file system as dir, and may be in dir; {id} stands for the ID.
-# The peer installs only a file that belongs to its user or to root, and that no other user can write.
+# The peer installs only a file that belongs to its user or to root, that no other user can write, and
+# that is not a link. Let no other user write the directory.
 compact-file: ""
 
 # The time after which voters that receive nothing from the leader elect another one, and the

@@ -43,6 +43,22 @@ var raftlogFileMutants = []mutant{
 		tests: "./adapters/raftlog -run TestSnapshot_OtherThanAnnounced",
 	},
 	{
+		name: "raftlog/compact-link", breaks: "another user can make a peer read any file by a link",
+		file: "adapters/raftlog/internal/disk/owner_unix.go",
+		edits: []edit{
+			{" | syscall.O_NOFOLLOW", ""},
+		},
+		tests: "./adapters/raftlog/internal/disk -run TestOpenPrivate_Link",
+	},
+	{
+		name: "raftlog/compact-copy", breaks: "a peer copies a file that is not a snapshot",
+		file: "adapters/raftlog/compactfile.go",
+		edits: []edit{
+			{"if meta, err = snapshot.Verify(f); err == nil {", "if false {"},
+		},
+		tests: "./adapters/raftlog -run TestCompactFile_CannotBeRead",
+	},
+	{
 		name: "raftlog/snapshot-space", breaks: "a snapshot is received for which the disk has no space",
 		file: "adapters/raftlog/snapshots.go",
 		edits: []edit{

@@ -4,6 +4,6 @@ package disk
 
 import "io/fs"
 
-const openNonblock = 0
+const openDirectly = 0
 
 func ownerOf(fs.FileInfo) (user int, known bool) { return 0, false }

@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// openNonblock is the flag with which opening a named pipe does not wait for a writer.
-const openNonblock = syscall.O_NONBLOCK
+// openDirectly contains the flags with which opening a named pipe does not wait for a writer, and a link is
+// not followed.
+const openDirectly = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
 // ownerOf returns the number of the user to whom a file belongs.
 func ownerOf(info fs.FileInfo) (user int, known bool) {

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // OpenPrivate opens a file for reading that another program has created for this process. It returns an error
-// if the file is not a regular file, or if another user could have written it: it must belong to the user of
+// if the file is not a regular file, such as a link, by which another user could name any file that this process
+// may read. It also returns an error if another user could have written the file: it must belong to the user of
 // this process or to root, and only its owner may write it. Windows has other permissions, which are not checked.
 func OpenPrivate(path string) (File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|openDirectly, 0)
 	if err != nil {
-		return nil, withOwnerRemedy(err, path)
+		return nil, withRemedy(err, path)
 	}
 	info, err := f.Stat() // of the opened file, which path may not name any more
 	if err == nil {
@@ -27,9 +29,13 @@ func OpenPrivate(path string) (File, error) {
 	return osFile{f}, nil
 }
 
-// withOwnerRemedy adds to an error of OpenPrivate what to do if another user has created the file.
-func withOwnerRemedy(err error, path string) error {
-	if errors.Is(err, fs.ErrPermission) {
+// withRemedy adds to an error of OpenPrivate what to do if the path is that of a link, or another user has
+// created the file.
+func withRemedy(err error, path string) error {
+	switch {
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK): // of O_NOFOLLOW
+		return fmt.Errorf("%w: a link is not followed: move the file to %s", err, path)
+	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: the user of this process must be able to read the file: create it as that user, or change its owner to that user (chown) before it is moved to %s", err, path)
 	}
 	return err

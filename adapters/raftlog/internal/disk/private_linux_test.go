@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -14,4 +15,14 @@ func TestOpenPrivate_NamedPipe(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	_, err := OpenPrivate(path)
 	require.ErrorContains(t, err, path+": it is not a regular file")
+}
+
+// TestOpenPrivate_Link fails if another user can make this process read any of its files by a link.
+func TestOpenPrivate_Link(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	require.NoError(t, os.WriteFile(file, []byte("secret"), 0o600))
+	require.NoError(t, os.Symlink(file, link))
+	_, err := OpenPrivate(link)
+	require.ErrorContains(t, err, "a link is not followed: move the file to "+link)
 }

@@ -36,7 +36,7 @@ func TestCheckPrivate(t *testing.T) {
 			require.ErrorContains(t, err, c.want, "%+v", c)
 		}
 	}
-	require.ErrorContains(t, withOwnerRemedy(&fs.PathError{Op: "open", Path: "file", Err: fs.ErrPermission}, "file"), "create it as that user")
+	require.ErrorContains(t, withRemedy(&fs.PathError{Op: "open", Path: "file", Err: fs.ErrPermission}, "file"), "create it as that user")
 	path := filepath.Join(t.TempDir(), "file")
 	_, err := OpenPrivate(path)
 	require.ErrorIs(t, err, fs.ErrNotExist)

@@ -175,7 +175,7 @@ func (s *scanner) readMeta() (Meta, error) {
 		return Meta{}, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return Meta{}, s.corrupt("it is not a snapshot: it begins with %q", head[:len(magic)])
+		return Meta{}, s.corrupt("it is not a snapshot: it does not begin with %q", magic)
 	}
 	s.crc = updateCRC(0, head)
 	v := binary.LittleEndian.Uint32(head[len(magic):])

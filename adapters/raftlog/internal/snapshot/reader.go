@@ -51,6 +51,13 @@ func OpenFile(fs disk.FS, name string) (*Reader, error) {
 	return &Reader{layout: l, file: f, name: name}, nil
 }
 
+// Verify reads a whole file, and returns its metadata. The error wraps ErrCorrupt if the file is not a snapshot,
+// and does not contain any part of the file.
+func Verify(f disk.File) (Meta, error) {
+	l, err := verifyFile(f)
+	return l.meta, err
+}
+
 // verifyFile reads a whole file.
 func verifyFile(f disk.File) (layout, error) {
 	size, err := f.Size()
