@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,12 +37,14 @@ const chaosTimeout = 5 * time.Second
 // recordFormat is a record in a file of a participant: a resource, the time after the first check
 // of a hold that succeeded, and the time before the last one, in nanoseconds of CLOCK_MONOTONIC,
 // which all processes of a machine share. The participant overwrites the record with each check.
+// The resource of a lock is followed by a slash and the sequence number of the holder's znode.
 const recordFormat = "%-40s %20d %20d\n"
 
 // recordedHold is a record, with the language of the participant.
 type recordedHold struct {
 	language, resource string
 	first, last        int64
+	sequence           int // of the holder's znode; 0 if it was not recorded
 }
 
 // overlap is the time in which two participants held a resource.
@@ -51,7 +54,9 @@ type overlap struct {
 }
 
 // findOverlaps returns the overlaps of holds of one resource: a check of the former hold that
-// succeeded began after a check of the next one had succeeded.
+// succeeded began after a check of the next one had succeeded. The servers grant a lock in the order of
+// the sequence numbers. Without them, the hold that was recorded first is the former one: that can be
+// wrong if a participant was paused between the grant and its first check.
 func findOverlaps(holds []recordedHold) (found []overlap) {
 	slices.SortFunc(holds, func(a, b recordedHold) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.first, b.first))
@@ -61,7 +66,11 @@ func findOverlaps(holds []recordedHold) (found []overlap) {
 			if next.resource != former.resource || next.first >= former.last {
 				break
 			}
-			found = append(found, overlap{former, next, time.Duration(former.last - next.first)})
+			o := overlap{former, next, time.Duration(min(former.last, next.last) - next.first)}
+			if former.sequence > next.sequence && next.sequence > 0 {
+				o.former, o.next = next, former
+			}
+			found = append(found, o)
 		}
 	}
 	return found
@@ -69,9 +78,13 @@ func findOverlaps(holds []recordedHold) (found []overlap) {
 
 // TestFindOverlaps fails if an overlap is not found, or if consecutive holds count as one.
 func TestFindOverlaps(t *testing.T) {
-	a, b, c := recordedHold{"go", "x", 1, 5}, recordedHold{"java", "x", 4, 9}, recordedHold{"go", "x", 9, 12}
-	other := recordedHold{"go", "y", 2, 20}
+	a, b, c := recordedHold{"go", "x", 1, 5, 0}, recordedHold{"java", "x", 4, 9, 0}, recordedHold{"go", "x", 9, 12, 0}
+	other := recordedHold{"go", "y", 2, 20, 0}
 	assert.Equal(t, []overlap{{a, b, 1}}, findOverlaps([]recordedHold{c, other, b, a}))
+	a.sequence, b.sequence = 2, 1
+	assert.Equal(t, []overlap{{b, a, 1}}, findOverlaps([]recordedHold{a, b}), "b was paused after the grant")
+	b.sequence = 3
+	assert.Equal(t, []overlap{{a, b, 1}}, findOverlaps([]recordedHold{a, b}))
 }
 
 // chaosGroup is a set of participants that use one layout of znodes.
@@ -184,6 +197,12 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 		for line := range strings.Lines(string(text)) {
 			h := recordedHold{language: words[0]}
 			if n, _ := fmt.Sscan(line, &h.resource, &h.first, &h.last); n == 3 {
+				name, sequence, _ := strings.Cut(h.resource, "/")
+				h.resource, h.sequence = name, 0
+				if sequence != "" {
+					h.sequence, err = strconv.Atoi(sequence)
+					require.NoError(c, err, line)
+				}
 				holds[words[2]+" "+words[3]] = append(holds[words[2]+" "+words[3]], h)
 			} // otherwise the process was killed while it wrote
 		}

@@ -140,7 +140,7 @@ func (p *participant) lock(conn *zk.Conn, r *recorder) error {
 		if err != nil {
 			return err
 		}
-		if err := r.hold("lock", func() bool { return h.Err() == nil }, rand.N(300*time.Millisecond)); err != nil {
+		if err := r.hold("lock/"+h.Path()[len(h.Path())-10:], func() bool { return h.Err() == nil }, rand.N(300*time.Millisecond)); err != nil {
 			return err
 		}
 		if err := h.Release(); err != nil {

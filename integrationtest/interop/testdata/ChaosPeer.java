@@ -57,6 +57,17 @@ public class ChaosPeer {
         }
     }
 
+    /** Shows the sequence number of its znode. */
+    private static class Mutex extends InterProcessMutex {
+        Mutex(CuratorFramework client, String path) {
+            super(client, path);
+        }
+
+        String sequence() {
+            return getLockPath().substring(getLockPath().length() - 10);
+        }
+    }
+
     private static void repeat(Step step) {
         new Thread(() -> {
             while (true) {
@@ -96,10 +107,10 @@ public class ChaosPeer {
 
         Recorder lock = new Recorder("lock");
         repeat(() -> {
-            InterProcessMutex mutex = new InterProcessMutex(client, path + "/lock");
+            Mutex mutex = new Mutex(client, path + "/lock");
             mutex.acquire();
             try {
-                lock.hold("lock", mutex::isAcquiredInThisProcess, between(10, 300));
+                lock.hold("lock/" + mutex.sequence(), mutex::isAcquiredInThisProcess, between(10, 300));
             } finally {
                 mutex.release();
             }

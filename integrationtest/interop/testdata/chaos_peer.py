@@ -75,7 +75,7 @@ def elect():
 def lock():
     mutex = client.Lock(path + "/lock", "kazoo")
     with mutex:
-        lock_records.hold("lock", lambda: mutex.is_acquired and connected(), random.uniform(0.01, 0.3))
+        lock_records.hold("lock/" + mutex.node[-10:], lambda: mutex.is_acquired and connected(), random.uniform(0.01, 0.3))
 
 
 def consume():
