@@ -225,7 +225,7 @@ func TestNATS(t *testing.T) {
 		operators.Lasting("ReadOnly", "the server reports: nats: permissions violation", func(s *storeServer, on bool) {
 			s.configure("secret", map[bool]string{true: "publish: {deny: [\"$KV.>\"]}", false: ""}[on])
 		}),
-		operators.Lasting("CredentialsRotated", "the server reports: nats: Authorization Violation", func(s *storeServer, on bool) {
+		operators.Lasting("CredentialsRotated", "nats: Authorization Violation)", func(s *storeServer, on bool) {
 			s.configure(map[bool]string{true: "another", false: "secret"}[on], "")
 		}),
 		operators.Lasting("Full", "maximum bytes exceeded", func(s *storeServer, on bool) {
