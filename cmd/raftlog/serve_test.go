@@ -290,9 +290,10 @@ func TestServe_StolenSecrets(t *testing.T) {
 		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
 		require.NoError(t, os.Rename(file+".new", file))
 	}
-	// The thief has the directory of d, the configuration and both secrets.
+	// The thief has the directory of d, the configuration and both secrets. Without d, which does not run, the
+	// last attempt of each command reaches a peer that rejects it.
 	stolen := filepath.Join(h.dir, "stolen.yaml")
-	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
+	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n", fmt.Sprintf("  - {id: d, addr: %q}\n", h.address("d")), "").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
 	require.NoError(t, os.WriteFile(stolen, []byte(text), 0o600))
 	replace("stolen-secret", read("secret"))
 	replace("stolen-client-secret", read("client-secret"))
