@@ -129,9 +129,9 @@ func (n noDescriptors) Create(name string) (disk.File, error) {
 	return n.FS.Create(name)
 }
 
-// TestCompactFile_CannotBeRead fails if a file that cannot be opened or copied is not renamed, or
-// if there is not one message with the reason. It also fails if a file that is not a snapshot is copied, or
-// the message contains a part of it: another user could make the peer read any file.
+// TestCompactFile_CannotBeRead fails unless a file that cannot be opened or copied is renamed, and one
+// message contains the reason. A file that is not a snapshot must not be copied, and no part of it may be
+// logged, because another user could have chosen the file.
 func TestCompactFile_CannotBeRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	for reason, create := range map[string]func(t *testing.T, h *harness){

@@ -108,8 +108,8 @@ type credentials struct {
 	certificates   *tls.Config
 }
 
-// peerCredentials returns the credentials of a peer. It may add warnings to s. log receives a message if secrets
-// are replaced later.
+// peerCredentials returns the credentials of a peer. It may add warnings to s. log receives a message each time
+// secrets are replaced.
 func (s *settings) peerCredentials(log *slog.Logger) (c credentials, err error) {
 	if c.peers, err = s.readSecrets("--secret-file", s.SecretFile, s.Secret, log); err != nil {
 		return c, err

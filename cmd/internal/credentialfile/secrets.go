@@ -48,12 +48,13 @@ func (f SecretFile) secrets() *Secrets {
 
 // ReadSecrets reads the secrets from a file, or from value if the file is not set. It returns nil without
 // both. The flag precedes errors. The warning is not empty if all users can read the file. log receives a
-// message each time the secrets are replaced, and may be nil. A command that runs for long logs errors by [Certificates.Monitor].
+// message each time the secrets are replaced, and may be nil. [Certificates.Monitor] logs later errors, for
+// commands that call it.
 func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warning string, err error) {
 	switch {
-	case f.Name == "" && value == "":
+	case !f.isSet() && value == "":
 		return nil, "", nil
-	case f.Name == "":
+	case !f.isSet():
 		secrets, err := parse([]byte(value))
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", f.Flag, err)

@@ -50,8 +50,8 @@ func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve
 }
 
 // Calls serves the calls on a connection from an address until it ends, the client sends nothing for
-// callsIdle, or ctx is done. Then it closes the connection, cancels the contexts of pending calls, and waits for them. It returns nil if the
-// client has closed the connection. Other errors wrap [wire.ErrProtocol], the cause of ctx,
+// callsIdle, or ctx is done. Then it closes the connection, cancels the contexts of pending calls, and
+// waits for them. It returns nil if the client has closed the connection. Other errors wrap [wire.ErrProtocol], the cause of ctx,
 // [api.ErrBusy] if the client exceeds a limit of connections, or the error of the connection.
 func (s *Server) Calls(ctx context.Context, conn Conn, address string) error {
 	client, busy := s.usage.open(address, load{conns: 1})
