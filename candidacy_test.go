@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // untilDone is an algorithm that does nothing until its context is done.

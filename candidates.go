@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -122,6 +122,6 @@ func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 // newCandidateInfo describes a candidate, given its znode. data is nil if it cannot be read, which is
 // possible for candidates of other libraries.
 func newCandidateInfo(id string, data []byte, stat *zk.Stat) *CandidateInfo {
-	name, value := candidatedata.Decode(data)
+	name, value := record.Decode(data)
 	return &CandidateInfo{ID: id, Name: name, Value: value, Token: stat.Czxid}
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
@@ -74,7 +74,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin, log: log,
 		queue: queue.Config{
 			Config: contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
-			Conn:   conn, Data: candidatedata.Encode(o.clientName, o.value), ACL: o.acl, StrictACL: o.strictACL,
+			Conn:   conn, Data: record.Encode(o.clientName, o.value), ACL: o.acl, StrictACL: o.strictACL,
 			Timeout: o.timeout, CheckInterval: o.interval, Rejoins: o.rejoin, Log: log,
 		},
 	}

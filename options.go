@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
@@ -82,7 +82,7 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	if err := znode.CheckStrict(o.acl, o.strictACL); err != nil {
 		return nil, err
 	}
-	if err := candidatedata.Check(o.clientName, o.value); err != nil {
+	if err := record.Check(o.clientName, o.value); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	err := o.naming.Check()

@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/latest"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
-	"github.com/go-leaderelection/leaderelection/internal/resignation"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -91,7 +91,7 @@ func (e *Election) removeWatch() {
 	}
 	remove := func() (struct{}, error) {
 		return struct{}{}, watch.RemoveFromData(context.Background(), e.conn, e.node, func(found watch.Found) bool {
-			_, ok := resignation.Parse(found.Data)
+			_, ok := record.ParseRequests(found.Data)
 			return ok && found.Stat.NumChildren <= removalLimit
 		})
 	}
@@ -121,7 +121,7 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 			}
 			return
 		}
-		names, _ := resignation.Parse(found.Data)
+		names, _ := record.ParseRequests(found.Data)
 		for changed := false; !changed; {
 			// The ID is known after the znode was created, and changes with the session.
 			if id := e.ID(); id != "" && slices.Contains(names, path.Base(id)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/resignation"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -453,7 +453,7 @@ func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	t.Run("request received", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
 			c := join(h, 1)[0]
-			data := resignation.Format([]string{path.Base(c.ID())})
+			data := record.FormatRequests([]string{path.Base(c.ID())})
 			_, err := h.operator.Set(node, data, -1)
 			require.NoError(h, err)
 			<-c.ResignRequested()
@@ -544,7 +544,7 @@ func TestResignRequested_NodeIsMissing(t *testing.T) {
 				}
 				reads := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpGetData && e.Path == appNode })
 				require.Less(h, len(reads), 10)
-				_, err := conn.Set(appNode, resignation.Format(names(c)), -1)
+				_, err := conn.Set(appNode, record.FormatRequests(names(c)), -1)
 				require.NoError(h, err)
 				h.advance(0)
 				receive(h, requested)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
 // State is the state of an Elector.

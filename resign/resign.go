@@ -17,8 +17,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
-	"github.com/go-leaderelection/leaderelection/internal/resignation"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -161,7 +161,7 @@ func (r *resignRequest) withdraw(ctx context.Context) error {
 func (r *resignRequest) add(names, present []string) ([]string, error) {
 	switch {
 	case slices.Contains(present, r.name):
-		return resignation.Add(names, present, r.name), nil
+		return record.AddRequests(names, present, r.name), nil
 	case r.wasWritten():
 		return names, nil // the reply to an earlier attempt was lost, and the candidate has resigned
 	}
@@ -170,7 +170,7 @@ func (r *resignRequest) add(names, present []string) ([]string, error) {
 
 // remove returns names without the name of the candidate.
 func (r *resignRequest) remove(names, _ []string) ([]string, error) {
-	return resignation.Remove(names, r.name), nil
+	return record.RemoveRequests(names, r.name), nil
 }
 
 // changeRequests replaces the names in the data of the election node by those that change returns,
@@ -186,7 +186,7 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 			if err != nil {
 				return err
 			}
-			names, ok := resignation.Parse(data)
+			names, ok := record.ParseRequests(data)
 			if !ok {
 				return fmt.Errorf("%w: %q", ErrForeignData, data[:min(len(data), 40)])
 			}
@@ -198,7 +198,7 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 			if err != nil || slices.Equal(names, changed) {
 				return err
 			}
-			data = resignation.Format(changed)
+			data = record.FormatRequests(changed)
 			if _, err := txn.Size([]any{&zk.SetDataRequest{Path: r.node, Data: data}}); err != nil {
 				return fmt.Errorf("%w: %d requests: %w", leaderelection.ErrInvalidOption, len(changed), err)
 			}
@@ -243,7 +243,7 @@ func (r *resignRequest) keepRequest(ctx context.Context, requests *watch.Reader)
 	if err != nil {
 		return err
 	}
-	if names, _ := resignation.Parse(found.Data); slices.Contains(names, r.name) {
+	if names, _ := record.ParseRequests(found.Data); slices.Contains(names, r.name) {
 		return nil
 	}
 	return r.addRequest(ctx)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/resign"
 	"github.com/go-leaderelection/leaderelection/zktest"

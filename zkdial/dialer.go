@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/transport"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 var (

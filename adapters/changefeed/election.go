@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // Election is a candidate in the election whose record is kept by a store. It implements

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
 // errSilent is the error of a watch that does not report a known write. The feed replaces the watch.

@@ -15,8 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
-	"github.com/go-leaderelection/leaderelection/internal/resignation"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
@@ -92,11 +92,11 @@ func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	default:
 		return nil, &permanentError{resign.ErrNoCandidate}
 	}
-	return resignation.Add(names, present, r.name), nil
+	return record.AddRequests(names, present, r.name), nil
 }
 
 func (r *resignRequest) removeName(names, _ []string) ([]string, error) {
-	return resignation.Remove(names, r.name), nil
+	return record.RemoveRequests(names, r.name), nil
 }
 
 // withdraw removes the name from the requests.
@@ -122,7 +122,7 @@ func (r *resignRequest) updateNames(ctx context.Context, f func(names, present [
 		if s.node == nil {
 			return &permanentError{errNoElection}
 		}
-		names, ok := resignation.Parse(s.node.Value)
+		names, ok := record.ParseRequests(s.node.Value)
 		if !ok {
 			return &permanentError{fmt.Errorf("%w: %q", errForeignData, s.node.Value[:min(len(s.node.Value), 40)])}
 		}
@@ -136,7 +136,7 @@ func (r *resignRequest) updateNames(ctx context.Context, f func(names, present [
 		}
 		written, err := r.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.ModRevision(r.node), "=", s.node.ModRevision)).
-			Then(clientv3.OpPut(r.node, string(resignation.Format(names)), clientv3.WithIgnoreLease())).
+			Then(clientv3.OpPut(r.node, string(record.FormatRequests(names)), clientv3.WithIgnoreLease())).
 			Commit()
 		r.written = r.written || err == nil && written.Succeeded || err != nil && !isRejected(err)
 		if err != nil || written.Succeeded {
@@ -162,7 +162,7 @@ func (r *resignRequest) waitForDeletion() error {
 			if !exists || s.node == nil {
 				return nil
 			}
-			if names, _ := resignation.Parse(s.node.Value); slices.Contains(names, r.name) {
+			if names, _ := record.ParseRequests(s.node.Value); slices.Contains(names, r.name) {
 				return nil
 			}
 			return r.updateNames(ctx, r.addName)
@@ -216,7 +216,7 @@ func (n *entry) checkResignRequests(v *view) {
 	if requested == nil {
 		return
 	}
-	if names, _ := resignation.Parse(v.nodeValue); slices.Contains(names, path.Base(n.key.name)) {
+	if names, _ := record.ParseRequests(v.nodeValue); slices.Contains(names, path.Base(n.key.name)) {
 		close(requested)
 		n.nodeWatch.close()
 		n.nodeWatch = nil

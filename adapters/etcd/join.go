@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
 // joinQueue obtains a lease and creates the candidate's key. It retries until etcd answers, for a
@@ -57,7 +57,7 @@ func (e *Election) tryJoin(ctx context.Context) (*entry, error) {
 				clientv3.Compare(clientv3.CreateRevision(e.node), "=", e.known.nodeRev),
 				clientv3.Compare(clientv3.CreateRevision(n.key.name), "=", 0),
 			).
-			Then(clientv3.OpPut(n.key.name, string(candidatedata.Encode(e.options.clientName, e.options.value)), clientv3.WithLease(n.key.lease))).
+			Then(clientv3.OpPut(n.key.name, string(record.Encode(e.options.clientName, e.options.value)), clientv3.WithLease(n.key.lease))).
 			Else(
 				clientv3.OpGet(e.node, clientv3.WithKeysOnly()),
 				clientv3.OpGet(n.key.name, clientv3.WithKeysOnly()),

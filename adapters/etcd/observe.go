@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
 // Candidates returns the candidates of the election at node in order of succession,
@@ -53,7 +53,7 @@ func list(client *clientv3.Client, node string, opts []Option, limit int64) (*sn
 }
 
 func candidateInfo(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
-	name, value := candidatedata.Decode(kv.Value)
+	name, value := record.Decode(kv.Value)
 	return leaderelection.CandidateInfo{ID: string(kv.Key), Name: name, Value: value, Token: kv.CreateRevision}
 }
 

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
 // Option configures the functions of this package. A function ignores options that do not
@@ -56,7 +56,7 @@ func newOptions(opts []Option) (*options, error) {
 	case o.timeout < time.Second, o.timeout > maxSessionTimeout:
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be from 1s to 9000000000s", leaderelection.ErrInvalidOption, o.timeout)
 	}
-	if err := candidatedata.Check(o.clientName, o.value); err != nil {
+	if err := record.Check(o.clientName, o.value); err != nil {
 		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
 	}
 	return o, nil

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // revocation is the revocation of a lease, with which etcd deletes the candidate's key.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
@@ -78,7 +78,7 @@ func (c *campaign) requestJoin(ctx context.Context) {
 		_ = e.node.readLinearizable(ctx, (*core.Core).ReadReplica)
 	}
 	_ = e.node.callLoop(ctx, func(p *core.Core) {
-		p.AddCandidate(e.name, c.id, string(candidatedata.Encode(e.opts.clientName, e.opts.value)))
+		p.AddCandidate(e.name, c.id, string(record.Encode(e.opts.clientName, e.opts.value)))
 		e.setQueue(p.Replica().Elections.Get(e.name))
 		c.requested = true // remains false after a fault, when nothing is sent
 	})

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/limit"
 )
 
 // Election is a candidate in an election that is kept in the log. It implements
@@ -133,14 +133,14 @@ func CheckName(name string) error {
 // CheckCandidate returns an error that wraps [leaderelection.ErrInvalidOption] if a candidate
 // cannot have the given name and value: see [WithClientName] and [WithValue]. It sends nothing.
 func CheckCandidate(clientName, value string) error {
-	err := candidatedata.Check(clientName, value)
+	err := record.Check(clientName, value)
 	switch {
 	case err != nil:
 	case !utf8.ValidString(clientName):
 		err = fmt.Errorf("WithClientName: %q is not UTF-8", clientName)
 	case !utf8.ValidString(value):
 		err = fmt.Errorf("WithValue: %q is not UTF-8", value)
-	case len(candidatedata.Encode(clientName, value)) > wire.MaxElection:
+	case len(record.Encode(clientName, value)) > wire.MaxElection:
 		err = fmt.Errorf("WithClientName, WithValue: the name of %d bytes and the value of %d bytes exceed the limit of %d", len(clientName), len(value), wire.MaxElection)
 	default:
 		return nil

@@ -7,8 +7,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
-	"github.com/go-leaderelection/leaderelection/internal/candidatedata"
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
 // Candidates returns the candidates of an election in the order of succession, according to
@@ -40,7 +40,7 @@ func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.
 }
 
 func candidateInfo(c replica.Candidate) leaderelection.CandidateInfo {
-	name, value := candidatedata.Decode([]byte(c.Name))
+	name, value := record.Decode([]byte(c.Name))
 	return leaderelection.CandidateInfo{ID: c.ID, Name: name, Value: value, Token: int64(c.Token)}
 }
 

@@ -21,7 +21,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
-	"github.com/go-leaderelection/leaderelection/internal/transport"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 func init() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/transport"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 // newHTTPServer returns the server of --listen or --control. It keeps at most limit connections, and closes

@@ -92,7 +92,7 @@ var commandMutants = []mutant{
 	},
 	{
 		name: "command/name-of-candidate", breaks: "the name of a candidate may contain control characters",
-		file: "internal/candidatedata/candidatedata.go",
+		file: "candidacy/record/data.go",
 		edits: []edit{
 			{`strings.ContainsFunc(name, unicode.IsControl)`, `strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) && r == 0 })`},
 		},
@@ -100,7 +100,7 @@ var commandMutants = []mutant{
 	},
 	{
 		name: "command/value-of-candidate", breaks: "the value of a candidate may contain a null character",
-		file: "internal/candidatedata/candidatedata.go",
+		file: "candidacy/record/data.go",
 		edits: []edit{
 			{`case strings.Contains(value, separator):`, `case false:`},
 		},

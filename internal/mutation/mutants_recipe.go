@@ -106,10 +106,10 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
-		file: "internal/limit/limit.go",
+		file: "candidacy/limit/limit.go",
 		edits: []edit{
 			{"	case <-done: // at the same time\n		return true\n", ""},
 		},
-		tests: "./internal/limit -run ^TestAwait$",
+		tests: "./candidacy/limit -run ^TestAwait$",
 	},
 }

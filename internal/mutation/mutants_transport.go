@@ -36,7 +36,7 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "transport/address-name", breaks: "VerifyConnection does not receive the server's name if it is an IP address",
-		file: "internal/transport/transport.go",
+		file: "transport/transport.go",
 		edits: []edit{
 			{"s.ServerName = name", "_ = name"},
 		},
@@ -44,43 +44,43 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "transport/mixed-schemes", breaks: "endpoints with and without TLS are accepted together",
-		file: "internal/transport/transport.go",
+		file: "transport/transport.go",
 		edits: []edit{
 			{"case plain != \"\" && secure != \"\":", "case false:"},
 		},
-		tests: "./internal/transport -run ^TestUsesTLS$",
+		tests: "./transport -run ^TestUsesTLS$",
 	},
 	{
 		name: "transport/plain-scheme", breaks: "a scheme without TLS is accepted although options of TLS are set",
-		file: "internal/transport/transport.go",
+		file: "transport/transport.go",
 		edits: []edit{
 			{"case plain != \"\" && flags:", "case false:"},
 		},
-		tests: "./internal/transport -run ^TestUsesTLS$",
+		tests: "./transport -run ^TestUsesTLS$",
 	},
 	{
 		name: "transport/no-scheme", breaks: "an endpoint without a scheme is accepted together with one that has a scheme",
-		file: "internal/transport/transport.go",
+		file: "transport/transport.go",
 		edits: []edit{
 			{"case plain != \"\" && unspecified != \"\", secure != \"\" && unspecified != \"\" && !flags:", "case false:"},
 		},
-		tests: "./internal/transport -run ^TestUsesTLS$",
+		tests: "./transport -run ^TestUsesTLS$",
 	},
 	{
 		name: "transport/plain-credentials", breaks: "credentials are sent without TLS to the servers after a local one",
-		file: "internal/transport/transport.go",
+		file: "transport/transport.go",
 		edits: []edit{
 			{"if !IsLocal(host) {", "if !IsLocal(l.Hosts[0]) {"},
 		},
-		tests: "./internal/transport -run ^TestLogin_Check$",
+		tests: "./transport -run ^TestLogin_Check$",
 	},
 	{
 		name: "transport/local-host", breaks: "a host whose name begins like that of this machine is local",
-		file: "internal/transport/transport.go",
+		file: "transport/transport.go",
 		edits: []edit{
 			{"strings.EqualFold(strings.TrimSuffix(host, \".\"), \"localhost\")", "strings.HasPrefix(strings.ToLower(host), \"localhost\")"},
 		},
-		tests: "./internal/transport -run ^TestLogin_Check$",
+		tests: "./transport -run ^TestLogin_Check$",
 	},
 	{
 		name: "transport/postgres-downgrade", breaks: "the password of PostgreSQL is sent if the server answers that it does not support TLS",
@@ -156,19 +156,19 @@ var transportMutants = []mutant{
 	},
 	{
 		name: "transport/shown-parameter", breaks: "the values of unknown parameters are shown",
-		file: "internal/transport/redact.go",
+		file: "transport/redact.go",
 		edits: []edit{
 			{"slices.Contains(shownParameters, strings.ToLower(name)) && ", ""},
 		},
-		tests: "./internal/transport -run ^TestRedact$",
+		tests: "./transport -run ^TestRedact$",
 	},
 	{
 		name: "transport/shown-token", breaks: "the token of NATS is shown",
-		file: "internal/transport/redact.go",
+		file: "transport/redact.go",
 		edits: []edit{
 			{"!hasPassword && !slices.Contains(usersShown, u.Scheme)", "false"},
 		},
-		tests: "./internal/transport -run ^TestRedact$",
+		tests: "./transport -run ^TestRedact$",
 	},
 	{
 		name: "raftlog/replaced-certificate", breaks: "replaced files of a certificate are not read again",

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"

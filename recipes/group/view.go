@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"

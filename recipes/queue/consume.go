@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // Consume returns a channel of claimed items. The channel is closed after ctx is done. Up

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/limit"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 

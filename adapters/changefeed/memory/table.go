@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
 // Table holds records of elections and other data, each under a key. Its methods may be

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/transport"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 // address is a parsed Config.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
-	"github.com/go-leaderelection/leaderelection/internal/transport"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 func init() { openers["postgres"], openers["postgresql"] = openPostgres, openPostgres }

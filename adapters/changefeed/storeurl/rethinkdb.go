@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
-	"github.com/go-leaderelection/leaderelection/internal/transport"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 func init() { openers["rethinkdb"] = openRethinkDB }

@@ -35,7 +35,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/transport"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 // defaultName is the name of the table, bucket or collection if the address contains none.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/transport"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 // placeholderCertificate returns the certificate of the accepting side if it is authenticated by a

@@ -1,6 +1,7 @@
-// Package candidatedata encodes the name of a candidate and the value that it advertises as the data
-// of its znode or key.
-package candidatedata
+// Package record encodes what candidates of all kinds of elections store: a candidate's name and value,
+// as the data of its znode or key, and requests to candidates of other programs to resign, as the data
+// of the election node, which candidates of other libraries do not read.
+package record
 
 import (
 	"fmt"

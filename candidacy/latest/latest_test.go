@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
 // TestSend fails if Send blocks, or if an older value is received.

@@ -1,4 +1,4 @@
-package candidatedata
+package record
 
 import (
 	"testing"

@@ -1,0 +1,45 @@
+package record
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestParseRequests_InverseOfFormat fails if a request is lost.
+func TestParseRequests_InverseOfFormat(t *testing.T) {
+	for _, names := range [][]string{nil, {"a"}, {"a", "b"}} {
+		parsed, ok := ParseRequests(FormatRequests(names))
+		require.True(t, ok)
+		require.Equal(t, names, parsed)
+	}
+}
+
+// TestParseRequests_DataOfOtherApplications fails if the data of another application is read as requests.
+func TestParseRequests_DataOfOtherApplications(t *testing.T) {
+	for _, data := range []string{"x", "\n", "x\na\nb", header + " \na"} {
+		names, ok := ParseRequests([]byte(data))
+		require.False(t, ok, "%q", data)
+		require.Empty(t, names, "%q", data)
+	}
+}
+
+// TestAddRequests_OmitsCandidatesThatLeft fails if requests to former candidates accumulate.
+func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
+	present := []string{"a", "b", "c"}
+	names := AddRequests([]string{"gone", "a", "b"}, present, "a")
+	require.Equal(t, []string{"b", "a"}, names)
+	require.Equal(t, []string{"b"}, RemoveRequests(names, "a"))
+	require.Equal(t, []string{"b", "a"}, names, "Remove has changed its argument")
+}
+
+// FuzzParseRequests parses arbitrary data. Data with requests is the same after it was formatted.
+func FuzzParseRequests(f *testing.F) {
+	f.Add([]byte(header + "\nn_0000000001"))
+	f.Add([]byte(header))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if names, ok := ParseRequests(data); ok && len(names) > 0 {
+			require.Equal(t, data, FormatRequests(names))
+		}
+	})
+}
