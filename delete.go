@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -147,7 +148,7 @@ func (d *deletion) deleteElection() error {
 			return err
 		}
 		round++
-		if err := request.Pause(d.ctx, min(time.Duration(round)*5*time.Millisecond, 250*time.Millisecond)); err != nil {
+		if err := limit.Pause(d.ctx, min(time.Duration(round)*5*time.Millisecond, 250*time.Millisecond)); err != nil {
 			return err
 		}
 	}
@@ -202,7 +203,7 @@ func (d *deletion) createTombstone(candidates []string) error {
 		if final := request.Final(ctx, d.conn, err); final != nil {
 			return final
 		}
-		return request.Pause(ctx, 50*time.Millisecond)
+		return limit.Pause(ctx, 50*time.Millisecond)
 	}
 }
 

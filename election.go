@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/grant"
@@ -139,7 +140,7 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	if errors.Is(err, zk.ErrNoNode) && e.createNode {
 		e.log.Info("the election node was deleted before the candidate joined: finding or creating it again")
 		e.forgetNode()
-		return request.Pause(ctx, e.pauses.Next())
+		return limit.Pause(ctx, e.pauses.Next())
 	}
 	rejected := zkerror.IsPassing(err) && e.ID() != ""
 	if !e.rejoin || !errors.Is(err, ErrSessionExpired) && !rejected {
@@ -158,7 +159,7 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	}
 	e.log.Warn("the servers reject the candidate: rejoining", "id", e.ID(), "err", err)
 	e.pauses.Max = request.MaxRejectionPause
-	return request.Pause(ctx, e.pauses.Next())
+	return limit.Pause(ctx, e.pauses.Next())
 }
 
 // standbySessions is the number of session timeouts for which the next candidate keeps a lease in

@@ -12,7 +12,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/protocol"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // runner runs the algorithm of a candidate, from ElectLeader until the candidacy is over. The
@@ -71,7 +70,7 @@ func (r *runner) run() {
 		case <-timer.C:
 		case got := <-r.responses:
 			in, cause = got.input(), got.err
-			in.Late = session.Expired(r.sentAt.Add(cfg.Lease), clock.Now())
+			in.Late = limit.Expired(r.sentAt.Add(cfg.Lease), clock.Now())
 			if r.finishIfClosed(cause) {
 				return
 			}
@@ -99,7 +98,7 @@ func (r *runner) run() {
 		case <-releaseLimit:
 			return // By now other candidates can claim the record without a release.
 		}
-		if r.state.Leading && session.Expired(*r.deadline.Load(), clock.Now()) {
+		if r.state.Leading && limit.Expired(*r.deadline.Load(), clock.Now()) {
 			r.step(protocol.Input{Kind: protocol.LeaseExpired}, nil)
 		}
 		r.step(in, cause)

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // DeleteElection ends the election at node for all candidates, including the leader, and
@@ -64,7 +64,7 @@ func (d *deletion) execute(ctx context.Context) error {
 		}
 		done, err := d.tryDelete(attempt)
 		if err == nil && !done {
-			err = request.Pause(attempt, time.Duration(i)*5*time.Millisecond)
+			err = limit.Pause(attempt, time.Duration(i)*5*time.Millisecond)
 		}
 		cancel()
 		switch {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // Election is a candidate in an election on etcd. It implements
@@ -164,7 +164,7 @@ func (e *Election) runCandidacy(ctx context.Context) error {
 		}
 		// The leader of the lost history may not know of the loss until its lease ends. The TTL of
 		// that lease is not known: all candidates must request the same.
-		if err := request.Pause(ctx, e.ttl); err != nil {
+		if err := limit.Pause(ctx, e.ttl); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/event"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // maxPending is the number of reads that may be in flight at a time. A read of a server that does not
@@ -359,7 +359,7 @@ func (n *entry) findLoss(v *view) error {
 		return errDetached
 	}
 	end, reason := n.lease.confirmed.Add(n.lease.ttl), errExpired
-	if !session.Expired(end, time.Now()) {
+	if !limit.Expired(end, time.Now()) {
 		reason = errEndedEarly
 	}
 	if n.leaseUnknown {

@@ -3,7 +3,7 @@ package etcd
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // keepalive is a keepalive, or the grant, of a lease that a server has acknowledged.
@@ -54,8 +54,8 @@ func (l *lease) deadline() time.Time { return l.confirmed.Add(l.ttl - l.ttl/4) }
 // sufficient reports whether the lease is valid for long enough to start a leadership, so that the
 // leadership does not end immediately.
 func (l *lease) sufficient(now time.Time) bool {
-	return !session.Expired(l.deadline().Add(-l.ttl/4), now)
+	return !limit.Expired(l.deadline().Add(-l.ttl/4), now)
 }
 
 // expired reports whether the deadline has passed, by the monotonic or by the wall clock.
-func (l *lease) expired(now time.Time) bool { return session.Expired(l.deadline(), now) }
+func (l *lease) expired(now time.Time) bool { return limit.Expired(l.deadline(), now) }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 const (
@@ -91,7 +91,7 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 		if rejected != nil {
 			pause = rejectedPause
 		}
-		if err := request.Pause(ctx, pause); err != nil {
+		if err := limit.Pause(ctx, pause); err != nil {
 			return unreachable(r.client, err, last)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // watch waits for the first change of a key, or of the keys below it. It reports the revision of
@@ -99,7 +99,7 @@ func waitForChange(ctx context.Context, client *clientv3.Client, first, second *
 		return context.Cause(ctx)
 	}
 	if revision == 0 {
-		return request.Pause(ctx, retryPause)
+		return limit.Pause(ctx, retryPause)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // campaign is a candidacy in progress. It belongs to the goroutine of ElectLeader, which evaluates
@@ -140,7 +139,7 @@ func (c *campaign) reportJoined(index uint64) {
 
 // hasLease reports whether the node has a lease for longer than the stop guard.
 func (c *campaign) hasLease() bool {
-	return !session.Expired(c.election.leaseEnd(c.election.node.lease.Load()), time.Now())
+	return !limit.Expired(c.election.leaseEnd(c.election.node.lease.Load()), time.Now())
 }
 
 // leaseEnd returns the time at which a lease ends for this candidate, or a time in the past without

@@ -1,7 +1,9 @@
-// Package limit contains the time limit that all elections and recipes share.
+// Package limit contains what all elections and recipes have in common about time: when a lease has
+// expired, how long a call waits for a confirmation, and waits that can end early.
 package limit
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -28,5 +30,17 @@ func Await(done <-chan struct{}, end time.Time) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// Pause waits for d, or returns the cause of the context if that is done first.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -77,7 +77,7 @@ func (g *Grant) Err() error {
 		// Read the clock before the deadline: if the deadline has passed then, the lease has
 		// expired, even if it is renewed in the meantime.
 		now := time.Now()
-		if d := g.Deadline(); !d.IsZero() && session.Expired(d, now) {
+		if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {
 			g.end(zkerror.ErrLeaseExpired)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -60,7 +60,7 @@ func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 
 func TestExpired_ByEitherClock(t *testing.T) {
 	now := time.Now()
-	require.False(t, session.Expired(now.Add(time.Minute), now))
-	require.True(t, session.Expired(now, now))
-	require.True(t, session.Expired(now.Add(time.Minute), now.Round(0).Add(time.Hour)), "only the wall clock has passed the deadline")
+	require.False(t, limit.Expired(now.Add(time.Minute), now))
+	require.True(t, limit.Expired(now, now))
+	require.True(t, limit.Expired(now.Add(time.Minute), now.Round(0).Add(time.Hour)), "only the wall clock has passed the deadline")
 }

@@ -6,7 +6,7 @@ var grantMutants = []mutant{
 		name: "grant/Q1", breaks: "Err does not read the clock",
 		file: "internal/grant/grant.go",
 		edits: []edit{
-			{"if d := g.Deadline(); !d.IsZero() && session.Expired(d, now) {", "if d := g.Deadline(); false && session.Expired(d, now) {"},
+			{"if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {", "if d := g.Deadline(); false && limit.Expired(d, now) {"},
 		},
 		tests: "./internal/grant -run ^TestErr_LeaseExpiresByTheClock$",
 	},

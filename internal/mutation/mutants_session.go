@@ -36,7 +36,7 @@ var sessionMutants = []mutant{
 	},
 	{
 		name: "session/L5", breaks: "leases expire only by the monotonic clock",
-		file: "internal/zk/session/lease.go",
+		file: "candidacy/limit/lease.go",
 		edits: []edit{
 			{"return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))", "return b.Sub(a)"},
 		},
@@ -57,7 +57,7 @@ var sessionMutants = []mutant{
 		name: "session/S5", breaks: "a lease that expires soon is reported as proven",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{"v.proven = !Expired(deadline.Add(-timeout/4), now)", "v.proven = true"},
+			{"v.proven = !limit.Expired(deadline.Add(-timeout/4), now)", "v.proven = true"},
 		},
 		tests: ". -run ^TestTrap42_LeadershipsDoNotOverlap$",
 	},
@@ -74,7 +74,7 @@ var sessionMutants = []mutant{
 		name: "session/prove-short", breaks: "a leadership begins with a lease that ends before it can be renewed",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{"alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone && Expired(m.lease.deadline(), now)"},
+			{"alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone && limit.Expired(m.lease.deadline(), now)"},
 		},
 		tests: "./internal/zk/session -run ^TestProve_DuringTheLease$",
 	},
@@ -82,7 +82,7 @@ var sessionMutants = []mutant{
 		name: "session/prove-again", breaks: "a candidate awaits a check although its session has a valid lease",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{"alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone"},
+			{"alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone"},
 		},
 		tests: "./internal/zk/session -run ^TestProve_DuringTheLease$",
 	},
@@ -122,7 +122,7 @@ var sessionMutants = []mutant{
 		name: "session/S8", breaks: "a pause of the process is not detected",
 		file: "internal/zk/session/pause.go",
 		edits: []edit{
-			{"elapsed(p.running, now) > limit", "false"},
+			{"limit.Elapsed(p.running, now) > longest", "false"},
 		},
 		tests: "./internal/zk/session -run TestPauses|TestPause_",
 	},
@@ -146,7 +146,7 @@ var sessionMutants = []mutant{
 		name: "session/interval-limit", breaks: "checks wait for longer than a quarter of the timeout",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)", "elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
+			{"limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)", "limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
 		},
 		tests: "./internal/zk/session -run TestLease_CheckInterval",
 	},
@@ -162,7 +162,7 @@ var sessionMutants = []mutant{
 		name: "session/interval-others", breaks: "the writes of other users replace checks of a znode",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{" || elapsed(last, now) >= timeout/2", ""},
+			{" || limit.Elapsed(last, now) >= timeout/2", ""},
 		},
 		tests: "./internal/zk/session -run TestCheckEvery_ZnodeIsChecked",
 	},
@@ -202,7 +202,7 @@ var sessionMutants = []mutant{
 		name: "session/stated-brief", breaks: "a lock that is held briefly with a shorter timeout costs a check",
 		file: "internal/zk/session/monitor.go",
 		edits: []edit{
-			{"if elapsed(last, s.first) > 0 {", "if false {"},
+			{"if limit.Elapsed(last, s.first) > 0 {", "if false {"},
 		},
 		tests: "./internal/zk/session -run ^TestSubscribe_ShorterTimeoutBriefly$",
 	},
@@ -286,7 +286,7 @@ var sessionMutants = []mutant{
 		name: "session/S7", breaks: "an old write counts as a proof",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{"if elapsed(sent, now) < m.lease.timeout/3 {", "if true {"},
+			{"if limit.Elapsed(sent, now) < m.lease.timeout/3 {", "if true {"},
 		},
 		tests: "./internal/zk/session -run ^TestProve_OldWrite$",
 	},
@@ -294,7 +294,7 @@ var sessionMutants = []mutant{
 		name: "session/S10", breaks: "proofs of a lease that has ended remain in the chain",
 		file: "internal/zk/session/subscription.go",
 		edits: []edit{
-			{"alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "false"},
+			{"alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "false"},
 		},
 		tests: "./internal/zk/session -run ^TestProve_AfterTheLease$",
 	},
@@ -345,7 +345,7 @@ var sessionMutants = []mutant{
 		name: "session/evidence", breaks: "a forward step of the wall clock counts as age of a proof",
 		file: "internal/zk/session/lease.go",
 		edits: []edit{
-			{"since(l.proofs[0].acked, newest) < l.timeout/4 {", "elapsed(l.proofs[0].acked, newest) < l.timeout/4 {"},
+			{"since(l.proofs[0].acked, newest) < l.timeout/4 {", "limit.Elapsed(l.proofs[0].acked, newest) < l.timeout/4 {"},
 		},
 		tests: "./internal/zk/session -run ^TestLease_WallClockIsSet$",
 	},

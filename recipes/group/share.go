@@ -220,7 +220,7 @@ func (s *Share) contend(ctx context.Context, part string) error {
 			pause = min(2*pause, maxRelockPause)
 			setup.Log.Warn("cannot lock part: retrying", "path", setup.Path, "part", part, "err", err, "pause", pause)
 		}
-		if request.Pause(ctx, pause) != nil {
+		if limit.Pause(ctx, pause) != nil {
 			return nil
 		}
 	}

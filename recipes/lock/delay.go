@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -91,7 +92,7 @@ func (d *delayFilter) createMarker(own string, since time.Time) error {
 		}
 		stale := staleMarkers(children, name)
 		if len(stale) > 0 {
-			if err := request.Pause(d.ctx, d.delay-time.Since(since)); err != nil {
+			if err := limit.Pause(d.ctx, d.delay-time.Since(since)); err != nil {
 				return err
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // errNoBucket is returned if the bucket does not exist.
@@ -157,7 +157,7 @@ func (s *Store) createBucket(ctx context.Context) (int64, error) {
 			continue
 		case isSubjectsOverlap(err) && overlaps < maxOverlaps:
 			overlaps++
-			err = request.Pause(ctx, overlapPause)
+			err = limit.Pause(ctx, overlapPause)
 		}
 		if err != nil {
 			return 0, s.wrapError(ctx, "create the bucket", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // Start implements [changefeed.Store]. It checks that the bucket is suitable, and that
@@ -73,15 +73,15 @@ func (s *Store) checkSpace(ctx context.Context) error {
 // waitForBucket returns creationTime. It waits for JetStream, which becomes available later than a
 // server that has just started.
 func (s *Store) waitForBucket(ctx context.Context) (created int64, err error) {
-	for limit := time.Now().Add(2 * time.Second); ; {
+	for end := time.Now().Add(2 * time.Second); ; {
 		err = s.retryUnanswered(ctx, func(ctx context.Context) error {
 			created, err = s.creationTime(ctx)
 			return err
 		})
-		if !isNoJetStream(err) || time.Now().After(limit) {
+		if !isNoJetStream(err) || time.Now().After(end) {
 			break
 		}
-		if err := request.Pause(ctx, 50*time.Millisecond); err != nil {
+		if err := limit.Pause(ctx, 50*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // maxNumber is the greatest number up to which RethinkDB's numbers, which are doubles, are exact.
@@ -111,7 +111,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 				return err
 			}
 		}
-		if done := request.Pause(ctx, pollInterval); done != nil {
+		if done := limit.Pause(ctx, pollInterval); done != nil {
 			return cmp.Or(err, done)
 		}
 	}

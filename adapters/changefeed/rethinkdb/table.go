@@ -9,7 +9,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // removeDuplicates keeps the table with the lowest ID among those that have the store's name, and
@@ -50,7 +50,7 @@ func (s *Store) removeDuplicate(ctx context.Context, id string) error {
 		case err == nil && string(raw) == "0":
 			_, err = s.query(ctx, r.DB(s.database).TableDrop(name))
 		case isUnavailable(err): // The table was created recently.
-			if err := request.Pause(ctx, pollInterval); err != nil {
+			if err := limit.Pause(ctx, pollInterval); err != nil {
 				return err
 			}
 			continue

@@ -3,7 +3,7 @@ package child
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // limits determine when a group that was stopped receives KILL. The methods are pure.
@@ -20,10 +20,10 @@ func (l limits) untilKill(stopTime, leaseEnd, now time.Time) time.Duration {
 		return left
 	}
 	lost := leaseEnd
-	if session.Expired(leaseEnd, stopTime) {
+	if limit.Expired(leaseEnd, stopTime) {
 		lost = stopTime
 	}
-	return min(left, session.Left(lost.Add(l.LostGrace), now))
+	return min(left, limit.Left(lost.Add(l.LostGrace), now))
 }
 
 // checkInterval returns the time between two checks of a lease.

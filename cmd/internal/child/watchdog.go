@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // RunWatchdog runs a watchdog if this process was started as one, and then exits. In any other
@@ -170,7 +170,7 @@ func (w *watchdog) extendLease(l lease) {
 	switch {
 	case w.leaseEnd.IsZero():
 		w.leaseTick = time.Tick(w.task.checkInterval())
-	case session.Expired(w.leaseEnd, w.now()):
+	case limit.Expired(w.leaseEnd, w.now()):
 		return
 	}
 	w.leaseEnd = l.deadline()
@@ -194,7 +194,7 @@ func (w *watchdog) stopGroup() {
 func (w *watchdog) setTimers() {
 	now := w.now()
 	if !w.leaseEnd.IsZero() {
-		w.leaseTimer.Reset(session.Left(w.leaseEnd, now))
+		w.leaseTimer.Reset(limit.Left(w.leaseEnd, now))
 	}
 	if w.stopping {
 		w.killTimer.Reset(w.task.untilKill(w.stopTime, w.leaseEnd, now))

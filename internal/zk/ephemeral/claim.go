@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -243,7 +244,7 @@ func (c *claim) awaitRetry(ctx context.Context, backoff *request.Backoff, failur
 	if final := request.Final(ctx, c.setup.Conn, failure); final != nil {
 		return final
 	}
-	return request.Pause(ctx, backoff.Next())
+	return limit.Pause(ctx, backoff.Next())
 }
 
 // read reads the Stat and sets a watch.

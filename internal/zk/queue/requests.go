@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -41,7 +42,7 @@ func (r *requests) pause() error {
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
-		return request.Pause(r.ctx, r.backoff.Next())
+		return limit.Pause(r.ctx, r.backoff.Next())
 	case <-r.ctx.Done():
 		return context.Cause(r.ctx)
 	}

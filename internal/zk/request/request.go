@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -91,7 +92,7 @@ func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, er
 		if final := Final(ctx, conn, err); final != nil {
 			return value, final
 		}
-		if Pause(ctx, pause) != nil {
+		if limit.Pause(ctx, pause) != nil {
 			return value, fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
 	}
@@ -110,7 +111,7 @@ const MaxRejectionPause = 5 * time.Second
 func Insist(f func() error) {
 	backoff := Backoff{Max: MaxRejectionPause}
 	for rejected := true; rejected; rejected = zkerror.IsRejection(f()) {
-		_ = Pause(context.Background(), backoff.Next())
+		_ = limit.Pause(context.Background(), backoff.Next())
 	}
 }
 
@@ -135,18 +136,6 @@ func (b *Backoff) Next() time.Duration {
 	}
 	b.last = now
 	return b.pause
-}
-
-// Pause waits for d, or returns the cause of the context if that is done first.
-func Pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Final returns the error with which a request ends whose failure is err, or nil if it may be sent
@@ -222,15 +211,15 @@ func server(ctx context.Context, conn *zk.Conn) string {
 // for callers that can wait that long.
 const ClosingTime = 20 * time.Millisecond
 
-// AwaitClosing waits up to limit until a connection is down. It is called if the
+// AwaitClosing waits up to d until a connection is down. It is called if the
 // owner may be closing the connection. A request that is sent in the meantime can
 // block the client library forever: a request that was queued at the time of Close,
 // could not be written and was pending receives three answers on a channel with
 // capacity two.
-func AwaitClosing(ctx context.Context, conn *zk.Conn, limit time.Duration) {
+func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 	const interval = time.Millisecond
-	for end := time.Now().Add(limit); conn.State() == zk.StateHasSession && time.Now().Before(end); {
-		if Pause(ctx, interval) != nil {
+	for end := time.Now().Add(d); conn.State() == zk.StateHasSession && time.Now().Before(end); {
+		if limit.Pause(ctx, interval) != nil {
 			return
 		}
 	}

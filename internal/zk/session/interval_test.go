@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -24,7 +25,7 @@ func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n
 		last = now
 		now += roundTrip
 		left = min(left, l.until(stated).Sub(at(now)))
-		require.False(t, Expired(l.until(stated), at(now)), "with round trips of %v the lease ended %v before an acknowledgement at %v", roundTrip, -left, now)
+		require.False(t, limit.Expired(l.until(stated), at(now)), "with round trips of %v the lease ended %v before an acknowledgement at %v", roundTrip, -left, now)
 		l.add(at(last), at(now))
 		n++
 	}

@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+)
 
 // lease computes until when the ensemble cannot have expired a session. It is pure: it
 // receives the times of requests and acknowledgements, and reads no clock.
@@ -31,7 +35,7 @@ type proof struct{ sent, acked time.Time }
 // add records a proof.
 func (l *lease) add(sent, acked time.Time) {
 	n, newest := len(l.proofs), proof{sent, acked}
-	if n > 0 && elapsed(l.proofs[n-1].sent, sent) <= 0 {
+	if n > 0 && limit.Elapsed(l.proofs[n-1].sent, sent) <= 0 {
 		return // an older proof, acknowledged late
 	}
 	if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {
@@ -40,7 +44,7 @@ func (l *lease) add(sent, acked time.Time) {
 		l.clear()
 		n = 0
 	}
-	if n > 1 && elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
+	if n > 1 && limit.Elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
 		l.proofs[n-1] = newest // the one before is recent enough
 	} else {
 		l.proofs = append(l.proofs, newest)
@@ -71,7 +75,7 @@ func (l *lease) deadline() time.Time {
 		}
 		return newest.Add(l.timeout / 3)
 	}
-	gap := elapsed(l.proofs[0].sent, newest)
+	gap := limit.Elapsed(l.proofs[0].sent, newest)
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
@@ -95,32 +99,17 @@ func (l *lease) until(timeout time.Duration) time.Time {
 // lease as well, but do not show that the user's znode exists, so a check is sent after half of the
 // timeout in any case.
 func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Duration) bool {
-	if elapsed(last, now) < timeout/8 {
+	if limit.Elapsed(last, now) < timeout/8 {
 		return false
 	}
-	if interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 || elapsed(last, now) >= timeout/2 {
+	if interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 || limit.Elapsed(last, now) >= timeout/2 {
 		return true
 	}
-	return elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)
+	return limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)
 }
 
-// elapsed returns the time from a to b, by the monotonic clock or by the wall clock, whichever
-// is longer: the monotonic clock stops while a machine is suspended (golang/go#24595), and the
-// wall clock can be set back. It is for times after which something may have expired.
-func elapsed(a, b time.Time) time.Duration {
-	return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))
-}
-
-// since is like elapsed with the clock by which less time has passed. It is for ages that are
+// since is like limit.Elapsed with the clock by which less time has passed. It is for ages that are
 // evidence: the wall clock can be set forward.
 func since(a, b time.Time) time.Duration {
 	return min(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }
-
-// Left returns the time from now until deadline, by the monotonic clock or by the wall clock, whichever
-// is shorter. It is negative after the deadline.
-func Left(deadline, now time.Time) time.Duration { return -elapsed(deadline, now) }
-
-// Expired reports whether deadline has passed at the time now, by the monotonic clock or by the
-// wall clock.
-func Expired(deadline, now time.Time) bool { return elapsed(deadline, now) >= 0 }

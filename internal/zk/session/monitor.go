@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -155,7 +156,7 @@ func (m *monitor) deadline(s *Subscription) time.Time { return m.lease.until(m.t
 func (m *monitor) due(now time.Time) bool {
 	for _, s := range m.proving {
 		last := m.lastCheck
-		if elapsed(last, s.first) > 0 {
+		if limit.Elapsed(last, s.first) > 0 {
 			last = s.first
 		}
 		if m.lease.due(m.timeout(s.stated), last, now, s.every) {
@@ -262,11 +263,11 @@ func (m *monitor) updateProven() {
 		timeout, before := m.timeout(v.stated), v.proven
 		deadline := m.lease.until(timeout)
 		switch {
-		case deadline.IsZero() || Expired(deadline, now):
+		case deadline.IsZero() || limit.Expired(deadline, now):
 			v.proven = false
 		case !v.proven:
 			// If the lease ends before the next proof can arrive, proven would alternate.
-			v.proven = !Expired(deadline.Add(-timeout/4), now)
+			v.proven = !limit.Expired(deadline.Add(-timeout/4), now)
 		}
 		if before && !v.proven {
 			v.lapses++

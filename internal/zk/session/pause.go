@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 )
 
@@ -22,10 +23,10 @@ type pauses struct {
 	paused  time.Time // when a pause was last detected
 }
 
-// note records that the process runs at the time now. If more than limit has passed since the
+// note records that the process runs at the time now. If more than longest has passed since the
 // last call, the process was paused.
-func (p *pauses) note(now time.Time, limit time.Duration) {
-	if !p.running.IsZero() && elapsed(p.running, now) > limit {
+func (p *pauses) note(now time.Time, longest time.Duration) {
+	if !p.running.IsZero() && limit.Elapsed(p.running, now) > longest {
 		p.paused = now
 	}
 	p.running = now

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -166,12 +167,12 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	m.observe()
 	now := time.Now()
 	alone := len(m.proving) == 0
-	if alone && Expired(m.lease.deadline().Add(-m.lease.timeout/4), now) {
+	if alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now) {
 		m.lease.clear()
 		m.updateTimeout()
 	}
 	m.updateProven()
-	if elapsed(sent, now) < m.lease.timeout/3 {
+	if limit.Elapsed(sent, now) < m.lease.timeout/3 {
 		m.lease.add(sent, now)
 	}
 	delete(m.proving, s.path)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // short, and no watch is set. The caller holds mu.
 func (m *monitor) noteSession(old int64) {
 	now := time.Now()
-	if old != 0 && !m.began.IsZero() && elapsed(m.began, now) < shortSession {
+	if old != 0 && !m.began.IsZero() && limit.Elapsed(m.began, now) < shortSession {
 		m.short++
 	} else {
 		m.short = 0
@@ -45,7 +47,7 @@ func (m *monitor) warnOutage(now time.Time) {
 		m.downSince, m.warned = time.Time{}, false
 	case m.downSince.IsZero():
 		m.downSince = now
-	case !m.warned && elapsed(m.downSince, now) > m.lease.timeout:
+	case !m.warned && limit.Elapsed(m.downSince, now) > m.lease.timeout:
 		m.warned = true
 		failure := m.record.Failure()
 		for s := range m.subs {

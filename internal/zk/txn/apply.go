@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -70,7 +71,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 				finishBatch(batch, o)
 				return
 			}
-			_ = request.Pause(ctx, w.backoff.Next()) // the context is never done
+			_ = limit.Pause(ctx, w.backoff.Next()) // the context is never done
 		case len(responses) > 0 && responses[0].Error != nil:
 			// The record was deleted with its session, or another client has written to it:
 			// nothing was applied.

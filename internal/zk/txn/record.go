@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -175,7 +176,7 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 		}
 		// If the lost request is applied after this read, the next request fails, because the
 		// directory exists, and the record shows the reason.
-		_ = request.Pause(ctx, w.backoff.Next())
+		_ = limit.Pause(ctx, w.backoff.Next())
 	}
 }
 
@@ -219,7 +220,7 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (res res
 			r.version = stat.Version
 			return notApplied, nil, nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), request.Transient(err):
-			if err := request.Pause(ctx, w.backoff.Next()); err != nil {
+			if err := limit.Pause(ctx, w.backoff.Next()); err != nil {
 				return unknown, nil, err
 			}
 		default:

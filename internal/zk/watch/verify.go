@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
@@ -53,10 +54,10 @@ func verify(ctx context.Context, conn *zk.Conn, notify func()) {
 		paths := p.watched()
 		round := Round()
 		if len(paths) == 0 {
-			_ = request.Pause(ctx, round)
+			_ = limit.Pause(ctx, round)
 		}
 		for path := range paths {
-			if request.Pause(ctx, max(round/time.Duration(len(paths)), minStep)) != nil {
+			if limit.Pause(ctx, max(round/time.Duration(len(paths)), minStep)) != nil {
 				return
 			}
 			if p.verify(ctx, conn, path) {

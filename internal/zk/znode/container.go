@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -45,7 +46,7 @@ func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL
 		if final := request.Final(ctx, conn, err); final != nil {
 			return final
 		}
-		if err := request.Pause(ctx, backoff.Next()); err != nil {
+		if err := limit.Pause(ctx, backoff.Next()); err != nil {
 			return err
 		}
 		// The reply shows that the connection works again, and whether the request that broke
