@@ -59,37 +59,6 @@ func (r Risk) effect() string {
 	return "acknowledged writes can be lost"
 }
 
-// AcceptedRisks is the set of risks that the user of a store accepts. Stores fill it by their
-// option WithRisk. The zero value is the empty set.
-type AcceptedRisks struct{ risks []Risk }
-
-// Add adds risks. If one of them is unknown, Add adds none of them and returns an error that
-// wraps [leaderelection.ErrInvalidOption].
-func (a *AcceptedRisks) Add(risks ...Risk) error {
-	for _, r := range risks {
-		if _, err := ParseRisk(string(r)); err != nil {
-			return err
-		}
-	}
-	a.risks = append(a.risks, risks...)
-	return nil
-}
-
-// Check returns an [UnsafeError] that contains the settings whose risks are not accepted, or
-// nil if all are. store names the store and the server in the error.
-func (a AcceptedRisks) Check(store string, found []UnsafeSetting) error {
-	var rejected []UnsafeSetting
-	for _, s := range found {
-		if !slices.Contains(a.risks, s.Risk) {
-			rejected = append(rejected, s)
-		}
-	}
-	if len(rejected) == 0 {
-		return nil
-	}
-	return &UnsafeError{Store: store, Settings: rejected}
-}
-
 // UnsafeSetting describes a property of a deployment that can lose acknowledged writes.
 type UnsafeSetting struct {
 	// Name and Value are those of the server's setting, or of a part of the client.

@@ -148,27 +148,27 @@ var changefeedMutants = []mutant{
 	},
 	{
 		name: "changefeed/feed-hint", breaks: "a feed delivers any message as a hint",
-		file: "adapters/changefeed/feed.go",
+		file: "adapters/changefeed/store/feed.go",
 		edits: []edit{
 			{"e.Hint && f.isNextHeartbeat(e.Record) ||", "e.Hint ||"},
 		},
-		tests: "./adapters/changefeed -run TestFeed_HintOtherThanHeartbeat",
+		tests: "./adapters/changefeed/store -run TestFeed_HintOtherThanHeartbeat",
 	},
 	{
 		name: "changefeed/feed-proof", breaks: "a feed does not deliver a read that confirms a hint",
-		file: "adapters/changefeed/feed.go",
+		file: "adapters/changefeed/store/feed.go",
 		edits: []edit{
 			{"case !f.started || f.last.Hint:", "case !f.started:"},
 		},
-		tests: "./adapters/changefeed -run TestFeed_ConfirmedHint",
+		tests: "./adapters/changefeed/store -run TestFeed_ConfirmedHint",
 	},
 	{
 		name: "changefeed/feed-quiet", breaks: "a feed trusts a silent watch",
-		file: "adapters/changefeed/feed.go",
+		file: "adapters/changefeed/store/feed.go",
 		edits: []edit{
 			{"			err = f.checkWatch()\n", "			err = nil\n"},
 		},
-		tests: "./adapters/changefeed -run TestFeed_Hint$",
+		tests: "./adapters/changefeed/store -run TestFeed_Hint$",
 	},
 	{
 		name: "changefeed/lost-claims", breaks: "claims that are not acknowledged are not limited",
@@ -246,19 +246,19 @@ var changefeedMutants = []mutant{
 	},
 	{
 		name: "changefeed/poll-retry", breaks: "one failed read ends the feed of a polled store",
-		file: "adapters/changefeed/poll.go",
+		file: "adapters/changefeed/store/poll.go",
 		edits: []edit{
 			{"case attempt == readAttempts:", "case true:"},
 		},
-		tests: "./adapters/changefeed -run TestPoll_FailedReads",
+		tests: "./adapters/changefeed/store -run TestPoll_FailedReads",
 	},
 	{
 		name: "changefeed/poll-limit", breaks: "a polled store with a long interval does not repeat failed reads",
-		file: "adapters/changefeed/poll.go",
+		file: "adapters/changefeed/store/poll.go",
 		edits: []edit{
 			{"p.feeds.readLimit = 0", "p.feeds.readLimit = minEstablishLimit"},
 		},
-		tests: "./adapters/changefeed -run TestPoll_FailedReads",
+		tests: "./adapters/changefeed/store -run TestPoll_FailedReads",
 	},
 	{
 		name: "changefeed/postgres-pool", breaks: "heartbeats wait for connections that the program's queries occupy",

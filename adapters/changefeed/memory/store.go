@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Store is one client of a [Table]. It implements
@@ -11,7 +12,7 @@ import (
 type Store struct {
 	table *Table
 	key   string
-	feeds *changefeed.Feeds
+	feeds *store.Feeds
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -20,7 +21,7 @@ var _ changefeed.Store = (*Store)(nil)
 // which is closed separately.
 func (t *Table) Store(key string) *Store {
 	s := &Store{table: t, key: key}
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, 0)
+	s.feeds = store.NewFeeds(s.Read, s.watch, 0)
 	return s
 }
 
@@ -82,7 +83,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.feeds.Subscribe(ctx)
 }
 
-// watch is a [changefeed.WatchFunc]. Its first report is the current record.
+// watch is a [store.WatchFunc]. Its first report is the current record.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	events := make(chan changefeed.Event, 1) // It contains the newest state.
 	s.table.mu.Lock()

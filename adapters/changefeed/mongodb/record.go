@@ -11,11 +11,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 type record struct {
-	codec.Document[int64] `bson:",inline"`
+	store.Document[int64] `bson:",inline"`
 	Time                  time.Time `bson:"time"` // Time is set by the server.
 }
 
@@ -23,7 +23,7 @@ type record struct {
 // clock. Its operators exist in all supported releases.
 func updateTo(r changefeed.Record) bson.D {
 	return bson.D{
-		{Key: "$set", Value: codec.NewDocument[int64](r)},
+		{Key: "$set", Value: store.NewDocument[int64](r)},
 		{Key: "$currentDate", Value: bson.D{{Key: "time", Value: true}}},
 	}
 }
@@ -32,10 +32,10 @@ func updateTo(r changefeed.Record) bson.D {
 func decode(raw bson.Raw) (changefeed.Record, error) {
 	var d record
 	if err := bson.Unmarshal(raw, &d); err != nil {
-		return changefeed.Record{}, codec.NotRecord(err)
+		return changefeed.Record{}, store.NotRecord(err)
 	}
 	if d.Version == "" {
-		return changefeed.Record{}, codec.NotRecord(errors.New("it has no version"))
+		return changefeed.Record{}, store.NotRecord(errors.New("it has no version"))
 	}
 	r, err := d.Record()
 	r.Time = d.Time.UTC()
@@ -94,7 +94,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 		{Key: "_id", Value: s.documentID()},
 		{Key: "version", Value: prev.Version},
 		{Key: "epoch", Value: prev.Epoch},
-		{Key: "format", Value: codec.Format},
+		{Key: "format", Value: store.Format},
 	}
 	raw, err := s.coll.FindOneAndUpdate(ctx, filter, updateTo(next),
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()

@@ -7,12 +7,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // FuzzDecode decodes arbitrary documents. A record has a version and an epoch.
 func FuzzDecode(f *testing.F) {
-	document, err := bson.Marshal(record{Document: codec.NewDocument[int64](changefeed.Record{Epoch: "e", Seq: 1, Term: 1, Version: "v"})})
+	document, err := bson.Marshal(record{Document: store.NewDocument[int64](changefeed.Record{Epoch: "e", Seq: 1, Term: 1, Version: "v"})})
 	require.NoError(f, err)
 	f.Add(document)
 	f.Fuzz(func(t *testing.T, document []byte) {

@@ -14,8 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Store stores the record of one election in a collection. It implements
@@ -25,8 +24,8 @@ type Store struct {
 	key                string
 	existingCollection bool
 	quiet              time.Duration
-	accepted           changefeed.AcceptedRisks
-	runner             operation.Runner
+	accepted           store.AcceptedRisks
+	runner             store.Runner
 	servers            string // servers is the suffix of the messages of errors.
 }
 
@@ -50,14 +49,14 @@ func WithExistingCollection() Option {
 // maximum 48 hours. If it is longer than a heartbeat interval, such reads are not needed
 // while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
+	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
 }
 
 // WithServerNames sets the names of the servers that the messages of errors contain, such as
 // "db1:27017". A client does not reveal its servers, so without this option only those messages
 // name them that the driver composes.
 func WithServerNames(names ...string) Option {
-	return func(s *Store) error { return argument.SetServers(&s.servers, names) }
+	return func(s *Store) error { return store.SetServers(&s.servers, names) }
 }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
@@ -86,7 +85,7 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	case coll.Name() == "" || strings.HasPrefix(coll.Name(), "system.") || strings.ContainsAny(coll.Name(), "$\x00"):
 		return nil, fmt.Errorf("%w: %q is not a valid collection name", leaderelection.ErrInvalidOption, coll.Name())
 	}
-	if err := argument.CheckText("key", key, maxKeySize); err != nil {
+	if err := store.CheckText("key", key, maxKeySize); err != nil {
 		return nil, err
 	}
 	journal := true
@@ -97,10 +96,10 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 			SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()).
 			SetRegistry(bson.NewRegistry()).SetBSONOptions(&options.BSONOptions{})),
 	}
-	if err := argument.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
-	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "mongodb: ", Suffix: s.servers, MeaningOf: meaningOf}
+	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "mongodb: ", Suffix: s.servers, MeaningOf: meaningOf}
 	return s, nil
 }
 

@@ -36,7 +36,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [changefeed.WatchFunc].
+// watch is a [store.WatchFunc].
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	opts := options.ChangeStream().SetFullDocument(options.UpdateLookup)
 	return s.followStream(ctx, s.coll, s.recordPipeline(), opts, func() { report(changefeed.Event{}) }, func(event bson.Raw) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestFeed_ServerKilled(t *testing.T) {
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, time.Hour) // A feed that does not end would read after the quiet time.
+	s.feeds = store.NewFeeds(s.Read, s.watch, time.Hour) // A feed that does not end would read after the quiet time.
 	f := fixture.SubscribeTo(t, s, r)
 	c, err := s.Changes(fixture.Context(t), "")
 	require.NoError(t, err)

@@ -13,19 +13,18 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Create implements [changefeed.Store]. A bucket that it creates stores its data in
 // files.
 func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
-	data, err := codec.Encode(blank)
+	data, err := store.Encode(blank)
 	if err != nil {
 		return err
 	}
-	_, err = operation.Read(ctx, s.feeds, func(ctx context.Context) (changefeed.Record, error) {
-		return changefeed.Record{}, s.createRecord(ctx, data)
+	_, err = store.Run(ctx, s.feeds, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.createRecord(ctx, data)
 	})
 	return err
 }
@@ -62,11 +61,11 @@ func (s *Store) createRecord(ctx context.Context, data []byte) error {
 // of the record. The key contains the creation time of the bucket, because revisions
 // restart in a bucket that was created again.
 func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
-	data, err := codec.Encode(next)
+	data, err := store.Encode(next)
 	if err != nil {
 		return changefeed.Record{}, err
 	}
-	return operation.Read(ctx, s.feeds, func(ctx context.Context) (changefeed.Record, error) {
+	return store.Run(ctx, s.feeds, func(ctx context.Context) (changefeed.Record, error) {
 		return s.replaceRecord(ctx, prev, next, data)
 	})
 }
@@ -117,7 +116,7 @@ func (s *Store) conflict(ctx context.Context) error {
 // Read implements [changefeed.Store]. The leader of the bucket answers it.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	before := s.conn.LastError()
-	r, err := operation.Read(ctx, s.feeds, s.readRecord)
+	r, err := store.Run(ctx, s.feeds, s.readRecord)
 	if err == nil {
 		s.permitted.Store(true)
 	}
@@ -150,7 +149,7 @@ func (s *Store) readRecordOf(ctx context.Context, created int64) (changefeed.Rec
 }
 
 func (s *Store) decode(data []byte, created int64, revision uint64) (changefeed.Record, error) {
-	r, err := codec.Decode(data)
+	r, err := store.Decode(data)
 	if err != nil {
 		return changefeed.Record{}, fmt.Errorf("changefeed/nats: %s: %w", s.path(), err)
 	}

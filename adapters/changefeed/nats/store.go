@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Store stores the record of one election in a bucket. It implements
@@ -26,9 +26,9 @@ type Store struct {
 	replicas int
 	// existingBucket is set by WithExistingBucket, and closingConnection by WithClosingConnection.
 	existingBucket, closingConnection bool
-	accepted                          changefeed.AcceptedRisks
+	accepted                          store.AcceptedRisks
 	release                           func() string // release returns the release of the server.
-	feeds                             *changefeed.Feeds
+	feeds                             *store.Feeds
 
 	// permitted reports whether the record was read, or Start has found that it can be written.
 	// Later errors about permissions can concern requests of the program on the same connection,
@@ -108,7 +108,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("%w: key %q: must consist of letters, digits and -/_=, with dots between them", leaderelection.ErrInvalidOption, key)
 	}
 	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, consumers: map[*consumer]struct{}{}}
-	if err := argument.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
 	err := s.checkConnection()
@@ -121,7 +121,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if s.direct, err = conn.JetStream(); err != nil {
 		return nil, err
 	}
-	s.feeds = changefeed.NewFeeds(s.Read, s.watch, quietTime)
+	s.feeds = store.NewFeeds(s.Read, s.watch, quietTime)
 	return s, nil
 }
 

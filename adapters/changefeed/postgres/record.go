@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // statements contains the SQL for one table.
@@ -120,7 +120,7 @@ func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefe
 	for range maxAttempts {
 		err = s.queryRow(ctx, sql, []any{
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),
-			int64(next.TTL), next.Ended, next.Version, prev.Epoch, codec.EncodeMessage(next), s.table, s.hash(),
+			int64(next.TTL), next.Ended, next.Version, prev.Epoch, store.EncodeMessage(next), s.table, s.hash(),
 		}, []any{&micros, &exists, &notified, &durable})
 		if c := errorCode(err); c != serializationFailure && c != deadlockDetected {
 			break
@@ -139,7 +139,7 @@ func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 }
 
 func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
-	d := codec.Document[int64]{Format: codec.Format}
+	d := store.Document[int64]{Format: store.Format}
 	var micros int64
 	err := s.queryRow(ctx, s.sql.read, []any{s.key}, []any{
 		&d.Epoch, &d.Leader, &d.Session, &d.Nominee, &d.Term, &d.Seq, &d.TTL, &d.Ended, &d.Version, &micros,

@@ -16,8 +16,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -31,8 +30,8 @@ type Store struct {
 	changes       string // changes is the default channel of Changes.
 	quiet         time.Duration
 	sql           statements
-	accepted      changefeed.AcceptedRisks
-	runner        operation.Runner
+	accepted      store.AcceptedRisks
+	runner        store.Runner
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -55,7 +54,7 @@ func WithExistingTable() Option {
 // maximum 48 hours. If it is longer than a heartbeat interval, such reads are not needed
 // while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
+	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
 }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
@@ -95,24 +94,24 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 			return nil, err
 		}
 	}
-	if err := argument.CheckText("key", key, argument.Unlimited); err != nil {
+	if err := store.CheckText("key", key, store.Unlimited); err != nil {
 		return nil, err
 	}
 	s := &Store{
 		table: table.Sanitize(), key: key, changes: table[len(table)-1],
 		quiet: 2 * time.Second,
 	}
-	if err := argument.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
 	s.sql = newStatements(s.table)
 	s.shared = share(pool)
-	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", Suffix: " at " + servers(pool), MeaningOf: meaningOf}
+	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", Suffix: " at " + servers(pool), MeaningOf: meaningOf}
 	return s, nil
 }
 
 // checkName returns an error if the server would reject or truncate a name.
-func checkName(what, name string) error { return argument.CheckText(what, name, 63) }
+func checkName(what, name string) error { return store.CheckText(what, name, 63) }
 
 // hash returns a hash of the key for the name of the channel, which can have 63 bytes.
 func (s *Store) hash() string {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Subscribe implements [changefeed.Store].
@@ -20,7 +20,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 // errTableReplaced ends a watch whose table was created, deleted or replaced.
 var errTableReplaced = errors.New("the table has changed")
 
-// watch is a [changefeed.WatchFunc]. It listens to the channel of the record, whose name contains
+// watch is a [store.WatchFunc]. It listens to the channel of the record, whose name contains
 // the OID of the table. Notifications are hints.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	err := s.watchTable(ctx, report)
@@ -43,7 +43,7 @@ func (s *Store) watchTable(ctx context.Context, report func(changefeed.Event)) e
 		}
 		return errTableReplaced
 	}, func(n *pgconn.Notification) {
-		report(codec.DecodeMessage(n.Payload))
+		report(store.DecodeMessage(n.Payload))
 	})
 }
 

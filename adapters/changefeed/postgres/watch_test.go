@@ -19,9 +19,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -133,7 +133,7 @@ func TestFeed_ForgedNotifications(t *testing.T) {
 	hash := sha256.Sum256([]byte("an election"))
 	channel = fmt.Sprintf("%s_%x", channel, hash[:16])
 	fixture.RunForgedMessages(t, s, f, r, func(r changefeed.Record) {
-		_, err := forger.Exec(fixture.Context(t), "SELECT pg_notify($1, $2)", channel, "1 "+codec.EncodeMessage(r))
+		_, err := forger.Exec(fixture.Context(t), "SELECT pg_notify($1, $2)", channel, "1 "+store.EncodeMessage(r))
 		require.NoError(t, err)
 	}, reads.queries.Load)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // writeScript publishes the record, and replaces or creates it. The server does not undo the
@@ -54,7 +54,7 @@ func (s *Store) writeRecord(ctx context.Context, prev, next changefeed.Record) (
 	if next.Ended {
 		ended = "1"
 	}
-	reply, err := writeScript.Run(ctx, s.client, []string{s.key}, s.channel, prev.Epoch, prev.Version, codec.EncodeMessage(next),
+	reply, err := writeScript.Run(ctx, s.client, []string{s.key}, s.channel, prev.Epoch, prev.Version, store.EncodeMessage(next),
 		next.Version, next.Epoch, next.Leader, next.Session, next.Nominee,
 		strconv.FormatUint(next.Term, 10), strconv.FormatUint(next.Seq, 10), strconv.FormatInt(int64(next.TTL), 10), ended).StringSlice()
 	switch {
@@ -126,8 +126,8 @@ func decodeRecord(values []any) (r changefeed.Record, ok bool) {
 	seq, err2 := strconv.ParseUint(f[6], 10, 64)
 	ttl, err3 := strconv.ParseUint(f[7], 10, 64)
 	micros, err4 := strconv.ParseInt(f[9], 10, 64)
-	r, err5 := codec.Document[uint64]{
-		Format: codec.Format, Version: f[0], Epoch: f[1], Leader: f[2], Session: f[3], Nominee: f[4],
+	r, err5 := store.Document[uint64]{
+		Format: store.Format, Version: f[0], Epoch: f[1], Leader: f[2], Session: f[3], Nominee: f[4],
 		Term: term, Seq: seq, TTL: ttl, Ended: f[8] == "1",
 	}.Record()
 	r.Time = time.UnixMicro(micros).UTC()

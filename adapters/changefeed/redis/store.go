@@ -8,8 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Store stores the record of one election in a key. It implements
@@ -20,8 +19,8 @@ type Store struct {
 	channel  string // channel receives the record with each write.
 	changes  string // changes is the default channel of Changes.
 	quiet    time.Duration
-	accepted changefeed.AcceptedRisks
-	runner   operation.Runner
+	accepted store.AcceptedRisks
+	runner   store.Runner
 }
 
 var _ changefeed.Store = (*Store)(nil)
@@ -34,7 +33,7 @@ type Option func(*Store) error
 // default is two seconds, the minimum 10 ms, the maximum 48 hours. If it is longer than a
 // heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
+	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
 }
 
 // WithRisk accepts deployments that Start rejects with a [changefeed.UnsafeError].
@@ -81,21 +80,21 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 	default:
 		return nil, fmt.Errorf("%w: the client is a %T; use a *redis.Client or a *redis.ClusterClient", leaderelection.ErrInvalidOption, client)
 	}
-	if err := argument.CheckText("key", key, argument.Unlimited); err != nil {
+	if err := store.CheckText("key", key, store.Unlimited); err != nil {
 		return nil, err
 	}
 	s := &Store{
 		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), changes: key,
 		quiet: 2 * time.Second,
 	}
-	if err := argument.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
 	if s.changes == s.channel {
 		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.changes)
 	}
-	s.runner = operation.Runner{
-		Feeds:  changefeed.NewFeeds(s.Read, s.watch, s.quiet),
+	s.runner = store.Runner{
+		Feeds:  store.NewFeeds(s.Read, s.watch, s.quiet),
 		Prefix: "redis: ", Suffix: fmt.Sprintf(" key %q%s", key, serverOf(client)), MeaningOf: meaningOf, IgnoresContext: true,
 	}
 	return s, nil

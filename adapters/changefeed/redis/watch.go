@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Change is a message, as delivered by [Store.Changes].
@@ -43,9 +43,9 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [changefeed.WatchFunc]. Messages are hints.
+// watch is a [store.WatchFunc]. Messages are hints.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	return s.listen(ctx, s.channel, func() { report(changefeed.Event{}) }, func(payload string) {
-		report(codec.DecodeMessage(payload))
+		report(store.DecodeMessage(payload))
 	})
 }

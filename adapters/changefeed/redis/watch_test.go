@@ -15,9 +15,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/redis"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
@@ -81,7 +81,7 @@ func TestFeed_ForgedMessages(t *testing.T) {
 	f := fixture.SubscribeTo(t, newStore(t, client, key, redis.WithQuiet(time.Hour)), r)
 	reads := countRequests(client)
 	fixture.RunForgedMessages(t, s, f, r, func(r changefeed.Record) {
-		require.NoError(t, operator.Publish(fixture.Context(t), "changefeed:0:"+key, "1 "+codec.EncodeMessage(r)).Err())
+		require.NoError(t, operator.Publish(fixture.Context(t), "changefeed:0:"+key, "1 "+store.EncodeMessage(r)).Err())
 	}, reads.Load)
 }
 

@@ -12,7 +12,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
@@ -31,7 +31,7 @@ func checkNumbers(rec changefeed.Record) error {
 // encode returns the document of rec without its ID. The server sets the time.
 func encode(rec changefeed.Record) map[string]any {
 	return map[string]any{
-		"format": codec.Format, "epoch": rec.Epoch, "leader": rec.Leader, "session": rec.Session,
+		"format": store.Format, "epoch": rec.Epoch, "leader": rec.Leader, "session": rec.Session,
 		"nominee": rec.Nominee, "term": rec.Term, "seq": rec.Seq, "ttl_ns": int64(rec.TTL),
 		"ended": rec.Ended, "version": rec.Version, "time": r.Now(),
 	}
@@ -40,16 +40,16 @@ func encode(rec changefeed.Record) map[string]any {
 // decode decodes a document. The error wraps [changefeed.ErrUnsuitable].
 func decode(raw json.RawMessage) (changefeed.Record, error) {
 	var d struct {
-		codec.Document[float64]
+		store.Document[float64]
 		Time struct {
 			Seconds float64 `json:"epoch_time"`
 		}
 	}
 	if err := json.Unmarshal(raw, &d); err != nil {
-		return changefeed.Record{}, codec.NotRecord(err)
+		return changefeed.Record{}, store.NotRecord(err)
 	}
 	if d.Version == "" {
-		return changefeed.Record{}, codec.NotRecord(errors.New("it has no version"))
+		return changefeed.Record{}, store.NotRecord(errors.New("it has no version"))
 	}
 	rec, err := d.Record()
 	if err == nil {
@@ -135,7 +135,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
 	got, err := s.write(ctx, s.tableTerm().Get(s.key).Update(func(row r.Term) any {
 		return r.Branch(
-			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", codec.Format)),
+			has(row, "version", prev.Version).And(has(row, "epoch", prev.Epoch)).And(has(row, "format", store.Format)),
 			encode(next), map[string]any{})
 	}, r.UpdateOpts{Durability: "hard", ReturnChanges: "always"}))
 	switch {

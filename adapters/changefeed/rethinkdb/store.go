@@ -11,8 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/argument"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/operation"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // Store stores the record of one election in a table. It implements
@@ -24,8 +23,8 @@ type Store struct {
 	key           string
 	existingTable bool
 	quiet         time.Duration
-	accepted      changefeed.AcceptedRisks
-	runner        operation.Runner
+	accepted      store.AcceptedRisks
+	runner        store.Runner
 	servers       string // servers is the suffix of the messages of errors.
 
 	missing atomic.Bool   // missing reports whether the last watch found no table.
@@ -51,14 +50,14 @@ func WithExistingTable() Option {
 // The default is two seconds, the minimum 10 ms, the maximum 48 hours. If it is longer
 // than a heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return argument.SetQuietTime(&s.quiet, d) }
+	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
 }
 
 // WithServerNames sets the names of the servers that the messages of errors contain, such as
 // "db1:28015". A session does not reveal its servers, so without this option only those messages
 // name them that the driver composes.
 func WithServerNames(names ...string) Option {
-	return func(s *Store) error { return argument.SetServers(&s.servers, names) }
+	return func(s *Store) error { return store.SetServers(&s.servers, names) }
 }
 
 // WithRisk accepts tables that Start rejects with a [changefeed.UnsafeError].
@@ -97,17 +96,17 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 	if database == "rethinkdb" {
 		return nil, fmt.Errorf("%w: the database rethinkdb is reserved for the server", leaderelection.ErrInvalidOption)
 	}
-	if err := argument.CheckText("key", key, maxKeySize); err != nil {
+	if err := store.CheckText("key", key, maxKeySize); err != nil {
 		return nil, err
 	}
 	s := &Store{
 		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
 		queries: make(chan struct{}, maxQueries),
 	}
-	if err := argument.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts); err != nil {
 		return nil, err
 	}
-	s.runner = operation.Runner{Feeds: changefeed.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "rethinkdb: ", Suffix: s.servers, MeaningOf: meaningOf}
+	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "rethinkdb: ", Suffix: s.servers, MeaningOf: meaningOf}
 	return s, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
@@ -45,7 +45,7 @@ func (s *Store) removeDuplicate(ctx context.Context, id string) error {
 	}
 	table := r.DB(s.database).Table(name)
 	for {
-		raw, err := s.query(ctx, table.Filter(r.Row.Field("format").Default(nil).Ne(codec.Format)).Limit(1).Count())
+		raw, err := s.query(ctx, table.Filter(r.Row.Field("format").Default(nil).Ne(store.Format)).Limit(1).Count())
 		switch {
 		case err == nil && string(raw) == "0":
 			_, err = s.query(ctx, r.DB(s.database).TableDrop(name))

@@ -10,7 +10,7 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // errFeedEnded is returned if the driver reports that a changefeed, which is endless, has ended.
@@ -22,7 +22,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [changefeed.WatchFunc]. Its first report is the current record. A table that was just
+// watch is a [store.WatchFunc]. Its first report is the current record. A table that was just
 // created may not be available yet.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	query := s.tableTerm().Get(s.key).Changes(r.ChangesOpts{IncludeInitial: true})
@@ -98,7 +98,7 @@ type Change struct {
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	table := cmp.Or(place, s.table)
 	operation := "watch table " + s.database + "." + table
-	query := s.termOf(table).Filter(r.Row.Field("format").Default(nil).Ne(codec.Format)).Changes()
+	query := s.termOf(table).Filter(r.Row.Field("format").Default(nil).Ne(store.Format)).Changes()
 	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.followCursor(ctx, operation, query, func() { report(nil) }, func(c *r.Cursor) error {
 			var row struct {

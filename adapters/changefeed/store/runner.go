@@ -1,7 +1,4 @@
-// Package operation contains what the methods of all stores that send requests have in common:
-// they end when their context is done or the store is closed, and their errors name the operation
-// and wrap the corresponding error of package changefeed.
-package operation
+package store
 
 import (
 	"context"
@@ -9,29 +6,12 @@ import (
 	"fmt"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
-	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/codec"
 )
-
-// Read returns the record that read returns, or an error. The context of read is done when ctx is
-// done or the store of feeds is closed. A success makes [changefeed.Feeds.WrapError] forget the
-// last error.
-func Read(ctx context.Context, feeds *changefeed.Feeds, read func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
-	both, end, err := feeds.Begin(ctx)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	defer end()
-	r, err := read(both)
-	if err != nil {
-		return changefeed.Record{}, err
-	}
-	return r, feeds.WrapError(ctx, "", nil, nil)
-}
 
 // Runner runs the operations and the feeds of one store. Its methods may be called from any
 // goroutine.
 type Runner struct {
-	*changefeed.Feeds
+	*Feeds
 	// Prefix and Suffix surround the operation in the messages of errors.
 	Prefix, Suffix string
 	// MeaningOf returns the error of package changefeed that corresponds to an error of the
@@ -64,9 +44,9 @@ func (r *Runner) Do(ctx context.Context, operation string, f func(ctx context.Co
 
 // Read runs an operation that returns the record.
 func (r *Runner) Read(ctx context.Context, operation string, f func(ctx context.Context) (changefeed.Record, error)) (changefeed.Record, error) {
-	run := Read
+	run := Run[changefeed.Record]
 	if r.IgnoresContext {
-		run = changefeed.Call[changefeed.Record]
+		run = Call[changefeed.Record]
 	}
 	record, err := run(ctx, r.Feeds, f)
 	if err = r.WrapError(ctx, operation, err); err != nil {
@@ -103,5 +83,5 @@ func (r *Runner) Heartbeat(ctx context.Context, operation string, prev, next cha
 // withVersion returns next with a random version, or an error if columns would change it.
 func withVersion(next changefeed.Record) (changefeed.Record, error) {
 	next.Version = rand.Text()
-	return next, codec.CheckColumns(next)
+	return next, CheckColumns(next)
 }

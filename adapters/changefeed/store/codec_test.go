@@ -1,4 +1,4 @@
-package codec
+package store
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package changefeed_test
+package store_test
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
@@ -24,7 +25,7 @@ func polledBackend(t testing.TB) *storetest.Backend {
 	table := memory.NewTable()
 	return &storetest.Backend{
 		New: func(testing.TB) changefeed.Store {
-			s, err := changefeed.Poll(struct{ changefeed.CompareAndSet }{table.Store("election")}, pollInterval)
+			s, err := store.Poll(struct{ store.CompareAndSet }{table.Store("election")}, pollInterval)
 			require.NoError(t, err)
 			return s
 		},
@@ -62,7 +63,7 @@ func TestPoll_FailedReads(t *testing.T) {
 				table := memory.NewTable()
 				interval := cmp.Or(c.interval, pollInterval)
 				reads := 0
-				s, err := changefeed.Poll(&storeFuncs{Store: table.Store("election"), read: func(ctx context.Context) (changefeed.Record, error) {
+				s, err := store.Poll(&failingReads{Store: table.Store("election"), read: func(ctx context.Context) (changefeed.Record, error) {
 					if reads++; !c.fail(reads) {
 						return table.Store("election").Read(ctx)
 					}
@@ -98,10 +99,18 @@ func TestPoll_FailedReads(t *testing.T) {
 	}
 }
 
+// failingReads is a store whose reads are replaced.
+type failingReads struct {
+	changefeed.Store
+	read func(ctx context.Context) (changefeed.Record, error)
+}
+
+func (s *failingReads) Read(ctx context.Context) (changefeed.Record, error) { return s.read(ctx) }
+
 // TestPoll_InvalidArguments fails if Poll accepts an argument that it cannot use.
 func TestPoll_InvalidArguments(t *testing.T) {
-	_, err := changefeed.Poll(nil, time.Second)
+	_, err := store.Poll(nil, time.Second)
 	require.ErrorIs(t, err, leaderelection.ErrNilConn)
-	_, err = changefeed.Poll(memory.NewTable().Store("election"), 0)
+	_, err = store.Poll(memory.NewTable().Store("election"), 0)
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 }

@@ -1,4 +1,4 @@
-package changefeed
+package store
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 )
 
@@ -33,9 +34,9 @@ const (
 	silentTimes, maxSilentTimes = 2, 32
 )
 
-// Subscribe implements [Store.Subscribe]. It returns immediately; errors of the watch are
+// Subscribe implements [changefeed.Store.Subscribe]. It returns immediately; errors of the watch are
 // returned by Next of the feed.
-func (s *Feeds) Subscribe(ctx context.Context) (Feed, error) {
+func (s *Feeds) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	_, end, err := s.Begin(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (s *Feeds) Subscribe(ctx context.Context) (Feed, error) {
 	end()
 	f := &feed{
 		feeds: s, silentLimit: silentTimes * s.quiet,
-		events: make(chan Event, 1), ended: make(chan struct{}), done: make(chan struct{}),
+		events: make(chan changefeed.Event, 1), ended: make(chan struct{}), done: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancel(s.ctx)
 	if err := s.Go(f.run); err != nil {
@@ -53,58 +54,58 @@ func (s *Feeds) Subscribe(ctx context.Context) (Feed, error) {
 	return f, nil
 }
 
-// feed is a [Feed] of [Feeds]. The goroutine of run owns the last group of fields.
+// feed is a [changefeed.Feed] of [Feeds]. The goroutine of run owns the last group of fields.
 type feed struct {
 	feeds  *Feeds
 	ctx    context.Context // ctx is done when the feed or the store is closed.
 	cancel context.CancelFunc
-	events chan Event    // events contains the newest event, until Next returns it.
-	ended  chan struct{} // ended is closed after err was set.
+	events chan changefeed.Event // events contains the newest event, until Next returns it.
+	ended  chan struct{}         // ended is closed after err was set.
 	err    error
 	done   chan struct{} // done is closed when all goroutines of the feed have returned.
 
 	watches         sync.WaitGroup
-	started         bool          // started reports whether last is valid.
-	last            Event         // last is the last event.
-	lastIsRead      bool          // lastIsRead reports whether last was read, and not reported yet.
-	timely          bool          // timely reports whether a watch has reported a write in time.
-	unreportedSince time.Time     // unreportedSince is when a read showed an unreported write, or zero.
-	lateUntil       time.Time     // lateUntil is until when the watch counts as late.
-	silentLimit     time.Duration // silentLimit is how long a watch may fail to report a known write.
+	started         bool             // started reports whether last is valid.
+	last            changefeed.Event // last is the last event.
+	lastIsRead      bool             // lastIsRead reports whether last was read, and not reported yet.
+	timely          bool             // timely reports whether a watch has reported a write in time.
+	unreportedSince time.Time        // unreportedSince is when a read showed an unreported write, or zero.
+	lateUntil       time.Time        // lateUntil is until when the watch counts as late.
+	silentLimit     time.Duration    // silentLimit is how long a watch may fail to report a known write.
 }
 
-// Next implements [Feed].
-func (f *feed) Next(ctx context.Context) (Event, error) {
+// Next implements [changefeed.Feed].
+func (f *feed) Next(ctx context.Context) (changefeed.Event, error) {
 	select { // An error takes precedence over an event.
 	case <-f.ended:
-		return Event{}, f.endError()
+		return changefeed.Event{}, f.endError()
 	case <-f.ctx.Done():
-		return Event{}, ErrClosed
+		return changefeed.Event{}, changefeed.ErrClosed
 	case <-ctx.Done():
-		return Event{}, ctx.Err()
+		return changefeed.Event{}, ctx.Err()
 	default:
 	}
 	select {
 	case e := <-f.events:
 		return e, nil
 	case <-f.ended:
-		return Event{}, f.endError()
+		return changefeed.Event{}, f.endError()
 	case <-f.ctx.Done():
-		return Event{}, ErrClosed
+		return changefeed.Event{}, changefeed.ErrClosed
 	case <-ctx.Done():
-		return Event{}, ctx.Err()
+		return changefeed.Event{}, ctx.Err()
 	}
 }
 
 // endError returns the error of a feed that has ended.
 func (f *feed) endError() error {
 	if f.ctx.Err() != nil {
-		return ErrClosed
+		return changefeed.ErrClosed
 	}
 	return f.err
 }
 
-// Close implements [Feed].
+// Close implements [changefeed.Feed].
 func (f *feed) Close() error {
 	f.cancel()
 	waitToClose(f.done)
@@ -126,11 +127,11 @@ func (f *feed) runWatches() error {
 		case err == nil:
 		case errors.Is(err, errSilent):
 			f.silentLimit = min(2*f.silentLimit, maxSilentTimes*f.feeds.quiet)
-		case errors.Is(err, ErrNoRecord):
-			f.deliver(Event{Missing: true})
+		case errors.Is(err, changefeed.ErrNoRecord):
+			f.deliver(changefeed.Event{Missing: true})
 			select {
 			case <-f.ctx.Done():
-				return ErrClosed
+				return changefeed.ErrClosed
 			case <-time.After(missingPause):
 			}
 		default:
@@ -144,9 +145,9 @@ func (f *feed) runWatches() error {
 func (f *feed) runWatch() error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
-	reports, ended := make(chan Event), make(chan error, 1)
+	reports, ended := make(chan changefeed.Event), make(chan error, 1)
 	f.watches.Go(func() {
-		ended <- f.feeds.watch(ctx, func(e Event) {
+		ended <- f.feeds.watch(ctx, func(e changefeed.Event) {
 			select {
 			case reports <- e:
 			case <-ctx.Done():
@@ -165,7 +166,7 @@ func (f *feed) runWatch() error {
 		var err error
 		select {
 		case <-f.ctx.Done():
-			return ErrClosed
+			return changefeed.ErrClosed
 		case err := <-ended:
 			return err
 		case e := <-reports:
@@ -216,8 +217,8 @@ func (f *feed) checkWatch() error {
 }
 
 // handleReport handles a report of the watch. first is set for the first report of a watch.
-func (f *feed) handleReport(e Event, first bool) error {
-	if first && e == (Event{}) {
+func (f *feed) handleReport(e changefeed.Event, first bool) error {
+	if first && e == (changefeed.Event{}) {
 		_, err := f.readRecord()
 		return err
 	}
@@ -225,10 +226,10 @@ func (f *feed) handleReport(e Event, first bool) error {
 	f.unreportedSince = time.Time{}
 	changed := false
 	switch {
-	case e != (Event{}) && (e.Hint && f.isNextHeartbeat(e.Record) || !e.Hint && (f.isLater(e) || f.isRepeated(e))):
+	case e != (changefeed.Event{}) && (e.Hint && f.isNextHeartbeat(e.Record) || !e.Hint && (f.isLater(e) || f.isRepeated(e))):
 		f.lastIsRead = false
 		changed = f.deliver(e)
-	case e != (Event{}) && !e.Hint && f.lastIsRead && f.inEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
+	case e != (changefeed.Event{}) && !e.Hint && f.lastIsRead && f.inEpoch(e) && e.Record.Seq <= f.last.Record.Seq:
 		// A read was faster than the watch.
 	default:
 		var err error
@@ -249,10 +250,10 @@ func (f *feed) readRecord() (changed bool, err error) {
 		defer cancel()
 	}
 	r, err := f.feeds.read(ctx)
-	if err != nil && !errors.Is(err, ErrNoRecord) {
+	if err != nil && !errors.Is(err, changefeed.ErrNoRecord) {
 		return false, err
 	}
-	e := Event{Record: r, Missing: err != nil}
+	e := changefeed.Event{Record: r, Missing: err != nil}
 	confirmsHint := f.last.Hint && f.inEpoch(e) && r.Seq == f.last.Record.Seq && r.Version == f.last.Record.Version
 	changed = f.deliver(e) && !confirmsHint // The watch has reported a hint of this write.
 	f.lastIsRead = f.lastIsRead || changed
@@ -260,7 +261,7 @@ func (f *feed) readRecord() (changed bool, err error) {
 }
 
 // deliver sends e to the reader, unless it repeats the last event.
-func (f *feed) deliver(e Event) bool {
+func (f *feed) deliver(e changefeed.Event) bool {
 	if f.isRepeated(e) {
 		return false
 	}
@@ -271,20 +272,20 @@ func (f *feed) deliver(e Event) bool {
 
 // isNextHeartbeat reports whether r differs from the last record only as the next heartbeat of its
 // leader does.
-func (f *feed) isNextHeartbeat(r Record) bool {
+func (f *feed) isNextHeartbeat(r changefeed.Record) bool {
 	next := f.last.Record
 	next.Seq, next.Version, next.Time = next.Seq+1, r.Version, r.Time
 	return f.started && !f.last.Missing && next.Leader != "" && r == next
 }
 
 // isLater reports whether e is certainly a later state than the last event.
-func (f *feed) isLater(e Event) bool {
+func (f *feed) isLater(e changefeed.Event) bool {
 	return !f.started || f.inEpoch(e) && e.Record.Seq > f.last.Record.Seq
 }
 
 // isRepeated reports whether e adds nothing to the last event. A record that was read after a hint of
 // it confirms the hint. If a write was lost in a failover, its Seq is used again with another version.
-func (f *feed) isRepeated(e Event) bool {
+func (f *feed) isRepeated(e changefeed.Event) bool {
 	r, last := e.Record, f.last.Record
 	switch {
 	case !f.started || f.last.Hint:
@@ -296,6 +297,6 @@ func (f *feed) isRepeated(e Event) bool {
 }
 
 // inEpoch reports whether e and the last event contain records of the same epoch.
-func (f *feed) inEpoch(e Event) bool {
+func (f *feed) inEpoch(e changefeed.Event) bool {
 	return !e.Missing && !f.last.Missing && e.Record.Epoch == f.last.Record.Epoch
 }

@@ -1,6 +1,4 @@
-// Package argument checks the arguments with which stores are created. All errors wrap
-// [leaderelection.ErrInvalidOption].
-package argument
+package store
 
 import (
 	"errors"

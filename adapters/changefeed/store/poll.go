@@ -1,4 +1,4 @@
-package changefeed
+package store
 
 import (
 	"context"
@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
 // CompareAndSet is a store without a feed, for instance a table with a version column, or
-// an object storage with conditional writes. Its methods are documented at [Store].
+// an object storage with conditional writes. Its methods are documented at [changefeed.Store].
 type CompareAndSet interface {
-	// Start is documented at [Store].
+	// Start is documented at [changefeed.Store].
 	Start(ctx context.Context) error
-	// Create is documented at [Store].
-	Create(ctx context.Context, blank Record) error
-	// Heartbeat is documented at [Store].
-	Heartbeat(ctx context.Context, prev, next Record) (Record, error)
-	// Read is documented at [Store].
-	Read(ctx context.Context) (Record, error)
-	// Close is documented at [Store].
+	// Create is documented at [changefeed.Store].
+	Create(ctx context.Context, blank changefeed.Record) error
+	// Heartbeat is documented at [changefeed.Store].
+	Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
+	// Read is documented at [changefeed.Store].
+	Read(ctx context.Context) (changefeed.Record, error)
+	// Close is documented at [changefeed.Store].
 	Close() error
 }
 
@@ -34,7 +35,7 @@ type CompareAndSet interface {
 // one. The returned Store owns store and closes it. Errors:
 // [leaderelection.ErrInvalidOption] if interval is not positive,
 // [leaderelection.ErrNilConn] if store is nil.
-func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
+func Poll(store CompareAndSet, interval time.Duration) (changefeed.Store, error) {
 	switch {
 	case store == nil:
 		return nil, fmt.Errorf("changefeed: poll: the store is nil: %w", leaderelection.ErrNilConn)
@@ -49,17 +50,17 @@ func Poll(store CompareAndSet, interval time.Duration) (Store, error) {
 
 type polled struct {
 	CompareAndSet
-	NoChanges
+	changefeed.NoChanges
 	interval time.Duration
 	feeds    *Feeds
 }
 
 // watch is a [WatchFunc] that makes the feed read the record every interval.
-func (p *polled) watch(ctx context.Context, report func(Event)) error {
+func (p *polled) watch(ctx context.Context, report func(changefeed.Event)) error {
 	ticker := time.NewTicker(p.interval)
 	defer ticker.Stop()
 	for {
-		report(Event{})
+		report(changefeed.Event{})
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -77,29 +78,31 @@ const (
 
 // read reads the record for a feed, again if that fails. With other stores a failed feed means a lost
 // connection; with a polled one any read can fail.
-func (p *polled) read(ctx context.Context) (Record, error) {
+func (p *polled) read(ctx context.Context) (changefeed.Record, error) {
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, max(p.interval, minReadLimit))
 		r, err := p.CompareAndSet.Read(limited)
 		cancel()
 		switch {
-		case err == nil, errors.Is(err, ErrNoRecord), errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed):
+		case err == nil, errors.Is(err, changefeed.ErrNoRecord), errors.Is(err, changefeed.ErrClosed), errors.Is(err, leaderelection.ErrConnClosed):
 			return r, err
 		case attempt == readAttempts:
 			return r, fmt.Errorf("changefeed: %d reads in a row have failed: %w", readAttempts, err)
 		}
 		select {
 		case <-ctx.Done():
-			return Record{}, ctx.Err()
+			return changefeed.Record{}, ctx.Err()
 		case <-time.After(p.interval):
 		}
 	}
 }
 
-// Subscribe implements [Store].
-func (p *polled) Subscribe(ctx context.Context) (Feed, error) { return p.feeds.Subscribe(ctx) }
+// Subscribe implements [changefeed.Store].
+func (p *polled) Subscribe(ctx context.Context) (changefeed.Feed, error) {
+	return p.feeds.Subscribe(ctx)
+}
 
-// Close implements [Store].
+// Close implements [changefeed.Store].
 func (p *polled) Close() error {
 	_ = p.feeds.Close()
 	return p.CompareAndSet.Close()

@@ -1,4 +1,4 @@
-package operation
+package store
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func newRunner(t *testing.T, ignoresContext bool) *Runner {
 		}
 		return nil
 	}}
-	r.Feeds = changefeed.NewFeeds(nil, nil, 0)
+	r.Feeds = NewFeeds(nil, nil, 0)
 	t.Cleanup(func() { require.NoError(t, r.Close()) })
 	return r
 }
@@ -57,7 +57,7 @@ func TestRunner_SuccessForgetsFailure(t *testing.T) {
 				})
 				return err
 			},
-			"package Read": func() error { _, err := Read(t.Context(), r.Feeds, succeed); return err },
+			"Run": func() error { _, err := Run(t.Context(), r.Feeds, succeed); return err },
 		} {
 			timeout := func() string { return r.WrapError(t.Context(), "write", context.DeadlineExceeded).Error() }
 			require.Error(t, r.WrapError(t.Context(), "read", errDriver))

@@ -1,7 +1,4 @@
-// Package codec encodes records as JSON, for stores that keep bytes and for messages that
-// databases send to their clients with each write. Users can read the JSON with the tools of
-// the database.
-package codec
+package store
 
 import (
 	"encoding/json"

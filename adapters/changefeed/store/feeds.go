@@ -1,4 +1,4 @@
-package changefeed
+package store
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
 // closeLimit is how long Close of a store or a feed waits for a driver that does not return.
@@ -18,7 +20,7 @@ const closeLimit = 1500 * time.Millisecond
 // store that send requests begin with [Feeds.Begin], or use [Call]. The methods may be called
 // from any goroutine.
 type Feeds struct {
-	read  func(ctx context.Context) (Record, error)
+	read  func(ctx context.Context) (changefeed.Record, error)
 	watch WatchFunc
 	quiet time.Duration
 	// readLimit is the time limit of a read of a feed. 0 means that read limits itself.
@@ -47,7 +49,7 @@ const failureMemory = time.Minute
 // WatchFunc watches a record. It blocks until ctx is done or the watch fails, and calls
 // report for each change that it is notified of:
 //
-//   - The zero [Event] reports that the record may have changed, for example because the
+//   - The zero [changefeed.Event] reports that the record may have changed, for example because the
 //     watch has just been established. The feed reads the record. A watch that does not
 //     deliver the current record when it is established must report this first: the feed
 //     relies on reports of all later writes, and fails unless the first report comes within
@@ -63,11 +65,11 @@ const failureMemory = time.Minute
 // reads the record, and returns immediately after ctx is done. It must be called by one
 // goroutine at a time, and not after the return.
 //
-// An error ends the feed, with two exceptions: after [ErrNoRecord] the feed reports that the
+// An error ends the feed, with two exceptions: after [changefeed.ErrNoRecord] the feed reports that the
 // record does not exist, and watches again after a pause; after nil it watches again
 // immediately. The function should return immediately when ctx is done or the watch has
 // failed. Resources whose release can take time should be passed to [Feeds.Release].
-type WatchFunc func(ctx context.Context, report func(Event)) error
+type WatchFunc func(ctx context.Context, report func(changefeed.Event)) error
 
 // NewFeeds returns the feeds of a store with the given Read method and watch function.
 //
@@ -76,7 +78,7 @@ type WatchFunc func(ctx context.Context, report func(Event)) error
 // not at all, the feed reads the record more often, and eventually replaces the watch. 0
 // disables all this, for watches that cannot lose a change without returning an error; a read
 // may then take ten seconds.
-func NewFeeds(read func(ctx context.Context) (Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
+func NewFeeds(read func(ctx context.Context) (changefeed.Record, error), watch WatchFunc, quiet time.Duration) *Feeds {
 	s := &Feeds{
 		read: read, watch: watch, quiet: quiet, readLimit: cmp.Or(quiet, minEstablishLimit), idle: make(chan struct{}),
 	}
@@ -85,11 +87,11 @@ func NewFeeds(read func(ctx context.Context) (Record, error), watch WatchFunc, q
 }
 
 // Begin begins a call of a store's method. The returned context is done when ctx is done or
-// the store is closed; end releases it. The error is [ErrClosed] if the store is closed, and
+// the store is closed; end releases it. The error is [changefeed.ErrClosed] if the store is closed, and
 // otherwise that of ctx.
 func (s *Feeds) Begin(ctx context.Context) (both context.Context, end func(), err error) {
 	if s.Closed() {
-		return nil, nil, ErrClosed
+		return nil, nil, changefeed.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -99,10 +101,26 @@ func (s *Feeds) Begin(ctx context.Context) (both context.Context, end func(), er
 	return both, func() { stop(); cancel() }, nil
 }
 
-// Call sends a request by a driver that does not observe its context: it calls f on a separate
-// goroutine and returns its result. If ctx is done or the store is closed first, Call returns the
-// error of ctx or [ErrClosed]. f then continues until the driver returns, and its result is
-// dropped.
+// Run calls f, which sends a request and returns when its context is done, and returns its result. The
+// context is done when ctx is done or the store is closed. If f succeeds, [Feeds.WrapError] forgets the
+// last error.
+func Run[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, error)) (T, error) {
+	var zero T
+	both, end, err := s.Begin(ctx)
+	if err != nil {
+		return zero, err
+	}
+	defer end()
+	value, err := f(both)
+	if err != nil {
+		return zero, err
+	}
+	return value, s.WrapError(ctx, "", nil, nil)
+}
+
+// Call is [Run] for a driver that does not observe its context: it calls f on a separate
+// goroutine. If ctx is done or the store is closed first, Call returns the error of ctx or
+// [changefeed.ErrClosed]. f then continues until the driver returns, and its result is dropped.
 func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -125,26 +143,26 @@ func Call[T any](ctx context.Context, s *Feeds, f func(ctx context.Context) (T, 
 	case <-both.Done():
 	}
 	if s.Closed() {
-		return zero, ErrClosed
+		return zero, changefeed.ErrClosed
 	}
 	return zero, ctx.Err()
 }
 
 // WrapError adds the operation to an error of the driver. The result also wraps the error that
-// meaning returns, for example [ErrUnsuitable] with advice, or [ErrNoRecord], unless that is nil;
+// meaning returns, for example [changefeed.ErrUnsuitable] with advice, or [changefeed.ErrNoRecord], unless that is nil;
 // and the error of ctx, which is that of the caller, after ctx is done. If err is only that of a
 // context, because the driver did not return in time, the message also contains the last other error
 // of the store, unless that is older than a minute. A call with nil reports a success, which makes
-// WrapError forget that error. After the store was closed, the result is [ErrClosed]. Errors that
-// wrap ErrUnsuitable, ErrNoRecord or [ErrConflict] are returned unchanged.
+// WrapError forget that error. After the store was closed, the result is [changefeed.ErrClosed]. Errors that
+// wrap ErrUnsuitable, ErrNoRecord or [changefeed.ErrConflict] are returned unchanged.
 func (s *Feeds) WrapError(ctx context.Context, operation string, err error, meaning func(error) error) error {
 	switch {
 	case err == nil:
 		s.failed.Store(nil)
 		return nil
 	case s.Closed():
-		return ErrClosed
-	case errors.Is(err, ErrUnsuitable), errors.Is(err, ErrNoRecord), errors.Is(err, ErrConflict):
+		return changefeed.ErrClosed
+	case errors.Is(err, changefeed.ErrUnsuitable), errors.Is(err, changefeed.ErrNoRecord), errors.Is(err, changefeed.ErrConflict):
 		return err
 	}
 	means := meaning(err)
@@ -167,12 +185,12 @@ func (s *Feeds) WrapError(ctx context.Context, operation string, err error, mean
 func (s *Feeds) Closed() bool { return s.ctx.Err() != nil }
 
 // Go calls f on a goroutine that Close waits for. If the store is closed, Go returns
-// [ErrClosed] without calling f.
+// [changefeed.ErrClosed] without calling f.
 func (s *Feeds) Go(f func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Closed() {
-		return ErrClosed
+		return changefeed.ErrClosed
 	}
 	s.running++
 	go func() {

@@ -1,4 +1,4 @@
-package changefeed_test
+package store_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 var unsafeSettings = []changefeed.UnsafeSetting{
@@ -18,7 +19,7 @@ var unsafeSettings = []changefeed.UnsafeSetting{
 // TestAcceptedRisks_Check fails if a setting whose risk was not accepted is missing from the error, or
 // an accepted setting is part of it.
 func TestAcceptedRisks_Check(t *testing.T) {
-	var none, one, all changefeed.AcceptedRisks
+	var none, one, all store.AcceptedRisks
 	require.NoError(t, one.Add(changefeed.RiskFailover))
 	require.NoError(t, all.Add(changefeed.RiskFailover, changefeed.RiskRestart))
 	require.NoError(t, none.Check("redis at db:6379", nil))
@@ -41,7 +42,7 @@ func TestAcceptedRisks_Check(t *testing.T) {
 
 // TestAcceptedRisks_UnknownName fails if a misspelled risk is accepted without an error.
 func TestAcceptedRisks_UnknownName(t *testing.T) {
-	var a changefeed.AcceptedRisks
+	var a store.AcceptedRisks
 	err := a.Add(changefeed.RiskRestart, "fire")
 	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
 	require.ErrorContains(t, err, `"fire"`)

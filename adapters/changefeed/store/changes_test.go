@@ -1,4 +1,4 @@
-package changefeed_test
+package store_test
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
 // TestChanges fails if changes are not delivered in order, the error of the watch is not returned
 // after them, or Close does not end Next.
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		feeds := changefeed.NewFeeds(nil, nil, 0)
+		feeds := store.NewFeeds(nil, nil, 0)
 		defer feeds.Close()
 		failed := errors.New("failed")
 		_, err := feeds.Changes(t.Context(), func(context.Context, func(any)) error { return failed })

@@ -1,4 +1,4 @@
-package changefeed_test
+package store_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
@@ -24,7 +25,7 @@ const quietTime = 2 * time.Second
 // the write, or never if that is zero.
 type lateStore struct {
 	changefeed.Store
-	feeds *changefeed.Feeds
+	feeds *store.Feeds
 	delay func(written time.Time) time.Time
 
 	mu      sync.Mutex
@@ -49,7 +50,7 @@ func (l *lateStore) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return l.feeds.Subscribe(ctx)
 }
 
-// watch is a [changefeed.WatchFunc].
+// watch is a [store.WatchFunc].
 func (l *lateStore) watch(ctx context.Context, report func(changefeed.Event)) error {
 	l.mu.Lock()
 	l.watches++
@@ -99,7 +100,7 @@ func (l *lateStore) Close() error {
 
 func newLateStore(table *memory.Table, delay func(time.Time) time.Time) *lateStore {
 	l := &lateStore{Store: table.Store("election"), delay: delay}
-	l.feeds = changefeed.NewFeeds(l.Read, l.watch, quietTime)
+	l.feeds = store.NewFeeds(l.Read, l.watch, quietTime)
 	return l
 }
 
@@ -245,7 +246,7 @@ func TestFeed_ElectionWithLateWatches(t *testing.T) {
 // scriptedWatch is a watch whose reports and end are determined by the test, with the record that its
 // feed reads.
 type scriptedWatch struct {
-	feeds   *changefeed.Feeds
+	feeds   *store.Feeds
 	reports chan changefeed.Event
 	ends    chan error
 
@@ -258,7 +259,7 @@ type scriptedWatch struct {
 
 func newScriptedWatch(quiet time.Duration) *scriptedWatch {
 	s := &scriptedWatch{reports: make(chan changefeed.Event), ends: make(chan error)}
-	s.feeds = changefeed.NewFeeds(s.read, s.watch, quiet)
+	s.feeds = store.NewFeeds(s.read, s.watch, quiet)
 	return s
 }
 

@@ -1,4 +1,4 @@
-package changefeed_test
+package store_test
 
 import (
 	"context"
@@ -9,16 +9,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestFeeds_CloseWithStuckWatch fails if a watch that does not observe its context blocks Close for
 // longer than the limit, or Next.
 func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		feeds := changefeed.NewFeeds(nil, func(context.Context, func(changefeed.Event)) error {
+		feeds := store.NewFeeds(nil, func(context.Context, func(changefeed.Event)) error {
 			<-release
 			return nil
 		}, 0)
@@ -38,8 +42,8 @@ func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 // its result.
 func TestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		feeds := changefeed.NewFeeds(nil, nil, 0)
-		value, err := changefeed.Call(t.Context(), feeds, func(context.Context) (int, error) { return 1, nil })
+		feeds := store.NewFeeds(nil, nil, 0)
+		value, err := store.Call(t.Context(), feeds, func(context.Context) (int, error) { return 1, nil })
 		require.NoError(t, err)
 		require.Equal(t, 1, value)
 
@@ -48,12 +52,12 @@ func TestCall(t *testing.T) {
 		stuck := func(context.Context) (int, error) { <-release; return 1, nil }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = changefeed.Call(ctx, feeds, stuck)
+		_, err = store.Call(ctx, feeds, stuck)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.AfterFunc(time.Second, func() { _ = feeds.Close() })
-		_, err = changefeed.Call(t.Context(), feeds, stuck)
+		_, err = store.Call(t.Context(), feeds, stuck)
 		require.ErrorIs(t, err, changefeed.ErrClosed)
-		_, err = changefeed.Call(t.Context(), feeds, stuck)
+		_, err = store.Call(t.Context(), feeds, stuck)
 		require.ErrorIs(t, err, changefeed.ErrClosed)
 	})
 }
@@ -63,7 +67,7 @@ func TestCall(t *testing.T) {
 func TestFeeds_WrapError(t *testing.T) { synctest.Test(t, testWrapError) }
 
 func testWrapError(t *testing.T) {
-	feeds := changefeed.NewFeeds(nil, nil, 0)
+	feeds := store.NewFeeds(nil, nil, 0)
 	driver, done := errors.New("driver"), t.Context()
 	unsuitable := func(error) error { return fmt.Errorf("%w: advice", changefeed.ErrUnsuitable) }
 	unknown := func(error) error { return nil }
