@@ -30,5 +30,7 @@
 //   - TLS is supported, and verifies the name of each server.
 //   - If there is no session for two seconds, a warning names the servers and the reasons; see
 //     [WithLogger].
-//   - [Wait] waits for the session, and reports which server has failed and why.
+//   - [Wait] waits for the session, and [Failure] reports which server has failed and why.
+//
+// [Retry] and [Children] send requests that survive a broken connection.
 package zkdial

@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/cmd/elector/top"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 const (
@@ -83,8 +83,8 @@ func (s *settings) checkTop(elections []string, parent string) error {
 	if err == nil && parent != "" {
 		err = s.requireSupport(topUnder)
 	}
-	if err == nil && parent != "" && parent != "/" && znode.CheckPath(parent) != nil {
-		err = usage("--under: %w", znode.CheckPath(parent))
+	if err == nil && parent != "" && parent != "/" && zkdial.CheckPath(parent) != nil {
+		err = usage("--under: %w", zkdial.CheckPath(parent))
 	}
 	if err != nil {
 		return err

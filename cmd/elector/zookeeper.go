@@ -14,9 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/resign"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
@@ -65,7 +62,7 @@ func checkZooKeeper(s *settings) error {
 	if _, _, err := s.zooKeeperServers(); err != nil {
 		return err
 	}
-	return s.checkElection(znode.CheckPath)
+	return s.checkElection(zkdial.CheckPath)
 }
 
 // zooKeeperServers checks the settings and returns the servers and the TLS configuration, which is nil
@@ -119,8 +116,8 @@ func (z *zooKeeperBackend) backend() backend {
 
 // adviseZooKeeper adds the setting that contains credentials to an error about permissions.
 func adviseZooKeeper(s *settings, err error) error {
-	var open *znode.OpenError
-	if !errors.Is(err, leaderelection.ErrPermission) || errors.As(err, &open) {
+	byServer := errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed) // and not by --zookeeper-strict-acl
+	if !errors.Is(err, leaderelection.ErrPermission) || s.zookeeper.strictACL && !byServer {
 		return err
 	}
 	return adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
@@ -166,8 +163,8 @@ func (z *zooKeeperBackend) startAuthentication() *authentication {
 	z.auth = a
 	go func() {
 		defer close(a.done)
-		err := request.Retry(context.Background(), z.conn, func() error {
-			return z.conn.AddAuth("digest", []byte(z.settings.zookeeper.auth))
+		_, err := zkdial.Retry(context.Background(), z.conn, func() (struct{}, error) {
+			return struct{}{}, z.conn.AddAuth("digest", []byte(z.settings.zookeeper.auth))
 		})
 		if err != nil {
 			a.err = fmt.Errorf("authenticate with --zookeeper-auth (ELECTOR_ZOOKEEPER_AUTH): %w", err)
@@ -214,7 +211,7 @@ func (z *zooKeeperBackend) connected() error {
 		return nil
 	}
 	err := fmt.Errorf("no session on zookeeper: %v", state)
-	if failure := handshake.Of(z.conn).Failure(); failure != nil {
+	if failure := zkdial.Failure(z.conn); failure != nil {
 		err = fmt.Errorf("%w: %w", err, failure)
 	}
 	return err
@@ -225,7 +222,7 @@ var errDataLost = errors.New("the servers have lost their data, and with it the 
 // healthy returns an error after the servers have lost their data, until the next session. A restart of
 // this process can shorten that time. It does not interrupt a leadership, because this instance cannot lead.
 func (z *zooKeeperBackend) healthy() error {
-	if handshake.Of(z.conn).Losing() {
+	if errors.Is(zkdial.Failure(z.conn), zkdial.ErrDataLost) {
 		return errDataLost
 	}
 	return nil
@@ -255,7 +252,7 @@ func (z *zooKeeperBackend) list(ctx context.Context, election string) ([]candida
 // readCandidate reads when a candidate has joined, and its session. It returns nil if the candidate has
 // left.
 func (z *zooKeeperBackend) readCandidate(ctx context.Context, info leaderelection.CandidateInfo) (*candidateInfo, error) {
-	return request.Read(ctx, z.conn, func() (*candidateInfo, error) {
+	return zkdial.Retry(ctx, z.conn, func() (*candidateInfo, error) {
 		exists, stat, err := z.conn.Exists(info.ID)
 		if err != nil || !exists {
 			return nil, err

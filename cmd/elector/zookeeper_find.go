@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
 // findLimit is the maximum number of znodes that find reads.
@@ -29,10 +29,7 @@ func (z *zooKeeperBackend) find(ctx context.Context, parent string) (elections [
 		}
 		node := pending[0]
 		pending = pending[1:]
-		children, err := request.Read(ctx, z.conn, func() ([]string, error) {
-			children, _, err := request.Children(z.conn, node)
-			return children, err
-		})
+		children, err := zkdial.Children(ctx, z.conn, node)
 		switch {
 		case errors.Is(err, zk.ErrNoNode) && node == parent:
 			return nil, false, fmt.Errorf("--under %s: %w", parent, err)

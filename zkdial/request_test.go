@@ -1,0 +1,78 @@
+package zkdial
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestRetry fails if a broken connection ends a request, if a final error is followed by another attempt,
+// or if Retry blocks after its context is done or the connection was closed.
+func TestRetry(t *testing.T) {
+	server := zktest.Start(t)
+	conn, _, err := Connect([]string{server.Addr()}, 4*time.Second)
+	require.NoError(t, err)
+	defer conn.Close()
+
+	attempts := 0
+	value, err := Retry(t.Context(), conn, func() (int, error) {
+		if attempts++; attempts == 1 {
+			return 0, zk.ErrConnectionClosed
+		}
+		return attempts, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, value)
+
+	_, err = Retry(t.Context(), conn, func() (int, error) { attempts++; return 0, zk.ErrNoNode })
+	require.ErrorIs(t, err, zk.ErrNoNode)
+	require.Equal(t, 3, attempts)
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("cause")
+	cancel(cause)
+	block := make(chan struct{})
+	defer close(block)
+	_, err = Retry(ctx, conn, func() (int, error) { <-block; return 0, nil })
+	require.ErrorIs(t, err, cause)
+
+	conn.Close()
+	_, err = Children(t.Context(), conn, "/")
+	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
+}
+
+// TestChildren fails if the names of children are not returned, or if a missing znode is not reported.
+func TestChildren(t *testing.T) {
+	server := zktest.Start(t)
+	conn, _, err := Connect([]string{server.Addr()}, 4*time.Second)
+	require.NoError(t, err)
+	defer conn.Close()
+	names, err := Children(t.Context(), conn, "/")
+	require.NoError(t, err)
+	require.Contains(t, names, "zookeeper")
+	_, err = Children(t.Context(), conn, "/missing")
+	require.ErrorIs(t, err, zk.ErrNoNode)
+}
+
+// TestFailure fails if the reason of a failed attempt to connect is missing, or remains when there is a
+// session.
+func TestFailure(t *testing.T) {
+	server := zktest.Start(t)
+	server.Stop()
+	conn, _, err := Connect([]string{server.Addr()}, 4*time.Second)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.Eventually(t, func() bool { return Failure(conn) != nil }, time.Minute, time.Millisecond)
+	require.ErrorContains(t, Failure(conn), server.Addr())
+	server.Restart(zktest.KeepTree)
+	_, err = Wait(t.Context(), conn)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return Failure(conn) == nil }, time.Minute, time.Millisecond)
+}
