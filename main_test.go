@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/go-leaderelection/leaderelection/internal/zk/contender/trace"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(trace.Tests{M: m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/contender/trace"
 )
 
 // shared is the server of all tests that do not stop servers.
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	os.Exit(harness.RunTests(trace.Tests{M: m}, serverConfig(1), func(e *ensemble.Ensemble) (func() error, error) {
+	os.Exit(harness.RunTests(m, serverConfig(1), func(e *ensemble.Ensemble) (func() error, error) {
 		shared = e
 		return func() error { return errors.Join(oneServer.close(), threeServers.close()) }, nil
 	}))

@@ -188,7 +188,7 @@ func TestDocuments_GoLines(t *testing.T) {
 		packages  = regexp.MustCompile(`(?:^| )(\./\S*|\.)(?: |$)`)
 		published = regexp.MustCompile(`github\.com/go-leaderelection/leaderelection(\S*?)(@latest)?$`)
 	)
-	for _, line := range readCommandLines(t, "go", "make", "cd", "git", "LEADERELECTION_TRACE=/tmp/steps") {
+	for _, line := range readCommandLines(t, "go", "make", "cd", "git") {
 		_, target, isMake := strings.Cut(line.text, "make ")
 		if isMake {
 			target, _, _ = strings.Cut(target, " ")

@@ -19,7 +19,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/contender/trace"
 )
 
 const (
@@ -40,7 +39,7 @@ func TestMain(m *testing.M) {
 		runParticipant()
 	}
 	flag.Parse()
-	os.Exit(harness.RunTests(trace.Tests{M: m}, ensemble.Config{TickTime: sessionTimeout / 20}, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
+	os.Exit(harness.RunTests(m, ensemble.Config{TickTime: sessionTimeout / 20}, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
 		server = e
 		if exclusion, err = newMonitor(); err != nil {
 			return nil, err

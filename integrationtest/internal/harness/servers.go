@@ -61,7 +61,7 @@ func WaitReady(t testing.TB, e *ensemble.Ensemble) {
 
 // RunTests starts servers, calls setup, and runs the tests of a package. It fails if a goroutine is
 // left running. cleanup may be nil.
-func RunTests(m interface{ Run() int }, cfg ensemble.Config, setup func(*ensemble.Ensemble) (cleanup func() error, err error)) (code int) {
+func RunTests(m *testing.M, cfg ensemble.Config, setup func(*ensemble.Ensemble) (cleanup func() error, err error)) (code int) {
 	fail := func(err error) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

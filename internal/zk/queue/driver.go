@@ -20,7 +20,6 @@ import (
 type driver struct {
 	cfg     *Config
 	machine *contender.Contender
-	record  stepFunc // if not nil, it is called instead of machine.Step
 	report  func(State)
 	sub     *session.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
@@ -55,20 +54,11 @@ type driver struct {
 	err        error   // of the removal
 }
 
-// stepFunc is the type of contender.Contender.Step.
-type stepFunc = func(contender.Conn, *contender.Input, []contender.Output) []contender.Output
-
-// Record is nil, except in tests that record the steps of all contenders: see package trace, whose
-// Recorder.Contender it then is. It must not be changed after the first contender has joined.
-var Record func(*contender.Config) (*contender.Contender, stepFunc)
-
 func newDriver(cfg *Config, report func(State)) *driver {
 	cfg.CanMakeQueue = cfg.MakeDir != nil
-	d := &driver{cfg: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout)}
-	if Record != nil {
-		d.machine, d.record = Record(&cfg.Config)
-	} else {
-		d.machine = contender.New(&cfg.Config)
+	d := &driver{
+		cfg: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout),
+		machine: contender.New(&cfg.Config),
 	}
 	if _, ok := cfg.Naming.Plain(); ok {
 		d.plain = joinPlain(cfg)
@@ -129,11 +119,7 @@ func (d *driver) step(f *frame) {
 		Session: s.Session, Up: s.Up, Closed: s.Closed, Epoch: s.Epoch,
 		Missing: s.Missing, Proven: s.Proven, Lapses: s.Lapses,
 	}
-	if d.record != nil {
-		f.out = d.record(conn, &f.in, f.out[:0])
-	} else {
-		f.out = d.machine.Step(conn, &f.in, f.out[:0])
-	}
+	f.out = d.machine.Step(conn, &f.in, f.out[:0])
 	sends := 0
 	for i := range f.out {
 		if f.out[i].Kind == contender.Send {
