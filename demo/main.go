@@ -1,5 +1,4 @@
-// Command demo demonstrates an election in half a minute. It is the same as "elector demo", but
-// compiles in seconds, because it does not link the backends of elector.
+// Command demo demonstrates an election in half a minute.
 //
 //	go run ./demo                       # on servers in this process
 //	go run ./demo --zk localhost:2181    # on your ZooKeeper

@@ -39,7 +39,7 @@ func execute(args []string) int {
 func newRoot() *cobra.Command {
 	s := &settings{}
 	return newRootWith(s, newRun(&runCommand{settings: s}), newConfig(&runCommand{settings: s}), newStatus(s), newWatch(s), newTop(s),
-		newResign(s), newEnd(s), newDelete(s), newDemo(), newDevServer())
+		newResign(s), newEnd(s), newDelete(s), newDevServer())
 }
 
 // newRootWith returns a root command with subcommands, which use s.

@@ -1,6 +1,6 @@
 // Package demo demonstrates an election with three candidates. The leader crashes, resigns and is
-// partitioned, and at last the election is ended. The demo takes less than a minute. The commands
-// "elector demo" and "demo" run it. It uses only the public API of the library.
+// partitioned, and at last the election is ended. The demo takes less than a minute. The
+// command in directory demo runs it. It uses only the public API of the library.
 package demo
 
 import (

@@ -21,7 +21,6 @@ const (
 
 	NotExecutable = 126 // elector run: the program cannot be executed
 	NotFound      = 127 // elector run: the program was not found
-	Interrupted   = 130 // elector demo
 )
 
 // Error is an error with an exit code. If Err is nil, the command prints no message.
