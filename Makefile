@@ -16,7 +16,7 @@ demo:
 
 # picture runs the demo and draws its output, for README.md.
 picture:
-	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./internal/demo/picture docs/demo
+	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./demo/picture docs/demo
 
 # screenshots checks in a browser that the pictures of README.md are aligned, and keeps screenshots
 # in the directory SCREENSHOTS. It also checks that web pages cannot control a dev-server. Debian's
@@ -25,7 +25,7 @@ BROWSER     = chromium
 SCREENSHOTS = /tmp
 
 screenshots:
-	$(GO) test -count 1 ./internal/demo/picture -run '^TestBrowser$$' -args -browser $(BROWSER) -screenshots $(abspath $(SCREENSHOTS))
+	$(GO) test -count 1 ./demo/picture -run '^TestBrowser$$' -args -browser $(BROWSER) -screenshots $(abspath $(SCREENSHOTS))
 	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser$$' -args -browser $(BROWSER)
 
 # reference writes docs/commands, the help texts of the commands.

@@ -1,4 +1,6 @@
-// Command demo demonstrates an election in half a minute.
+// Command demo demonstrates an election with three candidates in half a minute. The leader
+// crashes, resigns and is partitioned, and at last the election is ended. It uses only the public API of
+// the library.
 //
 //	go run ./demo                       # on servers in this process
 //	go run ./demo --zk localhost:2181    # on your ZooKeeper
@@ -10,12 +12,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-
-	"github.com/go-leaderelection/leaderelection/internal/demo"
 )
 
 func main() {
-	var opts demo.Options
+	var opts Options
 	opts.Flags(flag.CommandLine)
 	flag.Parse()
 	err := opts.Complete()
@@ -26,8 +26,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(2)
 	}
-	switch err := demo.Run(context.Background(), opts, os.Stdout); {
-	case errors.Is(err, demo.ErrInterrupted):
+	switch err := Run(context.Background(), opts, os.Stdout); {
+	case errors.Is(err, ErrInterrupted):
 		os.Exit(130)
 	case err != nil:
 		os.Exit(1) // Run has printed the error

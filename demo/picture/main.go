@@ -1,7 +1,7 @@
 // Command picture draws the output of the demo, read from standard input, as two SVG files:
 // one for a light and one for a dark background. "make picture" runs it.
 //
-//	CLICOLOR_FORCE=1 go run ./demo | go run ./internal/demo/picture docs/demo
+//	CLICOLOR_FORCE=1 go run ./demo | go run ./demo/picture docs/demo
 package main
 
 import (

@@ -1,7 +1,4 @@
-// Package demo demonstrates an election with three candidates. The leader crashes, resigns and is
-// partitioned, and at last the election is ended. The demo takes less than a minute. The
-// command in directory demo runs it. It uses only the public API of the library.
-package demo
+package main
 
 import (
 	"context"

@@ -42,7 +42,7 @@ func TestBrowser(t *testing.T) {
 		t.Skip("no -browser")
 	}
 	for _, theme := range themes {
-		picture, err := os.ReadFile("../../../docs/demo-" + theme.name + ".svg")
+		picture, err := os.ReadFile("../../docs/demo-" + theme.name + ".svg")
 		require.NoError(t, err)
 		page := filepath.Join(t.TempDir(), "page.html")
 		require.NoError(t, os.WriteFile(page, fmt.Appendf(nil, measureLines, picture), 0o644))
