@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo picture screenshots reference test unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser reference test unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -14,18 +14,10 @@ demo:
 	@echo "Compiling the demo: 10 to 20 s on two cores, the first time ..."
 	@CGO_ENABLED=0 GOWORK=off $(GO) run ./demo $(DEMOFLAGS)
 
-# picture runs the demo and draws its output, for README.md.
-picture:
-	CLICOLOR_FORCE=1 $(GO) run ./demo --pause 0s | $(GO) run ./demo/picture docs/demo
+# browser checks that web pages cannot control a dev-server, in a browser. Debian's package is chromium.
+BROWSER = chromium
 
-# screenshots checks in a browser that the pictures of README.md are aligned, and keeps screenshots
-# in the directory SCREENSHOTS. It also checks that web pages cannot control a dev-server. Debian's
-# package is chromium.
-BROWSER     = chromium
-SCREENSHOTS = /tmp
-
-screenshots:
-	$(GO) test -count 1 ./demo/picture -run '^TestBrowser$$' -args -browser $(BROWSER) -screenshots $(abspath $(SCREENSHOTS))
+browser:
 	$(GO) test -count 1 ./cmd/elector -run '^TestBrowser$$' -args -browser $(BROWSER)
 
 # reference writes docs/commands, the help texts of the commands.

@@ -38,7 +38,7 @@ const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 </script></body>`
 
 // TestBrowser fails if a web page of another origin can change a dev-server or read its data. It needs a
-// browser: "make screenshots" runs it.
+// browser: "make browser" runs it.
 func TestBrowser(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
