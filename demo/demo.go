@@ -5,118 +5,76 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection"
-)
-
-// Time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
-const (
-	connectLimit = 10 * time.Second
-	joinLimit    = 10 * time.Second
-	resignLimit  = 5 * time.Second
-	rejoinLimit  = 30 * time.Second // includes the reconnect of a partitioned server
-	endLimit     = 10 * time.Second
-	cleanUpLimit = 10 * time.Second
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // demo is one run of the demo.
 type demo struct {
-	options Options
-	screen  *screen
-	monitor *monitor
-	servers *servers
-	root    string // the znode above all other znodes of the demo
-	node    string // the election node
-	data    string // the znode that the leader writes
-	steps   int    // number of steps that were started
-	result  result
+	options  options
+	out      *output
+	monitor  *monitor
+	embedded *zktest.Ensemble // nil on the user's servers
+	root     string           // the znode above all other znodes of the demo
+	node     string           // the election node
+	data     string           // the znode that the leader writes
 
 	ada, bob, cyn *participant
 	control       *session // for requests that are not those of a participant
-	crashed       []*session
-	stopObserving func()
 }
 
-// result describes a run for tests.
-type result struct {
-	root        string
-	successions []*succession
-	refused     []string // participants whose writes were refused with ErrNotLeader
-	over        []string // participants that received ErrElectionOver
-}
-
-// succession is a change of the leader.
-type succession struct {
-	from, to string
-	cause    string
-	took     time.Duration // from the cause until the new leader received its status
-	stopped  time.Duration // from the cause until the old leader was suspended, after a partition
-	token    int64
-}
-
-func (s *succession) String() string {
-	return fmt.Sprintf("%s leads %s after the %s of %s, with a greater token.", s.to, millis(s.took), s.cause, s.from)
-}
-
-// runDemo runs all steps, and deletes what it has created.
-func runDemo(ctx context.Context, opts Options, out *screen) (r result, err error) {
+// runDemo runs all steps, prints them to out, and deletes what it has created. An error means that a
+// step did not happen as expected; runDemo has printed it.
+func runDemo(ctx context.Context, opts options, out io.Writer, colour bool) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := make(chan struct{})
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	defer close(stop)
-	tasks.Go(func() {
-		select {
-		case <-out.failed: // the output was closed
-			cancel()
-		case <-stop:
-		}
-	})
-
-	id := strings.ToLower(rand.Text()[:8])
 	d := &demo{
-		options: opts, screen: out, root: "/leaderelection-demo-" + id,
-		stopObserving: func() {},
+		options: opts, out: &output{out: out, colour: colour, stop: cancel},
+		root: "/leaderelection-demo-" + strings.ToLower(rand.Text()[:8]),
 	}
 	d.node, d.data = d.root+"/election", d.root+"/data"
-	d.monitor = newMonitor(out, "ada", "bob", "cyn")
-	d.result.root = d.root
-	if out.live {
-		tasks.Go(func() { d.monitor.refreshTable(stop) })
+	d.monitor = &monitor{out: d.out, changed: make(chan struct{})}
+	for i, name := range []string{"ada", "bob", "cyn"} {
+		p := &participant{name: name, index: i, addrs: opts.servers, monitor: d.monitor, absence: "not started"}
+		d.monitor.participants = append(d.monitor.participants, p)
 	}
-	defer func() {
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			out.print(line{}, line{"Interrupted.", red})
-		default:
-			out.print(line{}, line{"FAILED: " + err.Error(), red})
-		}
-		err = errors.Join(err, d.cleanUp())
-		r = d.result
-	}()
-
-	if err := d.prepare(ctx); err != nil {
-		return d.result, err
+	d.ada, d.bob, d.cyn = d.monitor.participants[0], d.monitor.participants[1], d.monitor.participants[2]
+	if err = d.prepare(ctx); err == nil {
+		err = d.runSteps(ctx)
 	}
-	return d.result, d.runSteps(ctx)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		d.out.print(line{}, line{"Interrupted.", red})
+	default:
+		d.out.print(line{}, line{"FAILED: " + err.Error(), red})
+	}
+	return errors.Join(err, d.cleanUp())
 }
 
 // prepare starts or connects to the servers, creates the znodes, and starts the observer.
 func (d *demo) prepare(ctx context.Context) (err error) {
-	d.screen.print(line{"Leader election on ZooKeeper: three candidates, one leader", bold})
-	if len(d.options.Servers) > 0 {
-		d.servers = userServers(d.options.Servers)
-	} else if d.servers, err = startEmbedded(); err != nil {
-		return err
+	d.out.print(line{"Leader election on ZooKeeper: three candidates, one leader", bold})
+	description := "Your ZooKeeper"
+	if len(d.options.servers) == 0 {
+		description = "Three embedded servers (package zktest), over TCP on loopback"
+		if d.embedded, err = zktest.NewEnsemble(3); err != nil {
+			return err
+		}
+		for _, p := range d.monitor.participants {
+			addr, err := d.serverOf(p).Listen()
+			if err != nil {
+				return fmt.Errorf("start a server: %w", err)
+			}
+			p.addrs = []string{addr}
+		}
 	}
-	if d.control, err = openSession(ctx, d.servers.addrs[0], d.options.Session); err != nil {
+	if d.control, err = openSession(ctx, d.ada.addrs, d.options.session); err != nil {
 		return err
 	}
 	for _, path := range []string{d.root, d.node, d.data} {
@@ -124,87 +82,86 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 			return fmt.Errorf("create %s: %w", path, err)
 		}
 	}
-	var observing context.Context
-	// The observer does not stop with ctx, because it must see after Ctrl-C that the election is deleted.
-	observing, d.stopObserving = context.WithCancel(context.WithoutCancel(ctx))
-	observations, err := leaderelection.Observe(observing, d.control.conn, d.node, leaderelection.WithSessionTimeout(d.options.Session))
+	// The observer ends when its connection is closed.
+	observations, err := leaderelection.Observe(context.WithoutCancel(ctx), d.control.conn, d.node, leaderelection.WithSessionTimeout(d.options.session))
 	if err != nil {
 		return err
 	}
 	d.control.readers.Go(func() {
 		for o := range observations {
-			d.monitor.setObservation(o)
+			d.monitor.do(func() { d.monitor.observed = o })
 		}
 	})
-	newParticipant := func(name string, index int) *participant {
-		return &participant{
-			name: name, index: index, addrs: d.servers.addrs[index], sessionTimeout: d.options.Session, monitor: d.monitor,
-		}
-	}
-	d.ada, d.bob, d.cyn = newParticipant("ada", 0), newParticipant("bob", 1), newParticipant("cyn", 2)
-	d.screen.print(line{fmt.Sprintf("%s. Sessions of %v.", d.servers.description, d.options.Session), dim})
+	d.out.print(line{fmt.Sprintf("%s. Sessions of %v.", description, d.options.session), dim})
 	return nil
 }
 
+// serverOf returns the embedded server of a participant. The first participant uses the leader of the
+// ensemble, which is not partitioned: the servers would elect another leader and close all connections.
+func (d *demo) serverOf(p *participant) *zktest.Server {
+	return d.embedded.Server((d.embedded.Leader().ID() + p.index) % d.embedded.Len())
+}
+
+// start connects a participant to ZooKeeper.
+func (d *demo) start(ctx context.Context, p *participant) (err error) {
+	if p.session, err = openSession(ctx, p.addrs, d.options.session); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return nil
+}
+
+// setPartitioned begins or ends a partition of a participant. An embedded server is partitioned together
+// with its client. This is the difficult case, because the server still answers its client.
+func (d *demo) setPartitioned(p *participant, partitioned bool) {
+	switch {
+	case d.embedded == nil:
+		p.session.link.setPartitioned(partitioned)
+	case partitioned:
+		d.serverOf(p).Partition()
+	default:
+		d.serverOf(p).Heal()
+	}
+}
+
 // cleanUp deletes what the demo has created, after any number of steps.
-func (d *demo) cleanUp() error {
+func (d *demo) cleanUp() (err error) {
 	d.monitor.allowEnd()
-	d.screen.print(line{}, line{"Cleaning up ...", dim})
-	ctx, cancel := context.WithTimeout(context.Background(), cleanUpLimit)
-	defer cancel()
-	var err error
-	if d.control != nil {
-		err = d.deleteNodes(ctx)
-		d.stopObserving()
-		d.control.close()
-	}
-	for _, p := range []*participant{d.ada, d.bob, d.cyn} {
-		if p != nil && p.session != nil {
-			d.crashed = append(d.crashed, p.session)
-		}
-	}
-	for _, s := range d.crashed {
-		s.close()
-	}
+	d.out.print(line{}, line{"Cleaning up ...", dim})
 	done := "No znodes remain"
 	if d.control != nil {
+		err = d.deleteNodes()
+		d.control.close()
 		done = "Deleted " + d.root
 	}
-	if d.servers != nil {
-		d.servers.close()
-		if len(d.options.Servers) == 0 {
-			done += ", stopped the servers"
+	for _, p := range d.monitor.participants {
+		if p.session != nil {
+			p.session.close()
 		}
 	}
+	if d.embedded != nil {
+		d.embedded.Close()
+		done += ", stopped the servers"
+	}
 	if err != nil {
-		d.screen.print(line{fmt.Sprintf("Some znodes remain below %s: %v", d.root, err), red})
+		d.out.print(line{fmt.Sprintf("Some znodes remain below %s: %v", d.root, err), red})
 		return err
 	}
-	d.screen.print(line{done + ".", dim})
+	d.out.print(line{done + ".", dim})
 	return nil
 }
 
 // deleteNodes deletes the znodes of the demo that exist.
-func (d *demo) deleteNodes(ctx context.Context) error {
+func (d *demo) deleteNodes() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
+	defer cancel()
 	err := leaderelection.DeleteElection(d.control.conn, d.node,
-		leaderelection.WithContext(ctx), leaderelection.WithSessionTimeout(d.options.Session))
-	if err != nil {
-		return err
-	}
-	deleted := make(chan error, 1)
-	go func() {
-		for _, path := range []string{d.data, d.root} {
-			if err := d.control.conn.Delete(path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-				deleted <- fmt.Errorf("delete %s: %w", path, err)
-				return
+		leaderelection.WithContext(ctx), leaderelection.WithSessionTimeout(d.options.session))
+	for _, path := range []string{d.data, d.root} {
+		if err == nil {
+			if err = d.control.conn.Delete(path, -1); errors.Is(err, zk.ErrNoNode) {
+				err = nil
 			}
 		}
-		deleted <- nil
-	}()
-	select {
-	case err := <-deleted:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("delete %s: %w", d.root, ctx.Err())
 	}
+	return err
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/xml"
 	"errors"
 	"flag"
 	"io"
 	"log"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,54 +26,80 @@ import (
 // testSession is longer than the default of the demo, because other tests run at the same time.
 const testSession = 4 * time.Second
 
+// commandVariable is an environment variable that makes the test binary behave as the command.
+const commandVariable = "DEMO_COMMAND"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(commandVariable) != "" {
+		main()
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 
 // runAndRead runs the demo with an output that is not a terminal, and returns the output.
-func runAndRead(ctx context.Context, t *testing.T, opts Options) (result, string, error) {
+func runAndRead(ctx context.Context, t *testing.T, opts options) (string, error) {
 	t.Helper()
 	var b strings.Builder
-	r, err := runDemo(ctx, opts, newScreen(&b, false, false))
+	err := runDemo(ctx, opts, &b, false)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log("output:\n" + b.String())
 		}
 	})
-	return r, b.String(), err
+	return b.String(), err
 }
 
-// requireAllSteps requires that all steps had the expected results.
-func requireAllSteps(t *testing.T, r result, text string) {
+// requireAllSteps requires that the output shows the expected results of all steps. The demo itself checks that
+// tokens increase, and that a leader stops before its successor leads.
+func requireAllSteps(t *testing.T, text string) {
 	t.Helper()
-	var successions []string
-	token := int64(0)
-	for _, s := range r.successions {
-		successions = append(successions, s.from+" to "+s.to+" after "+s.cause)
-		assert.Greater(t, s.token, token)
-		token = s.token
-		assert.Contains(t, text, s.String())
+	for _, result := range []string{
+		"bob leads \\S+ ms after the crash of ada",
+		"cyn leads \\S+ ms after the resignation of bob",
+		"bob  tries to write too: refused",
+		"cyn  tries to write too: refused",
+		"ada leads \\S+ ms after the cut-off of cyn",
+		"cyn had stopped \\S+ ms before, although its connection looked healthy",
+		"cyn  not in the queue: its session has expired",
+		"ada  has ended: the election is over",
+		"bob  has ended: the election is over",
+		"cyn  has ended: the election is over",
+		"An observer sees: the election is over",
+		"Deleted /leaderelection-demo-",
+	} {
+		assert.Regexp(t, result, text)
 	}
-	require.Equal(t, []string{
-		"ada to bob after crash", "bob to cyn after resignation", "cyn to ada after cut-off",
-	}, successions)
-	assert.Positive(t, r.successions[2].stopped)
-	assert.Less(t, r.successions[2].stopped, r.successions[2].took)
-	assert.Equal(t, []string{"bob", "cyn"}, r.refused)
-	assert.Equal(t, []string{"ada", "bob", "cyn"}, r.over)
-
 	assert.NotContains(t, text, "\x1b", "ANSI codes although the output is not a terminal")
 	for line := range strings.Lines(text) {
 		assert.Less(t, len(strings.TrimSuffix(line, "\n")), 80, "%q is too long", line)
 	}
 }
 
+// requirePicture requires that the output contains the words of the picture in README.md.
+func requirePicture(t *testing.T, text string) {
+	t.Helper()
+	picture, err := os.ReadFile("../docs/demo-light.svg")
+	require.NoError(t, err)
+	var svg struct {
+		Lines []string `xml:"g>text"`
+	}
+	require.NoError(t, xml.Unmarshal(picture, &svg))
+	require.Greater(t, len(svg.Lines), 10)
+	number := regexp.MustCompile(`\d+(\.\d+)?|\+`) // times and tokens
+	normalize := func(s string) string { return strings.Join(strings.Fields(number.ReplaceAllString(s, "")), " ") }
+	for _, line := range svg.Lines[1:] { // after the command
+		assert.Contains(t, normalize(text), normalize(line), "draw this line of docs/demo-*.svg again")
+	}
+}
+
 // TestRunDemo_EmbeddedServers fails if a step does not have the expected result.
 func TestRunDemo_EmbeddedServers(t *testing.T) {
 	t.Parallel()
-	r, text, err := runAndRead(t.Context(), t, Options{Session: testSession})
+	text, err := runAndRead(t.Context(), t, options{session: testSession})
 	require.NoError(t, err)
-	requireAllSteps(t, r, text)
+	requireAllSteps(t, text)
+	requirePicture(t, text)
 	assert.Contains(t, text, "Three embedded servers (package zktest)")
 	assert.Contains(t, text, "cyn's server loses the other two servers")
 	assert.Contains(t, text, "stopped the servers")
@@ -83,7 +112,7 @@ func TestRunDemo_InterruptedDuringPartition(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out := &trigger{word: "cyn  is cut off", fire: interrupt}
-	_, err := runDemo(ctx, Options{Session: testSession}, newScreen(out, false, false))
+	err := runDemo(ctx, options{session: testSession}, out, false)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.NotContains(t, out.text.String(), "Some znodes remain")
 	assert.Contains(t, out.text.String(), "stopped the servers")
@@ -97,9 +126,9 @@ func TestRunDemo_UserServers(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 
 	t.Run("all steps", func(t *testing.T) {
-		r, text, err := runAndRead(t.Context(), t, Options{Servers: e.Addrs(), Session: testSession})
+		text, err := runAndRead(t.Context(), t, options{servers: e.Addrs(), session: testSession})
 		require.NoError(t, err)
-		requireAllSteps(t, r, text)
+		requireAllSteps(t, text)
 		assert.Contains(t, text, "Your ZooKeeper")
 		assert.NotContains(t, text, "embedded")
 		assert.NotContains(t, text, "stopped the servers")
@@ -110,7 +139,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
 		out := &trigger{word: "The leader crashes", fire: interrupt}
-		_, err := runDemo(ctx, Options{Servers: e.Addrs(), Session: testSession}, newScreen(out, false, false))
+		err := runDemo(ctx, options{servers: e.Addrs(), session: testSession}, out, false)
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Contains(t, out.text.String(), "Deleted /leaderelection-demo-")
 		requireNoZnodes(t, e.Addrs())
@@ -118,7 +147,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 
 	t.Run("output closed", func(t *testing.T) {
 		out := &trigger{word: "The leader crashes", err: io.ErrClosedPipe}
-		_, err := runDemo(t.Context(), Options{Servers: e.Addrs(), Session: testSession}, newScreen(out, true, true))
+		err := runDemo(t.Context(), options{servers: e.Addrs(), session: testSession}, out, true)
 		require.ErrorIs(t, err, context.Canceled)
 		requireNoZnodes(t, e.Addrs())
 	})
@@ -126,8 +155,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 	t.Run("unexpected end of the election", func(t *testing.T) {
 		// Another client ends the election as soon as it has a leader.
 		out := &trigger{word: "writes as leader", fire: func() { endElection(t, e.Addrs()) }}
-		_, err := runDemo(t.Context(), Options{Servers: e.Addrs(), Session: testSession, Pause: time.Second},
-			newScreen(out, false, false))
+		err := runDemo(t.Context(), options{servers: e.Addrs(), session: testSession, pause: time.Second}, out, false)
 		require.Error(t, err)
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 		assert.Contains(t, out.text.String(), "FAILED: ")
@@ -139,30 +167,30 @@ func TestRunDemo_UserServers(t *testing.T) {
 func TestRunDemo_NoServer(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout of the test"))
 	defer cancel()
-	_, _, err := runAndRead(ctx, t, Options{Servers: []string{"127.0.0.1:1"}, Session: testSession})
+	_, err := runAndRead(ctx, t, options{servers: []string{"127.0.0.1:1"}, session: testSession})
 	require.ErrorContains(t, err, "no ZooKeeper session")
 }
 
 // TestOptions fails if a flag is ignored, or if an invalid value is accepted.
 func TestOptions(t *testing.T) {
-	for _, servers := range [][]string{nil, {"a:1", "b:2"}} {
-		opts := Options{Servers: servers}
-		require.NoError(t, opts.Complete())
-		assert.Equal(t, Options{Servers: servers, Session: time.Duration(2+len(servers)) * time.Second}, opts)
+	for line, want := range map[string]options{
+		"":                                 {servers: []string{}, session: 2 * time.Second, pause: 3 * time.Second},
+		"--zk=a:1, b:2,":                   {servers: []string{"a:1", "b:2"}, session: 4 * time.Second, pause: 3 * time.Second},
+		"--zk=a:1|--session=5s|--pause=0s": {servers: []string{"a:1"}, session: 5 * time.Second},
+	} {
+		var opts options
+		require.NoError(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), split(line)), line)
+		assert.Equal(t, want, opts, line)
 	}
-
-	var opts Options
-	set := flag.NewFlagSet("demo", flag.ContinueOnError)
-	opts.Flags(set)
-	require.NoError(t, set.Parse([]string{"--zk", "a:1, b:2,", "--session", "5s", "--pause", "0s"}))
-	require.NoError(t, opts.Complete())
-	assert.Equal(t, []string{"a:1", "b:2"}, opts.Servers)
-	assert.Equal(t, 5*time.Second, opts.Session)
-	assert.Zero(t, opts.Pause)
-
-	for _, opts := range []Options{{Session: time.Millisecond}, {Session: time.Hour}, {Pause: -1}} {
-		assert.Error(t, opts.Complete(), "%v", opts)
+	for _, line := range []string{"--zk=,", "--session=1ms", "--session=1h", "--pause=-1s", "surplus"} {
+		var opts options
+		assert.Error(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), split(line)), line)
 	}
+}
+
+// split returns the arguments of a line that separates them by "|".
+func split(line string) []string {
+	return strings.FieldsFunc(line, func(r rune) bool { return r == '|' })
 }
 
 // trigger is a writer that calls a function once when a text is written.
