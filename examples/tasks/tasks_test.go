@@ -157,6 +157,10 @@ func TestTasks(t *testing.T) {
 				adding.waitForLine(fmt.Sprintf("total %d, written with token", i+1))
 				adding.requireSuccess()
 			}
+			demonstration := h.start("lock", "-embedded")
+			demonstration.waitForLine("ada writes without the lock: lock: no longer held")
+			demonstration.waitForLine("bob writes total 2")
+			demonstration.requireSuccess()
 		},
 		"leader": func(h *harness) {
 			addr := freeAddr(h.T)
@@ -193,6 +197,10 @@ func TestTasks(t *testing.T) {
 			h.start("workqueue", "-put=send report").requireSuccess()
 			worker.waitForLine("doing send report")
 			worker.interrupt()
+			demonstration := h.start("workqueue", "-embedded")
+			demonstration.waitForLine("ada loses job-1: ")
+			demonstration.waitForLine("dead letter: bad-job: cannot be done, after 2 attempts")
+			demonstration.requireSuccess()
 		},
 		"config": func(h *harness) {
 			_, err := h.conn.Create("/config", nil, 0, zk.WorldACL(zk.PermAll))
@@ -205,6 +213,10 @@ func TestTasks(t *testing.T) {
 			require.NoError(h, err)
 			program.waitForLine("/config/limit 20")
 			program.interrupt()
+			demonstration := h.start("config", "-embedded")
+			demonstration.waitForLine("starting with limit 10")
+			demonstration.waitForLine("/config/limit 30")
+			demonstration.interrupt()
 		},
 		"observe": func(h *harness) {
 			addr := freeAddr(h.T)
