@@ -18,8 +18,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/examples/internal/ensemble"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
+	"github.com/go-leaderelection/leaderelection/zkdial"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func main() {
@@ -85,21 +86,25 @@ func (a *assignment) await(ctx context.Context, parts, workers int, out io.Write
 func run(ctx context.Context, servers string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	e, err := ensemble.Open(servers)
-	if err != nil {
-		return err
+	if servers == "" {
+		server, err := zktest.New()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		servers = server.Addr()
 	}
-	defer e.Close()
 
 	parts := []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8"}
 	a := &assignment{workers: map[string]string{}, changed: make(chan struct{}, 1)}
 	var workers sync.WaitGroup
 	var shares []*group.Share
 	for i, name := range []string{"ada", "bob", "cyn"} {
-		conn, err := e.Connect()
+		conn, _, err := zkdial.Connect(strings.Split(servers, ","), 4*time.Second)
 		if err != nil {
 			return err
 		}
+		defer conn.Close()
 		p, err := group.NewPartitioner(conn, "/workers")
 		if err != nil {
 			return err
@@ -121,7 +126,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		}
 	}
 	leaving := shares[0]
-	err = leaving.Close(ctx)
+	err := leaving.Close(ctx)
 	fmt.Fprintln(out, leaving.ID(), "leaves:")
 	err = errors.Join(err, a.await(ctx, len(parts), 2, out))
 	for _, share := range shares[1:] {
