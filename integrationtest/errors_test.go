@@ -273,22 +273,3 @@ func TestErrors_CandidateDeleted(t *testing.T) {
 	requireLost(t, grant, leaderelection.ErrCandidateDeleted)
 	require.NotErrorIs(t, leader.waitResult(t), leaderelection.ErrElectionOver)
 }
-
-// TestErrors_NilConn fails if NewElection accepts a nil connection.
-func TestErrors_NilConn(t *testing.T) {
-	t.Parallel()
-	e, err := leaderelection.NewElection(nil, "/election")
-	require.ErrorIs(t, err, leaderelection.ErrNilConn)
-	require.Nil(t, e)
-}
-
-// TestErrors_NoElection fails if NewElection creates the election node without WithCreateNode.
-func TestErrors_NoElection(t *testing.T) {
-	t.Parallel()
-	conn := connect(t)
-	node := harness.NewPath(t)
-	e, err := leaderelection.NewElection(conn.Conn, node)
-	require.ErrorIs(t, err, leaderelection.ErrNoElection)
-	require.Nil(t, e)
-	require.False(t, znodeExists(t, conn, node))
-}

@@ -87,28 +87,6 @@ func TestStatus_AfterResign(t *testing.T) {
 	require.Equal(t, leaderelection.Status{CandidateID: c.ID()}, c.Current())
 }
 
-// TestStatus_LateReader fails if a late reader blocks the election or reads an outdated status.
-func TestStatus_LateReader(t *testing.T) {
-	t.Parallel()
-	conn := connect(t)
-	node := createElectionNode(t, conn)
-	leader, _ := startLeader(t, conn, node)
-	all := []*candidate{leader}
-	for range 4 {
-		all = append(all, startFollower(t, conn, node, all[len(all)-1]))
-	}
-	late := startCandidate(t, conn, node)
-	harness.Eventually(t, func() bool { return late.Current().NowFollowing == all[4].ID() }, "the candidate does not follow its predecessor")
-	for i := 4; i > 0; i-- {
-		all[i].resign(t)
-		harness.Eventually(t, func() bool { return late.Current().NowFollowing == all[i-1].ID() }, "the candidate does not follow the next one")
-	}
-	leader.resign(t)
-	harness.Eventually(t, func() bool { return late.Current().Role == leaderelection.Leader }, "the candidate does not lead")
-	late.requireLeader(t)
-	late.requireNoStatus(t, quietTime)
-}
-
 // TestStatus_ConcurrentReads fails under the race detector if the state of a candidate is accessed without
 // synchronisation.
 func TestStatus_ConcurrentReads(t *testing.T) {
@@ -181,16 +159,4 @@ func TestStatus_BeforeStart(t *testing.T) {
 	startLeader(t, conn, node)
 	startLeader(t, conn, other)
 	require.Empty(t, idle.Status())
-}
-
-// TestElectLeader_SecondCall fails if a second call of ElectLeader affects the first.
-func TestElectLeader_SecondCall(t *testing.T) {
-	t.Parallel()
-	conn := connect(t)
-	node := createElectionNode(t, conn)
-	c, grant := startLeader(t, conn, node)
-	require.ErrorIs(t, c.ElectLeader(), leaderelection.ErrAlreadyStarted)
-	c.requireNoStatus(t, quietTime)
-	require.NoError(t, grant.Err())
-	require.Equal(t, []string{znodeName(c)}, listChildren(t, conn, node))
 }
