@@ -3,13 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
 	"github.com/spf13/cobra"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
+
+// maxUpdate is the greatest max-data that peers accept, in bytes.
+const maxUpdate = 16 << 20
 
 func newPropose() *cobra.Command {
 	var c clientFlags
@@ -31,7 +34,7 @@ func newPropose() *cobra.Command {
 			}
 			data := []byte(args[0])
 			if args[0] == "-" {
-				if data, err = io.ReadAll(cmd.InOrStdin()); err != nil {
+				if data, err = cmdline.ReadLimited(cmd.InOrStdin(), "standard input", maxUpdate); err != nil {
 					return err
 				}
 			}

@@ -16,7 +16,22 @@ func ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(f)
+	return ReadLimited(f, name, maxSize)
+}
+
+// maxSize is the maximum size of a file of settings or credentials, in bytes. The certificates of all
+// public authorities have a quarter of a megabyte. These files are read again when they change, so an
+// operator's mistake must not use up the memory of a process that runs.
+const maxSize = 4 << 20
+
+// ReadLimited reads r until its end. It returns an error that contains name if there are more than limit
+// bytes.
+func ReadLimited(r io.Reader, name string, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		return nil, fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return text, err
 }
 
 // openFile opens a regular file or a link to one. It rejects other files, such as a named pipe: the command

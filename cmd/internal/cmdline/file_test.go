@@ -59,3 +59,18 @@ func TestReadFile_NotRegular(t *testing.T) {
 		require.Equal(t, "content", string(text), name)
 	}
 }
+
+// TestReadFile_TooLarge fails if a file of any size is read into memory.
+func TestReadFile_TooLarge(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	require.NoError(t, os.Truncate(name, maxSize))
+	text, err := ReadFile(name)
+	require.NoError(t, err)
+	require.Len(t, text, maxSize)
+	require.NoError(t, os.Truncate(name, 40<<30)) // a sparse file
+	_, err = ReadFile(name)
+	require.ErrorContains(t, err, name+" has more than 4194304 bytes")
+	_, _, err = ReadPrivate(name)
+	require.ErrorContains(t, err, name+" has more than 4194304 bytes")
+}

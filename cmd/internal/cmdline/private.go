@@ -2,7 +2,6 @@ package cmdline
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"runtime"
 )
@@ -33,7 +32,7 @@ func readPrivate(name string, once bool) (text []byte, warning string, err error
 			return nil, "", err
 		}
 	}
-	text, err = io.ReadAll(f)
+	text, err = ReadLimited(f, name, maxSize)
 	return text, warning, err
 }
 
