@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser reference test unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser reference test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -55,10 +55,10 @@ SERVED     = $(filter-out $(BUBBLES) $(SIMULATION),$(ALL))
 
 # test runs everything: lint, unit and integration tests, with the race detector.
 # With ZKTEST_REAL=required, a test fails, and is not skipped, if a server or client that it needs
-# is not installed. The three groups run concurrently, because many tests wait for servers,
+# is not installed. The four groups run concurrently, because many tests wait for servers,
 # processes and session timeouts. The time limits allow for machines that run other programs as well.
 test: prepare lint
-	@$(MAKE) --no-print-directory --jobs=3 --keep-going bubbles served simulated
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going checks bubbles served simulated
 
 .PHONY: bubbles served simulated
 bubbles:
@@ -71,12 +71,17 @@ served:
 simulated:
 	$(if $(filter $(SIMULATION),$(ALL)),$(GO) test -tags raftlog_controls -timeout 30m $(TESTFLAGS) $(SIMULATION))
 
+# checks tests the tools, which are a module of their own. Their tests read files of all modules. If such a
+# file changes, the go command would still use the result of the last run, without -count 1.
+checks:
+	$(if $(filter work,$(PACKAGES)),cd tools && GOWORK=off $(GO) test -count 1 $(TESTFLAGS) ./...)
+
 # unit runs the tests that need neither servers nor a C compiler: it installs nothing and
 # needs no root. It does not run the simulation of the raft log, which takes a minute: make test
 # does. Some packages wait for processes, so it tests one package more at a time than there are cores.
 WITH_SERVERS = $(filter $(shell grep -rlE --include=*_test.go '/internal/testenv/(ensemble|dbserver|etcdserver)"' . | xargs -n 1 dirname | sort -u),$(ALL))
 
-unit:
+unit: checks
 	$(GO) test -cpu 1 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) $(TESTFLAGS) $(filter-out $(WITH_SERVERS) $(SIMULATION),$(ALL))
 
 # unit386 runs the same tests on a 32-bit platform.
@@ -123,7 +128,7 @@ fuzz:
 # mutants breaks one rule of the library after another, in copies of its files, and requires
 # that a test fails each time. MUTANTFLAGS="-run line" selects by name.
 mutants:
-	$(GO) run ./internal/mutation $(MUTANTFLAGS)
+	cd tools && GOWORK=off $(GO) run ./mutation $(MUTANTFLAGS)
 
 # lint checks formatting, go vet, staticcheck, and that three platforms build. They are of three kinds: a
 # 32-bit one, one that is not Unix, and one that is Unix and not Linux. Compiling for a platform without a

@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/tools/repository"
 )
 
 func main() {
@@ -36,7 +38,7 @@ func runMutants(ctx context.Context, w io.Writer, pattern string, list bool, lim
 	if err != nil {
 		return err
 	}
-	root, err := moduleRoot(ctx)
+	root, err := repository.Root()
 	if err != nil {
 		return err
 	}
@@ -74,13 +76,6 @@ func runMutants(ctx context.Context, w io.Writer, pattern string, list bool, lim
 		return fmt.Errorf("not killed: %s", strings.Join(failed, ", "))
 	}
 	return ctx.Err()
-}
-
-func moduleRoot(ctx context.Context) (string, error) {
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
-	list.Env = append(os.Environ(), "GOWORK=off") // in a workspace it lists all modules
-	out, err := list.Output()
-	return strings.TrimSpace(string(out)), err
 }
 
 // runner runs the tests of mutants.
@@ -147,8 +142,9 @@ func (r *runner) runTests(ctx context.Context, tests, overlay string) ([]byte, e
 	args := []string{"test", "-vet=off", "-count=1", "-cpu=1", "-failfast", "-timeout=" + r.limit.String()}
 	cmd := exec.CommandContext(ctx, "go", append(args, strings.Fields(tests)...)...)
 	cmd.Dir = r.root
+	cmd.Env = append(os.Environ(), "GOWORK=auto") // the value off, with which this command runs, is not for the tests
 	if overlay != "" {
-		cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
+		cmd.Env = append(cmd.Env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 	}
 	return cmd.CombinedOutput()
 }

@@ -6,9 +6,11 @@
 // the tests that fail without this rule. Nothing in the working tree is changed: the edited
 // file is passed to the compiler as an overlay, in GOFLAGS.
 //
-//	go run ./internal/mutation              # all mutants
-//	go run ./internal/mutation -run line    # those whose names match
-//	go run ./internal/mutation -list        # print the table
+// It runs in the directory tools, with GOWORK=off:
+//
+//	go run ./mutation              # all mutants
+//	go run ./mutation -run line    # those whose names match
+//	go run ./mutation -list        # print the table
 //
 // The command fails if a mutant survives, does not build, or makes a test hang instead of
 // fail. Before it runs a mutant it checks that the tests pass without the edit. go test
