@@ -1,4 +1,6 @@
-// Package repository finds the repository in which a tool runs.
+// Package repository finds the repository in which a tool runs. Its tests check what concerns several
+// modules: documents, workflows, dependencies, the size of the API and the list of failure scenarios. Test
+// with -count 1: the go command keeps a result although a file outside the module tools has changed.
 package repository
 
 import (

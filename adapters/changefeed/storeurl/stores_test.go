@@ -47,7 +47,7 @@ func listings(directory, name, driver string) map[string][]string {
 		"adapters/changefeed/storeurl/storeurl.go":               {tag, "\n//\t" + directory + "://"},
 		"adapters/changefeed/internal/fixture/fixture.go":        {`"` + driver + `"`},
 		"adapters/changefeed/internal/safetytable/table_test.go": {`"` + name + `"`},
-		"cmd/elector/deps_test.go":                               {`"` + tag + `":`, `{"` + driver + `"}`},
+		"tools/repository/buildtags_test.go":                     {`"` + tag + `":`, `{"` + driver + `"}`},
 		"cmd/elector/changefeed.go":                              {"// " + name + "\n"}, // the errors of wrong credentials
 		"docs/changefeed-stores.md":                              {"\n## " + name + "\n", "`" + path + "`"},
 		"docs/elector.md":                                        {"| `" + tag + "` | ", "stores on " + name + " |"},
@@ -89,7 +89,7 @@ func TestStores_Listed(t *testing.T) {
 	}
 	backends := []string{"no_changefeed", "no_etcd", "no_raftlog"}
 	tagPattern := regexp.MustCompile(`\bno_[a-z]+\b`)
-	for _, file := range []string{"Makefile", "docs/elector.md", "cmd/elector/deps_test.go", "adapters/changefeed/storeurl/storeurl.go"} {
+	for _, file := range []string{"Makefile", "docs/elector.md", "tools/repository/buildtags_test.go", "adapters/changefeed/storeurl/storeurl.go"} {
 		for _, tag := range tagPattern.FindAllString(contents[file], -1) {
 			assert.Contains(t, slices.Concat(backends, tags), tag, "%s contains the build tag of an unknown store", file)
 		}

@@ -1,4 +1,4 @@
-package leaderelection_test
+package repository_test
 
 import (
 	"os"

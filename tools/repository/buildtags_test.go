@@ -1,4 +1,4 @@
-package main
+package repository_test
 
 import (
 	"maps"
@@ -26,7 +26,7 @@ func TestBuildTags(t *testing.T) {
 		drivers["no_redis"])
 	optional := map[string][]string{"rethinkdb": {"gopkg.in/rethinkdb/"}}
 	list := func(tag string) string {
-		packages, err := exec.Command("go", "list", "-deps", "-tags", tag, ".").Output()
+		packages, err := exec.Command("go", "list", "-deps", "-tags", tag, "./cmd/elector").Output()
 		require.NoError(t, err)
 		return "\n" + string(packages)
 	}

@@ -1,4 +1,4 @@
-package leaderelection_test
+package repository_test
 
 import (
 	"go/ast"
@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAPI_Size fails if the package exports more than 61 constants, errors, functions, types and methods.
+// TestAPI_Size fails if the root package exports more than 61 constants, errors, functions, types and methods.
 // Parts that few users need belong in other packages.
 func TestAPI_Size(t *testing.T) {
 	files := token.NewFileSet()
