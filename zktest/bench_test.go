@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
 // benchClients calls f b.N times from 16 clients.

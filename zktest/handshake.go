@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // serveHandshake processes a handshake. It returns true if the handshake must wait until the server

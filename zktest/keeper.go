@@ -3,7 +3,7 @@ package zktest
 import (
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // The options of this file make the server behave like ClickHouse Keeper, which implements

@@ -3,7 +3,7 @@ package zktest
 import (
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // normalizeMultiOp changes a create to the operation that a real server uses for it in a multi: the

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
 // TestMultiRead_TooLarge fails if the server tries to send more than the limit: a small packet can

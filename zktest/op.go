@@ -1,6 +1,6 @@
 package zktest
 
-import "github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+import "github.com/go-leaderelection/leaderelection/internal/wire"
 
 // Op is an operation of the protocol. Its String method returns the usual name of the
 // operation.

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
 // TestReplies_DoNotWaitForHook fails if a reply waits for a hook of a later request, or is lost because

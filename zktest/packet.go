@@ -3,7 +3,7 @@ package zktest
 import (
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // processItem processes an item. It returns true if the item must wait until the server reaches the

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
 // rawClient is a client with little overhead, for benchmarks of the server and for packets that no

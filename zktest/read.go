@@ -3,7 +3,7 @@ package zktest
 import (
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // readNode serves a read of one znode.

@@ -1,6 +1,6 @@
 package zktest
 
-import "github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+import "github.com/go-leaderelection/leaderelection/internal/wire"
 
 // result is the reply to a request.
 type result struct {

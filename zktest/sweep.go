@@ -3,7 +3,7 @@ package zktest
 import (
 	"slices"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // Sweep immediately deletes containers whose last child was deleted and TTL nodes that

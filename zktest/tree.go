@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // nodeKind determines when the server deletes a znode.

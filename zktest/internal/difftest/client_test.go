@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // target is one of the two servers. It renders replies in a form that is the same for both.

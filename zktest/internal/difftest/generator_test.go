@@ -3,7 +3,7 @@ package difftest
 import (
 	"math/rand/v2"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // generator creates requests that are likely to affect each other: it uses few paths and versions.

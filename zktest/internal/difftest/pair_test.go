@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
 // pair compares a real server with an embedded server. Each client has a connection to both.

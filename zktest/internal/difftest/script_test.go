@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // TestCompare_SequenceOverflow fails if sequence numbers differ after 2³¹ creates. The counter of a

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
-	"github.com/go-leaderelection/leaderelection/zktest/internal/wire"
 )
 
 // TestCompare_SessionAtTwoServers fails if the older of two connections of a session, at different
