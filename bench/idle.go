@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // idleTimeout is the session timeout of the contestants whose idle connections are measured.
@@ -56,7 +57,7 @@ func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
 func newestConnection(log []zkproxy.Record) int {
 	newest := 0
 	for _, r := range log {
-		if r.Op == zkproxy.OpConnect {
+		if r.Op == zktest.OpConnect {
 			newest = max(newest, r.Conn)
 		}
 	}
@@ -64,10 +65,10 @@ func newestConnection(log []zkproxy.Record) int {
 }
 
 // isTransaction reports whether the servers write the request to their log and sync it.
-func isTransaction(op int32) bool {
+func isTransaction(op zktest.Op) bool {
 	switch op {
-	case zkproxy.OpCreate, zkproxy.OpCreate2, zkproxy.OpCreateContainer, zkproxy.OpCreateTTL, zkproxy.OpDelete,
-		zkproxy.OpDeleteContainer, zkproxy.OpSetData, zkproxy.OpSetACL, zkproxy.OpMulti, zkproxy.OpCheck:
+	case zktest.OpCreate, zktest.OpCreate2, zktest.OpCreateContainer, zktest.OpCreateTTL, zktest.OpDelete,
+		zktest.OpDeleteContainer, zktest.OpSetData, zktest.OpSetACL, zktest.OpMulti, zktest.OpCheck:
 		return true
 	default:
 		return false

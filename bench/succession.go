@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // measureSuccessions measures an election with size candidates in which n leaders in a row resign as
@@ -135,7 +136,7 @@ func countMessages(log []zkproxy.Record) (requests, events counts) {
 		switch {
 		case r.Kind == zkproxy.Event:
 			events[eventNames[r.EventType]]++
-		case r.Kind == zkproxy.Request && r.Op != zkproxy.OpPing && r.Op != zkproxy.OpConnect:
+		case r.Kind == zkproxy.Request && r.Op != zktest.OpPing && r.Op != zktest.OpConnect:
 			requests[requestName(r.Op)]++
 		}
 	}
@@ -174,14 +175,14 @@ func (c counts) String() string {
 var eventNames = map[int32]string{1: "created", 2: "deleted", 3: "data changed", 4: "children changed"}
 
 // requestNames are the requests that contestants send, by operation code.
-var requestNames = map[int32]string{
-	zkproxy.OpCreate: "create", zkproxy.OpCreate2: "create", zkproxy.OpCreateContainer: "create container",
-	zkproxy.OpDelete: "delete", zkproxy.OpExists: "exists", zkproxy.OpGetData: "get data", zkproxy.OpSetData: "set data",
-	zkproxy.OpGetChildren: "get children", zkproxy.OpGetChildren2: "get children", zkproxy.OpSync: "sync",
-	zkproxy.OpMulti: "multi", zkproxy.OpRemoveWatches: "remove watches", zkproxy.OpCloseSession: "close session",
+var requestNames = map[zktest.Op]string{
+	zktest.OpCreate: "create", zktest.OpCreate2: "create", zktest.OpCreateContainer: "create container",
+	zktest.OpDelete: "delete", zktest.OpExists: "exists", zktest.OpGetData: "get data", zktest.OpSetData: "set data",
+	zktest.OpGetChildren: "get children", zktest.OpGetChildren2: "get children", zktest.OpSync: "sync",
+	zktest.OpMulti: "multi", zktest.OpRemoveWatches: "remove watches", zktest.OpCloseSession: "close session",
 }
 
-func requestName(op int32) string {
+func requestName(op zktest.Op) string {
 	if name, ok := requestNames[op]; ok {
 		return name
 	}

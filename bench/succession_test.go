@@ -6,18 +6,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestCountMessages fails if pings, handshakes or replies count as requests, or replies as events.
 func TestCountMessages(t *testing.T) {
 	requests, events := countMessages([]zkproxy.Record{
-		{Kind: zkproxy.Request, Op: zkproxy.OpConnect},
-		{Kind: zkproxy.Request, Op: zkproxy.OpPing},
-		{Kind: zkproxy.Request, Op: zkproxy.OpGetChildren2},
-		{Kind: zkproxy.Reply, Op: zkproxy.OpGetChildren2},
-		{Kind: zkproxy.Request, Op: zkproxy.OpGetChildren},
-		{Kind: zkproxy.Request, Op: zkproxy.OpDelete},
-		{Kind: zkproxy.Request, Op: zkproxy.OpSetAuth},
+		{Kind: zkproxy.Request, Op: zktest.OpConnect},
+		{Kind: zkproxy.Request, Op: zktest.OpPing},
+		{Kind: zkproxy.Request, Op: zktest.OpGetChildren2},
+		{Kind: zkproxy.Reply, Op: zktest.OpGetChildren2},
+		{Kind: zkproxy.Request, Op: zktest.OpGetChildren},
+		{Kind: zkproxy.Request, Op: zktest.OpDelete},
+		{Kind: zkproxy.Request, Op: zktest.OpAuth},
 		{Kind: zkproxy.Event, EventType: 2},
 		{Kind: zkproxy.Event, EventType: 3},
 		{Kind: zkproxy.Event, EventType: 2},
@@ -31,7 +32,7 @@ func TestCountMessages(t *testing.T) {
 // TestNewestConnection fails if idle transactions are counted for the wrong candidate.
 func TestNewestConnection(t *testing.T) {
 	require.Equal(t, 7, newestConnection([]zkproxy.Record{
-		{Kind: zkproxy.Request, Op: zkproxy.OpConnect, Conn: 7}, {Kind: zkproxy.Request, Op: zkproxy.OpPing, Conn: 9},
+		{Kind: zkproxy.Request, Op: zktest.OpConnect, Conn: 7}, {Kind: zkproxy.Request, Op: zktest.OpPing, Conn: 9},
 	}))
 	require.Zero(t, newestConnection(nil))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // The numbers of TestTrapNN are those of docs/traps.md, which lists failures that other libraries had in
@@ -39,7 +40,7 @@ func TestTrap01_CreateReplyLost(t *testing.T) {
 			t.Parallel()
 			admin, conn := connect(t), connectShort(t)
 			node := createElectionNode(t, admin)
-			rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: cut.action})
+			rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: cut.action})
 			session := conn.SessionID()
 
 			c, l := startLeader(t, conn, node)
@@ -66,7 +67,7 @@ func TestTrap01_CreateReplyLostBehindLeader(t *testing.T) {
 			admin, conn := connect(t), connectShort(t)
 			node := createElectionNode(t, admin)
 			leader, _ := startLeader(t, admin, node)
-			conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: cut.action})
+			conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: cut.action})
 
 			c := startFollower(t, conn, node, leader)
 			require.Len(t, listChildren(t, admin, node), 2)
@@ -84,7 +85,7 @@ func TestTrap02_ForeignOwner(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
-	rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutAfterApplied})
+	rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: zkproxy.CutAfterApplied})
 	conn.Network.Refuse()
 	c := startCandidate(t, conn, node)
 	harness.Receive(t, rule.Done(), "the fault")
@@ -112,7 +113,7 @@ func TestTrap03_ZnodeAppearsLate(t *testing.T) {
 	node := createElectionNode(t, admin)
 	leader := createContender(t, admin, node)
 	deleteZnode(t, admin, createContender(t, admin, node)) // leaves a gap in the sequence
-	rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
+	rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
 	c := startCandidate(t, conn, node)
 	harness.Receive(t, rule.Done(), "the fault")
 	require.Equal(t, leader, c.nextStatus(t).NowFollowing)
@@ -153,7 +154,7 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	node := createElectionNode(t, admin)
 	p := conn.Network[0]
 	for range 2 {
-		p.On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
+		p.On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
 	}
 	c, _ := startLeader(t, conn, node, leaderelection.WithRejoin())
 	for range 2 {
@@ -166,7 +167,7 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 
 	prefixes := map[string]bool{}
 	for _, r := range p.Log() {
-		if r.Kind == zkproxy.Request && r.Op == zkproxy.OpCreate && strings.HasPrefix(r.Path, node+"/") {
+		if r.Kind == zkproxy.Request && r.Op == zktest.OpCreate && strings.HasPrefix(r.Path, node+"/") {
 			require.False(t, prefixes[r.Path], "%s was used before", r.Path)
 			prefixes[r.Path] = true
 		}
@@ -199,7 +200,7 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	})
 	t.Run("while the connection is down", func(t *testing.T) {
 		node := createElectionNode(t, admin)
-		rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
+		rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
 		conn.Network.Refuse()
 		c := newCandidate(t, conn, node, leaderelection.WithRejoin())
 		c.startElecting()
@@ -231,7 +232,7 @@ func TestTrap40_ResignDuringCreate(t *testing.T) {
 			t.Parallel()
 			admin, conn := connect(t), connectShort(t)
 			node := createElectionNode(t, admin)
-			rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: action.Action})
+			rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: action.Action})
 			session := conn.SessionID()
 			c := startCandidate(t, conn, node)
 			harness.Receive(t, rule.Done(), "the fault")
@@ -262,7 +263,7 @@ func TestCreate_LostReply(t *testing.T) {
 		node := createElectionNode(t, other)
 		c := newCandidate(t, conn, node)
 		conn.Network.DelayReplies()
-		lost := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: action})
+		lost := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Action: action})
 		c.startElecting()
 		harness.Receive(t, lost.Done(), "the create")
 		c.requireLeader(t)

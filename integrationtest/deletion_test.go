@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestEndElection_UnrecognizedChildren fails if a deletion changes something before it refuses because of
@@ -202,7 +203,7 @@ func TestTombstone_PreventsSuccession(t *testing.T) {
 
 	deleter := connectShort(t)
 	// The first transaction creates the tombstone. The second would delete candidates.
-	stop := deleter.Network[0].On(zkproxy.Rule{Op: zkproxy.OpMulti, K: 2, Action: zkproxy.CutBeforeRequest})
+	stop := deleter.Network[0].On(zkproxy.Rule{Op: zktest.OpMulti, K: 2, Action: zkproxy.CutBeforeRequest})
 	deleter.Network.Refuse()
 	err := leaderelection.DeleteElection(deleter.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
@@ -235,7 +236,7 @@ func TestTombstone_RecreatedElection(t *testing.T) {
 				startLeader(t, other, node)
 				path = isBelow(node)
 			}
-			cut := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpMulti, Path: path, Action: zkproxy.CutBeforeRequest})
+			cut := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpMulti, Path: path, Action: zkproxy.CutBeforeRequest})
 			conn.Network.Refuse()
 			ended := harness.InBackground(t, old.EndElection)
 			harness.Receive(t, cut.Done(), "the tombstone")
@@ -266,7 +267,7 @@ func TestDelete_CandidateWithPredecessor(t *testing.T) {
 		leader, _ := startLeader(t, connectShort(t), node)
 		second := startFollower(t, conn, node, leader)
 		// Before the first check, the first follower would list the queue.
-		harness.Eventually(t, func() bool { return conn.Network[0].Count(zkproxy.OpMulti) > 0 }, "the follower has not sent a check")
+		harness.Eventually(t, func() bool { return conn.Network[0].Count(zktest.OpMulti) > 0 }, "the follower has not sent a check")
 		_, err := operator.Multi(deleteRequest(second.ID()), deleteRequest(leader.ID()))
 		require.NoError(t, err)
 		second.requireEnded(t, leaderelection.ErrCandidateDeleted)
@@ -298,7 +299,7 @@ func TestDelete_LeaderIsSuspendedFirst(t *testing.T) {
 	node := createElectionNode(t, operator)
 	leader, grant := startLeader(t, conn, node)
 	held := conn.Network[0].On(zkproxy.Rule{
-		Op: zkproxy.OpExists, Path: isBelow(node), Action: zkproxy.HoldReply, // the check for the tombstone
+		Op: zktest.OpExists, Path: isBelow(node), Action: zkproxy.HoldReply, // the check for the tombstone
 	})
 	deleteZnode(t, operator, leader.ID())
 	requireLost(t, grant, leaderelection.ErrCandidateDeleted)

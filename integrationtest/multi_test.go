@@ -10,6 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestLeadership_TokensIncrease fails if a token is not greater than those of earlier leaderships, even
@@ -95,7 +96,7 @@ func TestMulti_ZnodeDeleted(t *testing.T) {
 		_, err := leader.multi(createRequest(target))
 		return err
 	})
-	harness.Eventually(t, func() bool { return len(requestsOf(conn, zkproxy.OpMulti, leader.ID())) > 0 }, "the transaction was not sent")
+	harness.Eventually(t, func() bool { return len(requestsOf(conn, zktest.OpMulti, leader.ID())) > 0 }, "the transaction was not sent")
 	conn.Network.Thaw()
 	require.ErrorIs(t, harness.Receive(t, done, "the transaction"), leaderelection.ErrNotLeader)
 	require.False(t, znodeExists(t, other, target))
@@ -103,7 +104,7 @@ func TestMulti_ZnodeDeleted(t *testing.T) {
 }
 
 // requestsOf returns the requests of a client with the given operation and path.
-func requestsOf(conn *client, op int32, path string) (found []zkproxy.Record) {
+func requestsOf(conn *client, op zktest.Op, path string) (found []zkproxy.Record) {
 	for _, r := range conn.Network[0].Log() {
 		if r.Kind == zkproxy.Request && r.Op == op && r.Path == path {
 			found = append(found, r)

@@ -17,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestTrap32_SequenceOverflow fails if a sequence number that has overflowed to -2147483648 sorts first, as
@@ -187,7 +188,7 @@ func TestTrap43_LeaderVanishes(t *testing.T) {
 				for range followers {
 					want = createContender(t, admin, node)
 				}
-				rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpGetChildren2, Path: isNode, Action: zkproxy.HoldReply})
+				rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpGetChildren2, Path: isNode, Action: zkproxy.HoldReply})
 				go func() {
 					<-rule.Done()
 					_ = admin.Delete(leader, -1)

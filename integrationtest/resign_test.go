@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestTrap05_DeleteReplyLost fails if the leader's znode remains after the connection was lost during its
@@ -26,7 +27,7 @@ func TestTrap05_DeleteReplyLost(t *testing.T) {
 			c, l := startLeader(t, conn, node)
 			next := startFollower(t, admin, node, c)
 			session := conn.SessionID()
-			rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpDelete, Path: isBelow(node), Action: cut.action})
+			rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpDelete, Path: isBelow(node), Action: cut.action})
 
 			begin := time.Now()
 			err := c.Resign()
@@ -59,7 +60,7 @@ func TestTrap05_DeleteReplyLostByFollower(t *testing.T) {
 			session := conn.SessionID()
 			own := c.ID()
 			rule := conn.Network[0].On(zkproxy.Rule{
-				Op: zkproxy.OpDelete, Action: cut.action,
+				Op: zktest.OpDelete, Action: cut.action,
 				Path: func(path string) bool { return path == own },
 			})
 
@@ -133,7 +134,7 @@ func TestTrap06_CleanupAfterContext(t *testing.T) {
 	})
 	t.Run("during the create", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.HoldReply})
+		rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: zkproxy.HoldReply})
 		c := startCandidate(t, conn, node, leaderelection.WithContext(ctx))
 		harness.Receive(t, rule.Done(), "the fault")
 		cancel()
@@ -156,7 +157,7 @@ func TestTrap44_StaleResign(t *testing.T) {
 	// again after the second has become leader.
 	old, _ := startLeader(t, conn, node)
 	c := newCandidate(t, conn, node)
-	rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpDelete, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
+	rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpDelete, Path: isBelow(node), Action: zkproxy.CutBeforeRequest})
 	conn.Network.Refuse()
 	require.ErrorIs(t, old.Resign(), leaderelection.ErrUnconfirmed)
 	harness.Receive(t, rule.Done(), "the fault")

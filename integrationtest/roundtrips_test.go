@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 const (
@@ -36,7 +37,7 @@ func countSequential(log []zkproxy.Record) (depth int) {
 	level := map[int32]int{}
 	for _, r := range log {
 		switch {
-		case r.Op == zkproxy.OpPing || r.Op == zkproxy.OpConnect || r.Op == zkproxy.OpMulti:
+		case r.Op == zktest.OpPing || r.Op == zktest.OpConnect || r.Op == zktest.OpMulti:
 		case r.Kind == zkproxy.Request:
 			level[r.Xid] = depth + 1
 		case r.Kind == zkproxy.Reply:
@@ -76,7 +77,7 @@ func TestRoundTrips_Join(t *testing.T) {
 	log := first.Log()
 	require.NotZero(t, l.Token())
 	require.Equal(t, 2, countSequential(log), "leader: not create, then listing and the candidate's znode in parallel\n%s", formatRecords(log))
-	require.Equal(t, 1, first.Count(zkproxy.OpCreate))
+	require.Equal(t, 1, first.Count(zktest.OpCreate))
 
 	for _, conn := range []*client{second, third} {
 		next := newCandidate(t, conn, node)
@@ -118,7 +119,7 @@ func TestRoundTrips_Succession(t *testing.T) {
 		harness.Eventually(t, func() bool {
 			checks := 0
 			for _, r := range p.Log() {
-				if r.Kind == zkproxy.Reply && r.Op == zkproxy.OpMulti && r.Path == next.ID() {
+				if r.Kind == zkproxy.Reply && r.Op == zktest.OpMulti && r.Path == next.ID() {
 					checks++
 				}
 			}
@@ -148,7 +149,7 @@ func TestRoundTrips_Succession(t *testing.T) {
 
 		// The next follower watches the old leader too, and lists the candidates.
 		want := []string{"deleted " + leader.ID()}
-		harness.Eventually(t, func() bool { return conns[i+2].Network[0].Count(zkproxy.OpGetChildren2) > 0 }, "the next follower has not listed the candidates")
+		harness.Eventually(t, func() bool { return conns[i+2].Network[0].Count(zktest.OpGetChildren2) > 0 }, "the next follower has not listed the candidates")
 		for k, conn := range conns[i+2:] {
 			log := conn.Network[0].Log()
 			if k == 0 {
@@ -176,7 +177,7 @@ func TestRoundTrips_SuccessionOfTwo(t *testing.T) {
 	c.requireLeader(t)
 	log := p.Log()
 	require.Equal(t, 1, countSequential(log), "%s", formatRecords(log))
-	require.Equal(t, 1, p.Count(zkproxy.OpGetChildren2), "%s", formatRecords(log))
+	require.Equal(t, 1, p.Count(zktest.OpGetChildren2), "%s", formatRecords(log))
 	require.ElementsMatch(t, []string{"deleted " + ahead[0], "deleted " + ahead[1]}, eventsOf(log))
 }
 
@@ -221,7 +222,7 @@ func TestRoundTrips_Idle(t *testing.T) {
 	p.ResetLog()
 	<-time.After(periods * period) // the time of the measurement
 	log := p.Log()
-	checks := p.Count(zkproxy.OpMulti)
+	checks := p.Count(zktest.OpMulti)
 	t.Logf("%d checks in %d periods", checks, periods)
 	require.LessOrEqual(t, checks, periods+1, "more than one check in a period\n%s", formatRecords(log))
 	require.GreaterOrEqual(t, checks, periods/2, "the leaders do not renew their leases")

@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 	"github.com/go-leaderelection/leaderelection/zkdial"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestTrap11_ZnodeOfPreviousSession fails if a candidate becomes leader with a znode that its previous
@@ -157,7 +158,7 @@ func TestTrap22_CallsReturn(t *testing.T) {
 			return c
 		}},
 		{"creating", func(t *testing.T, _, conn *client, node string) *candidate {
-			rule := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpCreate, Path: isBelow(node), Action: zkproxy.HoldReply})
+			rule := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpCreate, Path: isBelow(node), Action: zkproxy.HoldReply})
 			c := startCandidate(t, conn, node, leaderelection.WithRejoin())
 			harness.Receive(t, rule.Done(), "the fault")
 			return c
@@ -209,7 +210,7 @@ func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
 			all = append(all, c)
 		}
 		last := startFollower(t, admin, node, all[len(all)-1])
-		harness.Eventually(t, func() bool { return conn.Network[0].Count(zkproxy.OpMulti) > 2 }, "the first follower has not sent a check")
+		harness.Eventually(t, func() bool { return conn.Network[0].Count(zktest.OpMulti) > 2 }, "the first follower has not sent a check")
 		conn.Close()
 		h.addTerm("last", last.ID(), last.requireLeader(t))
 		for _, c := range all {

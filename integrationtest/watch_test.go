@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestTrap24_PredecessorVanishes fails if a candidate waits for a predecessor that was deleted before the
@@ -24,8 +25,8 @@ func TestTrap24_PredecessorVanishes(t *testing.T) {
 	node := createElectionNode(t, admin)
 	ahead := createContender(t, admin, node)
 	// The first read of the predecessor loses its connection too.
-	conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpGetData, Path: func(path string) bool { return path == ahead }, Action: zkproxy.CutBeforeRequest})
-	listed := conn.Network[0].On(zkproxy.Rule{Op: zkproxy.OpGetChildren2, Path: func(path string) bool { return path == node }, Action: zkproxy.HoldReply})
+	conn.Network[0].On(zkproxy.Rule{Op: zktest.OpGetData, Path: func(path string) bool { return path == ahead }, Action: zkproxy.CutBeforeRequest})
+	listed := conn.Network[0].On(zkproxy.Rule{Op: zktest.OpGetChildren2, Path: func(path string) bool { return path == node }, Action: zkproxy.HoldReply})
 	c := startCandidate(t, conn, node)
 	// The server has listed the predecessor, and the reply is held.
 	harness.Receive(t, listed.Done(), "the listing")
@@ -210,7 +211,7 @@ func TestWatch_PredecessorLeavesAfterListing(t *testing.T) {
 	c := newCandidate(t, conn, node)
 	t.Cleanup(func() { _ = c.Resign() })
 	listing := conn.Network[0].On(zkproxy.Rule{
-		Op: zkproxy.OpGetChildren2, Action: zkproxy.HoldReply,
+		Op: zktest.OpGetChildren2, Action: zkproxy.HoldReply,
 		Path: func(p string) bool { return p == node },
 	})
 	c.startElecting()
@@ -224,7 +225,7 @@ func TestWatch_PredecessorLeavesAfterListing(t *testing.T) {
 	c2 := newCandidate(t, conn, node)
 	t.Cleanup(func() { _ = c2.Resign() })
 	listing = conn.Network[0].On(zkproxy.Rule{
-		Op: zkproxy.OpGetChildren2, Action: zkproxy.HoldReply,
+		Op: zktest.OpGetChildren2, Action: zkproxy.HoldReply,
 		Path: func(p string) bool { return p == node },
 	})
 	c2.startElecting()

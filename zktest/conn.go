@@ -181,10 +181,7 @@ func (c *conn) sendEvent(typ zk.EventType, path string) {
 	}
 	enc := wire.Encoder{B: c.e.eventBuf[:0]}
 	start := enc.Begin()
-	enc.ReplyHeader(-1, -1, 0)
-	enc.Int(int32(typ))
-	enc.Int(int32(zk.StateSyncConnected))
-	enc.String(path)
+	enc.WatchEvent(wire.WatchEvent{Type: int32(typ), State: int32(zk.StateSyncConnected), Path: path})
 	enc.End(start)
 	c.e.eventBuf = enc.B
 	c.sent++

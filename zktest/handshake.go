@@ -47,23 +47,16 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 	timeout := time.Duration(r.Timeout) * time.Millisecond
 	timeout = min(max(timeout, e.cfg.minTimeout), e.cfg.maxTimeout)
 	s := e.attachSession(c, r, timeout)
-	enc := wire.Encoder{B: e.replyBuf[:0]}
-	start := enc.Begin()
-	enc.Int(0)
+	answer := wire.ConnectReply{Password: make([]byte, 16), HasReadOnly: r.HasReadOnly}
 	if s != nil {
 		x.Session, x.Zxid = s.id, e.tree.zxid
-		enc.Int(int32(timeout / time.Millisecond))
-		enc.Long(s.id)
-		enc.Buffer(s.password[:])
+		answer.Timeout, answer.Session, answer.Password = int32(timeout/time.Millisecond), s.id, s.password[:]
 	} else {
 		x.Code = codeSessionExpired
-		enc.Int(0)
-		enc.Long(0)
-		enc.Buffer(make([]byte, 16))
 	}
-	if r.HasReadOnly {
-		enc.Bool(false)
-	}
+	enc := wire.Encoder{B: e.replyBuf[:0]}
+	start := enc.Begin()
+	enc.ConnectReply(&answer)
 	enc.End(start)
 	e.replyBuf = enc.B
 	c.connected = true

@@ -41,6 +41,33 @@ func TestCodec_RoundTrip(t *testing.T) {
 	}
 }
 
+// TestRecords_RoundTrip fails if a decoded record differs from the encoded record.
+func TestRecords_RoundTrip(t *testing.T) {
+	var e Encoder
+	request := ConnectRequest{1, 2, 3, 4, []byte("password"), true, true}
+	reply := ConnectReply{1, 2, 3, []byte("password"), true, true}
+	event := WatchEvent{Type: 3, State: 3, Path: "/a"}
+	e.ConnectRequest(&request)
+	d := NewDecoder(e.B)
+	if r := d.ReadConnectRequest(); !reflect.DeepEqual(r, request) || d.Len() != 0 {
+		t.Error(r, d.Len())
+	}
+	e.B = nil
+	e.ConnectReply(&reply)
+	d = NewDecoder(e.B)
+	if r := d.ReadConnectReply(); !reflect.DeepEqual(r, reply) || d.Len() != 0 {
+		t.Error(r, d.Len())
+	}
+	e.B = nil
+	e.WatchEvent(event)
+	e.Header(Header{Xid: 5, Op: Sync})
+	d = NewDecoder(e.B)
+	if h, ev, next := d.ReadReplyHeader(), d.ReadWatchEvent(), d.ReadHeader(); h.Xid != EventXid || h.Code != 0 || ev != event ||
+		next != (Header{5, Sync}) || d.Err() != nil || d.Len() != 0 {
+		t.Error(h, ev, next, d.Err(), d.Len())
+	}
+}
+
 // TestDecoder_InvalidLengths fails if the decoder allocates memory for a length that is greater
 // than the packet.
 func TestDecoder_InvalidLengths(t *testing.T) {
@@ -79,7 +106,13 @@ func FuzzRequest(f *testing.F) {
 		if !bytes.Equal(in, b) {
 			t.Error("the input was changed")
 		}
-		d = NewDecoder(b)
-		d.ReadConnectRequest()
+		for _, read := range []func(*Decoder){
+			func(d *Decoder) { d.ReadConnectRequest() },
+			func(d *Decoder) { d.ReadConnectReply() },
+			func(d *Decoder) { d.ReadReplyHeader(); d.ReadWatchEvent() },
+		} {
+			d := NewDecoder(b)
+			read(&d)
+		}
 	})
 }

@@ -15,6 +15,12 @@ type Header struct {
 // ReadHeader reads a request header.
 func (d *Decoder) ReadHeader() Header { return Header{Xid: d.Int(), Op: Op(d.Int())} }
 
+// Header appends a request header.
+func (e *Encoder) Header(h Header) {
+	e.Int(h.Xid)
+	e.Int(int32(h.Op))
+}
+
 // ConnectRequest is the handshake.
 type ConnectRequest struct {
 	Protocol     int32
@@ -36,6 +42,18 @@ func (d *Decoder) ReadConnectRequest() ConnectRequest {
 		r.HasReadOnly, r.ReadOnly = true, d.Bool()
 	}
 	return r
+}
+
+// ConnectRequest appends a handshake.
+func (e *Encoder) ConnectRequest(r *ConnectRequest) {
+	e.Int(r.Protocol)
+	e.Long(r.LastZxidSeen)
+	e.Int(r.Timeout)
+	e.Long(r.Session)
+	e.Buffer(r.Password)
+	if r.HasReadOnly {
+		e.Bool(r.ReadOnly)
+	}
 }
 
 // Request is the body of a request. Only the fields of its operation are set.
@@ -149,11 +167,4 @@ func (e *Encoder) ACLs(v []ACL) {
 		e.String(a.Scheme)
 		e.String(a.ID)
 	}
-}
-
-// ReplyHeader appends the header of a reply.
-func (e *Encoder) ReplyHeader(xid int32, zxid int64, code int32) {
-	e.Int(xid)
-	e.Long(zxid)
-	e.Int(code)
 }

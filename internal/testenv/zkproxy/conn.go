@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // queueLength is the number of frames that can wait in one direction until the proxy stops reading.
@@ -36,7 +37,7 @@ type conn struct {
 // request describes a request until its reply arrives.
 type request struct {
 	xid  int32
-	op   int32
+	op   wire.Op
 	path string
 	rule *Handle // the rule for the reply, or nil
 }
@@ -239,7 +240,7 @@ func (c *conn) handleRequest(r message) bool {
 	rule := c.proxy.takeRule(r.op, r.path)
 	cut := rule != nil && rule.rule.Action == CutBeforeRequest
 	c.mu.Lock()
-	if r.op != OpConnect {
+	if r.op != wire.Connect {
 		r.session = c.session
 	}
 	if !cut {
@@ -293,12 +294,12 @@ func (c *conn) handleReply(r message) bool {
 // takeRequest returns the request of a reply, and adds its operation and path to the reply. The
 // server replies in the order of the requests, so it is the first request with the same number.
 func (c *conn) takeRequest(r *message) request {
-	if r.op == OpConnect {
+	if r.op == wire.Connect {
 		c.proxy.addSession(r.session, r.credentials)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.op == OpConnect {
+	if r.op == wire.Connect {
 		c.session = r.session
 	}
 	r.session = c.session

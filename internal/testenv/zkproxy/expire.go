@@ -1,12 +1,12 @@
 package zkproxy
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // expireTimeout is the time limit of ExpireSession.
@@ -71,8 +71,14 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 	conn.SetDeadline(end)
 
 	// Both requests are sent together, so that the client has little time to reconnect.
-	_, err = conn.Write(append(resumeFrame(session, c), closeFrame()...))
-	if err != nil {
+	var e wire.Encoder
+	start := e.Begin()
+	e.ConnectRequest(&wire.ConnectRequest{Timeout: c.timeout, Session: session, Password: c.password})
+	e.End(start)
+	start = e.Begin()
+	e.Header(wire.Header{Xid: 1, Op: wire.CloseSession})
+	e.End(start)
+	if _, err := conn.Write(e.B); err != nil {
 		return err
 	}
 	reply, err := readFrame(conn, nil)
@@ -95,20 +101,4 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 		return fmt.Errorf("close session: error %d", closed.err)
 	}
 	return nil
-}
-
-// resumeFrame returns a handshake that resumes a session.
-func resumeFrame(session int64, c credentials) []byte {
-	return encodeFrame(int32(0), int64(0), c.timeout, session, int32(len(c.password)), c.password)
-}
-
-func closeFrame() []byte { return encodeFrame(int32(1), OpCloseSession) }
-
-// encodeFrame returns a frame with the given values.
-func encodeFrame(values ...any) []byte {
-	var body bytes.Buffer
-	for _, v := range values {
-		binary.Write(&body, binary.BigEndian, v) // cannot fail on a Buffer and these types
-	}
-	return append(binary.BigEndian.AppendUint32(nil, uint32(body.Len())), body.Bytes()...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestBlackhole_BothDirections fails if a request passes, or is delivered after DropConnections.
@@ -108,7 +109,7 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 	waitSession(t, conn)
 	id := conn.SessionID()
 	p.DropConnections()
-	require.Eventually(t, func() bool { return p.Count(zkproxy.OpConnect) == 2 },
+	require.Eventually(t, func() bool { return p.Count(zktest.OpConnect) == 2 },
 		waitLimit, 5*time.Millisecond)
 	waitSession(t, conn)
 	assert.Equal(t, id, conn.SessionID())
@@ -148,7 +149,7 @@ func TestSetTarget_LaterConnections(t *testing.T) {
 func TestClose_WithFaults(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.HoldReply})
+	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.HoldReply})
 	result := h.create("/a", 0)
 	receive(t, rule.Done())
 	h.proxy.Blackhole(zkproxy.Both)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // Kind is the kind of a message.
@@ -41,9 +43,8 @@ type Record struct {
 	// Session is the session of the connection. For a handshake request it is the session that
 	// the client requests to resume, or 0.
 	Session int64
-	// Op is the operation code of the request, or of the request of the reply. It is 0 for an
-	// event.
-	Op int32
+	// Op is the operation of the request, or of the request of the reply. It is 0 for an event.
+	Op wire.Op
 	// Xid is the number that the client has given to the request. It is not unique: all pings
 	// have -2, for example.
 	Xid int32
@@ -68,7 +69,7 @@ func (r Record) String() string {
 	if r.Kind == Event {
 		text += fmt.Sprintf(" type %d", r.EventType)
 	} else {
-		text += fmt.Sprintf(" op %d xid %d", r.Op, r.Xid)
+		text += fmt.Sprintf(" %v xid %d", r.Op, r.Xid)
 	}
 	text += fmt.Sprintf(" path %q zxid %#x err %d", r.Path, uint64(r.Zxid), r.Err)
 	if r.Dropped {
@@ -91,9 +92,9 @@ func (p *Proxy) ResetLog() {
 	p.records = nil
 }
 
-// Count returns the number of requests in the log with an operation code, including those that a
+// Count returns the number of requests in the log with an operation, including those that a
 // rule has dropped. With OpAny it counts all requests except handshakes and pings.
-func (p *Proxy) Count(op int32) int {
+func (p *Proxy) Count(op wire.Op) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	count := 0

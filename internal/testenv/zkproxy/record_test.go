@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestLog_RecordsMessages fails if a request, a reply or an event is not recorded.
@@ -15,7 +16,7 @@ func TestLog_RecordsMessages(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	id := h.conn.SessionID()
-	require.Equal(t, 1, h.proxy.Count(zkproxy.OpConnect))
+	require.Equal(t, 1, h.proxy.Count(zktest.OpConnect))
 	require.Equal(t, 0, h.proxy.Count(zkproxy.OpAny))
 
 	h.proxy.ResetLog()
@@ -25,7 +26,7 @@ func TestLog_RecordsMessages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, zk.EventNodeDataChanged, receive(t, watch).Type)
 	require.ErrorIs(t, h.conn.Delete(h.root+"/none", -1), zk.ErrNoNode)
-	assert.Equal(t, 1, h.proxy.Count(zkproxy.OpGetData))
+	assert.Equal(t, 1, h.proxy.Count(zktest.OpGetData))
 	assert.Equal(t, 2, h.proxy.Count(zkproxy.OpAny))
 
 	var log []zkproxy.Record
@@ -34,17 +35,17 @@ func TestLog_RecordsMessages(t *testing.T) {
 		assert.Equal(t, 1, r.Conn)
 		assert.Equal(t, id, r.Session)
 		assert.NotEmpty(t, r.String())
-		if r.Op != zkproxy.OpPing {
+		if r.Op != zktest.OpPing {
 			log = append(log, r)
 		}
 	}
 	require.Len(t, log, 5)
 	assert.Equal(t, zkproxy.Request, log[0].Kind)
-	assert.Equal(t, zkproxy.OpGetData, log[0].Op)
+	assert.Equal(t, zktest.OpGetData, log[0].Op)
 	assert.Equal(t, h.root, log[0].Path)
 
 	assert.Equal(t, zkproxy.Reply, log[1].Kind)
-	assert.Equal(t, zkproxy.OpGetData, log[1].Op)
+	assert.Equal(t, zktest.OpGetData, log[1].Op)
 	assert.Equal(t, log[0].Xid, log[1].Xid)
 	assert.Positive(t, log[1].Zxid)
 
@@ -61,10 +62,10 @@ func TestLog_RecordsMessages(t *testing.T) {
 func TestLog_DroppedMessages(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutAfterApplied})
+	h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutAfterApplied})
 	require.Error(t, receive(t, h.create("/a", 0)))
 	waitSession(t, h.conn)
-	h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
+	h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
 	require.Error(t, receive(t, h.create("/b", 0)))
 
 	var dropped []zkproxy.Record
@@ -78,5 +79,5 @@ func TestLog_DroppedMessages(t *testing.T) {
 	assert.Equal(t, h.root+"/a", dropped[0].Path)
 	assert.Equal(t, zkproxy.Request, dropped[1].Kind)
 	assert.Equal(t, h.root+"/b", dropped[1].Path)
-	assert.Equal(t, 2, h.proxy.Count(zkproxy.OpCreate))
+	assert.Equal(t, 2, h.proxy.Count(zktest.OpCreate))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
 // Action is the fault that a [Rule] injects.
@@ -27,9 +29,9 @@ const (
 
 // Rule injects a fault at one request.
 type Rule struct {
-	// Op is the operation code of the request. OpAny, the zero value, matches every request
+	// Op is the operation of the request. OpAny, the zero value, matches every request
 	// except handshakes and pings, which clients send on their own.
-	Op int32
+	Op wire.Op
 	// K selects one of the matching requests, counted from 1 over all connections since the rule
 	// was set. 0 means 1.
 	K int
@@ -85,7 +87,7 @@ func (h *Handle) Release() {
 func (h *Handle) markApplied() { h.doneOnce.Do(func() { close(h.done) }) }
 
 // takeRule returns the rule for a request, and removes it. It returns nil if no rule matches.
-func (p *Proxy) takeRule(op int32, path string) *Handle {
+func (p *Proxy) takeRule(op wire.Op, path string) *Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var found *Handle
@@ -109,9 +111,9 @@ func (p *Proxy) removeRule(h *Handle) {
 	p.rules = slices.DeleteFunc(p.rules, func(other *Handle) bool { return other == h })
 }
 
-func (r Rule) matches(op int32, path string) bool {
+func (r Rule) matches(op wire.Op, path string) bool {
 	if r.Op == OpAny {
-		if op == OpConnect || op == OpPing {
+		if op == wire.Connect || op == wire.Ping {
 			return false
 		}
 	} else if r.Op != op {

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestRule_CutBeforeRequest fails if the request is applied, or the rule applies twice.
 func TestRule_CutBeforeRequest(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
+	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
 	require.Error(t, receive(t, h.create("/a", 0)))
 	receive(t, rule.Done())
 	assert.False(t, h.exists(t, "/a"), "the request was applied")
@@ -28,7 +29,7 @@ func TestRule_CutBeforeRequest(t *testing.T) {
 func TestRule_CutAfterApplied(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutAfterApplied})
+	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutAfterApplied})
 	require.ErrorIs(t, receive(t, h.create("/a", 0)), zk.ErrConnectionClosed)
 	receive(t, rule.Done())
 	assert.True(t, h.exists(t, "/a"), "the request was not applied")
@@ -39,7 +40,7 @@ func TestRule_CutAfterApplied(t *testing.T) {
 func TestRule_DropReplyBlackhole(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.DropReplyBlackhole})
+	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})
 	result := h.create("/a", zk.FlagEphemeral)
 	receive(t, rule.Done())
 	requirePending(t, result)
@@ -48,7 +49,7 @@ func TestRule_DropReplyBlackhole(t *testing.T) {
 	// The client detects the timeout, and its next connection is not a black hole.
 	require.Error(t, receive(t, result))
 	waitSession(t, h.conn)
-	assert.Greater(t, h.proxy.Count(zkproxy.OpConnect), 1)
+	assert.Greater(t, h.proxy.Count(zktest.OpConnect), 1)
 	rule.Release()
 }
 
@@ -59,7 +60,7 @@ func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 	// With this timeout the client detects the black hole late.
 	h.conn, h.events = connectFor(t, h.proxy.Addr(), longSession)
 	waitSession(t, h.conn)
-	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.DropReplyBlackhole})
+	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})
 	result := h.create("/a", 0)
 	receive(t, rule.Done())
 	start := time.Now()
@@ -73,7 +74,7 @@ func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 func TestRule_HoldReply(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.HoldReply})
+	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.HoldReply})
 	result := h.create("/a", 0)
 	receive(t, rule.Done())
 	assert.True(t, h.exists(t, "/a"))
@@ -87,7 +88,7 @@ func TestRule_KthMatch(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	rule := h.proxy.On(zkproxy.Rule{
-		Op: zkproxy.OpCreate, K: 2, Action: zkproxy.CutBeforeRequest,
+		Op: zktest.OpCreate, K: 2, Action: zkproxy.CutBeforeRequest,
 		Path: func(path string) bool { return path != h.root+"/other" },
 	})
 	require.NoError(t, receive(t, h.create("/first", 0)))
@@ -102,9 +103,9 @@ func TestRule_AnyRequest(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	// The client sends pings on its own.
-	before := h.proxy.Count(zkproxy.OpPing)
+	before := h.proxy.Count(zktest.OpPing)
 	rule := h.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
-	require.Eventually(t, func() bool { return h.proxy.Count(zkproxy.OpPing) > before },
+	require.Eventually(t, func() bool { return h.proxy.Count(zktest.OpPing) > before },
 		waitLimit, 10*time.Millisecond)
 	requirePending(t, rule.Done())
 	_, _, err := h.conn.Get(h.root)
@@ -117,7 +118,7 @@ func TestRule_PathOfMulti(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	rule := h.proxy.On(zkproxy.Rule{
-		Op: zkproxy.OpMulti, Action: zkproxy.CutAfterApplied,
+		Op: zktest.OpMulti, Action: zkproxy.CutAfterApplied,
 		Path: func(path string) bool { return path == h.root+"/a" },
 	})
 	_, err := h.conn.Multi(
@@ -133,7 +134,7 @@ func TestRule_PathOfMulti(t *testing.T) {
 func TestRule_ReleasedBeforeMatch(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
-	rule := h.proxy.On(zkproxy.Rule{Op: zkproxy.OpCreate, Action: zkproxy.CutBeforeRequest})
+	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
 	rule.Release()
 	require.NoError(t, receive(t, h.create("/a", 0)))
 	requirePending(t, rule.Done())
@@ -143,7 +144,7 @@ func TestRule_ReleasedBeforeMatch(t *testing.T) {
 func TestRule_Handshake(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, server)
-	rule := p.On(zkproxy.Rule{Op: zkproxy.OpConnect, Action: zkproxy.HoldReply})
+	rule := p.On(zkproxy.Rule{Op: zktest.OpConnect, Action: zkproxy.HoldReply})
 	conn, _ := connect(t, p.Addr())
 	receive(t, rule.Done())
 	assert.NotEqual(t, zk.StateHasSession, conn.State())

@@ -5,43 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// Operation codes of requests.
-const (
-	OpAny             int32 = 0 // in a Rule: any request except handshakes and pings
-	OpCreate          int32 = 1
-	OpDelete          int32 = 2
-	OpExists          int32 = 3
-	OpGetData         int32 = 4
-	OpSetData         int32 = 5
-	OpGetACL          int32 = 6
-	OpSetACL          int32 = 7
-	OpGetChildren     int32 = 8
-	OpSync            int32 = 9
-	OpPing            int32 = 11
-	OpGetChildren2    int32 = 12
-	OpCheck           int32 = 13
-	OpMulti           int32 = 14
-	OpCreate2         int32 = 15
-	OpReconfig        int32 = 16
-	OpCheckWatches    int32 = 17
-	OpRemoveWatches   int32 = 18
-	OpCreateContainer int32 = 19
-	OpDeleteContainer int32 = 20
-	OpCreateTTL       int32 = 21
-	OpMultiRead       int32 = 22
-	OpSetAuth         int32 = 100
-	OpSetWatches      int32 = 101
-	OpGetEphemerals   int32 = 103
-	OpCountChildren   int32 = 104
-	OpSetWatches2     int32 = 105
-	OpAddWatch        int32 = 106
-	OpCloseSession    int32 = -11
-	// OpConnect is the handshake that opens or resumes a session. The protocol does not define a
-	// code for it.
-	OpConnect int32 = -10
-)
+// OpAny, in a Rule, is any request except handshakes and pings. Other operations are those of package
+// zktest.
+const OpAny wire.Op = 0
 
 const (
 	lengthSize = 4
@@ -49,9 +19,6 @@ const (
 	// negative, the proxy closes the connection.
 	maxFrame = 64 << 20
 	rawChunk = 32 << 10
-
-	xidEvent     int32 = -1
-	xidHandshake int32 = 0
 )
 
 var errFrameLength = errors.New("zkproxy: invalid length of a frame")
@@ -115,8 +82,8 @@ func readChunk(r io.Reader, head []byte) ([]byte, error) {
 
 // message is the decoded part of a frame.
 type message struct {
-	xid     int32
-	op      int32
+	xid     int32 // 0 for a handshake
+	op      wire.Op
 	path    string
 	session int64
 	zxid    int64
@@ -137,98 +104,36 @@ type credentials struct {
 // parseRequest decodes the body of a request. It returns false if the request is malformed, which
 // the server will reject.
 func parseRequest(body []byte, handshake bool) (message, bool) {
-	d := decoder{rest: body}
+	d := wire.NewDecoder(body)
 	if handshake {
-		d.int32() // protocol version
-		m := message{op: OpConnect, xid: xidHandshake, zxid: d.int64()}
-		d.int32() // timeout
-		m.session = d.int64()
-		return m, !d.failed
+		r := d.ReadConnectRequest()
+		return message{op: wire.Connect, zxid: r.LastZxidSeen, session: r.Session}, d.Err() == nil
 	}
-	m := message{xid: d.int32(), op: d.int32()}
-	if d.failed {
-		return m, false
+	h := d.ReadHeader()
+	if d.Err() != nil {
+		return message{}, false
 	}
-	switch m.op {
-	case OpCreate, OpDelete, OpExists, OpGetData, OpSetData, OpGetACL, OpSetACL,
-		OpGetChildren, OpSync, OpGetChildren2, OpCheck, OpCreate2, OpCheckWatches,
-		OpRemoveWatches, OpCreateContainer, OpDeleteContainer, OpCreateTTL,
-		OpGetEphemerals, OpCountChildren, OpAddWatch:
-		m.path = d.string()
-	case OpMulti, OpMultiRead:
-		// The header of the first operation contains its code, whether the list ends here, and
-		// an error.
-		d.int32()
-		if end := d.bool(); !end {
-			d.int32()
-			m.path = d.string()
-		}
+	r, _ := d.ReadRequest(h) // if the rest is malformed, the request has an xid nevertheless
+	m := message{xid: h.Xid, op: h.Op, path: r.Path}
+	if len(r.Ops) > 0 {
+		m.path = r.Ops[0].Path
 	}
 	return m, true
 }
 
 // parseReply decodes the body of a reply or an event. It returns false if it is malformed.
 func parseReply(body []byte, handshake bool) (message, bool) {
-	d := decoder{rest: body}
+	d := wire.NewDecoder(body)
 	if handshake {
-		d.int32() // protocol version
-		m := message{op: OpConnect, xid: xidHandshake}
-		m.credentials.timeout = d.int32()
-		m.session = d.int64()
-		m.credentials.password = []byte(d.string())
-		return m, !d.failed
+		r := d.ReadConnectReply()
+		m := message{op: wire.Connect, session: r.Session, credentials: credentials{r.Timeout, r.Password}}
+		return m, d.Err() == nil
 	}
-	m := message{xid: d.int32(), zxid: d.int64(), err: d.int32()}
-	if m.xid == xidEvent {
-		m.event = true
-		m.eventType = d.int32()
-		d.int32() // state
-		m.path = d.string()
+	h := d.ReadReplyHeader()
+	m := message{xid: h.Xid, zxid: h.Zxid, err: h.Code}
+	if h.Xid == wire.EventXid {
+		ev := d.ReadWatchEvent()
+		m.event, m.eventType, m.path = true, ev.Type, ev.Path
 	}
-	return m, !d.failed
-}
-
-// decoder decodes values one after another. If the input is exhausted, it returns zero values, and
-// failed is true.
-type decoder struct {
-	rest   []byte
-	failed bool
-}
-
-func (d *decoder) readBytes(n int) []byte {
-	if d.failed || n < 0 || n > len(d.rest) {
-		d.failed = true
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) int32() int32 {
-	if b := d.readBytes(4); b != nil {
-		return int32(binary.BigEndian.Uint32(b))
-	}
-	return 0
-}
-
-func (d *decoder) int64() int64 {
-	if b := d.readBytes(8); b != nil {
-		return int64(binary.BigEndian.Uint64(b))
-	}
-	return 0
-}
-
-func (d *decoder) bool() bool {
-	b := d.readBytes(1)
-	return b != nil && b[0] != 0
-}
-
-// string decodes a string or a buffer. It returns "" for null, which has the length -1.
-func (d *decoder) string() string {
-	length := d.int32()
-	if length == -1 {
-		return ""
-	}
-	return string(d.readBytes(int(length)))
+	return m, d.Err() == nil
 }

@@ -48,16 +48,13 @@ func (t *target) connect(c *client, timeout time.Duration) (string, error) {
 	c.t, c.nc, c.br = t, nc, bufio.NewReader(nc)
 	var e wire.Encoder
 	start := e.Begin()
-	e.Int(0)
-	e.Long(0)
-	e.Int(int32(timeout.Milliseconds()))
-	e.Long(c.session)
-	pw := c.passwd
-	if pw == nil {
-		pw = make([]byte, 16)
+	r := wire.ConnectRequest{
+		Timeout: int32(timeout.Milliseconds()), Session: c.session, Password: c.passwd, HasReadOnly: true,
 	}
-	e.Buffer(pw)
-	e.Bool(false)
+	if r.Password == nil {
+		r.Password = make([]byte, 16)
+	}
+	e.ConnectRequest(&r)
 	e.End(start)
 	if _, err := nc.Write(e.B); err != nil {
 		return "", err
@@ -67,19 +64,17 @@ func (t *target) connect(c *client, timeout time.Duration) (string, error) {
 		return "no reply", nil
 	}
 	d := wire.NewDecoder(b)
-	d.Int()
-	got, id := d.Int(), d.Long()
-	pw = d.Buffer()
-	if id == 0 {
-		return fmt.Sprintf("refused, timeout %d", got), nil
+	reply := d.ReadConnectReply()
+	if reply.Session == 0 {
+		return fmt.Sprintf("refused, timeout %d", reply.Timeout), nil
 	}
-	isNew := id != c.session
-	c.session, c.passwd = id, pw
+	isNew := reply.Session != c.session
+	c.session, c.passwd = reply.Session, reply.Password
 	if isNew {
 		t.opened++
-		t.sessions[id] = fmt.Sprintf("session%d", t.opened)
+		t.sessions[c.session] = fmt.Sprintf("session%d", t.opened)
 	}
-	return fmt.Sprintf("%s new=%v timeout %d readOnly=%v left %d", t.sessions[id], isNew, got, d.Bool(), d.Len()), nil
+	return fmt.Sprintf("%s new=%v timeout %d readOnly=%v left %d", t.sessions[c.session], isNew, reply.Timeout, reply.ReadOnly, d.Len()), nil
 }
 
 func (c *client) readFrame() ([]byte, error) {
@@ -107,8 +102,7 @@ func (c *client) appendRequest(e *wire.Encoder, r wire.Request) {
 		r.Zxid += c.t.zxid0
 	}
 	start := e.Begin()
-	e.Int(r.Xid)
-	e.Int(int32(r.Op))
+	e.Header(r.Header)
 	encodeBody(e, &r)
 	e.End(start)
 	c.pending = append(c.pending, r)
@@ -205,18 +199,18 @@ func (c *client) exchange(reqs ...wire.Request) ([]string, error) {
 // renderPacket renders a packet as text.
 func (c *client) renderPacket(b []byte) string {
 	d := wire.NewDecoder(b)
-	xid, zxid, code := d.Int(), d.Long(), d.Int()
-	if xid == -1 {
-		typ, state, path := d.Int(), d.Int(), d.String()
-		return fmt.Sprintf("event type=%d state=%d %q zxid=%d", typ, state, path, zxid)
+	h := d.ReadReplyHeader()
+	if h.Xid == wire.EventXid {
+		ev := d.ReadWatchEvent()
+		return fmt.Sprintf("event type=%d state=%d %q zxid=%d", ev.Type, ev.State, ev.Path, h.Zxid)
 	}
 	r := c.pending[0]
 	c.pending = c.pending[1:]
-	if zxid > 0 {
-		c.zxid = zxid
+	if h.Zxid > 0 {
+		c.zxid = h.Zxid
 	}
-	out := fmt.Sprintf("%v xid ok=%v zxid=%s code=%d", r.Op, xid == r.Xid, c.t.relativeZxid(zxid), code)
-	if code == 0 {
+	out := fmt.Sprintf("%v xid ok=%v zxid=%s code=%d", r.Op, h.Xid == r.Xid, c.t.relativeZxid(h.Zxid), h.Code)
+	if h.Code == 0 {
 		out += " " + c.t.renderBody(&r, &d)
 	}
 	if d.Err() != nil {
