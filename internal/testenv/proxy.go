@@ -16,9 +16,18 @@ type ProxyConfig struct {
 	// DialTimeout is how long the proxy retries to connect to the server. If it is 0, the proxy
 	// tries once. A connection whose dial fails is closed.
 	DialTimeout time.Duration
+	// Accept, if it is not nil, begins a connection of a client, for example with a TLS handshake, and
+	// returns what the proxy reads and writes. If it returns an error, the connection is closed.
+	Accept func(ctx context.Context, client *net.TCPConn) (Duplex, error)
 	// CopyHead, if it is not nil, copies the first bytes from the client to the server, and may
 	// change them. If it returns an error, the connection is closed.
 	CopyHead func(toServer io.Writer, fromClient io.Reader) error
+}
+
+// Duplex is a connection whose directions are closed separately, such as a *net.TCPConn or a *tls.Conn.
+type Duplex interface {
+	net.Conn
+	CloseWrite() error
 }
 
 // Proxy is a TCP proxy for one server that can act as a network partition: while it is cut, it
@@ -146,9 +155,16 @@ func (p *Proxy) removeConn(c net.Conn) {
 	delete(p.conns, c)
 }
 
-func (p *Proxy) serveConn(client *net.TCPConn) {
+func (p *Proxy) serveConn(accepted *net.TCPConn) {
 	if _, err := p.toServer.Wait(p.ctx); err != nil {
 		return
+	}
+	var client Duplex = accepted
+	if p.cfg.Accept != nil {
+		var err error
+		if client, err = p.cfg.Accept(p.ctx, accepted); err != nil {
+			return
+		}
 	}
 	server := p.dialServer()
 	if server == nil || !p.addConn(server) {
@@ -204,7 +220,7 @@ func (p *Proxy) dialServer() *net.TCPConn {
 
 // copyBytes copies one direction, including the close of the connection. It calls received after each
 // read.
-func (p *Proxy) copyBytes(gate *Gate, to, from *net.TCPConn, received func()) {
+func (p *Proxy) copyBytes(gate *Gate, to, from Duplex, received func()) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, readErr := from.Read(buf)
@@ -230,7 +246,7 @@ func (p *Proxy) copyBytes(gate *Gate, to, from *net.TCPConn, received func()) {
 }
 
 // closeConns closes both sides of a connection as soon as the gate is open.
-func (p *Proxy) closeConns(gate *Gate, a, b *net.TCPConn) {
+func (p *Proxy) closeConns(gate *Gate, a, b Duplex) {
 	if _, err := gate.Wait(p.ctx); err != nil {
 		return
 	}
