@@ -154,7 +154,7 @@ func (l libraryRecipes) watchCache(conn *zk.Conn, dir string, updates chan<- err
 }
 
 func (p *process) fillCache(session int, dir string, n int) (time.Duration, error) {
-	return p.callDuration("fill_cache", session, dir, n)
+	return p.callForDuration("fill_cache", session, dir, n)
 }
 
 func (p *process) watchCache(session int, dir string) error {
@@ -163,7 +163,7 @@ func (p *process) watchCache(session int, dir string) error {
 }
 
 func (p *process) writeCached(session int, dir string) (time.Duration, error) {
-	return p.callDuration("write_cached", session, dir)
+	return p.callForDuration("write_cached", session, dir)
 }
 
 // measureCacheFills measures the time to fill a cache. Each turn has a new session, because a cache

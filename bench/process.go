@@ -135,8 +135,8 @@ func (p *process) call(command string, args ...any) (int64, error) {
 	return numbers[0], nil
 }
 
-// callDuration is like call for responses that contain a duration.
-func (p *process) callDuration(command string, args ...any) (time.Duration, error) {
+// callForDuration is like call for responses that contain a duration.
+func (p *process) callForDuration(command string, args ...any) (time.Duration, error) {
 	took, err := p.call(command, args...)
 	return time.Duration(took), err
 }
@@ -186,7 +186,7 @@ func (p *process) connect(session int) error {
 func (p *process) disconnect(session int) (int64, error) { return p.call("disconnect", session) }
 
 func (p *process) timeJoin(session int, dir string, _ bool) (time.Duration, error) {
-	return p.callDuration("time_join", session, dir)
+	return p.callForDuration("time_join", session, dir)
 }
 
 func (p *process) prepare(int, int, string) error { return nil }

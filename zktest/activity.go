@@ -36,7 +36,7 @@ func (e *ensemble) nextPing(t time.Time) time.Time {
 	return e.started.Add(n*half - ahead)
 }
 
-// extendSession extends the session s for activity of which the leader learns immediately.
+// extendSession extends the session s for activity that the leader of the ensemble has seen itself.
 func (e *ensemble) extendSession(s *session) {
 	s.pending = nil
 	d := e.roundToTick(e.nowLocked().Add(s.timeout))

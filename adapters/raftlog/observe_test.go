@@ -84,7 +84,7 @@ func TestObserve(t *testing.T) {
 		in, err = raftlog.Observe(looking, n, "f")
 		require.NoError(t, err)
 		stop()
-		next() // no leader, or the cause why the channel is closed
+		next() // either no leader or the error that closes the channel
 		synctest.Wait()
 		_, open = <-in
 		require.False(t, open)

@@ -26,9 +26,9 @@ func TestApply_DeletionNeedsNoRequest(t *testing.T) {
 	})
 }
 
-// A znode, its parent and its child are replaced while replies are in flight. No event is out of
-// order or duplicated.
-func TestTrap29_SubtreeIsReplaced(t *testing.T) {
+// TestTrap29_SubtreeReplaced fails if an event is out of order or duplicated after a znode, its parent
+// and its child were replaced while replies were in flight.
+func TestTrap29_SubtreeReplaced(t *testing.T) {
 	for wait := range 8 {
 		run(t, func(h *harness) {
 			h.create("/a", "/a/b", "/a/b/c", "/a/b/c/d")

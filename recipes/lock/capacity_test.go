@@ -86,7 +86,8 @@ func TestCapacity_Admit_ManyLeases(t *testing.T) {
 	require.False(t, capacity{1, contender.MaxCount}.admit(listingOf(own, names[9], names...)).Turn)
 }
 
-func TestAllChildren(t *testing.T) {
+// TestAllChildren_Admit fails if a child does not count because of its name, or if an orphan counts.
+func TestAllChildren_Admit(t *testing.T) {
 	own := curators(2)
 	admit := allChildren(2)
 	turn, wait := contender.Admission{Turn: true}, contender.Admission{Any: true, Next: true}

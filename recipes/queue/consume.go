@@ -80,7 +80,7 @@ func (c *consumer) deliverItems(ctx context.Context, out chan<- Item) error {
 		case send <- next:
 			next.d.received.Store(true)
 			c.unread = c.unread[1:]
-		case <-lost: // monitorLease returns the claim
+		case <-lost: // monitorLease returns the item to the queue
 			c.unread = c.unread[1:]
 		case <-ctx.Done():
 			return nil

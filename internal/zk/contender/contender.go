@@ -58,9 +58,9 @@ type Contender struct {
 	listed      bool   // the following is known
 	turn        bool   // all earlier contenders have left
 	next        bool   // the predecessor is the only earlier contender, and is not replaceable
-	waitsForAny bool   // see Admission.Any
-	nextToTurn  bool   // see Admission.Next
-	followed    bool   // see Admission.Followed
+	waitsForAny bool   // the departure of any earlier contender may bring the turn
+	nextToTurn  bool   // all earlier contenders have their turn: a lease in advance is needed
+	followed    bool   // a later contender waits, which must be notified of the turn
 	blocking    int32  // the number of earlier contenders that the contender waits for
 	nextIn      uint64 // the epoch of the listing that has shown next
 	pred        other  // the predecessor

@@ -342,9 +342,9 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 	})
 }
 
-// However often the connection breaks, the client library holds a bounded number of
-// channels, and a change is noticed.
-func TestReader_ManyBreaks(t *testing.T) {
+// TestReader_BoundedChannelsAfterManyBreaks fails if the number of channels that the client library
+// holds grows with each break of the connection, or if a change is not noticed after many.
+func TestReader_BoundedChannelsAfterManyBreaks(t *testing.T) {
 	runTest(t, func(w *harness) {
 		w.create("/a", "1")
 		u := w.follower("/a", Data)

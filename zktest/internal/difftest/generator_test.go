@@ -87,7 +87,7 @@ func (g *generator) randomWrite(inMulti bool) wire.Request {
 				r.Flags = 5 + int32(g.r.IntN(2))
 			}
 		} else if inMulti && (r.Flags == 5 || r.Flags == 6) {
-			r.Flags = 0 // runOddRequests covers it: the server does not roll back the earlier operations
+			r.Flags = 0 // runUndefinedRequests covers it: the server does not roll back the earlier operations
 		}
 	case x < 13:
 		r.Op, r.Version = wire.Delete, g.randomVersion()

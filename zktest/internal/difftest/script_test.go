@@ -45,7 +45,7 @@ func TestCompare_Scripts(t *testing.T) {
 		name string
 		run  func(*pair)
 	}{
-		{"odd requests", runOddRequests},
+		{"undefined requests", runUndefinedRequests},
 		{"malformed requests", runMalformedRequests},
 		{"watch order", runWatchOrder},
 		{"recursive", runRecursiveWatches},
@@ -65,8 +65,8 @@ func TestCompare_Scripts(t *testing.T) {
 	}
 }
 
-// runOddRequests sends requests with surprising results.
-func runOddRequests(p *pair) {
+// runUndefinedRequests sends requests whose results the protocol does not define.
+func runUndefinedRequests(p *pair) {
 	p.compare(0, false, request(wire.Create, "/odd"))
 	// In a multi the create mode determines the kind of a create. An invalid mode makes the packet
 	// malformed.
