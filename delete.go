@@ -91,6 +91,8 @@ type deletion struct {
 var (
 	// errDeleted ends a deletion if another client has deleted the election.
 	errDeleted = errors.New("election was deleted by another client")
+	// errReplaced ends a deletion if another election has been created at the same path since.
+	errReplaced = errors.New("election was deleted, and another one exists at its path")
 	// errBusy ends a deletion that finds new candidates after each round.
 	errBusy = errors.New("other candidates keep joining")
 )
@@ -98,7 +100,7 @@ var (
 func (d *deletion) run() error {
 	err := d.deleteElection()
 	switch {
-	case err == nil, errors.Is(err, errDeleted):
+	case err == nil, errors.Is(err, errDeleted), errors.Is(err, errReplaced):
 		return nil
 	case errors.Is(err, ErrForeignChildren):
 		return err
@@ -120,20 +122,22 @@ const maxRounds = 250
 // later, it finds the tombstone and leaves.
 func (d *deletion) deleteElection() error {
 	for round := 0; round < maxRounds; {
-		candidates, foreign, ended, err := d.listChildren()
+		found, err := d.list()
 		switch {
+		case errors.Is(err, errReplaced) && d.changed:
+			return d.removeTombstone()
 		case err != nil:
 			return err
-		case len(foreign) > 0:
-			return d.foreignChildren(foreign)
-		case !ended:
-			if err := d.createTombstone(candidates); err != nil {
+		case len(found.foreign) > 0:
+			return d.foreignChildren(found.foreign)
+		case !found.ended:
+			if err := d.createTombstone(found.candidates); err != nil {
 				return err
 			}
 			continue
 		}
 		d.changed = true
-		if err := d.deleteCandidates(candidates); err != nil {
+		if err := d.deleteCandidates(found.candidates); err != nil {
 			return err
 		}
 		_, err = read(d.limit, d.conn, func() ([]zk.MultiResponse, error) {
@@ -161,7 +165,7 @@ func (d *deletion) deleteElection() error {
 // The tombstone must not be created in a new election at the same path, which it would end.
 // Therefore the create is sent once and not retried; its transaction fails if the first
 // candidate does not exist, whose name is never used again; and its data identifies the
-// election, so that listChildren can remove it from another election.
+// election, so that removeTombstone finds it in another election.
 //
 // The transaction also writes the data of the first candidate without changing it. This wakes
 // the direct follower, which would otherwise become leader without a request if the first
@@ -282,46 +286,45 @@ func (d *deletion) deleteCandidates(names []string) error {
 	return nil
 }
 
-// listChildren lists the children of the election node in the order of succession: the candidates,
-// the others, and whether the tombstone exists. It returns errDeleted if the election does not
-// exist; another node at the same path is another election.
-func (d *deletion) listChildren() (candidates, foreign []string, ended bool, err error) {
-	type listing struct {
+// listing contains the children of an election node.
+type listing struct {
+	candidates []string // in the order of succession
+	foreign    []string // the other children
+	ended      bool     // the tombstone exists
+}
+
+// list lists the children of the election node. It returns errDeleted if the election does not exist,
+// and errReplaced if there is another election at its path.
+func (d *deletion) list() (listing, error) {
+	type node struct {
 		children []string
 		stat     *zk.Stat
 	}
-	l, err := read(d.limit, d.conn, func() (l listing, err error) {
+	found, err := read(d.limit, d.conn, func() (n node, err error) {
 		if d.czxid == 0 {
 			// A server that lags behind may still have an earlier election.
 			if _, err := d.conn.Sync(d.node); err != nil {
-				return l, err
+				return n, err
 			}
 		}
-		l.children, l.stat, err = request.Children(d.conn, d.node)
-		return l, err
+		n.children, n.stat, err = request.Children(d.conn, d.node)
+		return n, err
 	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = errDeleted
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return listing{}, errDeleted
+	case err != nil:
+		return listing{}, err
+	case d.czxid == 0:
+		d.czxid = found.stat.Czxid
+	case d.czxid != found.stat.Czxid:
+		return listing{}, errReplaced
 	}
-	if err != nil {
-		return nil, nil, false, err
-	}
-	if d.czxid == 0 {
-		d.czxid = l.stat.Czxid
-	}
-	if l.stat.Czxid != d.czxid {
-		if d.changed {
-			if err := d.removeTombstone(); err != nil {
-				return nil, nil, false, err
-			}
-		}
-		return nil, nil, false, errDeleted
-	}
-	names, foreign, ended := contender.Order(l.children, tombstone)
+	names, foreign, ended := contender.Order(found.children, tombstone)
 	ctx, cancel := d.limit()
 	defer cancel()
 	candidates, others, err := queue.Contenders(ctx, d.conn, d.node, names)
-	return candidates, append(foreign, others...), ended, err
+	return listing{candidates, append(foreign, others...), ended}, err
 }
 
 func (d *deletion) path(name string) string { return path.Join(d.node, name) }

@@ -48,7 +48,7 @@ var electionMutants = []mutant{
 		name: "election/D3", breaks: "DeleteElection deletes the candidates of another election at the same path",
 		file: "delete.go",
 		edits: []edit{
-			{"\tif l.stat.Czxid != d.czxid {", "\tif false {"},
+			{"\tcase d.czxid != found.stat.Czxid:", "\tcase false:"},
 		},
 		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
@@ -56,10 +56,7 @@ var electionMutants = []mutant{
 		name: "election/D4", breaks: "the tombstone of an interrupted DeleteElection remains",
 		file: "delete.go",
 		edits: []edit{
-			{`			if err := d.removeTombstone(); err != nil {
-				return nil, nil, false, err
-			}
-`, ""},
+			{"\t\t\treturn d.removeTombstone()\n", "\t\t\treturn nil\n"},
 		},
 		tests: ". -run ^TestDeleteElection_OtherElectionAtThePath$",
 	},
@@ -163,7 +160,7 @@ var electionMutants = []mutant{
 		name: "election/other", breaks: "DeleteElection ends another election at the same path",
 		file: "delete.go",
 		edits: []edit{
-			{"if l.stat.Czxid != d.czxid {", "if false {"},
+			{"case d.czxid != found.stat.Czxid:", "case false:"},
 		},
 		tests: ". -run TestDeleteElection_OtherElection",
 	},
