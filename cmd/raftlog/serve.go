@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -71,49 +72,60 @@ func newServe() *cobra.Command {
 	return cmd
 }
 
-// peerConfig returns the configuration of the peer.
-func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
+// peerSettings returns the settings of the file, which the flags override, after checking that they are
+// complete and valid.
+func (s *serveCommand) peerSettings() (settings, error) {
 	c, err := s.loadSettings()
 	if err != nil {
-		return raftlog.Config{}, err
+		return c, err
 	}
-	id := s.ID
 	for _, o := range []struct {
 		to   *string
-		from string
+		flag string
 	}{
-		{&c.ID, id},
+		{&c.ID, s.ID},
 		{&c.Addr, s.Addr},
 		{&c.Listen, s.Listen},
 		{&c.Dir, s.Dir},
 		{&c.CompactFile, s.CompactFile},
 		{&c.LogLevel, s.LogLevel},
 	} {
-		if o.from != "" {
-			*o.to = o.from
-		}
+		*o.to = cmp.Or(o.flag, *o.to)
 	}
 	c.expandPaths()
-	if c.ID == "" {
-		return raftlog.Config{}, newUsageError("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
+	addrMayBeOfAnother := s.ID != "" && s.Addr == "" // the file may be that of another peer
+	if c.Addr == "" || addrMayBeOfAnother {
+		c.Addr = cmp.Or(c.addrInPeers(c.ID), c.Addr)
 	}
 	switch {
+	case c.ID == "":
+		return c, newUsageError("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
 	case c.Cluster == "":
-		return raftlog.Config{}, newUsageError("the name of the cluster is missing: set cluster in the file of -c, or --cluster NAME")
+		return c, newUsageError("the name of the cluster is missing: set cluster in the file of -c, or --cluster NAME")
 	case len(c.Peers) == 0:
-		return raftlog.Config{}, newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
+		return c, newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
 	case c.Dir == "":
-		return raftlog.Config{}, newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", c.ID)
+		return c, newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", c.ID)
+	case c.Addr == "":
+		return c, newUsageError("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", c.ID)
 	}
-	for _, p := range c.Peers {
-		if p.ID == c.ID && (c.Addr == "" || id != "" && s.Addr == "") {
-			c.Addr = p.Addr // addr of the file may be that of another peer
+	return c, c.validate()
+}
+
+// addrInPeers returns the address of a peer in peers, or "" if it is not listed.
+func (s *settings) addrInPeers(id string) string {
+	for _, p := range s.Peers {
+		if p.ID == id {
+			return p.Addr
 		}
 	}
-	if c.Addr == "" {
-		return raftlog.Config{}, newUsageError("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", c.ID)
-	}
-	if err := c.validate(); err != nil {
+	return ""
+}
+
+// peerConfig returns the configuration of the peer.
+func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
+	c, err := s.peerSettings()
+	if err != nil {
 		return raftlog.Config{}, err
 	}
 	s.certificates, s.secretFiles = c.tlsFiles(), c.secretFiles()
