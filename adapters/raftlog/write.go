@@ -90,47 +90,57 @@ type writer struct {
 
 // writeAll completes all tasks. After filelog.ErrNoSpace the tasks that need space remain.
 func (w *writer) writeAll() error {
-	n := w.n
-	for most := len(w.tasks); len(w.tasks) > 0; {
-		count, batch := nextBatch(w.tasks[:most])
-		var done []storedWrite
-		for _, t := range w.tasks[:count] {
-			done = append(done, storedWrite{write: t.write})
-		}
-		var err error
-		switch t := w.tasks[0]; {
-		case t.write.Snapshot != nil:
-			done[0].installed, err = n.installSnapshot(w.log, t, batch)
-		case t.write.Compact != 0:
-			if err = w.log.Append(batch); err == nil {
-				err = w.log.Compact(t.write.Compact)
-			}
-		default:
-			err = w.log.Append(batch)
-		}
-		if errors.Is(err, filelog.ErrNoSpace) && count > 1 { // there may be space for the first task
-			most = 1
-			continue
+	for len(w.tasks) > 0 {
+		batch, err := w.writeBatch(w.tasks)
+		if errors.Is(err, filelog.ErrNoSpace) && len(batch) > 1 {
+			batch, err = w.writeBatch(w.tasks[:1]) // there may be space for the first task
 		}
 		if err != nil {
 			return err
 		}
-		// Other peers wait for these frames, so they are sent before the loop handles the result.
-		for _, t := range w.tasks[:count] {
-			w.sendFrames(t.write.Frames)
-			t.write.Sent = true
-		}
-		w.tasks = w.tasks[count:]
-		w.examined = max(0, w.examined-count)
-		most = len(w.tasks)
-		select {
-		case n.storedWrites <- done:
-		case <-n.ctx.Done():
-			return context.Cause(n.ctx)
+		if err := w.complete(batch); err != nil {
+			return err
 		}
 	}
 	w.tasks = nil
 	return nil
+}
+
+// writeBatch writes as many tasks as can be written together, from the first one on. It returns these
+// tasks, even if it fails.
+func (w *writer) writeBatch(tasks []writeTask) (batch []storedWrite, err error) {
+	count, data := nextBatch(tasks)
+	for _, t := range tasks[:count] {
+		batch = append(batch, storedWrite{write: t.write})
+	}
+	switch t := tasks[0]; {
+	case t.write.Snapshot != nil:
+		batch[0].installed, err = w.n.installSnapshot(w.log, t, data)
+	case t.write.Compact != 0:
+		if err = w.log.Append(data); err == nil {
+			err = w.log.Compact(t.write.Compact)
+		}
+	default:
+		err = w.log.Append(data)
+	}
+	return batch, err
+}
+
+// complete removes the tasks of a batch, which is durable, and passes it to the loop.
+func (w *writer) complete(batch []storedWrite) error {
+	// Other peers wait for these frames, so they are sent before the loop handles the result.
+	for _, s := range batch {
+		w.sendFrames(s.write.Frames)
+		s.write.Sent = true
+	}
+	w.tasks = w.tasks[len(batch):]
+	w.examined = max(0, w.examined-len(batch))
+	select {
+	case w.n.storedWrites <- batch:
+		return nil
+	case <-w.n.ctx.Done():
+		return context.Cause(w.n.ctx)
+	}
 }
 
 func (w *writer) sendFrames(frames []core.Frame) {
