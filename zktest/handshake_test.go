@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -30,11 +31,11 @@ func TestHandshake_Timeout(t *testing.T) {
 
 // handshake returns a handshake that requests a new session.
 func handshake() []byte {
-	b := make([]byte, 48)
-	binary.BigEndian.PutUint32(b, 44)
-	binary.BigEndian.PutUint32(b[16:], 10000)
-	binary.BigEndian.PutUint32(b[28:], 16)
-	return b
+	var e wire.Encoder
+	start := e.Begin()
+	e.ConnectRequest(&wire.ConnectRequest{Timeout: 10000, Password: make([]byte, 16)})
+	e.End(start)
+	return e.B
 }
 
 // TestHandshake_Missing fails if a connection without a handshake is not closed after 10 s.

@@ -129,8 +129,10 @@ func dialRaw(t *testing.T, s *zktest.Server) net.Conn {
 
 // packet returns a request with the given xid, operation and body.
 func packet(xid int, op zktest.Op, body string) []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(8+len(body)))
-	b = binary.BigEndian.AppendUint32(b, uint32(xid))
-	b = binary.BigEndian.AppendUint32(b, uint32(op))
-	return append(b, body...)
+	var e wire.Encoder
+	start := e.Begin()
+	e.Header(wire.Header{Xid: int32(xid), Op: op})
+	e.B = append(e.B, body...)
+	e.End(start)
+	return e.B
 }

@@ -107,7 +107,7 @@ func (w *writer) writeAll() error {
 }
 
 // writeBatch writes as many tasks as can be written together, from the first one on. It returns these
-// tasks, even if it fails.
+// tasks also with an error.
 func (w *writer) writeBatch(tasks []writeTask) (batch []storedWrite, err error) {
 	count, data := nextBatch(tasks)
 	for _, t := range tasks[:count] {

@@ -113,7 +113,7 @@ func parseRequest(body []byte, handshake bool) (message, bool) {
 	if d.Err() != nil {
 		return message{}, false
 	}
-	r, _ := d.ReadRequest(h) // if the rest is malformed, the request has an xid nevertheless
+	r, _ := d.ReadRequest(h) // a server answers a request with a malformed body, too
 	m := message{xid: h.Xid, op: h.Op, path: r.Path}
 	if len(r.Ops) > 0 {
 		m.path = r.Ops[0].Path
