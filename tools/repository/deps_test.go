@@ -1,10 +1,15 @@
 package repository_test
 
 import (
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -34,6 +39,60 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
+// TestWalls fails if a file that is not a test imports an internal package of another module. The modules
+// are released separately, and a program can raise one of them alone, so what another module imports
+// must be a public package. The modules that are never released may import the servers of tests.
+func TestWalls(t *testing.T) {
+	var modules []string // their directories
+	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if d.Name() == "go.mod" {
+			modules = append(modules, filepath.ToSlash(filepath.Dir(name)))
+		}
+		return err
+	}))
+	require.Greater(t, len(modules), 10)
+	moduleOf := func(name string) (longest string) {
+		longest = "."
+		for _, m := range modules {
+			if len(m) > len(longest) && strings.HasPrefix(name+"/", m+"/") {
+				longest = m
+			}
+		}
+		return longest
+	}
+	imports := 0
+	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		from := moduleOf(filepath.ToSlash(name))
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			own, isOwn := strings.CutPrefix(imported, module+"/")
+			if !isOwn || !strings.Contains("/"+own+"/", "/internal/") {
+				continue
+			}
+			imports++
+			if to := moduleOf(own); from != to && !(neverReleased(from) && (strings.HasPrefix(own, "internal/testenv") || neverReleased(to))) {
+				t.Errorf("%s imports %s of another module", name, imported)
+			}
+		}
+		return nil
+	}))
+	require.Greater(t, imports, 100)
+}
+
+func neverReleased(module string) bool {
+	return module == "integrationtest" || module == "bench" || strings.HasPrefix(module, "bench/") || module == "tools"
+}
+
 // TestDependencies fails if a program that imports one of these packages links anything except the
 // standard library, this module and the ZooKeeper client. The other requirements of the module are
 // those of tests.
@@ -42,11 +101,11 @@ func TestDependencies(t *testing.T) {
 		packages := linked(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
+			own, isOwn := strings.CutPrefix(p, module)
 			switch {
-			case p == "github.com/go-zookeeper/zk", p == module, p == module+"/event", p == module+name, strings.HasPrefix(p, module+"/internal/"):
-			case strings.HasPrefix(name, "/adapters/") && p == module+"/candidacy":
-			case strings.HasPrefix(name, "/adapters/changefeed") &&
-				(p == module+"/adapters/changefeed" || p == module+"/adapters/changefeed/internal/protocol"):
+			case p == "github.com/go-zookeeper/zk":
+			case isOwn && (own == name || isBase(own)):
+			case isOwn && strings.HasPrefix(name, "/adapters/changefeed") && slices.Contains(changefeedPackages, own):
 			default:
 				t.Errorf("%s links %s", module+name, p)
 			}
@@ -60,13 +119,24 @@ func TestDemoDependencies(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, module); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (own == "" || own == "/event" || own == "/demo" || own == "/zkdial"):
-		case isOwn && (strings.HasPrefix(own, "/internal/") || strings.HasPrefix(own, "/zktest")):
+		case isOwn && (isBase(own) || own == "/demo" || own == "/zkdial" || own == "/internal/wire" || strings.HasPrefix(own, "/zktest")):
 		default:
 			t.Errorf("demo links %s", p)
 		}
 	}
 }
+
+// isBase reports whether a package of this module is part of every election.
+func isBase(name string) bool {
+	switch name {
+	case "", "/event", "/candidacy", "/candidacy/latest", "/candidacy/limit", "/candidacy/record", "/transport", "/internal/constructor", "/internal/grant",
+		"/internal/testenv/goroutines": // electiontest
+		return true
+	}
+	return strings.HasPrefix(name, "/internal/zk/")
+}
+
+var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/store", "/adapters/changefeed/internal/protocol"}
 
 // linked returns the packages that a package of this module links, without those of the
 // standard library.
