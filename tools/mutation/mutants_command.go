@@ -35,6 +35,15 @@ var commandMutants = []mutant{
 		tests: "./cmd/internal/cmdline -run TestReadPrivate",
 	},
 	{
+		name: "command/file-size", breaks: "a file of a secret is read whatever its size is",
+		file: "cmd/internal/cmdline/file.go",
+		edits: []edit{
+			{"io.LimitReader(r, limit+1)", "io.LimitReader(r, 1<<25)"},
+			{"int64(len(text)) > limit {", "false {"},
+		},
+		tests: "./cmd/internal/cmdline -run ^TestReadFile_TooLarge$",
+	},
+	{
 		name: "command/named-pipe", breaks: "a command reads a named pipe as an empty configuration file",
 		file: "cmd/internal/cmdline/file.go",
 		edits: []edit{

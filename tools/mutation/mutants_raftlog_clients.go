@@ -3,6 +3,14 @@ package main
 // raftlogClientMutants break rules of the connections of clients of the Raft log.
 var raftlogClientMutants = []mutant{
 	{
+		name: "raftlog/foreign-frame", breaks: "a client takes a foreign server at one address for an answer of the log",
+		file: "adapters/raftlog/internal/link/conn.go",
+		edits: []edit{
+			{"limit is %d\", ErrFrameTooLarge, size, c.limits.Max)", "limit is %d\", api.ErrTooLarge, size, c.limits.Max)"},
+		},
+		tests: "./adapters/raftlog/client -run ^TestConnect_Secret$",
+	},
+	{
 		name: "raftlog/client-memory", breaks: "the requests of one client occupy any amount of memory",
 		file: "adapters/raftlog/internal/rpc/limits.go",
 		edits: []edit{

@@ -2,8 +2,11 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +22,7 @@ import (
 )
 
 // TestConnect_Secret fails if a client cannot call a peer with the secret of the cluster over TCP,
-// or if a client with another secret can.
+// if a program at the address of another peer prevents that, or if a client with another secret can.
 func TestConnect_Secret(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -60,6 +63,32 @@ func TestConnect_Secret(t *testing.T) {
 	index, err := client.Propose(limited, requestid.New(), []byte("x"))
 	require.NoError(t, err)
 	s := client.Subscribe(limited, 1)
+	require.Equal(t, index, (<-s.Events()).Entry.Index)
+	require.NoError(t, s.Close())
+
+	// The program at the first address is not a peer. Its answer begins with a length that is too large.
+	certificate := httptest.NewTLSServer(nil)
+	defer certificate.Close()
+	foreign, err := tls.Listen("tcp", "127.0.0.1:0", certificate.TLS)
+	require.NoError(t, err)
+	defer foreign.Close()
+	server.Go(func() {
+		for {
+			conn, err := foreign.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+			_, _ = io.Copy(io.Discard, conn)
+			conn.Close()
+		}
+	})
+	client, err = New(Config{Cluster: "test", Peers: []api.Peer{{Addr: foreign.Addr().String()}, {Addr: p.Addr}}, Secret: []byte("the secret of clients"), CallTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	defer client.Close()
+	index, err = client.Propose(limited, requestid.New(), []byte("y"))
+	require.NoError(t, err)
+	s = client.Subscribe(limited, index)
 	require.Equal(t, index, (<-s.Events()).Entry.Index)
 	require.NoError(t, s.Close())
 

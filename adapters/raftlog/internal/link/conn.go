@@ -119,8 +119,13 @@ func (c *Conn) LimitFrames(l FrameLimits) { c.limits = l }
 // does not flush the buffer. It may be called repeatedly.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// ReadFrame returns the next frame, which the caller may keep. If the frame is larger than MaxFrame,
-// the error wraps api.ErrTooLarge. After an error the connection cannot be used any more.
+// ErrFrameTooLarge is wrapped by the error of ReadFrame if the frame is larger than the limit: the other
+// side does not keep to the protocol. It does not wrap [api.ErrTooLarge], which is an answer to a request,
+// so that clients do not take a foreign server at one address for an answer of the log.
+var ErrFrameTooLarge = errors.New("the other side has sent a frame that is too large")
+
+// ReadFrame returns the next frame, which the caller may keep. If the frame is larger than the limit,
+// the error wraps ErrFrameTooLarge. After an error the connection cannot be used any more.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	if _, err := io.ReadFull(c.reader, c.readHead[:1]); err != nil {
 		return nil, err
@@ -130,7 +135,7 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	}
 	size := binary.BigEndian.Uint32(c.readHead[:])
 	if uint64(size) > uint64(c.limits.Max) {
-		return nil, fmt.Errorf("%w: a frame of %d bytes exceeds the limit of %d", api.ErrTooLarge, size, c.limits.Max)
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrFrameTooLarge, size, c.limits.Max)
 	}
 	n, first := int(size), firstAllocation
 	reserves := c.limits.Reserve != nil && n > c.limits.Free

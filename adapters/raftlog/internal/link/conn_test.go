@@ -114,7 +114,7 @@ func TestConn_RejectsTooLargeFrame(t *testing.T) {
 	require.NoError(t, err)
 	near.Close()
 	_, err = a.ReadFrame()
-	require.ErrorIs(t, err, api.ErrTooLarge)
+	require.ErrorIs(t, err, ErrFrameTooLarge)
 }
 
 // The test fails if the length of a frame alone makes ReadFrame allocate memory for it.

@@ -226,7 +226,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	c := newConn(raw, stream)
 	frame, err := c.ReadFrame()
 	if err != nil {
-		if errors.Is(err, api.ErrTooLarge) {
+		if errors.Is(err, ErrFrameTooLarge) {
 			awaitClose(raw)
 		}
 		return nil, classifyError(err)
@@ -362,7 +362,7 @@ func classifyError(err error) error {
 	switch {
 	case errors.As(err, &certificate):
 		return &RefusedError{Reason: ReasonCertificate, Err: err}
-	case errors.As(err, &record), errors.Is(err, api.ErrTooLarge):
+	case errors.As(err, &record), errors.Is(err, ErrFrameTooLarge):
 		return &RefusedError{Reason: ReasonProtocol, Err: err}
 	case errors.As(err, &remote) && (remote.Op == "remote error" || remote.Op == "local error"):
 		return &RefusedError{Reason: ReasonCertificate, Err: err}

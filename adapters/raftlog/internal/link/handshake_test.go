@@ -322,7 +322,8 @@ func TestHandshake_RejectsLargeFrame(t *testing.T) {
 			} else {
 				_, err = Accept(t.Context(), near, insecureIdentity("a"))
 			}
-			require.ErrorIs(t, err, api.ErrTooLarge)
+			require.ErrorIs(t, err, ErrFrameTooLarge)
+			require.NotErrorIs(t, err, api.ErrTooLarge)
 			require.ErrorIs(t, err, api.ErrRefused)
 			require.LessOrEqual(t, time.Since(start), lingerTimeout)
 		}
