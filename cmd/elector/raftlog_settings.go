@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"slices"
 	"strings"
@@ -93,13 +92,15 @@ func (s *settings) raftlogPeerConfig() (c raftlog.Config, err error) {
 	if peers == nil && clients != nil {
 		return c, usage("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or ELECTOR_SECRET as well, for example --secret-file /etc/elector/secret")
 	}
-	for _, secret := range peers.Current() {
-		if slices.ContainsFunc(clients.Current(), func(other []byte) bool { return bytes.Equal(secret, other) }) {
-			return c, usage("--secret-file, --client-secret-file: peers and clients have the same secret, so that a client could act as a peer: use another secret for clients, for example the output of head -c 32 /dev/urandom | base64")
-		}
+	roles, err := credentialfile.NewRoles(peers, clients, s.log)
+	if err != nil {
+		return c, usage("%w", err)
 	}
 	if peers != nil {
-		c.Secrets = func() api.Secrets { return api.Secrets{Peers: peers.Current(), Clients: clients.Current()} }
+		c.Secrets = func() (now api.Secrets) {
+			now.Peers, now.Clients = roles.Current()
+			return now
+		}
 	}
 	return c, s.checkAuthenticated(peers != nil, c.TLS != nil, "--secret-file, ELECTOR_SECRET", "--secret-file /etc/elector/secret")
 }

@@ -105,6 +105,7 @@ func (f *clusterFlags) loadSettings() (settings, error) {
 // they are not configured.
 type credentials struct {
 	peers, clients *credentialfile.Secrets
+	roles          *credentialfile.Roles // of peerCredentials
 	certificates   *tls.Config
 }
 
@@ -119,6 +120,9 @@ func (s *settings) peerCredentials(log *slog.Logger) (c credentials, err error) 
 	}
 	if c.peers == nil && c.clients != nil {
 		return c, newUsageError("there is a secret of clients (client-secret-file or %s), and none of peers: set --secret-file FILE or %s", clientSecretVariable, secretVariable)
+	}
+	if c.roles, err = credentialfile.NewRoles(c.peers, c.clients, log); err != nil {
+		return c, newUsageError("%w", err)
 	}
 	return c, s.readCertificates(&c, c.peers != nil, "--secret-file FILE, "+secretVariable)
 }

@@ -139,7 +139,10 @@ func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
 	}
 	var secrets func() api.Secrets
 	if own.peers != nil {
-		secrets = func() api.Secrets { return api.Secrets{Peers: own.peers.Current(), Clients: own.clients.Current()} }
+		secrets = func() (now api.Secrets) {
+			now.Peers, now.Clients = own.roles.Current()
+			return now
+		}
 	}
 	for _, warning := range c.warnings {
 		logger.Warn("credentials are not private", "peer", c.ID, "err", warning)

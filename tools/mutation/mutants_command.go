@@ -35,6 +35,14 @@ var commandMutants = []mutant{
 		tests: "./cmd/internal/cmdline -run TestReadPrivate",
 	},
 	{
+		name: "command/common-secret", breaks: "a replaced file makes the secret of clients valid for peers",
+		file: "cmd/internal/credentialfile/roles.go",
+		edits: []edit{
+			{"if r.common = common; !common {", "if r.common = common; true {"},
+		},
+		tests: "./cmd/internal/credentialfile -run ^TestRoles$",
+	},
+	{
 		name: "command/file-size", breaks: "a file of a secret is read whatever its size is",
 		file: "cmd/internal/cmdline/file.go",
 		edits: []edit{

@@ -60,7 +60,7 @@ func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warn
 			return nil, "", fmt.Errorf("%s: %w", f.Flag, err)
 		}
 		s = new(Secrets)
-		s.loaded = &secrets
+		s.flags, s.loaded = f.Flag, &secrets
 		return s, "", nil
 	}
 	s = f.secrets()

@@ -80,6 +80,45 @@ func TestSecrets_Current(t *testing.T) {
 	require.NotContains(t, log.String(), second)
 }
 
+// TestRoles fails if a secret is used for both roles, at the start or after a file was replaced, or if
+// correct secrets are not used after that.
+func TestRoles(t *testing.T) {
+	first, second, third := strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)
+	dir := t.TempDir()
+	peers, clients := filepath.Join(dir, "peers"), filepath.Join(dir, "clients")
+	replaceSecret(t, peers, first)
+	replaceSecret(t, clients, second)
+	read := func(flag, file string) *Secrets {
+		s, _, err := ReadSecrets(SecretFile{flag, file}, "", nil)
+		require.NoError(t, err)
+		return s
+	}
+	p, c := read("--secret-file", peers), read("--client-secret-file", clients)
+	_, err := NewRoles(p, p, nil)
+	require.ErrorContains(t, err, "--secret-file, --secret-file: peers and clients have the same secret")
+	var log bytes.Buffer
+	r, err := NewRoles(p, c, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	current := func() string {
+		a, b := r.Current()
+		return texts(a) + ", " + texts(b)
+	}
+	require.Equal(t, first+", "+second, current())
+	replaceSecret(t, peers, first+"\n"+second)
+	require.Equal(t, first+", "+second, current())
+	require.Equal(t, first+", "+second, current())
+	require.Equal(t, 1, strings.Count(log.String(), "the secrets before the replacement are still used"))
+	require.NotContains(t, log.String(), second)
+	replaceSecret(t, clients, third)
+	require.Equal(t, first+" "+second+", "+third, current())
+
+	none, err := NewRoles(nil, nil, nil)
+	require.NoError(t, err)
+	a, b := none.Current()
+	require.Empty(t, a)
+	require.Empty(t, b)
+}
+
 // TestMonitor_Secrets fails if there is no message, or more than one a day, about a file of secrets that cannot
 // be read or is not private.
 func TestMonitor_Secrets(t *testing.T) {

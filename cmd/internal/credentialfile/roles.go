@@ -1,0 +1,55 @@
+package credentialfile
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+)
+
+// Roles contains the secrets of peers and of clients, which must not have one in common: a client could
+// act as a peer. Its methods can be called concurrently.
+type Roles struct {
+	peers, clients *Secrets
+	log            *slog.Logger
+
+	mu          sync.Mutex
+	lastPeers   [][]byte // of the last call in which they had none in common
+	lastClients [][]byte
+	common      bool // of the last call
+}
+
+// NewRoles returns an error if a secret of peers is a secret of clients. Both may be nil. log may be nil.
+func NewRoles(peers, clients *Secrets, log *slog.Logger) (*Roles, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	r := &Roles{peers: peers, clients: clients, log: log, lastPeers: peers.Current(), lastClients: clients.Current()}
+	if haveCommon(r.lastPeers, r.lastClients) {
+		return nil, fmt.Errorf("%s, %s: peers and clients have the same secret, so that a client could act as a peer: use another secret for clients, for example the output of head -c 32 /dev/urandom | base64", peers.flags, clients.flags)
+	}
+	return r, nil
+}
+
+// Current returns the secrets. If the files have a secret in common after one of them was replaced, it
+// returns the earlier ones, and logs an error.
+func (r *Roles) Current() (peers, clients [][]byte) {
+	peers, clients = r.peers.Current(), r.clients.Current()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	common := haveCommon(peers, clients)
+	if common && !r.common {
+		r.log.Error("the secrets before the replacement are still used: peers and clients have the same secret, so that a client could act as a peer", "files", r.peers.flags+", "+r.clients.flags)
+	}
+	if r.common = common; !common {
+		r.lastPeers, r.lastClients = peers, clients
+	}
+	return r.lastPeers, r.lastClients
+}
+
+func haveCommon(a, b [][]byte) bool {
+	return slices.ContainsFunc(a, func(secret []byte) bool {
+		return slices.ContainsFunc(b, func(other []byte) bool { return bytes.Equal(secret, other) })
+	})
+}
