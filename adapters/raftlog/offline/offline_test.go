@@ -3,8 +3,10 @@ package offline_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,35 +160,42 @@ func TestReadLog_Damaged(t *testing.T) {
 	require.ErrorIs(t, err, offline.ErrSnapshot)
 }
 
-// FuzzDirectory reads arbitrary bytes as each file of a peer's directory. The log has no more than the bytes.
-func FuzzDirectory(f *testing.F) {
-	dir, _ := newLog(f)
+// TestDirectory_DamagedContent fails if a file with another content causes a panic, or if the sizes that are
+// reported exceed it. The parsers themselves have fuzz targets: filelog.FuzzOpen, snapshot.FuzzOpen and
+// identity.FuzzFiles.
+func TestDirectory_DamagedContent(t *testing.T) {
+	dir, _ := newLog(t)
 	segments, err := filepath.Glob(filepath.Join(dir, offline.LogDir, "*"))
-	require.NoError(f, err)
+	require.NoError(t, err)
+	contents := [][]byte{[]byte(`{"format":3,"cluster":"c","peer":"a","instance":"1f"}`)}
 	for _, name := range segments[:2] {
 		content, err := os.ReadFile(name)
-		require.NoError(f, err)
-		f.Add(content)
+		require.NoError(t, err)
+		contents = append(contents, content)
 	}
-	f.Add([]byte(`{"format":3,"cluster":"c","peer":"a","instance":"1f"}`))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		dir := t.TempDir()
-		require.NoError(t, os.Mkdir(filepath.Join(dir, offline.LogDir), 0o700))
-		for _, name := range []string{"peer.json", offline.SnapshotName, filepath.Join(offline.LogDir, filepath.Base(segments[0]))} {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+	random := rand.New(rand.NewPCG(1, 1))
+	damaged := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(damaged, offline.LogDir), 0o700))
+	for i := range 300 {
+		content := slices.Clone(contents[i%len(contents)])
+		for range i / len(contents) % 4 { // the first ones are not damaged
+			content[random.IntN(len(content))] ^= byte(1 << random.IntN(8))
 		}
-		_, _ = offline.ReadOwner(dir)
-		_, _ = offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
+		for _, name := range []string{"peer.json", offline.SnapshotName, filepath.Join(offline.LogDir, filepath.Base(segments[0]))} {
+			require.NoError(t, os.WriteFile(filepath.Join(damaged, name), content, 0o600))
+		}
+		_, _ = offline.ReadOwner(damaged)
+		_, _ = offline.ReadSnapshot(filepath.Join(damaged, offline.SnapshotName))
 		read := 0
-		_ = offline.Entries(dir, func(e offline.Entry) error {
+		_ = offline.Entries(damaged, func(e offline.Entry) error {
 			read += e.Size
 			return nil
 		})
 		require.LessOrEqual(t, read, len(content))
-		if log, err := offline.ReadLog(dir); err == nil {
+		if log, err := offline.ReadLog(damaged); err == nil {
 			for _, s := range log.Segments {
 				require.LessOrEqual(t, s.Used, int64(len(content)))
 			}
 		}
-	})
+	}
 }
