@@ -1,0 +1,67 @@
+package integrationtest
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/wire"
+)
+
+// TestStranger_EndsSession documents, for docs/access.md, what a client that reaches the servers can do
+// without credentials: it computes the password of the leader's session, and closes the session. The next
+// candidate leads at once. The test fails if the former leader does not notice that by the end of its lease,
+// or if the next leader's token is not greater.
+func TestStranger_EndsSession(t *testing.T) {
+	t.Parallel()
+	admin, conn := connect(t), connect(t)
+	node := createElectionNode(t, admin)
+	c, l := startLeader(t, conn, node)
+	next := startFollower(t, admin, node, c)
+	deadline := l.Deadline()
+
+	endSession(t, conn.Server(), conn.SessionID())
+	successor := next.requireLeader(t)
+	require.Greater(t, successor.Token(), l.Token())
+	select {
+	case <-l.Done():
+	case <-time.After(time.Until(deadline) + time.Minute):
+		require.Fail(t, "the former leader has not noticed that its session was closed")
+	}
+}
+
+// endSession closes a session as a client that knows only its ID. A server of ZooKeeper 3.8 generates the
+// password of a session by java.util.Random, from the ID.
+func endSession(t *testing.T, server string, session int64) {
+	conn, err := net.DialTimeout("tcp", server, time.Minute)
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	var e wire.Encoder
+	start := e.Begin()
+	e.ConnectRequest(&wire.ConnectRequest{Timeout: 4000, Session: session, Password: passwordOf(session), HasReadOnly: true})
+	e.End(start)
+	start = e.Begin()
+	e.Header(wire.Header{Xid: 1, Op: wire.CloseSession})
+	e.End(start)
+	_, err = conn.Write(e.B)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, conn)
+	require.NoError(t, err)
+}
+
+func passwordOf(session int64) (password []byte) {
+	const multiplier, mask = 0x5DEECE66D, 1<<48 - 1
+	state := (uint64(session^0xB3415C00) ^ multiplier) & mask
+	for len(password) < 16 {
+		state = (state*multiplier + 0xB) & mask
+		for word, i := uint32(state>>16), 0; i < 4; i++ {
+			password = append(password, byte(word))
+			word >>= 8
+		}
+	}
+	return password
+}
