@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
@@ -152,7 +153,7 @@ func TestAdvise_Credentials(t *testing.T) {
 	} {
 		s, _, err := parse(t, append([]string{"run"}, strings.Fields(c.args)...)...)
 		require.NoError(t, err)
-		cause := leaderelection.ErrPermission
+		cause := fmt.Errorf("%w: %w", leaderelection.ErrPermission, zk.ErrNoAuth)
 		if c.cause != "" {
 			cause = errors.New(c.cause)
 		}
@@ -162,6 +163,10 @@ func TestAdvise_Credentials(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret", c.args)
 		require.Equal(t, io.ErrUnexpectedEOF, s.advise(io.ErrUnexpectedEOF))
 	}
+	s, _, err := parse(t, "run", "--zookeeper-servers", "x")
+	require.NoError(t, err)
+	quota := fmt.Errorf("%w: QUOTAEXCEEDED", leaderelection.ErrPermission)
+	require.Equal(t, quota, s.advise(quota))
 }
 
 // TestAdvise_TLS fails if the error of a server without TLS names an sslmode that was not implied.

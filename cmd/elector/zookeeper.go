@@ -116,9 +116,8 @@ func (z *zooKeeperBackend) backend() backend {
 
 // adviseZooKeeper adds the setting that contains credentials to an error about permissions.
 func adviseZooKeeper(s *settings, err error) error {
-	byServer := errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed) // and not by --zookeeper-strict-acl
-	if !errors.Is(err, leaderelection.ErrPermission) || s.zookeeper.strictACL && !byServer {
-		return err
+	if !errors.Is(err, zk.ErrNoAuth) && !errors.Is(err, zk.ErrAuthFailed) {
+		return err // also after a quota was exceeded, or if --zookeeper-strict-acl rejects the ACL of the election
 	}
 	return adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
