@@ -13,7 +13,7 @@ import (
 
 // TestStranger_EndsSession documents, for docs/access.md, what a client that reaches the servers can do
 // without credentials: it computes the password of the leader's session, and closes the session. The next
-// candidate leads at once. The test fails if the former leader does not notice that by the end of its lease,
+// candidate leads immediately. The test fails if the former leader still leads after its lease has expired,
 // or if the next leader's token is not greater.
 func TestStranger_EndsSession(t *testing.T) {
 	t.Parallel()
