@@ -179,7 +179,7 @@ func (c *Cluster) EnableAuth(permission, start, end string) {
 }
 
 // SetFull makes the servers reject writes as if their database had reached its quota, or ends this. It
-// must not be called after EnableAuth.
+// needs no credentials, also after EnableAuth.
 func (c *Cluster) SetFull(full bool) {
 	c.t.Helper()
 	var status struct {

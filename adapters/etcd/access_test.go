@@ -1,0 +1,54 @@
+package etcd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/go-leaderelection/leaderelection"
+)
+
+// TestStranger_RaisesAlarm documents, for docs/access.md, what a client that reaches the servers can do
+// although authentication is enabled: in releases such as 3.4.23 it raises the alarm of a full database
+// without credentials. While the alarm is active, the servers do not check permissions. The test fails if
+// the former leader still leads after it has noticed that its lease was revoked, or if the next leader's
+// token is not greater.
+func TestStranger_RaisesAlarm(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
+	leader := startCandidate(t, srv.Client(credentials))
+	l := leader.waitForLeadership()
+	next := startCandidate(t, srv.Client(credentials))
+	next.waitForPredecessor(leader.ID())
+
+	stranger := srv.Client()
+	leases, err := stranger.Leases(t.Context())
+	require.NoError(t, err)
+	var leaderLease clientv3.LeaseID
+	for _, lease := range leases.Leases {
+		live, err := stranger.TimeToLive(t.Context(), lease.ID, clientv3.WithAttachedKeys())
+		require.NoError(t, err)
+		for _, key := range live.Keys {
+			if string(key) == leader.ID() {
+				leaderLease = lease.ID
+			}
+		}
+	}
+	require.NotZero(t, leaderLease)
+	_, err = stranger.Revoke(t.Context(), leaderLease)
+	require.Error(t, err, "permissions are checked before")
+
+	srv.SetFull(true)
+	_, err = stranger.Revoke(t.Context(), leaderLease)
+	require.NoError(t, err)
+	require.Greater(t, next.waitForLeadership().Token(), l.Token())
+	select {
+	case <-l.Done():
+	case <-time.After(time.Until(l.Deadline()) + patience):
+		require.Fail(t, "the former leader has not noticed that its lease was revoked")
+	}
+	leader.waitForError(leaderelection.ErrSessionExpired)
+}
