@@ -37,7 +37,8 @@ const chaosTimeout = 5 * time.Second
 // recordFormat is a record in a file of a participant: a resource, the time after the first check
 // of a hold that succeeded, and the time before the last one, in nanoseconds of CLOCK_MONOTONIC,
 // which all processes of a machine share. The participant overwrites the record with each check.
-// The resource of a lock is followed by a slash and the sequence number of the holder's znode.
+// The resource of a lock is followed by a slash and the sequence number of the holder's znode, and that of
+// an item, if it is known, by the sequence number of the item.
 const recordFormat = "%-40s %20d %20d\n"
 
 // recordedHold is a record, with the language of the participant.
@@ -74,6 +75,12 @@ func findOverlaps(holds []recordedHold) (found []overlap) {
 		}
 	}
 	return found
+}
+
+// mayBeTwoItems reports whether the items that two participants have held can be different ones with the
+// same data: a producer of Curator puts an item again after it has lost the reply.
+func (o overlap) mayBeTwoItems() bool {
+	return strings.HasPrefix(o.former.resource, "item-java-") && (o.former.sequence != o.next.sequence || o.former.sequence == 0)
 }
 
 // TestFindOverlaps fails if an overlap is not found, or if consecutive holds count as one.
@@ -293,7 +300,7 @@ func TestChaos(t *testing.T) {
 		for _, o := range findOverlaps(holds) {
 			text := fmt.Sprintf("%s: a participant in %s held it for %v after one in %s had acquired it (%+v, %+v)",
 				name, o.former.language, o.length, o.next.language, o.former, o.next)
-			if o.former.language == "go" {
+			if o.former.language == "go" && !o.mayBeTwoItems() {
 				assert.Fail(t, text)
 			} else {
 				t.Log(text)

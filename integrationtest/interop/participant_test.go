@@ -155,7 +155,7 @@ func (p *participant) consume(conn *zk.Conn, r *recorder) error {
 		return err
 	}
 	for item := range q.Consume(context.Background()) {
-		if err := r.hold(string(item.Data()), func() bool { return item.Err() == nil }, rand.N(20*time.Millisecond)); err != nil {
+		if err := r.hold(string(item.Data())+"/"+item.ID()[len(item.ID())-10:], func() bool { return item.Err() == nil }, rand.N(20*time.Millisecond)); err != nil {
 			return err
 		}
 		if err := item.Ack(); err != nil {
