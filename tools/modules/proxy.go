@@ -23,18 +23,26 @@ import (
 type proxy struct {
 	repository *repository
 	version    string
-	dir        string   // a temporary directory
-	env        []string // environment of the go command
-	cache      string   // the module cache of the go command
+	created    time.Time
+	dir        string             // a temporary directory
+	env        []string           // environment of the go command
+	cache      string             // the module cache of the go command
+	published  []gomodule.Version // what the directory contains
+}
+
+// withProxy calls a function with a proxy that contains the modules of the working tree.
+func withProxy(ctx context.Context, r *repository, do func(*proxy) error) error {
+	p, err := newProxy(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	return do(p)
 }
 
 func newProxy(ctx context.Context, r *repository) (*proxy, error) {
-	var unique [6]byte
-	if _, err := rand.Read(unique[:]); err != nil {
-		return nil, err
-	}
-	p := &proxy{repository: r}
-	p.version = gomodule.PseudoVersion("v0", "", time.Now(), hex.EncodeToString(unique[:]))
+	p := &proxy{repository: r, created: time.Now()}
+	p.version = uniqueVersion(p.created)
 	out, err := runCommand(ctx, r.root, nil, "go", "env", "-json", "GOPROXY", "GOMODCACHE", "GOFLAGS")
 	if err != nil {
 		return nil, err
@@ -52,19 +60,24 @@ func newProxy(ctx context.Context, r *repository) (*proxy, error) {
 		"GOWORK=off", "GOPROXY=file://" + filepath.ToSlash(p.dir) + "/proxy," + env.GOPROXY, "GONOSUMDB=" + ownModules,
 		"GOFLAGS=" + strings.TrimSpace(env.GOFLAGS+" -mod=mod"), "GOTOOLCHAIN=local",
 	}
-	for _, m := range r.modules {
-		if err := p.addModule(m); err != nil {
-			p.close()
-			return nil, fmt.Errorf("%s: %w", m.dir, err)
-		}
+	if err := p.publish(r, p.version); err != nil {
+		p.close()
+		return nil, err
 	}
 	return p, nil
 }
 
+// uniqueVersion returns a version that precedes those of later times.
+func uniqueVersion(t time.Time) string {
+	var unique [6]byte
+	_, _ = rand.Read(unique[:]) // never fails
+	return gomodule.PseudoVersion("v0", "", t, hex.EncodeToString(unique[:]))
+}
+
 // close removes the directory, and removes the modules from the cache of the go command.
 func (p *proxy) close() {
-	for _, m := range p.repository.modules {
-		dir := filepath.Join(p.cache, m.path+"@"+p.version)
+	for _, m := range p.published {
+		dir := filepath.Join(p.cache, m.Path+"@"+m.Version)
 		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				_ = os.Chmod(name, 0o755) // the cache is read-only
@@ -72,7 +85,7 @@ func (p *proxy) close() {
 			return nil
 		})
 		_ = os.RemoveAll(dir)
-		files, _ := filepath.Glob(filepath.Join(p.cache, "cache", "download", m.path, "@v", p.version+".*"))
+		files, _ := filepath.Glob(filepath.Join(p.cache, "cache", "download", m.Path, "@v", m.Version+".*"))
 		for _, name := range files {
 			_ = os.Remove(name)
 		}
@@ -80,13 +93,23 @@ func (p *proxy) close() {
 	_ = os.RemoveAll(p.dir)
 }
 
+// publish adds the modules of a repository, which require each other, with a version.
+func (p *proxy) publish(r *repository, version string) error {
+	for _, m := range r.modules {
+		if err := p.addModule(r, m, version); err != nil {
+			return fmt.Errorf("%s: %w", m.dir, err)
+		}
+	}
+	return nil
+}
+
 // addModule writes the files of a module to the directory.
-func (p *proxy) addModule(m *module) error {
-	goMod, err := p.repository.goMod(m, p.version)
+func (p *proxy) addModule(r *repository, m *module, version string) error {
+	goMod, err := r.goMod(m, version)
 	if err != nil {
 		return err
 	}
-	source := filepath.Join(p.repository.root, m.dir)
+	source := filepath.Join(r.root, m.dir)
 	checked, err := zip.CheckDir(source)
 	if err != nil {
 		return err
@@ -103,11 +126,12 @@ func (p *proxy) addModule(m *module) error {
 		}
 		files = append(files, f)
 	}
+	published := gomodule.Version{Path: m.path, Version: version}
 	var packed bytes.Buffer
-	if err := zip.Create(&packed, gomodule.Version{Path: m.path, Version: p.version}, files); err != nil {
+	if err := zip.Create(&packed, published, files); err != nil {
 		return err
 	}
-	info, err := json.Marshal(map[string]any{"Version": p.version, "Time": time.Now().UTC()})
+	info, err := json.Marshal(map[string]any{"Version": version, "Time": p.created.UTC()})
 	if err != nil {
 		return err
 	}
@@ -116,10 +140,11 @@ func (p *proxy) addModule(m *module) error {
 		return err
 	}
 	for suffix, content := range map[string][]byte{".info": info, ".mod": goMod, ".zip": packed.Bytes()} {
-		if err := os.WriteFile(filepath.Join(dir, p.version+suffix), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, version+suffix), content, 0o644); err != nil {
 			return err
 		}
 	}
+	p.published = append(p.published, published)
 	return nil
 }
 

@@ -60,9 +60,9 @@ func (r *repository) readModule(dir string) (*module, error) {
 	return &module{path: file.Module.Mod.Path, dir: filepath.ToSlash(relative), file: file}, nil
 }
 
-// readRepository reads go.work in the current directory or the nearest directory above it.
-func readRepository() (*repository, error) {
-	root, err := filepath.Abs(".")
+// readRepository reads go.work in a directory or the nearest directory above it.
+func readRepository(dir string) (*repository, error) {
+	root, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +89,17 @@ func readRepository() (*repository, error) {
 		r.modules = append(r.modules, m)
 	}
 	return r, nil
+}
+
+// isProgram reports whether a module contains programs or tests, and is not to be imported. Such modules
+// require the newest versions of their dependencies, and libraries the lowest.
+func (m *module) isProgram() bool {
+	return m.dir == "cmd" || m.isInternal()
+}
+
+// isInternal reports whether a module is neither imported nor installed by users.
+func (m *module) isInternal() bool {
+	return m.dir == "examples" || m.dir == "integrationtest"
 }
 
 // find returns the module with a path, or nil.
@@ -203,7 +214,7 @@ func tagModules(ctx context.Context, r *repository) error {
 	if !strings.Contains(string(changelog), "\n## "+version) {
 		return fmt.Errorf("CHANGELOG.md has no section %q", "## "+version)
 	}
-	if err := checkModules(ctx, r); err != nil {
+	if err := withProxy(ctx, r, func(p *proxy) error { return p.checkModules(ctx) }); err != nil {
 		return err
 	}
 	var tags []string

@@ -11,18 +11,13 @@ import (
 
 // tidyModules runs go mod tidy in a copy of every module. If write is true, it writes the results back;
 // otherwise it returns an error if they differ.
-func tidyModules(ctx context.Context, r *repository, write bool) error {
-	version, err := r.requiredVersion()
+func (p *proxy) tidyModules(ctx context.Context, write bool) error {
+	version, err := p.repository.requiredVersion()
 	if err != nil {
 		return err
 	}
-	p, err := newProxy(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer p.close()
 	var untidy []error
-	for _, m := range r.modules {
+	for _, m := range p.repository.modules {
 		changed, err := p.tidyModule(ctx, m, version, write)
 		if err != nil {
 			return err
@@ -80,9 +75,12 @@ func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write
 	return changed, nil
 }
 
+// copyDir returns the directory of the copy of a module.
+func (p *proxy) copyDir(m *module) string { return filepath.Join(p.dir, "copy", m.dir) }
+
 // copyModule copies a module to a directory outside the workspace.
 func (p *proxy) copyModule(m *module) (string, error) {
-	dir := filepath.Join(p.dir, "copy", m.dir)
+	dir := p.copyDir(m)
 	source := filepath.Join(p.repository.root, m.dir)
 	err := filepath.WalkDir(source, func(name string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -101,14 +99,15 @@ func (p *proxy) copyModule(m *module) (string, error) {
 			}
 			return os.MkdirAll(filepath.Join(dir, relative), 0o755)
 		}
-		if ext := filepath.Ext(name); ext != ".go" && ext != ".sum" {
-			return nil
+		info, err := d.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			return err
 		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dir, relative), text, 0o644)
+		return os.WriteFile(filepath.Join(dir, relative), text, info.Mode().Perm())
 	})
 	if err != nil {
 		return "", err
