@@ -190,8 +190,8 @@ bench: prepare
 tidy:
 	cd tools && GOWORK=off $(GO) run ./modules tidy
 
-# modules builds every module as its users get it, and counts what it requires of them. It needs
-# a module proxy.
+# modules builds every module as its users get it, counts what it requires of them, and builds older
+# modules with the core module. It needs a module proxy.
 modules:
 	cd tools && GOWORK=off $(GO) run ./modules check
 

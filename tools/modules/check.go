@@ -20,7 +20,8 @@ const (
 
 // checkModules checks that every module is tidy, that its packages build in a program that requires only
 // this module, and that the tests of libraries compile with exactly the versions that they require. It
-// also measures the effects of libraries on other programs.
+// measures the effects of libraries on other programs, and checks that modules of the base commit work with
+// the core module.
 func (p *proxy) checkModules(ctx context.Context) error {
 	if err := p.tidyModules(ctx, false); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (p *proxy) checkModules(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return p.checkBase(ctx)
 }
 
 // testModules runs the tests of libraries with exactly the versions that they require.
