@@ -191,7 +191,7 @@ tidy:
 	cd tools && GOWORK=off $(GO) run ./modules tidy
 
 # modules builds every module as its users get it, counts what it requires of them, and builds older
-# modules with the core module. It needs a module proxy.
+# modules and a store of another author with the core module. It needs a module proxy.
 modules:
 	cd tools && GOWORK=off $(GO) run ./modules check
 

@@ -20,8 +20,8 @@ const (
 
 // checkModules checks that every module is tidy, that its packages build in a program that requires only
 // this module, and that the tests of libraries compile with exactly the versions that they require. It
-// measures the effects of libraries on other programs, and checks that modules of the base commit work with
-// the core module.
+// measures the effects of libraries on other programs, and checks that modules of the base commit and a store
+// of another author work with the core module.
 func (p *proxy) checkModules(ctx context.Context) error {
 	if err := p.tidyModules(ctx, false); err != nil {
 		return err
@@ -40,7 +40,25 @@ func (p *proxy) checkModules(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.checkBase(ctx)
+	if err := p.checkBase(ctx); err != nil {
+		return err
+	}
+	return p.checkThirdParty(ctx)
+}
+
+// checkThirdParty tests a store that is written outside of the repository with the core module of the working tree.
+func (p *proxy) checkThirdParty(ctx context.Context) error {
+	dir := filepath.Join(p.dir, "thirdparty")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(p.repository.root, "tools", "modules", "testdata", "thirdparty"))); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"get", p.repository.corePath() + "@" + p.version}, {"mod", "tidy"}, {"vet", "./..."}, {"test", "-cpu", "1", "./..."}} {
+		if _, err := runCommand(ctx, dir, p.env, "go", args...); err != nil {
+			return fmt.Errorf("a store of another author: %w", err)
+		}
+	}
+	fmt.Println("a store of another author passes its tests")
+	return nil
 }
 
 // testModules runs the tests of libraries with exactly the versions that they require.

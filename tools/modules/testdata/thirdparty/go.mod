@@ -1,0 +1,3 @@
+module example.com/objectstore
+
+go 1.25.0
