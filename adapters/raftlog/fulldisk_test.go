@@ -130,3 +130,21 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		}
 	})
 }
+
+// TestFullDisk_AtStart fails if a peer that starts while its disk is full reports damaged data, or anything
+// else that an operator would not repeat, or if it does not start when there is space.
+func TestFullDisk_AtStart(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		leader := h.waitForLeader(t)
+		h.proposeAll(t, leader, "first")
+		p := h.others(leader)[0]
+		require.NoError(t, h.stopPeer(p))
+		h.disks[p.ID].SetSpace(0)
+		_, err := h.openPeer(p)
+		require.ErrorIs(t, err, api.ErrNoSpace)
+		require.NotErrorIs(t, err, api.ErrFault)
+		h.disks[p.ID].SetSpace(-1)
+		h.startPeer(p)
+		h.requireUpdates(t, h.peers, "first")
+	})
+}

@@ -90,8 +90,8 @@ type Node struct {
 // from the cluster.
 //
 // Errors: [api.ErrInvalid] if the configuration is invalid or contradicts the data in the
-// directory; [api.ErrFault] if a log or a snapshot is damaged; [api.ErrIdentity] if this peer must
-// not join the cluster with the data in the directory; errors of the state machine, the
+// directory; [api.ErrNoSpace] if the disk is full; [api.ErrFault] if a log or a snapshot is damaged;
+// [api.ErrIdentity] if this peer must not join the cluster with the data in the directory; errors of the state machine, the
 // disk and the network; and [api.ErrRefused], or the last error, if no peer has sent a snapshot
 // within JoinTimeout.
 func Open(cfg Config) (*Node, error) {
@@ -118,6 +118,9 @@ func Open(cfg Config) (*Node, error) {
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
 		n.releaseResources()
+		if disk.IsFull(err) && !errors.Is(err, api.ErrNoSpace) {
+			err = fmt.Errorf("%w: %w", api.ErrNoSpace, err)
+		}
 		return nil, n.withRemedy(err)
 	}
 	return n, nil

@@ -96,6 +96,8 @@ func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 		}
 		code := cmdline.Permanent
 		switch {
+		case errors.Is(err, api.ErrNoSpace): // supervisors start the program again
+			code, err = cmdline.Failed, fmt.Errorf("--data %s: %w", p.config.Dir, err)
 		case errors.Is(err, api.ErrInvalid):
 			code, err = cmdline.Usage, fmt.Errorf("--data %s: %w", p.config.Dir, err)
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):

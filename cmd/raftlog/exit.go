@@ -80,6 +80,8 @@ func exitCode(err error) int {
 		return exitIdentity
 	case errors.Is(err, api.ErrUnknownOutcome):
 		return exitUnknown
+	case errors.Is(err, api.ErrNoSpace):
+		return exitFailed
 	case errors.Is(err, api.ErrFault), errors.Is(err, offline.ErrCorrupt),
 		errors.Is(err, offline.ErrSnapshot), errors.Is(err, offline.ErrMalformed), errors.Is(err, offline.ErrDirectory):
 		return exitDamaged

@@ -3,6 +3,14 @@ package main
 // raftlogFileMutants break rules of the files of the Raft log, and of snapshots that are received.
 var raftlogFileMutants = []mutant{
 	{
+		name: "raftlog/full-at-start", breaks: "a disk that is full at the start is not reported as that",
+		file: "adapters/raftlog/node.go",
+		edits: []edit{
+			{"if disk.IsFull(err) && !errors.Is(err, api.ErrNoSpace) {", "if false {"},
+		},
+		tests: "./adapters/raftlog -cpu 1 -run ^TestFullDisk_AtStart$",
+	},
+	{
 		name: "raftlog/dedup-order", breaks: "buckets of a snapshot may overlap",
 		file: "adapters/raftlog/internal/dedup/codec.go",
 		edits: []edit{

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // The modes of new directories and files: updates are for the user of the peer only.
@@ -63,8 +64,17 @@ func (o osFS) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(p, flag, fileMode)
+	// Opening a named pipe would block until another process opens it as well.
+	f, err := os.OpenFile(p, flag|syscall.O_NONBLOCK, fileMode)
 	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "open", Path: p, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		f.Close()
 		return nil, err
 	}
 	return osFile{f}, nil

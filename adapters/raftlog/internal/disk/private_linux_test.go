@@ -9,12 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOpenPrivate_NamedPipe fails if opening a named pipe waits for a writer.
-func TestOpenPrivate_NamedPipe(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pipe")
+// TestOpen_NamedPipe fails if opening a named pipe waits for a writer.
+func TestOpen_NamedPipe(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	_, err := OpenPrivate(path)
 	require.ErrorContains(t, err, path+": it is not a regular file")
+	_, err = OS(dir).OpenRead("pipe")
+	require.ErrorContains(t, err, path+": not a regular file")
 }
 
 // TestOpenPrivate_Link fails if another user can make this process read any of its files by a link.
