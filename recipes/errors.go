@@ -1,12 +1,27 @@
 package recipes
 
-import "github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+import (
+	"errors"
 
-// Errors that the recipes share, to be tested with errors.Is. They are identical to the
-// errors that the root package exports for elections. Errors that were caused by ZooKeeper
-// wrap the error of the client library, and name its error code and what to do: see
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// Errors that the recipes share, to be tested with errors.Is. Where the root package has an
+// error of the same name for elections, it is the same value. Errors that were caused by
+// ZooKeeper wrap the error of the client library, and name its error code and what to do: see
 // docs/servers.md.
 var (
+	// ErrClosed is returned after Close was called, and is the reason of what has ended with it.
+	ErrClosed = errors.New("recipes: closed")
+	// ErrReleased is the reason of a hold that was released, of an item that was acknowledged
+	// or returned, and of a round of a double barrier that the participant has left.
+	ErrReleased = errors.New("recipes: released")
+	// ErrNotHeld is returned if a lock, or the claim of an item, is not held any more. Nothing
+	// was applied.
+	ErrNotHeld = errors.New("recipes: no longer held")
+	// ErrTaken is returned if the znode exists and belongs to another session, or to another user
+	// of this connection. It is not changed.
+	ErrTaken = errors.New("recipes: the znode belongs to another session")
 	// ErrNilConn is returned if the connection is nil.
 	ErrNilConn = zkerror.ErrNilConn
 	// ErrConnClosed is returned if the owner of the connection has closed it.
@@ -29,11 +44,12 @@ var (
 	// ErrNodeExhausted is returned if the recipe's node has had 2147483647 children:
 	// ZooKeeper's sequence numbers are exhausted and do not give the order of further
 	// children. Participants that have joined before are not affected. New ones can join
-	// after the node was deleted and created again.
+	// after the node was deleted and created again, which a queue does as soon as it is empty.
 	ErrNodeExhausted = zkerror.ErrNodeExhausted
 	// ErrTooLarge is returned if a reply is larger than the connection's receive buffer,
-	// which is limited by zk.WithMaxBufferSize and unlimited by default. The error names
-	// the znode.
+	// which is limited by zk.WithMaxBufferSize and unlimited by default; the error names
+	// the znode. It is also returned if an item or a value is larger than a server with default
+	// settings accepts, which is one megabyte including overhead; then nothing was sent.
 	ErrTooLarge = zkerror.ErrTooLarge
 	// ErrSessionExpired is returned if the ZooKeeper session has expired. Everything that
 	// was held in the session is lost.

@@ -83,7 +83,7 @@ func (r *Round) Number() int64 { return r.number }
 func (r *Round) Done() <-chan struct{} { return r.node.Grant().Context().Done() }
 
 // Err returns nil while the participant is in the round, and afterwards the reason why it
-// is not: [ErrLeft], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
+// is not: [recipes.ErrReleased], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
 // [recipes.ErrDeleted] or [recipes.ErrConnClosed], to be tested with errors.Is.
 func (r *Round) Err() error { return r.node.Grant().Err() }
 
@@ -150,7 +150,7 @@ func (d *Double) joinRound(ctx context.Context, sub *session.Subscription, numbe
 	}
 	reason := err
 	if reason == nil {
-		reason = ErrLeft
+		reason = recipes.ErrReleased
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 	defer cancel()

@@ -52,7 +52,7 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 					counts.mu.Unlock()
 					require.NoError(w, r.Err())
 					require.NoError(w, r.Leave(w.Context()))
-					require.ErrorIs(w, r.Err(), ErrLeft)
+					require.ErrorIs(w, r.Err(), recipes.ErrReleased)
 					counts.mu.Lock()
 					require.Equal(w, n, counts.entered[i])
 					counts.left[i]++
@@ -219,7 +219,7 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 
 		r, err := w.double(first, 2).Enter(w.Context())
 		require.NoError(w, err, "the next participant completes the round")
-		require.NoError(w, (<-entered).node.Remove(w.Context(), ErrLeft))
+		require.NoError(w, (<-entered).node.Remove(w.Context(), recipes.ErrReleased))
 		require.NoError(w, r.Leave(w.Context()))
 	})
 }

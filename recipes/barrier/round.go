@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Leave leaves the round, and blocks until all of its participants have left or their
@@ -29,9 +30,9 @@ func (r *Round) leave(ctx context.Context) error {
 	// Not with ctx: it may be the context of the round, which ends now.
 	removing, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit.Confirm, limit.ErrConfirm)
 	defer cancel()
-	err := r.node.Remove(removing, ErrLeft)
+	err := r.node.Remove(removing, recipes.ErrReleased)
 	if errors.Is(err, limit.ErrConfirm) && ctx.Err() == nil {
-		err = r.node.Remove(ctx, ErrLeft) // waits for the same removal
+		err = r.node.Remove(ctx, recipes.ErrReleased) // waits for the same removal
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // handleReply applies a reply to the tree.
@@ -83,9 +84,9 @@ func (u *updater) markTooLarge(p *part, f *fetch) {
 	u.log.Warn("reply is larger than the connection accepts", "path", n.path, "children", f.kind == listPart)
 	switch {
 	case f.kind == dataPart:
-		n.dataErr, n.statOnly = ErrTooLarge, true
+		n.dataErr, n.statOnly = recipes.ErrTooLarge, true
 	case n.value != nil:
-		n.listErr, n.tooLargePzxid = ErrTooLarge, n.value.Stat.Pzxid
+		n.listErr, n.tooLargePzxid = recipes.ErrTooLarge, n.value.Stat.Pzxid
 		u.replaceValue(n, *n.value)
 	}
 }
@@ -170,7 +171,7 @@ func (u *updater) applyStat(n *node, f *fetch) {
 	default:
 		u.applyValue(n, f, Znode{Path: n.path, Stat: *f.stat})
 	}
-	if n.dataErr == ErrTooLarge {
+	if n.dataErr == recipes.ErrTooLarge {
 		n.tooLargeMzxid = f.stat.Mzxid
 	} else {
 		n.statOnly = false // the next read may be permitted
@@ -318,7 +319,7 @@ func (u *updater) replaceValue(n *node, z Znode) {
 	old := n.value
 	z.Err = n.err()
 	n.value = &z
-	if n.data.pendingSince != 0 && n.listErr == ErrTooLarge && z.Stat.Pzxid != n.tooLargePzxid {
+	if n.data.pendingSince != 0 && n.listErr == recipes.ErrTooLarge && z.Stat.Pzxid != n.tooLargePzxid {
 		n.list.dirty = true
 		u.markPending(&n.list, u.tick())
 	}

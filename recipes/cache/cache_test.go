@@ -208,11 +208,11 @@ func TestClose(t *testing.T) {
 			c.Close()
 			c.Close()
 			<-c.Done()
-			require.ErrorIs(h, c.Err(), ErrClosed)
+			require.ErrorIs(h, c.Err(), recipes.ErrClosed)
 			for range c.Events() {
 			}
 			require.False(h, c.Fresh())
-			require.ErrorIs(h, c.Sync(h.Context()), ErrClosed)
+			require.ErrorIs(h, c.Sync(h.Context()), recipes.ErrClosed)
 			require.Empty(h, c.syncCalls.take(), "calls of Sync are kept although nothing answers them")
 		})
 	}

@@ -16,7 +16,9 @@ type Znode struct {
 	// Cversion, NumChildren and Pzxid are those of the last listing of the children.
 	Stat zk.Stat
 	// Err is the reason why Data, or the children, are unknown: [recipes.ErrPermission] or
-	// [ErrTooLarge], to be tested with errors.Is. Stat is valid nevertheless.
+	// [recipes.ErrTooLarge], to be tested with errors.Is. Stat is valid nevertheless. Data that
+	// is too large is read again when it has changed. Children that are too many are listed
+	// again, when they have changed, by [Cache.Sync] and after a loss of the connection.
 	Err error
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // fetchQueue contains the parts that must be read, in the order in which they are read.
@@ -73,7 +74,7 @@ func (u *updater) enqueue(n *node, kind partKind) {
 func (u *updater) repeatRejected() {
 	u.tree.root.walk(func(n *node) {
 		for kind, err := range [...]error{dataPart: n.dataErr, listPart: n.listErr} {
-			if err != nil && err != ErrTooLarge {
+			if err != nil && err != recipes.ErrTooLarge {
 				n.part(partKind(kind)).dirty = true
 				u.enqueue(n, partKind(kind))
 			}

@@ -223,7 +223,7 @@ func (t *tree) Fresh() bool {
 }
 
 // Err returns nil while the cache is updated, and afterwards the reason why it is not:
-// ErrClosed or recipes.ErrConnClosed, to be tested with errors.Is.
+// recipes.ErrClosed or recipes.ErrConnClosed, to be tested with errors.Is.
 func (t *tree) Err() error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

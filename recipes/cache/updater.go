@@ -11,6 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // updater keeps the tree of a cache up to date. Its goroutine owns all state. fetch.go decides
@@ -142,7 +143,7 @@ func (u *updater) stop() {
 	u.cache.syncCalls.close()
 	u.tree.mu.Lock()
 	u.tree.fresh = false
-	u.tree.err = ErrClosed
+	u.tree.err = recipes.ErrClosed
 	if u.connClosed {
 		u.tree.err = zkerror.Refine(zkerror.ErrConnClosed)
 	}
@@ -261,7 +262,7 @@ func (u *updater) cancelRead(p *part) {
 // has no children. A client that must not read the data must not read the names of the children
 // either.
 func (u *updater) hasList(n *node) bool {
-	return n.value != nil && n.depth < u.scope && !session.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == ErrTooLarge)
+	return n.value != nil && n.depth < u.scope && !session.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == recipes.ErrTooLarge)
 }
 
 // pauseRequests sends no request for some time, after a request has failed with its connection. The

@@ -14,9 +14,6 @@ var (
 	// ErrFormat is returned if the data of the znode is not in the format of the counter or
 	// the codec. Nothing was changed.
 	ErrFormat = errors.New("counter: data has another format: use that of the program that has written it, or replace it with Set")
-	// ErrTooLarge is returned if the value is larger than a server with default settings
-	// accepts, which is one megabyte including overhead. Nothing was sent.
-	ErrTooLarge = errors.New("counter: value is larger than ZooKeeper accepts")
 	// ErrVersion is returned if the version of the znode is -1, which ZooKeeper cannot compare.
 	// This package never leaves a znode at this version; another program has, after 2^32 - 1
 	// writes. Nothing was changed. If that program, or an operator, writes the znode again,

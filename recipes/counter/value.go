@@ -78,11 +78,10 @@ func (v *Value[T]) Get(ctx context.Context) (T, Version, error) {
 	return value, s.Version, v.node.Fail("get", v.node.Path, err)
 }
 
-// CompareAndSet replaces the value if its version is still old; the zero Version means that
-// the znode must not exist. It returns the new version. Errors: [ErrChanged],
-// [ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown. If old is
-// not the latest version that this Value has read or written in the current session, it
-// takes two more requests.
+// CompareAndSet replaces the value if its version is still old; the zero Version means that the
+// znode must not exist. It returns the new version. Errors: [ErrChanged], [recipes.ErrTooLarge],
+// [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown. If old is not the latest
+// version that this Value has read or written in the current session, it takes two more requests.
 func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Version, error) {
 	var written state
 	data, err := v.encode(value)
@@ -98,7 +97,7 @@ func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Ver
 
 // Set replaces the value, whatever it is, and returns the new version. It also replaces data that this
 // connection cannot read or that is not in the format of the codec. Errors:
-// [ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown.
+// [recipes.ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown.
 func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 	_, version, err := v.update(ctx, func(state) (T, error) { return value, nil })
 	return version, v.node.Fail("set", v.node.Path, err)

@@ -83,7 +83,7 @@ func (v *Value[T]) newTransaction(ctx context.Context, old state, data []byte) (
 		ops = append(ops, &zk.SetDataRequest{Path: v.node.Path, Data: data, Version: anyVersion})
 	}
 	if len(ops)*(len(data)+len(v.node.Path)) > maxData {
-		return txn.Transaction{}, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(data))
+		return txn.Transaction{}, fmt.Errorf("%w: a value of %d bytes", recipes.ErrTooLarge, len(data))
 	}
 	if !old.exists() {
 		return txn.Transaction{Ops: ops, CreatesDir: true}, nil

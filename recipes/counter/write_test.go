@@ -207,9 +207,9 @@ func TestTrap37_ValueTooLarge(t *testing.T) {
 		defer cancel()
 		for _, size := range []int{0xfffff, 1200 << 10, 3 << 20} {
 			_, err := v.Set(ctx, strings.Repeat("x", size))
-			require.ErrorIs(h, err, ErrTooLarge)
+			require.ErrorIs(h, err, recipes.ErrTooLarge)
 			_, err = v.CompareAndSet(ctx, Version{}, strings.Repeat("x", size))
-			require.ErrorIs(h, err, ErrTooLarge)
+			require.ErrorIs(h, err, recipes.ErrTooLarge)
 		}
 		_, err := v.Set(ctx, strings.Repeat("x", 1<<20-8<<10))
 		require.NoError(h, err)

@@ -3,7 +3,6 @@ package discovery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -58,7 +57,7 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	service := d.service(name)
 	entries, err := children.List(ctx, d.setup.Conn, service)
 	if err != nil {
-		return nil, d.setup.Fail("list", service.Path, listError(err))
+		return nil, d.setup.Fail("list", service.Path, err)
 	}
 	var instances []Instance
 	var unreadable []error
@@ -102,13 +101,4 @@ func sorted(entries map[string]entry) []entry {
 		all = append(all, entries[name])
 	}
 	return all
-}
-
-// listError returns an error of package children, with ErrTooMany if the list is larger than the
-// connection accepts.
-func listError(err error) error {
-	if errors.Is(err, zkerror.ErrTooLarge) {
-		return fmt.Errorf("%w: %w", ErrTooMany, err)
-	}
-	return err
 }

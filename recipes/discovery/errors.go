@@ -8,20 +8,12 @@ import (
 // Errors of this package in addition to those of package recipes, to be tested with
 // errors.Is.
 var (
-	// ErrClosed is returned after the registration or provider was closed.
-	ErrClosed = errors.New("discovery: closed")
-	// ErrTaken is returned if another session, or another registration of this process, has
-	// a znode with this name and ID. That znode is not changed.
-	ErrTaken = errors.New("discovery: registered by another session")
 	// ErrNoInstance is returned if the service lacks an instance that is enabled and not
 	// reported as down.
 	ErrNoInstance = errors.New("discovery: no instance available")
 	// ErrFormat is returned if the data of a znode is not an instance. It is wrapped by
 	// [UnreadableError].
 	ErrFormat = errors.New("discovery: data is not an instance")
-	// ErrTooMany is returned if the list of a service's instances is larger than the
-	// receive buffer of the connection, which is limited by zk.WithMaxBufferSize.
-	ErrTooMany = errors.New("discovery: list of instances exceeds the connection's buffer")
 )
 
 // UnreadableError is the error of a znode that could not be read as an instance.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Choice configures how a [Provider] chooses. The zero value is Curator's default.
@@ -33,8 +34,9 @@ type List struct {
 	Instances []Instance
 	// Unreadable are the errors of znodes that could not be read as an instance.
 	Unreadable []*UnreadableError
-	// Err is the reason why the list may be out of date: [ErrTooMany], which is retried,
-	// or, in the last element, [recipes.ErrConnClosed] or [recipes.ErrPermission].
+	// Err is the reason why the list may be out of date: [recipes.ErrTooLarge] if the list of the
+	// znodes exceeds the connection's receive buffer, which is retried, or, in the last element,
+	// [recipes.ErrConnClosed] or [recipes.ErrPermission].
 	Err error
 }
 
@@ -100,7 +102,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 }
 
 // Choose returns one of the instances. It does not block and sends no request. The error is
-// [ErrNoInstance], [ErrClosed] after Close, or the error that has ended the provider.
+// [ErrNoInstance], [recipes.ErrClosed] after Close, or the error that has ended the provider.
 func (p *Provider) Choose() (Instance, error) {
 	instances, err := p.Instances()
 	if err != nil {
@@ -113,7 +115,7 @@ func (p *Provider) Choose() (Instance, error) {
 }
 
 // Instances returns the instances from which Choose chooses. It does not block. The slice
-// must not be modified. Errors are [ErrClosed], and the error that has ended the provider.
+// must not be modified. Errors are [recipes.ErrClosed], and the error that has ended the provider.
 func (p *Provider) Instances() ([]Instance, error) {
 	p.mu.Lock()
 	instances, err := p.list.Instances, p.err
@@ -162,7 +164,7 @@ func (p *Provider) run(ctx context.Context, ready chan<- error) {
 	ready <- nil
 	list, err = p.follow(ctx, list)
 	if ctx.Err() != nil {
-		p.setErr(ErrClosed)
+		p.setErr(recipes.ErrClosed)
 		return
 	}
 	list.Err = request.Refine(p.setup.Conn, err)
@@ -195,7 +197,7 @@ func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 		}
 		next, err := p.read(ctx)
 		switch {
-		case errors.Is(err, ErrTooMany):
+		case errors.Is(err, recipes.ErrTooLarge):
 			next = list
 			next.Err = err
 		case err != nil:
@@ -212,7 +214,7 @@ func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 func (p *Provider) read(ctx context.Context) (l List, err error) {
 	entries, err := p.reader.Read(ctx)
 	if err != nil {
-		return l, listError(err)
+		return l, err
 	}
 	for _, e := range sorted(entries) {
 		switch {

@@ -72,7 +72,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		require.NoError(w, p.Close(w.Context()))
 		require.NoError(w, p.Close(w.Context()))
 		_, err := p.Choose()
-		require.ErrorIs(w, err, ErrClosed)
+		require.ErrorIs(w, err, recipes.ErrClosed)
 		for range p.Changes() { // closed
 		}
 	})
@@ -327,12 +327,12 @@ func TestTrap37_ListTooLong(t *testing.T) {
 			w.put(d, fmt.Sprintf("%030d", n), "{}")
 		}
 		w.pass(time.Minute)
-		require.ErrorIs(w, (<-p.Changes()).Err, ErrTooMany)
+		require.ErrorIs(w, (<-p.Changes()).Err, recipes.ErrTooLarge)
 		require.Contains(w, w.ids(p), "first", "the last list")
 		_, err := small.Instances(w.Context(), "shop")
-		require.ErrorIs(w, err, ErrTooMany)
+		require.ErrorIs(w, err, recipes.ErrTooLarge)
 		_, err = small.Provider(w.Context(), "shop", Choice{})
-		require.ErrorIs(w, err, ErrTooMany)
+		require.ErrorIs(w, err, recipes.ErrTooLarge)
 		for n := range 390 {
 			require.NoError(w, d.setup.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
 		}

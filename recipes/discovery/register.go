@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // State is the state of a registration's znode.
@@ -32,7 +33,7 @@ const (
 type Status struct {
 	// State is the state of the znode.
 	State State
-	// Err is, in the state Pending, [ErrTaken] or an error of ZooKeeper such as
+	// Err is, in the state Pending, [recipes.ErrTaken] or an error of ZooKeeper such as
 	// [recipes.ErrPermission]; the operation is retried. The last status has
 	// [recipes.ErrConnClosed] if the connection was closed.
 	Err error
@@ -43,7 +44,7 @@ func newStatus(s ephemeral.State) Status {
 	var taken *ephemeral.TakenError
 	switch {
 	case errors.As(s.Err, &taken):
-		return Status{Pending, fmt.Errorf("%w: %w", ErrTaken, taken)}
+		return Status{Pending, fmt.Errorf("%w: %w", recipes.ErrTaken, taken)}
 	case errors.Is(s.Err, zkerror.ErrDeleted), errors.Is(s.Err, zkerror.ErrSessionExpired):
 		return Status{State: Pending} // it is created again
 	case s.Err != nil || !s.Present:
@@ -69,7 +70,7 @@ type Registration struct {
 // Register creates the znode of the instance and maintains it. It blocks until the znode
 // exists. While a znode of another session or another registration of this process exists
 // at its path, Register waits until the context is done, and then returns an error that
-// also wraps [ErrTaken]. A Static or Permanent instance replaces the content of an existing
+// also wraps [recipes.ErrTaken]. A Static or Permanent instance replaces the content of an existing
 // persistent znode. If Register fails, the znode is removed, in the background if that
 // takes longer than the context lasts.
 func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, error) {
@@ -100,7 +101,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 			err = fmt.Errorf("%w (%w)", err, is.Err)
 		}
 	}
-	_ = r.keeper.Close(ctx, ErrClosed)
+	_ = r.keeper.Close(ctx, recipes.ErrClosed)
 	return nil, d.setup.Fail("register", node, err)
 }
 
@@ -116,7 +117,7 @@ func content(s *recipe.Setup, node string, i Instance) ([]byte, error) {
 func newRegistration(d *Discovery, node string, i Instance, data []byte) *Registration {
 	r := &Registration{setup: d.setup, path: node, status: make(chan Status, 1), instance: i}
 	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Report: func(s ephemeral.State) {
-		if is := newStatus(s); !errors.Is(is.Err, ErrClosed) {
+		if is := newStatus(s); !errors.Is(is.Err, recipes.ErrClosed) {
 			latest.Send(r.status, is)
 			if is.Err != nil && !s.Ended {
 				d.setup.Log.Warn("registration failed", "path", node, "err", is.Err)
@@ -176,5 +177,5 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 // the error is [recipes.ErrConnClosed], and a Dynamic znode is removed when the session
 // ends. A znode that another client has created at the path is not removed.
 func (r *Registration) Close(ctx context.Context) error {
-	return r.setup.Fail("unregister", r.path, r.keeper.Close(ctx, ErrClosed))
+	return r.setup.Fail("unregister", r.path, r.keeper.Close(ctx, recipes.ErrClosed))
 }

@@ -46,7 +46,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			require.NoError(w, r.Close(w.Context()))
 			require.NoError(w, r.Close(w.Context()))
 			i.Name = "shop"
-			require.ErrorIs(w, r.Update(w.Context(), i), ErrClosed)
+			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrClosed)
 			for range r.Status() { // closed
 			}
 			require.Equal(w, "/\n  services container\n    shop container\n", w.srv.Tree())
@@ -295,7 +295,7 @@ func TestStatus_TakenIsNotUnsure(t *testing.T) {
 		otherRegistration := <-registered
 		is := <-r.Status()
 		require.Equal(w, Pending, is.State)
-		require.ErrorIs(w, is.Err, ErrTaken)
+		require.ErrorIs(w, is.Err, recipes.ErrTaken)
 		w.srv.Refuse(true)
 		w.srv.DropConnections(d.setup.Conn.SessionID())
 		w.pass(time.Second)
@@ -326,7 +326,7 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 		defer cancel()
 		_, err = d.Register(ctx, instance("one"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
-		require.ErrorIs(w, err, ErrTaken)
+		require.ErrorIs(w, err, recipes.ErrTaken)
 		require.True(w, w.owned("one", former.setup.Conn.SessionID()))
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 
@@ -356,7 +356,7 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		i := r.Instance()
 		i.Port = 81
 		require.ErrorIs(w, r.Update(limited, i), context.DeadlineExceeded)
-		require.ErrorIs(w, (<-r.Status()).Err, ErrTaken)
+		require.ErrorIs(w, (<-r.Status()).Err, recipes.ErrTaken)
 		require.True(w, w.owned("one", earlier), w.srv.Tree())
 
 		require.NoError(w, w.srv.ExpireSession(earlier))
@@ -394,7 +394,7 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := d.Register(ctx, instance("one"))
-		require.ErrorIs(w, err, ErrTaken)
+		require.ErrorIs(w, err, recipes.ErrTaken)
 		second := make(chan *Registration)
 		go func() { second <- w.register(d, "one") }()
 		synctest.Wait()

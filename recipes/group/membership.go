@@ -75,7 +75,7 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, 
 		return nil, g.setup.Fail("join", g.setup.Path, err)
 	}
 	if err := m.Await(ctx); err != nil {
-		_ = m.keeper.Close(ctx, ErrClosed)
+		_ = m.keeper.Close(ctx, recipes.ErrClosed)
 		return nil, g.setup.Fail("join", g.setup.Path, err)
 	}
 	return m, nil

@@ -17,7 +17,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -189,7 +188,7 @@ func TestPartitioner_PartsAreDivided(t *testing.T) {
 		_, err = one.Multi(&zk.CreateRequest{Path: "/written", Acl: zk.WorldACL(zk.PermAll)})
 		require.NoError(w, err)
 		require.NoError(w, one.Release())
-		require.ErrorIs(w, one.Err(), lock.ErrReleased)
+		require.ErrorIs(w, one.Err(), recipes.ErrReleased)
 		require.NotErrorIs(w, one.Err(), ErrRevoked)
 		settle()
 		require.Greater(w, h.part(parts[0]).Token(), one.Token())
@@ -197,7 +196,7 @@ func TestPartitioner_PartsAreDivided(t *testing.T) {
 
 		require.NoError(w, b.Close(w.Context()))
 		require.NoError(w, b.Close(w.Context()))
-		require.ErrorIs(w, b.Err(), ErrClosed)
+		require.ErrorIs(w, b.Err(), recipes.ErrClosed)
 		settle()
 		require.Equal(w, assigned(parts, "a"), h.current())
 		require.NoError(w, a.Close(w.Context()))
@@ -245,7 +244,7 @@ func TestPart_RevokedAfterTheGracePeriod(t *testing.T) {
 		require.Equal(w, 10*time.Second, time.Since(begin).Round(100*time.Millisecond))
 		require.ErrorIs(w, part.Err(), ErrRevoked)
 		_, err := part.Multi()
-		require.ErrorIs(w, err, lock.ErrNotHeld)
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		require.Greater(w, next.Token(), part.Token())
 		require.NoError(w, part.Release())
 		require.NoError(w, other.Close(w.Context()), "without a grace period")

@@ -30,11 +30,11 @@ type Presence struct {
 	Present bool
 	// Token is the znode's creation zxid, which increases each time the znode is created
 	// again, and Session is the ID of its session. Both are 0 if the znode is absent,
-	// except that they describe the znode of another client while Err is [ErrTaken].
+	// except that they describe the znode of another client while Err is [recipes.ErrTaken].
 	Token, Session int64
-	// Err is the reason why the znode is absent: [ErrTaken], [recipes.ErrSessionExpired] or
+	// Err is the reason why the znode is absent: [recipes.ErrTaken], [recipes.ErrSessionExpired] or
 	// [recipes.ErrDeleted] while it is being created again; in the last element
-	// [ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of
+	// [recipes.ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of
 	// ZooKeeper. It is nil before the first attempt has ended, and if the znode is present.
 	Err error
 }
@@ -45,7 +45,7 @@ func newPresence(s ephemeral.State) Presence {
 	p := Presence{Present: s.Present, Token: s.Czxid, Session: s.Owner, Err: s.Err}
 	var taken *ephemeral.TakenError
 	if errors.As(s.Err, &taken) {
-		p.Err = fmt.Errorf("%w: %w", ErrTaken, taken)
+		p.Err = fmt.Errorf("%w: %w", recipes.ErrTaken, taken)
 	}
 	return p
 }
@@ -99,7 +99,7 @@ func (p *Persistent) Current() Presence { return newPresence(p.keeper.State()) }
 func (p *Persistent) Done() <-chan struct{} { return p.keeper.Done() }
 
 // Err returns nil while the znode is maintained, and afterwards the reason why it is not:
-// [ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of
+// [recipes.ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of
 // ZooKeeper.
 func (p *Persistent) Err() error { return p.keeper.Err() }
 
@@ -120,7 +120,7 @@ func (p *Persistent) Set(ctx context.Context, data []byte) error {
 // or the connection is closed. The removal continues in the background until it is
 // confirmed, the session ends or the connection is closed. Close may be called repeatedly.
 func (p *Persistent) Close(ctx context.Context) error {
-	if err := p.keeper.Close(ctx, ErrClosed); err != nil {
+	if err := p.keeper.Close(ctx, recipes.ErrClosed); err != nil {
 		return p.setup.Fail("close", p.path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 	}
 	return nil

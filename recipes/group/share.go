@@ -44,7 +44,7 @@ func (s *Share) ID() string { return s.member.ID() }
 // Done returns a channel that is closed when the Share has ended.
 func (s *Share) Done() <-chan struct{} { return s.ended }
 
-// Err returns nil until the Share has ended, and then the reason: [ErrClosed],
+// Err returns nil until the Share has ended, and then the reason: [recipes.ErrClosed],
 // [recipes.ErrConnClosed], [recipes.ErrPermission], or another error of ZooKeeper. If a part
 // cannot be locked, or if another program has overwritten the list of parts, the Share keeps
 // its other parts, logs a warning and tries again.
@@ -63,7 +63,7 @@ func (s *Share) Err() error {
 // that wraps [recipes.ErrUnconfirmed]; the remaining work then continues in the background.
 // Close may be called repeatedly.
 func (s *Share) Close(ctx context.Context) error {
-	s.stop(ErrClosed)
+	s.stop(recipes.ErrClosed)
 	var err error
 	select {
 	case <-s.ended:

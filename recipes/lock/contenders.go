@@ -117,7 +117,7 @@ const revokeRequest = "__REVOKE__"
 // Revoke requests that contender c releases this lock as soon as it holds it. Revoke does
 // not wait for the release. It implements Curator's protocol: it writes the data
 // "__REVOKE__" to the znode of c. The contender may ignore the request; see [Hold.Revoked].
-// Revoke returns [ErrNotHeld] if the znode of c does not exist any more.
+// Revoke returns [recipes.ErrNotHeld] if the znode of c does not exist any more.
 func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
 	if path.Dir(c.Path) != q.setup.Path {
 		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.setup.Path)
@@ -129,7 +129,7 @@ func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
 		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
-		err = ErrNotHeld
+		err = recipes.ErrNotHeld
 	}
 	return q.setup.Fail("revoke", c.Path, err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // WriteHold represents the possession of an [RWMutex] for writing.
@@ -24,7 +25,7 @@ type WriteHold struct {
 // The hold keeps its token; only its Path changes. Downgrade returns nil when the
 // conversion is complete, or if it was complete before.
 //
-// It returns [ErrNotHeld] if the lock is not held. It blocks for at most two seconds. If
+// It returns [recipes.ErrNotHeld] if the lock is not held. It blocks for at most two seconds. If
 // ZooKeeper has not answered by then, it returns an error that wraps
 // [recipes.ErrUnconfirmed], and the conversion continues; another call waits for it. After
 // other errors of ZooKeeper the hold is still a write lock.
@@ -71,12 +72,12 @@ func (h *WriteHold) rename() error {
 	select {
 	case h.renames <- queue.Rename{To: h.reader, Done: done}:
 	case <-h.Done():
-		return ErrNotHeld
+		return recipes.ErrNotHeld
 	}
 	select {
 	case err := <-done:
 		return err
 	case <-h.Done():
-		return ErrNotHeld
+		return recipes.ErrNotHeld
 	}
 }

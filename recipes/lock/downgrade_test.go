@@ -116,7 +116,7 @@ func TestDowngrade_ReplyLost(t *testing.T) {
 		if l.Silent {
 			w.pass(timeout)
 			require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
-			require.ErrorIs(w, <-done, ErrNotHeld)
+			require.ErrorIs(w, <-done, recipes.ErrNotHeld)
 			w.srv.Heal(session)
 			w.pass(2 * timeout)
 			next.holds()
@@ -254,14 +254,14 @@ func TestDowngrade_LockIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.release()
-		require.ErrorIs(w, x.write.Downgrade(), ErrNotHeld)
+		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrNotHeld)
 
 		// Immediately, however long the removal of the znode takes.
 		y := w.write(w.connect())
 		w.isolate(y.conn)
 		go y.hold.Release()
 		w.pass(0)
-		w.elapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(), ErrNotHeld) })
+		w.elapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(), recipes.ErrNotHeld) })
 		w.reconnect(y.conn)
 		w.pass(timeout)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // entry is one contender's position in the queue, from the first request until nothing is left
@@ -226,7 +227,7 @@ func (t *tracker) setPath(path string) {
 
 // lose ends the grant, and makes the contender leave.
 func (t *tracker) lose(err error) {
-	if !errors.Is(err, ErrReleased) {
+	if !errors.Is(err, recipes.ErrReleased) {
 		err = request.Refine(t.conn, err)
 	}
 	t.end(err)

@@ -32,7 +32,7 @@ func testDeleteReplyLost(w *harness, l lostreply.Fault) {
 	lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
 	released := async(func() error { return repeated(h.Release) })
 	w.pass(0)
-	require.ErrorIs(w, h.Err(), ErrReleased)
+	require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 	w.pass(timeout)
 	w.ran(lost)
 	require.NoError(w, <-released)
@@ -125,7 +125,7 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 				} else {
 					require.ErrorIs(w, err, recipes.ErrUnconfirmed)
 				}
-				require.ErrorIs(w, a.hold.Err(), ErrReleased)
+				require.ErrorIs(w, a.hold.Err(), recipes.ErrReleased)
 				w.pass(moment)
 				repair()
 				w.pass(moment)
@@ -177,7 +177,7 @@ func TestTrap44_StaleRelease(t *testing.T) {
 			require.NoError(w, old.hold.Release())
 		}
 		_, err := old.hold.Multi()
-		require.ErrorIs(w, err, ErrNotHeld)
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		w.pass(timeout)
 		require.NoError(w, h.Err())
 		a.requireOnlyZnode()

@@ -89,7 +89,7 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 		require.NoError(w, err)
 		require.True(w, found, "the server of the old holder has not noticed the expiry")
 		_, err = h.Multi()
-		require.ErrorIs(w, err, ErrNotHeld)
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		w.servers(func(s *zktest.Server) { s.Refuse(false) })
 		w.srv.Heal()
 		w.pass(2 * timeout)
@@ -125,7 +125,7 @@ func TestTrap14_HolderIsNotified(t *testing.T) {
 		do     func(w *harness, a *call)
 		reason error
 	}{
-		{"released", func(w *harness, a *call) { a.release() }, ErrReleased},
+		{"released", func(w *harness, a *call) { a.release() }, recipes.ErrReleased},
 		{"znode deleted", func(w *harness, a *call) { w.remove(a.hold.Path()) }, recipes.ErrDeleted},
 		{"connection closed", func(_ *harness, a *call) { a.conn.Close() }, recipes.ErrDeleted},
 		{"session expired", func(w *harness, a *call) {
@@ -170,7 +170,7 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 		_, err := m.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld, "with the same Mutex and connection")
 		_, err = h.Multi()
-		require.ErrorIs(w, err, ErrNotHeld)
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		require.NoError(w, h.Release())
 		next.requireOnlyZnode()
 	})
@@ -201,7 +201,7 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 		w.reconnect(a.conn)
 		w.pass(timeout)
 		require.ErrorIs(w, <-late, recipes.ErrUnconfirmed)
-		require.ErrorIs(w, writeRegister(old, "too late"), ErrNotHeld)
+		require.ErrorIs(w, writeRegister(old, "too late"), recipes.ErrNotHeld)
 		data, stat, err := w.operator.Get("/register")
 		require.NoError(w, err)
 		require.Equal(w, "new", string(data))
@@ -229,7 +229,7 @@ func TestTrap16_WriteInTransit(t *testing.T) {
 		w.pass(moment)
 		require.Greater(w, next.holds().Token(), old.Token())
 		w.srv.Heal(a.conn.SessionID())
-		require.ErrorIs(w, <-late, ErrNotHeld)
+		require.ErrorIs(w, <-late, recipes.ErrNotHeld)
 		require.Zero(w, w.stat("/register").Version)
 	})
 }

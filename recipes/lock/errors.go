@@ -7,10 +7,6 @@ import "errors"
 var (
 	// ErrHeld is returned if another client holds the lock or waits for it.
 	ErrHeld = errors.New("lock: held by another client")
-	// ErrNotHeld is returned if the lock is not held any more. Nothing was applied.
-	ErrNotHeld = errors.New("lock: no longer held")
-	// ErrReleased is the reason of a hold that was released by Release.
-	ErrReleased = errors.New("lock: released")
 	// ErrUpgrade is returned if Lock is called with the context of a read lock of the same
 	// RWMutex. It would wait for that read lock.
 	ErrUpgrade = errors.New("lock: a read lock cannot become a write lock")

@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Hold represents the possession of a lock. Its methods may be called from any goroutine. A
@@ -46,7 +47,7 @@ func (h *Hold) Token() int64 { return h.grant.Token() }
 func (h *Hold) Done() <-chan struct{} { return h.grant.Context().Done() }
 
 // Err returns nil while the lock is held, and afterwards the reason why it is not:
-// [ErrReleased], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
+// [recipes.ErrReleased], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
 // [recipes.ErrDeleted] or [recipes.ErrConnClosed], to be tested with errors.Is. ErrDeleted
 // can also be the first indication that the session has ended or that the connection was
 // closed. Err compares the lease with the clock, so it is accurate even if this process has
@@ -69,7 +70,7 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 // correspond to ops.
 //
 // The error wraps [recipes.ErrInvalidOption] if ops are of another type or together larger
-// than a server accepts by default (a megabyte); nothing was sent. It wraps [ErrNotHeld] if
+// than a server accepts by default (a megabyte); nothing was sent. It wraps [recipes.ErrNotHeld] if
 // the lock is not held; nothing was applied. It wraps [recipes.ErrUnconfirmed] if the lock or
 // the connection was lost during the call, so that the outcome is unknown. Otherwise it wraps
 // ZooKeeper's error and names the operation that failed; nothing was applied. Multi blocks
@@ -77,10 +78,10 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	for {
 		path := h.znodePath()
-		responses, err := h.grant.MultiAll(h.conn, append([]string{path}, h.otherPaths...), ErrNotHeld, ops)
+		responses, err := h.grant.MultiAll(h.conn, append([]string{path}, h.otherPaths...), recipes.ErrNotHeld, ops)
 		switch {
 		case err == nil:
-		case !errors.Is(err, ErrNotHeld):
+		case !errors.Is(err, recipes.ErrNotHeld):
 			err = fmt.Errorf("transaction as holder of %s: %w", path, err)
 		case h.grant.Err() == nil && h.wasRenamed(path):
 			continue // nothing was applied: the znode was replaced by a downgrade
@@ -97,7 +98,7 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 // it is confirmed, the session ends or the connection is closed. Release may be called
 // repeatedly, to check the current state of the removal.
 func (h *Hold) Release() error {
-	h.leave(ErrReleased)
+	h.leave(recipes.ErrReleased)
 	return h.confirm(time.Now().Add(limit.Confirm))
 }
 

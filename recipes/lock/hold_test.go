@@ -83,8 +83,8 @@ func TestHold_ReleaseReportsSuccess(t *testing.T) {
 						w.srv.Heal()
 					}
 					require.NoError(w, repeated(end))
-					require.ErrorIs(w, h.Err(), ErrReleased)
-					require.ErrorIs(w, context.Cause(h.Context()), ErrReleased)
+					require.ErrorIs(w, h.Err(), recipes.ErrReleased)
+					require.ErrorIs(w, context.Cause(h.Context()), recipes.ErrReleased)
 				})
 			})
 		}
@@ -125,8 +125,8 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 		require.NoError(w, h.Release())
 		w.pass(time.Second)
 		require.NoError(w, g.Err())
-		require.ErrorIs(w, h.Err(), ErrReleased)
+		require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 		_, err = m.Lock(h.Context())
-		require.ErrorIs(w, err, ErrReleased, "the context of a released hold does not prevent another acquisition")
+		require.ErrorIs(w, err, recipes.ErrReleased, "the context of a released hold does not prevent another acquisition")
 	})
 }

@@ -116,7 +116,7 @@ func (c *client) writeRegister(h *Hold) {
 		c.operation(registered, write{h.Token(), value, false}, value, c.now())
 	case errors.Is(err, recipes.ErrUnconfirmed):
 		c.operation(registered, write{h.Token(), value, true}, value, never)
-	case !errors.Is(err, ErrNotHeld):
+	case !errors.Is(err, recipes.ErrNotHeld):
 		c.Violate("client %d: %v", c.id, err)
 	}
 }

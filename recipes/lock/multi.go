@@ -125,7 +125,7 @@ func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (
 // release releases all of holds, the last one first, and waits for the confirmation.
 func release(holds []*Hold) (err error) {
 	for _, h := range slices.Backward(holds) {
-		h.leave(ErrReleased)
+		h.leave(recipes.ErrReleased)
 	}
 	end := time.Now().Add(limit.Confirm)
 	for _, h := range slices.Backward(holds) {

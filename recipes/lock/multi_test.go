@@ -62,12 +62,12 @@ func TestMultiLock(t *testing.T) {
 		require.ErrorIs(w, err, ErrReentrant)
 
 		require.NoError(w, h.Release())
-		require.ErrorIs(w, h.Err(), ErrReleased)
+		require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 		<-h.Done()
-		require.ErrorIs(w, context.Cause(h.Context()), ErrReleased)
+		require.ErrorIs(w, context.Cause(h.Context()), recipes.ErrReleased)
 		require.NoError(w, h.Release(), "again")
 		_, err = h.Multi()
-		require.ErrorIs(w, err, ErrNotHeld)
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
 	})
 }
 
@@ -86,7 +86,7 @@ func TestMultiHold_OneLockIsLost(t *testing.T) {
 			}
 			w.remove(path)
 			_, err = h.Multi()
-			require.ErrorIs(w, err, ErrNotHeld, "the ensemble rejects the transaction immediately")
+			require.ErrorIs(w, err, recipes.ErrNotHeld, "the ensemble rejects the transaction immediately")
 			w.pass(moment)
 			<-h.Done()
 			require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
@@ -273,7 +273,7 @@ func TestMultiHold_ReleaseUnconfirmed(t *testing.T) {
 		require.NoError(w, err)
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: "/locks/a/*"}, zktest.Cut)
 		require.ErrorIs(w, h.Release(), recipes.ErrUnconfirmed)
-		require.ErrorIs(w, h.Err(), ErrReleased)
+		require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 		lost.Remove()
 		w.pass(timeout)
 		require.NoError(w, h.Release())

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // MultiHold represents the possession of all locks of a [MultiLock]. It is lost as soon as one
@@ -81,14 +82,14 @@ func (m *MultiHold) Context() context.Context { return holding{m.grant.Context()
 // held. See [Hold.Multi].
 func (m *MultiHold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	if m.Err() != nil {
-		return nil, ErrNotHeld
+		return nil, recipes.ErrNotHeld
 	}
 	var own []string
 	for _, h := range m.holds {
 		own = append(own, h.znodePath())
 	}
-	responses, err := m.grant.MultiAll(m.holds[0].conn, own, ErrNotHeld, ops)
-	if err != nil && !errors.Is(err, ErrNotHeld) {
+	responses, err := m.grant.MultiAll(m.holds[0].conn, own, recipes.ErrNotHeld, ops)
+	if err != nil && !errors.Is(err, recipes.ErrNotHeld) {
 		err = fmt.Errorf("transaction as holder of %v: %w", own, err)
 	}
 	return responses, err
@@ -101,7 +102,7 @@ func (m *MultiHold) Release() error {
 		stop()
 	}
 	if m.Err() == nil {
-		m.end(ErrReleased)
+		m.end(recipes.ErrReleased)
 	}
 	return release(m.holds)
 }

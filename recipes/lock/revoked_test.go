@@ -52,7 +52,7 @@ func TestRevoked(t *testing.T) {
 		first.release()
 		second.holds()
 		require.False(w, revoked(second.hold))
-		require.ErrorIs(w, m.Revoke(w.Context(), all[0]), ErrNotHeld)
+		require.ErrorIs(w, m.Revoke(w.Context(), all[0]), recipes.ErrNotHeld)
 		require.ErrorIs(w, m.Revoke(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalidOption)
 	})
 }

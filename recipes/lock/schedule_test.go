@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -332,7 +333,7 @@ func (c *client) recordHold(object string, h *Hold, grant, end any, called int64
 		lost := c.holds[h]
 		delete(c.holds, h)
 		c.mu.Unlock()
-		if since := min(lost, c.takenAwaySince(what...)); !errors.Is(h.Err(), ErrReleased) || since < releasing {
+		if since := min(lost, c.takenAwaySince(what...)); !errors.Is(h.Err(), recipes.ErrReleased) || since < releasing {
 			releasing, released = min(releasing, since), never
 		}
 		c.operation(object, end, releasing, released)

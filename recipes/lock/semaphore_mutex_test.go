@@ -393,7 +393,7 @@ func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		_, err := h.Multi(&zk.SetDataRequest{Path: "/app", Version: -1})
-		require.ErrorIs(w, err, ErrNotHeld)
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		w.ran(hook)
 		require.NoError(w, h.Release())
 		w.clean()

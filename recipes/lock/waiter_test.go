@@ -38,7 +38,7 @@ func TestWaiter(t *testing.T) {
 		require.Equal(w, 0, position())
 		require.NoError(w, h.Release())
 		_, err = third.Position(w.Context())
-		require.ErrorIs(w, err, ErrReleased)
+		require.ErrorIs(w, err, recipes.ErrReleased)
 		_, err = third.Wait()
 		require.Error(w, err)
 	})

@@ -17,10 +17,10 @@ import (
 // without ops is not returned by an Ack with ops. Ack without ops returns nil if the item
 // was acknowledged before. Errors:
 //
-//   - [ErrClaimLost]: nothing was applied, and another consumer has the item or will have
+//   - [recipes.ErrNotHeld]: nothing was applied, and another consumer has the item or will have
 //     it.
 //   - [recipes.ErrDeleted]: another client has deleted the item; nothing was applied.
-//   - [ErrSettled]: the item was returned, or acknowledged by another call; ops were not
+//   - [recipes.ErrReleased]: the item was returned, or acknowledged by another call; ops were not
 //     executed.
 //   - [recipes.ErrUnconfirmed]: ZooKeeper has not answered, and the acknowledgement
 //     continues in the background; or the session ended, it is unknown whether the item was
@@ -76,8 +76,8 @@ func (q *Queue) newAcknowledgement(items ...Item) *completion {
 // dead letter with cause as its reason.
 //
 // Return blocks for at most two seconds and may be repeated. Errors are those of [Item.Ack].
-// [ErrClaimLost] means that the item has been returned already or will be; [ErrSettled]
-// means that it was acknowledged.
+// [recipes.ErrNotHeld] means that the item has been returned already or will be;
+// [recipes.ErrReleased] means that it was acknowledged.
 func (i Item) Return(cause error) error {
 	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
 	c.build = func(d *delivery) ([]operation, error) {

@@ -30,7 +30,7 @@ func TestAckAll_IsAtomic(t *testing.T) {
 		require.NoError(h, err)
 		operator := h.connect()
 		require.NoError(h, operator.Delete(q.claimPath(items[1].ID()), -1))
-		require.ErrorIs(h, AckAll(items...), ErrClaimLost)
+		require.ErrorIs(h, AckAll(items...), recipes.ErrNotHeld)
 		require.ErrorIs(h, items[1].Err(), recipes.ErrDeleted)
 		require.NoError(h, items[0].Err())
 		require.Len(h, h.children("/jobs"), 3)
@@ -90,7 +90,7 @@ func TestAck_WithOperations(t *testing.T) {
 		put, err := next.PutRequest(ctx, []byte("two"))
 		require.NoError(h, err)
 		require.NoError(h, item.Ack(put))
-		require.ErrorIs(h, item.Ack(put), ErrSettled, "further operations would not be applied")
+		require.ErrorIs(h, item.Ack(put), recipes.ErrReleased, "further operations would not be applied")
 		require.NoError(h, item.Ack())
 		require.Empty(h, h.children("/jobs"))
 		h.take(next, "before")
@@ -139,8 +139,8 @@ func TestReturn_AvailableImmediately(t *testing.T) {
 		require.Equal(h, item.ID(), again.ID())
 		require.Equal(h, 2, again.Attempt())
 		require.Greater(h, again.Token(), item.Token())
-		require.ErrorIs(h, item.Err(), ErrSettled)
-		require.ErrorIs(h, item.Ack(), ErrSettled)
+		require.ErrorIs(h, item.Err(), recipes.ErrReleased)
+		require.ErrorIs(h, item.Ack(), recipes.ErrReleased)
 		require.NoError(h, again.Err())
 	})
 }
@@ -253,8 +253,8 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 		slowAck(h, q, item, result)
 		require.NoError(h, item.Ack(result))
 		require.NoError(h, item.Ack())
-		require.ErrorIs(h, item.Ack(result), ErrSettled)
-		require.ErrorIs(h, item.Return(nil), ErrSettled)
+		require.ErrorIs(h, item.Ack(result), recipes.ErrReleased)
+		require.ErrorIs(h, item.Return(nil), recipes.ErrReleased)
 		require.Equal(h, 1, strings.Count(h.srv.Tree(), "  result-"), h.srv.Tree())
 
 		item = h.take(q, "two")
@@ -328,7 +328,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 		requireGoroutines(1, func() error { return AckAll(item) })
 		requireGoroutines(2, func() error { return item.Ack(create("/a")) })
 		release()
-		require.ErrorIs(h, item.Ack(create("/a")), ErrSettled)
+		require.ErrorIs(h, item.Ack(create("/a")), recipes.ErrReleased)
 		require.NoError(h, item.Ack())
 
 		// A call for one item does not return the failure of an earlier call for several items.
@@ -338,7 +338,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 		require.ErrorIs(h, AckAll(items...), recipes.ErrUnconfirmed)
 		release()
 		require.NoError(h, items[0].Ack())
-		require.ErrorIs(h, AckAll(items...), ErrClaimLost)
+		require.ErrorIs(h, AckAll(items...), recipes.ErrNotHeld)
 
 		// Of two concurrent calls, one succeeds. A later call does not return the failure of the other.
 		item = h.take(q, "")
@@ -351,7 +351,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 		release()
 		require.NoError(h, item.Ack(create("/b")))
 		require.NoError(h, item.Ack())
-		require.ErrorIs(h, item.Ack(create("/c")), ErrSettled)
+		require.ErrorIs(h, item.Ack(create("/c")), recipes.ErrReleased)
 		require.Equal(h, []string{"b"}, slices.DeleteFunc(h.children("/"), func(name string) bool { return len(name) > 1 }))
 	})
 }
@@ -378,7 +378,7 @@ func TestAck_SuccessIsNotAnError(t *testing.T) {
 				require.NoError(h, item.Err())
 				cancel()
 				require.NoError(h, end(item))
-				require.ErrorIs(h, context.Cause(work), ErrSettled)
+				require.ErrorIs(h, context.Cause(work), recipes.ErrReleased)
 			}
 		})
 	}
@@ -397,7 +397,7 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
 				written := &zk.CreateRequest{Path: "/done-", Acl: q.acl, Flags: zk.FlagSequence}
 				require.NoError(h, item.Ack(written))
-				require.ErrorIs(h, item.Err(), ErrSettled)
+				require.ErrorIs(h, item.Err(), recipes.ErrReleased)
 				require.Equal(h, 1, strings.Count(h.srv.Tree(), "done-"))
 				h.take(other, "two")
 				h.requireEmpty(other)
@@ -424,7 +424,7 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 					_ = h.srv.ExpireSession(r.Session)
 					return zktest.Cut(r)
 				})
-				want := ErrClaimLost // because the item exists
+				want := recipes.ErrNotHeld // because the item exists
 				if applied {
 					want = recipes.ErrUnconfirmed
 				}
@@ -449,7 +449,7 @@ func TestAck_ClaimDeleted_ItemIsClaimedAgain(t *testing.T) {
 		h.put(q, "one")
 		item := h.take(q, "one")
 		require.NoError(h, h.connect().Delete(q.claimPath(item.ID()), -1))
-		require.ErrorIs(h, item.Ack(), ErrClaimLost)
+		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		waitCtx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
 		item, err := q.Take(waitCtx)
@@ -472,7 +472,7 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(0)
 		var acking sync.WaitGroup
-		acking.Go(func() { require.ErrorIs(h, repeated(func() error { return item.Ack() }), ErrClaimLost) })
+		acking.Go(func() { require.ErrorIs(h, repeated(func() error { return item.Ack() }), recipes.ErrNotHeld) })
 		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
 		again := h.take(other, "one")
 		h.srv.Refuse(false)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // deleteClaim deletes the claim of a delivery. If the servers reject that, it continues in the
@@ -77,6 +78,6 @@ func (q *Queue) returnClaim(d *delivery) {
 		// Another client has changed or deleted the item, or its data is too large to be written.
 		q.deleteClaim(d)
 	}
-	d.completed = fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
+	d.completed = fmt.Errorf("%w: %w", recipes.ErrNotHeld, d.grant.Err())
 	q.addReturnedItem(d)
 }

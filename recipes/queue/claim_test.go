@@ -182,7 +182,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 				defer cancel()
 				item, err := q.Take(ctx)
 				if closeQueue {
-					require.ErrorIs(h, err, ErrClosed)
+					require.ErrorIs(h, err, recipes.ErrClosed)
 					require.NoError(h, q.Close(ctx))
 					item = h.take(other, "one")
 				} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // How an item was completed.
@@ -89,7 +90,7 @@ func (c *completion) apply() error {
 	if c.as == errReturned {
 		// Done must be closed before another consumer can claim the item.
 		for _, d := range c.items {
-			d.end(ErrSettled)
+			d.end(errSettled)
 			c.q.removeDelivery(d)
 		}
 	}
@@ -103,13 +104,13 @@ func (c *completion) buildOperations() error {
 	for _, d := range c.items {
 		switch {
 		case d.completed == errAcknowledged || d.completed == errReturned:
-			return ErrSettled
+			return errSettled
 		case d.completed != nil:
 			return d.completed
 		case d.grant.Err() != nil:
-			return fmt.Errorf("%w: %w", ErrClaimLost, d.grant.Err())
+			return fmt.Errorf("%w: %w", recipes.ErrNotHeld, d.grant.Err())
 		case d.session != c.items[0].session:
-			return fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+			return fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrSessionExpired)
 		}
 		operations, err := c.build(d)
 		if err != nil {
@@ -160,12 +161,12 @@ func (c *completion) send() txn.Outcome {
 func (c *completion) finish(o txn.Outcome) error {
 	switch {
 	case o.Err == nil:
-		c.finishDeliveries(c.as, ErrSettled)
+		c.finishDeliveries(c.as, errSettled)
 		return nil
 	case errors.Is(o.Err, txn.ErrUnknown):
 		err := fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, o.Err)
 		if c.isNotApplied() {
-			err = fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+			err = fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrSessionExpired)
 		}
 		c.finishDeliveries(err, err)
 		for _, d := range c.items {
@@ -174,7 +175,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		}
 		return err
 	case errors.Is(o.Err, txn.ErrSession):
-		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrSessionExpired)
+		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrSessionExpired)
 		c.finishDeliveries(err, zkerror.ErrSessionExpired)
 		return err
 	}
@@ -184,7 +185,7 @@ func (c *completion) finish(o txn.Outcome) error {
 	}
 	switch failed.kind {
 	case claimDeletion:
-		err := fmt.Errorf("%w: %w", ErrClaimLost, zkerror.ErrDeleted)
+		err := fmt.Errorf("%w: %w", recipes.ErrNotHeld, zkerror.ErrDeleted)
 		c.q.finishDelivery(failed.d, err, zkerror.ErrDeleted)
 		c.q.addReturnedItem(failed.d)
 		return err
@@ -194,7 +195,7 @@ func (c *completion) finish(o txn.Outcome) error {
 		return zkerror.ErrDeleted
 	}
 	if c.as == errReturned { // the deliveries have ended, so their claims must be deleted
-		c.finishDeliveries(errReturned, ErrSettled)
+		c.finishDeliveries(errReturned, errSettled)
 		for _, d := range c.items {
 			c.q.deleteClaim(d)
 			c.q.addReturnedItem(d)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Consume returns a channel of claimed items. The channel is closed after ctx is done. Up
@@ -85,7 +86,7 @@ func (c *consumer) deliverItems(ctx context.Context, out chan<- Item) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.q.ctx.Done(): // the dispatcher may be waiting for ZooKeeper
-			return ErrClosed
+			return recipes.ErrClosed
 		}
 	}
 }

@@ -215,7 +215,7 @@ func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
 // deleteDeadLetter deletes a dead letter and creates items in the same transaction.
 func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any) error {
 	if q.ctx.Err() != nil {
-		return ErrClosed
+		return recipes.ErrClosed
 	}
 	if err := q.setup.CheckAccess(ctx, q.cfg.Dead); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // dispatcher claims items and answers requests with them. Its fields belong to its goroutine, and
@@ -89,7 +90,7 @@ func (d *dispatcher) run() {
 			d.q.failRequests(d.q.translateError(err))
 		}
 	}
-	d.q.failRequests(ErrClosed)
+	d.q.failRequests(recipes.ErrClosed)
 }
 
 // setConnClosed fails the current and all later requests.

@@ -43,16 +43,16 @@
 //
 //   - A queue should have at most about ten thousand items at a time, including delayed and
 //     claimed items. Split longer queues. The names of 50,000 items fill the megabyte that
-//     Java clients receive; [ErrTooMany] is returned if a Go client has a smaller limit.
+//     Java clients receive; [recipes.ErrTooLarge] is returned if a Go client has a smaller limit.
 //     Config.MaxItems limits the length of a queue.
 //   - Items should have at most some kilobytes. The limit is slightly less than a megabyte
-//     ([ErrTooLarge]). Store large data elsewhere, and its name in the item.
+//     ([recipes.ErrTooLarge]). Store large data elsewhere, and its name in the item.
 //   - All queues of an ensemble together can process some thousand items per second: each
 //     item takes three transactions, or fewer if many are put or taken together.
 //   - A queue can have dozens of consumers. Each put and each acknowledgement wakes every
 //     idle consumer.
 //   - A queue that is never empty can have 2147483647 items over its life, which is 24 days
-//     at a thousand items per second. After that Put returns [ErrExhausted] until the queue
+//     at a thousand items per second. After that Put returns [recipes.ErrNodeExhausted] until the queue
 //     has been empty.
 //
 // # Interoperability with Curator and kazoo

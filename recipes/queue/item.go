@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Item is an item that this consumer has claimed: no other consumer can claim it until it
@@ -74,7 +75,7 @@ func (i Item) Token() int64 { return i.d.grant.Token() }
 func (i Item) Done() <-chan struct{} { return i.d.grant.Context().Done() }
 
 // Err returns nil while the claim is valid, and afterwards the reason why it is not:
-// [ErrSettled], [ErrClosed], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
+// [recipes.ErrReleased], [recipes.ErrClosed], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
 // [recipes.ErrDeleted], [recipes.ErrConnClosed] or [recipes.ErrUnconfirmed], to be tested
 // with errors.Is. Err compares the lease with the clock, so it is accurate even if this
 // process has just been resumed.
@@ -94,7 +95,7 @@ func (i Item) Context() context.Context { return i.d.grant.Context() }
 // *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The responses
 // correspond to ops, and are nil if ops were applied but the reply was lost.
 //
-// The error wraps [ErrClaimLost] if the claim is lost, and nothing was applied. It wraps
+// The error wraps [recipes.ErrNotHeld] if the claim is lost, and nothing was applied. It wraps
 // [recipes.ErrUnconfirmed] if the session ended or the connection was closed during the
 // call, so that the outcome is unknown. Otherwise it wraps ZooKeeper's error, and nothing
 // was applied. Multi blocks until ZooKeeper answers, but for at most two seconds after the
@@ -130,7 +131,7 @@ func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	case errors.Is(o.Err, txn.ErrSession):
 		return nil, d.claimLost(zkerror.ErrSessionExpired)
 	case errors.Is(o.Err, txn.ErrClosed):
-		return nil, d.claimLost(ErrClosed)
+		return nil, d.claimLost(recipes.ErrClosed)
 	case o.Failed == 0 && errors.Is(o.Err, zk.ErrNoNode):
 		return nil, d.claimLost(zkerror.ErrDeleted)
 	default:
@@ -178,9 +179,9 @@ type delivery struct {
 	completed error
 }
 
-// claimLost returns ErrClaimLost with a reason.
+// claimLost returns recipes.ErrNotHeld with a reason.
 func (d *delivery) claimLost(reason error) error {
-	return d.wrapError("use", fmt.Errorf("%w: %w", ErrClaimLost, reason))
+	return d.wrapError("use", fmt.Errorf("%w: %w", recipes.ErrNotHeld, reason))
 }
 
 func (d *delivery) wrapError(operation string, err error) error {

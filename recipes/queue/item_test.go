@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -34,10 +35,10 @@ func TestItem_Multi(t *testing.T) {
 
 		require.NoError(h, h.connect().Delete(q.claimPath(item.ID()), -1))
 		_, err = item.Multi(&zk.DeleteRequest{Path: "/written/more", Version: -1})
-		require.ErrorIs(h, err, ErrClaimLost)
-		require.ErrorIs(h, item.Ack(), ErrClaimLost)
+		require.ErrorIs(h, err, recipes.ErrNotHeld)
+		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		_, err = item.Multi()
-		require.ErrorIs(h, err, ErrClaimLost)
+		require.ErrorIs(h, err, recipes.ErrNotHeld)
 		require.Contains(h, h.srv.Tree(), "more")
 	})
 }

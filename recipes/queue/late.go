@@ -23,7 +23,7 @@ func (c *completion) run() error {
 	c.call = slices.Clone(c.items)
 	end := time.Now().Add(limit.Confirm)
 	r := c.findLate()
-	for r != nil && limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {
+	for r != nil && limit.Await(r.done, end) && errors.Is(r.err, errSettled) {
 		r.removeLate()
 		r = c.findLate()
 	}

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -39,8 +38,6 @@ func (d *directory) list(ctx context.Context) ([]string, error) {
 			if err := d.create(ctx); err != nil {
 				return nil, err
 			}
-		case errors.Is(err, zkerror.ErrTooLarge):
-			return nil, fmt.Errorf("%w: %w", ErrTooMany, err)
 		case err != nil:
 			return nil, err
 		default:

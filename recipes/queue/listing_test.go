@@ -265,7 +265,7 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 		}
 		require.NoError(h, operator.Delete(q.cfg.Claims, -1))
 		h.advance(time.Second)
-		require.ErrorIs(h, item.Ack(), ErrClaimLost)
+		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		h.take(h.queue(), "two")
 	})
 }
@@ -279,12 +279,12 @@ func TestTrap37_ListingTooLarge(t *testing.T) {
 			require.NoError(h, producer.PutAll(ctx, make([][]byte, 100)))
 		}
 		_, err := q.Take(ctx)
-		require.ErrorIs(h, err, ErrTooMany)
+		require.ErrorIs(h, err, recipes.ErrTooLarge)
 		n, err := q.Len(ctx)
 		require.NoError(h, err)
 		require.Equal(h, 4000, n)
 		h.take(producer, "")
-		require.ErrorIs(h, q.Put(ctx, make([]byte, 1<<20)), ErrTooLarge)
+		require.ErrorIs(h, q.Put(ctx, make([]byte, 1<<20)), recipes.ErrTooLarge)
 		require.NoError(h, q.Put(ctx, make([]byte, maxItem)), "the largest item")
 	})
 }

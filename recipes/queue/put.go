@@ -46,12 +46,12 @@ const maxItem = 1<<20 - 12<<10
 // Put appends an item. If it returns nil, the item was added exactly once, even if
 // connections were lost.
 //
-// The item was not added if the error is [ErrFull], [ErrTooLarge], [ErrExhausted],
-// [recipes.ErrPermission] or [recipes.ErrInvalidOption], or the cause of ctx alone, which
-// means that ctx was done before the request was sent. The error wraps
-// [recipes.ErrUnconfirmed] if ctx was done while the request was in flight, or if the
-// session ended or the connection was closed before the reply: the item may have been
-// added, or, after ctx was done, may still be added.
+// The item was not added if the error is [ErrFull], [recipes.ErrTooLarge],
+// [recipes.ErrNodeExhausted], which lasts until the queue has been empty, [recipes.ErrPermission]
+// or [recipes.ErrInvalidOption], or the cause of ctx alone, which means that ctx was done before
+// the request was sent. The error wraps [recipes.ErrUnconfirmed] if ctx was done while the request
+// was in flight, or if the session ended or the connection was closed before the reply: the item
+// may have been added, or, after ctx was done, may still be added.
 func (q *Queue) Put(ctx context.Context, data []byte, opts ...PutOption) error {
 	return q.PutAll(ctx, [][]byte{data}, opts...)
 }
@@ -64,7 +64,7 @@ func (q *Queue) PutAll(ctx context.Context, data [][]byte, opts ...PutOption) er
 
 func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) error {
 	if q.ctx.Err() != nil {
-		return ErrClosed
+		return recipes.ErrClosed
 	}
 	if len(data) == 0 {
 		return nil
@@ -125,7 +125,7 @@ func (q *Queue) putRequest(ctx context.Context, data []byte, opts []PutOption) (
 // createRequest returns the operation that creates an item.
 func (q *Queue) createRequest(prefix string, payload []byte) (*zk.CreateRequest, error) {
 	if len(payload) > maxItem {
-		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(payload))
+		return nil, fmt.Errorf("%w: an item of %d bytes", recipes.ErrTooLarge, len(payload))
 	}
 	var raw []byte
 	if q.layout == recipes.Kazoo {
@@ -209,7 +209,7 @@ func (q *Queue) createItems(ctx context.Context, ops []any, first int) (txn.Outc
 				return o, err
 			}
 		case errors.Is(o.Err, zk.ErrNotEmpty) && foundExhausted:
-			return o, ErrExhausted
+			return o, recipes.ErrNodeExhausted
 		case errors.Is(o.Err, zk.ErrNotEmpty): // another client may have created the directory again
 			q.exhausted.Store(false)
 		case errors.Is(o.Err, zk.ErrNodeExists) && !recreate:

@@ -114,7 +114,7 @@ func TestPutAll_IsAtomic(t *testing.T) {
 		n, err := q.Len(ctx)
 		require.NoError(h, err)
 		require.Equal(h, 51, n)
-		require.ErrorIs(h, q.PutAll(ctx, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), ErrTooLarge)
+		require.ErrorIs(h, q.PutAll(ctx, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), recipes.ErrTooLarge)
 		after, err := q.Len(ctx)
 		require.NoError(h, err)
 		require.Equal(h, n, after)
@@ -212,9 +212,9 @@ func TestTrap32_SequenceOverflow(t *testing.T) {
 		require.NoError(h, h.srv.SetSequence("/jobs", 2147483645))
 		h.put(q, "a", "b", "c")
 		require.Contains(h, h.srv.Tree(), "queue-2147483647")
-		require.ErrorIs(h, q.Put(ctx, []byte("d")), ErrExhausted)
+		require.ErrorIs(h, q.Put(ctx, []byte("d")), recipes.ErrNodeExhausted)
 		other := h.queue()
-		require.ErrorIs(h, other.Put(ctx, []byte("d")), ErrExhausted)
+		require.ErrorIs(h, other.Put(ctx, []byte("d")), recipes.ErrNodeExhausted)
 		for _, payload := range []string{"first", "a", "b", "c"} {
 			h.ack(h.take(q, payload))
 		}
@@ -240,7 +240,7 @@ func TestTrap32_RecreatedByAnotherClient(t *testing.T) {
 		require.NoError(h, h.srv.SetSequence("/jobs", 2147483646))
 		h.put(q, "a", "b")
 		for _, participant := range []*Queue{q, other, late} {
-			require.ErrorIs(h, participant.Put(ctx, []byte("c")), ErrExhausted)
+			require.ErrorIs(h, participant.Put(ctx, []byte("c")), recipes.ErrNodeExhausted)
 		}
 		for _, payload := range []string{"first", "a", "b"} {
 			h.ack(h.take(q, payload))

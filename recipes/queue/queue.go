@@ -114,7 +114,7 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 // Create creates the znodes of the queue if they do not exist: the directory of the items
 // and the directory of the claims. Put and Take do so as well; Create is for programs that
 // only put items by a transaction, with [Queue.PutRequest]. It blocks until ZooKeeper has
-// answered or ctx is done. Errors: the cause of ctx, [ErrClosed], [recipes.ErrPermission],
+// answered or ctx is done. Errors: the cause of ctx, [recipes.ErrClosed], [recipes.ErrPermission],
 // [recipes.ErrConnClosed].
 func (q *Queue) Create(ctx context.Context) error {
 	err := q.startCall()
@@ -216,8 +216,8 @@ func (q *Queue) Err() error {
 }
 
 // Close returns claimed items to the queue, completes pending requests, and returns nil
-// when no znode of this participant exists any more. Items end with [ErrClosed], channels
-// are closed, and later calls return ErrClosed, except for those that only read. If ctx is
+// when no znode of this participant exists any more. Items end with [recipes.ErrClosed], channels
+// are closed, and later calls return recipes.ErrClosed, except for those that only read. If ctx is
 // done first, or if the connection is closed, the error wraps [recipes.ErrUnconfirmed].
 // After ctx is done, Close continues in the background until it is complete, the session
 // ends or the connection is closed. Close may be called repeatedly, to check its current
@@ -228,7 +228,7 @@ func (q *Queue) Close(ctx context.Context) error {
 	q.closing = true
 	q.mu.Unlock()
 	if first {
-		q.stop(ErrClosed)
+		q.stop(recipes.ErrClosed)
 		go q.shutDown()
 	}
 	select {
@@ -249,9 +249,9 @@ func (q *Queue) Close(ctx context.Context) error {
 // shutDown is the part of Close that continues in the background.
 func (q *Queue) shutDown() {
 	defer close(q.closed)
-	ended := q.endAllDeliveries(ErrClosed)
+	ended := q.endAllDeliveries(recipes.ErrClosed)
 	q.running.Wait() // after this no item is claimed
-	ended = append(ended, q.endAllDeliveries(ErrClosed)...)
+	ended = append(ended, q.endAllDeliveries(recipes.ErrClosed)...)
 	var returning sync.WaitGroup
 	for _, d := range ended {
 		returning.Go(func() { q.returnClaim(d) })
@@ -284,7 +284,7 @@ func (q *Queue) startCall() error {
 // caller holds mu.
 func (q *Queue) closedErr() error {
 	if q.closing {
-		return ErrClosed
+		return recipes.ErrClosed
 	}
 	return q.connErr
 }
@@ -308,9 +308,9 @@ func (q *Queue) wrapError(operation string, err error) error {
 func (q *Queue) translateError(err error) error {
 	switch {
 	case errors.Is(err, txn.ErrClosed):
-		return ErrClosed
+		return recipes.ErrClosed
 	case errors.Is(err, txn.ErrTooLarge):
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+		return fmt.Errorf("%w: %w", recipes.ErrTooLarge, err)
 	case errors.Is(err, txn.ErrOperation):
 		return fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
 	}

@@ -33,8 +33,8 @@ func TestQueue_DeliversInOrder(t *testing.T) {
 			require.True(h, time.Now().Before(item.Deadline()))
 			require.NoError(h, item.Ack())
 			require.NoError(h, item.Ack(), "second call")
-			require.ErrorIs(h, item.Err(), ErrSettled)
-			require.ErrorIs(h, item.Return(nil), ErrSettled)
+			require.ErrorIs(h, item.Err(), recipes.ErrReleased)
+			require.ErrorIs(h, item.Return(nil), recipes.ErrReleased)
 		}
 		h.requireEmpty(q)
 		require.Equal(h, "/\n  jobs\n  jobs-claims\n", strings.Split(h.srv.Tree(), "    ")[0])
@@ -91,7 +91,7 @@ func TestQueue_Create(t *testing.T) {
 		other := h.queueAt(q.conn, "/other", Config{})
 		require.ErrorIs(h, other.Create(cancelled), context.Canceled)
 		require.NoError(h, other.Close(ctx))
-		require.ErrorIs(h, other.Create(ctx), ErrClosed)
+		require.ErrorIs(h, other.Create(ctx), recipes.ErrClosed)
 	})
 }
 
@@ -138,22 +138,22 @@ func TestClose_ReturnsItems(t *testing.T) {
 			require.NoError(h, q.Close(ctx))
 		})
 		<-second.Done()
-		require.ErrorIs(h, second.Err(), ErrClosed)
+		require.ErrorIs(h, second.Err(), recipes.ErrClosed)
 		closing.Wait()
 		require.NoError(h, q.Close(ctx), "second call")
 		_, open := <-items
 		require.False(h, open)
-		require.ErrorIs(h, q.Err(), ErrClosed)
+		require.ErrorIs(h, q.Err(), recipes.ErrClosed)
 
 		require.NoError(h, first.Ack(), "it was acknowledged before")
-		require.ErrorIs(h, second.Ack(), ErrClaimLost)
-		require.ErrorIs(h, second.Ack(), ErrClosed)
-		require.ErrorIs(h, second.Return(nil), ErrClaimLost)
+		require.ErrorIs(h, second.Ack(), recipes.ErrNotHeld)
+		require.ErrorIs(h, second.Ack(), recipes.ErrClosed)
+		require.ErrorIs(h, second.Return(nil), recipes.ErrNotHeld)
 		_, err := second.Multi()
-		require.ErrorIs(h, err, ErrClaimLost)
+		require.ErrorIs(h, err, recipes.ErrNotHeld)
 		_, err = q.Take(ctx)
-		require.ErrorIs(h, err, ErrClosed)
-		require.ErrorIs(h, q.Put(ctx, nil), ErrClosed)
+		require.ErrorIs(h, err, recipes.ErrClosed)
+		require.ErrorIs(h, q.Put(ctx, nil), recipes.ErrClosed)
 		_, open = <-q.Consume(ctx)
 		require.False(h, open)
 
@@ -176,7 +176,7 @@ func TestClose_ContinuesInBackground(t *testing.T) {
 		err := q.Close(ctx)
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
 		require.ErrorIs(h, err, context.DeadlineExceeded)
-		require.ErrorIs(h, item.Err(), ErrClosed)
+		require.ErrorIs(h, item.Err(), recipes.ErrClosed)
 		h.srv.Refuse(false)
 		require.NoError(h, q.Close(h.Context()))
 		require.NotContains(h, h.srv.Tree(), "ephemeral")
@@ -205,7 +205,7 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 			"take":    func(ctx context.Context) error { _, err := q.Take(ctx); return err },
 		} {
 			ctx, cancel := context.WithTimeout(h.Context(), 100*time.Millisecond)
-			require.ErrorIs(h, f(ctx), ErrClosed, name)
+			require.ErrorIs(h, f(ctx), recipes.ErrClosed, name)
 			cancel()
 		}
 		h.srv.Resume()
@@ -236,14 +236,14 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 		h.advance(time.Second)
 		select {
 		case err := <-taken:
-			require.ErrorIs(h, err, ErrClosed)
+			require.ErrorIs(h, err, recipes.ErrClosed)
 		default:
 			h.Error("Take still waits after Close")
 		}
 		select {
 		case _, open := <-items:
 			require.False(h, open)
-			require.ErrorIs(h, q.Err(), ErrClosed)
+			require.ErrorIs(h, q.Err(), recipes.ErrClosed)
 		default:
 			h.Error("the channel is open after Close")
 		}
@@ -270,7 +270,7 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 		_, err := q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrConnClosed)
 		require.ErrorIs(h, q.Put(ctx, nil), recipes.ErrConnClosed)
-		require.ErrorIs(h, item.Ack(), ErrClaimLost)
+		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		err = q.Close(ctx)
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
 		require.ErrorIs(h, err, recipes.ErrConnClosed)

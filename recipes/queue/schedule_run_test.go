@@ -154,7 +154,7 @@ func (x *scheduleRun) startConsumer(c *client) {
 			items, err := c.queue.TakeUpTo(ctx, 1+c.random.IntN(4))
 			cancel()
 			x.processItems(c, items...)
-			if errors.Is(err, ErrClosed) || errors.Is(err, recipes.ErrConnClosed) || errors.Is(err, context.Canceled) {
+			if errors.Is(err, recipes.ErrClosed) || errors.Is(err, recipes.ErrConnClosed) || errors.Is(err, context.Canceled) {
 				return
 			}
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {

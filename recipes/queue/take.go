@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Take claims an item, and blocks until one is available, also while ZooKeeper does not
 // answer and across sessions. If the context is done first, Take returns its cause
 // immediately, and a claim in progress is released in the background. Other errors:
-// [ErrClosed], [ErrTooMany], [recipes.ErrConnClosed] and [recipes.ErrPermission].
+// [recipes.ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission], and [recipes.ErrTooLarge] if
+// the names of all items together exceed the connection's receive buffer.
 //
 // An item that this consumer cannot claim or read, for example because it is larger than
 // the connection accepts, does not end the call. It is skipped and a warning is logged
@@ -67,7 +69,7 @@ func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]Item, error) 
 		result = <-results // it was sent at the same time
 	case <-q.ctx.Done(): // the dispatcher may be waiting for ZooKeeper
 		if q.withdrawRequest(r) {
-			return nil, q.wrapError("take from", ErrClosed)
+			return nil, q.wrapError("take from", recipes.ErrClosed)
 		}
 		result = <-results
 	}

@@ -156,7 +156,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-late-settled", breaks: "an acknowledgement fails because of a concurrent call that was too late",
 		file: "recipes/queue/late.go",
 		edits: []edit{
-			{"limit.Await(r.done, end) && errors.Is(r.err, ErrSettled) {", "false && errors.Is(r.err, ErrSettled) {"},
+			{"limit.Await(r.done, end) && errors.Is(r.err, errSettled) {", "false && errors.Is(r.err, errSettled) {"},
 		},
 		tests: "./recipes/queue -run ^TestAckAll_TakesTooLong$",
 	},

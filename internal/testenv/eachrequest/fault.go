@@ -10,11 +10,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/recipes/barrier"
-	"github.com/go-leaderelection/leaderelection/recipes/cache"
-	"github.com/go-leaderelection/leaderelection/recipes/group"
-	"github.com/go-leaderelection/leaderelection/recipes/lock"
-	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -41,9 +37,9 @@ const Timeout = 4 * time.Second
 var (
 	lost = []error{
 		leaderelection.ErrSessionExpired, leaderelection.ErrLeaseExpired, leaderelection.ErrCandidateDeleted,
-		leaderelection.ErrNotLeader, lock.ErrNotHeld, queue.ErrClaimLost, barrier.ErrLeft,
+		leaderelection.ErrNotLeader, recipes.ErrNotHeld, recipes.ErrReleased,
 	}
-	closed   = append(slices.Clone(lost), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, cache.ErrClosed, group.ErrClosed)
+	closed   = append(slices.Clone(lost), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, recipes.ErrClosed)
 	isolated = append(slices.Clone(lost), leaderelection.ErrUnreachable)
 	canceled = []error{context.Canceled}
 )

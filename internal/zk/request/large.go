@@ -208,7 +208,7 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 	if !refuse {
 		return x, nil
 	}
-	return x, fmt.Errorf("%w: the %s (%d bytes of data, %d children); connect with a larger zk.WithMaxBufferSize",
+	return x, fmt.Errorf("%w: the %s (%d bytes of data, %d children) exceeds the connection's receive buffer; connect with a larger zk.WithMaxBufferSize",
 		zkerror.ErrTooLarge, p, stat.DataLength, stat.NumChildren)
 }
 

@@ -28,8 +28,9 @@ var (
 	// ErrTooLarge means that a reply is larger than the receive buffer of the connection, which
 	// zk.WithMaxBufferSize limits. The client library closes the connection when it receives
 	// such a reply, so that the request appears to have failed with the connection, and would
-	// do so each time that it is repeated.
-	ErrTooLarge = errors.New("reply is larger than the connection's receive buffer")
+	// do so each time that it is repeated. Recipes also return it for a request that is larger
+	// than servers accept.
+	ErrTooLarge = errors.New("request or reply is too large")
 )
 
 // Refine returns err with the meaning of its code to users: see Rejection. Errors that have none, or
