@@ -19,7 +19,7 @@ import (
 // TestFinalStatus_Errors fails if the error of the final status does not identify the reason.
 func TestFinalStatus_Errors(t *testing.T) {
 	all := []error{
-		leaderelection.ErrElectionOver, leaderelection.ErrCandidateDeleted, leaderelection.ErrSessionExpired,
+		leaderelection.ErrElectionOver, leaderelection.ErrDeleted, leaderelection.ErrSessionExpired,
 		leaderelection.ErrConnClosed, leaderelection.ErrPermission, leaderelection.ErrUnreachable,
 	}
 	for name, end := range map[string]struct {
@@ -29,7 +29,7 @@ func TestFinalStatus_Errors(t *testing.T) {
 		"the election is deleted": {leaderelection.ErrElectionOver, func(h *harness, _ *candidate) error {
 			return leaderelection.DeleteElection(h.operator, node)
 		}},
-		"the znode is deleted": {leaderelection.ErrCandidateDeleted, func(h *harness, c *candidate) error {
+		"the znode is deleted": {leaderelection.ErrDeleted, func(h *harness, c *candidate) error {
 			return h.operator.Delete(c.ID(), -1)
 		}},
 		"the session ends": {leaderelection.ErrSessionExpired, func(h *harness, c *candidate) error {
@@ -88,7 +88,7 @@ func TestElectLeader_ReasonUnknown(t *testing.T) {
 				h.remove(c.ID())
 				h.advance(timeout + 3*time.Second)
 				h.requireMet(unreachable)
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 				h.srv.Refuse(false)
 			})
 		})
@@ -100,14 +100,13 @@ func TestElectLeader_ReasonUnknown(t *testing.T) {
 func TestNewElection_Errors(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
-		for want, call := range map[error]func() error{
-			leaderelection.ErrNilConn:     func() error { _, err := leaderelection.NewElection(nil, node); return err },
-			leaderelection.ErrNoElection:  func() error { _, err := leaderelection.NewElection(conn, "/missing"); return err },
-			leaderelection.ErrInvalidPath: func() error { _, err := leaderelection.NewElection(conn, node+"/"); return err },
-		} {
-			require.ErrorIs(h, call(), want)
-		}
-		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		_, err := leaderelection.NewElection(nil, node)
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
+		_, err = leaderelection.NewElection(conn, node+"/")
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
+		_, err = leaderelection.NewElection(conn, "/missing")
+		require.ErrorIs(h, err, leaderelection.ErrNoElection)
+		_, err = h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(h, err)
 		c := h.join(conn)
 		require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)

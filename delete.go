@@ -36,7 +36,7 @@ const tombstone = "DONE"
 // Candidates of Apache Curator ignore the tombstone and re-create a deleted election.
 //
 // Errors: [ErrForeignChildren] if the node has children that are not candidates, usually
-// before anything was changed; [ErrNilConn], [ErrConnClosed], [ErrInvalidPath] and
+// before anything was changed; [ErrInvalid], [ErrConnClosed] and
 // [ErrPermission]. [ErrUnconfirmed] is returned, together with the reason, if ZooKeeper did
 // not answer within the session timeout ([ErrUnreachable]), if the context of [WithContext]
 // was done, or if candidates of other libraries kept joining for about a minute. The

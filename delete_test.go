@@ -176,7 +176,7 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 		tombstone bool // another client has created it
 	}{
 		"the leader's znode cannot be written to":  {leader: leaderelection.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermWrite))},
-		"another client has created the tombstone": {leader: leaderelection.WithClientName(""), tombstone: true},
+		"another client has created the tombstone": {leader: leaderelection.WithName(""), tombstone: true},
 	} {
 		for way, end := range ends {
 			t.Run(name+", "+way, func(t *testing.T) {

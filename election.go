@@ -57,7 +57,7 @@ var _ Candidate = (*Election)(nil)
 // leadership ends before conn is closed if package zkdial has opened it; with zk.Connect,
 // another candidate may lead some milliseconds earlier: resign first.
 //
-// Errors: [ErrNilConn], [ErrConnClosed], [ErrInvalidPath], [ErrInvalidOption],
+// Errors: [ErrInvalid], [ErrConnClosed],
 // [ErrNoElection], [ErrPermission], [ErrUnreachable] if ZooKeeper does not answer within
 // the session timeout, and the cause of the context of [WithContext]. With [WithRejoin],
 // NewElection does not fail with ErrUnreachable: ElectLeader waits for ZooKeeper and looks
@@ -233,11 +233,11 @@ func (e *Election) queueChanged(s queue.State) {
 		e.candidacy.Publish(Status{NowFollowing: s.Predecessor})
 	case e.candidacy.Revoke(e.reason(s.Err)):
 		interim := Status{}
-		if errors.Is(s.Err, ErrCandidateDeleted) {
+		if errors.Is(s.Err, ErrDeleted) {
 			interim.Role = Suspended
 		}
 		e.candidacy.Retract(interim)
-	case errors.Is(s.Err, ErrCandidateDeleted) && e.Current().Role == Suspended:
+	case errors.Is(s.Err, ErrDeleted) && e.Current().Role == Suspended:
 		// It can take long to find out why the znode was deleted.
 		e.candidacy.Publish(Status{Role: Suspended})
 	}

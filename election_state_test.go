@@ -15,7 +15,7 @@ import (
 // TestElection_UnreadLeadershipIsRetracted fails if a leadership is delivered after it has ended,
 // because its status was not received before.
 func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
-	for name, reason := range map[string]error{"deleted": ErrCandidateDeleted, "expired": ErrSessionExpired} {
+	for name, reason := range map[string]error{"deleted": ErrDeleted, "expired": ErrSessionExpired} {
 		t.Run(name, func(t *testing.T) {
 			e := &Election{
 				conn: new(zk.Conn), node: "/election", candidacy: newCandidacy(t.Context(), nil),
@@ -52,10 +52,10 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	}
 	require.NoError(t, e.rejoinAfter(ctx, ErrSessionExpired))
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrElectionOver), ErrElectionOver)
-	require.ErrorIs(t, e.rejoinAfter(ctx, ErrCandidateDeleted), ErrCandidateDeleted)
+	require.ErrorIs(t, e.rejoinAfter(ctx, ErrDeleted), ErrDeleted)
 	stop(ErrElectionOver)
 	require.Equal(t, ErrElectionOver, e.rejoinAfter(ctx, ErrSessionExpired))
-	require.ErrorIs(t, e.rejoinAfter(ctx, ErrCandidateDeleted), ErrCandidateDeleted)
+	require.ErrorIs(t, e.rejoinAfter(ctx, ErrDeleted), ErrDeleted)
 	e.rejoin = false
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }

@@ -11,8 +11,10 @@ import (
 // ZooKeeper wrap the error of the client library, and name the server, its error code and what to
 // do: see docs/servers.md.
 var (
-	// ErrNilConn is returned if the connection is nil.
-	ErrNilConn = zkerror.ErrNilConn
+	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
+	// or one that ZooKeeper does not accept, or the value of an option, or an operation of
+	// [Leadership.Multi], is invalid. Nothing was changed. The text says what is wrong.
+	ErrInvalid = zkerror.ErrInvalid
 	// ErrConnClosed is returned if the owner of the connection has closed it. It ends a
 	// candidacy. ZooKeeper removes the candidate's znode when the session ends.
 	ErrConnClosed = zkerror.ErrConnClosed
@@ -20,12 +22,6 @@ var (
 	// It ends a candidacy only before the candidate has joined the election, and not with
 	// [WithRejoin]. A candidate that has joined waits for the connection.
 	ErrUnreachable = zkerror.ErrUnreachable
-	// ErrInvalidPath is returned if ZooKeeper does not accept the path of the election
-	// node, or if the path is the root.
-	ErrInvalidPath = zkerror.ErrInvalidPath
-	// ErrInvalidOption is returned if the value of an option, or an operation of
-	// [Leadership.Multi], is invalid.
-	ErrInvalidOption = zkerror.ErrInvalidOption
 	// ErrNoElection is returned if the election node does not exist. It ends a candidacy if, in a
 	// new session, the election node does not exist or was re-created. Either the servers have
 	// lost their data (see docs/servers.md), or a client has deleted the node in the meantime. A
@@ -64,11 +60,11 @@ var (
 
 	// ErrElectionOver ends a candidacy if the election was ended for all candidates.
 	ErrElectionOver = zkerror.ErrElectionOver
-	// ErrCandidateDeleted indicates that another client has deleted the candidate's znode.
+	// ErrDeleted indicates that another client has deleted the candidate's znode.
 	// If it is the error of a final status, the election continues without this candidate.
 	// If it is the error of a Leadership, it can also be the first indication that the
 	// election was ended or that the connection was closed.
-	ErrCandidateDeleted = zkerror.ErrDeleted
+	ErrDeleted = zkerror.ErrDeleted
 	// ErrSessionExpired indicates that the ZooKeeper session has expired. The error also wraps
 	// zkdial.ErrDataLost if the servers are known to have lost their data.
 	ErrSessionExpired = zkerror.ErrSessionExpired

@@ -25,7 +25,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	candidate, err := leaderelection.NewElection(conn, "/election", leaderelection.WithClientName("host-1"),
+	candidate, err := leaderelection.NewElection(conn, "/election", leaderelection.WithName("host-1"),
 		leaderelection.WithCreateNode(), leaderelection.WithRejoin())
 	if err != nil {
 		log.Fatal(err)

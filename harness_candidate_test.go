@@ -44,7 +44,7 @@ func (h *harness) join(conn *zk.Conn, options ...leaderelection.Option) *candida
 
 // joinNamed is join with a client name and a new connection.
 func (h *harness) joinNamed(name string) *candidate {
-	return h.join(h.connect(), leaderelection.WithClientName(name))
+	return h.join(h.connect(), leaderelection.WithName(name))
 }
 
 // joinAsync starts a candidate on conn.

@@ -113,10 +113,10 @@ func TestTrap37_LongClientName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		name := strings.Repeat("x", 64<<10)
-		_, err := leaderelection.NewElection(conn, node, leaderelection.WithClientName(name+"x"))
-		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
-		c := h.join(conn, leaderelection.WithClientName(name))
-		next := h.join(h.connectUnlimited(), leaderelection.WithClientName(name))
+		_, err := leaderelection.NewElection(conn, node, leaderelection.WithName(name+"x"))
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
+		c := h.join(conn, leaderelection.WithName(name))
+		next := h.join(h.connectUnlimited(), leaderelection.WithName(name))
 		c.requireLeads()
 		next.requireFollows(c)
 		next.resign() // it writes the data of its predecessor

@@ -52,10 +52,10 @@ func (l *Leadership) Token() int64 { return l.grant.Token() }
 // The status [Suspended], or the final status, follows.
 func (l *Leadership) Done() <-chan struct{} { return l.grant.Context().Done() }
 
-// Err returns nil while the lease is valid, and afterwards the reason why the leadership
-// ended. On ZooKeeper it is [ErrResigned], [ErrLeaseExpired], [ErrSessionExpired],
-// [ErrCandidateDeleted], [ErrElectionOver] or [ErrConnClosed], to be tested with errors.Is. Err compares the lease
-// with the clock, so it is accurate even if this process has just been resumed.
+// Err returns nil while the lease is valid, and afterwards the reason why the leadership ended. On
+// ZooKeeper it is [ErrResigned], [ErrLeaseExpired], [ErrSessionExpired], [ErrDeleted],
+// [ErrElectionOver] or [ErrConnClosed], to be tested with errors.Is. Err compares the lease with
+// the clock, so it is accurate even if this process has just been resumed.
 func (l *Leadership) Err() error { return l.grant.Err() }
 
 // Deadline returns the time at which the lease expires unless it is renewed. It increases
@@ -75,7 +75,7 @@ func (l *Leadership) Context() context.Context { return l.grant.Context() }
 //
 // ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
 // *[zk.CheckVersionRequest]. The responses correspond to ops. The error wraps
-//   - [ErrInvalidOption] if ops are of another type, or together larger than a server accepts
+//   - [ErrInvalid] if ops are of another type, or together larger than a server accepts
 //     by default (a megabyte); nothing was sent,
 //   - [ErrNotLeader] if the leadership has ended; nothing was applied,
 //   - [ErrUnconfirmed] if the leadership or the connection was lost during the call, so that

@@ -74,16 +74,16 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 		}, leaderelection.ErrResigned, nil},
 		{"znode deleted", func(h *harness, c *candidate) {
 			h.remove(c.ID())
-		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrCandidateDeleted},
+		}, leaderelection.ErrDeleted, leaderelection.ErrDeleted},
 		{"election over", func(h *harness, c *candidate) {
 			require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrElectionOver},
+		}, leaderelection.ErrDeleted, leaderelection.ErrElectionOver},
 		{"election ended by the leader", func(h *harness, c *candidate) {
 			require.NoError(h, c.EndElection())
-		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrElectionOver},
+		}, leaderelection.ErrDeleted, leaderelection.ErrElectionOver},
 		{"connection closed", func(_ *harness, c *candidate) {
 			c.conn.Close()
-		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrConnClosed},
+		}, leaderelection.ErrDeleted, leaderelection.ErrConnClosed},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			withServers(t, 1, func(h *harness) {

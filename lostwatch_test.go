@@ -116,7 +116,7 @@ var lostWatchScenarios = []struct {
 		operator := w.connect()
 		for _, e := range []*leaderelection.Election{c, b, a} {
 			require.NoError(w, operator.Delete(e.ID(), -1))
-			require.ErrorIs(w, awaitRole(e, leaderelection.Role(99)).Err, leaderelection.ErrCandidateDeleted)
+			require.ErrorIs(w, awaitRole(e, leaderelection.Role(99)).Err, leaderelection.ErrDeleted)
 		}
 	}},
 	{"request to resign", func(w *lostWatch, ctx context.Context) {

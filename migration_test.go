@@ -213,7 +213,7 @@ type migrated struct {
 func (f *fleet) startMigrated(id string) instance {
 	conn, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(f, err)
-	e, err := leaderelection.NewElection(conn, node, f.scheme.option(), leaderelection.WithClientName(id))
+	e, err := leaderelection.NewElection(conn, node, f.scheme.option(), leaderelection.WithName(id))
 	require.NoError(f, err)
 	go func() {
 		if err := e.ElectLeader(); err != nil {

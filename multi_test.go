@@ -129,12 +129,12 @@ func TestMulti_NotSent(t *testing.T) {
 				require.NoError(h, err)
 				continue
 			}
-			require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+			require.ErrorIs(h, err, leaderelection.ErrInvalid)
 			require.ErrorContains(h, err, "transaction as leader of "+node)
 			require.Empty(h, h.srv.Log())
 		}
 		_, err := leader.multi(zk.SetDataRequest{Path: register})
-		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
 		require.Equal(h, leaderelection.Leader, leader.Current().Role)
 	})
 }
@@ -333,7 +333,7 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 		require.ErrorIs(h, receive(h, late), leaderelection.ErrNotLeader)
 		require.Zero(h, h.stat("/register").Version)
 		h.advance(shortTime)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
@@ -57,7 +58,7 @@ func (e *Election) forgetNode() {
 // checkNode returns an error if no request can be sent for node over conn.
 func checkNode(conn *zk.Conn, node string) error {
 	if conn == nil {
-		return ErrNilConn
+		return zkerror.ErrNilConn
 	}
 	return znode.CheckPath(node)
 }

@@ -302,7 +302,7 @@ func TestObserve_WatchLost(t *testing.T) {
 // name, before and after a hand-over.
 func TestWithValue_Observed(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		a := h.join(h.connect(), leaderelection.WithClientName("a"), leaderelection.WithValue("10.0.0.1:80"))
+		a := h.join(h.connect(), leaderelection.WithName("a"), leaderelection.WithValue("10.0.0.1:80"))
 		b := h.joinNamed("b")
 		data, _, err := h.operator.Get(a.ID())
 		require.NoError(h, err)

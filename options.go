@@ -62,19 +62,19 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", ErrInvalid)
 		}
 		opt.apply(o)
 	}
 	switch {
 	case o.ctx == nil:
-		return nil, fmt.Errorf("%w: WithContext(nil)", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithContext(nil)", ErrInvalid)
 	case o.log == nil:
-		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithLogger(nil)", ErrInvalid)
 	case o.hasTimeout && o.timeout < 100*time.Millisecond:
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", ErrInvalidOption, o.timeout)
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", ErrInvalid, o.timeout)
 	case o.hasInterval && o.interval <= 0:
-		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalidOption, o.interval)
+		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalid, o.interval)
 	}
 	if err := znode.CheckACL(o.acl); err != nil {
 		return nil, err
@@ -83,18 +83,18 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 		return nil, err
 	}
 	if err := record.Check(o.clientName, o.value); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	err := o.naming.Check()
 	if err == nil {
 		err = znode.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of valid characters
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalid, err)
 	}
 	if conn != nil {
 		if err := session.Validate(conn, o.timeout); err != nil {
-			return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", ErrInvalidOption, o.timeout, err)
+			return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", ErrInvalid, o.timeout, err)
 		}
 	}
 	return o, nil
@@ -106,10 +106,10 @@ func WithContext(ctx context.Context) Option {
 	return optionFunc(func(o *options) { o.ctx = ctx })
 }
 
-// WithClientName sets the name of the candidate, for instance a host name, of at most 64
+// WithName sets the name of the candidate, for instance a host name, of at most 64
 // KiB without control characters. The name is the data of the candidate's znode, and observers can read it. The
 // default is "name-not-provided".
-func WithClientName(name string) Option {
+func WithName(name string) Option {
 	return optionFunc(func(o *options) {
 		if o.clientName = name; name == "" {
 			o.clientName = defaultClientName
@@ -139,7 +139,7 @@ func WithValue(value string) Option {
 // leases according to its own option. The additional checks end with the lease that needs
 // them.
 //
-// d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalidOption]
+// d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalid]
 // is returned. If d proves to be longer than the granted timeout later, because the session
 // did not exist yet or because a reconnect has changed the granted timeout, leases use the
 // granted timeout and a warning is logged.
@@ -161,7 +161,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // eighths does. After a loss of the connection, the lease does not expire later than by default.
 //
 // Of several candidates, locks and queues of one connection that lead or hold something,
-// the shortest interval counts. A d of zero or less is an [ErrInvalidOption].
+// the shortest interval counts. A d of zero or less is an [ErrInvalid].
 func WithCheckInterval(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.interval, o.hasInterval = d, true })
 }
@@ -187,7 +187,7 @@ func WithACL(acl []zk.ACL) Option {
 // the election node permits other clients more than the ACL of [WithACL] does. The error names these
 // clients and permissions, and the command that sets the ACL. By default a warning is logged. Without
 // WithACL, or with an ACL that grants all permissions to all clients, the option is an
-// [ErrInvalidOption].
+// [ErrInvalid].
 func WithStrictACL() Option {
 	return optionFunc(func(o *options) { o.strictACL = true })
 }

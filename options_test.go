@@ -22,7 +22,7 @@ import (
 func TestWithRejoin_ManySessions(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
-		c := h.join(conn, leaderelection.WithRejoin(), leaderelection.WithClientName("again"))
+		c := h.join(conn, leaderelection.WithRejoin(), leaderelection.WithName("again"))
 		first, oldID := c.requireLeads(), c.ID()
 		follower := h.join(h.connect())
 		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
@@ -242,7 +242,7 @@ func TestWithLogger_Messages(t *testing.T) {
 		defer slog.SetDefault(before)
 		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		ahead := h.join(h.connect())
-		c := h.join(h.connect(), leaderelection.WithLogger(log), leaderelection.WithClientName("logger"))
+		c := h.join(h.connect(), leaderelection.WithLogger(log), leaderelection.WithName("logger"))
 		require.NoError(h, ahead.Resign())
 		h.advance(0)
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
@@ -337,16 +337,16 @@ func TestOptions_Invalid(t *testing.T) {
 		"no interval":      leaderelection.WithCheckInterval(0),
 		"slash in prefix":  leaderelection.WithNamePrefix("a/b"),
 		"reserved prefix":  leaderelection.WithNamePrefix("held-w-"),
-		"null in name":     leaderelection.WithClientName("a\x00b"),
-		"newline in name":  leaderelection.WithClientName("a\nb"),
-		"C1 in name":       leaderelection.WithClientName("a\u009bb"),
+		"null in name":     leaderelection.WithName("a\x00b"),
+		"newline in name":  leaderelection.WithName("a\nb"),
+		"C1 in name":       leaderelection.WithName("a\u009bb"),
 		"null in value":    leaderelection.WithValue("a\x00b"),
 		"large value":      leaderelection.WithValue(strings.Repeat("v", 64<<10+1)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := leaderelection.NewElection(nil, node, opt)
-			require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
-			require.ErrorIs(t, leaderelection.DeleteElection(nil, node, opt), leaderelection.ErrInvalidOption)
+			require.ErrorIs(t, err, leaderelection.ErrInvalid)
+			require.ErrorIs(t, leaderelection.DeleteElection(nil, node, opt), leaderelection.ErrInvalid)
 		})
 	}
 }
@@ -360,10 +360,10 @@ func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
 		h.advance(time.Second)
 		long := leaderelection.WithSessionTimeout(20*time.Second + time.Millisecond)
 		_, err = leaderelection.NewElection(conn, node, long)
-		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
 		require.ErrorContains(h, err, "the servers have granted 20s")
 		_, err = leaderelection.Observe(h.Context(), conn, node, long)
-		require.ErrorIs(h, err, leaderelection.ErrInvalidOption)
+		require.ErrorIs(h, err, leaderelection.ErrInvalid)
 		_, err = leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(20*time.Second))
 		require.NoError(h, err)
 	}, zktest.WithSessionTimeouts(time.Second, 20*time.Second))

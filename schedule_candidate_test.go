@@ -118,7 +118,7 @@ func (r *scheduleRun) join(n int) {
 }
 
 func (r *scheduleRun) electionOptions(m *member) []leaderelection.Option {
-	options := []leaderelection.Option{leaderelection.WithClientName(m.name), leaderelection.WithSessionTimeout(r.reported)}
+	options := []leaderelection.Option{leaderelection.WithName(m.name), leaderelection.WithSessionTimeout(r.reported)}
 	if r.rejoin {
 		options = append(options, leaderelection.WithRejoin())
 	}
@@ -222,7 +222,7 @@ func (r *scheduleRun) verifyReason(m *member, err error) {
 		valid = r.ended
 	case errors.Is(err, leaderelection.ErrNoElection):
 		valid = r.ended || r.rebuilt && !r.create // after NewElection has returned
-	case errors.Is(err, leaderelection.ErrCandidateDeleted):
+	case errors.Is(err, leaderelection.ErrDeleted):
 		// If no server answers for a session timeout, a candidate does not find out why its znode
 		// was deleted, unless it waits without a limit.
 		valid = r.history.isRemovalExpected(m.id()) || !r.rejoin && !r.hasZnode(m.id())

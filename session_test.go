@@ -55,7 +55,7 @@ func TestSessionExpiry_Error(t *testing.T) {
 					h.advance(timeout)
 					require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
 					require.NotErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
-					require.NotErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+					require.NotErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 					switch {
 					case ahead != nil:
 						ahead.requireLeads()
@@ -144,11 +144,11 @@ func TestTrap19_ZnodeOfEarlierSession(t *testing.T) {
 // waits for its old znode until the session expires.
 func TestTrap19_RestartedProgram(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		crashed := h.join(h.connect(), leaderelection.WithClientName("a"))
+		crashed := h.join(h.connect(), leaderelection.WithName("a"))
 		h.advance(timeout + shortTime)
 		h.srv.Blackhole(zktest.BothWays, crashed.conn.SessionID())
 		left := h.serverSession(crashed).ExpiresIn
-		again := h.join(h.connect(), leaderelection.WithClientName("a"))
+		again := h.join(h.connect(), leaderelection.WithName("a"))
 		h.srv.Refuse(true)
 		h.advance(left - 1)
 		again.requireFollows(crashed)

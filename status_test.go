@@ -110,13 +110,13 @@ func TestTrap30_SlowReader(t *testing.T) {
 
 		h.remove(e.ID())
 		h.advance(shortTime)
-		require.ErrorIs(h, receive(h, result), leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(h, receive(h, result), leaderelection.ErrDeleted)
 		other.requireLeads()
 		last := receive(h, e.Status())
 		for s := range e.Status() {
 			last = s
 		}
-		require.ErrorIs(h, last.Err, leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(h, last.Err, leaderelection.ErrDeleted)
 	})
 }
 

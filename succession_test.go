@@ -42,7 +42,7 @@ func TestSuccession_OwnZnodeDeletedWhileDisconnected(t *testing.T) {
 		})
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(100 * packetGap)
-		require.ErrorIs(h, second.requireOver(), leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(h, second.requireOver(), leaderelection.ErrDeleted)
 		require.NotContains(h, second.roles(), leaderelection.Leader)
 		require.Equal(h, []string{leader.ID(), second.ID()}, h.deletionsDelivered(conn.SessionID()), "the test does not test this")
 	})
@@ -109,7 +109,7 @@ func TestSuccession_OwnZnodeDeletedWithPredecessor(t *testing.T) {
 			h.advance(0)
 			release()
 			h.advance(20 * time.Millisecond)
-			require.ErrorIs(h, second.requireOver(), leaderelection.ErrCandidateDeleted)
+			require.ErrorIs(h, second.requireOver(), leaderelection.ErrDeleted)
 			require.False(h, led.Load(), "it was the leader")
 		})
 	}
@@ -140,7 +140,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 		for i, c := range all {
 			switch {
 			case i%2 == 0:
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 				continue
 			case i == 1:
 				c.requireLeads()
@@ -196,7 +196,7 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 			h.advance(0)
 			release()
 			h.advance(shortTime)
-			require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+			require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 			require.False(h, led.Load())
 			require.Equal(h, ahead, c.received()[1].NowFollowing)
 		})

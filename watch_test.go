@@ -50,7 +50,7 @@ func TestWatch_DataChanged(t *testing.T) {
 		h.advance(0)
 		f2.requireLeads()
 		h.advance(time.Second)
-		require.ErrorIs(h, leader.requireOver(), leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(h, leader.requireOver(), leaderelection.ErrDeleted)
 		_, err := h.operator.Set(f2.ID(), []byte("changed again"), -1)
 		require.NoError(h, err)
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
@@ -183,7 +183,7 @@ func TestWatch_SetWatchesFails(t *testing.T) {
 			1,
 			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
 			func(h *harness, _ []*candidate, c *candidate) {
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 			},
 		},
 		"third, the predecessor leaves": {
@@ -195,7 +195,7 @@ func TestWatch_SetWatchesFails(t *testing.T) {
 			2,
 			func(h *harness, _ []*candidate, c *candidate) error { return h.operator.Delete(c.ID(), -1) },
 			func(h *harness, _ []*candidate, c *candidate) {
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 			},
 		},
 		"third, the election is deleted": {
@@ -360,7 +360,7 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 		require.Len(h, last.received(), 1)
 		h.remove(c.ID())
 		h.advance(shortTime)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 		last.requireLeads()
 	})
 }
@@ -409,7 +409,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 					h.requireIDs(first, c.ID())
 					require.Len(h, h.createdIDs(), 3)
 				} else {
-					require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+					require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 				}
 			})
 		})
@@ -441,7 +441,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 				h.remove(c.ID())
 				h.advance(shortTime)
 				h.reconnect()
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrCandidateDeleted)
+				require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 			})
 		})
 	}
@@ -596,7 +596,7 @@ func TestTrap27_RejectedWatchesAreSetAgain(t *testing.T) {
 			lose(x)
 			h.remove(x.ID())
 			h.advance(timeout / 4)
-			require.ErrorIs(h, x.requireOver(), leaderelection.ErrCandidateDeleted)
+			require.ErrorIs(h, x.requireOver(), leaderelection.ErrDeleted)
 		}
 	})
 }

@@ -35,7 +35,7 @@ type participant struct {
 // a goroutine, and reads Status until the channel is closed.
 func (p *participant) joinElection(node string, sessionTimeout time.Duration) error {
 	election, err := leaderelection.NewElection(p.session.conn, node,
-		leaderelection.WithClientName(p.name),
+		leaderelection.WithName(p.name),
 		leaderelection.WithSessionTimeout(sessionTimeout),
 		leaderelection.WithRejoin())
 	if err != nil {

@@ -15,7 +15,7 @@ var reasons = []struct {
 	{leaderelection.ErrResigned, "resigned"},
 	{leaderelection.ErrElectionOver, "election_over"},
 	{leaderelection.ErrSessionExpired, "session_expired"},
-	{leaderelection.ErrCandidateDeleted, "candidate_deleted"},
+	{leaderelection.ErrDeleted, "candidate_deleted"},
 	{leaderelection.ErrConnClosed, "connection_closed"},
 	{leaderelection.ErrUnreachable, "unreachable"},
 	{leaderelection.ErrPermission, "permission"},

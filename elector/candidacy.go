@@ -30,7 +30,7 @@ type candidacy struct {
 }
 
 var (
-	errNoCandidate = fmt.Errorf("%w: NewCandidate returned no candidate", leaderelection.ErrInvalidOption)
+	errNoCandidate = fmt.Errorf("%w: NewCandidate returned no candidate", leaderelection.ErrInvalid)
 	errSlowBackend = fmt.Errorf("the backend did not resign within %v", resignLimit)
 )
 

@@ -128,7 +128,7 @@ type Elector struct {
 //   - A handler was abandoned: Run returns an error that wraps [ErrHung].
 //
 // Run returns [ErrAlreadyRun] immediately if it was called before, and an error that wraps
-// [leaderelection.ErrInvalidOption] if the fields are invalid.
+// [leaderelection.ErrInvalid] if the fields are invalid.
 //
 // Before it returns, Run calls End if necessary, and resigns. If the backend has not
 // confirmed the resignation and no other error occurred, Run returns an error that wraps

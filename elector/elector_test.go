@@ -154,8 +154,8 @@ func TestDefectE5_StaleLeadership(t *testing.T) {
 // TestDefectE6_CandidatesWithoutNames fails if two candidates without names are leaders at the same time.
 func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
 	runOnZooKeeper(t, func(h *zkHarness) {
-		a := h.join("a", nil, leaderelection.WithClientName(""))
-		b := h.join("b", nil, leaderelection.WithClientName(""))
+		a := h.join("a", nil, leaderelection.WithName(""))
+		b := h.join("b", nil, leaderelection.WithName(""))
 		h.requireEvents("a begins")
 		require.NotEqual(t, a.elector.Current().Candidate.CandidateID, b.elector.Current().Candidate.CandidateID)
 		require.NotEmpty(t, b.elector.Current().Candidate.NowFollowing)
@@ -301,9 +301,9 @@ func TestRun_InvalidFields(t *testing.T) {
 		{NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return nil, nil }},
 	} {
 		require.Equal(t, StateNotLeader, e.Current().State)
-		require.ErrorIs(t, e.Run(t.Context()), leaderelection.ErrInvalidOption)
+		require.ErrorIs(t, e.Run(t.Context()), leaderelection.ErrInvalid)
 	}
-	require.ErrorIs(t, Lead(t.Context(), nil, nil), leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, Lead(t.Context(), nil, nil), leaderelection.ErrInvalid)
 }
 
 // TestPing fails if the loop does not answer at each point at which it waits.

@@ -36,8 +36,7 @@ var (
 // Elector.Terminal. It returns true for [ErrTerminal], for an election that was ended, and for
 // errors that need another configuration or program: [leaderelection.ErrElectionOver],
 // [leaderelection.ErrConnClosed], [leaderelection.ErrPermission],
-// [leaderelection.ErrNilConn], [leaderelection.ErrInvalidPath],
-// [leaderelection.ErrInvalidOption], and [leaderelection.ErrAlreadyStarted], which indicates that
+// [leaderelection.ErrInvalid], and [leaderelection.ErrAlreadyStarted], which indicates that
 // the candidate was used before.
 func IsTerminal(err error) bool {
 	for _, t := range terminal {
@@ -51,6 +50,5 @@ func IsTerminal(err error) bool {
 var terminal = []error{
 	ErrTerminal,
 	leaderelection.ErrElectionOver, leaderelection.ErrConnClosed, leaderelection.ErrPermission,
-	leaderelection.ErrNilConn, leaderelection.ErrInvalidPath, leaderelection.ErrInvalidOption,
-	leaderelection.ErrAlreadyStarted,
+	leaderelection.ErrInvalid, leaderelection.ErrAlreadyStarted,
 }

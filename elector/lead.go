@@ -38,7 +38,7 @@ import (
 // backend for at most ten seconds.
 func Lead(ctx context.Context, candidate leaderelection.Candidate, f func(ctx context.Context, l *leaderelection.Leadership) error) error {
 	if f == nil {
-		return fmt.Errorf("elector: %w: Lead: the function is nil", leaderelection.ErrInvalidOption)
+		return fmt.Errorf("elector: %w: Lead: the function is nil", leaderelection.ErrInvalid)
 	}
 	e := &Elector{
 		NewCandidate: func(context.Context) (leaderelection.Candidate, error) { return candidate, nil },

@@ -61,10 +61,10 @@ func newLoop(ctx context.Context, e *Elector) (*loop, error) {
 		pings:        e.pings,
 	}
 	if e.NewCandidate == nil {
-		return nil, fmt.Errorf("elector: %w: NewCandidate is nil", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("elector: %w: NewCandidate is nil", leaderelection.ErrInvalid)
 	}
 	if l.endTries < 0 || min(l.beginTimeout, l.endTimeout, l.errorTimeout, l.endPause, l.errorWait, l.grace) < 0 {
-		return nil, fmt.Errorf("elector: %w: a duration or number is negative", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("elector: %w: a duration or number is negative", leaderelection.ErrInvalid)
 	}
 	if l.terminal == nil {
 		l.terminal = IsTerminal

@@ -28,7 +28,7 @@ const (
 	// Resumed reports that a suspended leader has become leader again, with the same Token.
 	Resumed
 	// Lost reports that a leadership has ended, whether or not it was suspended: once for each
-	// Elected. Err is the reason, as returned by Leadership.Err. ErrCandidateDeleted can also be the
+	// Elected. Err is the reason, as returned by Leadership.Err. ErrDeleted can also be the
 	// first indication that the election was ended or that the session has expired; the Err of Ended
 	// is definite.
 	Lost

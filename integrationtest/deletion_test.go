@@ -270,7 +270,7 @@ func TestDelete_CandidateWithPredecessor(t *testing.T) {
 		harness.Eventually(t, func() bool { return conn.Network[0].Count(zktest.OpMulti) > 0 }, "the follower has not sent a check")
 		_, err := operator.Multi(deleteRequest(second.ID()), deleteRequest(leader.ID()))
 		require.NoError(t, err)
-		second.requireEnded(t, leaderelection.ErrCandidateDeleted)
+		second.requireEnded(t, leaderelection.ErrDeleted)
 		conn.Network[0].ResetLog()
 	}
 }
@@ -302,10 +302,10 @@ func TestDelete_LeaderIsSuspendedFirst(t *testing.T) {
 		Op: zktest.OpExists, Path: isBelow(node), Action: zkproxy.HoldReply, // the check for the tombstone
 	})
 	deleteZnode(t, operator, leader.ID())
-	requireLost(t, grant, leaderelection.ErrCandidateDeleted)
+	requireLost(t, grant, leaderelection.ErrDeleted)
 	require.Equal(t, leaderelection.Suspended, leader.nextStatus(t).Role)
 	held.Release()
-	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
+	leader.requireEnded(t, leaderelection.ErrDeleted)
 }
 
 // TestEndElection_LaterCandidates fails if a candidate becomes leader after EndElection.

@@ -55,20 +55,20 @@ func TestErrors_InvalidArguments(t *testing.T) {
 	for name, call := range apiFuncs(t) {
 		t.Run(name, func(t *testing.T) {
 			create := leaderelection.WithCreateNode()
-			assert.ErrorIs(t, call(nil, missing, create), leaderelection.ErrNilConn)
+			assert.ErrorIs(t, call(nil, missing, create), leaderelection.ErrInvalid)
 			assert.ErrorIs(t, call(closed.Conn, missing, create), leaderelection.ErrConnClosed)
 			assert.ErrorIs(t, call(down.Conn, missing, create, leaderelection.WithSessionTimeout(short)), leaderelection.ErrUnreachable)
 			for _, path := range []string{
 				"", "election", "/", "//", missing + "/", "/" + missing, missing + "//a",
 				missing + "/./a", missing + "/../a", missing + "\x00", missing + "\u0080", missing + "\uf000", missing + "\U0001f402",
 			} {
-				assert.ErrorIs(t, call(conn.Conn, path, create), leaderelection.ErrInvalidPath, "%q", path)
+				assert.ErrorIs(t, call(conn.Conn, path, create), leaderelection.ErrInvalid, "%q", path)
 			}
 			for _, opt := range []leaderelection.Option{
 				nil, leaderelection.WithLogger(nil), leaderelection.WithACL(nil),
 				leaderelection.WithSessionTimeout(0), leaderelection.WithNamePrefix("a/b"),
 			} {
-				assert.ErrorIs(t, call(conn.Conn, missing, create, opt), leaderelection.ErrInvalidOption)
+				assert.ErrorIs(t, call(conn.Conn, missing, create, opt), leaderelection.ErrInvalid)
 			}
 			if name == "DeleteElection" {
 				assert.NoError(t, call(conn.Conn, missing))
@@ -89,8 +89,8 @@ func TestErrors_InvalidContext(t *testing.T) {
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(assert.AnError)
 	for want, ctx := range map[error]context.Context{
-		leaderelection.ErrInvalidOption: none,
-		assert.AnError:                  ended,
+		leaderelection.ErrInvalid: none,
+		assert.AnError:            ended,
 	} {
 		missing := harness.NewPath(t)
 		for name, call := range apiFuncs(t) {
@@ -269,7 +269,7 @@ func TestErrors_CandidateDeleted(t *testing.T) {
 	node := createElectionNode(t, conn)
 	leader, grant := startLeader(t, conn, node)
 	require.NoError(t, conn.Delete(leader.ID(), -1))
-	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
-	requireLost(t, grant, leaderelection.ErrCandidateDeleted)
+	leader.requireEnded(t, leaderelection.ErrDeleted)
+	requireLost(t, grant, leaderelection.ErrDeleted)
 	require.NotErrorIs(t, leader.waitResult(t), leaderelection.ErrElectionOver)
 }

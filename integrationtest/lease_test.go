@@ -67,7 +67,7 @@ func TestTrap14_LeaderIsNotified(t *testing.T) {
 		}, leaderelection.ErrResigned, nil},
 		{"znode deleted", func(t *testing.T, admin, _ *client, c *candidate) {
 			deleteZnode(t, admin, c.ID())
-		}, leaderelection.ErrCandidateDeleted, leaderelection.ErrCandidateDeleted},
+		}, leaderelection.ErrDeleted, leaderelection.ErrDeleted},
 		{"election over", func(t *testing.T, admin, _ *client, c *candidate) {
 			require.NoError(t, leaderelection.DeleteElection(admin.Conn, electionNode(c)))
 		}, nil, leaderelection.ErrElectionOver}, // reported as soon as the znode is deleted, whatever the reason
@@ -169,7 +169,7 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 	conn.Network.Thaw()
 	require.ErrorIs(t, harness.Receive(t, written, "the old leader's write"), leaderelection.ErrNotLeader)
 	require.Zero(t, readStat(t, admin, register).Version)
-	c.requireEnded(t, leaderelection.ErrCandidateDeleted)
+	c.requireEnded(t, leaderelection.ErrDeleted)
 }
 
 // TestTrap42_TermsDoNotOverlap fails if a candidate's next term starts before its previous term has ended.

@@ -100,7 +100,7 @@ func TestMulti_ZnodeDeleted(t *testing.T) {
 	conn.Network.Thaw()
 	require.ErrorIs(t, harness.Receive(t, done, "the transaction"), leaderelection.ErrNotLeader)
 	require.False(t, znodeExists(t, other, target))
-	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
+	leader.requireEnded(t, leaderelection.ErrDeleted)
 }
 
 // requestsOf returns the requests of a client with the given operation and path.

@@ -20,9 +20,9 @@ func TestObserve_Changes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, leaderelection.Observation{}, harness.Receive(t, seen, "no leader"))
 
-	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("one"))
+	leader, grant := startLeader(t, conn, node, leaderelection.WithName("one"))
 	require.Equal(t, observationOf(leader, "one", grant), harness.Receive(t, seen, "the first leader"))
-	follower := startFollower(t, conn, node, leader, leaderelection.WithClientName("two"))
+	follower := startFollower(t, conn, node, leader, leaderelection.WithName("two"))
 	leader.resign(t)
 	next := follower.requireLeader(t)
 	require.Equal(t, observationOf(follower, "two", next), harness.Receive(t, seen, "the second leader"))
@@ -34,7 +34,7 @@ func TestObserve_Changes(t *testing.T) {
 		c, _ := startLeader(t, conn, node)
 		c.resign(t)
 	}
-	last, grant := startLeader(t, conn, node, leaderelection.WithClientName("last"))
+	last, grant := startLeader(t, conn, node, leaderelection.WithName("last"))
 	o := harness.Receive(t, seen, "a leader")
 	for o != observationOf(last, "last", grant) && (o.Leader == nil || *o.Leader != *observationOf(last, "last", grant).Leader) {
 		o = harness.Receive(t, seen, "the last leader")
@@ -89,10 +89,10 @@ func TestCandidates_Order(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, infos)
 
-	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("0"))
+	leader, grant := startLeader(t, conn, node, leaderelection.WithName("0"))
 	all := []*candidate{leader}
 	for i := range 11 {
-		all = append(all, startFollower(t, conn, node, all[i], leaderelection.WithClientName(fmt.Sprint(i+1))))
+		all = append(all, startFollower(t, conn, node, all[i], leaderelection.WithName(fmt.Sprint(i+1))))
 	}
 	all[5].resign(t)
 	all[6].requireFollower(t, all[4])

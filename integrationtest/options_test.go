@@ -82,7 +82,7 @@ func TestWithLogger_Messages(t *testing.T) {
 	node := createElectionNode(t, conn)
 	var out testenv.Buffer
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	c, _ := startLeader(t, conn, node, leaderelection.WithLogger(log), leaderelection.WithClientName("logger"))
+	c, _ := startLeader(t, conn, node, leaderelection.WithLogger(log), leaderelection.WithName("logger"))
 	electiontest.Confirm(t, c.Resign)
 	for _, want := range []string{node, znodeName(c), "client=logger", "leader"} {
 		require.Contains(t, out.String(), want)
@@ -110,13 +110,13 @@ func TestWithNaming_Kazoo(t *testing.T) {
 	fourth.requireEnded(t, leaderelection.ErrElectionOver)
 }
 
-// TestWithClientName_Data fails if the name is not the data of the candidate's znode.
-func TestWithClientName_Data(t *testing.T) {
+// TestWithName_Data fails if the name is not the data of the candidate's znode.
+func TestWithName_Data(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
-	leader, _ := startLeader(t, conn, node, leaderelection.WithClientName("host.example"))
-	follower := startFollower(t, conn, node, leader, leaderelection.WithClientName("foobar"))
+	leader, _ := startLeader(t, conn, node, leaderelection.WithName("host.example"))
+	follower := startFollower(t, conn, node, leader, leaderelection.WithName("foobar"))
 	for c, want := range map[*candidate]string{leader: "host.example", follower: "foobar"} {
 		data, _, err := conn.Get(c.ID())
 		require.NoError(t, err)

@@ -163,7 +163,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 	for i := 0; i < count; i += 2 {
 		for range all[i].remainingStatuses(t) { // the statuses before the final one
 		}
-		require.ErrorIs(t, all[i].waitResult(t), leaderelection.ErrCandidateDeleted)
+		require.ErrorIs(t, all[i].waitResult(t), leaderelection.ErrDeleted)
 	}
 	harness.Eventually(t, func() bool { return all[1].Current().Role == leaderelection.Leader }, "the first remaining candidate does not lead")
 	for i := 3; i < count; i += 2 {
@@ -320,7 +320,7 @@ func TestOrder_MiddleFollowerDeleted(t *testing.T) {
 	f3 := startFollower(t, other, node, f2)
 
 	require.NoError(t, other.Delete(f2.ID(), -1))
-	f2.requireEnded(t, leaderelection.ErrCandidateDeleted)
+	f2.requireEnded(t, leaderelection.ErrDeleted)
 	require.Equal(t, f2.ID(), f3.requireFollower(t, f1).WasFollowing)
 	f1.requireNoStatus(t, quietTime)
 	leader.requireNoStatus(t, 0)
@@ -335,7 +335,7 @@ func TestOrder_LastFollowerDeleted(t *testing.T) {
 	follower := startFollower(t, conn, node, leader)
 	last := startFollower(t, conn, node, follower)
 	require.NoError(t, other.Delete(last.ID(), -1))
-	last.requireEnded(t, leaderelection.ErrCandidateDeleted)
+	last.requireEnded(t, leaderelection.ErrDeleted)
 	electiontest.Confirm(t, last.Resign)
 	leader.requireNoStatus(t, quietTime)
 	follower.requireNoStatus(t, 0)

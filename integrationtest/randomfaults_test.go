@@ -53,7 +53,7 @@ func (c *contestant) runCandidacies(ctx context.Context, node, register string) 
 	defer c.terms.Wait()
 	for ctx.Err() == nil {
 		e, err := leaderelection.NewElection(c.conn.Conn, node,
-			leaderelection.WithClientName(c.name), leaderelection.WithRejoin(),
+			leaderelection.WithName(c.name), leaderelection.WithRejoin(),
 			leaderelection.WithSessionTimeout(faultsTimeout), leaderelection.WithContext(ctx))
 		if err != nil {
 			c.history.addRecord("%s: NewElection: %v", c.name, err)

@@ -247,7 +247,7 @@ func TestWithRejoin_AfterExpiry(t *testing.T) {
 	t.Parallel()
 	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)
-	c, first := startLeader(t, conn, node, leaderelection.WithRejoin(), leaderelection.WithClientName("again"))
+	c, first := startLeader(t, conn, node, leaderelection.WithRejoin(), leaderelection.WithName("again"))
 	follower := startFollower(t, other, node, c)
 	last := startFollower(t, conn, node, follower, leaderelection.WithRejoin())
 	oldID := c.ID()

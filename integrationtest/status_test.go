@@ -132,8 +132,8 @@ func TestStatus_Current(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
-	leader, grant := startLeader(t, conn, node, leaderelection.WithClientName("one"))
-	follower := startFollower(t, conn, node, leader, leaderelection.WithClientName("two"))
+	leader, grant := startLeader(t, conn, node, leaderelection.WithName("one"))
+	follower := startFollower(t, conn, node, leader, leaderelection.WithName("two"))
 	require.Equal(t, leaderelection.Status{
 		CandidateID: leader.ID(), Role: leaderelection.Leader, Leadership: grant,
 	}, leader.Current())

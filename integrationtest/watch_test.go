@@ -106,7 +106,7 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 	c.requireNoStatus(t, quietTime)
 	require.NoError(t, l.Err())
 	deleteZnode(t, admin, c.ID())
-	c.requireEnded(t, leaderelection.ErrCandidateDeleted)
+	c.requireEnded(t, leaderelection.ErrDeleted)
 	last.requireLeader(t)
 }
 
@@ -164,7 +164,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 				conn.Network.Cut()
 				deleteZnode(t, admin, c.ID())
 				conn.Network.Restore()
-				c.requireEnded(t, leaderelection.ErrCandidateDeleted)
+				c.requireEnded(t, leaderelection.ErrDeleted)
 			})
 		}
 	})
@@ -191,7 +191,7 @@ func TestWatch_DataChange(t *testing.T) {
 	f1.resign(t)
 	f2.requireFollower(t, leader)
 	require.NoError(t, other.Delete(leader.ID(), -1))
-	leader.requireEnded(t, leaderelection.ErrCandidateDeleted)
+	leader.requireEnded(t, leaderelection.ErrDeleted)
 	f2.requireLeader(t)
 	_, err := other.Set(f2.ID(), []byte("changed again"), -1)
 	require.NoError(t, err)

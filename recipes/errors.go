@@ -22,16 +22,12 @@ var (
 	// ErrTaken is returned if the znode exists and belongs to another session, or to another user
 	// of this connection. It is not changed.
 	ErrTaken = errors.New("recipes: the znode belongs to another session")
-	// ErrNilConn is returned if the connection is nil.
-	ErrNilConn = zkerror.ErrNilConn
+	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
+	// or one that ZooKeeper does not accept, or the value of an option is invalid or does not
+	// apply to the recipe. Nothing was changed. The text says what is wrong.
+	ErrInvalid = zkerror.ErrInvalid
 	// ErrConnClosed is returned if the owner of the connection has closed it.
 	ErrConnClosed = zkerror.ErrConnClosed
-	// ErrInvalidPath is returned if ZooKeeper does not accept the path, or if the path is
-	// the root.
-	ErrInvalidPath = zkerror.ErrInvalidPath
-	// ErrInvalidOption is returned if an option or argument has an invalid value, or if an
-	// option does not apply to the recipe. Nothing was changed.
-	ErrInvalidOption = zkerror.ErrInvalidOption
 	// ErrPermission is returned if ZooKeeper rejects a request because of an ACL, because the
 	// connection is not authenticated, or because a quota is exceeded; with [WithStrictACL] also if
 	// the ACL of the node permits other clients to change it.

@@ -11,7 +11,7 @@ import (
 
 // Option configures a recipe. All recipes accept the options of this package, as far as
 // they are documented for them. Options of another recipe are rejected with
-// [ErrInvalidOption].
+// [ErrInvalid].
 type Option = recipe.Option
 
 // Layout selects the library whose znode names and data formats a recipe uses, so that
@@ -43,7 +43,7 @@ func WithLayout(l Layout) Option { return func(s *recipe.Setup) { s.Layout = l }
 // leases according to its own option. The additional checks end with the lease that needs
 // them.
 //
-// d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalidOption]
+// d must be at least 100 ms and at most the granted timeout; otherwise [ErrInvalid]
 // is returned. If d proves to be longer than the granted timeout later, because the session
 // did not exist yet or because a reconnect has changed the granted timeout, leases use the
 // granted timeout and a warning is logged.
@@ -55,7 +55,7 @@ func WithSessionTimeout(d time.Duration) Option {
 // acknowledged before they send the next one. Each check is a write of the ensemble. The
 // default is an eighth of the session timeout. A longer d reduces the checks, and leaves less
 // time for a slow answer; more than a quarter of the session timeout counts as a quarter.
-// See leaderelection.WithCheckInterval. A d of zero or less is an [ErrInvalidOption].
+// See leaderelection.WithCheckInterval. A d of zero or less is an [ErrInvalid].
 func WithCheckInterval(d time.Duration) Option { return recipe.WithCheckInterval(d) }
 
 // WithACL sets the ACL of the znodes that are created. The default grants all permissions
@@ -73,7 +73,7 @@ func WithACL(acl []zk.ACL) Option { return func(s *recipe.Setup) { s.ACL = acl }
 // WithStrictACL makes the operations that [WithACL] lists return [ErrPermission], before they create
 // anything in the node, if its ACL permits other clients more than the ACL of WithACL does. By default
 // a warning is logged. Without WithACL, or with an ACL that grants all permissions to all clients, the
-// option is an [ErrInvalidOption].
+// option is an [ErrInvalid].
 func WithStrictACL() Option { return func(s *recipe.Setup) { s.StrictACL = true } }
 
 // WithLogger sets the logger. By default nothing is logged. The handler must not block.

@@ -24,6 +24,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
@@ -47,20 +48,20 @@ var (
 //
 // Errors of this package: [ErrNoCandidate] and [ErrForeignData]. Errors of package leaderelection:
 // ErrNoElection, ErrPermission if the connection is not permitted to write the data of the election
-// node, ErrInvalidOption if id is not the ID of a candidate of this election, ErrInvalidPath and
-// ErrNilConn. After these errors nothing was changed. ErrConnClosed can also be returned after the
+// node, ErrInvalid if conn is nil, node is not valid, or id is not the ID of a candidate of this
+// election. After these errors nothing was changed. ErrConnClosed can also be returned after the
 // request was made, and so can ErrForeignData and ErrPermission if another program has then changed
 // the data or the ACL of the election node.
 func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	if conn == nil {
-		return leaderelection.ErrNilConn
+		return zkerror.ErrNilConn
 	}
 	if err := znode.CheckPath(node); err != nil {
 		return err
 	}
 	name := path.Base(id)
 	if candidates, _, _ := contender.Order([]string{name}, ""); path.Join(node, name) != id || len(candidates) == 0 {
-		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalidOption, id, node)
+		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalid, id, node)
 	}
 	r := &resignRequest{conn: conn, node: node, name: name, changing: make(chan struct{}, 1)}
 	err := r.send(ctx)
@@ -200,7 +201,7 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 			}
 			data = record.FormatRequests(changed)
 			if _, err := txn.Size([]any{&zk.SetDataRequest{Path: r.node, Data: data}}); err != nil {
-				return fmt.Errorf("%w: %d requests: %w", leaderelection.ErrInvalidOption, len(changed), err)
+				return fmt.Errorf("%w: %d requests: %w", leaderelection.ErrInvalid, len(changed), err)
 			}
 			if !startWrite() {
 				return errCanceled

@@ -401,10 +401,10 @@ func TestRequest_InvalidArguments(t *testing.T) {
 	withServer(t, func(h *harness) {
 		const id = node + "/_c_x-latch-0000000001"
 		ctx := h.Context()
-		require.ErrorIs(h, resign.Request(ctx, nil, node, id), leaderelection.ErrNilConn)
-		require.ErrorIs(h, resign.Request(ctx, h.operator, "election", id), leaderelection.ErrInvalidPath)
+		require.ErrorIs(h, resign.Request(ctx, nil, node, id), leaderelection.ErrInvalid)
+		require.ErrorIs(h, resign.Request(ctx, h.operator, "election", id), leaderelection.ErrInvalid)
 		for _, id := range []string{"", node, node + "/x", "/other/_c_x-latch-0000000001", "_c_x-latch-0000000001", node + "/a/_c_x-latch-0000000001"} {
-			require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), leaderelection.ErrInvalidOption, id)
+			require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), leaderelection.ErrInvalid, id)
 		}
 		require.ErrorIs(h, resign.Request(ctx, h.operator, node, id), leaderelection.ErrNoElection)
 		_, err := h.operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))

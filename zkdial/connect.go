@@ -62,7 +62,7 @@ const (
 // granted.
 //
 // An element of servers is host:port, or a host for port 2181. Errors: [ErrServers], and
-// leaderelection.ErrInvalidOption if sessionTimeout is less than 100 ms or more than 2³¹-1 ms
+// leaderelection.ErrInvalid if sessionTimeout is less than 100 ms or more than 2³¹-1 ms
 // (24 days), the longest that a client can request, or an option is nil.
 func Connect(servers []string, sessionTimeout time.Duration, options ...Option) (*zk.Conn, <-chan zk.Event, error) {
 	addresses, err := parseServers(servers)
@@ -71,16 +71,16 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	}
 	d := &dialer{requested: sessionTimeout, servers: len(addresses), log: slog.Default(), open: net.DialTimeout}
 	if sessionTimeout < shortestTimeout || sessionTimeout > longestTimeout {
-		return nil, nil, fmt.Errorf("%w: session timeout %v: must be from %v to %v", zkerror.ErrInvalidOption, sessionTimeout, shortestTimeout, longestTimeout)
+		return nil, nil, fmt.Errorf("%w: session timeout %v: must be from %v to %v", zkerror.ErrInvalid, sessionTimeout, shortestTimeout, longestTimeout)
 	}
 	for _, o := range options {
 		if o == nil {
-			return nil, nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalidOption)
+			return nil, nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
 		}
 		o(d)
 	}
 	if d.open == nil || d.log == nil || slices.ContainsFunc(d.clientOptions, func(o func(*zk.Conn)) bool { return o == nil }) {
-		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", zkerror.ErrInvalidOption)
+		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", zkerror.ErrInvalid)
 	}
 	d.outage.log = d.log
 	return zk.Connect(addresses, sessionTimeout, func(conn *zk.Conn) {

@@ -83,12 +83,12 @@ func TestConnect_InvalidArguments(t *testing.T) {
 	}{
 		"chroot":     {[]string{"a:1/b"}, timeout, WithLogger(slog.Default()), ErrServers},
 		"no server":  {nil, timeout, WithLogger(slog.Default()), ErrServers},
-		"too short":  {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalidOption},
-		"too long":   {[]string{"a"}, 1 << 31 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalidOption},
-		"nil option": {[]string{"a"}, timeout, nil, zkerror.ErrInvalidOption},
-		"nil dialer": {[]string{"a"}, timeout, WithDialer(nil), zkerror.ErrInvalidOption},
-		"nil log":    {[]string{"a"}, timeout, WithLogger(nil), zkerror.ErrInvalidOption},
-		"nil client": {[]string{"a"}, timeout, WithClient(nil), zkerror.ErrInvalidOption},
+		"too short":  {[]string{"a"}, 99 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalid},
+		"too long":   {[]string{"a"}, 1 << 31 * time.Millisecond, WithLogger(slog.Default()), zkerror.ErrInvalid},
+		"nil option": {[]string{"a"}, timeout, nil, zkerror.ErrInvalid},
+		"nil dialer": {[]string{"a"}, timeout, WithDialer(nil), zkerror.ErrInvalid},
+		"nil log":    {[]string{"a"}, timeout, WithLogger(nil), zkerror.ErrInvalid},
+		"nil client": {[]string{"a"}, timeout, WithClient(nil), zkerror.ErrInvalid},
 	} {
 		_, _, err := Connect(c.servers, c.timeout, c.option)
 		require.ErrorIs(t, err, c.want, name)

@@ -46,6 +46,6 @@ func Children(ctx context.Context, conn *zk.Conn, path string) ([]string, error)
 	})
 }
 
-// CheckPath returns leaderelection.ErrInvalidPath if path cannot be the node of an election: for the
+// CheckPath returns leaderelection.ErrInvalid if path cannot be the node of an election: for the
 // root, for a path that ZooKeeper does not accept, and for one that is too long.
 func CheckPath(path string) error { return znode.CheckPath(path) }

@@ -16,12 +16,12 @@ import (
 // e.ID()), or the current leader. The reservation expires if the target does not become
 // leader within the election timeout.
 //
-// Errors: [leaderelection.ErrInvalidOption] if id is not a valid ID,
+// Errors: [leaderelection.ErrInvalid] if id is not a valid ID,
 // [leaderelection.ErrElectionOver], [leaderelection.ErrNoElection] if the record does not exist,
 // and [leaderelection.ErrUnconfirmed] if ctx was done first.
 func (e *Election) Elect(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
-		return fmt.Errorf("%w: Elect: %w", leaderelection.ErrInvalidOption, err)
+		return fmt.Errorf("%w: Elect: %w", leaderelection.ErrInvalid, err)
 	}
 	r, err := updateRecord(ctx, e.opts, e.store, func(r *Record) bool {
 		if r.Ended || r.Nominee == id || r.Leader == id && r.Nominee == "" {

@@ -29,7 +29,7 @@ func TestElect(t *testing.T) {
 			require.Same(h, next, h.leader())
 			require.Zero(h, time.Since(begin))
 		}
-		require.ErrorIs(h, h.candidates[0].Elect(h.Context(), ""), leaderelection.ErrInvalidOption)
+		require.ErrorIs(h, h.candidates[0].Elect(h.Context(), ""), leaderelection.ErrInvalid)
 		require.NoError(h, h.candidates[0].Elect(h.Context(), "unknown"))
 		synctest.Wait()
 		require.Nil(h, h.leader())
@@ -75,7 +75,7 @@ func TestElect_LongestID(t *testing.T) {
 	require.NoError(t, e.Elect(t.Context(), "other"))
 	before, err := store.Read(t.Context())
 	require.NoError(t, err)
-	require.ErrorIs(t, e.Elect(t.Context(), longest+"x"), leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, e.Elect(t.Context(), longest+"x"), leaderelection.ErrInvalid)
 	after, err := store.Read(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, after)

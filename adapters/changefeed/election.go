@@ -54,7 +54,7 @@ const startLimit = 10 * time.Second
 // missing, unless [WithoutCreate] is given. It returns within ten seconds. The caller
 // remains the owner of store, and closes it after the candidacies are over.
 //
-// Errors: [leaderelection.ErrNilConn] if store is nil, [leaderelection.ErrInvalidOption],
+// Errors: [leaderelection.ErrInvalid] if store is nil or an option is invalid,
 // [leaderelection.ErrNoElection], [leaderelection.ErrUnreachable] if the store has not
 // answered in time, [ErrUnsuitable], [ErrClosed], and errors of the store. If the election
 // has ended, ElectLeader returns the error.
@@ -85,7 +85,7 @@ func withStartedStore(store Store, opts []Option, f func(ctx context.Context, o 
 		return err
 	}
 	if store == nil {
-		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrNilConn)
+		return fmt.Errorf("changefeed: the store is nil: %w", leaderelection.ErrInvalid)
 	}
 	ctx, cancel := context.WithTimeoutCause(o.ctx, startLimit, errUnanswered{})
 	defer cancel()

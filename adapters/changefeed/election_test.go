@@ -65,7 +65,7 @@ func TestElection_ContractWithKeepLeading(t *testing.T) {
 // the error does not name the reason.
 func TestNewElection_UnsuitableStore(t *testing.T) {
 	_, err := changefeed.NewElection(nil)
-	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	_, err = changefeed.NewElection(&storeFuncs{start: func(context.Context) error {
 		return fmt.Errorf("%w: no replica set", changefeed.ErrUnsuitable)
 	}})

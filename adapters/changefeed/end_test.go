@@ -48,7 +48,7 @@ func TestDeleteElection_MissingRecord(t *testing.T) {
 	require.ErrorIs(t, e.ElectLeader(), leaderelection.ErrElectionOver)
 	require.NoError(t, store.Close())
 	require.ErrorIs(t, changefeed.DeleteElection(store), changefeed.ErrClosed)
-	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrNilConn)
+	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrInvalid)
 }
 
 // TestRestartElection fails if a candidate that did not notice that an election has ended

@@ -18,7 +18,7 @@ import (
 )
 
 // Option configures a function of this package. Functions ignore options that do not apply
-// to them. Invalid values are rejected with [leaderelection.ErrInvalidOption]; they are not
+// to them. Invalid values are rejected with [leaderelection.ErrInvalid]; they are not
 // corrected silently.
 type Option interface{ apply(*options) }
 
@@ -67,12 +67,12 @@ func newOptions(opts []Option) (*options, error) {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalid)
 		}
 		opt.apply(o)
 	}
 	if err := o.configure(); err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 	}
 	return o, nil
 }

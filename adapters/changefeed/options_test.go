@@ -45,15 +45,15 @@ func TestOptions_Invalid(t *testing.T) {
 		`\xff`:                                  {changefeed.WithID("\xff")},
 	} {
 		_, err := changefeed.NewElection(store, opts...)
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid)
 		require.ErrorContains(t, err, message)
-		require.ErrorIs(t, changefeed.DeleteElection(store, opts...), leaderelection.ErrInvalidOption)
+		require.ErrorIs(t, changefeed.DeleteElection(store, opts...), leaderelection.ErrInvalid)
 		_, err = store.Read(t.Context())
 		require.ErrorIs(t, err, changefeed.ErrNoRecord, "the store was changed")
 	}
 	// A great clock drift needs a longer election timeout, and the error must describe that.
 	_, err := changefeed.NewElection(store, changefeed.WithClockDrift(0.4))
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	require.ErrorContains(t, err, "use a longer lease")
 	_, err = changefeed.NewElection(store, changefeed.WithClockDrift(0.4), changefeed.WithElectionTimeout(4*time.Second, 8*time.Second))
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ const (
 func Risks() []Risk { return []Risk{RiskFailover, RiskPowerLoss, RiskRestart} }
 
 // ParseRisk returns the risk with the given name. For any other name it returns an error
-// that wraps [leaderelection.ErrInvalidOption] and lists the valid names.
+// that wraps [leaderelection.ErrInvalid] and lists the valid names.
 func ParseRisk(name string) (Risk, error) {
 	if r := Risk(name); slices.Contains(Risks(), r) {
 		return r, nil
@@ -43,7 +43,7 @@ func ParseRisk(name string) (Risk, error) {
 	for _, r := range Risks() {
 		names = append(names, string(r))
 	}
-	return "", fmt.Errorf("%w: unknown risk %q: expected one of %s", leaderelection.ErrInvalidOption, name, strings.Join(names, ", "))
+	return "", fmt.Errorf("%w: unknown risk %q: expected one of %s", leaderelection.ErrInvalid, name, strings.Join(names, ", "))
 }
 
 // effect completes the sentence "this setting means that …".
@@ -70,7 +70,7 @@ type UnsafeSetting struct {
 }
 
 // UnsafeError is the error that a store's Start returns for a deployment with risks that
-// were not accepted. It wraps [ErrUnsuitable], and [leaderelection.ErrInvalidOption], because
+// were not accepted. It wraps [ErrUnsuitable], and [leaderelection.ErrInvalid], because
 // another attempt fails as well until the deployment or the option WithRisk is changed.
 type UnsafeError struct {
 	// Store names the store and the server.
@@ -111,7 +111,7 @@ func (e *UnsafeError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns [ErrUnsuitable] and [leaderelection.ErrInvalidOption].
+// Unwrap returns [ErrUnsuitable] and [leaderelection.ErrInvalid].
 func (e *UnsafeError) Unwrap() []error {
-	return []error{ErrUnsuitable, leaderelection.ErrInvalidOption}
+	return []error{ErrUnsuitable, leaderelection.ErrInvalid}
 }

@@ -36,9 +36,9 @@ import (
 // Errors: [resign.ErrNoCandidate] if the candidate does not exist,
 // [leaderelection.ErrNoElection], [resign.ErrForeignData] if the value of the
 // election node is not that of a request, [leaderelection.ErrPermission] if the client's
-// user is not allowed to write that value, [leaderelection.ErrInvalidOption] if id is not
-// the ID of a candidate of this election, [leaderelection.ErrInvalidPath] and
-// [leaderelection.ErrNilConn]. After these errors nothing was changed.
+// user is not allowed to write that value, [leaderelection.ErrInvalid] if client is nil, node
+// is not valid, or id is not the ID of a candidate of this election. After these errors
+// nothing was changed.
 // [leaderelection.ErrUnreachable] is returned if etcd did not confirm the request within
 // the session timeout. [leaderelection.ErrConnClosed] can also be returned after the
 // request was made, and so can [resign.ErrForeignData] and [leaderelection.ErrPermission] if
@@ -52,7 +52,7 @@ func AskToResign(client *clientv3.Client, node, id string, opts ...Option) error
 		return err
 	}
 	if namedLease(node, id) == 0 {
-		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalidOption, id, node)
+		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalid, id, node)
 	}
 	r := &resignRequest{options: o, client: client, node: node, id: id, name: path.Base(id)}
 	if err := r.askAndWait(); err != nil {

@@ -234,9 +234,9 @@ func TestAskToResign_OtherRequestWithdrawn(t *testing.T) {
 func TestAskToResign_Invalid(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
-	require.ErrorIs(t, askToResign(nil, node+"/1"), leaderelection.ErrNilConn)
+	require.ErrorIs(t, askToResign(nil, node+"/1"), leaderelection.ErrInvalid)
 	for _, id := range []string{"", "1", node, node + "/", node + "/01", node + "/x", "/other/1", node + "/a/1"} {
-		require.ErrorIs(t, askToResign(client, id), leaderelection.ErrInvalidOption, id)
+		require.ErrorIs(t, askToResign(client, id), leaderelection.ErrInvalid, id)
 	}
 	require.ErrorIs(t, askToResign(client, node+"/1"), leaderelection.ErrNoElection)
 	_, err := client.Put(t.Context(), node, "configuration")

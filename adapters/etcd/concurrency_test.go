@@ -30,7 +30,7 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	}
 	_, first := newConcurrencyElection()
 	require.NoError(t, first.Campaign(ctx, "first"))
-	second := startCandidate(t, client, etcd.WithClientName("second"))
+	second := startCandidate(t, client, etcd.WithName("second"))
 	second.waitForPredecessor(first.Key())
 	session, third := newConcurrencyElection()
 	campaign := make(chan error, 1)

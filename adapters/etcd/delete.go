@@ -22,8 +22,8 @@ import (
 // package concurrency do not check whether their key still exists: they must resign
 // first, otherwise some of them continue to act as leader.
 //
-// Other errors: [leaderelection.ErrNilConn], [leaderelection.ErrConnClosed],
-// [leaderelection.ErrInvalidPath] and [leaderelection.ErrPermission].
+// Other errors: [leaderelection.ErrInvalid], [leaderelection.ErrConnClosed] and
+// [leaderelection.ErrPermission].
 // [leaderelection.ErrUnconfirmed] is returned, together with the reason, if etcd did not
 // answer within the session timeout ([leaderelection.ErrUnreachable]), if the context of
 // [WithContext] was done, or if other clients kept changing the election; call

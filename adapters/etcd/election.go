@@ -56,8 +56,7 @@ var _ leaderelection.Candidate = (*Election)(nil)
 // participate, there must be no other election below the key, because they wait for all
 // keys there.
 //
-// Errors: [leaderelection.ErrNilConn], [leaderelection.ErrConnClosed],
-// [leaderelection.ErrInvalidPath], [leaderelection.ErrInvalidOption],
+// Errors: [leaderelection.ErrInvalid], [leaderelection.ErrConnClosed],
 // [leaderelection.ErrNoElection], [leaderelection.ErrPermission], and
 // [leaderelection.ErrUnreachable] if etcd did not execute the request within the session
 // timeout. With [WithRejoin], NewElection does not fail with ErrUnreachable: ElectLeader

@@ -28,16 +28,16 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 		opt    etcd.Option
 		want   error
 	}{
-		{nil, node, etcd.WithCreateNode(), leaderelection.ErrNilConn},
-		{client, "", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
-		{client, "/a/", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
-		{client, "/a\x1b", etcd.WithCreateNode(), leaderelection.ErrInvalidPath},
-		{client, node, nil, leaderelection.ErrInvalidOption},
-		{client, node, etcd.WithContext(noContext), leaderelection.ErrInvalidOption},
-		{client, node, etcd.WithLogger(nil), leaderelection.ErrInvalidOption},
-		{client, node, etcd.WithSessionTimeout(time.Millisecond), leaderelection.ErrInvalidOption},
-		{client, node, etcd.WithClientName(strings.Repeat("n", 65<<10)), leaderelection.ErrInvalidOption},
-		{client, node, etcd.WithClientName("a\nb"), leaderelection.ErrInvalidOption},
+		{nil, node, etcd.WithCreateNode(), leaderelection.ErrInvalid},
+		{client, "", etcd.WithCreateNode(), leaderelection.ErrInvalid},
+		{client, "/a/", etcd.WithCreateNode(), leaderelection.ErrInvalid},
+		{client, "/a\x1b", etcd.WithCreateNode(), leaderelection.ErrInvalid},
+		{client, node, nil, leaderelection.ErrInvalid},
+		{client, node, etcd.WithContext(noContext), leaderelection.ErrInvalid},
+		{client, node, etcd.WithLogger(nil), leaderelection.ErrInvalid},
+		{client, node, etcd.WithSessionTimeout(time.Millisecond), leaderelection.ErrInvalid},
+		{client, node, etcd.WithName(strings.Repeat("n", 65<<10)), leaderelection.ErrInvalid},
+		{client, node, etcd.WithName("a\nb"), leaderelection.ErrInvalid},
 	} {
 		_, err := etcd.NewElection(c.client, c.node, c.opt)
 		require.ErrorIs(t, err, c.want)

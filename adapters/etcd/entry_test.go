@@ -165,8 +165,8 @@ func TestLeader_KeyDeleted(t *testing.T) {
 	_, err := client.Delete(t.Context(), c.ID())
 	require.NoError(t, err)
 	waitForLoss(t, l)
-	require.ErrorIs(t, l.Err(), leaderelection.ErrCandidateDeleted)
-	c.waitForError(leaderelection.ErrCandidateDeleted)
+	require.ErrorIs(t, l.Err(), leaderelection.ErrDeleted)
+	c.waitForError(leaderelection.ErrDeleted)
 	_, err = client.TimeToLive(t.Context(), leaseOf(t, c.ID()))
 	require.NoError(t, err)
 }
@@ -199,8 +199,8 @@ func TestLeader_KeyDetached(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, response.Succeeded)
 			waitForLoss(t, l)
-			require.ErrorIs(t, l.Err(), leaderelection.ErrCandidateDeleted)
-			c.waitForError(leaderelection.ErrCandidateDeleted)
+			require.ErrorIs(t, l.Err(), leaderelection.ErrDeleted)
+			c.waitForError(leaderelection.ErrDeleted)
 			require.Greater(t, next.waitForLeadership().Token(), l.Token())
 			got, err := client.Get(t.Context(), c.ID())
 			require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrForeignChildren)
 	require.ErrorContains(t, err, "etcdctl del", "the remedy is not named")
 	p.heal()
-	c.waitForError(leaderelection.ErrCandidateDeleted)
+	c.waitForError(leaderelection.ErrDeleted)
 	require.NoError(t, etcd.DeleteElection(client, node), "the former leader has not deleted its key")
 }
 

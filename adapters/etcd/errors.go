@@ -15,14 +15,14 @@ import (
 
 // These errors wrap errors of package leaderelection, whose texts use terms of ZooKeeper.
 var (
-	errNilClient   = withText(leaderelection.ErrNilConn, "etcd: client is nil")
+	errNilClient   = withText(leaderelection.ErrInvalid, "invalid argument: the client of etcd is nil")
 	errClosed      = withText(leaderelection.ErrConnClosed, "etcd: client is closed")
 	errUnreachable = withText(leaderelection.ErrUnreachable, "etcd does not answer")
 	errNoAnswer    = withText(context.DeadlineExceeded, "no answer")
 	errNoElection  = withText(leaderelection.ErrNoElection, "etcd: election node does not exist; create it or use WithCreateNode")
 	errUnconfirmed = withText(leaderelection.ErrUnconfirmed, "not confirmed by etcd")
-	errDeleted     = withText(leaderelection.ErrCandidateDeleted, "etcd: key of the candidate was deleted")
-	errDetached    = withText(leaderelection.ErrCandidateDeleted, "etcd: another client has written the candidate's key without its lease, which removes it from the election; use \"etcdctl put --ignore-lease\" to change a value")
+	errDeleted     = withText(leaderelection.ErrDeleted, "etcd: key of the candidate was deleted")
+	errDetached    = withText(leaderelection.ErrDeleted, "etcd: another client has written the candidate's key without its lease, which removes it from the election; use \"etcdctl put --ignore-lease\" to change a value")
 	errExpired     = withText(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has expired")
 	errEndedEarly  = withText(leaderelection.ErrSessionExpired, "etcd: lease of the candidate has ended before its TTL: another client has revoked it, or etcd has lost data")
 	errDataLost    = withText(leaderelection.ErrSessionExpired, "etcd has lost data: it was restored from a backup, or emptied")

@@ -19,7 +19,7 @@ func TestObserve(t *testing.T) {
 	client := srv.Client()
 	_, err := etcd.Observe(t.Context(), client, node)
 	require.ErrorIs(t, err, leaderelection.ErrNoElection)
-	first := startCandidate(t, client, etcd.WithClientName("one"), etcd.WithValue("10.0.0.1:80"))
+	first := startCandidate(t, client, etcd.WithName("one"), etcd.WithValue("10.0.0.1:80"))
 	l := first.waitForLeadership()
 	seen, err := etcd.Observe(t.Context(), client, node)
 	require.NoError(t, err)

@@ -44,20 +44,20 @@ func newOptions(opts []Option) (*options, error) {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalid)
 		}
 		opt(o)
 	}
 	switch {
 	case o.ctx == nil:
-		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalid)
 	case o.log == nil:
-		return nil, fmt.Errorf("%w: WithLogger(nil)", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithLogger(nil)", leaderelection.ErrInvalid)
 	case o.timeout < time.Second, o.timeout > maxSessionTimeout:
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be from 1s to 9000000000s", leaderelection.ErrInvalidOption, o.timeout)
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): must be from 1s to 9000000000s", leaderelection.ErrInvalid, o.timeout)
 	}
 	if err := record.Check(o.clientName, o.value); err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 	}
 	return o, nil
 }
@@ -76,10 +76,10 @@ func checkArguments(client *clientv3.Client, node string) error {
 }
 
 // CheckKey reports whether key is a valid key for an election. If it is not, the error
-// wraps [leaderelection.ErrInvalidPath]. CheckKey sends no request.
+// wraps [leaderelection.ErrInvalid]. CheckKey sends no request.
 func CheckKey(key string) error {
 	if key == "" || strings.HasSuffix(key, "/") || strings.ContainsFunc(key, unicode.IsControl) {
-		return fmt.Errorf("%w: %q: the key must not be empty, end in a slash or contain a control character", leaderelection.ErrInvalidPath, key)
+		return fmt.Errorf("%w: %q: the key must not be empty, end in a slash or contain a control character", leaderelection.ErrInvalid, key)
 	}
 	return nil
 }
@@ -88,10 +88,10 @@ func CheckKey(key string) error {
 // candidacy ends as by [Election.Resign], and a request is cancelled.
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
-// WithClientName sets the candidate's name, at most 64 KiB without control
+// WithName sets the candidate's name, at most 64 KiB without control
 // characters. It is the value of the candidate's key, which observers and "etcdctl elect
 // --listen" show. The default, also for an empty name, is "name-not-provided".
-func WithClientName(name string) Option {
+func WithName(name string) Option {
 	return func(o *options) {
 		if o.clientName = name; name == "" {
 			o.clientName = defaultClientName

@@ -40,8 +40,8 @@ func (c *candidate) waitForQueue(t *testing.T) *candidate {
 // withdrawn when its context is done.
 func TestClient_Elections(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		first := startCandidate(t, h.node(h.peers[0]), "report", raftlog.WithClientName("zero"), raftlog.WithValue("10.0.0.1:80")).waitForQueue(t)
-		second := startCandidate(t, h.node(h.peers[1]), "report", raftlog.WithClientName("one")).waitForQueue(t)
+		first := startCandidate(t, h.node(h.peers[0]), "report", raftlog.WithName("zero"), raftlog.WithValue("10.0.0.1:80")).waitForQueue(t)
+		second := startCandidate(t, h.node(h.peers[1]), "report", raftlog.WithName("one")).waitForQueue(t)
 		c := h.newClient(t, h.peers[2])
 		ctx := contextWithin(t, time.Minute)
 		got, err := c.Election(ctx, "report")
@@ -131,17 +131,17 @@ func TestAskToResign_LostClient(t *testing.T) {
 func TestNewElection_InvalidValues(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		for _, opts := range [][]raftlog.Option{
-			{raftlog.WithClientName("a\x1bb")},
+			{raftlog.WithName("a\x1bb")},
 			{raftlog.WithValue("a\x00b")},
 			{raftlog.WithValue("\xff")},
-			{raftlog.WithClientName("name"), raftlog.WithValue(strings.Repeat("v", 1020))},
+			{raftlog.WithName("name"), raftlog.WithValue(strings.Repeat("v", 1020))},
 		} {
 			_, err := raftlog.NewElection(h.node(h.peers[0]), "report", opts...)
-			require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+			require.ErrorIs(t, err, leaderelection.ErrInvalid)
 		}
 		_, err := raftlog.NewElection(h.node(h.peers[0]), "re\nport")
-		require.ErrorIs(t, err, leaderelection.ErrInvalidPath)
-		_, err = raftlog.NewElection(h.node(h.peers[0]), "report", raftlog.WithClientName("name"), raftlog.WithValue("\n"+strings.Repeat("v", 1018)))
+		require.ErrorIs(t, err, leaderelection.ErrInvalid)
+		_, err = raftlog.NewElection(h.node(h.peers[0]), "report", raftlog.WithName("name"), raftlog.WithValue("\n"+strings.Repeat("v", 1018)))
 		require.NoError(t, err)
 	})
 }

@@ -59,9 +59,9 @@ type options struct {
 	guard      time.Duration
 }
 
-// WithClientName sets the name that observers see, of at most 1 KiB of UTF-8 without
+// WithName sets the name that observers see, of at most 1 KiB of UTF-8 without
 // control characters.
-func WithClientName(name string) Option { return func(o *options) { o.clientName = name } }
+func WithName(name string) Option { return func(o *options) { o.clientName = name } }
 
 // WithValue sets a text that the candidate advertises, for instance the address of its
 // service. Observers can read it as CandidateInfo.Value. The name and the value together
@@ -79,14 +79,13 @@ func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx =
 // NewElection creates a candidate for the election with the given name. An election exists
 // when a candidate has joined it. Nothing is written before ElectLeader.
 //
-// Errors: [leaderelection.ErrNilConn] if node is nil, [leaderelection.ErrInvalidOption],
-// [leaderelection.ErrInvalidPath] if the name is empty, longer than 1 KiB or not UTF-8, and
-// [api.ErrClosed] or [api.ErrFault].
+// Errors: [leaderelection.ErrInvalid] if node is nil, if an option is invalid, or if the name
+// is empty, longer than 1 KiB or not UTF-8, and [api.ErrClosed] or [api.ErrFault].
 func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	o := options{ctx: context.Background()}
 	for _, opt := range opts {
 		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalid)
 		}
 		opt(&o)
 	}
@@ -95,9 +94,9 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	}
 	switch {
 	case o.ctx == nil:
-		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalid)
 	case o.guard < 0 || o.guard > node.cfg.ElectionTimeout/4:
-		return nil, fmt.Errorf("%w: WithStopGuard(%v): must be from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalidOption, o.guard, node.cfg.ElectionTimeout/4)
+		return nil, fmt.Errorf("%w: WithStopGuard(%v): must be from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalid, o.guard, node.cfg.ElectionTimeout/4)
 	}
 	if err := CheckCandidate(o.clientName, o.value); err != nil {
 		return nil, err
@@ -115,37 +114,37 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 // checkElection rejects a node that is nil, and a name that CheckName rejects.
 func checkElection(node *Node, name string) error {
 	if node == nil {
-		return fmt.Errorf("raftlog: the node is nil: %w", leaderelection.ErrNilConn)
+		return fmt.Errorf("raftlog: the node is nil: %w", leaderelection.ErrInvalid)
 	}
 	return CheckName(name)
 }
 
-// CheckName returns an error that wraps [leaderelection.ErrInvalidPath] if name is not
+// CheckName returns an error that wraps [leaderelection.ErrInvalid] if name is not
 // valid for an election: if it is empty, longer than 1 KiB or not UTF-8, or contains control
 // characters. It sends nothing.
 func CheckName(name string) error {
 	if err := wire.CheckElection(name); err != nil {
-		return fmt.Errorf("%w: %w", leaderelection.ErrInvalidPath, err)
+		return fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 	}
 	return nil
 }
 
-// CheckCandidate returns an error that wraps [leaderelection.ErrInvalidOption] if a candidate
-// cannot have the given name and value: see [WithClientName] and [WithValue]. It sends nothing.
+// CheckCandidate returns an error that wraps [leaderelection.ErrInvalid] if a candidate
+// cannot have the given name and value: see [WithName] and [WithValue]. It sends nothing.
 func CheckCandidate(clientName, value string) error {
 	err := record.Check(clientName, value)
 	switch {
 	case err != nil:
 	case !utf8.ValidString(clientName):
-		err = fmt.Errorf("WithClientName: %q is not UTF-8", clientName)
+		err = fmt.Errorf("WithName: %q is not UTF-8", clientName)
 	case !utf8.ValidString(value):
 		err = fmt.Errorf("WithValue: %q is not UTF-8", value)
 	case len(record.Encode(clientName, value)) > wire.MaxElection:
-		err = fmt.Errorf("WithClientName, WithValue: the name of %d bytes and the value of %d bytes exceed the limit of %d", len(clientName), len(value), wire.MaxElection)
+		err = fmt.Errorf("WithName, WithValue: the name of %d bytes and the value of %d bytes exceed the limit of %d", len(clientName), len(value), wire.MaxElection)
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+	return fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 }
 
 // connClosedError returns the error of an election whose node has stopped.
@@ -261,7 +260,7 @@ func (e *Election) EndElection() error {
 //
 // Errors: [leaderelection.ErrUnconfirmed] if ctx is done first or the call has taken longer
 // than Config.Window, [leaderelection.ErrConnClosed] if the node has stopped, and
-// [leaderelection.ErrNilConn] or [leaderelection.ErrInvalidPath] like [NewElection].
+// [leaderelection.ErrInvalid] like [NewElection].
 // DeleteElection may be called again.
 func DeleteElection(ctx context.Context, node *Node, name string) error {
 	return changeElection(ctx, node, entry.Op{Do: entry.End, Election: name})

@@ -31,7 +31,7 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 		for i, name := range names {
 			for k := range 3 {
 				p := h.peers[(i+k)%3]
-				c := startCandidate(t, h.node(p), name, raftlog.WithClientName(p.ID+" for "+name))
+				c := startCandidate(t, h.node(p), name, raftlog.WithName(p.ID+" for "+name))
 				if k == 0 {
 					candidates[name] = c
 					c.waitForLeadership(t)
@@ -472,12 +472,12 @@ func TestNames_NotUTF8(t *testing.T) {
 		before := n.Info().LastIndex
 		for _, name := range []string{"", "\xff", strings.Repeat("n", 1025)} {
 			_, err := raftlog.NewElection(n, name)
-			require.ErrorIs(t, err, leaderelection.ErrInvalidPath)
-			require.ErrorIs(t, raftlog.DeleteElection(t.Context(), n, name), leaderelection.ErrInvalidPath)
-			require.ErrorIs(t, raftlog.RestartElection(t.Context(), n, name), leaderelection.ErrInvalidPath)
+			require.ErrorIs(t, err, leaderelection.ErrInvalid)
+			require.ErrorIs(t, raftlog.DeleteElection(t.Context(), n, name), leaderelection.ErrInvalid)
+			require.ErrorIs(t, raftlog.RestartElection(t.Context(), n, name), leaderelection.ErrInvalid)
 		}
-		_, err := raftlog.NewElection(n, "e", raftlog.WithClientName("\xff"))
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+		_, err := raftlog.NewElection(n, "e", raftlog.WithName("\xff"))
+		require.ErrorIs(t, err, leaderelection.ErrInvalid)
 		_, err = n.ChangePeers(t.Context(), requestid.New(), []api.Peer{h.peers[0], {ID: "\xff", Addr: "host1:1"}})
 		require.ErrorIs(t, err, api.ErrInvalid)
 		_, err = raftlog.Open(raftlog.Config{Cluster: "test", ID: "\xff", Addr: "host1:1", Dir: t.TempDir(), Peers: h.peers, Insecure: true})
@@ -489,11 +489,11 @@ func TestNames_NotUTF8(t *testing.T) {
 // TestElection_NilNode fails if a nil node is not reported.
 func TestElection_NilNode(t *testing.T) {
 	_, err := raftlog.NewElection(nil, "e")
-	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	_, err = raftlog.Observe(t.Context(), nil, "e")
-	require.ErrorIs(t, err, leaderelection.ErrNilConn)
-	require.ErrorIs(t, raftlog.DeleteElection(t.Context(), nil, "e"), leaderelection.ErrNilConn)
-	require.ErrorIs(t, raftlog.RestartElection(t.Context(), nil, "e"), leaderelection.ErrNilConn)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
+	require.ErrorIs(t, raftlog.DeleteElection(t.Context(), nil, "e"), leaderelection.ErrInvalid)
+	require.ErrorIs(t, raftlog.RestartElection(t.Context(), nil, "e"), leaderelection.ErrInvalid)
 }
 
 // TestCandidate_OfRemovedPeer fails if the candidacy at a removed peer does not end, or no other
@@ -541,7 +541,7 @@ func TestStopGuard_Invalid(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		for _, d := range []time.Duration{-1, time.Second + 1} {
 			_, err := raftlog.NewElection(h.node(peerInfo(0)), "e", raftlog.WithStopGuard(d))
-			require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+			require.ErrorIs(t, err, leaderelection.ErrInvalid)
 		}
 		_, err := raftlog.NewElection(h.node(peerInfo(0)), "e", raftlog.WithStopGuard(time.Second))
 		require.NoError(t, err)

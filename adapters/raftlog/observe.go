@@ -16,8 +16,7 @@ import (
 // changes. The first candidate is the leader or is about to become the leader.
 //
 // Errors: [leaderelection.ErrElectionOver] if the election has ended, the cause of ctx,
-// [leaderelection.ErrConnClosed], and [leaderelection.ErrNilConn] or
-// [leaderelection.ErrInvalidPath] like [NewElection].
+// [leaderelection.ErrConnClosed], and [leaderelection.ErrInvalid] like [NewElection].
 func Candidates(ctx context.Context, node *Node, name string) ([]leaderelection.CandidateInfo, error) {
 	if err := checkElection(node, name); err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func TestObserve(t *testing.T) {
 		require.False(t, open)
 
 		_, err = raftlog.Observe(t.Context(), n, "")
-		require.ErrorIs(t, err, leaderelection.ErrInvalidPath)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid)
 		_, err = raftlog.Observe(looking, n, "e")
 		require.ErrorIs(t, err, context.Canceled)
 	})

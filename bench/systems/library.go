@@ -35,7 +35,7 @@ func onZooKeeper(timeout time.Duration) starter {
 				return nil, err
 			}
 			e, err := leaderelection.NewElection(conn, "/election",
-				leaderelection.WithCreateNode(), leaderelection.WithClientName(name))
+				leaderelection.WithCreateNode(), leaderelection.WithName(name))
 			if err != nil {
 				conn.Close()
 				return nil, err
@@ -50,7 +50,7 @@ func onZooKeeper(timeout time.Duration) starter {
 func libraryOnEtcd(timeout time.Duration) joinEtcd {
 	return func(c *connection, name string) (*candidate, error) {
 		e, err := etcd.NewElection(c.client, "/election",
-			etcd.WithCreateNode(), etcd.WithClientName(name), etcd.WithSessionTimeout(timeout))
+			etcd.WithCreateNode(), etcd.WithName(name), etcd.WithSessionTimeout(timeout))
 		if err != nil {
 			return nil, err
 		}

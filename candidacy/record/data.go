@@ -18,15 +18,15 @@ const limit = 64 << 10
 const separator = "\x00"
 
 // Check returns an error if a name or a value cannot be encoded. The error begins with the name of the
-// option, WithClientName or WithValue.
+// option, WithName or WithValue.
 func Check(name, value string) error {
 	switch {
 	case len(name) > limit:
-		return fmt.Errorf("WithClientName: %d bytes exceed the limit of %d", len(name), limit)
+		return fmt.Errorf("WithName: %d bytes exceed the limit of %d", len(name), limit)
 	case len(value) > limit:
 		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), limit)
 	case strings.ContainsFunc(name, unicode.IsControl): // such as the separator
-		return fmt.Errorf("WithClientName: %q contains a control character", clip(name))
+		return fmt.Errorf("WithName: %q contains a control character", clip(name))
 	case strings.Contains(value, separator): // no variable of an environment can contain it
 		return fmt.Errorf("WithValue: %q contains a null character", clip(value))
 	}

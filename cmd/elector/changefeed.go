@@ -198,8 +198,8 @@ func (c *changefeedBackend) options(ctx context.Context, more ...changefeed.Opti
 // newCandidate waits for the store without a limit.
 func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Candidate, error) {
 	transient := func(err error) bool {
-		return !errors.Is(err, changefeed.ErrUnsuitable) && !errors.Is(err, leaderelection.ErrInvalidOption) &&
-			!errors.Is(err, leaderelection.ErrInvalidPath) && !errors.Is(err, leaderelection.ErrNoElection)
+		return !errors.Is(err, changefeed.ErrUnsuitable) && !errors.Is(err, leaderelection.ErrInvalid) &&
+			!errors.Is(err, leaderelection.ErrNoElection)
 	}
 	return c.settings.retryCandidate(ctx, "the store cannot be used yet", transient, func() (leaderelection.Candidate, error) {
 		defer c.settings.warnWhileWaiting()()

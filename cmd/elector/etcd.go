@@ -206,7 +206,7 @@ func (e *etcdBackend) connected() error {
 // options returns the options of elections, and then more options.
 func (e *etcdBackend) options(more ...etcd.Option) []etcd.Option {
 	return append([]etcd.Option{
-		etcd.WithClientName(e.settings.instanceID),
+		etcd.WithName(e.settings.instanceID),
 		etcd.WithSessionTimeout(e.sessionTimeout()),
 		etcd.WithLogger(e.settings.electionLog()),
 	}, more...)

@@ -34,7 +34,7 @@ func maxLostGrace(timeout time.Duration) time.Duration {
 func (r *runCommand) checkLostGrace(timeout time.Duration, origin string) error {
 	if limit := maxLostGrace(timeout); r.lostGrace > limit {
 		return usage("--lost-grace %v: more than %v, a twelfth of the %s session timeout of %v: another instance could begin before the rest of the program here is killed: %w; use a longer --session-timeout or a shorter grace, for example --lost-grace %v",
-			r.lostGrace, limit, origin, timeout, leaderelection.ErrInvalidOption, limit)
+			r.lostGrace, limit, origin, timeout, leaderelection.ErrInvalid, limit)
 	}
 	return nil
 }

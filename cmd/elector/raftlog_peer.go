@@ -81,7 +81,7 @@ func (p *raftlogPeer) newCandidate(ctx context.Context) (leaderelection.Candidat
 		return nil, err
 	}
 	return raftlog.NewElection(node, p.settings.election,
-		raftlog.WithClientName(p.settings.instanceID), raftlog.WithValue(p.settings.value),
+		raftlog.WithName(p.settings.instanceID), raftlog.WithValue(p.settings.value),
 		// --lost-grace uses the rest of the lease to stop what elector runs.
 		raftlog.WithStopGuard(p.settings.sessionTimeout/stopGuard))
 }

@@ -178,7 +178,7 @@ func (z *zooKeeperBackend) startAuthentication() *authentication {
 // options returns the options of elections, and then more options.
 func (z *zooKeeperBackend) options(more ...leaderelection.Option) []leaderelection.Option {
 	options := []leaderelection.Option{
-		leaderelection.WithClientName(z.settings.instanceID),
+		leaderelection.WithName(z.settings.instanceID),
 		leaderelection.WithLogger(z.settings.electionLog()),
 	}
 	if z.settings.zookeeper.auth != "" {

@@ -28,7 +28,7 @@ func runCandidate(ctx context.Context, servers []string, node, name string) erro
 // joinElection joins the election at node, and resigns when ctx is done.
 func joinElection(ctx context.Context, conn *zk.Conn, node, name string) error {
 	election, err := leaderelection.NewElection(conn, node,
-		leaderelection.WithClientName(name),
+		leaderelection.WithName(name),
 		leaderelection.WithContext(ctx),
 		leaderelection.WithCreateNode(),
 		leaderelection.WithRejoin()) // waits for ZooKeeper, and joins again after session expiry

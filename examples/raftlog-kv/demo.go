@@ -148,7 +148,7 @@ func (d *demo) printMap(ctx context.Context, at int) error {
 // runElection makes each peer join an election, lead it, and resign.
 func (d *demo) runElection(ctx context.Context) error {
 	for i := range d.peers {
-		e, err := raftlog.NewElection(d.peers[i].node, "harvest", raftlog.WithContext(ctx), raftlog.WithClientName(d.configs[i].ID))
+		e, err := raftlog.NewElection(d.peers[i].node, "harvest", raftlog.WithContext(ctx), raftlog.WithName(d.configs[i].ID))
 		if err != nil {
 			return err
 		}

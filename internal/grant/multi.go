@@ -19,7 +19,7 @@ import (
 // ended or the znode was deleted, the error is gone, and nothing was applied. If
 // the outcome is unknown, it is zkerror.ErrUnconfirmed. If the servers do not accept
 // the request, because of its size or of an operation, it is
-// zkerror.ErrInvalidOption, and nothing was sent. If an operation has failed, it is the
+// zkerror.ErrInvalid, and nothing was sent. If an operation has failed, it is the
 // error of ZooKeeper, with the index, kind and path of that operation.
 //
 // The check is the first operation, so that the responses distinguish its failure from that of
@@ -40,7 +40,7 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	guarded = append(guarded, ops...)
 	if _, err := txn.Size(guarded); err != nil {
 		// The server would close the connection, and with it endanger all leases.
-		return nil, fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: %w", zkerror.ErrInvalid, err)
 	}
 	answered := request.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
 	var a request.Answer[[]zk.MultiResponse]

@@ -21,8 +21,7 @@ type Barrier struct {
 }
 
 // NewBarrier returns the barrier at path, which does not need to exist. It sends no
-// request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
-// [recipes.ErrInvalidOption].
+// request. Errors: [recipes.ErrInvalid].
 func NewBarrier(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {

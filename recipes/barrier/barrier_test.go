@@ -174,14 +174,14 @@ func TestBarrier_ConnectionClosed(t *testing.T) {
 func TestNew_InvalidParameters(t *testing.T) {
 	runTest(t, func(w fixture) {
 		_, err := NewBarrier(nil, node)
-		require.ErrorIs(w, err, recipes.ErrNilConn)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewBarrier(w.connect(), "gate")
-		require.ErrorIs(w, err, recipes.ErrInvalidPath)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewDouble(w.connect(), node, 0)
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewDouble(w.connect(), node, mostParticipants(node)+1)
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewDouble(w.connect(), "/", 1)
-		require.ErrorIs(w, err, recipes.ErrInvalidPath)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 	})
 }

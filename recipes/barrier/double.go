@@ -38,17 +38,17 @@ type Double struct {
 // NewDouble returns the double barrier of n participants at path, which does not need to
 // exist. It sends no request. n must be at least 1, and small enough that one transaction
 // can name all participants: about 8,000 with a path of 20 bytes. Errors:
-// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// [recipes.ErrInvalid].
 func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Double, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
 	if n < 1 {
-		return nil, fmt.Errorf("%w: %d participants: must be at least 1", recipes.ErrInvalidOption, n)
+		return nil, fmt.Errorf("%w: %d participants: must be at least 1", recipes.ErrInvalid, n)
 	}
 	if most := mostParticipants(path); n > most {
-		return nil, fmt.Errorf("%w: %d participants at %s: the limit is %d", recipes.ErrInvalidOption, n, path, most)
+		return nil, fmt.Errorf("%w: %d participants at %s: the limit is %d", recipes.ErrInvalid, n, path, most)
 	}
 	return &Double{setup: s, n: n, choice: rand.Int()}, nil
 }
@@ -213,7 +213,7 @@ func (d *Double) beginRound(ctx context.Context, r roundState, names []string) e
 		ops = append(ops, &zk.CheckVersionRequest{Path: path.Join(d.setup.Path, name), Version: -1})
 	}
 	if _, err := txn.Size(ops); err != nil {
-		return fmt.Errorf("%w: %d participants: %w", zkerror.ErrInvalidOption, len(names), err)
+		return fmt.Errorf("%w: %d participants: %w", zkerror.ErrInvalid, len(names), err)
 	}
 	err := request.Retry(ctx, d.setup.Conn, func() error {
 		_, err := d.setup.Conn.Multi(ops...)

@@ -26,8 +26,7 @@ type Cache struct {
 
 // New returns a cache of the znode at path, which does not need to exist, and of as many
 // levels below it as scope specifies. It does not wait for ZooKeeper; see [Cache.Filled].
-// The cache must be closed. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
-// [recipes.ErrInvalidOption].
+// The cache must be closed. Errors: [recipes.ErrInvalid].
 func New(conn *zk.Conn, path string, scope Scope, opts ...recipes.Option) (*Cache, error) {
 	u, err := newCache(conn, path, scope, opts)
 	if err != nil {

@@ -60,12 +60,12 @@ func TestNew_InvalidArguments(t *testing.T) {
 		opts  []recipes.Option
 		err   error
 	}{
-		{nil, "/a", Node, nil, recipes.ErrNilConn},
-		{conn, "a", Node, nil, recipes.ErrInvalidPath},
-		{conn, "/", Node, nil, recipes.ErrInvalidPath},
-		{conn, "/a", -1, nil, recipes.ErrInvalidOption},
-		{conn, "/a", Node, []recipes.Option{WithConcurrency(0)}, recipes.ErrInvalidOption},
-		{conn, "/a", Node, []recipes.Option{nil}, recipes.ErrInvalidOption},
+		{nil, "/a", Node, nil, recipes.ErrInvalid},
+		{conn, "a", Node, nil, recipes.ErrInvalid},
+		{conn, "/", Node, nil, recipes.ErrInvalid},
+		{conn, "/a", -1, nil, recipes.ErrInvalid},
+		{conn, "/a", Node, []recipes.Option{WithConcurrency(0)}, recipes.ErrInvalid},
+		{conn, "/a", Node, []recipes.Option{nil}, recipes.ErrInvalid},
 	} {
 		_, err := New(c.conn, c.path, c.scope, c.opts...)
 		require.ErrorIs(t, err, c.err)

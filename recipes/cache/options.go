@@ -43,9 +43,9 @@ func WithoutData() recipes.Option {
 func (o *cacheOptions) validate(scope Scope) error {
 	switch {
 	case scope < 0:
-		return fmt.Errorf("%w: unknown scope %d", zkerror.ErrInvalidOption, scope)
+		return fmt.Errorf("%w: unknown scope %d", zkerror.ErrInvalid, scope)
 	case o.concurrency < 1:
-		return fmt.Errorf("%w: WithConcurrency(%d)", zkerror.ErrInvalidOption, o.concurrency)
+		return fmt.Errorf("%w: WithConcurrency(%d)", zkerror.ErrInvalid, o.concurrency)
 	}
 	return nil
 }

@@ -19,8 +19,7 @@ type Counter struct {
 
 // NewCounter returns the 64-bit counter at path, in the format of Curator's
 // DistributedAtomicLong or, with [recipes.Kazoo], of kazoo's Counter. The counter is 0 if
-// the znode does not exist. NewCounter sends no request. Errors: [recipes.ErrNilConn],
-// [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// the znode does not exist. NewCounter sends no request. Errors: [recipes.ErrInvalid].
 func NewCounter(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
 	c, err := newCounter(conn, path, long, opts)
 	if err == nil && c.value.node.Layout == recipes.Kazoo {

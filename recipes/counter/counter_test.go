@@ -57,11 +57,11 @@ func TestCounter_Formats(t *testing.T) {
 func TestNew_InvalidArguments(t *testing.T) {
 	run(t, func(h *harness) {
 		_, err := NewCounter(nil, node)
-		require.ErrorIs(h, err, recipes.ErrNilConn)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 		_, err = NewCounter(h.connect(), "count")
-		require.ErrorIs(h, err, recipes.ErrInvalidPath)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 		_, err = NewValue(h.connect(), node, Codec[int]{})
-		require.ErrorIs(h, err, recipes.ErrInvalidOption)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 		c, err := NewCounter(h.connect(), node, recipes.WithACL(zk.WorldACL(zk.PermRead)))
 		require.NoError(h, err)
 		_, err = c.Add(h.Context(), 1)

@@ -24,7 +24,7 @@ type IDs struct {
 // value of the counter is the last allocated number; the first number is 1.
 func NewIDs(c *Counter, size int64) (*IDs, error) {
 	if size < 1 {
-		return nil, fmt.Errorf("%w: block size %d: must be at least 1", recipes.ErrInvalidOption, size)
+		return nil, fmt.Errorf("%w: block size %d: must be at least 1", recipes.ErrInvalid, size)
 	}
 	return &IDs{counter: c, size: size, allocating: make(chan struct{}, 1)}, nil
 }

@@ -38,7 +38,7 @@ func TestIDs_AreUnique(t *testing.T) {
 		writes := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Code == 0 })
 		require.Len(h, writes, 15+2, "15 blocks, and the records of the two clients that have not created the counter")
 		_, err := NewIDs(h.counter(), 0)
-		require.ErrorIs(h, err, recipes.ErrInvalidOption)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 	})
 }
 

@@ -53,15 +53,14 @@ type state struct {
 func (s state) exists() bool { return s.Version != (Version{}) }
 
 // NewValue returns the value at path. The first change creates the znode and its parents.
-// NewValue sends no request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
-// [recipes.ErrInvalidOption].
+// NewValue sends no request. Errors: [recipes.ErrInvalid].
 func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes.Option) (*Value[T], error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
 	if codec.Encode == nil || codec.Decode == nil {
-		return nil, fmt.Errorf("%w: a function of the codec is nil", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: a function of the codec is nil", recipes.ErrInvalid)
 	}
 	return &Value[T]{node: s, codec: codec}, nil
 }

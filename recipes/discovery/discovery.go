@@ -21,8 +21,7 @@ import (
 type Discovery struct{ setup *recipe.Setup }
 
 // New returns the discovery tree below base, which Curator calls basePath. It sends no
-// request. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
-// [recipes.ErrInvalidOption].
+// request. Errors: [recipes.ErrInvalid].
 func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, error) {
 	s, err := recipe.New(conn, base, options)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestBuildURI(t *testing.T) {
 	require.Equal(t, "https:443/a", i.BuildURI(map[string]string{"path": "a"}))
 	for _, template := range []string{"{", "}", "a{b{c}}", "{a", "a}"} {
 		_, err := ParseURISpec(template)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption, template)
+		require.ErrorIs(t, err, recipes.ErrInvalid, template)
 	}
 }
 
@@ -115,7 +115,7 @@ func FuzzParseURISpec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, template string) {
 		spec, err := ParseURISpec(template)
 		if err != nil {
-			require.ErrorIs(t, err, recipes.ErrInvalidOption)
+			require.ErrorIs(t, err, recipes.ErrInvalid)
 			return
 		}
 		literal := 0

@@ -67,7 +67,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provi
 		return nil, err
 	}
 	if c.DownThreshold < 0 || c.DownTimeout < 0 {
-		return nil, fmt.Errorf("%w: DownThreshold %d, DownTimeout %v: must not be negative", zkerror.ErrInvalidOption, c.DownThreshold, c.DownTimeout)
+		return nil, fmt.Errorf("%w: DownThreshold %d, DownTimeout %v: must not be negative", zkerror.ErrInvalid, c.DownThreshold, c.DownTimeout)
 	}
 	if c.Strategy == nil {
 		c.Strategy = RoundRobin()

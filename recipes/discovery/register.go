@@ -155,7 +155,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 		i.Registered = was.Registered
 	}
 	if i.Name != was.Name || i.ID != was.ID || i.Type != was.Type {
-		return fmt.Errorf("%w: name, ID or type cannot be updated: %s, %s, %s to %s, %s, %s", zkerror.ErrInvalidOption, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
+		return fmt.Errorf("%w: name, ID or type cannot be updated: %s, %s, %s to %s, %s, %s", zkerror.ErrInvalid, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
 	}
 	if err := i.check(); err != nil {
 		return err

@@ -41,7 +41,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			require.Equal(w, []Instance{i}, got)
 			require.Equal(w, i, r.Instance())
 			i.Name = "other"
-			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrInvalidOption)
+			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrInvalid)
 
 			require.NoError(w, r.Close(w.Context()))
 			require.NoError(w, r.Close(w.Context()))
@@ -85,12 +85,12 @@ func TestRegister_InvalidParameters(t *testing.T) {
 			{Name: "shop", Payload: json.RawMessage(`["x"]`)},
 		} {
 			_, err := d.Register(w.Context(), i)
-			require.ErrorIs(w, err, recipes.ErrInvalidOption, "%+v", i)
+			require.ErrorIs(w, err, recipes.ErrInvalid, "%+v", i)
 		}
 		_, err := d.Instances(w.Context(), "")
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = d.Provider(w.Context(), "shop", Choice{DownThreshold: -1})
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		require.Empty(w, w.srv.Log().Requests())
 	})
 }
@@ -106,9 +106,9 @@ func TestTrap37_TooLarge(t *testing.T) {
 			large := instance("two")
 			large.Payload = []byte(strconv.Quote(strings.Repeat("x", size)))
 			_, err := d.Register(ctx, large)
-			require.ErrorIs(w, err, recipes.ErrInvalidOption)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
 			large.ID = "one"
-			require.ErrorIs(w, r.Update(ctx, large), recipes.ErrInvalidOption)
+			require.ErrorIs(w, r.Update(ctx, large), recipes.ErrInvalid)
 		}
 		require.NoError(w, ctx.Err())
 		require.Empty(w, r.Instance().Payload)

@@ -29,14 +29,14 @@ func ParseURISpec(template string) (URISpec, error) {
 		case at < 0:
 			return append(spec, URIPart{Value: rest}), nil
 		case rest[at] == '}':
-			return nil, fmt.Errorf("%w: URI %q: } without {", zkerror.ErrInvalidOption, template)
+			return nil, fmt.Errorf("%w: URI %q: } without {", zkerror.ErrInvalid, template)
 		case at > 0:
 			spec = append(spec, URIPart{Value: rest[:at]})
 		}
 		rest = rest[at+1:]
 		end := strings.IndexAny(rest, "{}")
 		if end < 0 || rest[end] == '{' {
-			return nil, fmt.Errorf("%w: URI %q: { without }", zkerror.ErrInvalidOption, template)
+			return nil, fmt.Errorf("%w: URI %q: { without }", zkerror.ErrInvalid, template)
 		}
 		if end > 0 {
 			spec = append(spec, URIPart{Value: strings.TrimSpace(rest[:end]), Variable: true})

@@ -44,8 +44,7 @@ type Member struct {
 }
 
 // NewGroup returns the group at path. It sends no request: the first member creates the
-// znode. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
-// [recipes.ErrInvalidOption].
+// znode. Errors: [recipes.ErrInvalid].
 func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
@@ -64,7 +63,7 @@ type Membership struct {
 // Join joins the group as member id with the given data, and blocks until other clients can
 // see the member. If another member has the same ID, Join waits until it has left, which
 // takes up to a session timeout if it has crashed. If the context is done first, Join
-// returns its cause and does not join. Other errors: [recipes.ErrInvalidOption] if id is
+// returns its cause and does not join. Other errors: [recipes.ErrInvalid] if id is
 // not a valid name of a znode, [recipes.ErrConnClosed], [recipes.ErrPermission].
 //
 // With [recipes.Kazoo] the data of the znode is the ID, which can be any text and does not
@@ -86,13 +85,13 @@ func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 	node := g.setup.Path + "/" + id
 	switch {
 	case g.setup.Layout == recipes.Kazoo && data != nil:
-		return nil, fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalid)
 	case g.setup.Layout == recipes.Kazoo:
 		var guid [16]byte
 		rand.Read(guid[:]) // never fails
 		node, data = path.Join(g.setup.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
 	case id == "", strings.Contains(id, "/"), znode.CheckPath(node) != nil:
-		return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalidOption, id)
+		return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalid, id)
 	}
 	p, err := newPersistent(g.setup, node, data)
 	if err != nil {
@@ -108,10 +107,10 @@ const kazooSuffix = "__party__"
 func (m *Membership) ID() string { return m.id }
 
 // Set changes the member's data; see [Persistent.Set]. With [recipes.Kazoo] it returns
-// [recipes.ErrInvalidOption].
+// [recipes.ErrInvalid].
 func (m *Membership) Set(ctx context.Context, data []byte) error {
 	if m.setup.Layout == recipes.Kazoo {
-		return fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalidOption)
+		return fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalid)
 	}
 	return m.Persistent.Set(ctx, data)
 }

@@ -29,7 +29,7 @@ type Partitioner struct {
 
 // NewPartitioner returns the partitioner at path. It sends no request. The layout of znodes
 // is this library's; [recipes.WithLayout] changes only the names of the locks. Errors:
-// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// [recipes.ErrInvalid].
 func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partitioner, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 
 // SetParts sets the parts for all members. It may be called at any time, by members and
 // other clients. A name can be any non-empty text. SetParts returns
-// [recipes.ErrInvalidOption] if the names encoded as JSON exceed half a megabyte. Other
+// [recipes.ErrInvalid] if the names encoded as JSON exceed half a megabyte. Other
 // errors are those of [counter.Value.Set].
 func (p *Partitioner) SetParts(ctx context.Context, parts []string) error {
 	_, err := p.UpdateParts(ctx, func(was []string) ([]string, error) { return parts, nil })
@@ -79,7 +79,7 @@ func (p *Partitioner) UpdateParts(ctx context.Context, f func(parts []string) ([
 		is = slices.Compact(is)
 		text, _ := json.Marshal(is) // strings
 		if len(text) > maxPartsSize || len(is) > 0 && is[0] == "" {
-			return nil, fmt.Errorf("%w: a name is empty, or the %d names are too long (%d bytes)", recipes.ErrInvalidOption, len(is), len(text))
+			return nil, fmt.Errorf("%w: a name is empty, or the %d names are too long (%d bytes)", recipes.ErrInvalid, len(is), len(text))
 		}
 		return is, nil
 	})
@@ -154,7 +154,7 @@ func (p *Part) Err() error {
 // it is released immediately. Errors are those of [Group.Join].
 func (p *Partitioner) Join(ctx context.Context, id string, grace time.Duration) (*Share, error) {
 	if grace < 0 {
-		return nil, fmt.Errorf("%w: grace %v: must not be negative", recipes.ErrInvalidOption, grace)
+		return nil, fmt.Errorf("%w: grace %v: must not be negative", recipes.ErrInvalid, grace)
 	}
 	member, err := p.group.Join(ctx, id, nil)
 	if err != nil {

@@ -433,7 +433,7 @@ func TestTrap37_NamesThatGrowAsJSON(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		err = p.SetParts(ctx, []string{strings.Repeat("<", 400<<10)})
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		require.NoError(w, ctx.Err())
 	})
 }

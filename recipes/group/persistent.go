@@ -52,8 +52,7 @@ func newPresence(s ephemeral.State) Presence {
 
 // Keep creates and maintains an ephemeral znode with data at path. Missing parents are
 // created as containers. Keep does not wait for ZooKeeper; see
-// [Persistent.Await]. Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath],
-// [recipes.ErrInvalidOption].
+// [Persistent.Await]. Errors: [recipes.ErrInvalid].
 func Keep(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Persistent, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
@@ -106,7 +105,7 @@ func (p *Persistent) Err() error { return p.keeper.Err() }
 // Set changes the data of the znode, now and whenever it is created again. It blocks until
 // the znode has this data or the data of a later Set, and returns nil then. If the context
 // is done first, Set returns its cause, and the change is still made. Other errors:
-// [recipes.ErrInvalidOption] if the data is larger than a server accepts,
+// [recipes.ErrInvalid] if the data is larger than a server accepts,
 // [recipes.ErrPermission], and the error of Err.
 func (p *Persistent) Set(ctx context.Context, data []byte) error {
 	if err := ephemeral.CheckSize(p.path, data, p.setup.ACL); err != nil {

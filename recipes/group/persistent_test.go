@@ -342,7 +342,7 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 		require.NoError(w, p.Set(w.Context(), []byte("mine")))
 		require.Equal(w, "mine", w.data(conn, one))
 		require.Equal(w, token, p.Current().Token)
-		require.ErrorIs(w, p.Set(w.Context(), make([]byte, 1<<20)), recipes.ErrInvalidOption)
+		require.ErrorIs(w, p.Set(w.Context(), make([]byte, 1<<20)), recipes.ErrInvalid)
 		require.NoError(w, p.Close(w.Context()))
 	})
 }

@@ -120,7 +120,7 @@ const revokeRequest = "__REVOKE__"
 // Revoke returns [recipes.ErrNotHeld] if the znode of c does not exist any more.
 func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
 	if path.Dir(c.Path) != q.setup.Path {
-		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalidOption, c.Path, q.setup.Path)
+		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalid, c.Path, q.setup.Path)
 	}
 	// Retrying is safe: a second write changes nothing, and the name is never used for another
 	// znode.

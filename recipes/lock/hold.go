@@ -69,7 +69,7 @@ func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*
 // *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The responses
 // correspond to ops.
 //
-// The error wraps [recipes.ErrInvalidOption] if ops are of another type or together larger
+// The error wraps [recipes.ErrInvalid] if ops are of another type or together larger
 // than a server accepts by default (a megabyte); nothing was sent. It wraps [recipes.ErrNotHeld] if
 // the lock is not held; nothing was applied. It wraps [recipes.ErrUnconfirmed] if the lock or
 // the connection was lost during the call, so that the outcome is unknown. Otherwise it wraps

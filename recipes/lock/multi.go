@@ -61,15 +61,15 @@ func (s side) part() part {
 type MultiLock struct{ parts []part }
 
 // NewMultiLock combines parts, which must use the same connection and different paths. It sends
-// no request. It returns [recipes.ErrInvalidOption] if parts is empty or invalid.
+// no request. It returns [recipes.ErrInvalid] if parts is empty or invalid.
 func NewMultiLock(parts ...Part) (*MultiLock, error) {
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("%w: no locks", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: no locks", recipes.ErrInvalid)
 	}
 	m := &MultiLock{}
 	for i, p := range parts {
 		if p == nil {
-			return nil, fmt.Errorf("%w: lock %d is nil", recipes.ErrInvalidOption, i)
+			return nil, fmt.Errorf("%w: lock %d is nil", recipes.ErrInvalid, i)
 		}
 		m.parts = append(m.parts, p.part())
 	}
@@ -77,9 +77,9 @@ func NewMultiLock(parts ...Part) (*MultiLock, error) {
 	for i, p := range m.parts {
 		switch {
 		case p.setup.Conn != m.parts[0].setup.Conn:
-			return nil, fmt.Errorf("%w: the locks use different connections", recipes.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: the locks use different connections", recipes.ErrInvalid)
 		case i > 0 && p.setup.Path == m.parts[i-1].setup.Path:
-			return nil, fmt.Errorf("%w: %s is listed twice", recipes.ErrInvalidOption, p.setup.Path)
+			return nil, fmt.Errorf("%w: %s is listed twice", recipes.ErrInvalid, p.setup.Path)
 		}
 	}
 	return m, nil

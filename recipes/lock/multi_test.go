@@ -260,7 +260,7 @@ func TestNewMultiLock_InvalidParts(t *testing.T) {
 			"several connections":             {w.at(w.operator, "a"), w.at(w.connect(), "b")},
 		} {
 			_, err := NewMultiLock(parts...)
-			require.ErrorIs(w, err, recipes.ErrInvalidOption, name)
+			require.ErrorIs(w, err, recipes.ErrInvalid, name)
 		}
 	})
 }

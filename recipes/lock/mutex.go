@@ -16,7 +16,7 @@ type Mutex struct{ lockQueue }
 
 // NewMutex returns the mutex at path. It sends no request: the first contender creates the
 // znode. Options are those of package recipes, [WithName] and [WithLockDelay]. Errors:
-// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// [recipes.ErrInvalid].
 func NewMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*Mutex, error) {
 	q, err := newQueue(conn, path, opts)
 	if err != nil {

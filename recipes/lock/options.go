@@ -75,9 +75,9 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (lockQueue, err
 	case err != nil:
 		return q, err
 	case q.settings.delay < 0:
-		return q, fmt.Errorf("%w: lock.WithLockDelay(%v): must not be negative", recipes.ErrInvalidOption, q.settings.delay)
+		return q, fmt.Errorf("%w: lock.WithLockDelay(%v): must not be negative", recipes.ErrInvalid, q.settings.delay)
 	case len(q.settings.name) > maxName:
-		return q, fmt.Errorf("%w: lock.WithName: %d bytes exceed the limit of %d", recipes.ErrInvalidOption, len(q.settings.name), maxName)
+		return q, fmt.Errorf("%w: lock.WithName: %d bytes exceed the limit of %d", recipes.ErrInvalid, len(q.settings.name), maxName)
 	}
 	s.Log = s.Log.With("lock", path)
 	q.setup, q.data = s, []byte(q.settings.name)

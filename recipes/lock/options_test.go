@@ -32,7 +32,7 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 		require.LessOrEqual(t, time.Until(h.Deadline()), 10*time.Second)
 		require.NoError(t, h.Release())
 		_, err = NewMutex(conn, "/l", long)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption)
+		require.ErrorIs(t, err, recipes.ErrInvalid)
 		require.ErrorContains(t, err, "the servers have granted 20s")
 		conn.Close()
 	})
@@ -46,12 +46,12 @@ func TestOptions(t *testing.T) {
 		"timeout":        recipes.WithSessionTimeout(time.Millisecond),
 	} {
 		_, err := NewMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
+		require.ErrorIs(t, err, recipes.ErrInvalid, name)
 		_, err = NewRWMutex(new(zk.Conn), node, option)
-		require.ErrorIs(t, err, recipes.ErrInvalidOption, name)
+		require.ErrorIs(t, err, recipes.ErrInvalid, name)
 	}
 	_, err := NewMutex(nil, node)
-	require.ErrorIs(t, err, recipes.ErrNilConn)
+	require.ErrorIs(t, err, recipes.ErrInvalid)
 	_, err = NewMutex(new(zk.Conn), "no/slash")
-	require.ErrorIs(t, err, recipes.ErrInvalidPath)
+	require.ErrorIs(t, err, recipes.ErrInvalid)
 }

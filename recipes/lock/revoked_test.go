@@ -53,7 +53,7 @@ func TestRevoked(t *testing.T) {
 		second.holds()
 		require.False(w, revoked(second.hold))
 		require.ErrorIs(w, m.Revoke(w.Context(), all[0]), recipes.ErrNotHeld)
-		require.ErrorIs(w, m.Revoke(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalidOption)
+		require.ErrorIs(w, m.Revoke(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
 	})
 }
 

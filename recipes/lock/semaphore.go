@@ -44,7 +44,7 @@ type Semaphore struct {
 // NewSemaphore returns the semaphore at path. It sends no request: the first contender
 // creates the znode. limit applies as long as no limit is stored by [Semaphore.SetLimit];
 // until then all programs must use the same limit. Options are those of package recipes.
-// Errors: [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// Errors: [recipes.ErrInvalid].
 //
 // The protocol is that of this library. An acquisition of a free lease takes two round
 // trips. With [recipes.Kazoo] the protocol is that of kazoo's Semaphore. See
@@ -67,7 +67,7 @@ func NewCuratorSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.
 		return nil, err
 	}
 	if s.setup.Layout != recipes.Curator {
-		return nil, fmt.Errorf("%w: WithLayout: NewCuratorSemaphore determines the layout", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithLayout: NewCuratorSemaphore determines the layout", recipes.ErrInvalid)
 	}
 	s.protocol = curatorProtocol(s.setup, limit)
 	return s, nil
@@ -86,7 +86,7 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 		writable = writable || a.Perms&zk.PermWrite != 0
 	}
 	if !writable {
-		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalid)
 	}
 	s.Log = s.Log.With("semaphore", path)
 	return &Semaphore{setup: s, limit: limit}, nil
@@ -94,7 +94,7 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 
 func checkCount(what string, n int) error {
 	if n < 1 || n > contender.MaxCount {
-		return fmt.Errorf("%w: %s of %d: must be from 1 to %d", recipes.ErrInvalidOption, what, n, contender.MaxCount)
+		return fmt.Errorf("%w: %s of %d: must be from 1 to %d", recipes.ErrInvalid, what, n, contender.MaxCount)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func checkCount(what string, n int) error {
 // immediately, and the contender's znode is removed in the background. It returns
 // [ErrOverLimit] if n is greater than the limit, or if the limit falls below n while it
 // waits, at the latest when it reaches the head of the queue. Other errors:
-// [recipes.ErrInvalidOption] if n is not positive, [recipes.ErrSessionExpired],
+// [recipes.ErrInvalid] if n is not positive, [recipes.ErrSessionExpired],
 // [recipes.ErrDeleted], [recipes.ErrConnClosed], [recipes.ErrPermission],
 // [recipes.ErrNodeExhausted].
 //

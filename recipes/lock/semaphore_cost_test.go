@@ -166,7 +166,7 @@ func TestSemaphoreCost_MutexProtocol(t *testing.T) {
 				require.ErrorIs(w, err, ErrHeld)
 				w.pass(time.Second)
 				require.NoError(w, h.Release())
-				require.ErrorIs(w, s.SetLimit(w.Context(), 3), recipes.ErrInvalidOption)
+				require.ErrorIs(w, s.SetLimit(w.Context(), 3), recipes.ErrInvalid)
 			})
 		})
 	}

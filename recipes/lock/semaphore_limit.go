@@ -39,12 +39,12 @@ func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 //
 // It returns [recipes.ErrUnconfirmed] if it is unknown whether the limit was or will be
 // changed, because the context or the session ended before ZooKeeper has answered, and
-// [recipes.ErrInvalidOption] if limit is not positive, or with the protocols of other
+// [recipes.ErrInvalid] if limit is not positive, or with the protocols of other
 // libraries, in which the limit cannot be changed.
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	err := checkCount("limit", limit)
 	if err == nil && s.protocol != nil {
-		err = fmt.Errorf("%w: SetLimit: not supported with the layouts of other libraries", recipes.ErrInvalidOption)
+		err = fmt.Errorf("%w: SetLimit: not supported with the layouts of other libraries", recipes.ErrInvalid)
 	}
 	if err == nil {
 		err = s.storeLimit(ctx, limit)

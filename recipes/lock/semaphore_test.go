@@ -110,12 +110,12 @@ func TestSemaphore_OverLimit(t *testing.T) {
 		require.ErrorIs(w, err, ErrOverLimit)
 		for _, n := range []int{0, -1, 1_000_000_000} {
 			_, err = s.Acquire(w.Context(), n)
-			require.ErrorIs(w, err, recipes.ErrInvalidOption)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
 			_, err = s.TryAcquire(w.Context(), n)
-			require.ErrorIs(w, err, recipes.ErrInvalidOption)
-			require.ErrorIs(w, s.SetLimit(w.Context(), n), recipes.ErrInvalidOption)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
+			require.ErrorIs(w, s.SetLimit(w.Context(), n), recipes.ErrInvalid)
 			_, err = NewSemaphore(s.setup.Conn, semPath, n)
-			require.ErrorIs(w, err, recipes.ErrInvalidOption)
+			require.ErrorIs(w, err, recipes.ErrInvalid)
 		}
 	})
 }
@@ -123,15 +123,15 @@ func TestSemaphore_OverLimit(t *testing.T) {
 func TestSemaphore_InvalidArguments(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		_, err := NewSemaphore(nil, semPath, 1)
-		require.ErrorIs(w, err, recipes.ErrNilConn)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewSemaphore(w.operator, "sem", 1)
-		require.ErrorIs(w, err, recipes.ErrInvalidPath)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewSemaphore(w.operator, semPath, 1, recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermWrite)))
-		require.ErrorIs(w, err, recipes.ErrInvalidOption, "a holder could not wake its follower")
+		require.ErrorIs(w, err, recipes.ErrInvalid, "a holder could not wake its follower")
 		_, err = NewCuratorSemaphore(w.operator, semPath, 1, recipes.WithLayout(recipes.Kazoo))
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewCuratorSemaphore(w.operator, semPath, 0)
-		require.ErrorIs(w, err, recipes.ErrInvalidOption)
+		require.ErrorIs(w, err, recipes.ErrInvalid)
 	})
 }
 

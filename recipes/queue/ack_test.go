@@ -39,7 +39,7 @@ func TestAckAll_IsAtomic(t *testing.T) {
 
 		other := h.queueOn(operator, Config{})
 		h.put(q, "four", "five")
-		require.ErrorIs(h, AckAll(h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalidOption)
+		require.ErrorIs(h, AckAll(h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalid)
 	})
 }
 
@@ -85,7 +85,7 @@ func TestAck_WithOperations(t *testing.T) {
 
 		require.ErrorIs(h, item.Ack(&zk.DeleteRequest{Path: "/missing", Version: -1}), zk.ErrNoNode)
 		require.NoError(h, item.Err(), "nothing was applied, and the claim is valid")
-		require.ErrorIs(h, item.Ack("nonsense"), recipes.ErrInvalidOption)
+		require.ErrorIs(h, item.Ack("nonsense"), recipes.ErrInvalid)
 
 		put, err := next.PutRequest(ctx, []byte("two"))
 		require.NoError(h, err)
@@ -374,7 +374,7 @@ func TestAck_SuccessIsNotAnError(t *testing.T) {
 				item, err := q.Take(h.Context())
 				require.NoError(h, err)
 				work := item.Context()
-				require.ErrorIs(h, item.Ack(ctx), recipes.ErrInvalidOption)
+				require.ErrorIs(h, item.Ack(ctx), recipes.ErrInvalid)
 				require.NoError(h, item.Err())
 				cancel()
 				require.NoError(h, end(item))

@@ -199,7 +199,7 @@ func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	}
 	e, ok := parseName(q.layout, l.Item)
 	if !ok {
-		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalidOption, l.Item))
+		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", zkerror.ErrInvalid, l.Item))
 	}
 	prefix := strings.TrimSuffix(e.name, fmt.Sprintf("%010d", e.sequence))
 	return q.wrapError("requeue", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{

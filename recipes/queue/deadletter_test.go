@@ -50,7 +50,7 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 		letters, err = q.DeadLetters(ctx)
 		require.NoError(h, err)
 		require.Empty(h, letters)
-		require.ErrorIs(h, q.Requeue(ctx, DeadLetter{ID: "x", Item: "x"}), recipes.ErrInvalidOption)
+		require.ErrorIs(h, q.Requeue(ctx, DeadLetter{ID: "x", Item: "x"}), recipes.ErrInvalid)
 	})
 }
 

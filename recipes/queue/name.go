@@ -123,17 +123,17 @@ func (p position) prefix(layout recipes.Layout) (string, error) {
 		}
 		switch {
 		case n < 0 || n > 999:
-			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", zkerror.ErrInvalidOption, n)
+			return "", fmt.Errorf("%w: Priority(%d): kazoo's layout supports 0 to 999", zkerror.ErrInvalid, n)
 		case p.due != 0:
-			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", zkerror.ErrInvalidOption)
+			return "", fmt.Errorf("%w: At: kazoo's layout does not support delayed items", zkerror.ErrInvalid)
 		}
 		return fmt.Sprintf("%s%03d-", kazooPrefix, n), nil
 	}
 	switch {
 	case p.hasPriority && p.due != 0:
-		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", zkerror.ErrInvalidOption)
+		return "", fmt.Errorf("%w: an item cannot have both a priority and a time", zkerror.ErrInvalid)
 	case int(int32(p.priority)) != p.priority:
-		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", zkerror.ErrInvalidOption, p.priority)
+		return "", fmt.Errorf("%w: Priority(%d): does not fit into 32 bits", zkerror.ErrInvalid, p.priority)
 	case p.due != 0:
 		return fmt.Sprintf("%s|%08X|", curatorPrefix, p.due), nil
 	case p.hasPriority:

@@ -98,7 +98,7 @@ func TestPosition_Prefix(t *testing.T) {
 		prefix, err := test.position.prefix(test.layout)
 		require.Equal(t, test.want, prefix)
 		if test.want == "" {
-			require.ErrorIs(t, err, recipes.ErrInvalidOption, "%+v", test)
+			require.ErrorIs(t, err, recipes.ErrInvalid, "%+v", test)
 		} else {
 			require.NoError(t, err, "%+v", test)
 		}

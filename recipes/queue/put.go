@@ -48,7 +48,7 @@ const maxItem = 1<<20 - 12<<10
 //
 // The item was not added if the error is [ErrFull], [recipes.ErrTooLarge],
 // [recipes.ErrNodeExhausted], which lasts until the queue has been empty, [recipes.ErrPermission]
-// or [recipes.ErrInvalidOption], or the cause of ctx alone, which means that ctx was done before
+// or [recipes.ErrInvalid], or the cause of ctx alone, which means that ctx was done before
 // the request was sent. The error wraps [recipes.ErrUnconfirmed] if ctx was done while the request
 // was in flight, or if the session ended or the connection was closed before the reply: the item
 // may have been added, or, after ctx was done, may still be added.
@@ -144,7 +144,7 @@ func (q *Queue) namePrefix(ctx context.Context, opts []PutOption) (string, error
 	var o putOptions
 	for _, set := range opts {
 		if set == nil {
-			return "", fmt.Errorf("%w: an option is nil", zkerror.ErrInvalidOption)
+			return "", fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
 		}
 		set(&o)
 	}

@@ -28,8 +28,8 @@ func TestPut_Priority(t *testing.T) {
 		for _, payload := range []string{"0", "3", "2", "5"} {
 			h.take(q, payload)
 		}
-		require.ErrorIs(h, q.Put(ctx, nil, Priority(1), At(time.Now())), recipes.ErrInvalidOption)
-		require.ErrorIs(h, q.Put(ctx, nil, nil), recipes.ErrInvalidOption)
+		require.ErrorIs(h, q.Put(ctx, nil, Priority(1), At(time.Now())), recipes.ErrInvalid)
+		require.ErrorIs(h, q.Put(ctx, nil, nil), recipes.ErrInvalid)
 	})
 }
 

@@ -91,7 +91,7 @@ type Queue struct {
 }
 
 // New returns a participant of the queue at path. It sends no request. Errors:
-// [recipes.ErrNilConn], [recipes.ErrInvalidPath], [recipes.ErrInvalidOption].
+// [recipes.ErrInvalid].
 func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
@@ -133,11 +133,11 @@ func (q *Queue) Create(ctx context.Context) error {
 func (c *Config) applyDefaults(queue string, layout recipes.Layout) (items string, err error) {
 	switch {
 	case c.MaxItems < 0, c.MaxAttempts < 0, c.Prefetch < 0:
-		return "", fmt.Errorf("%w: %+v: a number is negative", zkerror.ErrInvalidOption, *c)
+		return "", fmt.Errorf("%w: %+v: a number is negative", zkerror.ErrInvalid, *c)
 	case c.Prefetch > maxPrefetch:
-		return "", fmt.Errorf("%w: Prefetch: %d is greater than %d", zkerror.ErrInvalidOption, c.Prefetch, maxPrefetch)
+		return "", fmt.Errorf("%w: Prefetch: %d is greater than %d", zkerror.ErrInvalid, c.Prefetch, maxPrefetch)
 	case layout == recipes.Kazoo && c.Claims != "":
-		return "", fmt.Errorf("%w: Claims: kazoo's layout uses %s/taken", zkerror.ErrInvalidOption, queue)
+		return "", fmt.Errorf("%w: Claims: kazoo's layout uses %s/taken", zkerror.ErrInvalid, queue)
 	}
 	items, claims, dead := queue, queue+"-claims", queue+"-dead"
 	if layout == recipes.Kazoo {
@@ -155,7 +155,7 @@ func (c *Config) applyDefaults(queue string, layout recipes.Layout) (items strin
 		}
 	}
 	if c.Claims == items || c.Dead == items || c.Claims == c.Dead {
-		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", zkerror.ErrInvalidOption)
+		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", zkerror.ErrInvalid)
 	}
 	c.Prefetch = max(c.Prefetch, 1)
 	return items, nil
@@ -312,7 +312,7 @@ func (q *Queue) translateError(err error) error {
 	case errors.Is(err, txn.ErrTooLarge):
 		return fmt.Errorf("%w: %w", recipes.ErrTooLarge, err)
 	case errors.Is(err, txn.ErrOperation):
-		return fmt.Errorf("%w: %w", zkerror.ErrInvalidOption, err)
+		return fmt.Errorf("%w: %w", zkerror.ErrInvalid, err)
 	}
 	return request.Refine(q.conn, err)
 }

@@ -47,21 +47,21 @@ func TestNew_InvalidArguments(t *testing.T) {
 		conn := h.connect()
 		logged := len(h.srv.Log())
 		_, err := New(nil, "/jobs", Config{})
-		require.ErrorIs(h, err, recipes.ErrNilConn)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 		_, err = New(conn, "jobs", Config{})
-		require.ErrorIs(h, err, recipes.ErrInvalidPath)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 		for name, cfg := range map[string]Config{
 			"items": {MaxItems: -1}, "attempts": {MaxAttempts: -1}, "prefetch": {Prefetch: -1},
 			"large prefetch": {Prefetch: 10001}, "largest prefetch": {Prefetch: math.MaxInt},
 			"claims at items": {Claims: "/jobs"}, "dead at claims": {Claims: "/x", Dead: "/x"},
 		} {
 			_, err = New(conn, "/jobs", cfg)
-			require.ErrorIs(h, err, recipes.ErrInvalidOption, name)
+			require.ErrorIs(h, err, recipes.ErrInvalid, name)
 		}
 		_, err = New(conn, "/jobs", Config{Dead: "/x/"})
-		require.ErrorIs(h, err, recipes.ErrInvalidPath)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 		_, err = New(conn, "/jobs", Config{Claims: "/x"}, recipes.WithLayout(recipes.Kazoo))
-		require.ErrorIs(h, err, recipes.ErrInvalidOption)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 		q, err := New(conn, "/jobs", Config{Claims: "/lock", Dead: "/gone", Prefetch: 10000})
 		require.NoError(h, err)
 		require.Len(h, h.srv.Log(), logged, "New has sent a request")
@@ -102,8 +102,8 @@ func TestQueue_KazooLayout(t *testing.T) {
 		q := h.queueOn(h.connect(), Config{MaxAttempts: 1}, recipes.WithLayout(recipes.Kazoo))
 		h.put(q, "plain")
 		require.NoError(h, q.Put(ctx, []byte("urgent"), Priority(7)))
-		require.ErrorIs(h, q.Put(ctx, nil, Priority(1000)), recipes.ErrInvalidOption)
-		require.ErrorIs(h, q.Put(ctx, nil, At(time.Now())), recipes.ErrInvalidOption)
+		require.ErrorIs(h, q.Put(ctx, nil, Priority(1000)), recipes.ErrInvalid)
+		require.ErrorIs(h, q.Put(ctx, nil, At(time.Now())), recipes.ErrInvalid)
 		item := h.take(q, "urgent")
 		require.Equal(h, 7, item.Priority())
 		require.NoError(h, item.Return(errors.New("no")))

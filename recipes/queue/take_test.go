@@ -96,7 +96,7 @@ func TestTakeUpTo(t *testing.T) {
 		h.requireEmpty(q)
 		require.NoError(h, AckAll())
 		_, err := q.TakeUpTo(ctx, 0)
-		require.ErrorIs(h, err, recipes.ErrInvalidOption)
+		require.ErrorIs(h, err, recipes.ErrInvalid)
 	})
 }
 

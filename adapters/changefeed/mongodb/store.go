@@ -77,13 +77,13 @@ const maxKeySize = 900
 // collection's write concern, read concern, read preference, registry and BSON options do
 // not matter, because the store sets its own.
 //
-// The error wraps [leaderelection.ErrInvalidOption].
+// The error wraps [leaderelection.ErrInvalid].
 func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	switch {
 	case coll == nil:
-		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalid)
 	case coll.Name() == "" || strings.HasPrefix(coll.Name(), "system.") || strings.ContainsAny(coll.Name(), "$\x00"):
-		return nil, fmt.Errorf("%w: %q is not a valid collection name", leaderelection.ErrInvalidOption, coll.Name())
+		return nil, fmt.Errorf("%w: %q is not a valid collection name", leaderelection.ErrInvalid, coll.Name())
 	}
 	if err := store.CheckText("key", key, maxKeySize); err != nil {
 		return nil, err

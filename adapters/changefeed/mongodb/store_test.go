@@ -48,7 +48,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		"Server": func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", mongodb.WithServerNames()) },
 	} {
 		s, err := f()
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)
 		require.Nil(t, s, name)
 	}
 }

@@ -96,16 +96,16 @@ var (
 // conn, which may be shared; Close does not close it. The connection must have been
 // created with nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort, unless
 // [WithClosingConnection] is given. New sends no request. Errors:
-// [leaderelection.ErrNilConn], [leaderelection.ErrInvalidOption].
+// [leaderelection.ErrInvalid].
 func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if conn == nil {
-		return nil, leaderelection.ErrNilConn
+		return nil, fmt.Errorf("%w: the connection is nil", leaderelection.ErrInvalid)
 	}
 	if !bucketName.MatchString(bucket) {
-		return nil, fmt.Errorf("%w: bucket %q: must consist of letters, digits, - and _", leaderelection.ErrInvalidOption, bucket)
+		return nil, fmt.Errorf("%w: bucket %q: must consist of letters, digits, - and _", leaderelection.ErrInvalid, bucket)
 	}
 	if !keyName.MatchString(key) {
-		return nil, fmt.Errorf("%w: key %q: must consist of letters, digits and -/_=, with dots between them", leaderelection.ErrInvalidOption, key)
+		return nil, fmt.Errorf("%w: key %q: must consist of letters, digits and -/_=, with dots between them", leaderelection.ErrInvalid, key)
 	}
 	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, consumers: map[*consumer]struct{}{}}
 	if err := store.ApplyOptions(s, opts); err != nil {
@@ -113,7 +113,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	}
 	err := s.checkConnection()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 	}
 	if s.js, err = jetstream.New(conn); err != nil {
 		return nil, err

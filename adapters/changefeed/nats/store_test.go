@@ -41,14 +41,14 @@ func TestPartitions(t *testing.T) {
 func TestNew_InvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := New(nil, "a", "b")
-	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	for _, bucket := range []string{"", "a.b", "a b", "ü", "*"} {
 		_, err = New(conn, bucket, "key")
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, bucket)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, bucket)
 	}
 	for _, key := range []string{"", ".", "a.", ".a", "a..b", "a b", "*", "a.>", "ü"} {
 		_, err = New(conn, "bucket", key)
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, key)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, key)
 	}
 	for name, opts := range map[string][]nats.Option{
 		"Default":     nil,
@@ -60,14 +60,14 @@ func TestNew_InvalidArguments(t *testing.T) {
 		require.NoError(t, err)
 		defer closing.Close()
 		_, err = New(closing, "bucket", "key")
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)
 		require.ErrorContains(t, err, "closes itself", name)
 		_, err = New(closing, "bucket", "key", WithClosingConnection())
 		require.NoError(t, err, name)
 	}
 	for _, o := range []Option{nil, WithReplicas(0), WithReplicas(6)} {
 		_, err = New(conn, "bucket", "key", o)
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestStart_HiddenStandbys(t *testing.T) {
 	require.Eventually(t, func() bool { return start() == nil }, fixture.Patience, 10*time.Millisecond, "its name is visible")
 
 	_, err := postgres.New(pool, table, "k", postgres.WithRisk("fire"))
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 
 // TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which

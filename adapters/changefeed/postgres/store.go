@@ -81,13 +81,13 @@ func WithChannel(name string) Option {
 // search_path, in the pool's connections and in those of feeds. New sends no request. The
 // pool is neither closed nor changed, and must stay open as long as the store.
 //
-// The error wraps [leaderelection.ErrInvalidOption].
+// The error wraps [leaderelection.ErrInvalid].
 func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (*Store, error) {
 	if pool == nil {
-		return nil, fmt.Errorf("%w: the pool is nil", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the pool is nil", leaderelection.ErrInvalid)
 	}
 	if len(table) != 1 && len(table) != 2 {
-		return nil, fmt.Errorf("%w: a table's name has one or two parts, not %d: %q", leaderelection.ErrInvalidOption, len(table), []string(table))
+		return nil, fmt.Errorf("%w: a table's name has one or two parts, not %d: %q", leaderelection.ErrInvalid, len(table), []string(table))
 	}
 	for _, part := range table {
 		if err := checkName("table", part); err != nil {

@@ -86,7 +86,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		"EmptyChannel":  func() (*postgres.Store, error) { return postgres.New(pool, valid, "k", postgres.WithChannel("")) },
 	} {
 		_, err := create()
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)
 	}
 }
 

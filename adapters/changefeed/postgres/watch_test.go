@@ -249,7 +249,7 @@ func TestChanges_OtherChannel(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())
 	_, err := s.Changes(fixture.Context(t), strings.Repeat("x", 64))
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	changes, err := s.Changes(fixture.Context(t), "another place")
 	require.NoError(t, err)
 	defer changes.Close()

@@ -51,7 +51,7 @@ func WithRisk(risks ...changefeed.Risk) Option {
 func WithChannel(name string) Option {
 	return func(s *Store) error {
 		if name == "" {
-			return fmt.Errorf("%w: the channel is empty", leaderelection.ErrInvalidOption)
+			return fmt.Errorf("%w: the channel is empty", leaderelection.ErrInvalid)
 		}
 		s.changes = name
 		return nil
@@ -64,21 +64,21 @@ func WithChannel(name string) Option {
 // request. The client is neither closed nor changed, and must stay open as long as the
 // store.
 //
-// The error wraps [leaderelection.ErrInvalidOption].
+// The error wraps [leaderelection.ErrInvalid].
 func New(client redis.UniversalClient, key string, opts ...Option) (*Store, error) {
 	db := 0
 	switch c := client.(type) {
 	case *redis.Client:
 		if c == nil {
-			return nil, fmt.Errorf("%w: the client is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: the client is nil", leaderelection.ErrInvalid)
 		}
 		db = c.Options().DB
 	case *redis.ClusterClient:
 		if c == nil {
-			return nil, fmt.Errorf("%w: the client is nil", leaderelection.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: the client is nil", leaderelection.ErrInvalid)
 		}
 	default:
-		return nil, fmt.Errorf("%w: the client is a %T; use a *redis.Client or a *redis.ClusterClient", leaderelection.ErrInvalidOption, client)
+		return nil, fmt.Errorf("%w: the client is a %T; use a *redis.Client or a *redis.ClusterClient", leaderelection.ErrInvalid, client)
 	}
 	if err := store.CheckText("key", key, store.Unlimited); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 		return nil, err
 	}
 	if s.changes == s.channel {
-		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalidOption, s.changes)
+		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalid, s.changes)
 	}
 	s.runner = store.Runner{
 		Feeds:  store.NewFeeds(s.Read, s.watch, s.quiet),

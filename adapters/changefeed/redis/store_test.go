@@ -93,7 +93,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		"RecordChannel": func() (*redis.Store, error) { return redis.New(client, "k", redis.WithChannel("changefeed:0:k")) },
 	} {
 		_, err := create()
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestChanges_OtherChannel(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key)
 	_, err := s.Changes(fixture.Context(t), "changefeed:0:"+key)
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	changes, err := s.Changes(fixture.Context(t), key+" another")
 	require.NoError(t, err)
 	defer changes.Close()

@@ -83,18 +83,18 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
 // database does not matter. One connection (MaxOpen) is sufficient for any number of
 // stores and feeds. The session's Timeout limits how long the driver tries to connect.
 //
-// The error wraps [leaderelection.ErrInvalidOption].
+// The error wraps [leaderelection.ErrInvalid].
 func New(session r.QueryExecutor, database, table, key string, opts ...Option) (*Store, error) {
 	if v := reflect.ValueOf(session); session == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: the session is nil", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the session is nil", leaderelection.ErrInvalid)
 	}
 	for what, name := range map[string]string{"database": database, "table": table} {
 		if !validName.MatchString(name) {
-			return nil, fmt.Errorf("%w: %s %q: must have from 1 to 127 of A-Z, a-z, 0-9, _ and -", leaderelection.ErrInvalidOption, what, name)
+			return nil, fmt.Errorf("%w: %s %q: must have from 1 to 127 of A-Z, a-z, 0-9, _ and -", leaderelection.ErrInvalid, what, name)
 		}
 	}
 	if database == "rethinkdb" {
-		return nil, fmt.Errorf("%w: the database rethinkdb is reserved for the server", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the database rethinkdb is reserved for the server", leaderelection.ErrInvalid)
 	}
 	if err := store.CheckText("key", key, maxKeySize); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		},
 	} {
 		s, err := f()
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, name)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)
 		require.Nil(t, s, name)
 	}
 }

@@ -16,11 +16,11 @@ import (
 func ApplyOptions[S any, O ~func(S) error](store S, options []O) error {
 	for i, o := range options {
 		if o == nil {
-			return fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalidOption, i)
+			return fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalid, i)
 		}
 		if err := o(store); err != nil {
-			if !errors.Is(err, leaderelection.ErrInvalidOption) {
-				err = fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+			if !errors.Is(err, leaderelection.ErrInvalid) {
+				err = fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 			}
 			return err
 		}
@@ -38,7 +38,7 @@ const (
 // SetQuietTime sets the quiet time of a store to d, for the option WithQuiet.
 func SetQuietTime(quiet *time.Duration, d time.Duration) error {
 	if d < minQuiet || d > maxQuiet {
-		return fmt.Errorf("%w: WithQuiet(%v): must be between %v and %v", leaderelection.ErrInvalidOption, d, minQuiet, maxQuiet)
+		return fmt.Errorf("%w: WithQuiet(%v): must be between %v and %v", leaderelection.ErrInvalid, d, minQuiet, maxQuiet)
 	}
 	*quiet = d
 	return nil
@@ -62,7 +62,7 @@ func CheckText(name, text string, maxSize int) error {
 	case text != "" && len(text) <= maxSize && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl):
 		return nil
 	case maxSize == Unlimited:
-		return fmt.Errorf("%w: %s %q: must be UTF-8 text without control characters and not empty", leaderelection.ErrInvalidOption, name, text)
+		return fmt.Errorf("%w: %s %q: must be UTF-8 text without control characters and not empty", leaderelection.ErrInvalid, name, text)
 	}
-	return fmt.Errorf("%w: %s %q: must be UTF-8 text without control characters and have from 1 to %d bytes", leaderelection.ErrInvalidOption, name, text, maxSize)
+	return fmt.Errorf("%w: %s %q: must be UTF-8 text without control characters and have from 1 to %d bytes", leaderelection.ErrInvalid, name, text, maxSize)
 }

@@ -19,10 +19,10 @@ func TestApplyOptions(t *testing.T) {
 	n := 0
 	require.NoError(t, ApplyOptions(&n, []option{increment, increment}))
 	require.Equal(t, 2, n)
-	require.ErrorIs(t, ApplyOptions(&n, []option{nil}), leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, ApplyOptions(&n, []option{nil}), leaderelection.ErrInvalid)
 	failure := errors.New("failure")
 	err := ApplyOptions(&n, []option{func(*int) error { return failure }})
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	require.ErrorIs(t, err, failure)
 }
 
@@ -31,7 +31,7 @@ func TestApplyOptions(t *testing.T) {
 func TestSetQuietTime(t *testing.T) {
 	quiet := time.Second
 	for _, d := range []time.Duration{9 * time.Millisecond, 48*time.Hour + 1, math.MaxInt64} {
-		require.ErrorIs(t, SetQuietTime(&quiet, d), leaderelection.ErrInvalidOption, d)
+		require.ErrorIs(t, SetQuietTime(&quiet, d), leaderelection.ErrInvalid, d)
 		require.Equal(t, time.Second, quiet)
 	}
 	for _, d := range []time.Duration{10 * time.Millisecond, 48 * time.Hour} {
@@ -44,8 +44,8 @@ func TestSetQuietTime(t *testing.T) {
 func TestCheckText(t *testing.T) {
 	require.NoError(t, CheckText("key", "漢字", 6))
 	for _, text := range []string{"", "\xff", "a\x00b", "a\nb", "漢字 "} {
-		require.ErrorIs(t, CheckText("key", text, 6), leaderelection.ErrInvalidOption, "%q", text)
+		require.ErrorIs(t, CheckText("key", text, 6), leaderelection.ErrInvalid, "%q", text)
 	}
 	require.NoError(t, CheckText("key", "漢字 ", Unlimited))
-	require.ErrorIs(t, CheckText("key", "", Unlimited), leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, CheckText("key", "", Unlimited), leaderelection.ErrInvalid)
 }

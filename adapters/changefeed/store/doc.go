@@ -11,7 +11,7 @@
 //     the tools of the database. [Document] is for databases that have documents or rows, and
 //     [EncodeMessage] for messages that the database sends to its clients with each write.
 //   - [CheckText], [ApplyOptions], [SetQuietTime] and [SetServers] check the arguments of the
-//     constructor. Their errors wrap leaderelection.ErrInvalidOption.
+//     constructor. Their errors wrap leaderelection.ErrInvalid.
 //   - [AcceptedRisks] is for stores that can lose acknowledged writes in some deployments: Start
 //     finds these, and the user must accept them by name.
 //

@@ -33,14 +33,13 @@ type CompareAndSet interface {
 // A read of a feed may take as long as the interval, or a second if that is longer. After three
 // reads in a row that fail, the feed fails with the last error, and the candidate opens another
 // one. The returned Store owns store and closes it. Errors:
-// [leaderelection.ErrInvalidOption] if interval is not positive,
-// [leaderelection.ErrNilConn] if store is nil.
+// [leaderelection.ErrInvalid] if interval is not positive or store is nil.
 func Poll(store CompareAndSet, interval time.Duration) (changefeed.Store, error) {
 	switch {
 	case store == nil:
-		return nil, fmt.Errorf("changefeed: poll: the store is nil: %w", leaderelection.ErrNilConn)
+		return nil, fmt.Errorf("changefeed: poll: the store is nil: %w", leaderelection.ErrInvalid)
 	case interval <= 0:
-		return nil, fmt.Errorf("%w: poll interval %v: must be positive", leaderelection.ErrInvalidOption, interval)
+		return nil, fmt.Errorf("%w: poll interval %v: must be positive", leaderelection.ErrInvalid, interval)
 	}
 	p := &polled{CompareAndSet: store, interval: interval}
 	p.feeds = NewFeeds(p.read, p.watch, 0)

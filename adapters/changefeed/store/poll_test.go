@@ -110,7 +110,7 @@ func (s *failingReads) Read(ctx context.Context) (changefeed.Record, error) { re
 // TestPoll_InvalidArguments fails if Poll accepts an argument that it cannot use.
 func TestPoll_InvalidArguments(t *testing.T) {
 	_, err := store.Poll(nil, time.Second)
-	require.ErrorIs(t, err, leaderelection.ErrNilConn)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	_, err = store.Poll(memory.NewTable().Store("election"), 0)
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }

@@ -11,7 +11,7 @@ import (
 type AcceptedRisks struct{ risks []changefeed.Risk }
 
 // Add adds risks. If one of them is unknown, Add adds none of them and returns an error that
-// wraps [leaderelection.ErrInvalidOption].
+// wraps [leaderelection.ErrInvalid].
 func (a *AcceptedRisks) Add(risks ...changefeed.Risk) error {
 	for _, r := range risks {
 		if _, err := changefeed.ParseRisk(string(r)); err != nil {

@@ -44,7 +44,7 @@ func TestAcceptedRisks_Check(t *testing.T) {
 func TestAcceptedRisks_UnknownName(t *testing.T) {
 	var a store.AcceptedRisks
 	err := a.Add(changefeed.RiskRestart, "fire")
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	require.ErrorContains(t, err, `"fire"`)
 	require.ErrorContains(t, err, "failover, power-loss, restart")
 	require.Error(t, a.Check("redis", unsafeSettings[:1]), "a list with an unknown name was accepted in part")

@@ -34,27 +34,27 @@ func parseAddress(cfg Config) (open opener, a address, err error) {
 			// The part in the error can be a part of a password.
 			err = errors.New("not a valid URL; special characters in a password must be escaped, / as %2F for example")
 		}
-		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalidOption, err)
+		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalid, err)
 	}
 	open = openers[u.Scheme]
 	native := natives[u.Scheme]
 	switch {
 	case native != "":
-		return nil, a, fmt.Errorf("%w: address of the store: %q is not a store; its elections are in package %s", leaderelection.ErrInvalidOption, u.Scheme+":", native)
+		return nil, a, fmt.Errorf("%w: address of the store: %q is not a store; its elections are in package %s", leaderelection.ErrInvalid, u.Scheme+":", native)
 	case open == nil && optional[u.Scheme] != "":
-		return nil, a, fmt.Errorf("%w: address of the store: this program was built without the driver for %q: build it with -tags %s", leaderelection.ErrInvalidOption, u.Scheme+":", optional[u.Scheme])
+		return nil, a, fmt.Errorf("%w: address of the store: this program was built without the driver for %q: build it with -tags %s", leaderelection.ErrInvalid, u.Scheme+":", optional[u.Scheme])
 	case open == nil:
-		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalidOption, u.Scheme+":", strings.Join(Schemes(), ", "))
+		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalid, u.Scheme+":", strings.Join(Schemes(), ", "))
 	case cfg.Election == "":
-		return nil, a, fmt.Errorf("%w: the name of the election is empty", leaderelection.ErrInvalidOption)
+		return nil, a, fmt.Errorf("%w: the name of the election is empty", leaderelection.ErrInvalid)
 	case u.Fragment != "":
-		return nil, a, fmt.Errorf("%w: address of the store: # must be escaped as %%23", leaderelection.ErrInvalidOption)
+		return nil, a, fmt.Errorf("%w: address of the store: # must be escaped as %%23", leaderelection.ErrInvalid)
 	case u.Scheme != "memory" && u.Host == "":
-		return nil, a, fmt.Errorf("%w: address of the store: no server: expected %s://host", leaderelection.ErrInvalidOption, u.Scheme)
+		return nil, a, fmt.Errorf("%w: address of the store: no server: expected %s://host", leaderelection.ErrInvalid, u.Scheme)
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, a, fmt.Errorf("%w: address of the store: the port is not a number from 1 to 65535", leaderelection.ErrInvalidOption)
+			return nil, a, fmt.Errorf("%w: address of the store: the port is not a number from 1 to 65535", leaderelection.ErrInvalid)
 		}
 	}
 	if cfg.Password != "" {
@@ -95,7 +95,7 @@ func (a *address) takeRisks() ([]changefeed.Risk, error) {
 	}
 	a.query.Del(unsafeParameter)
 	if len(risks) > 0 && a.url.Scheme == "memory" {
-		return nil, fmt.Errorf("%w: stores in memory have no risks to accept", leaderelection.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: stores in memory have no risks to accept", leaderelection.ErrInvalid)
 	}
 	for _, r := range risks {
 		if _, err := changefeed.ParseRisk(string(r)); err != nil {

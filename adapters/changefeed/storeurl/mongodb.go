@@ -53,7 +53,7 @@ func openMongoDB(a address) (connector, error) {
 	return func(context.Context) (*Opened, error) {
 		cfg, err := cfg()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalidOption, err)
+			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 		}
 		client, err := mongo.Connect(cfg)
 		if err != nil {

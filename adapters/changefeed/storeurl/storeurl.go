@@ -115,7 +115,7 @@ func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
 
 // Check validates an address as Open does before it connects. It does not check the parameters of
 // mongodb+srv addresses, which need requests to name servers. The error wraps
-// [leaderelection.ErrInvalidOption].
+// [leaderelection.ErrInvalid].
 func Check(cfg Config) error {
 	_, _, err := prepare(cfg)
 	return err
@@ -129,7 +129,7 @@ func prepare(cfg Config) (connector, address, error) {
 	}
 	connect, err := open(a)
 	if err != nil {
-		return nil, a, fmt.Errorf("%w: %s: %w", leaderelection.ErrInvalidOption, a.text(), err)
+		return nil, a, fmt.Errorf("%w: %s: %w", leaderelection.ErrInvalid, a.text(), err)
 	}
 	return connect, a, nil
 }
@@ -141,7 +141,7 @@ func Redacted(address string) string { return transport.Redact(address) }
 
 // Open opens a connection. It depends on the driver whether Open waits for a server. It
 // does not wait after ctx is done; ctx does not matter after Open has returned. If the
-// address is invalid, the error wraps [leaderelection.ErrInvalidOption]. Errors never
+// address is invalid, the error wraps [leaderelection.ErrInvalid]. Errors never
 // contain a password.
 func Open(ctx context.Context, cfg Config) (*Opened, error) {
 	connect, a, err := prepare(cfg)

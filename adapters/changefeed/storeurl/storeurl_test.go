@@ -78,7 +78,7 @@ func TestOpen_InvalidAddress(t *testing.T) {
 		{"mongodb://me:secret@127.0.0.1:1,localhost:2/db", "jobs", "use mongodb:// with one host and directConnection=true"},
 	} {
 		_, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: c.election})
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid, c.url)
 		require.ErrorContains(t, err, c.text, c.url)
 		require.NotContains(t, err.Error(), "secret", c.url)
 	}
@@ -116,7 +116,7 @@ func TestCheck_Credentials(t *testing.T) {
 	}
 	for _, parameter := range []string{"sslmode=disable", "sslmode=allow", "sslmode=prefer"} {
 		err := storeurl.Check(storeurl.Config{URL: "postgres://me@127.0.0.1/db?" + parameter, Election: "jobs", TLS: new(tls.Config)})
-		require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+		require.ErrorIs(t, err, leaderelection.ErrInvalid)
 		require.ErrorContains(t, err, parameter+" permits connections without TLS")
 	}
 	for _, parameter := range []string{"tls=false", "ssl=false"} {
@@ -311,7 +311,7 @@ func TestCheck_Optional(t *testing.T) {
 		require.ErrorContains(t, err, `"tabel"`)
 		return
 	}
-	require.ErrorIs(t, err, leaderelection.ErrInvalidOption)
+	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	require.ErrorContains(t, err, "-tags rethinkdb")
 }
 
@@ -356,7 +356,7 @@ func TestOpen_Risks(t *testing.T) {
 			require.NoError(t, err, c.url)
 			opened.Close()
 		} else {
-			require.ErrorIs(t, err, leaderelection.ErrInvalidOption, c.url)
+			require.ErrorIs(t, err, leaderelection.ErrInvalid, c.url)
 		}
 	}
 }
@@ -572,7 +572,7 @@ func TestCheck(t *testing.T) {
 		{URL: "redis://x?unsafe=fire", Election: "e"},
 		{URL: "etcd://x", Election: "e"},
 	} {
-		require.ErrorIs(t, storeurl.Check(cfg), leaderelection.ErrInvalidOption, cfg.URL)
+		require.ErrorIs(t, storeurl.Check(cfg), leaderelection.ErrInvalid, cfg.URL)
 	}
 }
 

@@ -34,7 +34,7 @@ func main() {
 	}
 	defer conn.Close()
 	candidate, err := leaderelection.NewElection(conn, "/jobs/report",
-		leaderelection.WithClientName(*name), leaderelection.WithValue(*addr),
+		leaderelection.WithName(*name), leaderelection.WithValue(*addr),
 		leaderelection.WithCreateNode(), leaderelection.WithRejoin())
 	if err != nil {
 		log.Fatal(err)

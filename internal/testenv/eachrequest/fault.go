@@ -36,7 +36,7 @@ const Timeout = 4 * time.Second
 
 var (
 	lost = []error{
-		leaderelection.ErrSessionExpired, leaderelection.ErrLeaseExpired, leaderelection.ErrCandidateDeleted,
+		leaderelection.ErrSessionExpired, leaderelection.ErrLeaseExpired, leaderelection.ErrDeleted,
 		leaderelection.ErrNotLeader, recipes.ErrNotHeld, recipes.ErrReleased,
 	}
 	closed   = append(slices.Clone(lost), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, recipes.ErrClosed)

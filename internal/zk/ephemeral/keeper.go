@@ -15,11 +15,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// CheckSize returns zkerror.ErrInvalidOption if the servers do not accept data of this size in a
+// CheckSize returns zkerror.ErrInvalid if the servers do not accept data of this size in a
 // znode with this ACL.
 func CheckSize(path string, data []byte, acl []zk.ACL) error {
 	if _, err := txn.Size([]any{&zk.CreateRequest{Path: path, Data: data, Acl: acl}}); err != nil {
-		return fmt.Errorf("%w: %d bytes of data: %w", zkerror.ErrInvalidOption, len(data), err)
+		return fmt.Errorf("%w: %d bytes of data: %w", zkerror.ErrInvalid, len(data), err)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func Own[T any](name string, set func(*T)) Option {
 		if own, ok := s.own.(*T); ok {
 			set(own)
 		} else if s.err == nil {
-			s.err = fmt.Errorf("%w: %s does not apply to this recipe", zkerror.ErrInvalidOption, name)
+			s.err = fmt.Errorf("%w: %s does not apply to this recipe", zkerror.ErrInvalid, name)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	}
 	for _, o := range options {
 		if o == nil {
-			return nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
 		}
 		o(s)
 	}
@@ -86,9 +86,9 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 	case s.err != nil:
 		return nil, s.err
 	case s.Log == nil:
-		return nil, fmt.Errorf("%w: WithLogger(nil)", zkerror.ErrInvalidOption)
+		return nil, fmt.Errorf("%w: WithLogger(nil)", zkerror.ErrInvalid)
 	case s.Layout != Curator && s.Layout != Kazoo:
-		return nil, fmt.Errorf("%w: WithLayout(%d)", zkerror.ErrInvalidOption, s.Layout)
+		return nil, fmt.Errorf("%w: WithLayout(%d)", zkerror.ErrInvalid, s.Layout)
 	}
 	if err := znode.CheckACL(s.ACL); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 		return nil, err
 	}
 	if err := session.Validate(conn, s.Timeout); err != nil {
-		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalidOption, s.Timeout, err)
+		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalid, s.Timeout, err)
 	}
 	return s, nil
 }
@@ -106,7 +106,7 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 func WithTimeout(d time.Duration) Option {
 	return func(s *Setup) {
 		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {
-			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", zkerror.ErrInvalidOption, d)
+			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", zkerror.ErrInvalid, d)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func WithTimeout(d time.Duration) Option {
 func WithCheckInterval(d time.Duration) Option {
 	return func(s *Setup) {
 		if s.CheckInterval = d; d <= 0 && s.err == nil {
-			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", zkerror.ErrInvalidOption, d)
+			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", zkerror.ErrInvalid, d)
 		}
 	}
 }

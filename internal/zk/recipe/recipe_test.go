@@ -21,8 +21,8 @@ func TestOwn_RejectedByOtherRecipes(t *testing.T) {
 	require.Equal(t, 7, m.size)
 
 	_, err = NewOwn(new(zk.Conn), "/a", &others{}, []Option{option})
-	require.ErrorIs(t, err, zkerror.ErrInvalidOption)
+	require.ErrorIs(t, err, zkerror.ErrInvalid)
 	require.ErrorContains(t, err, "mine.WithSize")
 	_, err = New(new(zk.Conn), "/a", []Option{option})
-	require.ErrorIs(t, err, zkerror.ErrInvalidOption)
+	require.ErrorIs(t, err, zkerror.ErrInvalid)
 }

@@ -25,7 +25,7 @@ func Explain(conn *zk.Conn, err error) error {
 			return fmt.Errorf("%w: %w", err, reason)
 		}
 		return err
-	case zkerror.CodeOf(err) != nil || errors.Is(err, zkerror.ErrInvalidOption):
+	case zkerror.CodeOf(err) != nil || errors.Is(err, zkerror.ErrInvalid):
 		return err
 	}
 	if conn.State() != zk.StateHasSession {

@@ -37,7 +37,7 @@ func TestExplain(t *testing.T) {
 			require.ErrorIs(t, explain(err), err)
 			require.ErrorContains(t, explain(err), err.Error()+" (zk.example:2181: dial zktest")
 		}
-		for _, err := range []error{nil, zk.ErrNoAuth, zkerror.ErrConnClosed, zkerror.ErrInvalidOption} {
+		for _, err := range []error{nil, zk.ErrNoAuth, zkerror.ErrConnClosed, zkerror.ErrInvalid} {
 			require.Equal(t, err, explain(err))
 		}
 

@@ -74,5 +74,5 @@ func TestReject(t *testing.T) {
 	require.EqualError(t, Refine(errors.New("unknown error: -125")),
 		"not permitted: the quota of a parent of the znode is exceeded (QUOTAEXCEEDED -125): raise the quota (setquota), or delete znodes below that parent")
 	require.EqualError(t, Refine(errors.New("unknown error: -999")), "the server rejects the request (-999): read the server's log")
-	require.ErrorIs(t, Refine(zk.ErrInvalidPath), ErrInvalidPath)
+	require.ErrorIs(t, Refine(zk.ErrInvalidPath), ErrInvalid)
 }

@@ -10,11 +10,9 @@ import (
 )
 
 var (
-	ErrNilConn        = errors.New("connection is nil")
+	ErrInvalid        = errors.New("invalid argument")
 	ErrConnClosed     = errors.New("connection is closed")
 	ErrUnreachable    = errors.New("ZooKeeper does not answer")
-	ErrInvalidPath    = errors.New("invalid path")
-	ErrInvalidOption  = errors.New("invalid option")
 	ErrPermission     = errors.New("not permitted")
 	ErrUnconfirmed    = errors.New("not confirmed by the servers")
 	ErrDataLost       = errors.New("the ZooKeeper servers have lost their data")
@@ -33,11 +31,14 @@ var (
 	ErrTooLarge = errors.New("request or reply is too large")
 )
 
+// ErrNilConn is the error if the connection is nil.
+var ErrNilConn = fmt.Errorf("%w: the connection is nil", ErrInvalid)
+
 // Refine returns err with the meaning of its code to users: see Rejection. Errors that have none, or
 // that have it already, are returned unchanged.
 func Refine(err error) error {
-	if errors.Is(err, zk.ErrInvalidPath) && !errors.Is(err, ErrInvalidPath) {
-		return fmt.Errorf("%w: %w", ErrInvalidPath, err)
+	if errors.Is(err, zk.ErrInvalidPath) && !errors.Is(err, ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return Reject(err, func() string { return "" })
 }

@@ -66,10 +66,10 @@ type Guard struct {
 	Log    *slog.Logger
 }
 
-// CheckStrict returns zkerror.ErrInvalidOption if there is nothing that a strict Guard can check.
+// CheckStrict returns zkerror.ErrInvalid if there is nothing that a strict Guard can check.
 func CheckStrict(acl []zk.ACL, strict bool) error {
 	if strict && !Protects(acl) {
-		return fmt.Errorf("%w: WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients", zkerror.ErrInvalidOption)
+		return fmt.Errorf("%w: WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients", zkerror.ErrInvalid)
 	}
 	return nil
 }

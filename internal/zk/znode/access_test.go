@@ -52,7 +52,7 @@ func TestOthers(t *testing.T) {
 // CheckStrict rejects an ACL with which there is nothing to check.
 func TestCheckStrict(t *testing.T) {
 	open, closed := zk.WorldACL(zk.PermAll), zk.AuthACL(zk.PermAll)
-	require.ErrorIs(t, CheckStrict(open, true), zkerror.ErrInvalidOption)
+	require.ErrorIs(t, CheckStrict(open, true), zkerror.ErrInvalid)
 	require.NoError(t, CheckStrict(open, false))
 	require.NoError(t, CheckStrict(closed, true))
 }

@@ -20,28 +20,28 @@ const (
 	maxACL  = 64 << 10
 )
 
-// CheckPath returns zkerror.ErrInvalidPath for the root, for paths that ZooKeeper does not accept, and
+// CheckPath returns zkerror.ErrInvalid for the root, for paths that ZooKeeper does not accept, and
 // for paths that are too long. Servers handle a character above U+FFFF as two surrogates, which they do
 // not accept.
 func CheckPath(node string) error {
 	switch {
 	case !strings.HasPrefix(node, "/"):
-		return fmt.Errorf("%w: %q does not begin with a slash", zkerror.ErrInvalidPath, node)
+		return fmt.Errorf("%w: path %q does not begin with a slash", zkerror.ErrInvalid, node)
 	case node == "/":
-		return fmt.Errorf("%w: the root cannot be used", zkerror.ErrInvalidPath)
+		return fmt.Errorf("%w: path: the root cannot be used", zkerror.ErrInvalid)
 	case path.Clean(node) != node:
-		return fmt.Errorf("%w: %q, did you mean %q?", zkerror.ErrInvalidPath, node, path.Clean(node))
+		return fmt.Errorf("%w: path %q, did you mean %q?", zkerror.ErrInvalid, node, path.Clean(node))
 	case strings.ContainsFunc(node, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 	}):
-		return fmt.Errorf("%w: %q has a character that ZooKeeper does not accept", zkerror.ErrInvalidPath, node)
+		return fmt.Errorf("%w: path %q has a character that ZooKeeper does not accept", zkerror.ErrInvalid, node)
 	case len(node) > maxPath:
-		return fmt.Errorf("%w: %q and so on has %d bytes, at most %d", zkerror.ErrInvalidPath, node[:40], len(node), maxPath)
+		return fmt.Errorf("%w: path %q and so on has %d bytes, at most %d", zkerror.ErrInvalid, node[:40], len(node), maxPath)
 	}
 	return nil
 }
 
-// CheckACL returns zkerror.ErrInvalidOption if acl cannot be that of a znode.
+// CheckACL returns zkerror.ErrInvalid if acl cannot be that of a znode.
 func CheckACL(acl []zk.ACL) error {
 	size := 0
 	for _, a := range acl {
@@ -49,9 +49,9 @@ func CheckACL(acl []zk.ACL) error {
 	}
 	switch {
 	case len(acl) == 0:
-		return fmt.Errorf("%w: WithACL: the list is empty", zkerror.ErrInvalidOption)
+		return fmt.Errorf("%w: WithACL: the list is empty", zkerror.ErrInvalid)
 	case size > maxACL:
-		return fmt.Errorf("%w: WithACL: %d bytes, at most %d", zkerror.ErrInvalidOption, size, maxACL)
+		return fmt.Errorf("%w: WithACL: %d bytes, at most %d", zkerror.ErrInvalid, size, maxACL)
 	}
 	return nil
 }
