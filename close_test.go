@@ -105,7 +105,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			context.AfterFunc(ctx, func() { _ = q.Close(context.Background()) })
+			context.AfterFunc(ctx, func() { _ = q.Close() })
 			if err := q.Put(ctx, []byte("x")); err != nil {
 				return nil, err
 			}

@@ -271,7 +271,7 @@ var lostWatchScenarios = []struct {
 			require.NoError(w, (<-items).Ack())
 		}
 		for _, q := range append(consumers, producer) {
-			require.NoError(w, q.Close(ctx))
+			require.NoError(w, q.Close())
 		}
 	}},
 	{"group", func(w *lostWatch, ctx context.Context) {
@@ -299,7 +299,7 @@ var lostWatchScenarios = []struct {
 		await(1, "2")
 		require.NoError(w, w.connect().Delete("/group/a", -1)) // the member joins again
 		await(1, "2")
-		require.NoError(w, m.Close(ctx))
+		require.NoError(w, m.Close())
 		await(0, "")
 	}},
 	{"partitioner", func(w *lostWatch, ctx context.Context) {
@@ -317,7 +317,7 @@ var lostWatchScenarios = []struct {
 			}(<-a.Parts())
 		}
 		w.waiting()
-		require.NoError(w, a.Close(ctx))
+		require.NoError(w, a.Close())
 	}},
 	{"cache", func(w *lostWatch, ctx context.Context) {
 		operator := w.connect()
@@ -368,9 +368,9 @@ var lostWatchScenarios = []struct {
 		require.NoError(w, err)
 		await(1)
 		w.waiting()
-		require.NoError(w, r.Close(ctx))
+		require.NoError(w, r.Close())
 		await(0)
-		require.NoError(w, p.Close(ctx))
+		require.NoError(w, p.Close())
 	}},
 	{"registration", func(w *lostWatch, ctx context.Context) {
 		d, err := discovery.New(w.connect(), "/services")
@@ -384,7 +384,7 @@ var lostWatchScenarios = []struct {
 			ok, _, err = operator.Exists(r.Path())
 			require.NoError(w, err)
 		}
-		require.NoError(w, r.Close(ctx))
+		require.NoError(w, r.Close())
 	}},
 	{"value", func(w *lostWatch, ctx context.Context) {
 		v := func() *counter.Value[int] {

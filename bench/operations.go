@@ -146,7 +146,7 @@ func (l libraryRecipes) newOperation(o operation, conn *zk.Conn, dir string) (re
 			return err
 		}
 		return item.Ack()
-	}, func() error { return q.Close(ctx) }}, nil
+	}, func() error { return q.Close() }}, nil
 }
 
 func counterPath(dir string) string { return dir + "/counter" }

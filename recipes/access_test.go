@@ -1,7 +1,6 @@
 package recipes_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,7 +74,7 @@ var uses = map[string]use{
 		require.NoError(t, err)
 		m, err := g.Join(t.Context(), "a", nil)
 		if err == nil {
-			err = m.Close(t.Context())
+			err = m.Close()
 		}
 		return err
 	},
@@ -84,7 +83,7 @@ var uses = map[string]use{
 		require.NoError(t, err)
 		r, err := d.Register(t.Context(), discovery.Instance{Name: strings.TrimPrefix(path, "/app/"), Address: "host"})
 		if err == nil {
-			err = r.Close(t.Context())
+			err = r.Close()
 		}
 		return err
 	},
@@ -139,7 +138,7 @@ var uses = map[string]use{
 func newQueue(t *testing.T, conn *zk.Conn, path string, cfg queue.Config, options []recipes.Option) *queue.Queue {
 	q, err := queue.New(conn, path, cfg, options...)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return q
 }
 

@@ -60,8 +60,12 @@ func New(in io.Reader, out io.Writer) *Console {
 	return &Console{in: in, out: out, lines: make(chan string), closed: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// Close ends the input for all candidates. It does not close the reader.
-func (c *Console) Close() { c.close.Do(func() { close(c.closed) }) }
+// Close ends the input for all candidates and returns nil. It does not close the reader. It may be
+// called repeatedly.
+func (c *Console) Close() error {
+	c.close.Do(func() { close(c.closed) })
+	return nil
+}
 
 // startReader starts to read lines when it is called for the first time.
 func (c *Console) startReader() {

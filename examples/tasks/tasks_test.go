@@ -158,7 +158,7 @@ func TestTasks(t *testing.T) {
 				adding.requireSuccess()
 			}
 			demonstration := h.start("lock", "-embedded")
-			demonstration.waitForLine("ada writes without the lock: lock: no longer held")
+			demonstration.waitForLine("ada writes without the lock: recipes: no longer held")
 			demonstration.waitForLine("bob writes total 2")
 			demonstration.requireSuccess()
 		},

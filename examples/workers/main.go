@@ -126,14 +126,21 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		}
 	}
 	leaving := shares[0]
-	err := leaving.Close(ctx)
+	err := leave(leaving)
 	fmt.Fprintln(out, leaving.ID(), "leaves:")
 	err = errors.Join(err, a.await(ctx, len(parts), 2, out))
 	for _, share := range shares[1:] {
-		err = errors.Join(err, share.Close(ctx))
+		err = errors.Join(err, leave(share))
 	}
 	workers.Wait()
 	return err
+}
+
+// leave closes a share, and waits until its parts are released.
+func leave(share *group.Share) error {
+	_ = share.Close() // returns after two seconds at the latest
+	<-share.Done()
+	return share.Close()
 }
 
 // work works on the parts of a share until the share is closed.

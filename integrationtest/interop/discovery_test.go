@@ -54,14 +54,14 @@ func TestDiscovery_Curator(t *testing.T) {
 	}
 	require.Len(t, chosen, 2)
 
-	require.NoError(t, ours.Close(harness.Context(t)))
+	require.NoError(t, ours.Close())
 	waitMessage(t, cache, "changed "+unquoted(javaInstance))
 	waitInstances(t, provider, javaInstance)
 	curator.runCommand(t, "close", "instance-of"+base)
 	waitInstances(t, provider, "")
 	require.Empty(t, instances())
 	curator.runCommand(t, "close", base)
-	require.NoError(t, provider.Close(harness.Context(t)))
+	require.NoError(t, provider.Close())
 }
 
 func describeInstances(instances []discovery.Instance) string {

@@ -38,7 +38,7 @@ func TestGroup_Peers(t *testing.T) {
 			}
 			waitPeerMembers(described["go"] + "," + described["peer"])
 			waitMembers(t, changes, "go", "peer")
-			require.NoError(t, ours.Close(harness.Context(t)))
+			require.NoError(t, ours.Close())
 			waitPeerMembers(described["peer"])
 			waitMembers(t, changes, "peer")
 			p.runCommand(t, "close", "member-of"+path)

@@ -74,7 +74,7 @@ func TestQueue_BothConsume(t *testing.T) {
 			stop()
 			require.NoError(t, <-done)
 			require.NoError(t, q.Err())
-			require.NoError(t, q.Close(harness.Context(t)))
+			require.NoError(t, q.Close())
 		})
 	}
 }
@@ -87,7 +87,7 @@ func TestQueue_Order(t *testing.T) {
 			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
 			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
 			require.NoError(t, err)
-			defer func() { require.NoError(t, q.Close(harness.Context(t))) }()
+			defer func() { require.NoError(t, q.Close()) }()
 			items := []any{"a", "b", "c"}
 			p.runCommand(t, "put", append([]any{path}, items...)...)
 			for _, want := range items {
@@ -120,7 +120,7 @@ func TestQueue_Claim(t *testing.T) {
 			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
 			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
 			require.NoError(t, err)
-			defer func() { require.NoError(t, q.Close(harness.Context(t))) }()
+			defer func() { require.NoError(t, q.Close()) }()
 			p.runCommand(t, "put", path, "first", "second")
 			mine, err := q.Take(harness.Context(t))
 			require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestQueue_Shared(t *testing.T) {
 			n, err := q.Len(context.Background())
 			require.NoError(t, err)
 			require.Zero(t, n)
-			require.NoError(t, q.Close(context.Background()))
+			require.NoError(t, q.Close())
 		})
 	}
 }

@@ -68,11 +68,13 @@ func (c *Cache) Filled() <-chan struct{} { return c.filled }
 // returned or the owner of the connection has closed it. Err returns which.
 func (c *Cache) Done() <-chan struct{} { return c.done }
 
-// Close ends the cache. It waits for the cache's goroutines but not for ZooKeeper, and may
-// be called repeatedly. Requests in flight end when the connection answers them or breaks.
-func (c *Cache) Close() {
+// Close ends the cache, and returns nil. It waits for the cache's goroutines but not for
+// ZooKeeper, and may be called repeatedly. Requests in flight end when the connection answers
+// them or breaks.
+func (c *Cache) Close() error {
 	c.closeOnce.Do(func() { close(c.closing) })
 	<-c.done
+	return nil
 }
 
 // Sync blocks until the cache contains everything that ZooKeeper had committed when Sync

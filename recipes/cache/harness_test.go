@@ -53,7 +53,7 @@ func (h *harness) session() int64 { return h.conn.SessionID() }
 func (h *harness) newCache(path string, scope Scope, opts ...recipes.Option) *Cache {
 	c, err := New(h.conn, path, scope, append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
 	require.NoError(h, err)
-	h.Cleanup(c.Close)
+	h.Cleanup(func() { require.NoError(h, c.Close()) })
 	return c
 }
 

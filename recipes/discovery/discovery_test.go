@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -54,7 +55,7 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 			registered := w.startRegister(d, i)
 			w.pass(time.Duration(random.IntN(300)) * time.Millisecond)
 			r := <-registered
-			w.Cleanup(func() { w.closeWithin(r.Close) })
+			w.Cleanup(func() { w.close(r) })
 			open[i.ID], client[i.ID] = r, d
 		case 2, 3: // update
 			for _, id := range sortedKeys(open) {
@@ -69,7 +70,7 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 			}
 		case 4: // close
 			for _, id := range sortedKeys(open) {
-				require.NoError(w, open[id].Close(w.Context()))
+				require.NoError(w, bubble.Repeated(open[id].Close))
 				delete(open, id)
 				break
 			}
@@ -120,7 +121,7 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 		require.Len(w, p.list.Unreadable, strings.Count(w.srv.Tree(), "\n      foreign"))
 	}
 	for _, id := range sortedKeys(open) {
-		require.NoError(w, open[id].Close(w.Context()))
+		require.NoError(w, bubble.Repeated(open[id].Close))
 	}
 	require.Zero(w, strings.Count(w.srv.Tree(), "\n      i"), w.srv.Tree())
 }

@@ -52,10 +52,10 @@ func Example() {
 	fmt.Println(instance.BuildURI(nil))
 	shop.Report(instance) // if a call has failed
 
-	if err := shop.Close(ctx); err != nil {
+	if err := shop.Close(); err != nil {
 		log.Fatal(err)
 	}
-	if err := registration.Close(ctx); err != nil {
+	if err := registration.Close(); err != nil {
 		log.Fatal(err)
 	}
 	// Output: http://10.0.0.7:8080

@@ -1,9 +1,9 @@
 package discovery
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path"
 	"slices"
@@ -94,7 +94,7 @@ func instance(id string) Instance {
 func (w fixture) register(d *Discovery, id string) *Registration {
 	r, err := d.Register(w.Context(), instance(id))
 	require.NoError(w, err)
-	w.Cleanup(func() { w.closeWithin(r.Close) })
+	w.Cleanup(func() { w.close(r) })
 	return r
 }
 
@@ -110,15 +110,13 @@ func (w fixture) startRegister(d *Discovery, i Instance) <-chan *Registration {
 func (w fixture) provider(d *Discovery, c Choice) *Provider {
 	p, err := d.Provider(w.Context(), "shop", c)
 	require.NoError(w, err)
-	w.Cleanup(func() { w.closeWithin(p.Close) })
+	w.Cleanup(func() { w.close(p) })
 	return p
 }
 
-// closeWithin closes a registration or a provider that the test may have left open, within a minute.
-func (w fixture) closeWithin(close func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := close(ctx); !errors.Is(err, recipes.ErrConnClosed) {
+// close closes a registration or a provider that the test may have left open.
+func (w fixture) close(c io.Closer) {
+	if err := bubble.Repeated(c.Close); !errors.Is(err, recipes.ErrConnClosed) {
 		require.NoError(w, err)
 	}
 }

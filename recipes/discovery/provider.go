@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
@@ -136,16 +137,15 @@ func (p *Provider) Report(i Instance) { p.down.add(i.identity()) }
 // not be modified.
 func (p *Provider) Changes() <-chan List { return p.changes }
 
-// Close ends the provider, and blocks until its goroutines have ended or the context is
-// done, in which case it returns the context's cause. It may be called repeatedly.
-func (p *Provider) Close(ctx context.Context) error {
+// Close ends the provider, and returns nil when its goroutines have ended. It blocks for at
+// most two seconds; if a request is still in flight then, it returns an error that wraps
+// [recipes.ErrUnconfirmed]. It may be called repeatedly.
+func (p *Provider) Close() error {
 	p.stop()
-	select {
-	case <-p.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if !limit.Await(p.ended, time.Now().Add(limit.Confirm)) {
+		return p.setup.Fail("close the provider of", p.path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, limit.ErrConfirm))
 	}
+	return nil
 }
 
 // run is the goroutine of the provider. ready receives nil when the provider has read the list, or

@@ -69,8 +69,8 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		}
 		require.Equal(w, "abcabc", chosen)
 		require.Empty(w, w.srv.Log().Requests())
-		require.NoError(w, p.Close(w.Context()))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
+		require.NoError(w, p.Close())
 		_, err := p.Choose()
 		require.ErrorIs(w, err, recipes.ErrClosed)
 		for range p.Changes() { // closed
@@ -97,13 +97,13 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 		require.Len(w, (<-p.Changes()).Instances, 1)
 		i.Disabled, i.Payload = false, json.RawMessage("5")
 		require.NoError(w, a.Update(w.Context(), i))
-		require.NoError(w, b.Close(w.Context()))
+		require.NoError(w, b.Close())
 		w.pass(time.Second)
 		require.Equal(w, []Instance{i}, (<-p.Changes()).Instances)
-		require.NoError(w, a.Close(w.Context()))
+		require.NoError(w, a.Close())
 		w.pass(time.Second)
 		require.Equal(w, List{}, <-p.Changes())
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -127,7 +127,7 @@ func TestReport_InstancesAreSkipped(t *testing.T) {
 		require.Equal(w, "a b", w.ids(p), "30 s after the first report")
 		p.Report(a.Instance())
 		require.Equal(w, "a b", w.ids(p), "after the first report of a new count")
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -154,7 +154,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a f", w.ids(p))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -164,14 +164,14 @@ func TestTrap24_NoWatchOnADeletedInstance(t *testing.T) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: shop + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			require.NoError(w, a.Close(w.Context()))
+			require.NoError(w, a.Close())
 			return zktest.Pass(q)
 		})
 		p := w.provider(d, Choice{})
 		w.pass(time.Minute)
 		require.Equal(w, "", w.ids(p))
 		require.Len(w, w.srv.Watches(), 1, "%v", w.srv.Watches())
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -196,7 +196,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			require.Equal(w, i.Port, got.Port)
 			require.Len(w, w.srv.Watches(), 1+2, "%v", w.srv.Watches())
 		}
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -215,7 +215,7 @@ func TestTrap26_ManyChanges(t *testing.T) {
 			require.NoError(w, err)
 			require.Equal(w, n+1, got.Port)
 		}
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -234,14 +234,14 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				if expire {
 					require.NoError(w, w.srv.ExpireSession(d.setup.Conn.SessionID()))
 				}
-				require.NoError(w, a.Close(w.Context()))
+				require.NoError(w, a.Close())
 				w.register(other, "c")
 				w.pass(time.Second)
 				require.Equal(w, "a b", w.ids(p), "the last list")
 				w.srv.Refuse(false)
 				w.pass(10 * time.Second)
 				require.Equal(w, "b c", w.ids(p))
-				require.NoError(w, p.Close(w.Context()))
+				require.NoError(w, p.Close())
 			})
 		})
 	}
@@ -272,7 +272,7 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
 				w.pass(time.Second)
 				require.Equal(w, "", w.ids(p), "watched again")
-				require.NoError(w, p.Close(w.Context()))
+				require.NoError(w, p.Close())
 			})
 		})
 	}
@@ -288,7 +288,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 		}
 		w.pass(time.Second)
 		require.Len(w, (<-p.Changes()).Instances, 20)
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -310,7 +310,7 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 		s.p = w.provider(d, Choice{Strategy: s})
 		_, err := s.p.Choose()
 		require.NoError(w, err)
-		require.NoError(w, s.p.Close(w.Context()))
+		require.NoError(w, s.p.Close())
 	})
 }
 
@@ -340,8 +340,8 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		instances, err := p.Instances()
 		require.NoError(w, err)
 		require.Len(w, instances, 11)
-		require.NoError(w, p.Close(w.Context()))
-		require.NoError(w, first.Close(w.Context()))
+		require.NoError(w, p.Close())
+		require.NoError(w, first.Close())
 	})
 }
 
@@ -401,7 +401,7 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 		a := w.register(other, "a")
 		conn := d.setup.Conn
 		for range 20 {
-			require.NoError(w, w.provider(d, Choice{}).Close(w.Context()))
+			require.NoError(w, w.provider(d, Choice{}).Close())
 			require.Equal(w, 2, clientwatch.Count(conn))
 		}
 		loseWatches := func() {
@@ -424,10 +424,10 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 			b := w.register(other, "b")
 			w.pass(0)
 			require.Equal(w, "a b", w.ids(p))
-			require.NoError(w, b.Close(w.Context()))
+			require.NoError(w, b.Close())
 			w.pass(0)
 			loseWatches() // while the provider is used
 		}
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -172,10 +173,17 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 }
 
 // Close removes the znode, of whatever type, and returns nil when the removal is confirmed.
-// It may be called repeatedly. If the context is done first, Close returns its cause, and
-// the removal continues until it is confirmed. If the connection was closed before that,
-// the error is [recipes.ErrConnClosed], and a Dynamic znode is removed when the session
-// ends. A znode that another client has created at the path is not removed.
-func (r *Registration) Close(ctx context.Context) error {
-	return r.setup.Fail("unregister", r.path, r.keeper.Close(ctx, recipes.ErrClosed))
+// It blocks for at most two seconds, and returns an error that wraps
+// [recipes.ErrUnconfirmed] if ZooKeeper has not answered by then: the removal continues in the
+// background until it is confirmed. If the connection was closed before that, the error also
+// wraps [recipes.ErrConnClosed], and a Dynamic znode is removed when the session ends. A znode
+// that another client has created at the path is not removed. Close may be called repeatedly.
+func (r *Registration) Close() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit.Confirm, limit.ErrConfirm)
+	defer cancel()
+	err := r.keeper.Close(ctx, recipes.ErrClosed)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
+	}
+	return r.setup.Fail("unregister", r.path, err)
 }

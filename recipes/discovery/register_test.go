@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -43,8 +44,8 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			i.Name = "other"
 			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrInvalid)
 
-			require.NoError(w, r.Close(w.Context()))
-			require.NoError(w, r.Close(w.Context()))
+			require.NoError(w, r.Close())
+			require.NoError(w, r.Close())
 			i.Name = "shop"
 			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrClosed)
 			for range r.Status() { // closed
@@ -66,7 +67,7 @@ func TestRegister_Defaults(t *testing.T) {
 		require.Len(w, i.ID, 36)
 		require.Equal(w, time.Now().UnixMilli(), i.Registered)
 		require.Equal(w, Dynamic, i.Type)
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 	})
 }
 
@@ -136,7 +137,7 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		_, after, err := d.setup.Conn.Get(one)
 		require.NoError(w, err)
 		require.Equal(w, before, after)
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 		require.Empty(w, w.srv.Watches())
 	})
 }
@@ -155,7 +156,7 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 				got, err := d.Instances(w.Context(), "shop")
 				require.NoError(w, err)
 				require.Equal(w, []Instance{i}, got)
-				require.NoError(w, r.Close(w.Context()))
+				require.NoError(w, r.Close())
 				require.NotContains(w, w.srv.Tree(), "one")
 			}
 		}
@@ -182,7 +183,7 @@ func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 		got, err := d.Instances(w.Context(), "shop")
 		require.NoError(w, err)
 		require.Equal(w, []Instance{i}, got)
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 	})
 }
 
@@ -192,7 +193,7 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.srv.Before, w.srv.After} {
 			r := w.register(w.connect(), "one")
 			hook(zktest.Match{Op: zktest.OpDelete, Path: one, Nth: 1}, zktest.Cut)
-			require.NoError(w, r.Close(w.Context()))
+			require.NoError(w, r.Close())
 			require.NotContains(w, w.srv.Tree(), "one")
 		}
 	})
@@ -212,12 +213,12 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, bubble.Repeated(r.Close))
 		otherRegistration := <-registered
 		w.pass(time.Minute)
 		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
 		require.Empty(w, deletes)
-		require.NoError(w, otherRegistration.Close(w.Context()))
+		require.NoError(w, otherRegistration.Close())
 	})
 }
 
@@ -277,7 +278,7 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 			require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
 		}
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 		require.NotContains(w, w.srv.Tree(), "one")
 	})
 }
@@ -306,7 +307,7 @@ func TestStatus_TakenIsNotUnsure(t *testing.T) {
 		}
 		w.srv.Refuse(false)
 		w.pass(10 * time.Second)
-		require.NoError(w, otherRegistration.Close(w.Context()))
+		require.NoError(w, otherRegistration.Close())
 		w.pass(time.Second)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 	})
@@ -337,7 +338,7 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 		w.pass(time.Hour)
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 	})
 }
 
@@ -363,7 +364,7 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		require.NoError(w, r.Update(w.Context(), i))
 		require.True(w, w.owned("one", d.setup.Conn.SessionID()), w.srv.Tree())
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 	})
 }
 
@@ -375,12 +376,10 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		r := w.register(d, "one")
 		earlier := d.setup.Conn.SessionID()
 		loseSession()
-		limited, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(w, r.Close(limited), context.DeadlineExceeded)
+		require.ErrorIs(w, r.Close(), recipes.ErrUnconfirmed)
 		require.True(w, w.owned("one", earlier), w.srv.Tree())
 		require.NoError(w, w.srv.ExpireSession(earlier))
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 		require.Zero(w, w.srv.Log().Count(zktest.OpDelete))
 	})
 }
@@ -398,10 +397,10 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 		second := make(chan *Registration)
 		go func() { second <- w.register(d, "one") }()
 		synctest.Wait()
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 		r = <-second
 		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 	})
 }
 
@@ -425,7 +424,7 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 		require.NoError(w, errorsOtherThan(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
 		w.pass(time.Minute)
 		require.True(w, w.owned("one", d.setup.Conn.SessionID()))
-		require.NoError(w, r.Close(w.Context()))
+		require.NoError(w, r.Close())
 	})
 }
 
@@ -451,12 +450,12 @@ func TestRegistration_ConnectionClosed(t *testing.T) {
 		require.ErrorIs(w, last.Err, recipes.ErrConnClosed)
 		_, open := <-r.Status()
 		require.False(w, open)
-		require.ErrorIs(w, r.Close(w.Context()), recipes.ErrConnClosed)
+		require.ErrorIs(w, r.Close(), recipes.ErrConnClosed)
 		require.ErrorIs(w, (<-p.Changes()).Err, recipes.ErrConnClosed)
 		_, open = <-p.Changes()
 		require.False(w, open)
 		_, err := p.Choose()
 		require.ErrorIs(w, err, recipes.ErrConnClosed)
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }

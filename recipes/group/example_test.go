@@ -42,7 +42,7 @@ func ExampleGroup() {
 			fmt.Println("no members left", view.Err)
 			break
 		}
-		if err := me.Close(ctx); err != nil {
+		if err := me.Close(); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func ExamplePartitioner() {
 			_ = part.Release()
 		}()
 		fmt.Println("works on", part.Name())
-		go func() { left <- share.Close(ctx) }() // the program ends
+		go func() { left <- share.Close() }() // the program ends
 	}
 	fmt.Println("left", <-left)
 	// Output:

@@ -26,7 +26,7 @@ func TestJoin_KazooLayout(t *testing.T) {
 		members, err := g.Members(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, []string{"host/7="}, describe(members))
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 	})
 }
 
@@ -63,7 +63,7 @@ func TestJoin_ContextIsDone(t *testing.T) {
 		defer cancel()
 		_, err := w.group(w.connect()).Join(ctx, "one", []byte("second"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 		settle()
 		require.Equal(w, empty, w.srv.Tree())
 		require.Empty(w, w.srv.Watches())

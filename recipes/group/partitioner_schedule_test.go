@@ -1,7 +1,6 @@
 package group
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -117,7 +116,7 @@ func (w fixture) runRandomFaults(r *rand.Rand, expireEarly bool) {
 			}
 		case 2:
 			if len(workers) > 1 {
-				require.NoError(w, k.share.Close(w.Context()))
+				require.NoError(w, bubble.Repeated(k.share.Close))
 				delete(workers, id)
 			}
 		case 3:
@@ -150,9 +149,7 @@ func (w fixture) runRandomFaults(r *rand.Rand, expireEarly bool) {
 	time.Sleep(time.Minute)
 	require.Equal(w, assigned(parts, slices.Collect(maps.Keys(workers))...), h.current())
 	for id, k := range workers {
-		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-		require.NoError(w, k.share.Close(ctx), id)
-		cancel()
+		require.NoError(w, bubble.Repeated(k.share.Close), id)
 	}
 	require.Empty(w, h.current())
 	for _, k := range crashed {

@@ -194,12 +194,12 @@ func TestPartitioner_PartsAreDivided(t *testing.T) {
 		require.Greater(w, h.part(parts[0]).Token(), one.Token())
 		require.Equal(w, assigned(parts, "a", "b"), h.current())
 
-		require.NoError(w, b.Close(w.Context()))
-		require.NoError(w, b.Close(w.Context()))
+		require.NoError(w, b.Close())
+		require.NoError(w, b.Close())
 		require.ErrorIs(w, b.Err(), recipes.ErrClosed)
 		settle()
 		require.Equal(w, assigned(parts, "a"), h.current())
-		require.NoError(w, a.Close(w.Context()))
+		require.NoError(w, a.Close())
 		require.Empty(w, h.current())
 		requireNothingLeft(w)
 	})
@@ -247,9 +247,9 @@ func TestPart_RevokedAfterTheGracePeriod(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		require.Greater(w, next.Token(), part.Token())
 		require.NoError(w, part.Release())
-		require.NoError(w, other.Close(w.Context()), "without a grace period")
+		require.NoError(w, other.Close(), "without a grace period")
 		require.ErrorIs(w, next.Err(), ErrRevoked)
-		require.NoError(w, s.Close(w.Context()))
+		require.NoError(w, s.Close())
 		requireNothingLeft(w)
 	})
 }
@@ -268,10 +268,10 @@ func TestPart_NotReceived(t *testing.T) {
 		want := assigned(numbered(4), "idle", "busy")
 		maps.DeleteFunc(want, func(_, id string) bool { return id == "idle" })
 		require.Equal(w, want, h.current())
-		require.NoError(w, idle.Close(w.Context()))
+		require.NoError(w, idle.Close())
 		settle()
 		require.Equal(w, assigned(numbered(4), "busy"), h.current())
-		require.NoError(w, busy.Close(w.Context()))
+		require.NoError(w, busy.Close())
 		requireNothingLeft(w)
 	})
 }
@@ -292,7 +292,7 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 			b := w.share(w.partitioner(flapping), "b", time.Second)
 			go h.useParts(b, 100*time.Millisecond)
 			time.Sleep(700 * time.Millisecond)
-			require.NoError(w, b.Close(w.Context()))
+			require.NoError(w, b.Close())
 			for part, id := range assigned(numbered(12), "a", "b") {
 				if id == "a" {
 					require.NoError(w, h.part(part).Err())
@@ -302,7 +302,7 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 		}
 		settle()
 		require.Equal(w, assigned(numbered(12), "a"), h.current())
-		require.NoError(w, a.Close(w.Context()))
+		require.NoError(w, a.Close())
 		requireNothingLeft(w)
 	})
 }
@@ -331,8 +331,8 @@ func TestTrap14_HolderIsDisconnected(t *testing.T) {
 		settle()
 		require.Equal(w, want, h.current(), "the member has rejoined")
 		require.NotEqual(w, session, a.member.Current().Session)
-		require.NoError(w, a.Close(w.Context()))
-		require.NoError(w, b.Close(w.Context()))
+		require.NoError(w, a.Close())
+		require.NoError(w, b.Close())
 		requireNothingLeft(w)
 	})
 }
@@ -397,8 +397,8 @@ func TestPartitioner_ForeignParticipant(t *testing.T) {
 				c.repair(w, p, foreign)
 				time.Sleep(2 * time.Minute)
 				require.Equal(w, assigned(numbered(6), "a", "b"), h.current())
-				require.NoError(w, a.Close(w.Context()))
-				require.NoError(w, b.Close(w.Context()))
+				require.NoError(w, a.Close())
+				require.NoError(w, b.Close())
 			})
 		})
 	}
@@ -449,7 +449,7 @@ func TestTrap25_WatchesOfSharesDoNotAddUp(t *testing.T) {
 			s, err := p.Join(w.Context(), "m", 0)
 			require.NoError(w, err)
 			<-s.Parts()
-			require.NoError(w, s.Close(w.Context()))
+			require.NoError(w, s.Close())
 			synctest.Wait()
 			require.LessOrEqual(w, clientwatch.Count(conn), 3, i)
 		}

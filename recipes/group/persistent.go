@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -115,10 +116,13 @@ func (p *Persistent) Set(ctx context.Context, data []byte) error {
 }
 
 // Close stops maintaining the znode and removes it. It returns nil when the removal is
-// confirmed, and an error that wraps [recipes.ErrUnconfirmed] if the context is done first
-// or the connection is closed. The removal continues in the background until it is
-// confirmed, the session ends or the connection is closed. Close may be called repeatedly.
-func (p *Persistent) Close(ctx context.Context) error {
+// confirmed. It blocks for at most two seconds, and returns an error that wraps
+// [recipes.ErrUnconfirmed] if ZooKeeper has not answered by then, or if the connection is
+// closed. The removal then continues in the background until it is confirmed, the session
+// ends or the connection is closed. Close may be called repeatedly.
+func (p *Persistent) Close() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit.Confirm, limit.ErrConfirm)
+	defer cancel()
 	if err := p.keeper.Close(ctx, recipes.ErrClosed); err != nil {
 		return p.setup.Fail("close", p.path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 	}

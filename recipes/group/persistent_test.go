@@ -48,8 +48,8 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		require.Greater(w, is.Token, stat.Czxid)
 		require.Equal(w, "most", w.data(conn, one))
 
-		require.NoError(w, p.Close(w.Context()))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
+		require.NoError(w, p.Close())
 		require.ErrorIs(w, p.Err(), recipes.ErrClosed)
 		is, ok := <-p.Status()
 		require.True(w, ok)
@@ -81,7 +81,7 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 		require.NotEqual(w, before.Session, after.Session)
 		require.Equal(w, conn.SessionID(), after.Session)
 		require.Contains(w, w.srv.Tree(), fmt.Sprintf("one \"data\" ephemeral=%#x", conn.SessionID()))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 		require.Equal(w, empty, w.srv.Tree())
 	})
 }
@@ -116,7 +116,7 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 		require.Equal(w, conn.SessionID(), p.Current().Session)
 		deletes := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Session == conn.SessionID() })
 		require.Empty(w, deletes)
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -145,8 +145,8 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 		require.NoError(w, other.Await(w.Context()))
 		require.Equal(w, "theirs", w.data(conn, one))
 		require.ErrorIs(w, p.Current().Err, recipes.ErrTaken)
-		require.NoError(w, p.Close(w.Context()))
-		require.NoError(w, other.Close(w.Context()))
+		require.NoError(w, p.Close())
+		require.NoError(w, other.Close())
 	})
 }
 
@@ -161,13 +161,13 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, second.Current().Err, recipes.ErrTaken)
 		hook.Remove()
-		require.NoError(w, second.Close(w.Context()))
+		require.NoError(w, second.Close())
 		require.True(w, first.Current().Present)
 
 		second = w.keep(conn)
-		require.NoError(w, first.Close(w.Context()))
+		require.NoError(w, first.Close())
 		require.NoError(w, second.Await(w.Context()), "after the first is closed")
-		require.NoError(w, second.Close(w.Context()))
+		require.NoError(w, second.Close())
 	})
 }
 
@@ -194,12 +194,12 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 					require.NoError(w, w.srv.ExpireSession(session))
 					time.Sleep(time.Second)
 				})
-				require.NoError(w, p.Close(w.Context()))
+				require.NoError(w, bubble.Repeated(p.Close))
 				require.NoError(w, other.Await(w.Context()))
 				token := other.Current().Token
 				time.Sleep(time.Minute)
 				require.Equal(w, token, other.Current().Token, "it was not deleted")
-				require.NoError(w, other.Close(w.Context()))
+				require.NoError(w, other.Close())
 			})
 		})
 	}
@@ -218,9 +218,9 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		require.Len(w, w.srv.Watches(one), 2, "of the owner and of the waiting client")
-		require.NoError(w, other.Close(w.Context()))
+		require.NoError(w, other.Close())
 		require.NoError(w, p.Await(w.Context()))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 		require.Empty(w, w.srv.Watches())
 	})
 }
@@ -237,7 +237,7 @@ func TestTrap27_DeletedWhileDisconnected(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.True(w, p.Current().Present)
 		require.Equal(w, "data", w.data(operator, one))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -257,7 +257,7 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 		require.Equal(w, operator.SessionID(), p.Current().Session)
 		require.NoError(w, operator.Delete(one, -1))
 		require.NoError(w, p.Await(w.Context()))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -273,7 +273,7 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 		require.NoError(w, operator.Delete(one, -1))
 		time.Sleep(time.Second)
 		require.True(w, p.Current().Present)
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 		require.Equal(w, empty, w.srv.Tree())
 	})
 }
@@ -290,7 +290,7 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 			require.True(w, p.Current().Present)
 		}
 		require.Equal(w, p.Current(), <-p.Status())
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -307,7 +307,7 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 		creates := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpCreate && e.Path == one && e.Code == 0 })
 		require.Less(w, len(creates), 80)
 		require.Greater(w, len(creates), 20)
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -319,7 +319,7 @@ func TestTrap40_ClosedDuringTheCreate(t *testing.T) {
 		for i := range 8 {
 			p := w.keep(conn)
 			time.Sleep(time.Duration(i) * 250 * time.Millisecond)
-			require.NoError(w, p.Close(w.Context()))
+			require.NoError(w, bubble.Repeated(p.Close))
 			require.NotContains(w, w.srv.Tree(), "one")
 		}
 	})
@@ -343,7 +343,7 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 		require.Equal(w, "mine", w.data(conn, one))
 		require.Equal(w, token, p.Current().Token)
 		require.ErrorIs(w, p.Set(w.Context(), make([]byte, 1<<20)), recipes.ErrInvalid)
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }
 
@@ -355,7 +355,7 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 		conn.Close()
 		<-p.Done()
 		require.ErrorIs(w, p.Err(), recipes.ErrConnClosed)
-		require.ErrorIs(w, p.Close(w.Context()), recipes.ErrUnconfirmed)
+		require.ErrorIs(w, p.Close(), recipes.ErrUnconfirmed)
 
 		conn = w.connect()
 		_, err := conn.Create("/closed", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
@@ -363,7 +363,7 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 		p, err = Keep(conn, "/closed/one", nil, sessionTimeoutOption)
 		require.NoError(w, err)
 		require.ErrorIs(w, p.Await(w.Context()), recipes.ErrPermission)
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 		synctest.Wait()
 		require.Zero(w, strings.Count(w.srv.Tree(), "one"))
 	})
@@ -386,6 +386,6 @@ func TestPersistent_QuotaExceeded(t *testing.T) {
 		<-other.Done()
 		quota.Remove()
 		require.NoError(w, p.Await(w.Context()))
-		require.NoError(w, p.Close(w.Context()))
+		require.NoError(w, p.Close())
 	})
 }

@@ -57,22 +57,19 @@ func (s *Share) Err() error {
 	}
 }
 
-// Close leaves, so that other members take over the parts. All parts become wanted, and
-// Close waits until they are released or the grace period is over. It returns nil when no
-// part is held and the removal of the member's znode is confirmed, and otherwise an error
-// that wraps [recipes.ErrUnconfirmed]; the remaining work then continues in the background.
-// Close may be called repeatedly.
-func (s *Share) Close(ctx context.Context) error {
+// Close leaves, so that other members take over the parts. All parts become wanted, and are
+// released in the background, at the end of the grace period at the latest. Close returns nil
+// when no part is held and the removal of the member's znode is confirmed. It blocks for at
+// most two seconds, and otherwise returns an error that wraps [recipes.ErrUnconfirmed]. It may
+// be called repeatedly, for instance after Done is closed.
+func (s *Share) Close() error {
 	s.stop(recipes.ErrClosed)
-	var err error
-	select {
-	case <-s.ended:
+	err := limit.ErrConfirm
+	if limit.Await(s.ended, time.Now().Add(limit.Confirm)) {
 		err = s.removal
-	case <-ctx.Done():
-		err = context.Cause(ctx)
 	}
-	if err == nil || errors.Is(err, recipes.ErrUnconfirmed) {
-		return err
+	if err == nil {
+		return nil
 	}
 	return s.partitioner.setup.Fail("leave", s.partitioner.setup.Path, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err))
 }
@@ -115,7 +112,7 @@ func (d *divider) run(ctx context.Context) {
 	s.stop(s.err) // releases the context
 	// The next holders can wait for the locks while this member finishes its work.
 	leaving := request.Start(func() (struct{}, error) {
-		return struct{}{}, s.member.Close(context.Background())
+		return struct{}{}, s.member.keeper.Close(context.Background(), recipes.ErrClosed)
 	})
 	for len(d.contenders) > 0 {
 		delete(d.contenders, (<-d.results).part)

@@ -68,10 +68,10 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 		require.Equal(w, []string{"a=2"}, describe(gone))
 		require.Empty(w, changed)
 		require.Len(w, w.srv.Watches(), 1+2+2, "on the group, on each member, and of each member on its znode")
-		require.NoError(w, a.Close(ctx))
+		require.NoError(w, a.Close())
 		_, gone, _ = next("b=3")
 		require.Equal(w, []string{"a=2"}, describe(gone))
-		require.NoError(w, b.Close(ctx))
+		require.NoError(w, b.Close())
 		synctest.Wait()
 		view := <-views
 		require.Empty(w, view.Members)
@@ -94,7 +94,7 @@ func TestTrap26_EveryChangeIsDelivered(t *testing.T) {
 			synctest.Wait()
 			require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
 		}
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 	})
 }
 
@@ -117,7 +117,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				w.srv.DropConnections(conn.SessionID())
 				endSession(w, conn.SessionID())
 				require.NoError(w, stays.Set(w.Context(), []byte("2")))
-				require.NoError(w, leaves.Close(w.Context()))
+				require.NoError(w, leaves.Close())
 				joins := w.join(other, "joins", "1")
 				w.srv.Refuse(false)
 				settle()
@@ -126,11 +126,11 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				require.NoError(w, stays.Set(w.Context(), []byte("3")))
 				synctest.Wait()
 				require.Equal(w, []string{"joins=1", "stays=3"}, describe((<-views).Members))
-				require.NoError(w, joins.Close(w.Context()))
+				require.NoError(w, joins.Close())
 				synctest.Wait()
 				require.Equal(w, []string{"stays=3"}, describe((<-views).Members))
 				hook.Remove()
-				require.NoError(w, stays.Close(w.Context()))
+				require.NoError(w, stays.Close())
 			})
 		})
 	}
@@ -146,7 +146,7 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 		before := <-views
 		w.srv.Refuse(true)
 		w.srv.DropConnections(conn.SessionID())
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 		m = w.join(other, "a", "1")
 		w.srv.Refuse(false)
 		settle()
@@ -155,7 +155,7 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 		require.Len(w, gone, 1)
 		require.Empty(w, changed)
 		require.Equal(w, m.Current().Token, joined[0].Token)
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 	})
 }
 
@@ -170,7 +170,7 @@ func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 			for i := range 50 {
 				require.NoError(w, m.Set(w.Context(), fmt.Append(nil, i)))
 			}
-			require.NoError(w, m.Close(w.Context()))
+			require.NoError(w, m.Close())
 		}()
 		for {
 			view := <-views
@@ -221,7 +221,7 @@ func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 		cancel()
 		for range views {
 		}
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 	})
 }
 
@@ -258,7 +258,7 @@ func TestChanges_ReceiverSortsMembers(t *testing.T) {
 		cancel()
 		<-received // closed
 		for _, m := range members {
-			require.NoError(w, m.Close(w.Context()))
+			require.NoError(w, m.Close())
 		}
 	})
 }
@@ -268,7 +268,7 @@ func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
 	runTest(t, func(w fixture) {
 		m, reader := w.join(w.connect(), "a", ""), w.connect()
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: dir + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-			require.NoError(w, m.Close(w.Context()))
+			require.NoError(w, m.Close())
 			return zktest.Pass(q)
 		})
 		views := w.group(reader).Changes(w.Context())
@@ -299,7 +299,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		require.NoError(w, m.Set(w.Context(), []byte("2")))
 		synctest.Wait()
 		require.Equal(w, []string{"a=2"}, describe((<-views).Members))
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 		synctest.Wait()
 		require.Empty(w, (<-views).Members)
 	})
@@ -324,7 +324,7 @@ func TestTrap25_PooledWatchesWereLost(t *testing.T) {
 		require.NoError(w, m.Set(w.Context(), []byte("2")))
 		settle()
 		require.Equal(w, []string{"a=2"}, describe((<-views).Members))
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, m.Close())
 		settle()
 		require.Empty(w, (<-views).Members)
 	})
@@ -341,7 +341,7 @@ func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 			m := w.join(conn, "a", "")
 			synctest.Wait()
 			require.Len(w, (<-views).Members, 1)
-			require.NoError(w, m.Close(w.Context()))
+			require.NoError(w, m.Close())
 			synctest.Wait()
 			require.Empty(w, (<-views).Members)
 			w.srv.Sweep()
@@ -396,8 +396,8 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 		synctest.Wait()
 		require.Len(w, views, 1, "without a delay")
 		require.Equal(w, []string{"a=3", "b=1"}, describe((<-views).Members))
-		require.NoError(w, other.Close(w.Context()))
-		require.NoError(w, m.Close(w.Context()))
+		require.NoError(w, other.Close())
+		require.NoError(w, m.Close())
 	})
 }
 

@@ -217,7 +217,7 @@ func TestCost_RWMutex(t *testing.T) {
 			require.NoError(w, err)
 		})
 		// The transaction, and the read that sets the watch on the new znode.
-		w.requireCost(conn, 2, 2, func() { require.NoError(w, repeated(h.Downgrade)) })
+		w.requireCost(conn, 2, 2, func() { require.NoError(w, bubble.Repeated(h.Downgrade)) })
 		other := w.connect()
 		var r *Hold
 		w.requireCost(other, 2, 3, func() {

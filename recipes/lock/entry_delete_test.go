@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -30,7 +31,7 @@ func testDeleteReplyLost(w *harness, l lostreply.Fault) {
 	a, next := w.lock(w.connect()), w.lock(w.connect())
 	h, session := a.holds(), a.conn.SessionID()
 	lost := l.Set(w.srv, zktest.Match{Op: zktest.OpDelete, Path: under, Nth: 1})
-	released := async(func() error { return repeated(h.Release) })
+	released := async(func() error { return bubble.Repeated(h.Release) })
 	w.pass(0)
 	require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 	w.pass(timeout)

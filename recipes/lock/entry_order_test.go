@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 
 	"github.com/go-zookeeper/zk"
@@ -243,7 +244,7 @@ func breakAtRequest(w *harness, kind string, l lostreply.Fault, k int) bool {
 			require.True(w, l.Silent, "request %d: %v", k, err)
 		}
 	}
-	released := async(func() error { return repeated(a.hold.Release) })
+	released := async(func() error { return bubble.Repeated(a.hold.Release) })
 	w.pass(2 * timeout)
 	require.Len(w, released, 1, "request %d", k)
 	require.NoError(w, <-released, "request %d", k)

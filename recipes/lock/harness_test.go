@@ -15,7 +15,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
@@ -320,15 +319,6 @@ func (w *harness) watched() (paths []string) {
 // async calls f in a new goroutine. The channel receives its result.
 func async[T any](f func() T) <-chan T {
 	return bubble.Async(f)
-}
-
-// repeated repeats Release or Downgrade until the servers have answered.
-func repeated(f func() error) error {
-	err := f()
-	for errors.Is(err, limit.ErrConfirm) {
-		err = f()
-	}
-	return err
 }
 
 // elapsed asserts that f takes the time want.

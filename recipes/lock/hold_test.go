@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -82,7 +83,7 @@ func TestHold_ReleaseReportsSuccess(t *testing.T) {
 						w.elapsed(limit.Confirm, func() { require.ErrorIs(w, end(), recipes.ErrUnconfirmed) })
 						w.srv.Heal()
 					}
-					require.NoError(w, repeated(end))
+					require.NoError(w, bubble.Repeated(end))
 					require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 					require.ErrorIs(w, context.Cause(h.Context()), recipes.ErrReleased)
 				})

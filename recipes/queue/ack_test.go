@@ -272,12 +272,7 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 		require.NoError(h, item.Return(nil))
 		require.Equal(h, 2, h.take(q, "three").Attempt())
 
-		// Close continues in the background if its context is done.
-		ctx, cancel := context.WithCancel(h.Context())
-		cancel()
-		require.ErrorIs(h, q.Close(ctx), recipes.ErrUnconfirmed)
-		h.advance(time.Second)
-		require.NoError(h, q.Close(ctx), "Close is complete")
+		require.NoError(h, q.Close())
 	})
 }
 
@@ -428,7 +423,7 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 				if applied {
 					want = recipes.ErrUnconfirmed
 				}
-				require.ErrorIs(h, repeated(func() error { return item.Ack() }), want)
+				require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), want)
 				require.ErrorIs(h, item.Ack(), want, "second call")
 				require.ErrorIs(h, item.Return(nil), want)
 				if applied {
@@ -472,7 +467,7 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(0)
 		var acking sync.WaitGroup
-		acking.Go(func() { require.ErrorIs(h, repeated(func() error { return item.Ack() }), recipes.ErrNotHeld) })
+		acking.Go(func() { require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), recipes.ErrNotHeld) })
 		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
 		again := h.take(other, "one")
 		h.srv.Refuse(false)

@@ -34,7 +34,7 @@ func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 	}
 	q, err := New(conn, fmt.Sprintf("/bench-%d", time.Now().UnixNano()), cfg)
 	require.NoError(b, err)
-	defer q.Close(context.Background())
+	defer q.Close()
 	payloads := make([][]byte, 100)
 	for i := range payloads {
 		payloads[i] = make([]byte, 100)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -172,7 +173,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 				h.srv.After(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					require.NoError(h, operator.Delete(q.writer.Record(), -1))
 					if closeQueue {
-						go func() { _ = q.Close(context.Background()) }()
+						go func() { _ = q.Close() }()
 					}
 					return zktest.Cut(r)
 				})
@@ -183,7 +184,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 				item, err := q.Take(ctx)
 				if closeQueue {
 					require.ErrorIs(h, err, recipes.ErrClosed)
-					require.NoError(h, q.Close(ctx))
+					require.NoError(h, bubble.Repeated(q.Close))
 					item = h.take(other, "one")
 				} else {
 					require.NoError(h, err)

@@ -58,7 +58,7 @@ func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
 	require.Empty(t, chosen)
 	require.Greater(t, time.Until(due), 50*time.Minute)
 	require.NotEqual(t, due.Round(0), due, "the due time has no monotonic reading")
-	require.NoError(t, q.Close(t.Context()))
+	require.NoError(t, q.Close())
 }
 
 // The order of delayed items depends on their names only, and not on the time of the sort.

@@ -37,7 +37,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer jobs.Close(context.Background())
+	defer jobs.Close()
 
 	for _, job := range []string{"rebuild index", "send report"} {
 		if err := jobs.Put(ctx, []byte(job)); err != nil {
@@ -81,7 +81,7 @@ func ExampleAt() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer reminders.Close(ctx)
+	defer reminders.Close()
 
 	begin := time.Now()
 	if err := reminders.Put(ctx, []byte("later"), queue.At(begin.Add(100*time.Millisecond))); err != nil {
@@ -109,7 +109,7 @@ func ExampleQueue_DeadLetters() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer jobs.Close(ctx)
+	defer jobs.Close()
 
 	_ = jobs.Put(ctx, []byte("divide by zero"))
 	for range 2 {
@@ -153,12 +153,12 @@ func ExampleItem_Ack() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer orders.Close(ctx)
+	defer orders.Close()
 	invoices, err := queue.New(conn, "/invoices", queue.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer invoices.Close(ctx)
+	defer invoices.Close()
 
 	_ = invoices.Put(ctx, []byte("invoice of the previous day"))
 	_ = orders.Put(ctx, []byte("order 4711"))

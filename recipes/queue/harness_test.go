@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -36,7 +33,7 @@ func run(t *testing.T, f func(h *harness), opts ...zktest.Option) {
 		h := &harness{T: t, srv: zktest.Start(t, opts...)}
 		f(h)
 		for _, q := range h.queues {
-			err := q.Close(context.Background())
+			err := bubble.Repeated(q.Close)
 			if q.conn.State() == zk.StateHasSession {
 				require.NoError(h, err)
 			}
@@ -105,15 +102,6 @@ func (h *harness) startTake(q *Queue) <-chan Item {
 func (h *harness) ack(i Item) {
 	h.Helper()
 	require.NoError(h, i.Ack())
-}
-
-// repeated repeats a call of Ack, AckAll or Return until the servers have answered.
-func repeated(f func() error) error {
-	err := f()
-	for errors.Is(err, limit.ErrConfirm) {
-		err = f()
-	}
-	return err
 }
 
 // requireEmpty requires that no item is available.

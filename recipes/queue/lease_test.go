@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -104,7 +105,7 @@ func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
 		h.put(q, "one")
 		item := h.take(q, "one")
 		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
-		require.ErrorIs(h, repeated(func() error { return item.Ack() }), recipes.ErrNotHeld)
+		require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), recipes.ErrNotHeld)
 		<-item.Done()
 		require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
 		again, err := q.Take(ctx)

@@ -78,11 +78,11 @@ func TestTrap25_WatchesAddUp(t *testing.T) {
 		require.Len(h, h.srv.Watches(), 2)
 		other := h.queue()
 		h.requireEmpty(other)
-		require.NoError(h, q.Close(h.Context()))
+		require.NoError(h, q.Close())
 		for range 50 {
 			q := h.queueOn(conn, Config{})
 			h.requireEmpty(q)
-			require.NoError(h, q.Close(h.Context()))
+			require.NoError(h, q.Close())
 		}
 		require.LessOrEqual(h, clientwatch.Count(conn), 4, "each watch was set again once")
 		for range 2 {
@@ -180,7 +180,7 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 		conn := h.connect()
 		q := h.queueOn(conn, Config{})
 		h.requireEmpty(q)
-		require.NoError(h, q.Close(h.Context()))
+		require.NoError(h, q.Close())
 		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(2 * time.Second)

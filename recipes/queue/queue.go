@@ -8,9 +8,11 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/session"
@@ -216,13 +218,14 @@ func (q *Queue) Err() error {
 }
 
 // Close returns claimed items to the queue, completes pending requests, and returns nil
-// when no znode of this participant exists any more. Items end with [recipes.ErrClosed], channels
-// are closed, and later calls return recipes.ErrClosed, except for those that only read. If ctx is
-// done first, or if the connection is closed, the error wraps [recipes.ErrUnconfirmed].
-// After ctx is done, Close continues in the background until it is complete, the session
-// ends or the connection is closed. Close may be called repeatedly, to check its current
-// state.
-func (q *Queue) Close(ctx context.Context) error {
+// when no znode of this participant exists any more. Items end with [recipes.ErrClosed],
+// channels are closed, and later calls return that error, except for those that only read.
+//
+// Close blocks for at most two seconds. It returns an error that wraps
+// [recipes.ErrUnconfirmed] if ZooKeeper has not answered by then, and continues in the
+// background until it is complete, the session ends or the connection is closed; or if the
+// connection is closed. It may be called repeatedly, to check its current state.
+func (q *Queue) Close() error {
 	q.mu.Lock()
 	first := !q.closing
 	q.closing = true
@@ -231,14 +234,8 @@ func (q *Queue) Close(ctx context.Context) error {
 		q.stop(recipes.ErrClosed)
 		go q.shutDown()
 	}
-	select {
-	case <-q.closed:
-	default:
-		select {
-		case <-q.closed:
-		case <-ctx.Done():
-			return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, context.Cause(ctx))
-		}
+	if !limit.Await(q.closed, time.Now().Add(limit.Confirm)) {
+		return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, limit.ErrConfirm)
 	}
 	if q.closeErr == nil {
 		return nil

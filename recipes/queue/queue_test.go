@@ -12,6 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -68,7 +70,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 		h.put(q, "one")
 		h.take(q, "one")
 		require.Contains(h, h.srv.Tree(), "  lock\n    client-")
-		require.NoError(h, q.Close(h.Context()))
+		require.NoError(h, q.Close())
 	})
 }
 
@@ -90,7 +92,7 @@ func TestQueue_Create(t *testing.T) {
 		cancel()
 		other := h.queueAt(q.conn, "/other", Config{})
 		require.ErrorIs(h, other.Create(cancelled), context.Canceled)
-		require.NoError(h, other.Close(ctx))
+		require.NoError(h, other.Close())
 		require.ErrorIs(h, other.Create(ctx), recipes.ErrClosed)
 	})
 }
@@ -135,12 +137,12 @@ func TestClose_ReturnsItems(t *testing.T) {
 		h.advance(time.Second)
 		var closing sync.WaitGroup
 		closing.Go(func() {
-			require.NoError(h, q.Close(ctx))
+			require.NoError(h, q.Close())
 		})
 		<-second.Done()
 		require.ErrorIs(h, second.Err(), recipes.ErrClosed)
 		closing.Wait()
-		require.NoError(h, q.Close(ctx), "second call")
+		require.NoError(h, q.Close(), "second call")
 		_, open := <-items
 		require.False(h, open)
 		require.ErrorIs(h, q.Err(), recipes.ErrClosed)
@@ -162,7 +164,7 @@ func TestClose_ReturnsItems(t *testing.T) {
 	})
 }
 
-// If no server answers, Close returns when its context is done, and continues in the background.
+// If no server answers, Close returns after less than two seconds, and continues in the background.
 func TestClose_ContinuesInBackground(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
@@ -171,14 +173,12 @@ func TestClose_ContinuesInBackground(t *testing.T) {
 		item := h.take(q, "one")
 		h.srv.Refuse(true)
 		h.srv.DropConnections(conn.SessionID())
-		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
-		defer cancel()
-		err := q.Close(ctx)
+		err := q.Close()
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
-		require.ErrorIs(h, err, context.DeadlineExceeded)
+		require.ErrorIs(h, err, limit.ErrConfirm)
 		require.ErrorIs(h, item.Err(), recipes.ErrClosed)
 		h.srv.Refuse(false)
-		require.NoError(h, q.Close(h.Context()))
+		require.NoError(h, bubble.Repeated(q.Close))
 		require.NotContains(h, h.srv.Tree(), "ephemeral")
 		_, stat, err := h.connect().Get("/jobs/queue-0000000000")
 		require.NoError(h, err)
@@ -194,9 +194,7 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 		h.put(q, "one")
 		h.take(q, "one")
 		h.srv.Pause()
-		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(h, q.Close(ctx), recipes.ErrUnconfirmed)
+		require.ErrorIs(h, q.Close(), recipes.ErrUnconfirmed)
 		letter := DeadLetter{ID: "queue-0000000000-1", Item: "queue-0000000000"}
 		for name, f := range map[string]func(context.Context) error{
 			"put":     func(ctx context.Context) error { return q.Put(ctx, []byte("two")) },
@@ -209,7 +207,7 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 			cancel()
 		}
 		h.srv.Resume()
-		require.NoError(h, q.Close(h.Context()))
+		require.NoError(h, bubble.Repeated(q.Close))
 		require.Equal(h, []string{"queue-0000000000"}, h.children("/jobs"))
 	})
 }
@@ -230,9 +228,7 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 			taken <- err
 		}()
 		h.advance(time.Second)
-		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(h, q.Close(ctx), recipes.ErrUnconfirmed)
+		require.ErrorIs(h, q.Close(), recipes.ErrUnconfirmed)
 		h.advance(time.Second)
 		select {
 		case err := <-taken:
@@ -271,7 +267,7 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrConnClosed)
 		require.ErrorIs(h, q.Put(ctx, nil), recipes.ErrConnClosed)
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
-		err = q.Close(ctx)
+		err = q.Close()
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
 		require.ErrorIs(h, err, recipes.ErrConnClosed)
 		require.Equal(h, 2, h.take(other, "one").Attempt())

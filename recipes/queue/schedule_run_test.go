@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -254,9 +255,7 @@ func (x *scheduleRun) inject(e event) {
 	case closeQueue:
 		c.queueClosed = true
 		x.working.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), x.sessionTimeout)
-			defer cancel()
-			x.Note("%s: close: %v", c.name, c.queue.Close(ctx))
+			x.Note("%s: close: %v", c.name, c.queue.Close())
 		})
 	case closeConnection:
 		x.exempt(session)
@@ -284,11 +283,10 @@ func (x *scheduleRun) finish() {
 		c.stop()
 	}
 	for _, c := range append(x.clients, x.operator) {
-		ctx, cancel := context.WithTimeout(context.Background(), x.recovery())
-		if err := c.queue.Close(ctx); err != nil && !c.connClosed {
-			x.Violate("%s: close: %v", c.name, err)
+		begin := time.Now()
+		if err := bubble.Repeated(c.queue.Close); !c.connClosed && (err != nil || time.Since(begin) > x.recovery()) {
+			x.Violate("%s: close: %v after %v", c.name, err, time.Since(begin))
 		}
-		cancel()
 	}
 	time.Sleep(2*x.sessionTimeout + 2*x.tick) // until the sessions of closed connections have expired
 	last := x.newClient("last", len(x.clients)+1)
@@ -371,7 +369,7 @@ func (x *scheduleRun) takeRemaining(c *client) {
 	if n, err := c.queue.Len(ctx); n != 0 || err != nil {
 		x.Violate("%d items remain: %v\n%s", n, err, x.ensemble.Tree())
 	}
-	if err := c.queue.Close(ctx); err != nil {
+	if err := c.queue.Close(); err != nil {
 		x.Violate("close: %v", err)
 	}
 }

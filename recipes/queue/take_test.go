@@ -66,7 +66,7 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 			require.Empty(h, item.ID())
 			<-hook.Ran()
 			h.advance(time.Second)
-			require.NoError(h, q.Close(h.Context()))
+			require.NoError(h, q.Close())
 			require.Len(h, h.children(q.cfg.Claims), 1, "the record of the producer")
 		}
 		require.Equal(h, 1, h.take(h.queue(), "one").Attempt())

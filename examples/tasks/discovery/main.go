@@ -60,7 +60,7 @@ func register(ctx context.Context, services *discovery.Discovery, addr string) e
 	}
 	fmt.Println("registered", addr)
 	<-ctx.Done() // here the program serves its clients
-	return registration.Close(context.WithoutCancel(ctx))
+	return registration.Close()
 }
 
 // find prints an instance. A client keeps its provider, and calls Choose for each connection.
@@ -69,7 +69,7 @@ func find(ctx context.Context, services *discovery.Discovery) error {
 	if err != nil {
 		return err
 	}
-	defer shop.Close(context.WithoutCancel(ctx))
+	defer shop.Close()
 	instance, err := shop.Choose() // from memory
 	if err != nil {
 		return err

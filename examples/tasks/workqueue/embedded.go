@@ -46,7 +46,7 @@ func surviveWorker(ctx context.Context) error {
 		if workers[i], err = queue.New(conns[i], "/jobs", config); err != nil {
 			return err
 		}
-		defer workers[i].Close(context.WithoutCancel(ctx))
+		defer workers[i].Close()
 	}
 	ada, bob := workers[0], workers[1]
 	if _, err := conns[1].Create("/results", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {

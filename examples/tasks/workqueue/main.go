@@ -32,7 +32,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer jobs.Close(context.WithoutCancel(ctx))
+	defer jobs.Close()
 	if *put != "" {
 		err = jobs.Put(ctx, []byte(*put))
 	} else {

@@ -157,9 +157,9 @@ func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unk
 
 // Finish runs an operation of the client that removes something, and that no fault cancels. It may
 // return ErrUnconfirmed while the connection is down; the removal then continues.
-func (r *Run) Finish(operation string, f func(ctx context.Context) error) {
-	r.operate(context.Background(), operation, func(ctx context.Context) error {
-		err := f(ctx)
+func (r *Run) Finish(operation string, f func() error) {
+	r.operate(context.Background(), operation, func(context.Context) error {
+		err := f()
 		if r.k > 0 && zkerror.CodeOf(err) == nil && errors.Is(err, leaderelection.ErrUnconfirmed) {
 			return nil
 		}

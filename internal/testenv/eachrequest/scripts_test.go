@@ -232,7 +232,7 @@ func useLock(r *run, most int, open func(conn *zk.Conn) (locker, error)) {
 			_, err := h.Multi(&zk.CheckVersionRequest{Path: "/app", Version: -1})
 			return err
 		})
-		r.Finish("release", func(context.Context) error { return h.Release() })
+		r.Finish("release", h.Release)
 	}
 	turn()
 }
@@ -255,7 +255,7 @@ func useRWMutex(r *run) {
 		r.Held(path, 1, true, h)
 		r.Also(write)
 		time.Sleep(pause / 2)
-		r.Finish("release", func(context.Context) error { return h.Release() })
+		r.Finish("release", h.Release)
 	}
 	var w *lock.WriteHold
 	if r.Try("lock", func(ctx context.Context) (err error) { w, err = client.Lock(ctx); return err }) {
@@ -263,7 +263,7 @@ func useRWMutex(r *run) {
 		r.Also(write)
 		time.Sleep(pause / 2)
 		r.Once("downgrade", func(context.Context) error { return w.Downgrade() })
-		r.Finish("release", func(context.Context) error { return w.Release() })
+		r.Finish("release", w.Release)
 	}
 	write()
 }
@@ -300,7 +300,7 @@ func useMultiLock(r *run) {
 		r.Held("/app/b", 1, true, token{h, "/app/b"})
 		r.Also(turn)
 		time.Sleep(pause / 2)
-		r.Finish("release", func(context.Context) error { return h.Release() })
+		r.Finish("release", h.Release)
 	}
 	turn()
 }
@@ -360,7 +360,7 @@ func useDouble(r *run) {
 	ok := r.Try("enter", func(ctx context.Context) (err error) { round, err = client.Enter(ctx); return err })
 	tried.Store(true)
 	if ok {
-		r.Finish("leave", round.Leave)
+		r.Finish("leave", func() error { return round.Leave(context.Background()) })
 	}
 }
 
@@ -423,7 +423,7 @@ func useQueue(r *run, opts ...recipes.Option) {
 			r.Violate("item %s exists, although the put has failed", item)
 		}
 	}
-	r.Require("close", other.Close)
+	r.Require("close", func(context.Context) error { return other.Close() })
 }
 
 // settle acknowledges or returns an item, again if the servers reject it.
@@ -587,7 +587,7 @@ func usePartitioner(r *run) {
 		r.Finish("leave", mine.Close)
 	}
 	if theirs != nil {
-		r.Require("leave", theirs.Close)
+		r.Require("leave", func(context.Context) error { return theirs.Close() })
 	}
 }
 
