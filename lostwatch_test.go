@@ -167,11 +167,11 @@ var lostWatchScenarios = []struct {
 			}))
 			time.Sleep(time.Second)
 		}
-		revoked := a.Revoked()
+		revoked := a.ReleaseRequested()
 		contenders, err := m().Contenders(ctx)
 		require.NoError(w, err)
 		w.waiting()
-		require.NoError(w, m().Revoke(ctx, contenders[0]))
+		require.NoError(w, m().RequestRelease(ctx, contenders[0]))
 		<-revoked
 		require.NoError(w, a.Release())
 		for _, wait := range waits {

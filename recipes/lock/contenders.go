@@ -20,7 +20,7 @@ type Contender struct {
 	// Path is the path of the contender's znode.
 	Path string
 	// Name is the data of the contender's znode, which [WithName] sets. It is "__REVOKE__"
-	// if another client has requested the release with Revoke. It is empty if this connection
+	// if another client has requested the release with RequestRelease. It is empty if this connection
 	// cannot read the data, because the ACL does not permit it or because the data is too large.
 	Name string
 	// Token is the creation zxid of the contender's znode, which is the fencing token of
@@ -111,25 +111,26 @@ func holds(names []string, i int) bool {
 	})
 }
 
-// revokeRequest is the data that Curator's Revoker writes.
-const revokeRequest = "__REVOKE__"
+// releaseRequest is the data that Curator's Revoker writes.
+const releaseRequest = "__REVOKE__"
 
-// Revoke requests that contender c releases this lock as soon as it holds it. Revoke does
-// not wait for the release. It implements Curator's protocol: it writes the data
-// "__REVOKE__" to the znode of c. The contender may ignore the request; see [Hold.Revoked].
-// Revoke returns [recipes.ErrNotHeld] if the znode of c does not exist any more.
-func (q *lockQueue) Revoke(ctx context.Context, c Contender) error {
+// RequestRelease requests that contender c releases this lock as soon as it holds it. It does
+// not wait for the release, and takes nothing away: the contender may ignore the request; see
+// [Hold.ReleaseRequested]. It implements Curator's protocol: it writes the data "__REVOKE__" to
+// the znode of c. RequestRelease returns [recipes.ErrNotHeld] if the znode of c does not exist
+// any more.
+func (q *lockQueue) RequestRelease(ctx context.Context, c Contender) error {
 	if path.Dir(c.Path) != q.setup.Path {
 		return fmt.Errorf("%w: %s is not a contender of %s", recipes.ErrInvalid, c.Path, q.setup.Path)
 	}
 	// Retrying is safe: a second write changes nothing, and the name is never used for another
 	// znode.
 	err := request.Retry(ctx, q.setup.Conn, func() error {
-		_, err := q.setup.Conn.Set(c.Path, []byte(revokeRequest), -1)
+		_, err := q.setup.Conn.Set(c.Path, []byte(releaseRequest), -1)
 		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		err = recipes.ErrNotHeld
 	}
-	return q.setup.Fail("revoke", c.Path, err)
+	return q.setup.Fail("request the release of", c.Path, err)
 }

@@ -279,7 +279,7 @@ func TestCost_Revoked(t *testing.T) {
 		conn := w.connect()
 		h := w.lock(conn).holds()
 		w.srv.ResetLog()
-		h.Revoked()
+		h.ReleaseRequested()
 		w.pass(0)
 		require.Len(w, w.srv.Log().Session(conn.SessionID()).Requests(), 1)
 		w.srv.ResetLog()

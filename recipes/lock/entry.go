@@ -38,11 +38,11 @@ type entry struct {
 	// grant.
 	resume *time.Timer
 
-	mu       sync.Mutex
-	path     string        // of the contender's znode
-	renaming chan struct{} // closed when a rename is over (downgrade.go); nil before the first
-	watching chan struct{} // closed when awaitRevocation has returned; nil before it is called
-	revoked  chan struct{} // closed when the release is requested; nil before Revoked is called
+	mu        sync.Mutex
+	path      string        // of the contender's znode
+	renaming  chan struct{} // closed when a rename is over (downgrade.go); nil before the first
+	watching  chan struct{} // closed when awaitRevocation has returned; nil before it is called
+	requested chan struct{} // closed when the release is requested; nil before ReleaseRequested is called
 
 	// Written by the goroutine before left is closed.
 	err     error

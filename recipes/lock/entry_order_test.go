@@ -134,7 +134,7 @@ func TestTrap38_ConcurrentResets(t *testing.T) {
 					drop()
 				}
 				ended.Go(func() { require.NoError(w, h.Release()) })
-				ended.Go(func() { h.Revoked() })
+				ended.Go(func() { h.ReleaseRequested() })
 				ended.Go(func() { _, _ = h.Multi() })
 			}
 			ended.Wait()

@@ -397,15 +397,15 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 		conn.Close()
 		w.pass(time.Second)
 		for name, call := range map[string]func() error{
-			"Lock":       func() error { _, err := m.Lock(w.Context()); return err },
-			"TryLock":    func() error { _, err := m.TryLock(w.Context()); return err },
-			"RLock":      func() error { _, err := rw.RLock(w.Context()); return err },
-			"TryRLock":   func() error { _, err := rw.TryRLock(w.Context()); return err },
-			"Contenders": func() error { _, err := m.Contenders(w.Context()); return err },
-			"Revoke":     func() error { return m.Revoke(w.Context(), Contender{Path: node + "/x"}) },
-			"Multi":      func() error { _, err := multi.Lock(w.Context()); return err },
-			"Wait":       func() error { _, err := m.Join(w.Context()).Wait(); return err },
-			"Position":   func() error { _, err := m.Join(w.Context()).Position(w.Context()); return err },
+			"Lock":           func() error { _, err := m.Lock(w.Context()); return err },
+			"TryLock":        func() error { _, err := m.TryLock(w.Context()); return err },
+			"RLock":          func() error { _, err := rw.RLock(w.Context()); return err },
+			"TryRLock":       func() error { _, err := rw.TryRLock(w.Context()); return err },
+			"Contenders":     func() error { _, err := m.Contenders(w.Context()); return err },
+			"RequestRelease": func() error { return m.RequestRelease(w.Context(), Contender{Path: node + "/x"}) },
+			"Multi":          func() error { _, err := multi.Lock(w.Context()); return err },
+			"Wait":           func() error { _, err := m.Join(w.Context()).Wait(); return err },
+			"Position":       func() error { _, err := m.Join(w.Context()).Position(w.Context()); return err },
 		} {
 			returned := async(call)
 			w.pass(time.Second)

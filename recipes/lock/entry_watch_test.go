@@ -84,7 +84,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		w.remove(ahead)
 		w.pass(0)
 		h := a.holds()
-		h.Revoked()
+		h.ReleaseRequested()
 		w.pass(0)
 		require.LessOrEqual(w, clientwatch.Count(conn), most)
 		a.release()

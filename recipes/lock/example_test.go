@@ -87,7 +87,7 @@ func ExampleMutex_Join() {
 	// greater token: true
 }
 
-func ExampleHold_Revoked() {
+func ExampleHold_ReleaseRequested() {
 	connect, stop := server()
 	defer stop()
 	ctx := context.Background()
@@ -97,7 +97,7 @@ func ExampleHold_Revoked() {
 	go func() {
 		defer close(done)
 		select {
-		case <-hold.Revoked():
+		case <-hold.ReleaseRequested():
 			fmt.Println("release requested")
 		case <-hold.Done():
 		}
@@ -106,7 +106,7 @@ func ExampleHold_Revoked() {
 
 	urgent := must(lock.NewMutex(connect(), "/locks/report"))
 	holder := must(urgent.Contenders(ctx))[0]
-	if err := urgent.Revoke(ctx, holder); err != nil {
+	if err := urgent.RequestRelease(ctx, holder); err != nil {
 		log.Fatal(err)
 	}
 	must(urgent.Lock(ctx)).Release()

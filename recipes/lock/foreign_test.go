@@ -99,7 +99,7 @@ func TestForeignParticipant(t *testing.T) {
 		"data is not text":               {child: id + "BASE", flags: sequential, data: []byte{0xff, 0xfe, 0}, outcome: waits},
 		"data is larger than buffers":    {child: id + "BASE", flags: sequential, data: large, outcome: waits},
 		"data becomes too large":         {child: id + "BASE", flags: sequential, edit: large, outcome: waits},
-		"data is edited":                 {child: id + "BASE", flags: sequential, edit: []byte(revokeRequest), outcome: waits},
+		"data is edited":                 {child: id + "BASE", flags: sequential, edit: []byte(releaseRequest), outcome: waits},
 		"no right to read":               {child: id + "BASE", flags: sequential, acl: withoutRead, outcome: waits},
 		"no right at all":                {child: id + "BASE", flags: sequential, data: []byte("name"), acl: secret, outcome: waits},
 		"unknown name, no right at all":  {child: "x-", flags: sequential, data: large, acl: secret, outcome: unknown},

@@ -42,9 +42,9 @@ func TestMultiLock(t *testing.T) {
 		h, err := w.multi(conn, "b", "c", "a").Lock(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, h.Err())
-		require.Less(w, h.Token("/locks/a"), h.Token("/locks/b"), "in the order of the paths")
-		require.Less(w, h.Token("/locks/b"), h.Token("/locks/c"))
-		require.Zero(w, h.Token("/locks/d"))
+		require.Less(w, h.TokenOf("/locks/a"), h.TokenOf("/locks/b"), "in the order of the paths")
+		require.Less(w, h.TokenOf("/locks/b"), h.TokenOf("/locks/c"))
+		require.Zero(w, h.TokenOf("/locks/d"))
 		require.Greater(w, time.Until(h.Deadline()), time.Duration(0))
 		for _, name := range []string{"a", "b", "c"} {
 			_, err := w.at(w.operator, name).TryLock(w.Context())

@@ -42,9 +42,9 @@ func (m *MultiHold) earliest() (first time.Time) {
 	return first
 }
 
-// Token returns the fencing token of the lock at path, or 0 if the MultiLock does not contain a
+// TokenOf returns the fencing token of the lock at path, or 0 if the MultiLock does not contain a
 // lock at path.
-func (m *MultiHold) Token(path string) int64 {
+func (m *MultiHold) TokenOf(path string) int64 {
 	for _, h := range m.holds {
 		if h.dir == path {
 			return h.Token()

@@ -74,10 +74,10 @@ var lockMutants = []mutant{
 	},
 	{
 		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",
-		file: "recipes/lock/revoked.go",
+		file: "recipes/lock/requested.go",
 		edits: []edit{
 			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
 		},
-		tests: "./recipes/lock -run ^TestRevoked_DataIsUnreadable$",
+		tests: "./recipes/lock -run ^TestReleaseRequested_DataIsUnreadable$",
 	},
 }

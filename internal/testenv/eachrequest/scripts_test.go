@@ -274,7 +274,7 @@ type token struct {
 	path string
 }
 
-func (t token) Token() int64 { return t.MultiHold.Token(t.path) }
+func (t token) Token() int64 { return t.MultiHold.TokenOf(t.path) }
 
 func useMultiLock(r *run) {
 	client, other := both(r, func(conn *zk.Conn) (*lock.MultiLock, error) {

@@ -18,14 +18,14 @@ import (
 // revoked reports whether the release of a hold was requested.
 func revoked(h *Hold) bool {
 	select {
-	case <-h.Revoked():
+	case <-h.ReleaseRequested():
 		return true
 	default:
 		return false
 	}
 }
 
-func TestRevoked(t *testing.T) {
+func TestReleaseRequested(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.holds()
@@ -40,7 +40,7 @@ func TestRevoked(t *testing.T) {
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err)
-		require.NoError(w, m.Revoke(w.Context(), all[0]))
+		require.NoError(w, m.RequestRelease(w.Context(), all[0]))
 		w.pass(0)
 		require.True(w, revoked(h))
 		require.NoError(w, h.Err(), "the request does nothing else")
@@ -52,13 +52,13 @@ func TestRevoked(t *testing.T) {
 		first.release()
 		second.holds()
 		require.False(w, revoked(second.hold))
-		require.ErrorIs(w, m.Revoke(w.Context(), all[0]), recipes.ErrNotHeld)
-		require.ErrorIs(w, m.Revoke(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
+		require.ErrorIs(w, m.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
+		require.ErrorIs(w, m.RequestRelease(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
 	})
 }
 
 // A request is reported after the data of the holder's znode could not be read for a while.
-func TestRevoked_DataIsUnreadable(t *testing.T) {
+func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 	tooLarge := func(w *harness, path string) { w.set(path, strings.Repeat("x", 100<<10)) }
 	noRight := func(w *harness, path string) {
 		_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
@@ -92,7 +92,7 @@ func TestRevoked_DataIsUnreadable(t *testing.T) {
 				_, err := w.operator.SetACL(h.Path(), zk.WorldACL(zk.PermAll), -1)
 				require.NoError(w, err)
 				require.False(w, revoked(h))
-				w.set(h.Path(), revokeRequest)
+				w.set(h.Path(), releaseRequest)
 				w.pass(tt.within)
 				require.True(w, revoked(h))
 				first.release()
@@ -102,13 +102,13 @@ func TestRevoked_DataIsUnreadable(t *testing.T) {
 }
 
 // A request to a waiting contender is reported when it holds the lock.
-func TestRevoked_RequestedWhileWaiting(t *testing.T) {
+func TestReleaseRequested_WhileWaiting(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err)
-		require.NoError(w, m.Revoke(w.Context(), all[1]))
+		require.NoError(w, m.RequestRelease(w.Context(), all[1]))
 		w.pass(0)
 		first.release()
 		require.False(w, revoked(second.holds()))
@@ -118,15 +118,15 @@ func TestRevoked_RequestedWhileWaiting(t *testing.T) {
 }
 
 // A request that arrives while the connection is down is reported after the reconnect.
-func TestRevoked_RequestedWhileDisconnected(t *testing.T) {
+func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
-		h.Revoked()
+		h.ReleaseRequested()
 		w.pass(0)
 		path := h.Path()
 		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-		w.set(path, revokeRequest)
+		w.set(path, releaseRequest)
 		w.pass(timeout / 4)
 		require.NoError(w, h.Err())
 		require.True(w, revoked(h))
@@ -135,15 +135,15 @@ func TestRevoked_RequestedWhileDisconnected(t *testing.T) {
 
 // After a reconnect the client library can set a watch with a zxid that is too new, and so miss a
 // change. The holder reads its znode again.
-func TestRevoked_WatchIsLost(t *testing.T) {
+func TestReleaseRequested_WatchIsLost(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
-		h.Revoked()
+		h.ReleaseRequested()
 		w.pass(0)
 		lost := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID()}, zktest.Fail(zktest.Code(-5)))
 		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-		w.set(h.Path(), revokeRequest)
+		w.set(h.Path(), releaseRequest)
 		w.pass(timeout / 4)
 		w.ran(lost)
 		lost.Remove()
@@ -153,11 +153,11 @@ func TestRevoked_WatchIsLost(t *testing.T) {
 }
 
 // After a downgrade, requests are written to the new znode.
-func TestRevoked_AfterDowngrade(t *testing.T) {
+func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.holds()
-		h.Revoked()
+		h.ReleaseRequested()
 		w.pass(0)
 		// The holder receives the deletion of the old znode before the reply that shows the new
 		// one.
@@ -172,7 +172,7 @@ func TestRevoked_AfterDowngrade(t *testing.T) {
 		require.NoError(w, <-down)
 		w.pass(0)
 		require.False(w, revoked(h))
-		w.set(h.Path(), revokeRequest)
+		w.set(h.Path(), releaseRequest)
 		w.pass(0)
 		require.True(w, revoked(h))
 		x.release()
@@ -181,7 +181,7 @@ func TestRevoked_AfterDowngrade(t *testing.T) {
 
 // However the hold ends, its watch ends, and a later hold of the same Mutex does not report an
 // earlier request.
-func TestRevoked_EndsWithHold(t *testing.T) {
+func TestReleaseRequested_EndsWithHold(t *testing.T) {
 	for name, end := range map[string]func(w *harness, a *call){
 		"release":         func(w *harness, a *call) { a.release() },
 		"znode deleted":   func(w *harness, a *call) { w.remove(a.hold.Path()) },
@@ -191,7 +191,7 @@ func TestRevoked_EndsWithHold(t *testing.T) {
 			runTest(t, 3, func(w *harness) {
 				a := w.lock(w.connect())
 				h := a.holds()
-				h.Revoked()
+				h.ReleaseRequested()
 				w.pass(0)
 				end(w, a)
 				w.pass(timeout)
@@ -207,22 +207,22 @@ func TestRevoked_EndsWithHold(t *testing.T) {
 	}
 }
 
-// As documented at Revoked, a request that was written to the old znode is lost unless it was read
+// As documented at ReleaseRequested, a request that was written to the old znode is lost unless it was read
 // before the downgrade.
-func TestRevoked_RequestedBeforeDowngrade(t *testing.T) {
+func TestReleaseRequested_RequestedBeforeDowngrade(t *testing.T) {
 	for _, seen := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			x := w.write(w.connect())
 			x.holds()
 			if seen {
-				x.hold.Revoked()
+				x.hold.ReleaseRequested()
 				w.pass(0)
 			}
-			require.NoError(w, w.rw(w.operator).Revoke(w.Context(), Contender{Path: x.hold.Path()}))
+			require.NoError(w, w.rw(w.operator).RequestRelease(w.Context(), Contender{Path: x.hold.Path()}))
 			w.pass(0)
 			x.downgrade()
 			w.pass(moment)
-			revoked := x.hold.Revoked()
+			revoked := x.hold.ReleaseRequested()
 			w.pass(moment)
 			select {
 			case <-revoked:
@@ -240,11 +240,11 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.holds()
-		h.Revoked()
+		h.ReleaseRequested()
 		for i := range 10 {
 			w.set(h.Path(), fmt.Sprint(i))
 			w.pass(0)
-			h.Revoked()
+			h.ReleaseRequested()
 			require.Equal(w, 2, clientwatch.Count(a.conn))
 			w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 			w.pass(timeout / 5)
@@ -254,10 +254,10 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 		w.servers(func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
 		w.pass(timeout / 2)
 		w.ran(refused)
-		w.set(h.Path(), revokeRequest)
+		w.set(h.Path(), releaseRequest)
 		w.pass(0)
 		select {
-		case <-h.Revoked():
+		case <-h.ReleaseRequested():
 		default:
 			w.Fatal("the request was not noticed")
 		}
