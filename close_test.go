@@ -94,7 +94,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			return s.Acquire(ctx, 2)
 		},
 		"Curator's semaphore": func(ctx context.Context, conn *zk.Conn) (granted, error) {
-			s, err := lock.NewCuratorSemaphore(conn, "/curator", 3)
+			s, err := lock.NewSemaphore(conn, "/curator", 3, lock.WithCuratorLayout())
 			if err != nil {
 				return nil, err
 			}

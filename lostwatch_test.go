@@ -16,11 +16,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 	resignation "github.com/go-leaderelection/leaderelection/resign"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -208,11 +209,11 @@ var lostWatchScenarios = []struct {
 			wait()
 		}
 	}},
-	{"semaphore", func(w *lostWatch, ctx context.Context) { w.semaphore(ctx, lock.NewSemaphore) }},
-	{"semaphore of Curator", func(w *lostWatch, ctx context.Context) { w.semaphore(ctx, lock.NewCuratorSemaphore) }},
+	{"semaphore", func(w *lostWatch, ctx context.Context) { w.semaphore(ctx) }},
+	{"semaphore of Curator", func(w *lostWatch, ctx context.Context) { w.semaphore(ctx, lock.WithCuratorLayout()) }},
 	{"barrier", func(w *lostWatch, ctx context.Context) {
 		b := func() *barrier.Barrier {
-			b, err := barrier.NewBarrier(w.connect(), "/barrier")
+			b, err := barrier.New(w.connect(), "/barrier")
 			require.NoError(w, err)
 			return b
 		}
@@ -276,7 +277,7 @@ var lostWatchScenarios = []struct {
 	}},
 	{"group", func(w *lostWatch, ctx context.Context) {
 		g := func() *group.Group {
-			g, err := group.NewGroup(w.connect(), "/group")
+			g, err := group.New(w.connect(), "/group")
 			require.NoError(w, err)
 			return g
 		}
@@ -387,8 +388,8 @@ var lostWatchScenarios = []struct {
 		require.NoError(w, r.Close())
 	}},
 	{"value", func(w *lostWatch, ctx context.Context) {
-		v := func() *counter.Value[int] {
-			v, err := counter.NewValue(w.connect(), "/value", counter.JSON[int]())
+		v := func() *value.Value[int] {
+			v, err := value.New(w.connect(), "/value", codec.JSON[int]())
 			require.NoError(w, err)
 			return v
 		}
@@ -404,10 +405,10 @@ var lostWatchScenarios = []struct {
 }
 
 // semaphore lets four clients use a semaphore with two leases.
-func (w *lostWatch) semaphore(ctx context.Context, create func(*zk.Conn, string, int, ...recipes.Option) (*lock.Semaphore, error)) {
+func (w *lostWatch) semaphore(ctx context.Context, opts ...recipes.Option) {
 	var waits []func()
 	for range 4 {
-		s, err := create(w.connect(), "/semaphore", 2)
+		s, err := lock.NewSemaphore(w.connect(), "/semaphore", 2, opts...)
 		require.NoError(w, err)
 		waits = append(waits, start(func() {
 			h, err := s.Acquire(ctx, 1)

@@ -127,7 +127,7 @@ func newBaselineOperation(o operation, conn *zk.Conn, dir string) (repeated, err
 func (l libraryRecipes) newOperation(o operation, conn *zk.Conn, dir string) (repeated, error) {
 	ctx := context.Background()
 	if o == operationAdd {
-		c, err := counter.NewCounter(conn, counterPath(dir), l.option)
+		c, err := counter.New(conn, counterPath(dir), l.option)
 		return repeated{func() error {
 			_, err := c.Add(ctx, 1)
 			return err

@@ -47,12 +47,12 @@ var uses = map[string]use{
 		return err
 	},
 	"barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		b, err := barrier.NewBarrier(conn, path, options...)
+		b, err := barrier.New(conn, path, options...)
 		require.NoError(t, err)
 		return b.Set(t.Context())
 	},
 	"counter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		c, err := counter.NewCounter(conn, path, options...)
+		c, err := counter.New(conn, path, options...)
 		require.NoError(t, err)
 		_, err = c.Add(t.Context(), 1)
 		return err
@@ -70,7 +70,7 @@ var uses = map[string]use{
 		return err
 	},
 	"group": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		g, err := group.NewGroup(conn, path, options...)
+		g, err := group.New(conn, path, options...)
 		require.NoError(t, err)
 		m, err := g.Join(t.Context(), "a", nil)
 		if err == nil {

@@ -20,7 +20,7 @@ func TestBarrier_AllLibraries(t *testing.T) {
 		t.Helper()
 		switch library {
 		case "go":
-			b, err := barrier.NewBarrier(conn, path)
+			b, err := barrier.New(conn, path)
 			require.NoError(t, err)
 			if what == "set" {
 				require.NoError(t, b.Set(harness.Context(t)))
@@ -41,7 +41,7 @@ func TestBarrier_AllLibraries(t *testing.T) {
 			changeBarrier(t, sets, "set", path)
 			changeBarrier(t, sets, "set", path) // no error if it is set already
 			passed := make(chan error, 1)
-			b, err := barrier.NewBarrier(conn, path)
+			b, err := barrier.New(conn, path)
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(context.Background(), harness.WaitLimit)
 			defer cancel()

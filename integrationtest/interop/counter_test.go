@@ -20,15 +20,15 @@ type counterFormat struct {
 }
 
 func openInt64(conn *zk.Conn, path string) (*counter.Counter, error) {
-	return counter.NewCounter(conn, path)
+	return counter.New(conn, path)
 }
 
 func openInt32(conn *zk.Conn, path string) (*counter.Counter, error) {
-	return counter.NewInt32(conn, path)
+	return counter.New(conn, path, counter.WithInt32())
 }
 
 func openText(conn *zk.Conn, path string) (*counter.Counter, error) {
-	return counter.NewCounter(conn, path, recipes.WithLayout(recipes.Kazoo))
+	return counter.New(conn, path, recipes.WithLayout(recipes.Kazoo))
 }
 
 var counterFormats = []counterFormat{

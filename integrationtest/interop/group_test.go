@@ -18,7 +18,7 @@ func TestGroup_Peers(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
 			path := harness.NewPath(t)
-			g, err := group.NewGroup(connect(t), path, p.layout())
+			g, err := group.New(connect(t), path, p.layout())
 			require.NoError(t, err)
 			var data []byte
 			described := map[string]string{"go": "go", "peer": "peer"}

@@ -12,11 +12,11 @@ import (
 )
 
 func (p *peer) newSemaphore(t *testing.T, conn *zk.Conn, path string, limit int) *lock.Semaphore {
-	make := lock.NewCuratorSemaphore
+	layout := lock.WithCuratorLayout()
 	if p == kazoo {
-		make = lock.NewSemaphore
+		layout = p.layout()
 	}
-	s, err := make(conn, path, limit, p.layout())
+	s, err := lock.NewSemaphore(conn, path, limit, layout)
 	require.NoError(t, err)
 	return s
 }

@@ -20,9 +20,9 @@ type Barrier struct {
 	setup *recipe.Setup
 }
 
-// NewBarrier returns the barrier at path, which does not need to exist. It sends no
+// New returns the barrier at path, which does not need to exist. It sends no
 // request. Errors: [recipes.ErrInvalid].
-func NewBarrier(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, error) {
+func New(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err

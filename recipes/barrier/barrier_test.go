@@ -173,9 +173,9 @@ func TestBarrier_ConnectionClosed(t *testing.T) {
 
 func TestNew_InvalidParameters(t *testing.T) {
 	runTest(t, func(w fixture) {
-		_, err := NewBarrier(nil, node)
+		_, err := New(nil, node)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = NewBarrier(w.connect(), "gate")
+		_, err = New(w.connect(), "gate")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewDouble(w.connect(), node, 0)
 		require.ErrorIs(w, err, recipes.ErrInvalid)

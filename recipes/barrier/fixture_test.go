@@ -35,7 +35,7 @@ func runTest(t *testing.T, f func(w fixture)) {
 func (w fixture) connect() *zk.Conn { return bubble.Connect(w, w.srv, timeout) }
 
 func (w fixture) barrier(conn *zk.Conn) *Barrier {
-	b, err := NewBarrier(conn, node, granted)
+	b, err := New(conn, node, granted)
 	require.NoError(w, err)
 	return b
 }

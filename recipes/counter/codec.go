@@ -2,35 +2,15 @@ package counter
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
-// Codec converts values to the data of a znode and back. Its functions may be called from
-// any goroutine. Values may share memory with the slices that Encode returns and Decode receives:
-// this package copies them. Decode is not called if the znode does not exist.
-type Codec[T any] struct {
-	// Encode returns the data for a value.
-	Encode func(T) ([]byte, error)
-	// Decode returns the value for data. Its errors are wrapped by [ErrFormat].
-	Decode func([]byte) (T, error)
-}
-
-// JSON returns a codec that uses encoding/json.
-func JSON[T any]() Codec[T] {
-	return Codec[T]{
-		Encode: func(v T) ([]byte, error) { return json.Marshal(v) },
-		Decode: func(data []byte) (v T, err error) {
-			err = json.Unmarshal(data, &v)
-			return v, err
-		},
-	}
-}
-
 // long is the format of Curator's DistributedAtomicLong: 8 bytes. Empty data is 0.
-var long = Codec[int64]{
+var long = codec.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return binary.BigEndian.AppendUint64(nil, uint64(n)), nil },
 	Decode: func(data []byte) (int64, error) {
 		switch len(data) {
@@ -45,7 +25,7 @@ var long = Codec[int64]{
 
 // integer is the format of Curator's SharedCount and DistributedAtomicInteger: 4 bytes. Empty
 // data is 0.
-var integer = Codec[int64]{
+var integer = codec.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) {
 		if n != int64(int32(n)) {
 			return nil, fmt.Errorf("%w: %d does not fit into 32 bits", ErrOverflow, n)
@@ -64,7 +44,7 @@ var integer = Codec[int64]{
 }
 
 // decimal is the format of kazoo's Counter with its default, integers. Empty data is 0.
-var decimal = Codec[int64]{
+var decimal = codec.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return strconv.AppendInt(nil, n, 10), nil },
 	Decode: func(data []byte) (int64, error) {
 		if len(data) == 0 {

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -21,7 +23,7 @@ import (
 func TestCounter_Formats(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		int32Counter, err := NewInt32(conn, "/app/int")
+		int32Counter, err := New(conn, "/app/int", WithInt32())
 		require.NoError(h, err)
 		for _, test := range []struct {
 			path, data string
@@ -36,7 +38,7 @@ func TestCounter_Formats(t *testing.T) {
 			require.NoError(h, err)
 			require.Equal(h, test.data, string(data))
 		}
-		kazoo, err := NewCounter(conn, "/app/kazoo", recipes.WithLayout(recipes.Kazoo))
+		kazoo, err := New(conn, "/app/kazoo", recipes.WithLayout(recipes.Kazoo))
 		require.NoError(h, err)
 		require.NoError(h, kazoo.Set(h.Context(), 12))
 		data, _, err := conn.Get("/app/kazoo")
@@ -50,19 +52,19 @@ func TestCounter_Formats(t *testing.T) {
 		_, err = conn.Set(node, []byte("words"), -1)
 		require.NoError(h, err)
 		_, err = h.counterOn(conn).Add(h.Context(), 1)
-		require.ErrorIs(h, err, ErrFormat)
+		require.ErrorIs(h, err, codec.ErrFormat)
 	})
 }
 
 func TestNew_InvalidArguments(t *testing.T) {
 	run(t, func(h *harness) {
-		_, err := NewCounter(nil, node)
+		_, err := New(nil, node)
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, err = NewCounter(h.connect(), "count")
+		_, err = New(h.connect(), "count")
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, err = NewValue(h.connect(), node, Codec[int]{})
+		_, err = value.New(h.connect(), node, codec.Codec[int]{})
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		c, err := NewCounter(h.connect(), node, recipes.WithACL(zk.WorldACL(zk.PermRead)))
+		c, err := New(h.connect(), node, recipes.WithACL(zk.WorldACL(zk.PermRead)))
 		require.NoError(h, err)
 		_, err = c.Add(h.Context(), 1)
 		require.ErrorIs(h, err, recipes.ErrPermission)
@@ -74,7 +76,7 @@ func TestCounter_CompareAndSet(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, a, b := h.Context(), h.counter(), h.counter()
 		require.NoError(h, a.CompareAndSet(ctx, 0, 5))
-		require.ErrorIs(h, a.CompareAndSet(ctx, 4, 5), ErrChanged)
+		require.ErrorIs(h, a.CompareAndSet(ctx, 4, 5), value.ErrChanged)
 		require.NoError(h, b.CompareAndSet(ctx, 5, 6))
 		require.NoError(h, a.CompareAndSet(ctx, 6, 7), "the last value that a has read is 5")
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -84,7 +85,7 @@ func TestDataLoss_CompareAndSet(t *testing.T) {
 		h.loseData(conn)
 		h.writeTwice(conn, "/app/words", "a", "b")
 		_, err = v.CompareAndSet(h.Context(), old, "one+")
-		require.ErrorIs(h, err, ErrChanged)
+		require.ErrorIs(h, err, value.ErrChanged)
 		got, _, err := v.Get(h.Context())
 		require.NoError(h, err)
 		require.Equal(h, "b", got)

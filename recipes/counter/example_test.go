@@ -22,7 +22,7 @@ func Example() {
 	}
 	ctx := context.Background()
 
-	visits, err := counter.NewCounter(conn, "/shop/visits")
+	visits, err := counter.New(conn, "/shop/visits")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func Example() {
 		fmt.Println("visit", n)
 	}
 
-	orders, err := counter.NewCounter(conn, "/shop/orders")
+	orders, err := counter.New(conn, "/shop/orders")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,28 +49,4 @@ func Example() {
 	// visit 2
 	// visit 3
 	// order 1 <nil>
-}
-
-func ExampleValue_Update() {
-	srv, err := zktest.New()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer srv.Close()
-	conn, _, err := srv.Connect(10 * time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	type limits struct{ Rate, Burst int }
-	v, err := counter.NewValue(conn, "/shop/limits", counter.JSON[limits]())
-	if err != nil {
-		log.Fatal(err)
-	}
-	now, err := v.Update(context.Background(), func(l limits) (limits, error) {
-		l.Rate += 10 // applied to the current value, even if other clients change it concurrently
-		return l, nil
-	})
-	fmt.Println(now, err)
-	// Output: {10 0} <nil>
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -42,14 +44,14 @@ func (h *harness) connect(opts ...func(*zk.Conn)) *zk.Conn {
 func (h *harness) counter() *Counter { return h.counterOn(h.connect()) }
 
 func (h *harness) counterOn(conn *zk.Conn) *Counter {
-	c, err := NewCounter(conn, node, recipes.WithSessionTimeout(sessionTimeout))
+	c, err := New(conn, node, recipes.WithSessionTimeout(sessionTimeout))
 	require.NoError(h, err)
 	return c
 }
 
 // newValue returns a value in JSON.
-func newValue[T any](h *harness, conn *zk.Conn, path string) *Value[T] {
-	v, err := NewValue(conn, path, JSON[T](), recipes.WithSessionTimeout(sessionTimeout))
+func newValue[T any](h *harness, conn *zk.Conn, path string) *value.Value[T] {
+	v, err := value.New(conn, path, codec.JSON[T](), recipes.WithSessionTimeout(sessionTimeout))
 	require.NoError(h, err)
 	return v
 }

@@ -37,7 +37,7 @@ func (i *IDs) Next(ctx context.Context) (int64, error) {
 	case i.allocating <- struct{}{}:
 		defer func() { <-i.allocating }()
 	case <-ctx.Done():
-		return 0, i.counter.value.node.Fail("take ids from", i.counter.value.node.Path, context.Cause(ctx))
+		return 0, i.counter.setup.Fail("take ids from", i.counter.setup.Path, context.Cause(ctx))
 	}
 	if i.left == 0 {
 		last, err := i.counter.Add(ctx, i.size)

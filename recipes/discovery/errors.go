@@ -11,16 +11,13 @@ var (
 	// ErrNoInstance is returned if the service lacks an instance that is enabled and not
 	// reported as down.
 	ErrNoInstance = errors.New("discovery: no instance available")
-	// ErrFormat is returned if the data of a znode is not an instance. It is wrapped by
-	// [UnreadableError].
-	ErrFormat = errors.New("discovery: data is not an instance")
 )
 
 // UnreadableError is the error of a znode that could not be read as an instance.
 type UnreadableError struct {
 	// Path is the path of the znode.
 	Path string
-	// Err is the reason: [ErrFormat], [recipes.ErrPermission] or [recipes.ErrTooLarge], to
+	// Err is the reason: [codec.ErrFormat], [recipes.ErrPermission] or [recipes.ErrTooLarge], to
 	// be tested with errors.Is.
 	Err error
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // Type is the lifetime of an instance's znode.
@@ -116,7 +117,7 @@ func (i Instance) MarshalJSON() ([]byte, error) {
 func (i *Instance) UnmarshalJSON(data []byte) error {
 	w := jsonInstance{Type: Dynamic}
 	if err := json.Unmarshal(data, &w); err != nil {
-		return fmt.Errorf("%w: %w", ErrFormat, err)
+		return fmt.Errorf("%w: %w", codec.ErrFormat, err)
 	}
 	*i = Instance{Name: w.Name, ID: w.ID, Payload: w.Payload, Registered: w.Registered, Type: w.Type}
 	if bytes.Equal(i.Payload, []byte("null")) {
@@ -147,7 +148,7 @@ func encode(i Instance) ([]byte, error) { return i.MarshalJSON() }
 func decode(data []byte) (Instance, error) {
 	var i Instance
 	if len(data) == 0 || !utf8.Valid(data) || !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
-		return i, fmt.Errorf("%w: not a JSON object", ErrFormat)
+		return i, fmt.Errorf("%w: not a JSON object", codec.ErrFormat)
 	}
 	if err := i.UnmarshalJSON(data); err != nil {
 		return Instance{}, err

@@ -16,6 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -146,9 +147,9 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		list := <-p.Changes()
 		require.Len(w, list.Unreadable, 3)
 		require.Equal(w, shop+"/foreign", list.Unreadable[0].Path)
-		require.ErrorIs(w, list.Unreadable[0], ErrFormat)
+		require.ErrorIs(w, list.Unreadable[0], codec.ErrFormat)
 		got, err := d.Instances(w.Context(), "shop")
-		require.ErrorIs(w, err, ErrFormat)
+		require.ErrorIs(w, err, codec.ErrFormat)
 		require.Len(w, got, 1)
 		_, err = d.setup.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)

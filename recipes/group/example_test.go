@@ -23,7 +23,7 @@ func ExampleGroup() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 
-	workers, err := group.NewGroup(conn, "/shop/workers")
+	workers, err := group.New(conn, "/shop/workers")
 	if err != nil {
 		log.Fatal(err)
 	}

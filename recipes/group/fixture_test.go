@@ -35,7 +35,7 @@ func runTest(t *testing.T, f func(w fixture)) {
 func (w fixture) connect() *zk.Conn { return bubble.Connect(w, w.srv, timeout) }
 
 func (w fixture) group(conn *zk.Conn, opts ...recipes.Option) *Group {
-	g, err := NewGroup(conn, dir, append(opts, sessionTimeoutOption)...)
+	g, err := New(conn, dir, append(opts, sessionTimeoutOption)...)
 	require.NoError(w, err)
 	return g
 }
@@ -47,7 +47,7 @@ func (w fixture) join(conn *zk.Conn, id, data string) *Membership {
 }
 
 func (w fixture) keep(conn *zk.Conn) *Persistent {
-	p, err := Keep(conn, dir+"/one", []byte("data"), sessionTimeoutOption)
+	p, err := NewPersistent(conn, dir+"/one", []byte("data"), sessionTimeoutOption)
 	require.NoError(w, err)
 	return p
 }

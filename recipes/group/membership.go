@@ -43,9 +43,9 @@ type Member struct {
 	Err error
 }
 
-// NewGroup returns the group at path. It sends no request: the first member creates the
+// New returns the group at path. It sends no request: the first member creates the
 // znode. Errors: [recipes.ErrInvalid].
-func NewGroup(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error) {
+func New(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err

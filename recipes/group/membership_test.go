@@ -33,11 +33,11 @@ func TestJoin_KazooLayout(t *testing.T) {
 func TestNew_InvalidParameters(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		_, err := NewGroup(nil, dir)
+		_, err := New(nil, dir)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = NewGroup(conn, "workers")
+		_, err = New(conn, "workers")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = Keep(conn, "/", nil)
+		_, err = NewPersistent(conn, "/", nil)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		for _, id := range []string{"", "a/b", "..", "\x00"} {
 			_, err = w.group(conn).Join(w.Context(), id, nil)

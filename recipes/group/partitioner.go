@@ -15,8 +15,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 // Partitioner divides a set of parts among the members of a group. It does not keep local state,
@@ -24,7 +25,7 @@ import (
 type Partitioner struct {
 	setup *recipe.Setup
 	group *Group
-	parts *counter.Value[[]string]
+	parts *value.Value[[]string]
 }
 
 // NewPartitioner returns the partitioner at path. It sends no request. The layout of znodes
@@ -35,11 +36,11 @@ func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partit
 	if err != nil {
 		return nil, err
 	}
-	group, err := NewGroup(conn, path+"/members", append(slices.Clone(opts), recipes.WithLayout(recipes.Curator))...)
+	group, err := New(conn, path+"/members", append(slices.Clone(opts), recipes.WithLayout(recipes.Curator))...)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := counter.NewValue(conn, path+"/parts", counter.JSON[[]string](), opts...)
+	parts, err := value.New(conn, path+"/parts", codec.JSON[[]string](), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (p *Partitioner) Parts(ctx context.Context) ([]string, error) {
 // SetParts sets the parts for all members. It may be called at any time, by members and
 // other clients. A name can be any non-empty text. SetParts returns
 // [recipes.ErrInvalid] if the names encoded as JSON exceed half a megabyte. Other
-// errors are those of [counter.Value.Set].
+// errors are those of [value.Value.Set].
 func (p *Partitioner) SetParts(ctx context.Context, parts []string) error {
 	_, err := p.UpdateParts(ctx, func(was []string) ([]string, error) { return parts, nil })
 	return err

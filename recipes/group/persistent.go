@@ -51,10 +51,10 @@ func newPresence(s ephemeral.State) Presence {
 	return p
 }
 
-// Keep creates and maintains an ephemeral znode with data at path. Missing parents are
-// created as containers. Keep does not wait for ZooKeeper; see
+// NewPersistent creates and maintains an ephemeral znode with data at path. Missing parents are
+// created as containers. NewPersistent does not wait for ZooKeeper; see
 // [Persistent.Await]. Errors: [recipes.ErrInvalid].
-func Keep(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Persistent, error) {
+func NewPersistent(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Persistent, error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/counter"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 // Share is the set of parts of one member. Its methods may be called from any goroutine. It
@@ -92,7 +93,7 @@ func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {
 type divider struct {
 	share   *Share
 	views   <-chan View
-	lists   <-chan counter.Change[[]string]
+	lists   <-chan value.Change[[]string]
 	members []string
 	parts   []string // sorted
 
@@ -141,7 +142,7 @@ func (d *divider) divide(ctx context.Context) error {
 				d.members = append(d.members, m.ID)
 			}
 		case l := <-d.lists:
-			if errors.Is(l.Err, counter.ErrFormat) || errors.Is(l.Err, recipes.ErrTooLarge) {
+			if errors.Is(l.Err, codec.ErrFormat) || errors.Is(l.Err, recipes.ErrTooLarge) {
 				// Another program has overwritten the parts; other changes may follow.
 				d.share.partitioner.setup.Log.Warn("cannot read the parts: keeping the previous ones", "err", l.Err)
 				continue

@@ -59,7 +59,7 @@ func TestForeignParticipant(t *testing.T) {
 			return acquire(NewSemaphore(conn, node, 1, semOptions(opts)...))
 		}},
 		"Curator semaphore": {node + "/locks", "-lock-", false, func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
-			return acquire(NewCuratorSemaphore(conn, node, 1, semOptions(opts)...))
+			return acquire(NewSemaphore(conn, node, 1, semOptions(append(opts, WithCuratorLayout()))...))
 		}},
 		"kazoo semaphore": {node + "-__lock__", "__lock__", false, func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
 			return acquire(NewSemaphore(conn, node, 1, semOptions(append(opts, recipes.WithLayout(recipes.Kazoo)))...))

@@ -43,38 +43,14 @@ type Semaphore struct {
 
 // NewSemaphore returns the semaphore at path. It sends no request: the first contender
 // creates the znode. limit applies as long as no limit is stored by [Semaphore.SetLimit];
-// until then all programs must use the same limit. Options are those of package recipes.
-// Errors: [recipes.ErrInvalid].
+// until then all programs must use the same limit. Options are those of package recipes and
+// [WithCuratorLayout]. Errors: [recipes.ErrInvalid].
 //
 // The protocol is that of this library. An acquisition of a free lease takes two round
-// trips. With [recipes.Kazoo] the protocol is that of kazoo's Semaphore. See
-// [NewCuratorSemaphore] for Curator's.
+// trips. With [recipes.Kazoo] the protocol is that of kazoo's Semaphore.
 func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option) (*Semaphore, error) {
-	s, err := newSemaphore(conn, path, limit, opts)
-	if err == nil && s.setup.Layout == recipes.Kazoo {
-		s.protocol = kazooProtocol(s.setup, limit)
-	}
-	return s, err
-}
-
-// NewCuratorSemaphore returns the semaphore at path with the protocol of Curator's
-// InterProcessSemaphoreV2, so that Java programs can share it. All programs must use the
-// same limit, and it cannot be changed. An acquisition of a free lease takes four round
-// trips. Errors are those of [NewSemaphore].
-func NewCuratorSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option) (*Semaphore, error) {
-	s, err := newSemaphore(conn, path, limit, opts)
-	if err != nil {
-		return nil, err
-	}
-	if s.setup.Layout != recipes.Curator {
-		return nil, fmt.Errorf("%w: WithLayout: NewCuratorSemaphore determines the layout", recipes.ErrInvalid)
-	}
-	s.protocol = curatorProtocol(s.setup, limit)
-	return s, nil
-}
-
-func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) (*Semaphore, error) {
-	s, err := recipe.New(conn, path, opts)
+	var own semaphoreSettings
+	s, err := recipe.NewOwn(conn, path, &own, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +65,26 @@ func newSemaphore(conn *zk.Conn, path string, limit int, opts []recipes.Option) 
 		return nil, fmt.Errorf("%w: WithACL: contenders need the permission to write, by which they notify their followers", recipes.ErrInvalid)
 	}
 	s.Log = s.Log.With("semaphore", path)
-	return &Semaphore{setup: s, limit: limit}, nil
+	semaphore := &Semaphore{setup: s, limit: limit}
+	switch {
+	case own.curator && s.Layout == recipes.Kazoo:
+		return nil, fmt.Errorf("%w: WithCuratorLayout and the layout of kazoo", recipes.ErrInvalid)
+	case own.curator:
+		semaphore.protocol = curatorProtocol(s, limit)
+	case s.Layout == recipes.Kazoo:
+		semaphore.protocol = kazooProtocol(s, limit)
+	}
+	return semaphore, nil
+}
+
+// semaphoreSettings are the options of semaphores.
+type semaphoreSettings struct{ curator bool }
+
+// WithCuratorLayout selects the protocol of Curator's InterProcessSemaphoreV2 for a [Semaphore],
+// so that Java programs can share it. All programs must use the same limit, and it cannot be
+// changed. An acquisition of a free lease takes four round trips.
+func WithCuratorLayout() recipes.Option {
+	return recipe.Own("lock.WithCuratorLayout", func(s *semaphoreSettings) { s.curator = true })
 }
 
 func checkCount(what string, n int) error {

@@ -20,9 +20,7 @@ import (
 // otherProtocols contains constructors of semaphores with the protocols of other libraries.
 var otherProtocols = map[string]func(w *semHarness, conn *zk.Conn, limit int) *Semaphore{
 	"Curator": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
-		s, err := NewCuratorSemaphore(conn, semPath, limit, semOptions(nil)...)
-		require.NoError(w, err)
-		return s
+		return w.semaphore(conn, limit, WithCuratorLayout())
 	},
 	"kazoo": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
 		return w.semaphore(conn, limit, recipes.WithLayout(recipes.Kazoo))

@@ -180,7 +180,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/counter", breaks: "a counter is written that others may change",
-		file: "recipes/counter/write.go",
+		file: "recipes/value/write.go",
 		edits: []edit{
 			{`v.node.CheckAccess(ctx, v.node.Path); err != nil`, `error(nil); err != nil`},
 		},

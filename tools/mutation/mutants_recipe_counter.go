@@ -4,7 +4,7 @@ package main
 var counterMutants = []mutant{
 	{
 		name: "recipe/counter-overflow", breaks: "a write leaves a counter at version -1",
-		file: "recipes/counter/write.go",
+		file: "recipes/value/write.go",
 		edits: []edit{
 			{"if old.version == anyVersion-1 {", "if false {"},
 		},
@@ -12,7 +12,7 @@ var counterMutants = []mutant{
 	},
 	{
 		name: "recipe/counter-set", breaks: "a counter whose data cannot be read cannot be set",
-		file: "recipes/counter/value.go",
+		file: "recipes/value/value.go",
 		edits: []edit{
 			{"err != nil && !request.IsUnreadable(err)", "err != nil"},
 		},
@@ -20,7 +20,7 @@ var counterMutants = []mutant{
 	},
 	{
 		name: "recipe/counter-changes", breaks: "the changes of a counter end if its data cannot be read",
-		file: "recipes/counter/changes.go",
+		file: "recipes/value/changes.go",
 		edits: []edit{
 			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
 		},
@@ -28,10 +28,10 @@ var counterMutants = []mutant{
 	},
 	{
 		name: "recipe/counter-readable", breaks: "the changes of a counter do not contain a value that has become readable",
-		file: "recipes/counter/changes.go",
+		file: "recipes/value/changes.go",
 		edits: []edit{
 			{" || w.readable != (err == nil)", ""},
 		},
-		tests: "./recipes/counter -run ^TestChanges_BecomesReadable$",
+		tests: "./recipes/value -run ^TestChanges_BecomesReadable$",
 	},
 }

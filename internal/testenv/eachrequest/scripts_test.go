@@ -15,11 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/counter"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
 type run = eachrequest.Run
@@ -82,7 +84,7 @@ var scripts = []eachrequest.Script{
 	}},
 	{Name: "curator semaphore", Use: func(r *run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
-			s, err := lock.NewCuratorSemaphore(conn, "/app/semaphore", 1)
+			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1, lock.WithCuratorLayout())
 			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
 		})
 	}},
@@ -307,7 +309,7 @@ func useMultiLock(r *run) {
 
 func useBarrier(r *run) {
 	const path = "/app/gate"
-	client, other := both(r, func(conn *zk.Conn) (*barrier.Barrier, error) { return barrier.NewBarrier(conn, path) })
+	client, other := both(r, func(conn *zk.Conn) (*barrier.Barrier, error) { return barrier.New(conn, path) })
 	if r.Try("set", client.Set) {
 		r.Exists(path)
 	}
@@ -436,7 +438,7 @@ func settle(r *run, operation string, f func(context.Context) error) (ok, unknow
 }
 
 func useCounter(r *run) {
-	client, other := both(r, func(conn *zk.Conn) (*counter.Counter, error) { return counter.NewCounter(conn, "/app/counter") })
+	client, other := both(r, func(conn *zk.Conn) (*counter.Counter, error) { return counter.New(conn, "/app/counter") })
 	least, most := int64(0), int64(0)
 	for range 3 {
 		ok, unknown := r.Once("add", func(ctx context.Context) error {
@@ -485,13 +487,13 @@ func useCounter(r *run) {
 }
 
 func useValue(r *run) {
-	client, other := both(r, func(conn *zk.Conn) (*counter.Value[string], error) {
-		return counter.NewValue(conn, "/app/config", counter.JSON[string]())
+	client, other := both(r, func(conn *zk.Conn) (*value.Value[string], error) {
+		return value.New(conn, "/app/config", codec.JSON[string]())
 	})
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
 	changes := client.Changes(watching)
-	var version counter.Version
+	var version value.Version
 	ok, _ := r.Once("set", func(ctx context.Context) (err error) { version, err = client.Set(ctx, "a"); return err })
 	if ok {
 		r.Once("compare and set", func(ctx context.Context) error {
@@ -508,7 +510,7 @@ func useValue(r *run) {
 		_, err := other.Set(ctx, "last")
 		return err
 	})
-	var newest counter.Change[string]
+	var newest value.Change[string]
 	isOpen := true
 	r.Await("the last change is delivered", func() bool {
 		for {
@@ -530,7 +532,7 @@ func useValue(r *run) {
 }
 
 func useGroup(r *run) {
-	client, other := both(r, func(conn *zk.Conn) (*group.Group, error) { return group.NewGroup(conn, "/app/workers") })
+	client, other := both(r, func(conn *zk.Conn) (*group.Group, error) { return group.New(conn, "/app/workers") })
 	var m *group.Membership
 	r.Try("join", func(ctx context.Context) (err error) {
 		if m, err = client.Join(ctx, "client", []byte("1")); err == nil {

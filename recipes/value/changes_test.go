@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -46,7 +47,7 @@ func TestChanges(t *testing.T) {
 		require.Equal(h, "five", (<-changes).Value)
 		_, err := h.connect().Set("/app/words", []byte("no JSON"), -1)
 		require.NoError(h, err)
-		require.ErrorIs(h, (<-changes).Err, ErrFormat)
+		require.ErrorIs(h, (<-changes).Err, codec.ErrFormat)
 		set("six")
 		require.Equal(h, "six", (<-changes).Value)
 		cancel()

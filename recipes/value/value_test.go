@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -56,7 +57,7 @@ func TestValue_CodecDoesNotCopy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				v, err := NewValue(h.connect(), node, Codec[[]byte]{Encode: identity, Decode: identity})
+				v, err := New(h.connect(), node, codec.Codec[[]byte]{Encode: identity, Decode: identity})
 				require.NoError(h, err)
 				written := []byte{5}
 				_, err = v.Set(h.Context(), written)
@@ -109,26 +110,5 @@ func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 		require.NotEqual(h, expired, conn.SessionID())
 		synctest.Wait()
 		require.Empty(h, changes)
-	})
-}
-
-// FuzzCodecs decodes arbitrary data as each kind of counter. Data that is accepted is the same number
-// after it was encoded.
-func FuzzCodecs(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 7})
-	f.Add([]byte{0, 0, 0, 7})
-	f.Add([]byte("-12"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, codec := range []Codec[int64]{long, integer, decimal, JSON[int64]()} {
-			n, err := codec.Decode(data)
-			if err != nil {
-				continue
-			}
-			again, err := codec.Encode(n)
-			require.NoError(t, err)
-			same, err := codec.Decode(again)
-			require.NoError(t, err)
-			require.Equal(t, n, same)
-		}
 	})
 }

@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"context"
@@ -14,10 +14,10 @@ type Change[T any] struct {
 	Value T
 	// Version is the version of the value, or the zero Version if the znode does not exist.
 	Version Version
-	// Err is [ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data cannot be
-	// read; other changes may follow. Any other error is set in the last element and is the reason
-	// why the channel was closed: [recipes.ErrConnClosed], or an error with which the servers reject
-	// all requests.
+	// Err is [codec.ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data cannot
+	// be read; other changes may follow. Any other error is set in the last element and is the
+	// reason why the channel was closed: [recipes.ErrConnClosed], or an error with which the
+	// servers reject all requests.
 	Err error
 }
 

@@ -1,4 +1,4 @@
-package counter
+package value
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
 // Value is a value of type T that is stored in a znode. Any number of Values, in any number
@@ -19,7 +20,7 @@ import (
 // goroutines.
 type Value[T any] struct {
 	node  *recipe.Setup
-	codec Codec[T]
+	codec codec.Codec[T]
 
 	mu     sync.Mutex
 	latest state // the newest state that was read or written
@@ -52,17 +53,17 @@ type state struct {
 // exists reports whether the znode exists in this state.
 func (s state) exists() bool { return s.Version != (Version{}) }
 
-// NewValue returns the value at path. The first change creates the znode and its parents.
-// NewValue sends no request. Errors: [recipes.ErrInvalid].
-func NewValue[T any](conn *zk.Conn, path string, codec Codec[T], opts ...recipes.Option) (*Value[T], error) {
+// New returns the value at path. The first change creates the znode and its parents.
+// New sends no request. Errors: [recipes.ErrInvalid].
+func New[T any](conn *zk.Conn, path string, c codec.Codec[T], opts ...recipes.Option) (*Value[T], error) {
 	s, err := recipe.New(conn, path, opts)
 	if err != nil {
 		return nil, err
 	}
-	if codec.Encode == nil || codec.Decode == nil {
+	if c.Encode == nil || c.Decode == nil {
 		return nil, fmt.Errorf("%w: a function of the codec is nil", recipes.ErrInvalid)
 	}
-	return &Value[T]{node: s, codec: codec}, nil
+	return &Value[T]{node: s, codec: c}, nil
 }
 
 // Get returns the value and its version, or the zero value and the zero Version if the
@@ -94,8 +95,8 @@ func (v *Value[T]) CompareAndSet(ctx context.Context, old Version, value T) (Ver
 	return written.Version, v.node.Fail("compare and set", v.node.Path, err)
 }
 
-// Set replaces the value, whatever it is, and returns the new version. It also replaces data that this
-// connection cannot read or that is not in the format of the codec. Errors:
+// Set replaces the value, whatever it is, and returns the new version. It also replaces data that
+// this connection cannot read or that is not in the format of the codec. Errors:
 // [recipes.ErrTooLarge], [ErrVersion], and [recipes.ErrUnconfirmed] if the outcome is unknown.
 func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 	_, version, err := v.update(ctx, func(state) (T, error) { return value, nil })
@@ -107,14 +108,8 @@ func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 // called several times: if the value has changed in the meantime, and if f has returned an
 // error for a value that may be out of date. If f returns an error for the newest value,
 // Update returns that error, wrapped. Other errors are those of [Value.Set], and
-// [ErrFormat].
+// [codec.ErrFormat].
 func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) {
-	value, err := v.compute(ctx, f)
-	return value, v.node.Fail("update", v.node.Path, err)
-}
-
-// compute implements Update, without the operation and the path in the error.
-func (v *Value[T]) compute(ctx context.Context, f func(T) (T, error)) (T, error) {
 	value, _, err := v.update(ctx, func(s state) (T, error) {
 		value, err := v.decode(s)
 		if err == nil {
@@ -122,7 +117,7 @@ func (v *Value[T]) compute(ctx context.Context, f func(T) (T, error)) (T, error)
 		}
 		return value, err
 	})
-	return value, err
+	return value, v.node.Fail("update", v.node.Path, err)
 }
 
 // update replaces the value by the result of f for the current state.
@@ -170,15 +165,16 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 		return value, s.err
 	}
 	if value, err = v.codec.Decode(bytes.Clone(s.data)); err != nil {
-		err = fmt.Errorf("%w: %w", ErrFormat, err)
+		err = fmt.Errorf("%w: %w", codec.ErrFormat, err)
 	}
 	return value, err
 }
 
-// read reads the znode. If only its data cannot be read, that is the err of the state. If newest is set, the result includes everything that was committed
-// before the call. Otherwise it includes what the connection has read or written. This needs no
-// Sync in a new session: a server that begins it has applied all transactions up to its begin,
-// unless localSessionsEnabled is set, which ZooKeeper disables by default.
+// read reads the znode. If only its data cannot be read, that is the err of the state. If newest is
+// set, the result includes everything that was committed before the call. Otherwise it includes
+// what the connection has read or written. This needs no Sync in a new session: a server that
+// begins it has applied all transactions up to its begin, unless localSessionsEnabled is set, which
+// ZooKeeper disables by default.
 func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
 	s, err := request.Read(ctx, v.node.Conn, func() (state, error) {
 		session := v.node.Conn.SessionID()

@@ -1,0 +1,62 @@
+// Package codec converts values to the data of znodes and back. A [Codec] is an argument of the
+// recipes that keep values, such as
+// [github.com/go-leaderelection/leaderelection/recipes/value.New]:
+//
+//	limits, err := value.New(conn, "/config/limits", codec.JSON[Limits]())
+//
+// Codecs of other formats are structs with two functions:
+//
+//	protobuf := codec.Codec[*Limits]{
+//		Encode: func(l *Limits) ([]byte, error) { return proto.Marshal(l) },
+//		Decode: func(data []byte) (*Limits, error) {
+//			l := new(Limits)
+//			return l, proto.Unmarshal(data, l)
+//		},
+//	}
+package codec
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// ErrFormat is returned, to be tested with errors.Is, if the data of a znode is not in the expected
+// format. The error also wraps that of the codec. Nothing was changed.
+var ErrFormat = errors.New("codec: data has another format: use that of the program that has written it, or replace it with Set")
+
+// Codec converts values to the data of a znode and back. Its functions may be called from any
+// goroutine. Values may share memory with the slices that Encode returns and Decode receives:
+// recipes copy them. Decode is not called if the znode does not exist.
+type Codec[T any] struct {
+	// Encode returns the data for a value.
+	Encode func(T) ([]byte, error)
+	// Decode returns the value for data. Recipes wrap its errors together with [ErrFormat].
+	Decode func([]byte) (T, error)
+}
+
+// JSON returns a codec that uses encoding/json.
+func JSON[T any]() Codec[T] {
+	return Codec[T]{
+		Encode: func(v T) ([]byte, error) { return json.Marshal(v) },
+		Decode: func(data []byte) (v T, err error) {
+			err = json.Unmarshal(data, &v)
+			return v, err
+		},
+	}
+}
+
+// String returns a codec whose data is the text itself.
+func String() Codec[string] {
+	return Codec[string]{
+		Encode: func(s string) ([]byte, error) { return []byte(s), nil },
+		Decode: func(data []byte) (string, error) { return string(data), nil },
+	}
+}
+
+// Bytes returns a codec whose data is the value itself.
+func Bytes() Codec[[]byte] {
+	return Codec[[]byte]{
+		Encode: func(b []byte) ([]byte, error) { return b, nil },
+		Decode: func(data []byte) ([]byte, error) { return data, nil },
+	}
+}

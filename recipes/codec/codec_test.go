@@ -1,0 +1,25 @@
+package codec
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func requireRoundTrip[T any](t *testing.T, c Codec[T], value T, data string) {
+	t.Helper()
+	encoded, err := c.Encode(value)
+	require.NoError(t, err)
+	require.Equal(t, data, string(encoded))
+	decoded, err := c.Decode([]byte(data))
+	require.NoError(t, err)
+	require.Equal(t, value, decoded)
+}
+
+func TestCodecs(t *testing.T) {
+	requireRoundTrip(t, JSON[[]string](), []string{"one"}, `["one"]`)
+	requireRoundTrip(t, String(), "one", "one")
+	requireRoundTrip(t, Bytes(), []byte("one"), "one")
+	_, err := JSON[int]().Decode([]byte("one"))
+	require.Error(t, err)
+}

@@ -1,0 +1,30 @@
+package counter
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+)
+
+// FuzzCodecs decodes arbitrary data as each kind of counter. Data that is accepted is the same number
+// after it was encoded.
+func FuzzCodecs(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 7})
+	f.Add([]byte{0, 0, 0, 7})
+	f.Add([]byte("-12"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, c := range []codec.Codec[int64]{long, integer, decimal, codec.JSON[int64]()} {
+			n, err := c.Decode(data)
+			if err != nil {
+				continue
+			}
+			again, err := c.Encode(n)
+			require.NoError(t, err)
+			same, err := c.Decode(again)
+			require.NoError(t, err)
+			require.Equal(t, n, same)
+		}
+	})
+}

@@ -1,0 +1,34 @@
+// Package value implements shared values on ZooKeeper, such as configuration, that are changed by
+// compare-and-set:
+//
+//	limits, err := value.New(conn, "/config/limits", codec.JSON[Limits]())
+//	...
+//	now, err := limits.Update(ctx, func(l Limits) (Limits, error) {
+//		l.Rate += 10
+//		return l, nil
+//	})
+//
+// # Guarantees
+//
+// A change that a method has reported as successful was applied exactly once, and a change
+// that it has reported as failed was not applied, even if replies were lost and programs
+// use several connections: the transaction of each change writes an idempotency record, by
+// which its outcome can be determined afterwards. Methods return [recipes.ErrUnconfirmed],
+// without a retry, only if the session ends at that time and the value does not show the
+// outcome either, or if the connection is closed or the context is done before the outcome
+// is known.
+//
+// Changes are linearizable. Reads return the state of the server that the connection uses,
+// which may be slightly out of date; changes always use the newest state.
+//
+// # Limits
+//
+// All writers of a value together can make some thousand changes per second: the whole
+// ensemble writes every change, and only one of several concurrent changes succeeds. A value
+// has at most one megabyte, including overhead ([recipes.ErrTooLarge]).
+//
+// # Znodes
+//
+//	<path>              persistent; the data is the value, as its codec.Codec encodes it
+//	<path>/_r_<id>      ephemeral: the idempotency record of a session that writes
+package value

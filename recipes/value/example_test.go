@@ -1,0 +1,36 @@
+package value_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/recipes/codec"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+func ExampleValue_Update() {
+	srv, err := zktest.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer srv.Close()
+	conn, _, err := srv.Connect(10 * time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	type limits struct{ Rate, Burst int }
+	v, err := value.New(conn, "/shop/limits", codec.JSON[limits]())
+	if err != nil {
+		log.Fatal(err)
+	}
+	now, err := v.Update(context.Background(), func(l limits) (limits, error) {
+		l.Rate += 10 // applied to the current value, even if other clients change it concurrently
+		return l, nil
+	})
+	fmt.Println(now, err)
+	// Output: {10 0} <nil>
+}
