@@ -101,7 +101,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			return s.Acquire(ctx, 2)
 		},
 		"item": func(ctx context.Context, conn *zk.Conn) (granted, error) {
-			q, err := queue.New(conn, "/queue", queue.Config{})
+			q, err := queue.New(conn, "/queue")
 			if err != nil {
 				return nil, err
 			}

@@ -13,7 +13,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/cache"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
@@ -250,7 +249,7 @@ var lostWatchScenarios = []struct {
 	}},
 	{"queue", func(w *lostWatch, ctx context.Context) {
 		q := func() *queue.Queue {
-			q, err := queue.New(w.connect(), "/queue", queue.Config{})
+			q, err := queue.New(w.connect(), "/queue")
 			require.NoError(w, err)
 			return q
 		}
@@ -354,7 +353,7 @@ var lostWatchScenarios = []struct {
 			require.NoError(w, err)
 			return d
 		}
-		p, err := d().Provider(ctx, "shop", discovery.Choice{})
+		p, err := d().Provider(ctx, "shop")
 		require.NoError(w, err)
 		await := func(n int) {
 			for l := range p.Changes() {
@@ -405,7 +404,7 @@ var lostWatchScenarios = []struct {
 }
 
 // semaphore lets four clients use a semaphore with two leases.
-func (w *lostWatch) semaphore(ctx context.Context, opts ...recipes.Option) {
+func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 	var waits []func()
 	for range 4 {
 		s, err := lock.NewSemaphore(w.connect(), "/semaphore", 2, opts...)

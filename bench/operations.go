@@ -133,7 +133,7 @@ func (l libraryRecipes) newOperation(o operation, conn *zk.Conn, dir string) (re
 			return err
 		}, closeNothing}, err
 	}
-	q, err := queues.New(conn, dir+"/items", queues.Config{}, l.option)
+	q, err := queues.New(conn, dir+"/items", l.option)
 	if err != nil {
 		return repeated{}, err
 	}

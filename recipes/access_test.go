@@ -29,7 +29,7 @@ type use func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Optio
 // uses are operations that write, for each recipe. They return the error with which the recipe ends.
 var uses = map[string]use{
 	"mutex": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		m, err := lock.NewMutex(conn, path, options...)
+		m, err := lock.NewMutex(conn, path, as[lock.Option](options)...)
 		require.NoError(t, err)
 		h, err := m.Lock(t.Context())
 		if err == nil {
@@ -38,7 +38,7 @@ var uses = map[string]use{
 		return err
 	},
 	"semaphore": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		s, err := lock.NewSemaphore(conn, path, 2, options...)
+		s, err := lock.NewSemaphore(conn, path, 2, as[lock.Option](options)...)
 		require.NoError(t, err)
 		h, err := s.Acquire(t.Context(), 1)
 		if err == nil {
@@ -47,30 +47,30 @@ var uses = map[string]use{
 		return err
 	},
 	"barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		b, err := barrier.New(conn, path, options...)
+		b, err := barrier.New(conn, path, as[barrier.Option](options)...)
 		require.NoError(t, err)
 		return b.Set(t.Context())
 	},
 	"counter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		c, err := counter.New(conn, path, options...)
+		c, err := counter.New(conn, path, as[counter.Option](options)...)
 		require.NoError(t, err)
 		_, err = c.Add(t.Context(), 1)
 		return err
 	},
 	"queue, put": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		return newQueue(t, conn, path, queue.Config{}, options).Put(t.Context(), []byte("x"))
+		return newQueue(t, conn, path, options).Put(t.Context(), []byte("x"))
 	},
 	"queue, take": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		var own []recipes.Option
 		if path == "/app/own" {
 			own = options
 		}
-		require.NoError(t, newQueue(t, conn, path, queue.Config{}, own).Put(t.Context(), []byte("x")))
-		_, err := newQueue(t, conn, path, queue.Config{}, options).Take(t.Context())
+		require.NoError(t, newQueue(t, conn, path, own).Put(t.Context(), []byte("x")))
+		_, err := newQueue(t, conn, path, options).Take(t.Context())
 		return err
 	},
 	"group": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		g, err := group.New(conn, path, options...)
+		g, err := group.New(conn, path, as[group.Option](options)...)
 		require.NoError(t, err)
 		m, err := g.Join(t.Context(), "a", nil)
 		if err == nil {
@@ -79,7 +79,7 @@ var uses = map[string]use{
 		return err
 	},
 	"service": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		d, err := discovery.New(conn, "/app", options...)
+		d, err := discovery.New(conn, "/app", as[discovery.Option](options)...)
 		require.NoError(t, err)
 		r, err := d.Register(t.Context(), discovery.Instance{Name: strings.TrimPrefix(path, "/app/"), Address: "host"})
 		if err == nil {
@@ -88,7 +88,7 @@ var uses = map[string]use{
 		return err
 	},
 	"semaphore, limit": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		s, err := lock.NewSemaphore(conn, path, 2, options...)
+		s, err := lock.NewSemaphore(conn, path, 2, as[lock.Option](options)...)
 		require.NoError(t, err)
 		return s.SetLimit(t.Context(), 3)
 	},
@@ -100,7 +100,7 @@ var uses = map[string]use{
 			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, ignore(err, zk.ErrNodeExists))
 		}
-		d, err := barrier.NewDouble(conn, path, 1, options...)
+		d, err := barrier.NewDouble(conn, path, 1, as[barrier.Option](options)...)
 		require.NoError(t, err)
 		r, err := d.Enter(t.Context())
 		if err == nil {
@@ -115,28 +115,36 @@ var uses = map[string]use{
 		return err
 	},
 	"queue, request": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		_, err := newQueue(t, conn, path, queue.Config{}, options).PutRequest(t.Context(), []byte("x"))
+		_, err := newQueue(t, conn, path, options).PutRequest(t.Context(), []byte("x"))
 		return err
 	},
 	"queue, claims": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		return newQueue(t, conn, items(options), queue.Config{Claims: path}, options).Put(t.Context(), []byte("x"))
+		return newQueue(t, conn, items(options), options, queue.WithClaims(path)).Put(t.Context(), []byte("x"))
 	},
 	"queue, dead letter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		q := newQueue(t, conn, items(options), queue.Config{Dead: path, MaxAttempts: 1}, options)
+		q := newQueue(t, conn, items(options), options, queue.WithDead(path), queue.WithMaxAttempts(1))
 		require.NoError(t, q.Put(t.Context(), []byte("x")))
 		item, err := q.Take(t.Context())
 		require.NoError(t, err)
 		return item.Return(nil)
 	},
 	"queue, discard": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		q := newQueue(t, conn, items(options), queue.Config{Dead: path}, options)
+		q := newQueue(t, conn, items(options), options, queue.WithDead(path))
 		return ignore(q.Discard(t.Context(), queue.DeadLetter{ID: "queue-0000000000-1"}), recipes.ErrDeleted)
 	},
 }
 
+// as returns the options with the type of the options of a package.
+func as[O any](options []recipes.Option) (converted []O) {
+	for _, o := range options {
+		converted = append(converted, any(o).(O))
+	}
+	return converted
+}
+
 // newQueue returns a queue, which is closed at the end of the test.
-func newQueue(t *testing.T, conn *zk.Conn, path string, cfg queue.Config, options []recipes.Option) *queue.Queue {
-	q, err := queue.New(conn, path, cfg, options...)
+func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option, own ...queue.Option) *queue.Queue {
+	q, err := queue.New(conn, path, append(own, as[queue.Option](options)...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return q

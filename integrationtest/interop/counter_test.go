@@ -28,7 +28,7 @@ func openInt32(conn *zk.Conn, path string) (*counter.Counter, error) {
 }
 
 func openText(conn *zk.Conn, path string) (*counter.Counter, error) {
-	return counter.New(conn, path, recipes.WithLayout(recipes.Kazoo))
+	return counter.New(conn, path, recipes.WithKazooLayout())
 }
 
 var counterFormats = []counterFormat{

@@ -37,7 +37,7 @@ func TestDiscovery_Curator(t *testing.T) {
 	unquoted := func(s string) string { return strings.ReplaceAll(s, `"`, "") }
 
 	require.Equal(t, unquoted(goInstance), curator.runCommand(t, "discover", base, name))
-	provider, err := d.Provider(harness.Context(t), name, discovery.Choice{})
+	provider, err := d.Provider(harness.Context(t), name)
 	require.NoError(t, err)
 	curator.runCommand(t, "register", "instance-of"+base, base, name, "java", 2)
 	require.Equal(t, goInstance+","+javaInstance, instances())

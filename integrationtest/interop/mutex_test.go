@@ -17,9 +17,9 @@ import (
 // layout returns the option for the layout that Go and the peer share.
 func (p *peer) layout() recipes.Option {
 	if p == kazoo {
-		return recipes.WithLayout(recipes.Kazoo)
+		return recipes.WithKazooLayout()
 	}
-	return recipes.WithLayout(recipes.Curator)
+	return recipes.Option{}
 }
 
 // asHold converts h to a hold, which is nil if err is not nil.

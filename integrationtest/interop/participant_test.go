@@ -70,11 +70,11 @@ func runParticipant() {
 	p := participant{
 		servers: strings.Split(os.Args[1], ","), timeout: time.Duration(timeout) * time.Millisecond,
 		path: os.Args[3], files: os.Args[4],
-		layout:  recipes.WithLayout(recipes.Curator),
+		layout:  recipes.Option{},
 		options: []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()},
 	}
 	if p.path == "/kazoo" {
-		p.layout, p.options = recipes.WithLayout(recipes.Kazoo), append(p.options, leaderelection.WithKazooNames())
+		p.layout, p.options = recipes.WithKazooLayout(), append(p.options, leaderelection.WithKazooNames())
 	}
 	for role, run := range map[string]func(*zk.Conn, *recorder) error{"election": p.elect, "lock": p.lock, "queue": p.consume, "put": p.put} {
 		file, err := os.Create(p.files + role)
@@ -150,7 +150,7 @@ func (p *participant) lock(conn *zk.Conn, r *recorder) error {
 }
 
 func (p *participant) consume(conn *zk.Conn, r *recorder) error {
-	q, err := queue.New(conn, p.path+"/queue", queue.Config{}, p.layout)
+	q, err := queue.New(conn, p.path+"/queue", p.layout)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (p *participant) consume(conn *zk.Conn, r *recorder) error {
 }
 
 func (p *participant) put(conn *zk.Conn, _ *recorder) error {
-	q, err := queue.New(conn, p.path+"/queue", queue.Config{}, p.layout)
+	q, err := queue.New(conn, p.path+"/queue", p.layout)
 	if err != nil {
 		return err
 	}

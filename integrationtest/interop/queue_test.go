@@ -21,7 +21,7 @@ func TestQueue_BothConsume(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
 			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
-			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
+			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
 			want := map[string]bool{}
 			var theirs []any
@@ -85,7 +85,7 @@ func TestQueue_Order(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
 			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
-			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
+			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
 			defer func() { require.NoError(t, q.Close()) }()
 			items := []any{"a", "b", "c"}
@@ -118,7 +118,7 @@ func TestQueue_Claim(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
 			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
-			q, err := queue.New(connect(t), path, queue.Config{}, p.layout())
+			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
 			defer func() { require.NoError(t, q.Close()) }()
 			p.runCommand(t, "put", path, "first", "second")
@@ -153,17 +153,17 @@ func TestQueue_Shared(t *testing.T) {
 		{peer: kazoo, kind: "plain"},
 		{peer: curator, kind: "plain"},
 		{peer: curator, kind: "priority", option: func(i int) []queue.PutOption {
-			return []queue.PutOption{queue.Priority(i%5 - 2)}
+			return []queue.PutOption{queue.WithPriority(i%5 - 2)}
 		}},
 		{peer: curator, kind: "delay", option: func(i int) []queue.PutOption {
-			return []queue.PutOption{queue.At(time.Now().Add(time.Duration(20*(i%50)) * time.Millisecond))}
+			return []queue.PutOption{queue.WithTime(time.Now().Add(time.Duration(20*(i%50)) * time.Millisecond))}
 		}},
 	} {
 		t.Run(c.peer.name+" "+c.kind, func(t *testing.T) {
 			const items = 100 // of each participant
 			c.peer.requirePeer(t)
 			r, path := exclusion.newResource(t, 1, false), harness.NewPath(t)
-			q, err := queue.New(connect(t), path, queue.Config{}, c.peer.layout())
+			q, err := queue.New(connect(t), path, c.peer.layout())
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(harness.Context(t))
 			defer stop()

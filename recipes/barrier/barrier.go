@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Barrier blocks waiting clients while it is set. Any client can set and remove it. It
@@ -22,8 +21,8 @@ type Barrier struct {
 
 // New returns the barrier at path, which does not need to exist. It sends no
 // request. Errors: [recipes.ErrInvalid].
-func New(conn *zk.Conn, path string, opts ...recipes.Option) (*Barrier, error) {
-	s, err := recipe.New(conn, path, opts)
+func New(conn *zk.Conn, path string, opts ...Option) (*Barrier, error) {
+	s, err := recipe.New(conn, path, opts, Option.ApplyBarrier)
 	if err != nil {
 		return nil, err
 	}

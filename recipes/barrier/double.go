@@ -39,8 +39,8 @@ type Double struct {
 // exist. It sends no request. n must be at least 1, and small enough that one transaction
 // can name all participants: about 8,000 with a path of 20 bytes. Errors:
 // [recipes.ErrInvalid].
-func NewDouble(conn *zk.Conn, path string, n int, opts ...recipes.Option) (*Double, error) {
-	s, err := recipe.New(conn, path, opts)
+func NewDouble(conn *zk.Conn, path string, n int, opts ...Option) (*Double, error) {
+	s, err := recipe.New(conn, path, opts, Option.ApplyBarrier)
 	if err != nil {
 		return nil, err
 	}

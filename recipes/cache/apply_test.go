@@ -61,7 +61,7 @@ type manual struct {
 // runManual runs f with a tree that contains /a with zxid 1, and /a/b with zxid 2.
 func runManual(t *testing.T, f func(m *manual)) {
 	run(t, func(h *harness) {
-		u, err := newCache(h.conn, "/a", Subtree, []recipes.Option{recipes.WithSessionTimeout(sessionTimeout)})
+		u, err := newCache(h.conn, "/a", Subtree, []Option{recipes.WithSessionTimeout(sessionTimeout)})
 		require.NoError(h, err)
 		defer u.stop()
 		m := &manual{h.T, u, map[string]*watch.Watch{}, map[string]func(zk.EventType){}}

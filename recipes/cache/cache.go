@@ -7,7 +7,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Cache keeps znodes in memory. Its methods may be called from any goroutine. After the
@@ -27,7 +26,7 @@ type Cache struct {
 // New returns a cache of the znode at path, which does not need to exist, and of as many
 // levels below it as scope specifies. It does not wait for ZooKeeper; see [Cache.Filled].
 // The cache must be closed. Errors: [recipes.ErrInvalid].
-func New(conn *zk.Conn, path string, scope Scope, opts ...recipes.Option) (*Cache, error) {
+func New(conn *zk.Conn, path string, scope Scope, opts ...Option) (*Cache, error) {
 	u, err := newCache(conn, path, scope, opts)
 	if err != nil {
 		return nil, err
@@ -37,9 +36,9 @@ func New(conn *zk.Conn, path string, scope Scope, opts ...recipes.Option) (*Cach
 }
 
 // newCache returns the updater of a new cache.
-func newCache(conn *zk.Conn, path string, scope Scope, opts []recipes.Option) (*updater, error) {
+func newCache(conn *zk.Conn, path string, scope Scope, opts []Option) (*updater, error) {
 	options := cacheOptions{concurrency: 64}
-	s, err := recipe.NewOwn(conn, path, &options, opts)
+	s, err := recipe.NewOwn(conn, path, &options, opts, Option.ApplyCache)
 	if err == nil {
 		err = options.validate(scope)
 	}

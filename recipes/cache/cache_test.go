@@ -57,15 +57,15 @@ func TestNew_InvalidArguments(t *testing.T) {
 		conn  *zk.Conn
 		path  string
 		scope Scope
-		opts  []recipes.Option
+		opts  []Option
 		err   error
 	}{
 		{nil, "/a", Node, nil, recipes.ErrInvalid},
 		{conn, "a", Node, nil, recipes.ErrInvalid},
 		{conn, "/", Node, nil, recipes.ErrInvalid},
 		{conn, "/a", -1, nil, recipes.ErrInvalid},
-		{conn, "/a", Node, []recipes.Option{WithConcurrency(0)}, recipes.ErrInvalid},
-		{conn, "/a", Node, []recipes.Option{nil}, recipes.ErrInvalid},
+		{conn, "/a", Node, []Option{WithConcurrency(0)}, recipes.ErrInvalid},
+		{conn, "/a", Node, []Option{nil}, recipes.ErrInvalid},
 	} {
 		_, err := New(c.conn, c.path, c.scope, c.opts...)
 		require.ErrorIs(t, err, c.err)

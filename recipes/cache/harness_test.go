@@ -50,15 +50,15 @@ func (h *harness) connect() *zk.Conn { return bubble.Connect(h, h.srv, sessionTi
 func (h *harness) session() int64 { return h.conn.SessionID() }
 
 // newCache returns a cache that is closed when the test ends.
-func (h *harness) newCache(path string, scope Scope, opts ...recipes.Option) *Cache {
-	c, err := New(h.conn, path, scope, append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
+func (h *harness) newCache(path string, scope Scope, opts ...Option) *Cache {
+	c, err := New(h.conn, path, scope, append([]Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
 	require.NoError(h, err)
 	h.Cleanup(func() { require.NoError(h, c.Close()) })
 	return c
 }
 
 // fill returns a cache that is filled, and the replica of its events.
-func (h *harness) fill(path string, scope Scope, opts ...recipes.Option) (*Cache, *replica) {
+func (h *harness) fill(path string, scope Scope, opts ...Option) (*Cache, *replica) {
 	c := h.newCache(path, scope, opts...)
 	r := newReplica()
 	go func() {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Scope is the number of levels below its path that a cache keeps. It must not be negative.
@@ -21,6 +20,14 @@ const (
 	Subtree Scope = math.MaxInt
 )
 
+// Option is an option of a [Cache]: [WithConcurrency], [WithoutData], and every [recipes.Option].
+type Option interface{ ApplyCache(*recipe.Setup) }
+
+// ownOption is an option of this package.
+type ownOption func(*recipe.Setup)
+
+func (o ownOption) ApplyCache(s *recipe.Setup) { o(s) }
+
 // cacheOptions are set by the options of this package.
 type cacheOptions struct {
 	concurrency int
@@ -30,14 +37,14 @@ type cacheOptions struct {
 // WithConcurrency sets the maximum number of requests that a cache has in flight. The
 // default is 64. All requests share one connection with its other users, so a higher number
 // does not fill the cache much faster.
-func WithConcurrency(n int) recipes.Option {
-	return recipe.Own("cache.WithConcurrency", func(o *cacheOptions) { o.concurrency = n })
+func WithConcurrency(n int) Option {
+	return ownOption(recipe.Own("cache.WithConcurrency", func(o *cacheOptions) { o.concurrency = n }))
 }
 
 // WithoutData omits the data from the cache and its events, for programs that need only
 // Stats, names and changes. The data is still read from the server.
-func WithoutData() recipes.Option {
-	return recipe.Own("cache.WithoutData", func(o *cacheOptions) { o.withoutData = true })
+func WithoutData() Option {
+	return ownOption(recipe.Own("cache.WithoutData", func(o *cacheOptions) { o.withoutData = true }))
 }
 
 func (o *cacheOptions) validate(scope Scope) error {

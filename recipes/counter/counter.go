@@ -6,7 +6,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
@@ -20,22 +19,31 @@ type Counter struct {
 	updating chan struct{}
 }
 
+// Option is an option of a [Counter]: [WithInt32], and every [recipes.Option].
+type Option interface{ ApplyCounter(*recipe.Setup) }
+
+// ownOption is an option of this package.
+type ownOption func(*recipe.Setup)
+
+func (o ownOption) ApplyCounter(s *recipe.Setup) { o(s) }
+
 // settings are the options of this package.
 type settings struct{ int32 bool }
 
 // WithInt32 selects a 32-bit counter in the format of Curator's SharedCount and
 // DistributedAtomicInteger, which is also that of kazoo's Counter with support_curator. The
 // default is a 64-bit counter.
-func WithInt32() recipes.Option {
-	return recipe.Own("counter.WithInt32", func(s *settings) { s.int32 = true })
+func WithInt32() Option {
+	return ownOption(recipe.Own("counter.WithInt32", func(s *settings) { s.int32 = true }))
 }
 
 // New returns the counter at path, in the format of Curator's DistributedAtomicLong or, with
-// [recipes.Kazoo], of kazoo's Counter. The counter is 0 if the znode does not exist. New sends no
-// request. Options are those of package recipes and [WithInt32]. Errors: [recipes.ErrInvalid].
-func New(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
+// [recipes.WithKazooLayout], of kazoo's Counter. The counter is 0 if the znode does not exist. New
+// sends no request. Options are those of package recipes and [WithInt32]. Errors:
+// [recipes.ErrInvalid].
+func New(conn *zk.Conn, path string, opts ...Option) (*Counter, error) {
 	var own settings
-	s, err := recipe.NewOwn(conn, path, &own, opts)
+	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyCounter)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +51,7 @@ func New(conn *zk.Conn, path string, opts ...recipes.Option) (*Counter, error) {
 	switch {
 	case own.int32:
 		format = integer
-	case s.Layout == recipes.Kazoo:
+	case s.Layout == recipe.Kazoo:
 		format = decimal
 	}
 	v, err := value.New(conn, path, format, s.Settings())

@@ -38,7 +38,7 @@ func TestCounter_Formats(t *testing.T) {
 			require.NoError(h, err)
 			require.Equal(h, test.data, string(data))
 		}
-		kazoo, err := New(conn, "/app/kazoo", recipes.WithLayout(recipes.Kazoo))
+		kazoo, err := New(conn, "/app/kazoo", recipes.WithKazooLayout())
 		require.NoError(h, err)
 		require.NoError(h, kazoo.Set(h.Context(), 12))
 		data, _, err := conn.Get("/app/kazoo")

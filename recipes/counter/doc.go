@@ -18,6 +18,6 @@
 //	<path>/_r_<id>      ephemeral: the idempotency record of a session that writes
 //
 // The data is that of Curator's DistributedAtomicLong, 8 bytes, big-endian. With
-// [recipes.Kazoo] it is that of kazoo's Counter, decimal digits. With [WithInt32] it is
+// [recipes.WithKazooLayout] it is that of kazoo's Counter, decimal digits. With [WithInt32] it is
 // that of Curator's SharedCount and DistributedAtomicInteger, 4 bytes, big-endian.
 package counter

@@ -14,7 +14,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Discovery is a tree of services. Its methods may be called from any goroutine.
@@ -22,8 +21,8 @@ type Discovery struct{ setup *recipe.Setup }
 
 // New returns the discovery tree below base, which Curator calls basePath. It sends no
 // request. Errors: [recipes.ErrInvalid].
-func New(conn *zk.Conn, base string, options ...recipes.Option) (*Discovery, error) {
-	s, err := recipe.New(conn, base, options)
+func New(conn *zk.Conn, base string, options ...Option) (*Discovery, error) {
+	s, err := recipe.New(conn, base, options, Option.ApplyDiscovery)
 	if err != nil {
 		return nil, err
 	}

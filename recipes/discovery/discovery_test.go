@@ -34,7 +34,7 @@ func runRandomFaults(w fixture, random *rand.Rand) {
 	for range 3 {
 		d := w.connect()
 		clients = append(clients, d)
-		providers = append(providers, w.provider(d, Choice{}))
+		providers = append(providers, w.provider(d))
 	}
 	operator := w.connect()
 	open := map[string]*Registration{}

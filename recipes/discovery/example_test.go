@@ -41,7 +41,7 @@ func Example() {
 	}
 
 	// A client chooses an instance.
-	shop, err := services.Provider(ctx, "shop", discovery.Choice{Strategy: discovery.RoundRobin()})
+	shop, err := services.Provider(ctx, "shop", discovery.WithStrategy(discovery.RoundRobin()))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -107,8 +107,8 @@ func (w fixture) startRegister(d *Discovery, i Instance) <-chan *Registration {
 	})
 }
 
-func (w fixture) provider(d *Discovery, c Choice) *Provider {
-	p, err := d.Provider(w.Context(), "shop", c)
+func (w fixture) provider(d *Discovery, opts ...ProviderOption) *Provider {
+	p, err := d.Provider(w.Context(), "shop", opts...)
 	require.NoError(w, err)
 	w.Cleanup(func() { w.close(p) })
 	return p

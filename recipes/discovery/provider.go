@@ -17,18 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Choice configures how a [Provider] chooses. The zero value is Curator's default.
-type Choice struct {
-	// Strategy chooses an instance. The default is RoundRobin.
-	Strategy Strategy
-	// DownThreshold is the number of reports after which an instance is considered down and
-	// skipped. The default is 2.
-	DownThreshold int
-	// DownTimeout is the time after the first report at which the reports of an instance
-	// are discarded. The default is 30 s.
-	DownTimeout time.Duration
-}
-
 // List is the state of a service.
 type List struct {
 	// Instances are the enabled instances, sorted by the names of their znodes.
@@ -63,27 +51,25 @@ type Provider struct {
 // Provider returns its cause. It also returns errors of ZooKeeper, such as
 // [recipes.ErrPermission]. Programs should keep a provider instead of opening many: watches remain
 // until they fire, also after Close.
-func (d *Discovery) Provider(ctx context.Context, name string, c Choice) (*Provider, error) {
+func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderOption) (*Provider, error) {
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	if c.DownThreshold < 0 || c.DownTimeout < 0 {
-		return nil, fmt.Errorf("%w: DownThreshold %d, DownTimeout %v: must not be negative", zkerror.ErrInvalid, c.DownThreshold, c.DownTimeout)
+	var c choice
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
+		}
+		opt.applyProvider(&c)
 	}
-	if c.Strategy == nil {
-		c.Strategy = RoundRobin()
-	}
-	if c.DownThreshold == 0 {
-		c.DownThreshold = 2
-	}
-	if c.DownTimeout == 0 {
-		c.DownTimeout = 30 * time.Second
+	if err := c.applyDefaults(); err != nil {
+		return nil, err
 	}
 	service := d.service(name)
 	maintained, stop := context.WithCancel(context.Background())
 	p := &Provider{
-		setup: d.setup, path: service.Path, reader: children.NewReader(d.setup, service, false), strategy: c.Strategy,
-		down: downReports{threshold: c.DownThreshold, timeout: c.DownTimeout, reports: map[identity]reportCount{}},
+		setup: d.setup, path: service.Path, reader: children.NewReader(d.setup, service, false), strategy: c.strategy,
+		down: downReports{threshold: c.downReports, timeout: c.downTimeout, reports: map[identity]reportCount{}},
 		stop: stop, changes: make(chan List, 1), ended: make(chan struct{}),
 	}
 	ready := make(chan error, 1)
@@ -128,7 +114,7 @@ func (p *Provider) Instances() ([]Instance, error) {
 }
 
 // Report records that an instance did not respond. An instance with several reports is
-// skipped for some time; see [Choice]. Reports are not written to ZooKeeper.
+// skipped for some time; see [WithDownAfter]. Reports are not written to ZooKeeper.
 func (p *Provider) Report(i Instance) { p.down.add(i.identity()) }
 
 // Changes returns a channel that delivers the current list and each later one, including

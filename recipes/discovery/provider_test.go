@@ -58,7 +58,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		}
 		other := w.connect()
 		w.srv.ResetLog()
-		p := w.provider(other, Choice{})
+		p := w.provider(other)
 		require.Equal(w, 4, len(w.srv.Log().Requests()))
 		require.Len(w, w.srv.Watches(), 3+4, "three of the registrations")
 		w.srv.ResetLog()
@@ -82,7 +82,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 // Fails if a change of the instances is not delivered.
 func TestChanges_DeliversTheNewestList(t *testing.T) {
 	runTest(t, func(w fixture) {
-		p := w.provider(w.connect(), Choice{})
+		p := w.provider(w.connect())
 		require.Equal(w, List{}, <-p.Changes())
 		_, err := p.Choose()
 		require.ErrorIs(w, err, ErrNoInstance)
@@ -113,7 +113,7 @@ func TestReport_InstancesAreSkipped(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		a, _ := w.register(d, "a"), w.register(d, "b")
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		p.Report(a.Instance())
 		require.Equal(w, "a b", w.ids(p), "after one report")
 		w.pass(20 * time.Second)
@@ -136,7 +136,7 @@ func TestReport_InstancesAreSkipped(t *testing.T) {
 func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		w.register(d, "a")
 		w.put(d, "foreign", "10.0.0.1:80")
 		w.put(d, "lock-x", "")
@@ -168,7 +168,7 @@ func TestTrap24_NoWatchOnADeletedInstance(t *testing.T) {
 			require.NoError(w, a.Close())
 			return zktest.Pass(q)
 		})
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		w.pass(time.Minute)
 		require.Equal(w, "", w.ids(p))
 		require.Len(w, w.srv.Watches(), 1, "%v", w.srv.Watches())
@@ -181,7 +181,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d, other := w.connect(), w.connect()
 		a := w.register(other, "a")
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		for n := range 20 {
 			w.srv.DropConnections(d.setup.Conn.SessionID())
 			if n%5 == 4 {
@@ -206,7 +206,7 @@ func TestTrap26_ManyChanges(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		a := w.register(w.connect(), "a")
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		for n := range 50 {
 			i := a.Instance()
 			i.Port = n + 1
@@ -229,7 +229,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				d, other := w.connect(), w.connect()
 				a := w.register(other, "a")
 				w.register(other, "b")
-				p := w.provider(d, Choice{})
+				p := w.provider(d)
 				w.srv.Refuse(true)
 				w.srv.DropConnections(d.setup.Conn.SessionID())
 				if expire {
@@ -257,7 +257,7 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 				d, other := w.connect(), w.connect()
 				require.NoError(w, znode.Make(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
 				w.put(other, "a", `{"name":"shop","id":"before"}`)
-				p := w.provider(d, Choice{})
+				p := w.provider(d)
 				w.srv.Refuse(true)
 				w.srv.DropConnections(d.setup.Conn.SessionID())
 				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
@@ -283,7 +283,7 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 func TestTrap30_SlowReader(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		for n := range 20 {
 			w.register(d, fmt.Sprint(n))
 		}
@@ -308,7 +308,7 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 		d := w.connect()
 		w.register(d, "a")
 		s := &reentrant{}
-		s.p = w.provider(d, Choice{Strategy: s})
+		s.p = w.provider(d, WithStrategy(s))
 		_, err := s.p.Choose()
 		require.NoError(w, err)
 		require.NoError(w, s.p.Close())
@@ -320,7 +320,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 	runTest(t, func(w fixture) {
 		small := w.connect(zk.WithMaxBufferSize(8 << 10))
 		d := w.connect()
-		p := w.provider(small, Choice{})
+		p := w.provider(small)
 		first := w.register(d, "first")
 		w.pass(time.Second)
 		require.Equal(w, "first", w.ids(p))
@@ -332,7 +332,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		require.Contains(w, w.ids(p), "first", "the last list")
 		_, err := small.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
-		_, err = small.Provider(w.Context(), "shop", Choice{})
+		_, err = small.Provider(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 		for n := range 390 {
 			require.NoError(w, d.setup.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
@@ -352,7 +352,7 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 		w.srv.Pause()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		_, err := d.Provider(ctx, "shop", Choice{})
+		_, err := d.Provider(ctx, "shop")
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		_, err = d.Instances(ctx, "shop")
 		require.ErrorIs(w, err, context.DeadlineExceeded)
@@ -370,7 +370,7 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 		big := w.connect(zk.WithMaxBufferSize(0))
 		w.register(big, "one")
 		d := w.connect()
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		require.Equal(w, "one", w.ids(p))
 		w.put(big, "large", strings.Repeat("x", 100<<10))
 		w.register(big, "two")
@@ -382,7 +382,7 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 		require.ErrorIs(w, list.Unreadable[0], recipes.ErrTooLarge)
 		require.Equal(w, shop+"/large", list.Unreadable[0].Path)
 
-		late := w.provider(d, Choice{})
+		late := w.provider(d)
 		require.Equal(w, "one two", w.ids(late))
 		_, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
@@ -402,7 +402,7 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 		a := w.register(other, "a")
 		conn := d.setup.Conn
 		for range 20 {
-			require.NoError(w, w.provider(d, Choice{}).Close())
+			require.NoError(w, w.provider(d).Close())
 			require.Equal(w, 2, clientwatch.Count(conn))
 		}
 		loseWatches := func() {
@@ -412,7 +412,7 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 			<-refused.Ran()
 		}
 		loseWatches()
-		p := w.provider(d, Choice{})
+		p := w.provider(d)
 		w.pass(3 * time.Second)
 		for port := range 2 {
 			i := a.Instance()

@@ -90,7 +90,7 @@ func TestRegister_InvalidParameters(t *testing.T) {
 		}
 		_, err := d.Instances(w.Context(), "")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = d.Provider(w.Context(), "shop", Choice{DownThreshold: -1})
+		_, err = d.Provider(w.Context(), "shop", WithDownAfter(-1, time.Second))
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		require.Empty(w, w.srv.Log().Requests())
 	})
@@ -442,7 +442,7 @@ func TestRegister_WithoutPermission(t *testing.T) {
 func TestRegistration_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
-		r, p := w.register(d, "one"), w.provider(d, Choice{})
+		r, p := w.register(d, "one"), w.provider(d)
 		w.pass(time.Second)
 		d.setup.Conn.Close()
 		w.pass(time.Minute)

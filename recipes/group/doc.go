@@ -32,7 +32,7 @@
 //
 //	<path>                          Group: container
 //	<path>/<id>                     member: ephemeral, with the member's data
-//	<path>/<32 hex>__party__        member with recipes.Kazoo; the data is the ID
+//	<path>/<32 hex>__party__        member in kazoo's layout; the data is the ID
 //
 //	<path>/members/<id>             Partitioner: member, ephemeral
 //	<path>/parts                    names of the parts, a JSON list

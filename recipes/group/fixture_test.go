@@ -34,7 +34,7 @@ func runTest(t *testing.T, f func(w fixture)) {
 
 func (w fixture) connect() *zk.Conn { return bubble.Connect(w, w.srv, timeout) }
 
-func (w fixture) group(conn *zk.Conn, opts ...recipes.Option) *Group {
+func (w fixture) group(conn *zk.Conn, opts ...Option) *Group {
 	g, err := New(conn, dir, append(opts, sessionTimeoutOption)...)
 	require.NoError(w, err)
 	return g

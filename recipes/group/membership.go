@@ -45,8 +45,8 @@ type Member struct {
 
 // New returns the group at path. It sends no request: the first member creates the
 // znode. Errors: [recipes.ErrInvalid].
-func New(conn *zk.Conn, path string, opts ...recipes.Option) (*Group, error) {
-	s, err := recipe.New(conn, path, opts)
+func New(conn *zk.Conn, path string, opts ...Option) (*Group, error) {
+	s, err := recipe.New(conn, path, opts, Option.ApplyGroup)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ type Membership struct {
 // returns its cause and does not join. Other errors: [recipes.ErrInvalid] if id is
 // not a valid name of a znode, [recipes.ErrConnClosed], [recipes.ErrPermission].
 //
-// With [recipes.Kazoo] the data of the znode is the ID, which can be any text and does not
+// With [recipes.WithKazooLayout] the data of the znode is the ID, which can be any text and does not
 // have to be unique; data must be nil.
 func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, error) {
 	m, err := g.startMember(id, data)
@@ -84,9 +84,9 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, 
 func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 	node := g.setup.Path + "/" + id
 	switch {
-	case g.setup.Layout == recipes.Kazoo && data != nil:
+	case g.setup.Layout == recipe.Kazoo && data != nil:
 		return nil, fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalid)
-	case g.setup.Layout == recipes.Kazoo:
+	case g.setup.Layout == recipe.Kazoo:
 		var guid [16]byte
 		rand.Read(guid[:]) // never fails
 		node, data = path.Join(g.setup.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
@@ -106,10 +106,10 @@ const kazooSuffix = "__party__"
 // ID returns the ID of the member.
 func (m *Membership) ID() string { return m.id }
 
-// Set changes the member's data; see [Persistent.Set]. With [recipes.Kazoo] it returns
+// Set changes the member's data; see [Persistent.Set]. With [recipes.WithKazooLayout] it returns
 // [recipes.ErrInvalid].
 func (m *Membership) Set(ctx context.Context, data []byte) error {
-	if m.setup.Layout == recipes.Kazoo {
+	if m.setup.Layout == recipe.Kazoo {
 		return fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalid)
 	}
 	return m.Persistent.Set(ctx, data)

@@ -14,7 +14,7 @@ import (
 func TestJoin_KazooLayout(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		g := w.group(conn, recipes.WithLayout(recipes.Kazoo))
+		g := w.group(conn, recipes.WithKazooLayout())
 		m, err := g.Join(w.Context(), "host/7", nil)
 		require.NoError(w, err)
 		_, err = g.Join(w.Context(), "host/8", []byte("data"))

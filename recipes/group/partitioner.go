@@ -29,18 +29,18 @@ type Partitioner struct {
 }
 
 // NewPartitioner returns the partitioner at path. It sends no request. The layout of znodes
-// is this library's; [recipes.WithLayout] changes only the names of the locks. Errors:
+// is this library's; [recipes.WithKazooLayout] changes only the names of the locks. Errors:
 // [recipes.ErrInvalid].
-func NewPartitioner(conn *zk.Conn, path string, opts ...recipes.Option) (*Partitioner, error) {
-	s, err := recipe.New(conn, path, opts)
+func NewPartitioner(conn *zk.Conn, path string, opts ...Option) (*Partitioner, error) {
+	s, err := recipe.New(conn, path, opts, Option.ApplyGroup)
 	if err != nil {
 		return nil, err
 	}
-	group, err := New(conn, path+"/members", append(slices.Clone(opts), recipes.WithLayout(recipes.Curator))...)
+	group, err := New(conn, path+"/members", s.Settings(), recipe.WithLayout(recipe.Curator))
 	if err != nil {
 		return nil, err
 	}
-	parts, err := value.New(conn, path+"/parts", codec.JSON[[]string](), opts...)
+	parts, err := value.New(conn, path+"/parts", codec.JSON[[]string](), s.Settings())
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,8 @@ func newPresence(s ephemeral.State) Presence {
 // NewPersistent creates and maintains an ephemeral znode with data at path. Missing parents are
 // created as containers. NewPersistent does not wait for ZooKeeper; see
 // [Persistent.Await]. Errors: [recipes.ErrInvalid].
-func NewPersistent(conn *zk.Conn, path string, data []byte, opts ...recipes.Option) (*Persistent, error) {
-	s, err := recipe.New(conn, path, opts)
+func NewPersistent(conn *zk.Conn, path string, data []byte, opts ...Option) (*Persistent, error) {
+	s, err := recipe.New(conn, path, opts, Option.ApplyGroup)
 	if err != nil {
 		return nil, err
 	}

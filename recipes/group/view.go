@@ -9,10 +9,10 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // View is the set of members of a group at one time.
@@ -107,7 +107,7 @@ func (g *Group) children(namesOnly bool) children.Config[Member] {
 		if found.Stat != nil {
 			m.Token, m.Revision, m.Session = found.Stat.Czxid, found.Stat.Mzxid, found.Stat.EphemeralOwner
 		}
-		if g.setup.Layout == recipes.Kazoo && err == nil && !namesOnly {
+		if g.setup.Layout == recipe.Kazoo && err == nil && !namesOnly {
 			m.ID, m.Data = string(found.Data), nil
 		}
 		if request.IsUnreadable(err) {
@@ -115,7 +115,7 @@ func (g *Group) children(namesOnly bool) children.Config[Member] {
 		}
 		return m, err
 	}}
-	if g.setup.Layout == recipes.Kazoo {
+	if g.setup.Layout == recipe.Kazoo {
 		c.Skip = func(name string) bool { return !strings.HasSuffix(name, kazooSuffix) }
 	}
 	return c

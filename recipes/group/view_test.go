@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -443,20 +444,20 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 		node   string
 		flags  int32
 		acl    []zk.ACL
-		layout recipes.Layout
+		layout recipe.Layout
 		err    error
 	}{
-		"no right to read":        {"foreign", zk.FlagEphemeral, zk.WorldACL(zk.PermAll &^ zk.PermRead), recipes.Curator, recipes.ErrPermission},
-		"no right at all":         {"foreign", zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "u", "p"), recipes.Curator, recipes.ErrPermission},
-		"kazoo: no right to read": {"foreign" + kazooSuffix, zk.FlagEphemeral, zk.WorldACL(zk.PermAll &^ zk.PermRead), recipes.Kazoo, recipes.ErrPermission},
-		"persistent":              {"foreign", 0, openACL, recipes.Curator, nil},
-		"long name":               {strings.Repeat("x", 10_000), zk.FlagEphemeral, openACL, recipes.Curator, nil},
-		"special signs":           {"ü %s", zk.FlagEphemeral, openACL, recipes.Curator, nil},
+		"no right to read":        {"foreign", zk.FlagEphemeral, zk.WorldACL(zk.PermAll &^ zk.PermRead), recipe.Curator, recipes.ErrPermission},
+		"no right at all":         {"foreign", zk.FlagEphemeral, zk.DigestACL(zk.PermAll, "u", "p"), recipe.Curator, recipes.ErrPermission},
+		"kazoo: no right to read": {"foreign" + kazooSuffix, zk.FlagEphemeral, zk.WorldACL(zk.PermAll &^ zk.PermRead), recipe.Kazoo, recipes.ErrPermission},
+		"persistent":              {"foreign", 0, openACL, recipe.Curator, nil},
+		"long name":               {strings.Repeat("x", 10_000), zk.FlagEphemeral, openACL, recipe.Curator, nil},
+		"special signs":           {"ü %s", zk.FlagEphemeral, openACL, recipe.Curator, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, func(w fixture) {
 				conn := w.connect()
-				g := w.group(conn, recipes.WithLayout(c.layout))
+				g := w.group(conn, recipe.WithLayout(c.layout))
 				_, err := g.Join(w.Context(), "a", nil)
 				require.NoError(w, err)
 				views := g.Changes(w.Context())
@@ -466,7 +467,7 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 				require.NoError(w, err)
 				settle()
 				require.Len(w, (<-views).Members, 2)
-				_, err = w.group(w.connect(), recipes.WithLayout(c.layout)).Join(w.Context(), "b", nil)
+				_, err = w.group(w.connect(), recipe.WithLayout(c.layout)).Join(w.Context(), "b", nil)
 				require.NoError(w, err)
 				settle()
 				members := (<-views).Members

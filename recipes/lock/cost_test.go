@@ -40,7 +40,7 @@ func (w *latencyHarness) connect() *zk.Conn {
 	return conn
 }
 
-func (w *latencyHarness) long() recipes.Option { return recipes.WithSessionTimeout(longTimeout) }
+func (w *latencyHarness) long() Option { return recipes.WithSessionTimeout(longTimeout) }
 
 // requireCost asserts the number of sequential round trips of f, and, unless it is anyNumber, the
 // number of requests that the session sends in that time, without checks of the lease.

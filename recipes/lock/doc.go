@@ -49,7 +49,7 @@
 //	<path>/held-w-<uuid>, <path>/held-r-<uuid>  marker of a holder with a lock-delay: persistent
 //
 // The names are those of Curator's InterProcessMutex and InterProcessReadWriteLock or, with
-// [recipes.Kazoo], those of kazoo's Lock, WriteLock and ReadLock, so that programs in Java
+// [recipes.WithKazooLayout], those of kazoo's Lock, WriteLock and ReadLock, so that programs in Java
 // or Python can contend for the same lock.
 //
 // Any other ephemeral child of a Mutex or an RWMutex whose name ends in ten digits is

@@ -10,14 +10,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 func TestDowngrade(t *testing.T) {
-	for _, layout := range []recipes.Layout{recipes.Curator, recipes.Kazoo} {
+	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		runTest(t, 1, func(w *harness) {
-			as := recipes.WithLayout(layout)
+			as := recipe.WithLayout(layout)
 			x := w.write(w.connect(), as)
 			h := x.holds()
 			r := w.read(w.connect(), as)

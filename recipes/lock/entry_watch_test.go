@@ -262,7 +262,7 @@ func TestTrap34_OtherLibraries(t *testing.T) {
 			ahead, err := w.operator.Create(node+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
 			first := w.lock(w.connect())
-			second := w.lock(w.connect(), recipes.WithLayout(recipes.Kazoo))
+			second := w.lock(w.connect(), recipes.WithKazooLayout())
 			first.waits()
 			w.remove(ahead)
 			w.pass(0)

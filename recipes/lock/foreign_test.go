@@ -32,19 +32,19 @@ func TestForeignParticipant(t *testing.T) {
 		dir, base string // of the contenders
 		// known: children whose names no known library assigns are not contenders.
 		known bool
-		lock  func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error)
+		lock  func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
 	}
-	mutex := func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
+	mutex := func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
 		m, err := NewMutex(conn, node, semOptions(opts)...)
 		require.NoError(t, err)
 		return m.Lock
 	}
 	kinds := map[string]kind{
 		"Mutex": {node, "-lock-", false, mutex},
-		"Mutex with a lock-delay": {node, "-lock-", false, func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
+		"Mutex with a lock-delay": {node, "-lock-", false, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
 			return mutex(conn, append(opts, WithLockDelay(time.Second))...)
 		}},
-		"RWMutex": {node, "-__WRIT__", false, func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
+		"RWMutex": {node, "-__WRIT__", false, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
 			m, err := NewRWMutex(conn, node, semOptions(opts)...)
 			require.NoError(t, err)
 			return func(ctx context.Context) (*Hold, error) {
@@ -55,14 +55,14 @@ func TestForeignParticipant(t *testing.T) {
 				return h.Hold, nil
 			}
 		}},
-		"Semaphore": {node, "-lease-", true, func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
+		"Semaphore": {node, "-lease-", true, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
 			return acquire(NewSemaphore(conn, node, 1, semOptions(opts)...))
 		}},
-		"Curator semaphore": {node + "/locks", "-lock-", false, func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
+		"Curator semaphore": {node + "/locks", "-lock-", false, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
 			return acquire(NewSemaphore(conn, node, 1, semOptions(append(opts, WithCuratorLayout()))...))
 		}},
-		"kazoo semaphore": {node + "-__lock__", "__lock__", false, func(conn *zk.Conn, opts ...recipes.Option) func(ctx context.Context) (*Hold, error) {
-			return acquire(NewSemaphore(conn, node, 1, semOptions(append(opts, recipes.WithLayout(recipes.Kazoo)))...))
+		"kazoo semaphore": {node + "-__lock__", "__lock__", false, func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
+			return acquire(NewSemaphore(conn, node, 1, semOptions(append(opts, recipes.WithKazooLayout()))...))
 		}},
 	}
 	secret := zk.DigestACL(zk.PermAll, "some", "one")

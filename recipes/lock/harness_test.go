@@ -145,14 +145,14 @@ func (w *harness) connectTo(server int) *zk.Conn {
 // pass sleeps for d, and waits until all other goroutines are blocked.
 func (w *harness) pass(d time.Duration) { bubble.Advance(d) }
 
-func (w *harness) mutex(conn *zk.Conn, options ...recipes.Option) *Mutex {
+func (w *harness) mutex(conn *zk.Conn, options ...Option) *Mutex {
 	w.Helper()
 	return newMutex(w.T, conn, options...)
 }
 
-func (w *harness) rw(conn *zk.Conn, options ...recipes.Option) *RWMutex {
+func (w *harness) rw(conn *zk.Conn, options ...Option) *RWMutex {
 	w.Helper()
-	m, err := NewRWMutex(conn, node, append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, options...)...)
+	m, err := NewRWMutex(conn, node, append([]Option{recipes.WithSessionTimeout(timeout)}, options...)...)
 	require.NoError(w, err)
 	return m
 }
@@ -359,7 +359,7 @@ func (w *harness) startCall(conn *zk.Conn, f func(context.Context) (*Hold, error
 }
 
 // lock calls Lock of the mutex, and waits until the contender is in the queue.
-func (w *harness) lock(conn *zk.Conn, options ...recipes.Option) *call {
+func (w *harness) lock(conn *zk.Conn, options ...Option) *call {
 	w.Helper()
 	a := w.startCall(conn, w.mutex(conn, options...).Lock)
 	w.pass(0)
@@ -367,7 +367,7 @@ func (w *harness) lock(conn *zk.Conn, options ...recipes.Option) *call {
 }
 
 // read calls RLock, and waits until the contender is in the queue.
-func (w *harness) read(conn *zk.Conn, options ...recipes.Option) *call {
+func (w *harness) read(conn *zk.Conn, options ...Option) *call {
 	w.Helper()
 	a := w.startCall(conn, w.rw(conn, options...).RLock)
 	w.pass(0)
@@ -375,7 +375,7 @@ func (w *harness) read(conn *zk.Conn, options ...recipes.Option) *call {
 }
 
 // write calls Lock of the RWMutex, and waits until the contender is in the queue.
-func (w *harness) write(conn *zk.Conn, options ...recipes.Option) *writer {
+func (w *harness) write(conn *zk.Conn, options ...Option) *writer {
 	w.Helper()
 	x := &writer{}
 	x.call = w.startCall(conn, func(ctx context.Context) (*Hold, error) {
@@ -491,8 +491,8 @@ func forEachLoss(t *testing.T, of []lostreply.Fault, servers int, f func(w *harn
 // connect opens a session. Call it in a bubble.
 func connect(t *testing.T, srv *zktest.Server) *zk.Conn { return bubble.Connect(t, srv, timeout) }
 
-func newMutex(t *testing.T, conn *zk.Conn, opts ...recipes.Option) *Mutex {
-	m, err := NewMutex(conn, "/locks/one", append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
+func newMutex(t *testing.T, conn *zk.Conn, opts ...Option) *Mutex {
+	m, err := NewMutex(conn, "/locks/one", append([]Option{recipes.WithSessionTimeout(timeout)}, opts...)...)
 	require.NoError(t, err)
 	return m
 }

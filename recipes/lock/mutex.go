@@ -6,7 +6,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // Mutex is a mutual-exclusion lock. It does not keep local state: any number of Mutex values can
@@ -17,7 +16,7 @@ type Mutex struct{ lockQueue }
 // NewMutex returns the mutex at path. It sends no request: the first contender creates the
 // znode. Options are those of package recipes, [WithName] and [WithLockDelay]. Errors:
 // [recipes.ErrInvalid].
-func NewMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*Mutex, error) {
+func NewMutex(conn *zk.Conn, path string, opts ...Option) (*Mutex, error) {
 	q, err := newQueue(conn, path, opts)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
+// Option is an option of a lock: [WithName] and [WithLockDelay] of a [Mutex] or an [RWMutex],
+// [WithCuratorLayout] of a [Semaphore], and every [recipes.Option].
+type Option interface{ ApplyLock(*recipe.Setup) }
+
+// ownOption is an option of this package.
+type ownOption func(*recipe.Setup)
+
+func (o ownOption) ApplyLock(s *recipe.Setup) { o(s) }
+
 // settings are the options of this package.
 type settings struct {
 	name  string
@@ -24,8 +33,8 @@ type settings struct {
 
 // WithName sets the [Contender.Name] of contenders that use this value. It is the data of
 // their znodes, of at most 64 KiB. The default is the host name and the process ID.
-func WithName(name string) recipes.Option {
-	return recipe.Own("lock.WithName", func(s *settings) { s.name = name })
+func WithName(name string) Option {
+	return ownOption(recipe.Own("lock.WithName", func(s *settings) { s.name = name }))
 }
 
 // maxName is far below the size of a request that a server accepts, one megabyte by default. The
@@ -48,8 +57,8 @@ const maxName = 64 << 10
 // Do not use the option while programs with zk.Lock of go-zookeeper use the same lock:
 // zk.Lock fails if it finds a marker, and leaves a znode that blocks the lock until its
 // session ends.
-func WithLockDelay(d time.Duration) recipes.Option {
-	return recipe.Own("lock.WithLockDelay", func(s *settings) { s.delay = d })
+func WithLockDelay(d time.Duration) Option {
+	return ownOption(recipe.Own("lock.WithLockDelay", func(s *settings) { s.delay = d }))
 }
 
 var processName = sync.OnceValue(func() string {
@@ -68,9 +77,9 @@ type lockQueue struct {
 	data     []byte // of the contenders' znodes
 }
 
-func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (lockQueue, error) {
+func newQueue(conn *zk.Conn, path string, opts []Option) (lockQueue, error) {
 	q := lockQueue{settings: settings{name: processName()}}
-	s, err := recipe.NewOwn(conn, path, &q.settings, opts)
+	s, err := recipe.NewOwn(conn, path, &q.settings, opts, Option.ApplyLock)
 	switch {
 	case err != nil:
 		return q, err
@@ -86,7 +95,7 @@ func newQueue(conn *zk.Conn, path string, opts []recipes.Option) (lockQueue, err
 
 // naming returns the argument for the configured layout.
 func (q *lockQueue) naming(curator, kazoo contender.Naming) contender.Naming {
-	if q.setup.Layout == recipes.Kazoo {
+	if q.setup.Layout == recipe.Kazoo {
 		return kazoo
 	}
 	return curator

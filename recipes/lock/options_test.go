@@ -39,7 +39,7 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for name, option := range map[string]recipes.Option{
+	for name, option := range map[string]Option{
 		"negative delay": WithLockDelay(-1),
 		"too long name":  WithName(strings.Repeat("x", maxName+1)),
 		"nil":            nil,

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // RWMutex is a lock that can be held by one writer or by any number of readers. Readers and
@@ -24,7 +23,7 @@ import (
 type RWMutex struct{ lockQueue }
 
 // NewRWMutex returns the lock at path. Options and errors are those of [NewMutex].
-func NewRWMutex(conn *zk.Conn, path string, opts ...recipes.Option) (*RWMutex, error) {
+func NewRWMutex(conn *zk.Conn, path string, opts ...Option) (*RWMutex, error) {
 	q, err := newQueue(conn, path, opts)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
@@ -20,9 +21,9 @@ import (
 // No contender is overtaken by another that excludes it: a reader behind a waiting writer waits as
 // well.
 func TestRWMutex_OrderOfGrants(t *testing.T) {
-	for _, layout := range []recipes.Layout{recipes.Curator, recipes.Kazoo} {
+	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		runTest(t, 1, func(w *harness) {
-			as := recipes.WithLayout(layout)
+			as := recipe.WithLayout(layout)
 			r1, r2 := w.read(w.connect(), as), w.read(w.connect(), as)
 			r1.holds()
 			r2.holds()
@@ -47,7 +48,7 @@ func TestRWMutex_OrderOfGrants(t *testing.T) {
 // Readers with one layout recognize writers with the other.
 func TestRWMutex_BothLayouts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		kazoo := recipes.WithLayout(recipes.Kazoo)
+		kazoo := recipes.WithKazooLayout()
 		first := w.write(w.connect(), kazoo)
 		r := w.read(w.connect())
 		second := w.write(w.connect())

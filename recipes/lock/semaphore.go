@@ -47,10 +47,10 @@ type Semaphore struct {
 // [WithCuratorLayout]. Errors: [recipes.ErrInvalid].
 //
 // The protocol is that of this library. An acquisition of a free lease takes two round
-// trips. With [recipes.Kazoo] the protocol is that of kazoo's Semaphore.
-func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option) (*Semaphore, error) {
+// trips. With [recipes.WithKazooLayout] the protocol is that of kazoo's Semaphore.
+func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semaphore, error) {
 	var own semaphoreSettings
-	s, err := recipe.NewOwn(conn, path, &own, opts)
+	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyLock)
 	if err != nil {
 		return nil, err
 	}
@@ -67,11 +67,11 @@ func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...recipes.Option)
 	s.Log = s.Log.With("semaphore", path)
 	semaphore := &Semaphore{setup: s, limit: limit}
 	switch {
-	case own.curator && s.Layout == recipes.Kazoo:
+	case own.curator && s.Layout == recipe.Kazoo:
 		return nil, fmt.Errorf("%w: WithCuratorLayout and the layout of kazoo", recipes.ErrInvalid)
 	case own.curator:
 		semaphore.protocol = curatorProtocol(s, limit)
-	case s.Layout == recipes.Kazoo:
+	case s.Layout == recipe.Kazoo:
 		semaphore.protocol = kazooProtocol(s, limit)
 	}
 	return semaphore, nil
@@ -83,8 +83,8 @@ type semaphoreSettings struct{ curator bool }
 // WithCuratorLayout selects the protocol of Curator's InterProcessSemaphoreV2 for a [Semaphore],
 // so that Java programs can share it. All programs must use the same limit, and it cannot be
 // changed. An acquisition of a free lease takes four round trips.
-func WithCuratorLayout() recipes.Option {
-	return recipe.Own("lock.WithCuratorLayout", func(s *semaphoreSettings) { s.curator = true })
+func WithCuratorLayout() Option {
+	return ownOption(recipe.Own("lock.WithCuratorLayout", func(s *semaphoreSettings) { s.curator = true }))
 }
 
 func checkCount(what string, n int) error {

@@ -36,11 +36,11 @@ func runSemaphoreTest(t *testing.T, f func(w *semHarness)) {
 	})
 }
 
-func semOptions(opts []recipes.Option) []recipes.Option {
-	return append([]recipes.Option{recipes.WithSessionTimeout(timeout)}, opts...)
+func semOptions(opts []Option) []Option {
+	return append([]Option{recipes.WithSessionTimeout(timeout)}, opts...)
 }
 
-func (w *semHarness) semaphore(conn *zk.Conn, limit int, opts ...recipes.Option) *Semaphore {
+func (w *semHarness) semaphore(conn *zk.Conn, limit int, opts ...Option) *Semaphore {
 	s, err := NewSemaphore(conn, semPath, limit, semOptions(opts)...)
 	require.NoError(w, err)
 	return s

@@ -23,7 +23,7 @@ var otherProtocols = map[string]func(w *semHarness, conn *zk.Conn, limit int) *S
 		return w.semaphore(conn, limit, WithCuratorLayout())
 	},
 	"kazoo": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
-		return w.semaphore(conn, limit, recipes.WithLayout(recipes.Kazoo))
+		return w.semaphore(conn, limit, recipes.WithKazooLayout())
 	},
 }
 
@@ -104,7 +104,7 @@ $`, w.srv.Tree(), "the waiting contender holds the mutex")
     sem-__lock__
       [0-9a-f]{32}__lock__0000000001 ephemeral=0x\w+
 $`, w.srv.Tree(), "the stored limit has precedence")
-			limit, err := w.semaphore(w.operator, 7, recipes.WithLayout(recipes.Kazoo)).Limit(w.Context())
+			limit, err := w.semaphore(w.operator, 7, recipes.WithKazooLayout()).Limit(w.Context())
 			require.NoError(w, err)
 			require.Equal(w, 1, limit)
 			a.release()
@@ -316,7 +316,7 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		w.acquire(otherProtocols["kazoo"](w, w.connect(), 2), 1).release()
 		conn := w.connect()
-		m, err := NewMutex(conn, semPath+"-__lock__", semOptions([]recipes.Option{recipes.WithLayout(recipes.Kazoo)})...)
+		m, err := NewMutex(conn, semPath+"-__lock__", semOptions([]Option{recipes.WithKazooLayout()})...)
 		require.NoError(w, err)
 		h, err := m.Lock(w.Context())
 		require.NoError(w, err)

@@ -128,7 +128,7 @@ func TestSemaphore_InvalidArguments(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewSemaphore(w.operator, semPath, 1, recipes.WithACL(zk.WorldACL(zk.PermAll&^zk.PermWrite)))
 		require.ErrorIs(w, err, recipes.ErrInvalid, "a holder could not wake its follower")
-		_, err = NewSemaphore(w.operator, semPath, 1, WithCuratorLayout(), recipes.WithLayout(recipes.Kazoo))
+		_, err = NewSemaphore(w.operator, semPath, 1, WithCuratorLayout(), recipes.WithKazooLayout())
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewSemaphore(w.operator, semPath, 0, WithCuratorLayout())
 		require.ErrorIs(w, err, recipes.ErrInvalid)

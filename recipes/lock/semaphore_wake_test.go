@@ -198,7 +198,7 @@ func TestSemaphoreWake_WatchesAreLost(t *testing.T) {
 func TestSemaphoreWake_NoPermission(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
 		acl := append(zk.WorldACL(zk.PermAll&^zk.PermWrite), zk.DigestACL(zk.PermAll, "somebody", "else")...)
-		contend := func(opts ...recipes.Option) *semContender {
+		contend := func(opts ...Option) *semContender {
 			return w.acquire(w.semaphore(w.connect(), 2, opts...), 1)
 		}
 		a, b := contend(), contend()

@@ -72,7 +72,7 @@ func (q *Queue) newAcknowledgement(items ...Item) *completion {
 // Return returns the item to the queue. It keeps its position, and is immediately available to
 // other consumers. This consumer claims it again immediately after the first attempt, 100 ms after
 // the second, and twice as long after each further attempt, up to a minute. cause is the reason,
-// and may be nil. If this was the last attempt according to Config.MaxAttempts, the item becomes a
+// and may be nil. If this was the last attempt that [WithMaxAttempts] allows, the item becomes a
 // dead letter with cause as its reason.
 //
 // Return blocks for at most two seconds and may be repeated. Errors are those of [Item.Ack].

@@ -37,7 +37,7 @@ func TestAckAll_IsAtomic(t *testing.T) {
 		require.NoError(h, AckAll(items[0], items[2], items[0]))
 		h.take(q, "two")
 
-		other := h.queueOn(operator, Config{})
+		other := h.queueOn(operator, config{})
 		h.put(q, "four", "five")
 		require.ErrorIs(h, AckAll(h.take(q, "four"), h.take(other, "five")), recipes.ErrInvalid)
 	})
@@ -48,7 +48,7 @@ func TestAckAll_IsAtomic(t *testing.T) {
 func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		require.NoError(h, q.PutAll(h.Context(), [][]byte{[]byte("one"), []byte("two")}))
 		items, err := q.TakeUpTo(h.Context(), 2)
 		require.NoError(h, err)
@@ -78,7 +78,7 @@ func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 func TestAck_WithOperations(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queue()
-		next := h.queueAt(q.conn, "/next", Config{})
+		next := h.queueAt(q.conn, "/next", config{})
 		h.put(next, "before")
 		h.put(q, "one")
 		item := h.take(q, "one")
@@ -214,7 +214,7 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				conn := h.connect()
-				q, other := h.queueOn(conn, Config{}), h.queue()
+				q, other := h.queueOn(conn, config{}), h.queue()
 				h.put(q, "one")
 				item := h.take(q, "one")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
@@ -246,7 +246,7 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 	}
 	run(t, func(h *harness) {
 		const timeout = 30 * time.Second // the lease outlasts the slow requests
-		q := h.queueOn(bubble.Connect(h, h.srv, timeout), Config{}, recipes.WithSessionTimeout(timeout))
+		q := h.queueOn(bubble.Connect(h, h.srv, timeout), config{}, recipes.WithSessionTimeout(timeout))
 		h.put(q, "one", "two", "three")
 		item := h.take(q, "one")
 		result := &zk.CreateRequest{Path: "/result-", Acl: q.acl, Flags: zk.FlagSequence}
@@ -281,7 +281,7 @@ func TestTrap06_AckTakesTooLong(t *testing.T) {
 func TestAckAll_TakesTooLong(t *testing.T) {
 	run(t, func(h *harness) {
 		const timeout = time.Minute // the lease outlasts the slow requests
-		q := h.queueOn(bubble.Connect(h, h.srv, timeout), Config{}, recipes.WithSessionTimeout(timeout))
+		q := h.queueOn(bubble.Connect(h, h.srv, timeout), config{}, recipes.WithSessionTimeout(timeout))
 		take := func(n int) []Item {
 			require.NoError(h, q.PutAll(h.Context(), make([][]byte, n)))
 			items, err := q.TakeUpTo(h.Context(), n)
@@ -386,7 +386,7 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				conn := h.connect()
-				q, other := h.queueOn(conn, Config{}), h.queue()
+				q, other := h.queueOn(conn, config{}), h.queue()
 				h.put(q, "one", "two")
 				item := h.take(q, "one")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
@@ -408,7 +408,7 @@ func TestTrap08_AckReplyAndSessionLost(t *testing.T) {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {
 			run(t, func(h *harness) {
 				conn := h.connect()
-				q, other := h.queueOn(conn, Config{}), h.queue()
+				q, other := h.queueOn(conn, config{}), h.queue()
 				h.put(q, "one")
 				item := h.take(q, "one")
 				set := h.srv.Before
@@ -459,7 +459,7 @@ func TestAck_ClaimDeleted_ItemIsClaimedAgain(t *testing.T) {
 func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q, other := h.queueOn(conn, Config{}), h.queue()
+		q, other := h.queueOn(conn, config{}), h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
 		item.d.grant, item.d.end = grant.New(item.d.token, nil) // it does not expire
@@ -485,7 +485,7 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				conn, operator := h.connect(), h.connect()
-				q, other := h.queueOn(conn, Config{}), h.queue()
+				q, other := h.queueOn(conn, config{}), h.queue()
 				h.put(q, "one")
 				ctx, cancel := context.WithCancel(h.Context())
 				items := q.Consume(ctx)
@@ -514,7 +514,7 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 func TestReturn_ReplyAndRecordLost(t *testing.T) {
 	run(t, func(h *harness) {
 		conn, operator := h.connect(), h.connect()
-		q, other, third := h.queueOn(conn, Config{}), h.queue(), h.queue()
+		q, other, third := h.queueOn(conn, config{}), h.queue(), h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
 		taken := h.startTake(other)

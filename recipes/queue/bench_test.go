@@ -28,9 +28,9 @@ func BenchmarkQueue(b *testing.B) {
 func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	cfg := Config{}
+	cfg := config{}
 	if method == "consume 64" {
-		cfg.Prefetch = 64
+		cfg.prefetch = 64
 	}
 	q, err := New(conn, fmt.Sprintf("/bench-%d", time.Now().UnixNano()), cfg)
 	require.NoError(b, err)

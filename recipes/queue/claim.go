@@ -177,7 +177,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 			d.abandon(item, a.Err)
 		case malformed != nil:
 			d.moveToDeadLetters(item, malformed.Error())
-		case d.q.cfg.MaxAttempts > 0 && item.attempt > d.q.cfg.MaxAttempts:
+		case d.q.cfg.maxAttempts > 0 && item.attempt > d.q.cfg.maxAttempts:
 			item.attempt--
 			d.moveToDeadLetters(item, fmt.Sprintf("%d attempts, and the last was neither acknowledged nor returned", item.attempt))
 		default:
@@ -201,7 +201,7 @@ func (d *delivery) setContent(c content, unread bool) (err error) {
 
 // isLastAttempt reports whether the item is not delivered again after this attempt.
 func (d *delivery) isLastAttempt() bool {
-	return d.q.cfg.MaxAttempts > 0 && d.attempt >= d.q.cfg.MaxAttempts
+	return d.q.cfg.maxAttempts > 0 && d.attempt >= d.q.cfg.maxAttempts
 }
 
 // moveToDeadLetters moves a claimed item that cannot be delivered to the dead letters.

@@ -70,7 +70,7 @@ func TestTrap01_ClaimReplyLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				conn := h.connect()
-				q, other := h.queueOn(conn, Config{}), h.queue()
+				q, other := h.queueOn(conn, config{}), h.queue()
 				h.put(q, "one", "two")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
 				item := h.take(q, "one")
@@ -91,7 +91,7 @@ func TestTrap01_ClaimReplyLost(t *testing.T) {
 func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		h.put(q, "one")
 		previous := h.connect() // the connection of the program before it was restarted
 		_, err := previous.Create(q.claimPath("queue-0000000000"), []byte("me"), zk.FlagEphemeral, q.acl)
@@ -112,11 +112,11 @@ func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 // consumers with a larger buffer, and does not delay other items.
 func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 	run(t, func(h *harness) {
-		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), Config{})
+		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{})
 		large := string(make([]byte, 100<<10))
 		h.put(producer, large, "second", "third")
 		var log bytes.Buffer
-		q := h.queueOn(h.connect(), Config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // 64 KiB
+		q := h.queueOn(h.connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // 64 KiB
 		h.srv.ResetLog()
 		for _, payload := range []string{"second", "third"} {
 			item, err := q.Take(h.Context())
@@ -145,9 +145,9 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 // The other items of a batch with such an item are delivered.
 func TestClaim_BatchWithItemTooLarge(t *testing.T) {
 	run(t, func(h *harness) {
-		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), Config{})
+		producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{})
 		h.put(producer, "first", string(make([]byte, 100<<10)), "third")
-		q := h.queueOn(h.connect(), Config{})
+		q := h.queueOn(h.connect(), config{})
 		taken := map[string]bool{}
 		for len(taken) < 2 {
 			items, err := q.TakeUpTo(h.Context(), 3)
@@ -168,7 +168,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				conn, operator := h.connect(), h.connect()
-				q, other := h.queueOn(conn, Config{}), h.queue()
+				q, other := h.queueOn(conn, config{}), h.queue()
 				h.put(q, "one")
 				h.srv.After(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					require.NoError(h, operator.Delete(q.writer.Record(), -1))

@@ -127,7 +127,7 @@ func (c *completion) buildOperations() error {
 // in place.
 func (c *completion) send() txn.Outcome {
 	if c.toDeadLetters {
-		if err := c.q.setup.CheckDir(context.WithoutCancel(c.q.ctx), c.q.cfg.Dead, c.q.makeDead); err != nil {
+		if err := c.q.setup.CheckDir(context.WithoutCancel(c.q.ctx), c.q.cfg.dead, c.q.makeDead); err != nil {
 			return txn.Outcome{Err: err, Failed: -1}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Consume returns a channel of claimed items. The channel is closed after ctx is done. Up
-// to Config.Prefetch items are claimed before they are received; items that are not
+// Consume returns a channel of claimed items. The channel is closed after ctx is done. As
+// many items as [WithPrefetch] sets are claimed before they are received; items that are not
 // received by the end are returned to the queue, and the attempt does not count. An item
 // whose claim is lost before it is received is not delivered. Each received item must be
 // acknowledged or returned.
@@ -29,7 +29,7 @@ func (q *Queue) Consume(ctx context.Context) <-chan Item {
 	go func() {
 		defer q.running.Done()
 		defer close(items)
-		c := &consumer{q: q, results: make(chan takeResult, q.cfg.Prefetch)}
+		c := &consumer{q: q, results: make(chan takeResult, q.cfg.prefetch)}
 		defer c.returnUnread()
 		if err := c.deliverItems(ctx, items); err != nil {
 			q.setConsumeErr(err)
@@ -93,7 +93,7 @@ func (c *consumer) deliverItems(ctx context.Context, out chan<- Item) error {
 
 // requestItems requests as many items as may be claimed before they are received.
 func (c *consumer) requestItems() error {
-	for len(c.requests)+len(c.unread) < c.q.cfg.Prefetch {
+	for len(c.requests)+len(c.unread) < c.q.cfg.prefetch {
 		r := &takeRequest{n: 1, results: c.results}
 		if err := c.q.addRequest(r); err != nil {
 			return err

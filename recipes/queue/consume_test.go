@@ -19,7 +19,7 @@ func TestConsume_DeliversInOrder(t *testing.T) {
 	for _, prefetch := range []int{0, 1, 7} {
 		t.Run(fmt.Sprint(prefetch), func(t *testing.T) {
 			run(t, func(h *harness) {
-				producer, consumer := h.queue(), h.queueOn(h.connect(), Config{Prefetch: prefetch})
+				producer, consumer := h.queue(), h.queueOn(h.connect(), config{prefetch: prefetch})
 				ctx, cancel := context.WithCancel(h.Context())
 				defer cancel()
 				var producing sync.WaitGroup
@@ -61,7 +61,7 @@ func TestConsume_ConsumersShareItems(t *testing.T) {
 		shares := make([]int, 4)
 		var consuming sync.WaitGroup
 		for c := range shares {
-			q := h.queueOn(h.connect(), Config{Prefetch: 3})
+			q := h.queueOn(h.connect(), config{prefetch: 3})
 			consuming.Go(func() {
 				for item := range q.Consume(ctx) {
 					time.Sleep(time.Millisecond)
@@ -86,16 +86,16 @@ func TestConsume_ConsumersShareItems(t *testing.T) {
 // The attempts of items that were claimed and not received do not count.
 func TestConsume_UnreadItemIsNoAttempt(t *testing.T) {
 	run(t, func(h *harness) {
-		q := h.queueOn(h.connect(), Config{MaxAttempts: 2, Prefetch: 3})
+		q := h.queueOn(h.connect(), config{maxAttempts: 2, prefetch: 3})
 		h.put(q, "one", "two", "three", "four")
 		for range 5 {
 			ctx, cancel := context.WithCancel(h.Context())
 			items := q.Consume(ctx)
 			h.advance(time.Second)
-			require.Len(h, h.children(q.cfg.Claims), 4, "three items and the record")
+			require.Len(h, h.children(q.cfg.claims), 4, "three items and the record")
 			cancel()
 			h.advance(0)
-			require.Len(h, h.children(q.cfg.Claims), 1)
+			require.Len(h, h.children(q.cfg.claims), 1)
 			_, open := <-items
 			require.False(h, open)
 		}
@@ -112,19 +112,19 @@ func TestConsume_UnreadItemIsNoAttempt(t *testing.T) {
 func TestConsume_UnreadItemTooLargeToWrite(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect(zk.WithMaxBufferSize(0))
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		require.NoError(h, q.Create(h.Context()))
 		_, err := conn.Create("/jobs/queue-0000000000", encode(make([]byte, 1_046_000)), 0, q.acl)
 		require.NoError(h, err)
 		ctx, cancel := context.WithCancel(h.Context())
 		items := q.Consume(ctx)
 		h.advance(time.Second)
-		require.Contains(h, h.childrenOn(conn, q.cfg.Claims), "queue-0000000000")
+		require.Contains(h, h.childrenOn(conn, q.cfg.claims), "queue-0000000000")
 		cancel()
 		h.advance(0)
 		_, open := <-items
 		require.False(h, open)
-		require.NotContains(h, h.childrenOn(conn, q.cfg.Claims), "queue-0000000000")
+		require.NotContains(h, h.childrenOn(conn, q.cfg.claims), "queue-0000000000")
 		item, err := q.TryTake(h.Context())
 		require.NoError(h, err)
 		require.Equal(h, 2, item.Attempt())
@@ -135,7 +135,7 @@ func TestConsume_UnreadItemTooLargeToWrite(t *testing.T) {
 func TestConsume_LostItemIsNotDelivered(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q, other := h.queueOn(conn, Config{Prefetch: 3}), h.queue()
+		q, other := h.queueOn(conn, config{prefetch: 3}), h.queue()
 		h.put(other, "one", "two", "three")
 		items := q.Consume(ctx)
 		h.advance(time.Second)
@@ -160,7 +160,7 @@ func TestConsume_ContinuesInNextSession(t *testing.T) {
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
 		conn := h.connect()
-		q, other := h.queueOn(conn, Config{}), h.queue()
+		q, other := h.queueOn(conn, config{}), h.queue()
 		items := q.Consume(ctx)
 		for i := range 5 {
 			h.put(other, "one")
@@ -184,7 +184,7 @@ func TestConsume_UnreadableItem(t *testing.T) {
 	for name, unlimited := range map[string]bool{"fleet with small buffers": false, "and one that can read it": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
-				cfg := Config{MaxAttempts: 30}
+				cfg := config{maxAttempts: 30}
 				producer := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), cfg)
 				ctx, cancel := context.WithCancel(h.Context())
 				var mu sync.Mutex

@@ -12,13 +12,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // DeadLetter is an item that is not delivered any more, because it has reached
-// Config.MaxAttempts or because its data is not in the format of the layout.
+// the limit of [WithMaxAttempts] or because its data is not in the format of the layout.
 //
 // If the data could not be read by the consumer of the last attempt, or could not be moved,
 // the item is not moved but blocked: it remains in the queue, with a claim that is
@@ -68,7 +69,7 @@ func (d *delivery) deadLetterOps(reason string, inPlace bool) []operation {
 		reason = reason[:maxReason]
 	}
 	text, _ := json.Marshal(reasonData{d.name, d.attempt, reason, inPlace}) // cannot fail
-	letter := path.Join(d.q.cfg.Dead, letterName(d.name, d.czxid))
+	letter := path.Join(d.q.cfg.dead, letterName(d.name, d.czxid))
 	data, item := d.raw, d.deleteItemOp()
 	if inPlace {
 		data = nil
@@ -88,7 +89,7 @@ func letterName(item string, czxid int64) string { return fmt.Sprintf("%s-%x", i
 // cannot be read has an Err.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	names, err := request.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := request.Children(q.conn, q.cfg.Dead)
+		names, _, err := request.Children(q.conn, q.cfg.dead)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -131,7 +132,7 @@ func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, er
 		return DeadLetter{}, err
 	}
 	l := DeadLetter{ID: name, Item: r.Item, Attempts: r.Attempts, Reason: r.Reason}
-	data, err := q.readContent(ctx, path.Join(q.cfg.Dead, name))
+	data, err := q.readContent(ctx, path.Join(q.cfg.dead, name))
 	if data.stat != nil {
 		l.Since = time.UnixMilli(data.stat.Ctime)
 	}
@@ -157,7 +158,7 @@ func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, er
 // without it.
 func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, error) {
 	var r reasonData
-	c, err := q.readContent(ctx, path.Join(q.cfg.Dead, letter, reasonNode))
+	c, err := q.readContent(ctx, path.Join(q.cfg.dead, letter, reasonNode))
 	switch {
 	case err == nil:
 		r, err = decodeReason(letter, c.raw)
@@ -182,7 +183,7 @@ func decodeReason(letter string, data []byte) (r reasonData, err error) {
 
 // payloads returns the payloads in the data of an item.
 func (q *Queue) payloads(raw []byte) ([][]byte, error) {
-	if q.layout == recipes.Kazoo {
+	if q.layout == recipe.Kazoo {
 		return [][]byte{raw}, nil
 	}
 	return decode(raw)
@@ -217,13 +218,13 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 	if q.ctx.Err() != nil {
 		return recipes.ErrClosed
 	}
-	if err := q.setup.CheckAccess(ctx, q.cfg.Dead); err != nil {
+	if err := q.setup.CheckAccess(ctx, q.cfg.dead); err != nil {
 		return err
 	}
 	if err := q.checkDirs(ctx); err != nil {
 		return err
 	}
-	dir := path.Join(q.cfg.Dead, l.ID)
+	dir := path.Join(q.cfg.dead, l.ID)
 	deletes := []any{
 		&zk.DeleteRequest{Path: path.Join(dir, reasonNode), Version: -1},
 		&zk.DeleteRequest{Path: dir, Version: -1},

@@ -19,7 +19,7 @@ import (
 // An item that was returned after its last attempt becomes a dead letter, which can be requeued.
 func TestDeadLetter_AfterLastReturn(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 3})
+		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 3})
 		h.put(q, "bad", "good")
 		var id string
 		for i := range 3 {
@@ -57,11 +57,11 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 // The attempts of an item that crashes its consumers count.
 func TestDeadLetter_AfterCrashes(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 3})
+		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 3})
 		h.put(q, "deadly", "good")
 		for i := range 3 {
 			conn := h.connect()
-			consumer := h.queueOn(conn, Config{MaxAttempts: 3})
+			consumer := h.queueOn(conn, config{maxAttempts: 3})
 			require.Equal(h, i+1, h.take(consumer, "deadly").Attempt())
 			require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
 			conn.Close()
@@ -111,7 +111,7 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				ctx, conn, operator := h.Context(), h.connect(), h.connect()
-				q := h.queueOn(conn, Config{MaxAttempts: 1})
+				q := h.queueOn(conn, config{maxAttempts: 1})
 				require.NoError(h, q.Create(ctx))
 				const item = "/jobs/queue-0000000000"
 				_, err := operator.Create(item, c.data, 0, q.acl)
@@ -143,7 +143,7 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 				require.NoError(h, err)
 				require.Len(h, letters, 1, "%s", h.srv.Tree())
 				require.Contains(h, letters[0].Reason, c.reason)
-				require.NotContains(h, h.childrenOn(operator, q.cfg.Claims), "queue-0000000000")
+				require.NotContains(h, h.childrenOn(operator, q.cfg.claims), "queue-0000000000")
 				h.put(q, "two")
 				require.Equal(h, "two", string((<-taking).Data()))
 			})
@@ -155,7 +155,7 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 // delivered, keeps its data, and can be discarded.
 func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1})
+		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1})
 		h.put(q, "one")
 		h.ack(h.take(q, "one"))
 		conn := h.connect(zk.WithMaxBufferSize(0))
@@ -163,7 +163,7 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 		_, err := conn.Create("/jobs/queue-", encode(large), zk.FlagSequence, q.acl)
 		require.NoError(h, err)
 		h.put(q, "two")
-		reader := h.queueOn(conn, Config{MaxAttempts: 1})
+		reader := h.queueOn(conn, config{maxAttempts: 1})
 		item, err := reader.TryTake(ctx)
 		require.NoError(h, err)
 		require.NoError(h, item.Return(errors.New("too much")))
@@ -181,16 +181,16 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 		require.NoError(h, reader.Discard(ctx, letters[0]))
 		require.ErrorIs(h, reader.Discard(ctx, letters[0]), recipes.ErrDeleted)
 		require.Empty(h, h.children("/jobs"))
-		require.Len(h, h.children(reader.cfg.Claims), 2, "two records")
+		require.Len(h, h.children(reader.cfg.claims), 2, "two records")
 	})
 }
 
 // Dead letters are listed in the order of their items.
 func TestDeadLetters_Order(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1})
+		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1})
 		for i := range 3 {
-			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), Priority(3-i)))
+			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), WithPriority(3-i)))
 		}
 		for _, payload := range []string{"2", "1", "0"} {
 			require.NoError(h, h.take(q, payload).Return(nil))
@@ -217,7 +217,7 @@ func TestTrap07_RequeueReplyLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				ctx, conn := h.Context(), h.connect()
-				q := h.queueOn(conn, Config{MaxAttempts: 1})
+				q := h.queueOn(conn, config{maxAttempts: 1})
 				h.put(q, "one")
 				item := h.take(q, "one")
 				fault(h.srv, nth(conn, zktest.OpMulti, 1))
@@ -240,7 +240,7 @@ func TestTrap07_RequeueReplyLost(t *testing.T) {
 func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		require.NoError(h, q.Create(ctx))
 		require.NoError(h, q.makeDead(ctx))
 		for path, data := range map[string]string{"/secret": "secret", "/jobs-dead/queue-0000000000-1": ""} {

@@ -61,7 +61,7 @@ func newDispatcher(q *Queue) *dispatcher {
 		q: q, sub: sub, epoch: sub.State().Epoch,
 		rand:         rand.New(rand.NewPCG(uint64(q.conn.SessionID()), uint64(time.Now().UnixNano()))),
 		items:        &directory{path: q.path, reader: watch.NewReader(q.conn, sub, q.path, watch.Children), create: q.makeItems, check: q.setup.CheckAccess, stale: true},
-		claims:       &directory{path: q.cfg.Claims, reader: watch.NewReader(q.conn, sub, q.cfg.Claims, watch.Children), create: q.makeClaims, check: q.setup.CheckAccess, stale: true},
+		claims:       &directory{path: q.cfg.claims, reader: watch.NewReader(q.conn, sub, q.cfg.claims, watch.Children), create: q.makeClaims, check: q.setup.CheckAccess, stale: true},
 		claimedNames: map[string]bool{}, skipped: map[string]skippedItem{}, uncertain: map[string]string{},
 		batch: minBatch,
 	}

@@ -31,7 +31,7 @@
 // of a longer list, after a second, or when other consumers have taken several of its items.
 //
 // Attempts are counted before delivery, so an item that crashes its consumer is counted as
-// well. With Config.MaxAttempts such an item becomes a [DeadLetter], which can be listed,
+// well. With [WithMaxAttempts] such an item becomes a [DeadLetter], which can be listed,
 // requeued and discarded.
 //
 // # Limits
@@ -44,7 +44,7 @@
 //   - A queue should have at most about ten thousand items at a time, including delayed and
 //     claimed items. Split longer queues. The names of 50,000 items fill the megabyte that
 //     Java clients receive; [recipes.ErrTooLarge] is returned if a Go client has a smaller limit.
-//     Config.MaxItems limits the length of a queue.
+//     [WithMaxItems] limits the length of a queue.
 //   - Items should have at most some kilobytes. The limit is slightly less than a megabyte
 //     ([recipes.ErrTooLarge]). Store large data elsewhere, and its name in the item.
 //   - All queues of an ensemble together can process some thousand items per second: each
@@ -58,10 +58,10 @@
 // # Interoperability with Curator and kazoo
 //
 // Names and data are those of Curator: Put corresponds to its DistributedQueue, Put with
-// [Priority] to its DistributedPriorityQueue, and Put with [At] to its
+// [WithPriority] to its DistributedPriorityQueue, and Put with [WithTime] to its
 // DistributedDelayQueue. Curator consumers can share a queue with consumers of this package
-// if they use a lock path, which is Config.Claims here; consumers without a lock path take
-// items that others have claimed. With [recipes.Kazoo], names and data are those of kazoo's
+// if they use a lock path, which [WithClaims] sets here; consumers without a lock path take
+// items that others have claimed. With [recipes.WithKazooLayout], names and data are those of kazoo's
 // LockingQueue. Consumers of kazoo's Queue ignore claims and must not share a queue with
 // this package. All producers of a queue should use the same kind of Put.
 //

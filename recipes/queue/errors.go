@@ -15,7 +15,7 @@ var (
 	ErrParts = errors.New("queue: item has several payloads, see Item.Parts")
 	// ErrEmpty is returned by TryTake if no item can be taken at present.
 	ErrEmpty = errors.New("queue: no item available")
-	// ErrFull is returned by Put if the queue has Config.MaxItems items.
+	// ErrFull is returned by Put if the queue has as many items as [WithMaxItems] allows.
 	ErrFull = errors.New("queue: full")
 )
 

@@ -33,7 +33,7 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	jobs, err := queue.New(conn, "/jobs", queue.Config{MaxAttempts: 5})
+	jobs, err := queue.New(conn, "/jobs", queue.WithMaxAttempts(5))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -73,18 +73,18 @@ func work(_ context.Context, job []byte) error {
 }
 
 // An item is delivered at a later time.
-func ExampleAt() {
+func ExampleWithTime() {
 	conn, done := connect()
 	defer done()
 	ctx := context.Background()
-	reminders, err := queue.New(conn, "/reminders", queue.Config{})
+	reminders, err := queue.New(conn, "/reminders")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer reminders.Close()
 
 	begin := time.Now()
-	if err := reminders.Put(ctx, []byte("later"), queue.At(begin.Add(100*time.Millisecond))); err != nil {
+	if err := reminders.Put(ctx, []byte("later"), queue.WithTime(begin.Add(100*time.Millisecond))); err != nil {
 		log.Fatal(err)
 	}
 	_, err = reminders.TryTake(ctx)
@@ -105,7 +105,7 @@ func ExampleQueue_DeadLetters() {
 	conn, done := connect()
 	defer done()
 	ctx := context.Background()
-	jobs, err := queue.New(conn, "/jobs", queue.Config{MaxAttempts: 2})
+	jobs, err := queue.New(conn, "/jobs", queue.WithMaxAttempts(2))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -149,12 +149,12 @@ func ExampleItem_Ack() {
 	conn, done := connect()
 	defer done()
 	ctx := context.Background()
-	orders, err := queue.New(conn, "/orders", queue.Config{})
+	orders, err := queue.New(conn, "/orders")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer orders.Close()
-	invoices, err := queue.New(conn, "/invoices", queue.Config{})
+	invoices, err := queue.New(conn, "/invoices")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -47,7 +47,7 @@ func TestForeignParticipant(t *testing.T) {
 	for name, c := range map[string]struct {
 		write   func(f foreign)
 		outcome string
-		layout  recipes.Layout
+		layout  recipe.Layout
 	}{
 		"as documented":            {write: with(item, good), outcome: delivered},
 		"garbage":                  {write: with(item, []byte("garbage")), outcome: dead},
@@ -102,17 +102,17 @@ func TestForeignParticipant(t *testing.T) {
 			write:   all(with("/jobs-dead/queue-0000000000-1", nil), with("/jobs-dead/queue-0000000000-1/why", []byte(`{"item":"queue-0000000000","inPlace":true}`))),
 			outcome: unread,
 		},
-		"kazoo: no data":   {write: with("/jobs/entries/entry-100-0000000000", nil), outcome: delivered, layout: recipes.Kazoo},
-		"kazoo: garbage":   {write: with("/jobs/entries/entry-100-0000000000", make([]byte, 100)), outcome: delivered, layout: recipes.Kazoo},
-		"kazoo: name":      {write: with("/jobs/entries/entry-xyz-0000000000", nil), outcome: remains, layout: recipes.Kazoo},
-		"kazoo: too large": {write: with("/jobs/entries/entry-100-0000000000", make([]byte, 100<<10)), outcome: unread, layout: recipes.Kazoo},
+		"kazoo: no data":   {write: with("/jobs/entries/entry-100-0000000000", nil), outcome: delivered, layout: recipe.Kazoo},
+		"kazoo: garbage":   {write: with("/jobs/entries/entry-100-0000000000", make([]byte, 100)), outcome: delivered, layout: recipe.Kazoo},
+		"kazoo: name":      {write: with("/jobs/entries/entry-xyz-0000000000", nil), outcome: remains, layout: recipe.Kazoo},
+		"kazoo: too large": {write: with("/jobs/entries/entry-100-0000000000", make([]byte, 100<<10)), outcome: unread, layout: recipe.Kazoo},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				f := foreign{h, h.connect(zk.WithMaxBufferSize(0))}
 				defer f.conn.Close()
-				cfg := Config{MaxAttempts: 3}
-				connect := func() *Queue { return h.queueOn(h.connect(), cfg, recipes.WithLayout(c.layout)) }
+				cfg := config{maxAttempts: 3}
+				connect := func() *Queue { return h.queueOn(h.connect(), cfg, recipe.WithLayout(c.layout)) }
 				producer := connect()
 				require.NoError(h, producer.Create(h.Context()))
 				require.NoError(h, producer.makeDead(h.Context()))
@@ -190,7 +190,7 @@ func (q *Queue) children(h *harness) int {
 // After a loss of the servers' data, an item with the name of one that was skipped is delivered without delay.
 func TestDataLoss_NameOfSkippedItem(t *testing.T) {
 	run(t, func(h *harness) {
-		producer, q := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), Config{}), h.queue()
+		producer, q := h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{}), h.queue()
 		h.put(producer, string(make([]byte, 100<<10)))
 		taking := h.startTake(q)
 		h.advance(10 * time.Minute)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -58,14 +59,19 @@ func (h *harness) connect(opts ...func(*zk.Conn)) *zk.Conn {
 }
 
 // queue returns a participant with a separate connection.
-func (h *harness) queue() *Queue { return h.queueOn(h.connect(), Config{}) }
+func (h *harness) queue() *Queue { return h.queueOn(h.connect(), config{}) }
 
-func (h *harness) queueOn(conn *zk.Conn, cfg Config, opts ...recipes.Option) *Queue {
+// ApplyQueue makes a config an option, for tests of several queues.
+func (c config) ApplyQueue(s *recipe.Setup) {
+	recipe.Own("config", func(own *config) { *own = c })(s)
+}
+
+func (h *harness) queueOn(conn *zk.Conn, cfg config, opts ...Option) *Queue {
 	return h.queueAt(conn, "/jobs", cfg, opts...)
 }
 
-func (h *harness) queueAt(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) *Queue {
-	q, err := New(conn, path, cfg, append([]recipes.Option{recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
+func (h *harness) queueAt(conn *zk.Conn, path string, cfg config, opts ...Option) *Queue {
+	q, err := New(conn, path, append([]Option{cfg, recipes.WithSessionTimeout(sessionTimeout)}, opts...)...)
 	require.NoError(h, err)
 	h.queues = append(h.queues, q)
 	return q

@@ -46,7 +46,7 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				ctx, conn := h.Context(), h.connect()
-				q, other := h.queueOn(conn, Config{}), h.queue()
+				q, other := h.queueOn(conn, config{}), h.queue()
 				h.put(q, "one")
 				item := h.take(q, "one")
 				begin := time.Now()
@@ -81,7 +81,7 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q, other := h.queueOn(conn, Config{}), h.queue()
+		q, other := h.queueOn(conn, config{}), h.queue()
 		h.put(q, "one")
 		item := h.take(q, "one")
 		session := conn.SessionID()
@@ -101,7 +101,7 @@ func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		h.put(q, "one")
 		item := h.take(q, "one")
 		require.NoError(h, h.srv.ExpireSession(conn.SessionID()))

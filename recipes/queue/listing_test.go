@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -20,7 +21,7 @@ import (
 func TestListing_FewListingsForManyItems(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		for range 10 {
 			require.NoError(h, q.PutAll(ctx, make([][]byte, 100)))
 		}
@@ -38,7 +39,7 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 	run(t, func(h *harness) {
 		const items, work, listing = 40, 2 * time.Second, time.Second
 		producer, consumer := h.queue(), h.queue()
-		require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, items), Priority(5)))
+		require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, items), WithPriority(5)))
 		listings := 0
 		slow := h.srv.Before(zktest.Match{Op: zktest.OpGetChildren2, Session: consumer.conn.SessionID(), Path: "/jobs"}, func(*zktest.Request) zktest.Verdict {
 			listings++
@@ -61,7 +62,7 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 func TestTrap25_WatchesAddUp(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		for range 50 {
 			ctx, cancel := context.WithTimeout(h.Context(), time.Millisecond)
 			_, err := q.Take(ctx)
@@ -80,7 +81,7 @@ func TestTrap25_WatchesAddUp(t *testing.T) {
 		h.requireEmpty(other)
 		require.NoError(h, q.Close())
 		for range 50 {
-			q := h.queueOn(conn, Config{})
+			q := h.queueOn(conn, config{})
 			h.requireEmpty(q)
 			require.NoError(h, q.Close())
 		}
@@ -125,7 +126,7 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				ctx, conn := h.Context(), h.connect()
-				q, producer := h.queueOn(conn, Config{}), h.queue()
+				q, producer := h.queueOn(conn, config{}), h.queue()
 				taken := make(chan string, 1) // the data, or the error
 				take := func() {
 					limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
@@ -158,15 +159,15 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q, producer := h.queueOn(conn, Config{}), h.queue()
-		require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, 100), Priority(5)))
+		q, producer := h.queueOn(conn, config{}), h.queue()
+		require.NoError(h, producer.PutAll(h.Context(), slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
 		first, err := q.Take(h.Context())
 		require.NoError(h, err)
 		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(2 * time.Second)
 		require.NoError(h, first.Ack())
-		require.NoError(h, producer.Put(h.Context(), []byte("urgent"), Priority(0)))
+		require.NoError(h, producer.Put(h.Context(), []byte("urgent"), WithPriority(0)))
 		next, err := q.Take(h.Context())
 		require.NoError(h, err)
 		require.Equal(h, "urgent", string(next.Data()))
@@ -178,14 +179,14 @@ func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		h.requireEmpty(q)
 		require.NoError(h, q.Close())
 		h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		h.srv.DropConnections(conn.SessionID())
 		h.advance(2 * time.Second)
 		require.Empty(h, h.srv.Watches())
-		q = h.queueOn(conn, Config{})
+		q = h.queueOn(conn, config{})
 		taken := make(chan error, 1)
 		go func() {
 			item, err := q.Take(h.Context())
@@ -205,7 +206,7 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 // Unrecognized children of the directories are ignored.
 func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q, operator := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1}), h.connect()
+		ctx, q, operator := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1}), h.connect()
 		h.put(q, "one", "two")
 		require.NoError(h, h.take(q, "one").Return(nil))
 		unrecognized := []string{"queue-", "queue-x", "queue--", "queue-42", "queue-||", "queue-99999999999", "lock-0000000000", "_c_", "queue-\u00e9000000000", "entry-100-0000000000", "-", "|"}
@@ -226,7 +227,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		h.put(q, "with a child", "three")
 		first := ""
 		for _, name := range h.children("/jobs") {
-			if _, ok := parseName(recipes.Curator, name); ok && (first == "" || name < first) {
+			if _, ok := parseName(recipe.Curator, name); ok && (first == "" || name < first) {
 				first = name
 			}
 		}
@@ -240,7 +241,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 // A directory is created when it is needed, and again after another client has deleted it.
 func TestTrap36_DirectoryIsMissing(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q, operator := h.Context(), h.queueOn(h.connect(), Config{MaxAttempts: 1}), h.connect()
+		ctx, q, operator := h.Context(), h.queueOn(h.connect(), config{maxAttempts: 1}), h.connect()
 		h.requireEmpty(q)
 		for range 2 {
 			taken := h.startTake(q)
@@ -260,10 +261,10 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 		h.put(q, "two")
 		item := h.take(q, "two")
 		require.NoError(h, operator.Delete(q.claimPath(item.ID()), -1))
-		for _, record := range h.children(q.cfg.Claims) {
+		for _, record := range h.children(q.cfg.claims) {
 			require.NoError(h, operator.Delete(q.claimPath(record), -1))
 		}
-		require.NoError(h, operator.Delete(q.cfg.Claims, -1))
+		require.NoError(h, operator.Delete(q.cfg.claims, -1))
 		h.advance(time.Second)
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		h.take(h.queue(), "two")
@@ -274,7 +275,7 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 // instead of retrying indefinitely.
 func TestTrap37_ListingTooLarge(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q, producer := h.Context(), h.queue(), h.queueOn(h.connect(zk.WithMaxBufferSize(0)), Config{})
+		ctx, q, producer := h.Context(), h.queue(), h.queueOn(h.connect(zk.WithMaxBufferSize(0)), config{})
 		for range 40 {
 			require.NoError(h, producer.PutAll(ctx, make([][]byte, 100)))
 		}

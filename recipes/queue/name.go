@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
 // entry is the information in the name of an item.
@@ -49,10 +49,10 @@ const (
 )
 
 // parseName parses the name of an item; ok is false if it is not the name of an item.
-func parseName(layout recipes.Layout, name string) (e entry, ok bool) {
+func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 	e.name, e.priority = name, noPriority
 	prefix := curatorPrefix
-	if layout == recipes.Kazoo {
+	if layout == recipe.Kazoo {
 		prefix = kazooPrefix
 	}
 	head, found := strings.CutPrefix(name, prefix)
@@ -60,14 +60,14 @@ func parseName(layout recipes.Layout, name string) (e entry, ok bool) {
 		return e, false
 	}
 	separator := "" // between head and sequence number
-	if layout == recipes.Kazoo {
+	if layout == recipe.Kazoo {
 		separator = "-"
 	}
 	head, e.sequence, ok = cutSequence(head, separator)
 	if !ok {
 		return e, false
 	}
-	if layout == recipes.Kazoo {
+	if layout == recipe.Kazoo {
 		// entry-100-0000000042
 		n, err := strconv.ParseUint(head, 10, 16)
 		e.priority = int64(n)
@@ -115,8 +115,8 @@ type position struct {
 }
 
 // prefix returns the name of a new item without its sequence number.
-func (p position) prefix(layout recipes.Layout) (string, error) {
-	if layout == recipes.Kazoo {
+func (p position) prefix(layout recipe.Layout) (string, error) {
+	if layout == recipe.Kazoo {
 		n := kazooPriority
 		if p.hasPriority {
 			n = p.priority

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -38,7 +39,7 @@ func TestParseName(t *testing.T) {
 		"_c_x-queue-0000000042":         nil,
 		"lock-0000000042":               nil,
 	} {
-		requireParsed(t, recipes.Curator, name, want)
+		requireParsed(t, recipe.Curator, name, want)
 	}
 	for name, want := range map[string]*entry{
 		"entry-100-0000000042":  {"", 100, 0, 42},
@@ -51,13 +52,13 @@ func TestParseName(t *testing.T) {
 		"entry-0000000042":      nil,
 		"queue-0000000042":      nil,
 	} {
-		requireParsed(t, recipes.Kazoo, name, want)
+		requireParsed(t, recipe.Kazoo, name, want)
 	}
 }
 
 // requireParsed requires that a name is parsed as want, in which the name is empty, or rejected if
 // want is nil.
-func requireParsed(t *testing.T, layout recipes.Layout, name string, want *entry) {
+func requireParsed(t *testing.T, layout recipe.Layout, name string, want *entry) {
 	t.Helper()
 	e, ok := parseName(layout, name)
 	require.Equal(t, want != nil, ok, name)
@@ -70,27 +71,27 @@ func requireParsed(t *testing.T, layout recipes.Layout, name string, want *entry
 // The parser reads the names that prefix returns.
 func TestPosition_Prefix(t *testing.T) {
 	for _, n := range []int{0, 1, -1, 5, math.MaxInt32, math.MinInt32} {
-		prefix, err := position{priority: n, hasPriority: true}.prefix(recipes.Curator)
+		prefix, err := position{priority: n, hasPriority: true}.prefix(recipe.Curator)
 		require.NoError(t, err)
-		e, ok := parseName(recipes.Curator, prefix+"0000000007")
+		e, ok := parseName(recipe.Curator, prefix+"0000000007")
 		require.True(t, ok)
 		require.Equal(t, entry{prefix + "0000000007", int64(n), 0, 7}, e)
 	}
 	tooLarge := int(min(math.MaxInt32+1, int64(math.MaxInt)))
 	for _, test := range []struct {
 		position position
-		layout   recipes.Layout
+		layout   recipe.Layout
 		want     string // or "" if the position is invalid
 	}{
-		{position{}, recipes.Curator, "queue-"},
-		{position{due: 1_800_000_000_000}, recipes.Curator, "queue-|1A3185C5000|"},
-		{position{due: 1, hasPriority: true}, recipes.Curator, ""},
-		{position{priority: tooLarge, hasPriority: true}, recipes.Curator, ""},
-		{position{}, recipes.Kazoo, "entry-100-"},
-		{position{priority: 7, hasPriority: true}, recipes.Kazoo, "entry-007-"},
-		{position{priority: 1000, hasPriority: true}, recipes.Kazoo, ""},
-		{position{priority: -1, hasPriority: true}, recipes.Kazoo, ""},
-		{position{due: 1}, recipes.Kazoo, ""},
+		{position{}, recipe.Curator, "queue-"},
+		{position{due: 1_800_000_000_000}, recipe.Curator, "queue-|1A3185C5000|"},
+		{position{due: 1, hasPriority: true}, recipe.Curator, ""},
+		{position{priority: tooLarge, hasPriority: true}, recipe.Curator, ""},
+		{position{}, recipe.Kazoo, "entry-100-"},
+		{position{priority: 7, hasPriority: true}, recipe.Kazoo, "entry-007-"},
+		{position{priority: 1000, hasPriority: true}, recipe.Kazoo, ""},
+		{position{priority: -1, hasPriority: true}, recipe.Kazoo, ""},
+		{position{due: 1}, recipe.Kazoo, ""},
 	} {
 		if test.position.priority == math.MaxInt {
 			continue // on this platform every int fits
@@ -115,7 +116,7 @@ func TestCompareEntries(t *testing.T) {
 	}
 	var entries []entry
 	for _, name := range ordered {
-		e, ok := parseName(recipes.Curator, name)
+		e, ok := parseName(recipe.Curator, name)
 		require.True(t, ok, name)
 		entries = append(entries, e)
 	}
@@ -134,7 +135,7 @@ func TestCompareEntries(t *testing.T) {
 func FuzzParseName(f *testing.F) {
 	f.Add("queue-0000000042")
 	f.Fuzz(func(t *testing.T, name string) {
-		parseName(recipes.Curator, name)
-		parseName(recipes.Kazoo, name)
+		parseName(recipe.Curator, name)
+		parseName(recipe.Kazoo, name)
 	})
 }

@@ -11,33 +11,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
-
-// PutOption sets the position of an item in the queue.
-type PutOption func(*putOptions)
-
-type putOptions struct {
-	position position
-	at       time.Time
-}
-
-// Priority puts an item before all items with greater numbers. n is a 32-bit integer, or 0
-// to 999 with [recipes.Kazoo]. Items without a priority come before all others; with
-// [recipes.Kazoo] they have priority 100. Curator's DistributedPriorityQueue can share a
-// queue of such items.
-func Priority(n int) PutOption {
-	return func(o *putOptions) { o.position.priority, o.position.hasPriority = n, true }
-}
-
-// At delays an item until t, with a resolution of one millisecond. The delay is measured by
-// the clock of the ensemble's leader, so the clocks of producers and consumers do not have
-// to agree. A time in the past does not delay the item. Curator's DistributedDelayQueue can
-// share a queue of such items, but uses the clocks of its clients. An item cannot have both
-// a time and a priority, and cannot have a time with [recipes.Kazoo].
-func At(t time.Time) PutOption { return func(o *putOptions) { o.at = t } }
 
 // maxItem is the maximum size of the data of an item. It is less than the limit of the servers, so
 // that the item can be moved to the dead letters.
@@ -84,12 +62,12 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 		}
 		ops[i] = r
 	}
-	if q.cfg.MaxItems > 0 {
+	if q.cfg.maxItems > 0 {
 		n, err := q.countItems(ctx)
 		if err != nil {
 			return err
 		}
-		if n+len(data) > q.cfg.MaxItems {
+		if n+len(data) > q.cfg.maxItems {
 			return fmt.Errorf("%w: %d items", ErrFull, n)
 		}
 	}
@@ -100,12 +78,12 @@ func (q *Queue) putAll(ctx context.Context, data [][]byte, opts []PutOption) err
 	return o.Err
 }
 
-// PutRequest returns the operation that Put would send, for use in another transaction. As
-// an operation of [Item.Ack] it moves an item to another queue. In the Multi of a lock or a
-// leadership it adds an item only while the lock or the leadership is held. The znodes of
-// the queue must exist, or the transaction fails with zk.ErrNoNode; see [Queue.Create].
-// PutRequest does not check MaxItems. With [At] or [recipes.WithACL], PutRequest may have to
-// query the time of the server or the ACLs, and blocks until they are known or ctx is done.
+// PutRequest returns the operation that Put would send, for use in another transaction. As an
+// operation of [Item.Ack] it moves an item to another queue. In the Multi of a lock or a leadership
+// it adds an item only while the lock or the leadership is held. The znodes of the queue must
+// exist, or the transaction fails with zk.ErrNoNode; see [Queue.Create]. PutRequest does not check
+// the limit of [WithMaxItems]. With [WithTime] or [recipes.WithACL], PutRequest may have to query
+// the time of the server or the ACLs, and blocks until they are known or ctx is done.
 func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) (*zk.CreateRequest, error) {
 	r, err := q.putRequest(ctx, data, opts)
 	return r, q.wrapError("put into", err)
@@ -128,7 +106,7 @@ func (q *Queue) createRequest(prefix string, payload []byte) (*zk.CreateRequest,
 		return nil, fmt.Errorf("%w: an item of %d bytes", recipes.ErrTooLarge, len(payload))
 	}
 	var raw []byte
-	if q.layout == recipes.Kazoo {
+	if q.layout == recipe.Kazoo {
 		raw = slices.Clone(payload) // the request may be sent after Put has returned
 	} else {
 		raw = encode(payload)
@@ -142,14 +120,14 @@ func (q *Queue) namePrefix(ctx context.Context, opts []PutOption) (string, error
 		return "", err
 	}
 	var o putOptions
-	for _, set := range opts {
-		if set == nil {
+	for _, opt := range opts {
+		if opt == nil {
 			return "", fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
 		}
-		set(&o)
+		opt.applyPut(&o)
 	}
 	if !o.at.IsZero() {
-		if q.layout != recipes.Kazoo { // kazoo's layout does not support a time
+		if q.layout != recipe.Kazoo { // kazoo's layout does not support a time
 			leader, local, err := q.leaderTime(ctx)
 			if err != nil {
 				return "", err

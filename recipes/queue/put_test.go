@@ -18,7 +18,7 @@ func TestPut_Priority(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queue()
 		for i, priority := range []int{5, -1, 7, 5, -1 << 31, 1<<31 - 1} {
-			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), Priority(priority)))
+			require.NoError(h, q.Put(ctx, fmt.Append(nil, i), WithPriority(priority)))
 		}
 		h.put(q, "without")
 		item := h.take(q, "without")
@@ -28,7 +28,7 @@ func TestPut_Priority(t *testing.T) {
 		for _, payload := range []string{"0", "3", "2", "5"} {
 			h.take(q, payload)
 		}
-		require.ErrorIs(h, q.Put(ctx, nil, Priority(1), At(time.Now())), recipes.ErrInvalid)
+		require.ErrorIs(h, q.Put(ctx, nil, WithPriority(1), WithTime(time.Now())), recipes.ErrInvalid)
 		require.ErrorIs(h, q.Put(ctx, nil, nil), recipes.ErrInvalid)
 	})
 }
@@ -39,7 +39,7 @@ func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
 		serverTime := time.Now()
 		time.Sleep(time.Hour)
 		ctx, q := h.Context(), h.queue()
-		require.NoError(h, q.Put(ctx, nil, At(time.Now().Add(10*time.Second))))
+		require.NoError(h, q.Put(ctx, nil, WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		h.requireEmpty(q)
 		begin := time.Now()
@@ -53,10 +53,10 @@ func TestPut_DelayIsMeasuredByServerClock(t *testing.T) {
 func TestPut_DistantTime(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, q := h.Context(), h.queue()
-		require.NoError(h, q.Put(ctx, []byte("later"), At(time.Unix(1<<55, 0))))
+		require.NoError(h, q.Put(ctx, []byte("later"), WithTime(time.Unix(1<<55, 0))))
 		require.Contains(h, h.srv.Tree(), "queue-|7FFFFFFFFFFFFFFF|")
 		h.requireEmpty(q)
-		require.NoError(h, q.Put(ctx, []byte("earlier"), At(time.Unix(-1<<55, 0))))
+		require.NoError(h, q.Put(ctx, []byte("earlier"), WithTime(time.Unix(-1<<55, 0))))
 		h.take(q, "earlier")
 		h.put(q, "without")
 		h.take(q, "without")
@@ -71,12 +71,12 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 		ctx, producer, consumer := h.Context(), h.queue(), h.queue()
 		serverTime := time.Now()
 		for _, q := range []*Queue{producer, consumer} {
-			require.NoError(h, q.Put(ctx, nil, At(time.Now().Add(30*time.Minute))))
+			require.NoError(h, q.Put(ctx, nil, WithTime(time.Now().Add(30*time.Minute))))
 		}
 		h.requireEmpty(consumer)
 		time.Sleep(time.Hour)
 		h.requireEmpty(consumer)
-		require.NoError(h, producer.Put(ctx, []byte("first"), At(time.Now().Add(10*time.Second))))
+		require.NoError(h, producer.Put(ctx, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.srv.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		begin := time.Now()
 		item, err := consumer.Take(ctx)
@@ -89,7 +89,7 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 // Claimed items count for MaxItems.
 func TestPut_FullQueue(t *testing.T) {
 	run(t, func(h *harness) {
-		ctx, q := h.Context(), h.queueOn(h.connect(), Config{MaxItems: 3})
+		ctx, q := h.Context(), h.queueOn(h.connect(), config{maxItems: 3})
 		require.ErrorIs(h, q.PutAll(ctx, make([][]byte, 4)), ErrFull)
 		h.put(q, "one", "two")
 		require.ErrorIs(h, q.PutAll(ctx, make([][]byte, 2)), ErrFull)
@@ -106,7 +106,7 @@ func TestPut_FullQueue(t *testing.T) {
 func TestPutAll_IsAtomic(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		h.put(q, "one")
 		h.srv.Before(nth(conn, zktest.OpMulti, 1), zktest.Cut)
 		h.srv.After(nth(conn, zktest.OpMulti, 2), zktest.Cut)
@@ -129,7 +129,7 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", consumed before: ", consumedBefore), func(t *testing.T) {
 				run(t, func(h *harness) {
 					ctx, conn := h.Context(), h.connect()
-					q, other := h.queueOn(conn, Config{}), h.queue()
+					q, other := h.queueOn(conn, config{}), h.queue()
 					h.put(q, "zero")
 					h.ack(h.take(other, "zero"))
 					consumed := 0
@@ -166,7 +166,7 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 func TestTrap10_SessionMoved(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		for i := range 5 {
 			for k := 1; k <= 3; k++ {
 				h.srv.After(nth(conn, zktest.OpMulti, k), zktest.Fail(zk.ErrSessionMoved))
@@ -185,7 +185,7 @@ func TestPut_PausesIfServerIsBusy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
 				conn := h.connect()
-				q := h.queueOn(conn, Config{})
+				q := h.queueOn(conn, config{})
 				if hasRecord {
 					h.put(q, "zero")
 				}

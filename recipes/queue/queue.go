@@ -22,40 +22,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Config configures a queue. All participants of a queue should use the same Config, except
-// for Prefetch. The zero Config has no limits.
-type Config struct {
-	// MaxItems is the number of items at which Put returns [ErrFull], or 0 for no limit.
-	// Claimed and delayed items count. Concurrent calls of Put can exceed it.
-	MaxItems int
-	// MaxAttempts is the number of deliveries after which an item becomes a dead letter, or
-	// 0 for no limit.
-	MaxAttempts int
-	// Prefetch is the number of items that Consume claims before they are received, at most
-	// 10000. 0 means 1. Other consumers cannot take these items, and each counts as an
-	// attempt if this process dies.
-	Prefetch int
-	// Claims is the directory of the claims, which Curator calls the lock path. The default
-	// is <path>-claims. Each queue needs a separate directory. With [recipes.Kazoo] it is
-	// <path>/taken and cannot be changed.
-	Claims string
-	// Dead is the directory of the dead letters. The default is <path>-dead, or <path>/dead
-	// with [recipes.Kazoo].
-	Dead string
-}
-
-// maxPrefetch is the limit of Config.Prefetch, because Consume allocates memory for so many items.
-const maxPrefetch = 10000
-
 // Queue is a participant of a queue: a producer, a consumer or both. Its methods may be
 // called from any goroutine. It must be closed.
 type Queue struct {
-	cfg    Config
+	cfg    config
 	setup  *recipe.Setup
 	conn   *zk.Conn
 	path   string // the directory of the items
 	acl    []zk.ACL
-	layout recipes.Layout
+	layout recipe.Layout
 	log    *slog.Logger
 	writer *txn.Writer
 
@@ -94,8 +69,9 @@ type Queue struct {
 
 // New returns a participant of the queue at path. It sends no request. Errors:
 // [recipes.ErrInvalid].
-func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue, error) {
-	s, err := recipe.New(conn, path, opts)
+func New(conn *zk.Conn, path string, opts ...Option) (*Queue, error) {
+	var cfg config
+	s, err := recipe.NewOwn(conn, path, &cfg, opts, Option.ApplyQueue)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +85,7 @@ func New(conn *zk.Conn, path string, cfg Config, opts ...recipes.Option) (*Queue
 		deliveries: map[*delivery]struct{}{},
 	}
 	q.ctx, q.stop = context.WithCancelCause(context.Background())
-	q.writer = txn.New(txn.Config{Conn: conn, Dir: q.cfg.Claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
+	q.writer = txn.New(txn.Config{Conn: conn, Dir: q.cfg.claims, ACL: s.ACL, MakeDir: q.makeClaims, Log: q.log})
 	return q, nil
 }
 
@@ -130,39 +106,6 @@ func (q *Queue) Create(ctx context.Context) error {
 	return q.wrapError("create", err)
 }
 
-// applyDefaults checks the configuration, sets the fields that have a default, and returns the
-// directory of the items.
-func (c *Config) applyDefaults(queue string, layout recipes.Layout) (items string, err error) {
-	switch {
-	case c.MaxItems < 0, c.MaxAttempts < 0, c.Prefetch < 0:
-		return "", fmt.Errorf("%w: %+v: a number is negative", zkerror.ErrInvalid, *c)
-	case c.Prefetch > maxPrefetch:
-		return "", fmt.Errorf("%w: Prefetch: %d is greater than %d", zkerror.ErrInvalid, c.Prefetch, maxPrefetch)
-	case layout == recipes.Kazoo && c.Claims != "":
-		return "", fmt.Errorf("%w: Claims: kazoo's layout uses %s/taken", zkerror.ErrInvalid, queue)
-	}
-	items, claims, dead := queue, queue+"-claims", queue+"-dead"
-	if layout == recipes.Kazoo {
-		items, claims, dead = queue+"/entries", queue+"/taken", queue+"/dead"
-	}
-	for _, d := range []struct {
-		dir    *string
-		preset string
-	}{{&c.Claims, claims}, {&c.Dead, dead}} {
-		if *d.dir == "" {
-			*d.dir = d.preset
-		}
-		if err := znode.CheckPath(*d.dir); err != nil {
-			return "", err
-		}
-	}
-	if c.Claims == items || c.Dead == items || c.Claims == c.Dead {
-		return "", fmt.Errorf("%w: items, claims and dead letters need different directories", zkerror.ErrInvalid)
-	}
-	c.Prefetch = max(c.Prefetch, 1)
-	return items, nil
-}
-
 // The directories of items and claims are not containers. If the directory of claims does not
 // exist, a consumer of Curator assumes that another consumer has claimed the item. If the numbers
 // of items restarted, an old claim could block a new item of the same name.
@@ -172,11 +115,11 @@ func (q *Queue) makeItems(ctx context.Context) error {
 }
 
 func (q *Queue) makeClaims(ctx context.Context) error {
-	return znode.Make(ctx, q.conn, q.cfg.Claims, q.acl, false)
+	return znode.Make(ctx, q.conn, q.cfg.claims, q.acl, false)
 }
 
 func (q *Queue) makeDead(ctx context.Context) error {
-	return znode.Make(ctx, q.conn, q.cfg.Dead, q.acl, true)
+	return znode.Make(ctx, q.conn, q.cfg.dead, q.acl, true)
 }
 
 // checkDirs returns a znode.OpenError if other clients may change the directory of the items, or that of
@@ -185,11 +128,11 @@ func (q *Queue) checkDirs(ctx context.Context) error {
 	if err := q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil {
 		return err
 	}
-	return q.setup.CheckDir(ctx, q.cfg.Claims, q.makeClaims)
+	return q.setup.CheckDir(ctx, q.cfg.claims, q.makeClaims)
 }
 
 func (q *Queue) itemPath(name string) string  { return path.Join(q.path, name) }
-func (q *Queue) claimPath(name string) string { return path.Join(q.cfg.Claims, name) }
+func (q *Queue) claimPath(name string) string { return path.Join(q.cfg.claims, name) }
 
 // Len returns the number of items, including claimed and delayed items and unrecognized
 // children of the node. The result may be slightly out of date.

@@ -48,23 +48,23 @@ func TestNew_InvalidArguments(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
 		logged := len(h.srv.Log())
-		_, err := New(nil, "/jobs", Config{})
+		_, err := New(nil, "/jobs", config{})
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, err = New(conn, "jobs", Config{})
+		_, err = New(conn, "jobs", config{})
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		for name, cfg := range map[string]Config{
-			"items": {MaxItems: -1}, "attempts": {MaxAttempts: -1}, "prefetch": {Prefetch: -1},
-			"large prefetch": {Prefetch: 10001}, "largest prefetch": {Prefetch: math.MaxInt},
-			"claims at items": {Claims: "/jobs"}, "dead at claims": {Claims: "/x", Dead: "/x"},
+		for name, cfg := range map[string]config{
+			"items": {maxItems: -1}, "attempts": {maxAttempts: -1}, "prefetch": {prefetch: -1},
+			"large prefetch": {prefetch: 10001}, "largest prefetch": {prefetch: math.MaxInt},
+			"claims at items": {claims: "/jobs"}, "dead at claims": {claims: "/x", dead: "/x"},
 		} {
 			_, err = New(conn, "/jobs", cfg)
 			require.ErrorIs(h, err, recipes.ErrInvalid, name)
 		}
-		_, err = New(conn, "/jobs", Config{Dead: "/x/"})
+		_, err = New(conn, "/jobs", config{dead: "/x/"})
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		_, err = New(conn, "/jobs", Config{Claims: "/x"}, recipes.WithLayout(recipes.Kazoo))
+		_, err = New(conn, "/jobs", config{claims: "/x"}, recipes.WithKazooLayout())
 		require.ErrorIs(h, err, recipes.ErrInvalid)
-		q, err := New(conn, "/jobs", Config{Claims: "/lock", Dead: "/gone", Prefetch: 10000})
+		q, err := New(conn, "/jobs", config{claims: "/lock", dead: "/gone", prefetch: 10000})
 		require.NoError(h, err)
 		require.Len(h, h.srv.Log(), logged, "New has sent a request")
 		h.put(q, "one")
@@ -90,7 +90,7 @@ func TestQueue_Create(t *testing.T) {
 
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
-		other := h.queueAt(q.conn, "/other", Config{})
+		other := h.queueAt(q.conn, "/other", config{})
 		require.ErrorIs(h, other.Create(cancelled), context.Canceled)
 		require.NoError(h, other.Close())
 		require.ErrorIs(h, other.Create(ctx), recipes.ErrClosed)
@@ -101,11 +101,11 @@ func TestQueue_Create(t *testing.T) {
 func TestQueue_KazooLayout(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx := h.Context()
-		q := h.queueOn(h.connect(), Config{MaxAttempts: 1}, recipes.WithLayout(recipes.Kazoo))
+		q := h.queueOn(h.connect(), config{maxAttempts: 1}, recipes.WithKazooLayout())
 		h.put(q, "plain")
-		require.NoError(h, q.Put(ctx, []byte("urgent"), Priority(7)))
-		require.ErrorIs(h, q.Put(ctx, nil, Priority(1000)), recipes.ErrInvalid)
-		require.ErrorIs(h, q.Put(ctx, nil, At(time.Now())), recipes.ErrInvalid)
+		require.NoError(h, q.Put(ctx, []byte("urgent"), WithPriority(7)))
+		require.ErrorIs(h, q.Put(ctx, nil, WithPriority(1000)), recipes.ErrInvalid)
+		require.ErrorIs(h, q.Put(ctx, nil, WithTime(time.Now())), recipes.ErrInvalid)
 		item := h.take(q, "urgent")
 		require.Equal(h, 7, item.Priority())
 		require.NoError(h, item.Return(errors.New("no")))
@@ -129,7 +129,7 @@ func TestQueue_KazooLayout(t *testing.T) {
 func TestClose_ReturnsItems(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx := h.Context()
-		q, other := h.queueOn(h.connect(), Config{Prefetch: 2}), h.queue()
+		q, other := h.queueOn(h.connect(), config{prefetch: 2}), h.queue()
 		h.put(other, "one", "two", "three", "four", "five")
 		first, second := h.take(q, "one"), h.take(q, "two")
 		require.NoError(h, first.Ack())
@@ -168,7 +168,7 @@ func TestClose_ReturnsItems(t *testing.T) {
 func TestClose_ContinuesInBackground(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		h.put(q, "one")
 		item := h.take(q, "one")
 		h.srv.Refuse(true)
@@ -190,7 +190,7 @@ func TestClose_ContinuesInBackground(t *testing.T) {
 func TestClose_RejectsCallsInBackground(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		h.put(q, "one")
 		h.take(q, "one")
 		h.srv.Pause()
@@ -216,7 +216,7 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 func TestClose_EndsWaitingCalls(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		h.put(q, "one")
 		h.srv.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			h.srv.Refuse(true)
@@ -251,7 +251,7 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 func TestQueue_ConnectionIsClosed(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
-		q, other := h.queueOn(conn, Config{}), h.queue()
+		q, other := h.queueOn(conn, config{}), h.queue()
 		h.put(q, "one", "two")
 		item := h.take(q, "one")
 		items := q.Consume(ctx)
@@ -280,7 +280,7 @@ func TestQueue_NoPermission(t *testing.T) {
 		ctx, conn := h.Context(), h.connect()
 		_, err := conn.Create("/jobs-claims", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(h, err)
-		q := h.queueOn(conn, Config{})
+		q := h.queueOn(conn, config{})
 		require.ErrorIs(h, q.Put(ctx, nil), recipes.ErrPermission)
 		_, err = conn.Create("/jobs", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -96,7 +97,7 @@ func (x *scheduleRun) newClient(name string, n int) *client {
 		}
 		c.conn = conn
 	}
-	q, err := New(c.conn, "/jobs", x.config, recipes.WithSessionTimeout(x.sessionTimeout), recipes.WithLayout(x.layout))
+	q, err := New(c.conn, "/jobs", x.config, recipes.WithSessionTimeout(x.sessionTimeout), recipe.WithLayout(x.layout))
 	if err != nil {
 		x.Violate("%s: %v", name, err)
 	}
@@ -127,9 +128,9 @@ func (x *scheduleRun) startProducer(c *client) {
 			var opts []PutOption
 			switch k := c.random.IntN(4); {
 			case k == 1:
-				opts = append(opts, Priority(c.random.IntN(9)))
-			case k == 2 && x.layout == recipes.Curator:
-				opts = append(opts, At(time.Now().Add(x.randomDuration(c))))
+				opts = append(opts, WithPriority(c.random.IntN(9)))
+			case k == 2 && x.layout == recipe.Curator:
+				opts = append(opts, WithTime(time.Now().Add(x.randomDuration(c))))
 			}
 			err := c.queue.PutAll(ctx, data, opts...)
 			cancel()
@@ -309,7 +310,7 @@ func (x *scheduleRun) finish() {
 	for _, name := range children {
 		written[name[:len(name)-len("-0000000042")]]++
 	}
-	for _, v := range x.verify(written, x.config.MaxAttempts) {
+	for _, v := range x.verify(written, x.config.maxAttempts) {
 		x.Violate("%s", v)
 	}
 	for _, c := range append(x.clients, x.operator, last) {
@@ -329,7 +330,7 @@ func (x *scheduleRun) awaitEmpty() {
 	// A consumer can process items one after another, for two session timeouts each.
 	for end := x.Now() + x.recovery() + 100*x.sessionTimeout; ; time.Sleep(x.sessionTimeout / 4) {
 		items, _, itemsErr := q.conn.Children(q.path)
-		claims, _, claimsErr := q.conn.Children(q.cfg.Claims)
+		claims, _, claimsErr := q.conn.Children(q.cfg.claims)
 		unclaimed := slices.DeleteFunc(items, func(name string) bool { return slices.Contains(claims, name) })
 		switch {
 		case errors.Is(itemsErr, zk.ErrNoNode), errors.Is(claimsErr, zk.ErrNoNode): // no item was ever put

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
-	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
 // Random schedules of producers, consumers and faults must not violate the guarantees: no item is
@@ -90,8 +90,8 @@ type schedule struct {
 	consumers      int
 	putsOfProducer int
 	sharesConns    bool // clients share connections
-	layout         recipes.Layout
-	config         Config
+	layout         recipe.Layout
+	config         config
 	events         []event
 }
 
@@ -103,8 +103,8 @@ func newSchedule(seed uint64) schedule {
 		latency:   faultschedule.RandomLatency(r),
 		producers: 1 + r.IntN(3), consumers: 2 + r.IntN(3), putsOfProducer: 3 + r.IntN(10),
 		sharesConns: r.IntN(3) == 0,
-		layout:      recipes.Layout(r.IntN(2)),
-		config:      Config{Prefetch: []int{1, 1, 3, 10}[r.IntN(4)], MaxAttempts: []int{0, 0, 2, 4}[r.IntN(4)]},
+		layout:      recipe.Layout(r.IntN(2)),
+		config:      config{prefetch: []int{1, 1, 3, 10}[r.IntN(4)], maxAttempts: []int{0, 0, 2, 4}[r.IntN(4)]},
 	}
 	s.sessionTimeout = faultschedule.RandomSessionTimeout(r, s.tick)
 	for range 4 + r.IntN(16) {

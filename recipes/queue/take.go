@@ -19,7 +19,7 @@ import (
 // the connection accepts, does not end the call. It is skipped and a warning is logged
 // once. The consumer tries it again after 100 ms, and after twice that time with each
 // further failure, up to a minute. Each read that fails counts as an attempt. After
-// Config.MaxAttempts attempts the item becomes a [DeadLetter] and keeps its data.
+// as many attempts as [WithMaxAttempts] allows, the item becomes a [DeadLetter] and keeps its data.
 func (q *Queue) Take(ctx context.Context) (Item, error) {
 	items, err := q.takeItems(ctx, 1, false)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 		h.put(h.queue(), "one")
 		for _, op := range []zktest.Op{zktest.OpGetChildren2, zktest.OpMulti, zktest.OpGetData} {
 			conn := h.connect()
-			q := h.queueOn(conn, Config{})
+			q := h.queueOn(conn, config{})
 			ctx, cancel := context.WithCancelCause(h.Context())
 			cause := errors.New("cancelled")
 			hook := h.srv.After(nth(conn, op, 1), func(q *zktest.Request) zktest.Verdict {
@@ -67,7 +67,7 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 			<-hook.Ran()
 			h.advance(time.Second)
 			require.NoError(h, q.Close())
-			require.Len(h, h.children(q.cfg.Claims), 1, "the record of the producer")
+			require.Len(h, h.children(q.cfg.claims), 1, "the record of the producer")
 		}
 		require.Equal(h, 1, h.take(h.queue(), "one").Attempt())
 	})

@@ -55,8 +55,8 @@ func (s state) exists() bool { return s.Version != (Version{}) }
 
 // New returns the value at path. The first change creates the znode and its parents.
 // New sends no request. Errors: [recipes.ErrInvalid].
-func New[T any](conn *zk.Conn, path string, c codec.Codec[T], opts ...recipes.Option) (*Value[T], error) {
-	s, err := recipe.New(conn, path, opts)
+func New[T any](conn *zk.Conn, path string, c codec.Codec[T], opts ...Option) (*Value[T], error) {
+	s, err := recipe.New(conn, path, opts, Option.ApplyValue)
 	if err != nil {
 		return nil, err
 	}

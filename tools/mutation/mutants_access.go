@@ -137,7 +137,7 @@ var accessMutants = []mutant{
 		name: "access/put/record", breaks: "the record of a producer is created among claims that others may change",
 		file: "recipes/queue/queue.go",
 		edits: []edit{
-			{`return q.setup.CheckDir(ctx, q.cfg.Claims, q.makeClaims)`, `return nil`},
+			{`return q.setup.CheckDir(ctx, q.cfg.claims, q.makeClaims)`, `return nil`},
 		},
 		tests: "./recipes -run ^TestWithStrictACL$/^queue,_claims$",
 	},
@@ -166,7 +166,7 @@ var accessMutants = []mutant{
 		name: "access/dead/delete", breaks: "dead letters that others may change are put back or deleted",
 		file: "recipes/queue/deadletter.go",
 		edits: []edit{
-			{`q.setup.CheckAccess(ctx, q.cfg.Dead); err != nil`, `error(nil); err != nil`},
+			{`q.setup.CheckAccess(ctx, q.cfg.dead); err != nil`, `error(nil); err != nil`},
 		},
 		tests: "./recipes -run ^TestWithStrictACL$/^queue,_discard$",
 	},

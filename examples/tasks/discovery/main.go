@@ -65,7 +65,7 @@ func register(ctx context.Context, services *discovery.Discovery, addr string) e
 
 // find prints an instance. A client keeps its provider, and calls Choose for each connection.
 func find(ctx context.Context, services *discovery.Discovery) error {
-	shop, err := services.Provider(ctx, "shop", discovery.Choice{Strategy: discovery.RoundRobin()})
+	shop, err := services.Provider(ctx, "shop", discovery.WithStrategy(discovery.RoundRobin()))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func surviveWorker(ctx context.Context) error {
 		return err
 	}
 	defer server.Close()
-	config := queue.Config{MaxAttempts: 2}
+	const attempts = 2
 	var workers [2]*queue.Queue
 	var conns [2]*zk.Conn
 	for i := range workers {
@@ -43,7 +43,7 @@ func surviveWorker(ctx context.Context) error {
 			return err
 		}
 		defer conns[i].Close()
-		if workers[i], err = queue.New(conns[i], "/jobs", config); err != nil {
+		if workers[i], err = queue.New(conns[i], "/jobs", queue.WithMaxAttempts(attempts)); err != nil {
 			return err
 		}
 		defer workers[i].Close()
@@ -67,7 +67,7 @@ func surviveWorker(ctx context.Context) error {
 	}
 	<-item.Context().Done()
 	fmt.Printf("ada loses %s: %v\n", item.Data(), context.Cause(item.Context()))
-	for range 2 + config.MaxAttempts { // deliveries
+	for range 2 + attempts { // deliveries
 		item, err := bob.Take(ctx)
 		if err != nil {
 			return err

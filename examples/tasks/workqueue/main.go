@@ -28,7 +28,7 @@ func main() {
 	}
 	defer conn.Close()
 	// After five failed attempts a job becomes a dead letter.
-	jobs, err := queue.New(conn, "/jobs", queue.Config{MaxAttempts: 5})
+	jobs, err := queue.New(conn, "/jobs", queue.WithMaxAttempts(5))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -64,7 +64,7 @@ var scripts = []eachrequest.Script{
 	}},
 	{Name: "kazoo mutex", Use: func(r *run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
-			m, err := lock.NewMutex(conn, "/app/lock", recipes.WithLayout(recipes.Kazoo))
+			m, err := lock.NewMutex(conn, "/app/lock", recipes.WithKazooLayout())
 			return func(ctx context.Context) (holder, error) { return m.Lock(ctx) }, err
 		})
 	}},
@@ -90,14 +90,14 @@ var scripts = []eachrequest.Script{
 	}},
 	{Name: "kazoo semaphore", Use: func(r *run) {
 		useLock(r, 1, func(conn *zk.Conn) (locker, error) {
-			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1, recipes.WithLayout(recipes.Kazoo))
+			s, err := lock.NewSemaphore(conn, "/app/semaphore", 1, recipes.WithKazooLayout())
 			return func(ctx context.Context) (holder, error) { return s.Acquire(ctx, 1) }, err
 		})
 	}},
 	{Name: "barrier", Use: useBarrier},
 	{Name: "double barrier", Use: useDouble},
 	{Name: "queue", Use: func(r *run) { useQueue(r) }},
-	{Name: "kazoo queue", Use: func(r *run) { useQueue(r, recipes.WithLayout(recipes.Kazoo)) }},
+	{Name: "kazoo queue", Use: func(r *run) { useQueue(r, recipes.WithKazooLayout()) }},
 	{Name: "counter", Use: useCounter},
 	{Name: "value", Use: useValue},
 	{Name: "group", Use: useGroup},
@@ -366,9 +366,9 @@ func useDouble(r *run) {
 	}
 }
 
-func useQueue(r *run, opts ...recipes.Option) {
+func useQueue(r *run, opts ...queue.Option) {
 	const path = "/app/jobs"
-	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, queue.Config{}, opts...) })
+	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, opts...) })
 	done, maybe := map[string]int{}, map[string]bool{}
 	put := map[string]bool{} // whether the item exists for certain
 	for _, item := range []string{"a", "b", "c"} {
@@ -600,7 +600,7 @@ func useDiscovery(r *run) {
 	r.Try("register", func(ctx context.Context) (err error) { reg, err = client.Register(ctx, instance); return err })
 	var p *discovery.Provider
 	r.Try("watch", func(ctx context.Context) (err error) {
-		p, err = client.Provider(ctx, "shop", discovery.Choice{})
+		p, err = client.Provider(ctx, "shop")
 		return err
 	})
 	r.Try("list", func(ctx context.Context) error {

@@ -46,7 +46,7 @@ func runTest(t *testing.T, f func(w fixture)) {
 			require.NoError(t, err)
 		}
 		var err error
-		w.setup, err = recipe.New(connect(), "/dir", nil)
+		w.setup, err = recipe.New(connect(), "/dir", nil, recipe.Shared.ApplyGroup)
 		require.NoError(t, err)
 		synctest.Wait()
 		w.srv.ResetLog()

@@ -39,7 +39,7 @@ func (w fixture) connect() *recipe.Setup {
 }
 
 func (w fixture) setup(conn *zk.Conn) *recipe.Setup {
-	s, err := recipe.New(conn, "/members", []recipe.Option{recipe.WithTimeout(timeout)})
+	s, err := recipe.New(conn, "/members", []recipe.Shared{recipe.WithTimeout(timeout)}, recipe.Shared.ApplyGroup)
 	require.NoError(w, err)
 	return s
 }

@@ -44,12 +44,10 @@ type Setup struct {
 	err error // the error of the first invalid option
 }
 
-// Option is recipes.Option.
-type Option func(*Setup)
-
-// Own returns an option for the recipes of one package, which call NewOwn with a *T. Other
-// recipes reject it. name is the name of the function that users call.
-func Own[T any](name string, set func(*T)) Option {
+// Own returns a function that sets an option of the recipes of one package, which call NewOwn with
+// a *T. For other recipes of the package it is invalid. name is the name of the function that users
+// call.
+func Own[T any](name string, set func(*T)) func(*Setup) {
 	return func(s *Setup) {
 		if own, ok := s.own.(*T); ok {
 			set(own)
@@ -59,13 +57,14 @@ func Own[T any](name string, set func(*T)) Option {
 	}
 }
 
-// New applies the options and returns an error if a parameter is invalid. It sends no request.
-func New(conn *zk.Conn, path string, options []Option) (*Setup, error) {
-	return NewOwn[struct{}](conn, path, nil, options)
+// New applies the options and returns an error if a parameter is invalid. It sends no request. O is
+// the type of the options of the package of the recipe, and apply its method.
+func New[O any](conn *zk.Conn, path string, options []O, apply func(O, *Setup)) (*Setup, error) {
+	return NewOwn[struct{}](conn, path, nil, options, apply)
 }
 
 // NewOwn is New for a package with its own options. They set the fields of own.
-func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup, error) {
+func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply func(O, *Setup)) (*Setup, error) {
 	if conn == nil {
 		return nil, zkerror.ErrNilConn
 	}
@@ -77,18 +76,16 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 		Log: slog.New(slog.DiscardHandler), own: own,
 	}
 	for _, o := range options {
-		if o == nil {
+		if any(o) == nil {
 			return nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
 		}
-		o(s)
+		apply(o, s)
 	}
 	switch {
 	case s.err != nil:
 		return nil, s.err
 	case s.Log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", zkerror.ErrInvalid)
-	case s.Layout != Curator && s.Layout != Kazoo:
-		return nil, fmt.Errorf("%w: WithLayout(%d)", zkerror.ErrInvalid, s.Layout)
 	}
 	if err := znode.CheckACL(s.ACL); err != nil {
 		return nil, err
@@ -100,32 +97,6 @@ func NewOwn[T any](conn *zk.Conn, path string, own *T, options []Option) (*Setup
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalid, s.Timeout, err)
 	}
 	return s, nil
-}
-
-// WithTimeout is recipes.WithSessionTimeout.
-func WithTimeout(d time.Duration) Option {
-	return func(s *Setup) {
-		if s.Timeout = d; d < 100*time.Millisecond && s.err == nil {
-			s.err = fmt.Errorf("%w: WithSessionTimeout(%v): must be at least 100ms", zkerror.ErrInvalid, d)
-		}
-	}
-}
-
-// WithCheckInterval is recipes.WithCheckInterval.
-func WithCheckInterval(d time.Duration) Option {
-	return func(s *Setup) {
-		if s.CheckInterval = d; d <= 0 && s.err == nil {
-			s.err = fmt.Errorf("%w: WithCheckInterval(%v): it must be positive", zkerror.ErrInvalid, d)
-		}
-	}
-}
-
-// Settings returns an option that copies the values of the options of package recipes to another recipe.
-func (s *Setup) Settings() Option {
-	return func(other *Setup) {
-		other.ACL, other.StrictACL, other.Timeout, other.CheckInterval = s.ACL, s.StrictACL, s.Timeout, s.CheckInterval
-		other.Layout, other.Log = s.Layout, s.Log
-	}
 }
 
 // Contender returns the configuration of a contender, with the connection and the options of the recipe.

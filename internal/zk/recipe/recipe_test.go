@@ -9,20 +9,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Fails if a recipe silently ignores an option of another package.
+// Fails if a recipe silently ignores an option of another recipe.
 func TestOwn_RejectedByOtherRecipes(t *testing.T) {
 	type mine struct{ size int }
 	type others struct{}
+	type options = []func(*Setup)
+	apply := func(o func(*Setup), s *Setup) { o(s) }
 	option := Own("mine.WithSize", func(m *mine) { m.size = 7 })
 
 	var m mine
-	_, err := NewOwn(new(zk.Conn), "/a", &m, []Option{option})
+	_, err := NewOwn(new(zk.Conn), "/a", &m, options{option}, apply)
 	require.NoError(t, err)
 	require.Equal(t, 7, m.size)
 
-	_, err = NewOwn(new(zk.Conn), "/a", &others{}, []Option{option})
+	_, err = NewOwn(new(zk.Conn), "/a", &others{}, options{option}, apply)
 	require.ErrorIs(t, err, zkerror.ErrInvalid)
 	require.ErrorContains(t, err, "mine.WithSize")
-	_, err = New(new(zk.Conn), "/a", []Option{option})
+	_, err = New(new(zk.Conn), "/a", options{option}, apply)
 	require.ErrorIs(t, err, zkerror.ErrInvalid)
 }

@@ -1,0 +1,39 @@
+package recipes_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/barrier"
+	"github.com/go-leaderelection/leaderelection/recipes/cache"
+	"github.com/go-leaderelection/leaderelection/recipes/counter"
+	"github.com/go-leaderelection/leaderelection/recipes/discovery"
+	"github.com/go-leaderelection/leaderelection/recipes/group"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
+	"github.com/go-leaderelection/leaderelection/recipes/queue"
+	"github.com/go-leaderelection/leaderelection/recipes/value"
+)
+
+// An option of package recipes is an option of every recipe.
+var (
+	_ barrier.Option   = recipes.Option{}
+	_ cache.Option     = recipes.Option{}
+	_ counter.Option   = recipes.Option{}
+	_ discovery.Option = recipes.Option{}
+	_ group.Option     = recipes.Option{}
+	_ lock.Option      = recipes.Option{}
+	_ queue.Option     = recipes.Option{}
+	_ value.Option     = recipes.Option{}
+)
+
+// A program that passes an option of one recipe to another does not compile.
+func TestOption_OfAnotherRecipe(t *testing.T) {
+	_, ok := any(lock.WithName("a")).(queue.Option)
+	require.False(t, ok)
+	_, ok = any(queue.WithMaxItems(1)).(lock.Option)
+	require.False(t, ok)
+	_, ok = any(cache.WithoutData()).(counter.Option)
+	require.False(t, ok)
+}
