@@ -280,7 +280,7 @@ var lostWatchScenarios = []struct {
 			require.NoError(w, err)
 			return g
 		}
-		views := g().Changes(ctx)
+		views := g().Watch(ctx)
 		require.Empty(w, (<-views).Members)
 		await := func(n int, data string) {
 			for v := range views {
@@ -356,7 +356,7 @@ var lostWatchScenarios = []struct {
 		p, err := d().Provider(ctx, "shop")
 		require.NoError(w, err)
 		await := func(n int) {
-			for l := range p.Changes() {
+			for l := range p.Watch(ctx) {
 				require.NoError(w, l.Err)
 				if len(l.Instances) == n {
 					return
@@ -392,7 +392,7 @@ var lostWatchScenarios = []struct {
 			require.NoError(w, err)
 			return v
 		}
-		changes, writer := v().Changes(ctx), v()
+		changes, writer := v().Watch(ctx), v()
 		<-changes
 		for i := 1; i < 3; i++ {
 			w.waiting()

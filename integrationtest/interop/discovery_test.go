@@ -77,6 +77,7 @@ func describeInstances(instances []discovery.Instance) string {
 func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	t.Helper()
 	limit, last := time.After(harness.WaitLimit), ""
+	lists := p.Watch(t.Context())
 	for {
 		if all, err := p.Instances(); err == nil || want == "" {
 			if last = describeInstances(all); last == want {
@@ -84,7 +85,7 @@ func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 			}
 		}
 		select {
-		case <-p.Changes():
+		case <-lists:
 		case <-limit:
 			require.FailNow(t, "wrong instances of the provider", "%s, want %s", last, want)
 		}

@@ -30,7 +30,7 @@ func TestGroup_Peers(t *testing.T) {
 			}
 			ours, err := g.Join(harness.Context(t), "go", data)
 			require.NoError(t, err)
-			changes := g.Changes(harness.Context(t))
+			changes := g.Watch(harness.Context(t))
 			p.runCommand(t, "join", "member-of"+path, path, "peer", "2")
 			waitPeerMembers := func(want string) {
 				t.Helper()

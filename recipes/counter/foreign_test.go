@@ -117,7 +117,7 @@ func TestForeignParticipant(t *testing.T) {
 					a, b := h.counterOn(conn), h.counter()
 					other, err := New(conn, "/app/other")
 					require.NoError(h, err)
-					changes := a.value.Changes(h.Context())
+					changes := a.value.Watch(h.Context())
 					h.add(a, 1)
 					h.add(b, 1)
 					synctest.Wait() // changes has the value, and its watch is set
@@ -155,7 +155,7 @@ func TestForeignParticipant(t *testing.T) {
 					time.Sleep(delay)
 					synctest.Wait()
 					last := <-changes
-					require.NoError(h, last.Err)
+					require.NoError(h, last.Cause)
 					require.Equal(h, next-1, last.Value)
 					require.Equal(h, int64(2), h.add(other, 1))
 				})

@@ -23,8 +23,10 @@ type List struct {
 	Instances []Instance
 	// Unreadable are the errors of znodes that could not be read as an instance.
 	Unreadable []*UnreadableError
-	// Err is the reason why the list may be out of date: [recipes.ErrTooLarge] if the list of the
-	// znodes exceeds the connection's receive buffer, which is retried, or, in the last element,
+	// Cause is the reason why the list may be out of date, or nil: [recipes.ErrTooLarge] if the
+	// list of the znodes exceeds the connection's receive buffer. The list is read again.
+	Cause error
+	// Err is set only in the last element, and is the reason why the provider has ended:
 	// [recipes.ErrConnClosed] or [recipes.ErrPermission].
 	Err error
 }
@@ -38,12 +40,12 @@ type Provider struct {
 	strategy Strategy
 	down     downReports
 	stop     context.CancelFunc
-	changes  chan List     // capacity 1
 	ended    chan struct{} // closed when the goroutine has ended
 
-	mu   sync.Mutex
-	list List
-	err  error // the reason why the provider has ended
+	mu       sync.Mutex
+	list     List
+	watching map[chan List]struct{} // of Watch, each of capacity 1
+	err      error                  // the reason why the provider has ended
 }
 
 // Provider returns a provider of the instances of a service, and blocks until it has read
@@ -70,7 +72,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderO
 	p := &Provider{
 		setup: d.setup, path: service.Path, reader: children.NewReader(d.setup, service, false), strategy: c.strategy,
 		down: downReports{threshold: c.downReports, timeout: c.downTimeout, reports: map[identity]reportCount{}},
-		stop: stop, changes: make(chan List, 1), ended: make(chan struct{}),
+		stop: stop, watching: map[chan List]struct{}{}, ended: make(chan struct{}),
 	}
 	ready := make(chan error, 1)
 	go p.run(maintained, ready)
@@ -117,11 +119,28 @@ func (p *Provider) Instances() ([]Instance, error) {
 // skipped for some time; see [WithDownAfter]. Reports are not written to ZooKeeper.
 func (p *Provider) Report(i Instance) { p.down.add(i.identity()) }
 
-// Changes returns a channel that delivers the current list and each later one, including
-// instances that are reported as down. A slow reader receives only the newest list. All
-// calls return the same channel, which is closed when the provider has ended. Lists must
+// Watch returns a channel that delivers the current list and each later one, including
+// instances that are reported as down. A slow reader receives only the newest list. The channel
+// is closed, without an Err, after the context is done or the provider was closed. Lists must
 // not be modified.
-func (p *Provider) Changes() <-chan List { return p.changes }
+func (p *Provider) Watch(ctx context.Context) <-chan List {
+	lists := make(chan List, 1)
+	p.mu.Lock()
+	lists <- p.list
+	p.watching[lists] = struct{}{}
+	p.mu.Unlock()
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-p.ended:
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.watching, lists)
+		close(lists)
+	}()
+	return lists
+}
 
 // Close ends the provider, and returns nil when its goroutines have ended. It blocks for at
 // most two seconds; if a request is still in flight then, it returns an error that wraps
@@ -138,7 +157,6 @@ func (p *Provider) Close() error {
 // the reason why it cannot.
 func (p *Provider) run(ctx context.Context, ready chan<- error) {
 	defer close(p.ended)
-	defer close(p.changes)
 	defer p.reader.Close()
 	defer p.stop()
 	list, err := p.read(ctx)
@@ -153,7 +171,7 @@ func (p *Provider) run(ctx context.Context, ready chan<- error) {
 		p.setErr(recipes.ErrClosed)
 		return
 	}
-	list.Err = request.Refine(p.setup.Conn, err)
+	list.Cause, list.Err = nil, request.Refine(p.setup.Conn, err)
 	p.setup.Log.Warn("provider ended", "path", p.path, "err", list.Err)
 	p.setErr(list.Err)
 	p.publish(list)
@@ -175,7 +193,7 @@ const tooManyPause = 10 * time.Second
 func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 	for {
 		var retry <-chan time.Time
-		if list.Err != nil {
+		if list.Cause != nil {
 			retry = time.After(tooManyPause)
 		}
 		if err := p.reader.Wait(ctx, retry); err != nil {
@@ -185,7 +203,7 @@ func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 		switch {
 		case errors.Is(err, recipes.ErrTooLarge):
 			next = list
-			next.Err = err
+			next.Cause = err
 		case err != nil:
 			return list, err
 		}
@@ -213,19 +231,21 @@ func (p *Provider) read(ctx context.Context) (l List, err error) {
 	return l, nil
 }
 
-// publish makes l the current list. On the channel it replaces a list that was not received.
+// publish makes l the current list. On the channels it replaces a list that was not received.
 func (p *Provider) publish(l List) {
 	for _, u := range l.Unreadable {
 		p.setup.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.list = l
-	p.mu.Unlock()
-	latest.Send(p.changes, l)
+	for lists := range p.watching {
+		latest.Send(lists, l)
+	}
 }
 
 // equal reports whether two lists have the same content.
 func (l List) equal(other List) bool {
-	return fmt.Sprint(l.Err) == fmt.Sprint(other.Err) && slices.EqualFunc(l.Instances, other.Instances, Instance.equal) &&
+	return fmt.Sprint(l.Cause) == fmt.Sprint(other.Cause) && slices.EqualFunc(l.Instances, other.Instances, Instance.equal) &&
 		slices.EqualFunc(l.Unreadable, other.Unreadable, func(a, b *UnreadableError) bool { return a.Error() == b.Error() })
 }

@@ -59,6 +59,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		other := w.connect()
 		w.srv.ResetLog()
 		p := w.provider(other)
+		lists := p.Watch(w.Context())
 		require.Equal(w, 4, len(w.srv.Log().Requests()))
 		require.Len(w, w.srv.Watches(), 3+4, "three of the registrations")
 		w.srv.ResetLog()
@@ -74,7 +75,7 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		require.NoError(w, p.Close())
 		_, err := p.Choose()
 		require.ErrorIs(w, err, recipes.ErrClosed)
-		for range p.Changes() { // closed
+		for range lists { // closed
 		}
 	})
 }
@@ -83,27 +84,28 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 func TestChanges_DeliversTheNewestList(t *testing.T) {
 	runTest(t, func(w fixture) {
 		p := w.provider(w.connect())
-		require.Equal(w, List{}, <-p.Changes())
+		lists := p.Watch(w.Context())
+		require.Equal(w, List{}, <-lists)
 		_, err := p.Choose()
 		require.ErrorIs(w, err, ErrNoInstance)
 		d := w.connect()
 		a, b := w.register(d, "a"), w.register(d, "b")
 		w.pass(time.Second)
-		require.Len(w, (<-p.Changes()).Instances, 2, "only the newest list")
+		require.Len(w, (<-lists).Instances, 2, "only the newest list")
 		i := a.Instance()
 		i.Disabled = true
 		require.NoError(w, a.Update(w.Context(), i))
 		w.pass(time.Second)
 		require.Equal(w, "b", w.ids(p))
-		require.Len(w, (<-p.Changes()).Instances, 1)
+		require.Len(w, (<-lists).Instances, 1)
 		i.Disabled, i.Payload = false, json.RawMessage("5")
 		require.NoError(w, a.Update(w.Context(), i))
 		require.NoError(w, b.Close())
 		w.pass(time.Second)
-		require.Equal(w, []Instance{i}, (<-p.Changes()).Instances)
+		require.Equal(w, []Instance{i}, (<-lists).Instances)
 		require.NoError(w, a.Close())
 		w.pass(time.Second)
-		require.Equal(w, List{}, <-p.Changes())
+		require.Equal(w, List{}, <-lists)
 		require.NoError(w, p.Close())
 	})
 }
@@ -137,6 +139,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		p := w.provider(d)
+		lists := p.Watch(w.Context())
 		w.register(d, "a")
 		w.put(d, "foreign", "10.0.0.1:80")
 		w.put(d, "lock-x", "")
@@ -144,7 +147,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		require.NoError(w, err)
 		w.pass(time.Second)
 		require.Equal(w, "a", w.ids(p))
-		list := <-p.Changes()
+		list := <-lists
 		require.Len(w, list.Unreadable, 3)
 		require.Equal(w, shop+"/foreign", list.Unreadable[0].Path)
 		require.ErrorIs(w, list.Unreadable[0], codec.ErrFormat)
@@ -284,11 +287,12 @@ func TestTrap30_SlowReader(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		p := w.provider(d)
+		lists := p.Watch(w.Context())
 		for n := range 20 {
 			w.register(d, fmt.Sprint(n))
 		}
 		w.pass(time.Second)
-		require.Len(w, (<-p.Changes()).Instances, 20)
+		require.Len(w, (<-lists).Instances, 20)
 		require.NoError(w, p.Close())
 	})
 }
@@ -315,12 +319,40 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 	})
 }
 
+// Each call of Watch has a channel, which is closed when its context is done or the provider ends.
+func TestProvider_WatchTwice(t *testing.T) {
+	runTest(t, func(w fixture) {
+		d := w.connect()
+		p := w.provider(d)
+		ctx, cancel := context.WithCancel(w.Context())
+		first, second := p.Watch(ctx), p.Watch(w.Context())
+		require.Empty(w, (<-first).Instances)
+		r := w.register(d, "one")
+		w.pass(time.Second)
+		require.Len(w, (<-first).Instances, 1)
+		require.Len(w, (<-second).Instances, 1)
+		cancel()
+		_, open := <-first
+		require.False(w, open)
+		require.NoError(w, r.Close())
+		w.pass(time.Second)
+		require.Empty(w, (<-second).Instances)
+		require.NoError(w, p.Close())
+		_, open = <-second
+		require.False(w, open)
+		require.NoError(w, (<-p.Watch(w.Context())).Err)
+		w.pass(time.Second)
+		require.Empty(w, p.watching)
+	})
+}
+
 // Fails if a list that is larger than the receive buffer of the connection ends the provider.
 func TestTrap37_ListTooLong(t *testing.T) {
 	runTest(t, func(w fixture) {
 		small := w.connect(zk.WithMaxBufferSize(8 << 10))
 		d := w.connect()
 		p := w.provider(small)
+		lists := p.Watch(w.Context())
 		first := w.register(d, "first")
 		w.pass(time.Second)
 		require.Equal(w, "first", w.ids(p))
@@ -328,7 +360,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 			w.put(d, fmt.Sprintf("%030d", n), "{}")
 		}
 		w.pass(time.Minute)
-		require.ErrorIs(w, (<-p.Changes()).Err, recipes.ErrTooLarge)
+		require.ErrorIs(w, (<-lists).Cause, recipes.ErrTooLarge)
 		require.Contains(w, w.ids(p), "first", "the last list")
 		_, err := small.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
@@ -371,13 +403,14 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 		w.register(big, "one")
 		d := w.connect()
 		p := w.provider(d)
+		lists := p.Watch(w.Context())
 		require.Equal(w, "one", w.ids(p))
 		w.put(big, "large", strings.Repeat("x", 100<<10))
 		w.register(big, "two")
 		w.pass(time.Minute)
 		require.Equal(w, "one two", w.ids(p))
-		list := <-p.Changes()
-		require.NoError(w, list.Err)
+		list := <-lists
+		require.NoError(w, list.Cause)
 		require.Len(w, list.Unreadable, 1)
 		require.ErrorIs(w, list.Unreadable[0], recipes.ErrTooLarge)
 		require.Equal(w, shop+"/large", list.Unreadable[0].Path)

@@ -21,7 +21,7 @@ type State int
 
 const (
 	// Pending means that the znode does not exist or does not have its newest content, and
-	// is being created or updated. Err is the reason.
+	// is being created or updated. Cause is the reason.
 	Pending State = iota
 	// Registered means that the znode exists and has its newest content.
 	Registered
@@ -34,9 +34,11 @@ const (
 type Status struct {
 	// State is the state of the znode.
 	State State
-	// Err is, in the state Pending, [recipes.ErrTaken] or an error of ZooKeeper such as
-	// [recipes.ErrPermission]; the operation is retried. The last status has
-	// [recipes.ErrConnClosed] if the connection was closed.
+	// Cause is the reason in the state Pending, or nil: [recipes.ErrTaken] or an error of ZooKeeper
+	// such as [recipes.ErrPermission]. The operation is retried.
+	Cause error
+	// Err is set only in the last element: [recipes.ErrConnClosed] if the connection was closed.
+	// After Close it is nil.
 	Err error
 }
 
@@ -44,12 +46,14 @@ type Status struct {
 func newStatus(s ephemeral.State) Status {
 	var taken *ephemeral.TakenError
 	switch {
+	case s.Ended:
+		return Status{State: Pending, Err: s.Err}
 	case errors.As(s.Err, &taken):
-		return Status{Pending, fmt.Errorf("%w: %w", recipes.ErrTaken, taken)}
+		return Status{State: Pending, Cause: fmt.Errorf("%w: %w", recipes.ErrTaken, taken)}
 	case errors.Is(s.Err, zkerror.ErrDeleted), errors.Is(s.Err, zkerror.ErrSessionExpired):
 		return Status{State: Pending} // it is created again
 	case s.Err != nil || !s.Present:
-		return Status{Pending, s.Err}
+		return Status{State: Pending, Cause: s.Err}
 	case s.Unsure:
 		return Status{State: Unsure}
 	}
@@ -98,8 +102,8 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 		return r, nil
 	}
 	if ctx.Err() != nil {
-		if is := newStatus(r.keeper.State()); is.Err != nil {
-			err = fmt.Errorf("%w (%w)", err, is.Err)
+		if is := newStatus(r.keeper.State()); is.Cause != nil {
+			err = fmt.Errorf("%w (%w)", err, is.Cause)
 		}
 	}
 	_ = r.keeper.Close(ctx, recipes.ErrClosed)
@@ -120,8 +124,8 @@ func newRegistration(d *Discovery, node string, i Instance, data []byte) *Regist
 	r.keeper = ephemeral.Keep(d.setup, ephemeral.Config{Path: node, Data: data, Static: i.Type != Dynamic, Retry: true, Report: func(s ephemeral.State) {
 		if is := newStatus(s); !errors.Is(is.Err, recipes.ErrClosed) {
 			latest.Send(r.status, is)
-			if is.Err != nil && !s.Ended {
-				d.setup.Log.Warn("registration failed", "path", node, "err", is.Err)
+			if is.Cause != nil {
+				d.setup.Log.Warn("registration failed", "path", node, "err", is.Cause)
 			}
 		}
 		if s.Ended {

@@ -296,7 +296,7 @@ func TestStatus_TakenIsNotUnsure(t *testing.T) {
 		otherRegistration := <-registered
 		is := <-r.Status()
 		require.Equal(w, Pending, is.State)
-		require.ErrorIs(w, is.Err, recipes.ErrTaken)
+		require.ErrorIs(w, is.Cause, recipes.ErrTaken)
 		w.srv.Refuse(true)
 		w.srv.DropConnections(d.setup.Conn.SessionID())
 		w.pass(time.Second)
@@ -357,7 +357,7 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 		i := r.Instance()
 		i.Port = 81
 		require.ErrorIs(w, r.Update(limited, i), context.DeadlineExceeded)
-		require.ErrorIs(w, (<-r.Status()).Err, recipes.ErrTaken)
+		require.ErrorIs(w, (<-r.Status()).Cause, recipes.ErrTaken)
 		require.True(w, w.owned("one", earlier), w.srv.Tree())
 
 		require.NoError(w, w.srv.ExpireSession(earlier))
@@ -443,6 +443,7 @@ func TestRegistration_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w fixture) {
 		d := w.connect()
 		r, p := w.register(d, "one"), w.provider(d)
+		lists := p.Watch(w.Context())
 		w.pass(time.Second)
 		d.setup.Conn.Close()
 		w.pass(time.Minute)
@@ -451,8 +452,8 @@ func TestRegistration_ConnectionClosed(t *testing.T) {
 		_, open := <-r.Status()
 		require.False(w, open)
 		require.ErrorIs(w, r.Close(), recipes.ErrConnClosed)
-		require.ErrorIs(w, (<-p.Changes()).Err, recipes.ErrConnClosed)
-		_, open = <-p.Changes()
+		require.ErrorIs(w, (<-lists).Err, recipes.ErrConnClosed)
+		_, open = <-lists
 		require.False(w, open)
 		_, err := p.Choose()
 		require.ErrorIs(w, err, recipes.ErrConnClosed)

@@ -34,7 +34,7 @@ func ExampleGroup() {
 	if err := me.Set(ctx, []byte("busy")); err != nil {
 		log.Fatal(err)
 	}
-	for view := range workers.Changes(ctx) {
+	for view := range workers.Watch(ctx) {
 		for _, m := range view.Members {
 			fmt.Printf("%s is %s\n", m.ID, m.Data)
 		}

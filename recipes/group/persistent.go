@@ -31,22 +31,28 @@ type Presence struct {
 	Present bool
 	// Token is the znode's creation zxid, which increases each time the znode is created
 	// again, and Session is the ID of its session. Both are 0 if the znode is absent,
-	// except that they describe the znode of another client while Err is [recipes.ErrTaken].
+	// except that they describe the znode of another client while Cause is [recipes.ErrTaken].
 	Token, Session int64
-	// Err is the reason why the znode is absent: [recipes.ErrTaken], [recipes.ErrSessionExpired] or
-	// [recipes.ErrDeleted] while it is being created again; in the last element
-	// [recipes.ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error of
+	// Cause is the reason why the znode is absent while it is being created again:
+	// [recipes.ErrTaken], [recipes.ErrSessionExpired], [recipes.ErrDeleted], or an error of
 	// ZooKeeper. It is nil before the first attempt has ended, and if the znode is present.
+	Cause error
+	// Err is set only in the last element, and is the reason why the znode is not maintained any
+	// more: [recipes.ErrClosed], [recipes.ErrConnClosed], [recipes.ErrPermission] or another error
+	// of ZooKeeper.
 	Err error
 }
 
 // newPresence returns the Presence of a state. A znode remains present while the connection is
 // down.
 func newPresence(s ephemeral.State) Presence {
-	p := Presence{Present: s.Present, Token: s.Czxid, Session: s.Owner, Err: s.Err}
+	p := Presence{Present: s.Present, Token: s.Czxid, Session: s.Owner, Cause: s.Err}
 	var taken *ephemeral.TakenError
-	if errors.As(s.Err, &taken) {
-		p.Err = fmt.Errorf("%w: %w", recipes.ErrTaken, taken)
+	switch {
+	case s.Ended:
+		p.Cause, p.Err = nil, s.Err
+	case errors.As(s.Err, &taken):
+		p.Cause = fmt.Errorf("%w: %w", recipes.ErrTaken, taken)
 	}
 	return p
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
@@ -82,7 +81,7 @@ func newShare(p *Partitioner, member *Membership, grace time.Duration) *Share {
 		stop: stop, parts: make(chan *Part), ended: make(chan struct{}),
 	}
 	d := divider{
-		share: s, views: p.group.changes(ctx, true), lists: p.parts.Changes(ctx),
+		share: s, views: p.group.watch(ctx, true), lists: p.parts.Watch(ctx),
 		contenders: map[string]context.CancelFunc{}, results: make(chan contenderResult),
 	}
 	go d.run(ctx)
@@ -142,13 +141,15 @@ func (d *divider) divide(ctx context.Context) error {
 				d.members = append(d.members, m.ID)
 			}
 		case l := <-d.lists:
-			if errors.Is(l.Err, codec.ErrFormat) || errors.Is(l.Err, recipes.ErrTooLarge) {
-				// Another program has overwritten the parts; other changes may follow.
-				d.share.partitioner.setup.Log.Warn("cannot read the parts: keeping the previous ones", "err", l.Err)
-				continue
-			}
-			if l.Err != nil {
+			switch {
+			case l.Err != nil:
 				return l.Err
+			case errors.Is(l.Cause, recipes.ErrPermission):
+				return l.Cause
+			case l.Cause != nil:
+				// Another program has overwritten the parts; other changes may follow.
+				d.share.partitioner.setup.Log.Warn("cannot read the parts: keeping the previous ones", "err", l.Cause)
+				continue
 			}
 			// Other programs may have written them, in any order.
 			d.parts = slices.DeleteFunc(slices.Sorted(slices.Values(l.Value)), func(part string) bool { return part == "" })

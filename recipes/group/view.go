@@ -55,18 +55,18 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	return sorted(members), nil
 }
 
-// Changes returns a channel that delivers the current members, and again after each change
-// of the members or their data. The channel is closed after the context is done. A slow
-// reader receives only the newest view. No views are delivered while ZooKeeper does not
-// answer; afterwards everything is read again.
+// Watch returns a channel that delivers the current members, and again after each change of the
+// members or their data. The channel is closed, without an Err, after the context is done. A slow
+// reader receives only the newest view. No views are delivered while ZooKeeper does not answer;
+// afterwards everything is read again.
 //
-// Changes sets a watch on the group and one on each member. All calls over one connection
+// Watch sets a watch on the group and one on each member. All calls over one connection
 // share them. The client library cannot remove watches: after the context is done each
 // remains until the next change of its znode.
-func (g *Group) Changes(ctx context.Context) <-chan View { return g.changes(ctx, false) }
+func (g *Group) Watch(ctx context.Context) <-chan View { return g.watch(ctx, false) }
 
-// changes is Changes. With namesOnly the members have IDs only, and their data is not read.
-func (g *Group) changes(ctx context.Context, namesOnly bool) <-chan View {
+// watch is Watch. With namesOnly the members have IDs only, and their data is not read.
+func (g *Group) watch(ctx context.Context, namesOnly bool) <-chan View {
 	views := make(chan View, 1)
 	reader := children.NewReader(g.setup, g.children(namesOnly), true)
 	go func() {

@@ -32,7 +32,7 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 		observer := w.group(w.connect())
 		ctx, cancel := context.WithCancel(w.Context())
 		defer cancel()
-		views := observer.Changes(ctx)
+		views := observer.Watch(ctx)
 		last := <-views
 		require.Empty(w, last.Members)
 		none, err := observer.Members(ctx)
@@ -87,7 +87,7 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 // CURATOR-258: fails if the watch on a member is not set again after it has fired.
 func TestTrap26_EveryChangeIsDelivered(t *testing.T) {
 	runTest(t, func(w fixture) {
-		views := w.group(w.connect()).Changes(w.Context())
+		views := w.group(w.connect()).Watch(w.Context())
 		m := w.join(w.connect(), "a", "")
 		for i := range 5 {
 			data := fmt.Sprint(i)
@@ -110,7 +110,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 			runTest(t, func(w fixture) {
 				conn, other := w.connect(), w.connect()
 				stays, leaves := w.join(other, "stays", "1"), w.join(other, "leaves", "1")
-				views := w.group(conn).Changes(w.Context())
+				views := w.group(conn).Watch(w.Context())
 				require.Len(w, (<-views).Members, 2)
 				// The client library fails each time that it sets its watches again.
 				hook := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zk.ErrAPIError))
@@ -143,7 +143,7 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn, other := w.connect(), w.connect()
 		m := w.join(other, "a", "1")
-		views := w.group(conn).Changes(w.Context())
+		views := w.group(conn).Watch(w.Context())
 		before := <-views
 		w.srv.Refuse(true)
 		w.srv.DropConnections(conn.SessionID())
@@ -165,7 +165,7 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 	runTest(t, func(w fixture) {
 		m := w.join(w.connect(), "a", "")
-		views, idle := w.group(w.connect()).Changes(w.Context()), w.group(w.connect()).Changes(w.Context())
+		views, idle := w.group(w.connect()).Watch(w.Context()), w.group(w.connect()).Watch(w.Context())
 		var revision int64
 		go func() {
 			for i := range 50 {
@@ -203,7 +203,7 @@ func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 			ops = append(ops, &zk.SetDataRequest{Path: name, Data: []byte("new"), Version: -1})
 		}
 		ctx, cancel := context.WithCancel(w.Context())
-		views := g.Changes(ctx)
+		views := g.Watch(ctx)
 		require.Len(w, (<-views).Members, n+1)
 		time.Sleep(time.Second)
 		_, err = others.Multi(ops...)
@@ -232,7 +232,7 @@ func TestChanges_ReceiverSortsMembers(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn, other := w.connect(), w.connect()
 		ctx, cancel := context.WithCancel(w.Context())
-		views := w.group(conn).Changes(ctx)
+		views := w.group(conn).Watch(ctx)
 		require.Empty(w, (<-views).Members)
 		received := make(chan int)
 		go func() {
@@ -272,7 +272,7 @@ func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
 			require.NoError(w, m.Close())
 			return zktest.Pass(q)
 		})
-		views := w.group(reader).Changes(w.Context())
+		views := w.group(reader).Watch(w.Context())
 		require.Empty(w, (<-views).Members)
 		synctest.Wait()
 		require.Len(w, w.srv.Watches(), 1, "on the group")
@@ -289,13 +289,13 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 		g := w.group(reader)
 		for range 10 {
 			ctx, cancel := context.WithCancel(w.Context())
-			<-g.Changes(ctx)
+			<-g.Watch(ctx)
 			cancel()
 			synctest.Wait()
 			require.Len(w, w.srv.Watches(dir, dir+"/a"), 3)
 			require.Equal(w, 2, clientwatch.Count(reader))
 		}
-		views := g.Changes(w.Context())
+		views := g.Watch(w.Context())
 		<-views
 		require.NoError(w, m.Set(w.Context(), []byte("2")))
 		synctest.Wait()
@@ -314,13 +314,13 @@ func TestTrap25_PooledWatchesWereLost(t *testing.T) {
 		reader := w.connect()
 		g := w.group(reader)
 		ctx, cancel := context.WithCancel(w.Context())
-		<-g.Changes(ctx)
+		<-g.Watch(ctx)
 		cancel()
 		synctest.Wait()
 		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.srv.DropConnections(reader.SessionID())
 		settle()
-		views := g.Changes(w.Context())
+		views := g.Watch(w.Context())
 		<-views
 		require.NoError(w, m.Set(w.Context(), []byte("2")))
 		settle()
@@ -336,7 +336,7 @@ func TestTrap25_PooledWatchesWereLost(t *testing.T) {
 func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		views := w.group(w.connect()).Changes(w.Context())
+		views := w.group(w.connect()).Watch(w.Context())
 		<-views
 		for range 3 {
 			m := w.join(conn, "a", "")
@@ -355,7 +355,7 @@ func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 func TestChanges_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w fixture) {
 		conn := w.connect()
-		views := w.group(conn).Changes(w.Context())
+		views := w.group(conn).Watch(w.Context())
 		<-views
 		conn.Close()
 		require.ErrorIs(w, (<-views).Err, recipes.ErrConnClosed)
@@ -372,13 +372,13 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 		reader := w.connect()
 		g := w.group(reader)
 		ctx, cancel := context.WithCancel(w.Context())
-		<-g.Changes(ctx)
+		<-g.Watch(ctx)
 		cancel()
 		synctest.Wait()
 		w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.srv.DropConnections(reader.SessionID())
 		time.Sleep(3 * time.Second)
-		views := g.Changes(w.Context())
+		views := g.Watch(w.Context())
 		require.Equal(w, []string{"a=1"}, describe((<-views).Members))
 		time.Sleep(10 * time.Second) // the watches are set again
 		for range 2 {
@@ -411,7 +411,7 @@ func TestChanges_MemberTooLarge(t *testing.T) {
 		large, err := w.group(big).Join(w.Context(), "large", make([]byte, 100<<10))
 		require.NoError(w, err)
 		g := w.group(w.connect())
-		views := g.Changes(w.Context())
+		views := g.Watch(w.Context())
 		members := (<-views).Members
 		require.Len(w, members, 1)
 		require.Equal(w, "large", members[0].ID)
@@ -460,7 +460,7 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 				g := w.group(conn, recipe.WithLayout(c.layout))
 				_, err := g.Join(w.Context(), "a", nil)
 				require.NoError(w, err)
-				views := g.Changes(w.Context())
+				views := g.Watch(w.Context())
 				require.Len(w, (<-views).Members, 1)
 				foreign := w.connect()
 				_, err = foreign.Create(dir+"/"+c.node, nil, c.flags, c.acl)

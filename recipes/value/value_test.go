@@ -83,7 +83,7 @@ func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 		conn := bubble.ConnectFrom(h, cluster, 0, sessionTimeout)
 		expired := conn.SessionID()
 		v := newValue[int](h, conn, "/n")
-		changes := v.Changes(h.Context())
+		changes := v.Watch(h.Context())
 		lagging.Lag()
 		_, err := v.Set(h.Context(), 1)
 		require.NoError(h, err)

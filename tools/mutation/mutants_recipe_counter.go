@@ -20,7 +20,7 @@ var counterMutants = []mutant{
 	},
 	{
 		name: "recipe/counter-changes", breaks: "the changes of a counter end if its data cannot be read",
-		file: "recipes/value/changes.go",
+		file: "recipes/value/watch.go",
 		edits: []edit{
 			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
 		},
@@ -28,10 +28,10 @@ var counterMutants = []mutant{
 	},
 	{
 		name: "recipe/counter-readable", breaks: "the changes of a counter do not contain a value that has become readable",
-		file: "recipes/value/changes.go",
+		file: "recipes/value/watch.go",
 		edits: []edit{
 			{" || w.readable != (err == nil)", ""},
 		},
-		tests: "./recipes/value -run ^TestChanges_BecomesReadable$",
+		tests: "./recipes/value -run ^TestWatch_BecomesReadable$",
 	},
 }

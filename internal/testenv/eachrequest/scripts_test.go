@@ -492,7 +492,7 @@ func useValue(r *run) {
 	})
 	watching, stop := context.WithCancel(context.Background())
 	defer stop()
-	changes := client.Changes(watching)
+	changes := client.Watch(watching)
 	var version value.Version
 	ok, _ := r.Once("set", func(ctx context.Context) (err error) { version, err = client.Set(ctx, "a"); return err })
 	if ok {
@@ -526,8 +526,8 @@ func useValue(r *run) {
 			return newest.Value == "last"
 		}
 	})
-	if !isOpen || newest.Err != nil {
-		r.Try("changes", func(context.Context) error { return newest.Err })
+	if err := errors.Join(newest.Cause, newest.Err); !isOpen || err != nil {
+		r.Try("changes", func(context.Context) error { return err })
 	}
 }
 

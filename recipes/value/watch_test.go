@@ -17,12 +17,12 @@ import (
 
 // The channel delivers the newest state: to a slow reader, after breaks of the connection, in
 // another session, and after data in another format.
-func TestChanges(t *testing.T) {
+func TestWatch(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
 		v, writer := newValue[string](h, conn, "/app/words"), newValue[string](h, h.connect(), "/app/words")
 		ctx, cancel := context.WithCancel(h.Context())
-		changes := v.Changes(ctx)
+		changes := v.Watch(ctx)
 		require.Equal(h, Change[string]{}, <-changes)
 		set := func(s string) {
 			_, err := writer.Set(h.Context(), s)
@@ -47,14 +47,14 @@ func TestChanges(t *testing.T) {
 		require.Equal(h, "five", (<-changes).Value)
 		_, err := h.connect().Set("/app/words", []byte("no JSON"), -1)
 		require.NoError(h, err)
-		require.ErrorIs(h, (<-changes).Err, codec.ErrFormat)
+		require.ErrorIs(h, (<-changes).Cause, codec.ErrFormat)
 		set("six")
 		require.Equal(h, "six", (<-changes).Value)
 		cancel()
 		_, open := <-changes
 		require.False(h, open)
 
-		changes = v.Changes(h.Context())
+		changes = v.Watch(h.Context())
 		<-changes
 		conn.Close()
 		require.ErrorIs(h, (<-changes).Err, recipes.ErrConnClosed)
@@ -64,14 +64,14 @@ func TestChanges(t *testing.T) {
 }
 
 // The number of watches does not grow with the number of calls.
-func TestChanges_LeaveOneWatch(t *testing.T) {
+func TestWatch_LeaveOneWatch(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
 		v := newValue[int](h, conn, "/n")
 		for i := range 2 {
 			for range 1000 {
 				ctx, cancel := context.WithCancel(h.Context())
-				c := v.Changes(ctx)
+				c := v.Watch(ctx)
 				require.Equal(h, i, (<-c).Value)
 				cancel()
 				for range c {
@@ -86,7 +86,7 @@ func TestChanges_LeaveOneWatch(t *testing.T) {
 }
 
 // A value that is larger than the receive buffer is an error, and later values are delivered.
-func TestChanges_ValueTooLargeToReceive(t *testing.T) {
+func TestWatch_ValueTooLargeToReceive(t *testing.T) {
 	run(t, func(h *harness) {
 		writer := newValue[[]byte](h, h.connect(zk.WithMaxBufferSize(0)), node)
 		_, err := writer.Set(h.Context(), make([]byte, 100<<10))
@@ -94,21 +94,21 @@ func TestChanges_ValueTooLargeToReceive(t *testing.T) {
 		reader := newValue[[]byte](h, h.connect(), node)
 		_, _, err = reader.Get(h.Context())
 		require.ErrorIs(h, err, recipes.ErrTooLarge)
-		changes := reader.Changes(h.Context())
+		changes := reader.Watch(h.Context())
 		first := <-changes
-		require.ErrorIs(h, first.Err, recipes.ErrTooLarge)
+		require.ErrorIs(h, first.Cause, recipes.ErrTooLarge)
 		require.NotZero(h, first.Version)
 		_, err = writer.Set(h.Context(), []byte("small"))
 		require.NoError(h, err)
 		time.Sleep(time.Second)
 		second := <-changes
-		require.NoError(h, second.Err)
+		require.NoError(h, second.Cause)
 		require.Equal(h, "small", string(second.Value))
 	})
 }
 
 // A value that the connection must not read is an error, and is delivered when its ACL permits it.
-func TestChanges_BecomesReadable(t *testing.T) {
+func TestWatch_BecomesReadable(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect()
 		v := newValue[int](h, conn, node)
@@ -116,8 +116,8 @@ func TestChanges_BecomesReadable(t *testing.T) {
 		require.NoError(h, err)
 		_, err = conn.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		require.NoError(h, err)
-		changes := v.Changes(h.Context())
-		require.ErrorIs(h, (<-changes).Err, recipes.ErrPermission)
+		changes := v.Watch(h.Context())
+		require.ErrorIs(h, (<-changes).Cause, recipes.ErrPermission)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Empty(h, changes)

@@ -14,19 +14,20 @@ type Change[T any] struct {
 	Value T
 	// Version is the version of the value, or the zero Version if the znode does not exist.
 	Version Version
-	// Err is [codec.ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data cannot
-	// be read; other changes may follow. Any other error is set in the last element and is the
-	// reason why the channel was closed: [recipes.ErrConnClosed], or an error with which the
-	// servers reject all requests.
+	// Cause is [codec.ErrFormat], [recipes.ErrTooLarge] or [recipes.ErrPermission] if the data
+	// cannot be read. Other changes may follow.
+	Cause error
+	// Err is set only in the last element, and is the reason why the channel was closed:
+	// [recipes.ErrConnClosed], or an error with which the servers reject all requests.
 	Err error
 }
 
-// Changes returns a channel that delivers the current value and each later change. The
-// channel is closed after the context is done. A slow reader receives the newest state
+// Watch returns a channel that delivers the current value and each later change. The
+// channel is closed, without an Err, after the context is done. A slow reader receives the newest state
 // instead of those that it missed, and states may be skipped if changes follow each other
 // quickly. All calls over one connection share a watch. The client library cannot remove
 // it, so it remains until the next change of the value.
-func (v *Value[T]) Changes(ctx context.Context) <-chan Change[T] {
+func (v *Value[T]) Watch(ctx context.Context) <-chan Change[T] {
 	c := make(chan Change[T], 1)
 	sub := v.node.Subscribe()
 	w := watcher[T]{value: v, changes: c, reader: watch.NewReader(v.node.Conn, sub, v.node.Path, watch.DataOrCreation)}
@@ -40,7 +41,7 @@ func (v *Value[T]) Changes(ctx context.Context) <-chan Change[T] {
 	return c
 }
 
-// watcher implements one call of Changes. It belongs to the goroutine that Changes starts.
+// watcher implements one call of Watch. It belongs to the goroutine that Watch starts.
 type watcher[T any] struct {
 	value     *Value[T]
 	changes   chan Change[T]
@@ -76,5 +77,5 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 func (w *watcher[T]) newChange(s state) Change[T] {
 	w.value.setLatest(s)
 	value, err := w.value.decode(s)
-	return Change[T]{value, s.Version, w.value.node.Fail("read", w.value.node.Path, err)}
+	return Change[T]{Value: value, Version: s.Version, Cause: w.value.node.Fail("read", w.value.node.Path, err)}
 }
