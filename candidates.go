@@ -9,9 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // CandidateInfo describes a candidate to observers.
@@ -42,7 +42,7 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 	}
 	all, err := describeAll(o, conn, node, names)
 	if err != nil {
-		return nil, fmt.Errorf("list candidates at %s: %w", node, request.Explain(conn, refine(err)))
+		return nil, fmt.Errorf("list candidates at %s: %w", node, connection.Explain(conn, refine(err)))
 	}
 	return all, nil
 }
@@ -58,7 +58,7 @@ func listNames(conn *zk.Conn, node string, opts []Option) (*options, []string, e
 		return nil, nil, err
 	}
 	children, err := read(o.limit, conn, func() ([]string, error) {
-		children, _, err := request.Children(conn, node)
+		children, _, err := connection.Children(conn, node)
 		return children, err
 	})
 	if err == nil {
@@ -71,7 +71,7 @@ func listNames(conn *zk.Conn, node string, opts []Option) (*options, []string, e
 	if errors.Is(err, zk.ErrNoNode) {
 		err = ErrNoElection
 	}
-	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, request.Explain(conn, refine(err)))
+	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, connection.Explain(conn, refine(err)))
 }
 
 // describeAll describes those of names that are candidates.
@@ -84,12 +84,12 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 	}
 	// Several requests are in flight, so that a long queue does not take as many round trips.
 	const inFlight = 64
-	type result = request.Answer[*CandidateInfo]
+	type result = connection.Answer[*CandidateInfo]
 	var all []CandidateInfo
 	for chunk := range slices.Chunk(names, inFlight) {
 		results := make([]<-chan result, len(chunk))
 		for i, name := range chunk {
-			results[i] = request.Start(func() (*CandidateInfo, error) { return describe(o, conn, path.Join(node, name)) })
+			results[i] = connection.Start(func() (*CandidateInfo, error) { return describe(o, conn, path.Join(node, name)) })
 		}
 		for _, c := range results {
 			r := <-c
@@ -107,8 +107,8 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 // describe reads the znode of a candidate. It returns nil if the znode does not exist.
 func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
 	info, err := read(o.limit, conn, func() (*CandidateInfo, error) {
-		data, stat, err := request.Get(conn, id)
-		if err != nil && !request.IsUnreadable(err) {
+		data, stat, err := connection.Get(conn, id)
+		if err != nil && !connection.IsUnreadable(err) {
 			return nil, err
 		}
 		return newCandidateInfo(id, data, stat), nil

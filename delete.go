@@ -12,9 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 )
 
@@ -107,7 +107,7 @@ func (d *deletion) run() error {
 	case errors.Is(err, ErrUnreachable), errors.Is(err, errBusy), d.ctx.Err() != nil:
 		err = fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
-	return fmt.Errorf("delete election at %s: %w", d.node, request.Explain(d.conn, refine(err)))
+	return fmt.Errorf("delete election at %s: %w", d.node, connection.Explain(d.conn, refine(err)))
 }
 
 // maxRounds limits the attempts of a deletion while new candidates join. With the pauses
@@ -176,8 +176,8 @@ func (d *deletion) createTombstone(candidates []string) error {
 	ops := []any{&zk.CreateRequest{Path: d.path(tombstone), Data: d.tombstoneData(), Acl: d.acl}}
 	if len(candidates) > 0 {
 		first := d.path(candidates[0])
-		wake, err := request.Read(ctx, d.conn, func() (*zk.SetDataRequest, error) {
-			data, stat, err := request.Get(d.conn, first)
+		wake, err := connection.Read(ctx, d.conn, func() (*zk.SetDataRequest, error) {
+			data, stat, err := connection.Get(d.conn, first)
 			if err != nil {
 				return nil, err
 			}
@@ -196,7 +196,7 @@ func (d *deletion) createTombstone(candidates []string) error {
 	}
 	d.changed = true
 	for {
-		_, err := request.Do(ctx, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
+		_, err := connection.Do(ctx, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
 			return nil
@@ -204,7 +204,7 @@ func (d *deletion) createTombstone(candidates []string) error {
 			ops = ops[:1] // the connection is not permitted to write to the first candidate
 			continue
 		}
-		if final := request.Final(ctx, d.conn, err); final != nil {
+		if final := connection.Final(ctx, d.conn, err); final != nil {
 			return final
 		}
 		return limit.Pause(ctx, 50*time.Millisecond)
@@ -221,7 +221,7 @@ func (d *deletion) removeTombstone() error {
 		stat *zk.Stat
 	}
 	found, err := read(d.limit, d.conn, func() (z znode, err error) {
-		z.data, z.stat, err = request.Get(d.conn, d.path(tombstone))
+		z.data, z.stat, err = connection.Get(d.conn, d.path(tombstone))
 		return z, err
 	})
 	if err == nil && bytes.Equal(found.data, d.tombstoneData()) {
@@ -271,7 +271,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 		}
 		most = len(chunk) / 2
 		children, err := read(d.limit, d.conn, func() ([]string, error) {
-			children, _, err := request.Children(d.conn, d.node)
+			children, _, err := connection.Children(d.conn, d.node)
 			return children, err
 		})
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -307,7 +307,7 @@ func (d *deletion) list() (listing, error) {
 				return n, err
 			}
 		}
-		n.children, n.stat, err = request.Children(d.conn, d.node)
+		n.children, n.stat, err = connection.Children(d.conn, d.node)
 		return n, err
 	})
 	switch {

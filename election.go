@@ -15,11 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 	"github.com/go-leaderelection/leaderelection/event"
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -37,7 +35,7 @@ type Election struct {
 	queue  queue.Config
 	joined bool // the candidate has a znode
 	// pauses precede joining again after the servers have rejected a request.
-	pauses request.Backoff
+	pauses connection.Backoff
 
 	mu        sync.Mutex
 	seen      seenNode
@@ -80,7 +78,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 		},
 	}
 	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
-		return nil, fmt.Errorf("election at %s: %w", node, request.Explain(conn, err))
+		return nil, fmt.Errorf("election at %s: %w", node, connection.Explain(conn, err))
 	}
 	// Not before: it remains registered with the context until it is over.
 	e.candidacy = newCandidacy(o.ctx, log)
@@ -158,7 +156,7 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 		return nil
 	}
 	e.log.Warn("the servers reject the candidate: rejoining", "id", e.ID(), "err", err)
-	e.pauses.Max = request.MaxRejectionPause
+	e.pauses.Max = connection.MaxRejectionPause
 	return limit.Pause(ctx, e.pauses.Next())
 }
 
@@ -179,7 +177,7 @@ func (e *Election) queueConfig() *queue.Config {
 		cfg = &again
 	}
 	e.mu.Unlock()
-	timeout := session.Timeout(e.conn, cfg.Timeout)
+	timeout := connection.SessionTimeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
 	// A node in which the candidate may have a znode already is not empty, so only a client deletes it.
 	cfg.QueueMayVanish = e.createNode && !seen.tried
@@ -198,7 +196,7 @@ func (e *Election) queueObserver() *queue.Observer {
 	return &queue.Observer{
 		Watched: func(path string) { e.candidacy.Report(event.Event{Kind: event.Watched, Subject: path}) },
 		Vacated: e.candidacy.Vacated,
-		Checked: func(c session.Check) {
+		Checked: func(c connection.Check) {
 			checked := event.Event{Kind: event.Checked, Duration: time.Since(c.Sent)}
 			if c.Err != nil {
 				checked.Duration, checked.Err = 0, refine(c.Err)
@@ -250,8 +248,8 @@ func (e *Election) reason(err error) error {
 	}
 	switch err = refine(err); {
 	case errors.Is(err, ErrUnreachable), errors.Is(err, ErrConnClosed):
-		return request.Explain(e.conn, err)
-	case errors.Is(err, ErrSessionExpired) && handshake.Of(e.conn).Losses() != e.lastSeen().losses:
+		return connection.Explain(e.conn, err)
+	case errors.Is(err, ErrSessionExpired) && connection.RecordOf(e.conn).Losses() != e.lastSeen().losses:
 		return fmt.Errorf("%w: %w", err, zkerror.ErrDataLost)
 	case zkerror.IsRejection(err):
 		return fmt.Errorf("election at %s: %w", e.node, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -70,7 +70,7 @@ func TestLease_OtherSession(t *testing.T) {
 		conn := h.connect()
 		id, err := conn.Create(node+"/latch-", nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
 		require.NoError(h, err)
-		sub := session.Subscribe(conn, timeout)
+		sub := connection.Subscribe(conn, timeout)
 		defer sub.Close()
 		sub.Prove(id, time.Now())
 		h.advance(timeout + 60*time.Millisecond)

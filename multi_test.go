@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -283,7 +283,7 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 		h.terms.overlap = true
 		h.create("/register")
 		conn := h.connect()
-		handshake.Of(conn).Grant(time.Minute)
+		connection.RecordOf(conn).Grant(time.Minute)
 		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
 		next := h.join(h.connect())
 		old := c.requireLeads()
@@ -343,7 +343,7 @@ func TestTrap16_WriteSentInNextSession(t *testing.T) {
 		h.terms.overlap = true
 		h.create("/register")
 		conn := h.connect()
-		handshake.Of(conn).Grant(time.Minute)
+		connection.RecordOf(conn).Grant(time.Minute)
 		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
 		next := h.join(h.connect())
 		old, session := c.requireLeads(), c.conn.SessionID()

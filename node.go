@@ -6,10 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // seenNode is the election node as it was last seen.
@@ -60,7 +58,7 @@ func checkNode(conn *zk.Conn, node string) error {
 	if conn == nil {
 		return zkerror.ErrNilConn
 	}
-	return znode.CheckPath(node)
+	return connection.CheckPath(node)
 }
 
 // findNodeAgain finds the election node again if the session in which it was seen is over, because
@@ -75,7 +73,7 @@ func (e *Election) findNodeAgain() error {
 		if e.rejoin {
 			return context.WithCancel(e.candidacy.Context())
 		}
-		return context.WithTimeoutCause(e.candidacy.Context(), session.Timeout(e.conn, e.queue.Timeout), ErrUnreachable)
+		return context.WithTimeoutCause(e.candidacy.Context(), connection.SessionTimeout(e.conn, e.queue.Timeout), ErrUnreachable)
 	})
 }
 
@@ -83,7 +81,7 @@ func (e *Election) findNodeAgain() error {
 func (e *Election) findNode(limit limiter) error {
 	before := e.lastSeen()
 	for {
-		seen := seenNode{session: e.conn.SessionID(), losses: handshake.Of(e.conn).Losses()}
+		seen := seenNode{session: e.conn.SessionID(), losses: connection.RecordOf(e.conn).Losses()}
 		stat, err := e.statNode(limit)
 		session := e.conn.SessionID()
 		switch {
@@ -119,7 +117,7 @@ func (e *Election) findNode(limit limiter) error {
 func (e *Election) makeNode(limit limiter) error {
 	ctx, cancel := limit()
 	defer cancel()
-	return refine(znode.Make(ctx, e.conn, e.node, e.queue.ACL, false))
+	return refine(connection.MakeZnode(ctx, e.conn, e.node, e.queue.ACL, false))
 }
 
 // statNode returns the Stat of the election node, or nil if the node does not exist. The result

@@ -10,10 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -42,7 +41,7 @@ func Observe(ctx context.Context, conn *zk.Conn, node string, opts ...Option) (<
 	if err != nil {
 		return nil, err
 	}
-	sub := session.Subscribe(conn, o.timeout)
+	sub := connection.Subscribe(conn, o.timeout)
 	v := &observer{
 		conn: conn, node: node, observations: make(chan Observation, 1), sub: sub,
 		candidates: watch.NewReader(conn, sub, node, watch.Children),
@@ -56,7 +55,7 @@ type observer struct {
 	conn         *zk.Conn
 	node         string
 	observations chan Observation
-	sub          *session.Subscription
+	sub          *connection.Subscription
 	candidates   *watch.Reader // reads the election node; used if there is no leader
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
@@ -86,8 +85,8 @@ func (v *observer) run(ctx context.Context) {
 // leader may have changed.
 func (v *observer) findLeader(ctx context.Context) (*watch.Reader, error) {
 	for {
-		children, err := request.Read(ctx, v.conn, func() ([]string, error) {
-			children, _, err := request.Children(v.conn, v.node)
+		children, err := connection.Read(ctx, v.conn, func() ([]string, error) {
+			children, _, err := connection.Children(v.conn, v.node)
 			return children, err
 		})
 		name, err := v.firstOf(ctx, children, err)
@@ -110,7 +109,7 @@ func (v *observer) findLeader(ctx context.Context) (*watch.Reader, error) {
 		if errors.Is(err, zk.ErrNoNode) {
 			continue // it left between the two requests
 		}
-		if err != nil && !request.IsUnreadable(err) {
+		if err != nil && !connection.IsUnreadable(err) {
 			return nil, err
 		}
 		v.publish(newCandidateInfo(v.firstID, found.Data, found.Stat))

@@ -10,9 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Option configures a function of this package. Functions ignore options that do not apply
@@ -76,10 +75,10 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	case o.hasInterval && o.interval <= 0:
 		return nil, fmt.Errorf("%w: WithCheckInterval(%v): must be positive", ErrInvalid, o.interval)
 	}
-	if err := znode.CheckACL(o.acl); err != nil {
+	if err := connection.CheckACL(o.acl); err != nil {
 		return nil, err
 	}
-	if err := znode.CheckStrict(o.acl, o.strictACL); err != nil {
+	if err := connection.CheckStrict(o.acl, o.strictACL); err != nil {
 		return nil, err
 	}
 	if err := record.Check(o.clientName, o.value); err != nil {
@@ -87,13 +86,13 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	err := o.naming.Check()
 	if err == nil {
-		err = znode.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of valid characters
+		err = connection.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of valid characters
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalid, err)
 	}
 	if conn != nil {
-		if err := session.Validate(conn, o.timeout); err != nil {
+		if err := connection.ValidateTimeout(conn, o.timeout); err != nil {
 			return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", ErrInvalid, o.timeout, err)
 		}
 	}

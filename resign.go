@@ -13,9 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -95,7 +94,7 @@ func (e *Election) removeWatch() {
 			return ok && found.Stat.NumChildren <= removalLimit
 		})
 	}
-	removed := request.Start(remove) // after an error the watch remains
+	removed := connection.Start(remove) // after an error the watch remains
 	if !e.left() {
 		return
 	}
@@ -109,7 +108,7 @@ func (e *Election) removeWatch() {
 
 // awaitResignRequest closes requested after a request. It returns then, or when ctx is done.
 func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- struct{}) {
-	sub := session.Subscribe(e.conn, e.queue.Timeout)
+	sub := connection.Subscribe(e.conn, e.queue.Timeout)
 	defer sub.Close()
 	reader := watch.NewReader(e.conn, sub, e.node, watch.Data)
 	for {

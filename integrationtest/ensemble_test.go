@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // TestEnsemble_DefaultProportions uses the proportions of the default settings: a server that is cut off
@@ -444,7 +444,7 @@ func testHistoryFindsOverlap(t *testing.T, ens *ensemble.Ensemble) {
 	_, err := other.Sync(node)
 	require.NoError(t, err)
 	h := newHistory()
-	handshake.Of(conn.Conn).Grant(time.Minute) // the server has granted 4 s
+	connection.RecordOf(conn.Conn).Grant(time.Minute) // the server has granted 4 s
 	c, l := startLeader(t, conn, node, leaderelection.WithSessionTimeout(time.Minute))
 	term := h.addTerm("old", c.ID(), l)
 	next := startFollower(t, other, node, c)

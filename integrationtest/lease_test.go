@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // TestTrap12_LeaseStartsAtLastCheck fails if the lease starts when the connection is lost, and thus ends
@@ -114,7 +114,7 @@ func TestTrap16_StoppedLeaderWrites(t *testing.T) {
 	node := createElectionNode(t, admin)
 	register, err := admin.Create(node+"-register", []byte("initial"), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	handshake.Of(conn.Conn).Grant(time.Minute)
+	connection.RecordOf(conn.Conn).Grant(time.Minute)
 	c, old := startLeader(t, conn, node, leaderelection.WithSessionTimeout(time.Minute))
 	next := startFollower(t, admin, node, c)
 
@@ -151,7 +151,7 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 	node := createElectionNode(t, admin)
 	register, err := admin.Create(node+"-register", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
-	handshake.Of(conn.Conn).Grant(time.Minute)
+	connection.RecordOf(conn.Conn).Grant(time.Minute)
 	c, old := startLeader(t, conn, node, leaderelection.WithSessionTimeout(time.Minute))
 	next := startFollower(t, admin, node, c)
 

@@ -19,13 +19,11 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 var (
@@ -56,7 +54,7 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 	if conn == nil {
 		return zkerror.ErrNilConn
 	}
-	if err := znode.CheckPath(node); err != nil {
+	if err := connection.CheckPath(node); err != nil {
 		return err
 	}
 	name := path.Base(id)
@@ -69,7 +67,7 @@ func Request(ctx context.Context, conn *zk.Conn, node, id string) error {
 		err = leaderelection.ErrNoElection
 	}
 	if err != nil {
-		return fmt.Errorf("request %s to resign: %w", id, request.Explain(conn, request.Refine(conn, err)))
+		return fmt.Errorf("request %s to resign: %w", id, connection.Explain(conn, connection.Refine(conn, err)))
 	}
 	return nil
 }
@@ -107,7 +105,7 @@ func (r *resignRequest) send(ctx context.Context) error {
 // addRequest adds the request unless it exists. If ctx is done, it continues until the connection
 // answers or cancel is called.
 func (r *resignRequest) addRequest(ctx context.Context) error {
-	_, err := request.Do(ctx, func() (struct{}, error) {
+	_, err := connection.Do(ctx, func() (struct{}, error) {
 		return struct{}{}, r.changeRequests(r.add, r.startWrite)
 	})
 	return err
@@ -149,7 +147,7 @@ func (r *resignRequest) cancel() bool {
 func (r *resignRequest) withdraw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit.Confirm)
 	defer cancel()
-	_, err := request.Do(ctx, func() (struct{}, error) {
+	_, err := connection.Do(ctx, func() (struct{}, error) {
 		return struct{}{}, r.changeRequests(r.remove, func() bool { return true })
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -181,9 +179,9 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 	r.changing <- struct{}{}
 	defer func() { <-r.changing }()
 	// An attempt reads the result of earlier attempts.
-	return request.Retry(context.Background(), r.conn, func() error {
+	return connection.Retry(context.Background(), r.conn, func() error {
 		for {
-			data, stat, err := request.Get(r.conn, r.node)
+			data, stat, err := connection.Get(r.conn, r.node)
 			if err != nil {
 				return err
 			}
@@ -191,7 +189,7 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 			if !ok {
 				return fmt.Errorf("%w: %q", ErrForeignData, data[:min(len(data), 40)])
 			}
-			present, _, err := request.Children(r.conn, r.node)
+			present, _, err := connection.Children(r.conn, r.node)
 			if err != nil {
 				return err
 			}
@@ -217,7 +215,7 @@ func (r *resignRequest) changeRequests(change func(names, present []string) ([]s
 // removed: the data contains a name once, and another call that has withdrawn its request to the
 // same candidate has removed it.
 func (r *resignRequest) awaitDeletion(ctx context.Context) error {
-	sub := session.Subscribe(r.conn, 0)
+	sub := connection.Subscribe(r.conn, 0)
 	defer sub.Close()
 	candidate := watch.NewReader(r.conn, sub, path.Join(r.node, r.name), watch.Data)
 	requests := watch.NewReader(r.conn, sub, r.node, watch.Data)

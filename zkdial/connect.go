@@ -12,8 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -89,9 +88,9 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 		for _, o := range d.clientOptions {
 			o(conn)
 		}
-		d.record = handshake.Of(conn)
+		d.record = connection.RecordOf(conn)
 		d.record.SetDialed()
-		session.DetectPauses(conn)
+		connection.DetectPauses(conn)
 		zk.WithHostProvider(newHostProvider(addresses))(conn)
 		zk.WithDialer(d.dial)(conn)
 	})
@@ -108,7 +107,7 @@ func (l clientLog) Printf(format string, args ...any) {
 // handshake, or 0 if it is unknown. For a connection that was opened without this package,
 // it reads a private field of the client library, which works with go-zookeeper 1.0.4
 // while the connection has a session.
-func Granted(conn *zk.Conn) time.Duration { return handshake.Granted(conn) }
+func Granted(conn *zk.Conn) time.Duration { return connection.Granted(conn) }
 
 // Wait blocks until conn has a session, and returns the session timeout that was granted,
 // or 0 if it cannot be determined. If ctx is done first, the error wraps
@@ -123,7 +122,7 @@ func Wait(ctx context.Context, conn *zk.Conn) (granted time.Duration, err error)
 		case <-ticker.C:
 		case <-ctx.Done():
 			err := fmt.Errorf("%w: %w", zkerror.ErrUnreachable, context.Cause(ctx))
-			if failure := handshake.Of(conn).Failure(); failure != nil {
+			if failure := connection.RecordOf(conn).Failure(); failure != nil {
 				err = fmt.Errorf("%w: %w", err, failure)
 			}
 			return 0, err

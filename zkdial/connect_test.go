@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -68,7 +68,7 @@ func TestGranted_DialerHasPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := connect(t, srv)
-		handshake.Of(conn).Grant(7 * time.Second)
+		connection.RecordOf(conn).Grant(7 * time.Second)
 		require.Equal(t, 7*time.Second, Granted(conn))
 	})
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
@@ -36,7 +36,7 @@ type dialer struct {
 	open          func(network, address string, timeout time.Duration) (net.Conn, error)
 	log           *slog.Logger
 	clientOptions []func(*zk.Conn)
-	record        *handshake.Record
+	record        *connection.Record
 	outage        outage
 	servers       int // their number
 
@@ -50,7 +50,7 @@ type dialer struct {
 
 // dial implements zk.Dialer.
 func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	d.push(handshake.Event{Kind: handshake.Dialing, Server: address})
+	d.push(connection.Event{Kind: connection.Dialing, Server: address})
 	d.outage.dial(address)
 	start, limit := time.Now(), d.patience()
 	timeout = min(timeout, limit)
@@ -65,7 +65,7 @@ func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn,
 	}, nil
 }
 
-func (d *dialer) push(e handshake.Event) { d.record.Push(e) }
+func (d *dialer) push(e connection.Event) { d.record.Push(e) }
 
 // fail records that a server has not granted a session.
 func (d *dialer) fail(address string, err error) {
@@ -74,7 +74,7 @@ func (d *dialer) fail(address string, err error) {
 		d.silent++
 		d.mu.Unlock()
 	}
-	d.push(handshake.Event{Kind: handshake.Failed, Server: address, Err: err})
+	d.push(connection.Event{Kind: connection.Failed, Server: address, Err: err})
 	d.outage.fail(address, err)
 }
 
@@ -130,7 +130,7 @@ func (d *dialer) connect(network, address string, timeout time.Duration) (net.Co
 }
 
 // recordAnswer records the answer of a server, which has granted a session if hasSession is true.
-func (d *dialer) recordAnswer(a handshake.Answer) (hasSession bool) {
+func (d *dialer) recordAnswer(a connection.ConnectReply) (hasSession bool) {
 	hasSession = a.Session() != 0 && a.Timeout() > 0
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,10 +174,10 @@ type handshakeConn struct {
 	timeout  time.Duration
 	deadline time.Time // of the handshake; includes the time that dial has taken
 
-	request handshake.Request // the first request that the client library has written
-	answer  handshake.Answer  // the part of the answer that was read
-	pending []byte            // unread part of an answer from another connection
-	lost    bool              // the answer says that the servers have lost their data
+	request connection.ConnectRequest // the first request that the client library has written
+	answer  connection.ConnectReply   // the part of the answer that was read
+	pending []byte                    // unread part of an answer from another connection
+	lost    bool                      // the answer says that the servers have lost their data
 
 	established    atomic.Bool // a server has granted a session
 	over           atomic.Bool // the end of the connection was recorded
@@ -203,9 +203,9 @@ func (c *handshakeConn) end(err error) {
 	case c.over.Swap(true):
 	case c.established.Load():
 		c.dialer.outage.begin()
-		c.dialer.push(handshake.Event{Kind: handshake.Broken, Server: c.address, Err: err})
+		c.dialer.push(connection.Event{Kind: connection.Broken, Server: c.address, Err: err})
 	case err == nil: // no Read or Write has failed, so the answer is invalid
-		c.dialer.fail(c.address, handshake.ErrNotZooKeeper)
+		c.dialer.fail(c.address, connection.ErrNotZooKeeper)
 	case c.answer.Missing() > 0:
 		c.dialer.fail(c.address, err)
 	}
@@ -250,7 +250,7 @@ func (c *handshakeConn) limit(t time.Time) time.Time {
 func (c *handshakeConn) Write(b []byte) (int, error) {
 	if !c.established.Load() {
 		if c.request == nil {
-			c.request = append(handshake.Request{}, b...)
+			c.request = append(connection.ConnectRequest{}, b...)
 		}
 		n, err := c.Conn.Write(b)
 		if err != nil {
@@ -258,12 +258,12 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 		}
 		return n, err
 	}
-	op := handshake.Op(b)
-	c.authenticating.Store(op == handshake.OpAuth)
-	if op == handshake.OpCloseSession {
+	op := connection.PacketOp(b)
+	c.authenticating.Store(op == connection.OpAuth)
+	if op == connection.OpCloseSession {
 		// The servers delete the znodes of the session as soon as they receive this packet.
 		c.dialer.outage.close()
-		c.dialer.push(handshake.Event{Kind: handshake.Closing, Server: c.address})
+		c.dialer.push(connection.Event{Kind: connection.Closing, Server: c.address})
 	}
 	if _, err := c.Conn.Write(b); err != nil {
 		c.abandon(err)
@@ -305,7 +305,7 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 	if missing > 0 && n > 0 {
 		c.answer = append(c.answer, b[:min(n, missing)]...)
 		if !c.answer.Valid() { // the client library would allocate up to 4 GB for it
-			return 0, handshake.ErrNotZooKeeper
+			return 0, connection.ErrNotZooKeeper
 		}
 		if c.answer.Missing() == 0 {
 			c.answered()
@@ -319,11 +319,11 @@ func (c *handshakeConn) answered() {
 	if c.dialer.recordAnswer(c.answer) {
 		c.established.Store(true)
 		c.dialer.outage.end(c.address)
-		c.dialer.push(handshake.Event{
-			Kind: handshake.Established, Server: c.address, Session: c.answer.Session(), Timeout: c.answer.Timeout(),
+		c.dialer.push(connection.Event{
+			Kind: connection.Established, Server: c.address, Session: c.answer.Session(), Timeout: c.answer.Timeout(),
 		})
 	} else if !c.lost {
-		c.dialer.push(handshake.Event{Kind: handshake.Expired, Server: c.address, Session: c.request.Session()})
+		c.dialer.push(connection.Event{Kind: connection.Expired, Server: c.address, Session: c.request.Session()})
 	}
 }
 
@@ -332,7 +332,7 @@ func (c *handshakeConn) answered() {
 // seen answers only clients that claim to have seen none. The request uses a separate connection, so
 // that the client library never reads from a server with old data. A server that is not ready answers
 // no client. A server that knows the session extends it.
-func (c *handshakeConn) confirmExpiry() handshake.Answer {
+func (c *handshakeConn) confirmExpiry() connection.ConnectReply {
 	session := c.request.Session()
 	if session == 0 || c.request.LastSeen() == 0 {
 		return nil
@@ -344,7 +344,7 @@ func (c *handshakeConn) confirmExpiry() handshake.Answer {
 		log.Debug("cannot determine whether the session has expired", "err", err)
 	case answer.Session() == 0:
 		c.lost = true
-		c.dialer.push(handshake.Event{Kind: handshake.Expired, Server: c.address, Session: session, Lost: true})
+		c.dialer.push(connection.Event{Kind: connection.Expired, Server: c.address, Session: session, Lost: true})
 		log.Warn("the servers have lost their data: they know neither the session nor the transactions that this client has seen, so the session has expired",
 			"session", fmt.Sprintf("%#x", uint64(session)), "transaction", fmt.Sprintf("%#x", uint64(c.request.LastSeen())))
 		return answer
@@ -357,7 +357,7 @@ func (c *handshakeConn) confirmExpiry() handshake.Answer {
 
 // requestSession sends the client's request on a new connection, without the transaction that the
 // client has seen.
-func (c *handshakeConn) requestSession() (handshake.Answer, error) {
+func (c *handshakeConn) requestSession() (connection.ConnectReply, error) {
 	conn, err := c.redial()
 	if err != nil {
 		return nil, err
@@ -369,5 +369,5 @@ func (c *handshakeConn) requestSession() (handshake.Answer, error) {
 	if _, err := conn.Write(c.request.Forgetful()); err != nil {
 		return nil, err
 	}
-	return handshake.ReadAnswer(conn)
+	return connection.ReadConnectReply(conn)
 }

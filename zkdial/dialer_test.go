@@ -18,8 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -43,7 +42,7 @@ func TestDialer_RebuiltEnsemble(t *testing.T) {
 		require.ErrorIs(t, event.Err, zk.ErrSessionExpired)
 		require.Greater(t, time.Since(start), timeout)
 		require.Less(t, time.Since(start), timeout+5*time.Second)
-		require.True(t, handshake.Of(conn).Lost(session))
+		require.True(t, connection.RecordOf(conn).Lost(session))
 		_, err = Wait(t.Context(), conn)
 		require.NoError(t, err)
 		_, err = conn.Create("/n", nil, 0, zk.WorldACL(zk.PermAll))
@@ -66,9 +65,9 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 		srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 		srv.DropConnections()
 		time.Sleep(time.Hour)
-		require.ErrorIs(t, handshake.Of(conn).Failure(), errRefused)
+		require.ErrorIs(t, connection.RecordOf(conn).Failure(), errRefused)
 		require.Equal(t, session, conn.SessionID())
-		require.False(t, handshake.Of(conn).Lost(session))
+		require.False(t, connection.RecordOf(conn).Lost(session))
 	})
 }
 
@@ -76,14 +75,14 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 func TestDialer_ConfirmExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
-		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: handshake.Of(new(zk.Conn))}
-		request := make(handshake.Request, 48) // with a password of 16 bytes
+		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: connection.RecordOf(new(zk.Conn))}
+		request := make(connection.ConnectRequest, 48) // with a password of 16 bytes
 		request[3], request[18], request[31] = 44, 0x27, 16
 		redial := func() (net.Conn, error) { return srv.Dialer()("tcp", srv.Name(), time.Second) }
 		answer, err := (&handshakeConn{dialer: d, request: request, timeout: time.Second, redial: redial}).requestSession()
 		require.NoError(t, err)
 		require.NotZero(t, answer.Session())
-		confirm := func(session int64, seen byte) handshake.Answer {
+		confirm := func(session int64, seen byte) connection.ConnectReply {
 			binary.BigEndian.PutUint64(request[20:], uint64(session))
 			copy(request[32:], answer[24:40])
 			request[15] = seen
@@ -106,9 +105,9 @@ func TestDialer_CountsBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := connect(t, srv)
-		sub := session.Subscribe(conn, 0)
+		sub := connection.Subscribe(conn, 0)
 		defer sub.Close()
-		record, id := handshake.Of(conn), conn.SessionID()
+		record, id := connection.RecordOf(conn), conn.SessionID()
 		for i := range uint64(20) {
 			time.Sleep(time.Duration(i)*time.Millisecond + 2*time.Second)
 			require.Equal(t, i, record.Facts().Breaks)
@@ -139,7 +138,7 @@ type aheadConn struct {
 
 func (c *aheadConn) Write(b []byte) (int, error) {
 	c.write.Do(func() {
-		if handshake.Request(b).LastSeen() != 0 {
+		if connection.ConnectRequest(b).LastSeen() != 0 {
 			b = bytes.Clone(b)
 			binary.BigEndian.PutUint64(b[8:], math.MaxInt64)
 		}
@@ -173,7 +172,7 @@ func TestDialer_RestoredSession(t *testing.T) {
 				restored.Store(true)
 				srv.DropConnections()
 				time.Sleep(time.Minute)
-				require.True(t, handshake.Of(conn).Lost(session))
+				require.True(t, connection.RecordOf(conn).Lost(session))
 				_, err = Wait(t.Context(), conn)
 				require.NoError(t, err)
 				require.NotEqual(t, session, conn.SessionID())
@@ -422,7 +421,7 @@ func TestDialer_LimitIncludesDial(t *testing.T) {
 				return srv.Dialer()(network, address, timeout)
 			}))
 		require.NoError(t, err)
-		for handshake.Of(conn).Failure() == nil {
+		for connection.RecordOf(conn).Failure() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.WithinDuration(t, start.Add(time.Second), time.Now(), 200*time.Millisecond)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -150,8 +150,8 @@ func TestOutage_NotZooKeeper(t *testing.T) {
 					}))
 				require.NoError(t, err)
 				time.Sleep(time.Hour)
-				require.ErrorIs(t, handshake.Of(conn).Failure(), handshake.ErrNotZooKeeper)
-				require.Greater(t, strings.Count(log.String(), handshake.ErrNotZooKeeper.Error()), 4, "%s", &log)
+				require.ErrorIs(t, connection.RecordOf(conn).Failure(), connection.ErrNotZooKeeper)
+				require.Greater(t, strings.Count(log.String(), connection.ErrNotZooKeeper.Error()), 4, "%s", &log)
 				conn.Close()
 			})
 		})

@@ -6,16 +6,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // Failure returns why conn has no session: the error of the last attempt to connect, with the server.
 // It wraps [ErrDataLost] if the last session was lost with the servers' data. It is nil if conn has a
 // session, if no attempt has failed yet, and if conn was opened without this package.
 func Failure(conn *zk.Conn) error {
-	record := handshake.Of(conn)
+	record := connection.RecordOf(conn)
 	failure := record.Failure()
 	switch {
 	case !record.Losing():
@@ -33,19 +31,19 @@ func Failure(conn *zk.Conn) error {
 // return later, so it must not change variables of the caller. If conn was closed, the error is
 // leaderelection.ErrConnClosed.
 func Retry[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
-	return request.Read(ctx, conn, f)
+	return connection.Read(ctx, conn, f)
 }
 
 // Children returns the names of the children of a znode, in any order, with the attempts of [Retry]. If
 // the list is too large for a reply, the error wraps leaderelection.ErrTooLarge; conn.Children would lose
 // the connection with each attempt.
 func Children(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
-	return request.Read(ctx, conn, func() ([]string, error) {
-		children, _, err := request.Children(conn, path)
+	return connection.Read(ctx, conn, func() ([]string, error) {
+		children, _, err := connection.Children(conn, path)
 		return children, err
 	})
 }
 
 // CheckPath returns leaderelection.ErrInvalid if path cannot be the node of an election: for the
 // root, for a path that ZooKeeper does not accept, and for one that is too long.
-func CheckPath(path string) error { return znode.CheckPath(path) }
+func CheckPath(path string) error { return connection.CheckPath(path) }

@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 	"github.com/go-leaderelection/leaderelection/elector"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	zkconnection "github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -207,8 +207,8 @@ func TestZooKeeper_HealthAfterDataLost(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	w.backend = (&zooKeeperBackend{conn: conn}).backend()
 	require.Equal(t, 200, statusCode(w, "/healthz"))
-	handshake.Of(conn).Push(handshake.Event{Kind: handshake.Expired, Session: 1, Lost: true})
+	zkconnection.RecordOf(conn).Push(zkconnection.Event{Kind: zkconnection.Expired, Session: 1, Lost: true})
 	require.Equal(t, 503, statusCode(w, "/healthz"))
-	handshake.Of(conn).Grant(time.Second)
+	zkconnection.RecordOf(conn).Grant(time.Second)
 	require.Equal(t, 200, statusCode(w, "/healthz"))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -42,8 +42,8 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 		// The server would close the connection, and with it endanger all leases.
 		return nil, fmt.Errorf("%w: %w", zkerror.ErrInvalid, err)
 	}
-	answered := request.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
-	var a request.Answer[[]zk.MultiResponse]
+	answered := connection.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
+	var a connection.Answer[[]zk.MultiResponse]
 	select {
 	case a = <-answered:
 	case <-g.ctx.Done():
@@ -58,10 +58,10 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 	switch {
 	case a.Err == nil:
 		return a.Value[len(own):], nil
-	case request.Transient(a.Err):
+	case connection.Transient(a.Err):
 		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 	case len(a.Value) < len(own):
-		return nil, request.Reject(context.Background(), conn, a.Err)
+		return nil, connection.Reject(context.Background(), conn, a.Err)
 	}
 	for _, check := range a.Value[:len(own)] {
 		if errors.Is(check.Error, zk.ErrNoNode) {
@@ -69,7 +69,7 @@ func (g *Grant) MultiAll(conn *zk.Conn, own []string, gone error, ops []any) ([]
 		}
 	}
 	err := failedOperation(ops, a.Value[len(own):], a.Err)
-	return a.Value[len(own):], request.Reject(context.Background(), conn, err)
+	return a.Value[len(own):], connection.Reject(context.Background(), conn, err)
 }
 
 // failedOperation returns err with the operation that has failed. It is the first with an error:

@@ -6,10 +6,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Barrier blocks waiting clients while it is set. Any client can set and remove it. It
@@ -35,7 +34,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 	// A create that was applied, and whose reply was lost, may be repeated after another client has
 	// removed the barrier. That removal then took place during this call, and nothing shows that
 	// the barrier was set before it: Wait can only show that a barrier did not exist.
-	err := znode.Make(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false)
+	err := connection.MakeZnode(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false)
 	if err == nil {
 		err = b.setup.CheckAccess(ctx, b.setup.Path)
 	}
@@ -46,7 +45,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 // not exist is not an error.
 func (b *Barrier) Remove(ctx context.Context) error {
 	var czxid int64 // of the znode that this call deletes
-	err := request.Retry(ctx, b.setup.Conn, func() error {
+	err := connection.Retry(ctx, b.setup.Conn, func() error {
 		if _, err := b.setup.Conn.Sync(b.setup.Path); err != nil {
 			return err
 		}

@@ -13,14 +13,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/ephemeral"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -109,7 +107,7 @@ func (d *Double) Enter(ctx context.Context) (*Round, error) {
 }
 
 func (d *Double) enter(ctx context.Context) (*Round, error) {
-	err := znode.Make(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false)
+	err := connection.MakeZnode(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false)
 	if err == nil {
 		err = d.setup.CheckAccess(ctx, d.setup.Path)
 	}
@@ -135,7 +133,7 @@ func (d *Double) enter(ctx context.Context) (*Round, error) {
 
 // joinRound joins a round and blocks until it begins. It returns nil if the round has begun
 // without this participant.
-func (d *Double) joinRound(ctx context.Context, sub *session.Subscription, number int64) (*Round, error) {
+func (d *Double) joinRound(ctx context.Context, sub *connection.Subscription, number int64) (*Round, error) {
 	if begun, err := d.hasBegun(ctx, number); begun || err != nil {
 		return nil, err
 	}
@@ -165,7 +163,7 @@ const removeLimit = time.Second
 
 // awaitBegin blocks until the round has begun, or begins it, and returns its participants. It
 // returns none if the round is already over.
-func (d *Double) awaitBegin(ctx context.Context, sub *session.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
+func (d *Double) awaitBegin(ctx context.Context, sub *connection.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
 	ready := watch.NewReader(d.setup.Conn, sub, d.ready(number), watch.DataOrCreation)
 	for {
 		// Set the watch first, so that it fires if the round begins afterwards. If the round has
@@ -215,7 +213,7 @@ func (d *Double) beginRound(ctx context.Context, r roundState, names []string) e
 	if _, err := txn.Size(ops); err != nil {
 		return fmt.Errorf("%w: %d participants: %w", zkerror.ErrInvalid, len(names), err)
 	}
-	err := request.Retry(ctx, d.setup.Conn, func() error {
+	err := connection.Retry(ctx, d.setup.Conn, func() error {
 		_, err := d.setup.Conn.Multi(ops...)
 		return err
 	})

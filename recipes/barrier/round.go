@@ -12,8 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -44,7 +43,7 @@ func (r *Round) leave(ctx context.Context) error {
 
 // awaitEnd blocks until a round that has begun is over. It ends the round if no participant is
 // left, because all of them may have crashed.
-func (d *Double) awaitEnd(ctx context.Context, sub *session.Subscription, number int64) error {
+func (d *Double) awaitEnd(ctx context.Context, sub *connection.Subscription, number int64) error {
 	ready := watch.NewReader(d.setup.Conn, sub, d.ready(number), watch.Data)
 	for {
 		names, err := d.readRound(ctx, ready)
@@ -78,7 +77,7 @@ func (d *Double) readRound(ctx context.Context, ready *watch.Reader) ([]string, 
 
 // watchParticipant watches one of the participants names that is still present. It returns nil if
 // all have left.
-func (d *Double) watchParticipant(ctx context.Context, sub *session.Subscription, number int64, names []string) (*watch.Reader, error) {
+func (d *Double) watchParticipant(ctx context.Context, sub *connection.Subscription, number int64, names []string) (*watch.Reader, error) {
 	for {
 		present, err := d.present(ctx, number)
 		if err != nil {
@@ -102,7 +101,7 @@ func (d *Double) endRound(ctx context.Context, number int64) error {
 	if err != nil || current.number != number {
 		return err
 	}
-	err = request.Retry(ctx, d.setup.Conn, func() error {
+	err = connection.Retry(ctx, d.setup.Conn, func() error {
 		_, err := d.setup.Conn.Multi(
 			&zk.SetDataRequest{Path: d.setup.Path, Data: strconv.AppendInt(nil, number+1, 10), Version: current.version},
 			&zk.DeleteRequest{Path: d.ready(number), Version: -1},
@@ -122,8 +121,8 @@ type roundState struct {
 }
 
 func (d *Double) currentRound(ctx context.Context) (roundState, error) {
-	return request.Read(ctx, d.setup.Conn, func() (r roundState, err error) {
-		data, stat, err := request.Get(d.setup.Conn, d.setup.Path)
+	return connection.Read(ctx, d.setup.Conn, func() (r roundState, err error) {
+		data, stat, err := connection.Get(d.setup.Conn, d.setup.Path)
 		if err != nil {
 			return r, err
 		}
@@ -157,7 +156,7 @@ func (d *Double) ready(number int64) string {
 
 // hasBegun reports whether a round has begun and is not over.
 func (d *Double) hasBegun(ctx context.Context, number int64) (bool, error) {
-	return request.Read(ctx, d.setup.Conn, func() (bool, error) {
+	return connection.Read(ctx, d.setup.Conn, func() (bool, error) {
 		exists, _, err := d.setup.Conn.Exists(d.ready(number))
 		return exists, err
 	})
@@ -165,8 +164,8 @@ func (d *Double) hasBegun(ctx context.Context, number int64) (bool, error) {
 
 // present returns the sorted names of the znodes of a round's participants.
 func (d *Double) present(ctx context.Context, number int64) ([]string, error) {
-	names, err := request.Read(ctx, d.setup.Conn, func() ([]string, error) {
-		names, _, err := request.Children(d.setup.Conn, d.setup.Path)
+	names, err := connection.Read(ctx, d.setup.Conn, func() ([]string, error) {
+		names, _, err := connection.Children(d.setup.Conn, d.setup.Path)
 		return names, err
 	})
 	names = slices.DeleteFunc(names, func(name string) bool { return !isParticipant(name, number) })

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -20,7 +20,7 @@ func (u *updater) handleReply(f *fetch) {
 	u.inFlight--
 	u.alone = false
 	n, p := f.node, f.node.part(f.kind)
-	transient := request.Transient(f.err)
+	transient := connection.Transient(f.err)
 	if !transient {
 		p.breaks = 0
 	}
@@ -121,7 +121,7 @@ func (u *updater) applyData(n *node, f *fetch) {
 		u.applyAbsence(n, f)
 		return
 	case f.err != nil:
-		n.dataErr, n.statOnly = request.Refine(u.conn, f.err), true
+		n.dataErr, n.statOnly = connection.Refine(u.conn, f.err), true
 		n.data.dirty = true
 		return
 	}
@@ -152,7 +152,7 @@ func (u *updater) applyStat(n *node, f *fetch) {
 	case f.err != nil:
 		// Every client may read the Stat, so this error is unexpected. It is reported to the
 		// reader.
-		n.dataErr, n.missing = request.Refine(u.conn, f.err), false
+		n.dataErr, n.missing = connection.Refine(u.conn, f.err), false
 		z := Znode{Path: n.path}
 		if n.value != nil {
 			z.Stat = n.value.Stat
@@ -350,7 +350,7 @@ func (u *updater) applyList(n *node, f *fetch) {
 		p.dirty, n.data.dirty, p.known = true, true, false
 		return
 	case f.err != nil:
-		n.listErr = request.Refine(u.conn, f.err)
+		n.listErr = connection.Refine(u.conn, f.err)
 		p.epoch = max(p.epoch, f.epoch)
 		u.replaceValue(n, *n.value)
 		u.resolvePending(p, f.sent)

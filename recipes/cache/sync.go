@@ -1,6 +1,6 @@
 package cache
 
-import "github.com/go-leaderelection/leaderelection/internal/zk/request"
+import "github.com/go-leaderelection/leaderelection/internal/zk/connection"
 
 // syncCall is a call of Sync. done is closed when the cache contains everything that was committed
 // before the call.
@@ -21,7 +21,7 @@ func (u *updater) startSync() {
 func (u *updater) handleSyncReply(f *fetch) {
 	u.syncInFlight = false
 	if f.err != nil {
-		if !request.Transient(f.err) {
+		if !connection.Transient(f.err) {
 			u.log.Warn("sync failed", "err", f.err)
 		}
 		u.pauseRequests()

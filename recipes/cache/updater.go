@@ -6,9 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -17,7 +16,7 @@ import (
 // updater keeps the tree of a cache up to date. Its goroutine owns all state. fetch.go decides
 // which requests it sends, apply.go applies their replies to the tree, and sync.go implements Sync.
 //
-// It does not use watch.Reader or request.Read, which need a goroutine for each znode. It has
+// It does not use watch.Reader or connection.Read, which need a goroutine for each znode. It has
 // watches on many znodes (watch.go), and retries requests that fail together with their connection
 // from its queues.
 type updater struct {
@@ -29,7 +28,7 @@ type updater struct {
 	withoutData    bool // data is not cached
 	conn           *zk.Conn
 	log            *slog.Logger
-	sub            *session.Subscription
+	sub            *connection.Subscription
 	sessionTimeout time.Duration
 	watches        *watchSet
 	replies        *mailbox[*fetch]
@@ -37,7 +36,7 @@ type updater struct {
 
 	clock     uint64 // increases with each event whose order matters
 	epoch     uint64 // 1 at first, increases with each break of the connection
-	connEpoch uint64 // the epoch of the connection (session.State)
+	connEpoch uint64 // the epoch of the connection (connection.State)
 	session   int64
 	// sessionEpoch is the epoch in which session replaced another session, or 0.
 	sessionEpoch uint64
@@ -56,7 +55,7 @@ type updater struct {
 
 	// After a failure no request is sent until the timer fires.
 	paused  bool
-	backoff request.Backoff
+	backoff connection.Backoff
 	timer   *time.Timer
 	// repeat fires when the reads are repeated that the servers have rejected.
 	repeat *time.Timer
@@ -262,7 +261,7 @@ func (u *updater) cancelRead(p *part) {
 // has no children. A client that must not read the data must not read the names of the children
 // either.
 func (u *updater) hasList(n *node) bool {
-	return n.value != nil && n.depth < u.scope && !session.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == recipes.ErrTooLarge)
+	return n.value != nil && n.depth < u.scope && !connection.IsEphemeral(&n.value.Stat) && (n.dataErr == nil || n.dataErr == recipes.ErrTooLarge)
 }
 
 // pauseRequests sends no request for some time, after a request has failed with its connection. The
@@ -272,7 +271,7 @@ func (u *updater) pauseRequests() {
 	u.checkConn = true
 	if !u.paused {
 		u.paused = true
-		u.timer.Reset(max(u.backoff.Next(), request.ClosingTime))
+		u.timer.Reset(max(u.backoff.Next(), connection.ClosingTime))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -33,8 +33,8 @@ func New(conn *zk.Conn, base string, options ...Option) (*Discovery, error) {
 // connection uses. A service without instances may be included until ZooKeeper removes its
 // node.
 func (d *Discovery) Names(ctx context.Context) ([]string, error) {
-	names, err := request.Read(ctx, d.setup.Conn, func() ([]string, error) {
-		names, _, err := request.Children(d.setup.Conn, d.setup.Path)
+	names, err := connection.Read(ctx, d.setup.Conn, func() ([]string, error) {
+		names, _, err := connection.Children(d.setup.Conn, d.setup.Path)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -82,7 +82,7 @@ func (d *Discovery) service(name string) children.Config[entry] {
 		switch {
 		case err == nil:
 			e.instance, err = decode(found.Data)
-		case !request.IsUnreadable(err):
+		case !connection.IsUnreadable(err):
 			return e, err
 		}
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
 
@@ -158,7 +158,7 @@ func decode(data []byte) (Instance, error) {
 
 // checkName returns an error if name cannot be an element of a path. what is used in the error.
 func checkName(what, name string) error {
-	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || znode.CheckPath("/"+name) != nil {
+	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || connection.CheckPath("/"+name) != nil {
 		return fmt.Errorf("%w: %s %q is not a valid znode name", zkerror.ErrInvalid, what, name)
 	}
 	return nil

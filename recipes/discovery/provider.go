@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -171,7 +171,7 @@ func (p *Provider) run(ctx context.Context, ready chan<- error) {
 		p.setErr(recipes.ErrClosed)
 		return
 	}
-	list.Cause, list.Err = nil, request.Refine(p.setup.Conn, err)
+	list.Cause, list.Err = nil, connection.Refine(p.setup.Conn, err)
 	p.setup.Log.Warn("provider ended", "path", p.path, "err", list.Err)
 	p.setErr(list.Err)
 	p.publish(list)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -258,7 +258,7 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 		t.Run(fmt.Sprint("with its service ", withService), func(t *testing.T) {
 			runTest(t, func(w fixture) {
 				d, other := w.connect(), w.connect()
-				require.NoError(w, znode.Make(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
+				require.NoError(w, connection.MakeZnode(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
 				w.put(other, "a", `{"name":"shop","id":"before"}`)
 				p := w.provider(d)
 				w.srv.Refuse(true)

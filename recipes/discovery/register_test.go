@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -318,7 +318,7 @@ func TestStatus_TakenIsNotUnsure(t *testing.T) {
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	runTest(t, func(w fixture) {
 		former := w.connect()
-		require.NoError(w, znode.Make(w.Context(), former.setup.Conn, shop, former.setup.ACL, true))
+		require.NoError(w, connection.MakeZnode(w.Context(), former.setup.Conn, shop, former.setup.ACL, true))
 		_, err := former.setup.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.setup.ACL)
 		require.NoError(w, err)
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -90,7 +90,7 @@ func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 		var guid [16]byte
 		rand.Read(guid[:]) // never fails
 		node, data = path.Join(g.setup.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
-	case id == "", strings.Contains(id, "/"), znode.CheckPath(node) != nil:
+	case id == "", strings.Contains(id, "/"), connection.CheckPath(node) != nil:
 		return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalid, id)
 	}
 	p, err := newPersistent(g.setup, node, data)

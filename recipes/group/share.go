@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/value"
@@ -111,7 +111,7 @@ func (d *divider) run(ctx context.Context) {
 	s.err = d.divide(ctx)
 	s.stop(s.err) // releases the context
 	// The next holders can wait for the locks while this member finishes its work.
-	leaving := request.Start(func() (struct{}, error) {
+	leaving := connection.Start(func() (struct{}, error) {
 		return struct{}{}, s.member.keeper.Close(context.Background(), recipes.ErrClosed)
 	})
 	for len(d.contenders) > 0 {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/internal/zk/children"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -110,7 +110,7 @@ func (g *Group) children(namesOnly bool) children.Config[Member] {
 		if g.setup.Layout == recipe.Kazoo && err == nil && !namesOnly {
 			m.ID, m.Data = string(found.Data), nil
 		}
-		if request.IsUnreadable(err) {
+		if connection.IsUnreadable(err) {
 			return m, nil
 		}
 		return m, err

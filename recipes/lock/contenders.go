@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -41,7 +41,7 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 		return nil, q.setup.Fail("contenders", q.setup.Path, err)
 	}
 	// Read several znodes concurrently: otherwise a long queue would take as many round trips.
-	type answer = request.Answer[*Contender]
+	type answer = connection.Answer[*Contender]
 	var all []Contender
 	i := 0
 	for chunk := range slices.Chunk(names, 64) {
@@ -49,7 +49,7 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 		for _, name := range chunk {
 			reads, holds := contender.Reads(name), holds(names, i)
 			i++
-			answers = append(answers, request.Start(func() (*Contender, error) { return q.describe(ctx, name, holds, reads) }))
+			answers = append(answers, connection.Start(func() (*Contender, error) { return q.describe(ctx, name, holds, reads) }))
 		}
 		for _, c := range answers {
 			a := <-c
@@ -69,8 +69,8 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 
 // names returns the names of the contenders' znodes, starting with the head of the queue.
 func (q *lockQueue) names(ctx context.Context) ([]string, error) {
-	children, err := request.Read(ctx, q.setup.Conn, func() ([]string, error) {
-		children, _, err := request.Children(q.setup.Conn, q.setup.Path)
+	children, err := connection.Read(ctx, q.setup.Conn, func() ([]string, error) {
+		children, _, err := connection.Children(q.setup.Conn, q.setup.Path)
 		return children, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -87,9 +87,9 @@ func (q *lockQueue) names(ctx context.Context) ([]string, error) {
 // describe reads a contender's znode. It returns nil if the znode does not exist any more.
 func (q *lockQueue) describe(ctx context.Context, name string, holds, reads bool) (*Contender, error) {
 	full := path.Join(q.setup.Path, name)
-	c, err := request.Read(ctx, q.setup.Conn, func() (*Contender, error) {
-		data, stat, err := request.Get(q.setup.Conn, full)
-		if err != nil && !request.IsUnreadable(err) {
+	c, err := connection.Read(ctx, q.setup.Conn, func() (*Contender, error) {
+		data, stat, err := connection.Get(q.setup.Conn, full)
+		if err != nil && !connection.IsUnreadable(err) {
 			return nil, err
 		}
 		return &Contender{full, string(data), stat.Czxid, holds, reads}, nil
@@ -125,7 +125,7 @@ func (q *lockQueue) RequestRelease(ctx context.Context, c Contender) error {
 	}
 	// Retrying is safe: a second write changes nothing, and the name is never used for another
 	// znode.
-	err := request.Retry(ctx, q.setup.Conn, func() error {
+	err := connection.Retry(ctx, q.setup.Conn, func() error {
 		_, err := q.setup.Conn.Set(c.Path, []byte(releaseRequest), -1)
 		return err
 	})

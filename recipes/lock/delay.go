@@ -12,9 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -83,8 +83,8 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 func (d *delayFilter) createMarker(own string, since time.Time) error {
 	name := markerOf(path.Base(own))
 	for {
-		children, err := request.Read(d.ctx, d.cfg.Conn, func() ([]string, error) {
-			children, _, err := request.Children(d.cfg.Conn, d.cfg.Dir)
+		children, err := connection.Read(d.ctx, d.cfg.Conn, func() ([]string, error) {
+			children, _, err := connection.Children(d.cfg.Conn, d.cfg.Dir)
 			return children, err
 		})
 		if err != nil {
@@ -128,7 +128,7 @@ func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 			d.mu.Unlock()
 		}
 		ops = append(ops, deletes...)
-		responses, err := request.Read(d.ctx, d.cfg.Conn, func() ([]zk.MultiResponse, error) { return d.cfg.Conn.Multi(ops...) })
+		responses, err := connection.Read(d.ctx, d.cfg.Conn, func() ([]zk.MultiResponse, error) { return d.cfg.Conn.Multi(ops...) })
 		switch {
 		case err == nil && len(rest) == 0, errors.Is(err, zk.ErrNodeExists):
 			return nil

@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -228,7 +228,7 @@ func (t *tracker) setPath(path string) {
 // lose ends the grant, and makes the contender leave.
 func (t *tracker) lose(err error) {
 	if !errors.Is(err, recipes.ErrReleased) {
-		err = request.Refine(t.conn, err)
+		err = connection.Refine(t.conn, err)
 	}
 	t.end(err)
 	t.stop(err)

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -185,7 +185,7 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 		w.allowOverlap = true
 		w.create("/register")
 		conn := w.connect()
-		handshake.Of(conn).Grant(time.Minute)
+		connection.RecordOf(conn).Grant(time.Minute)
 		a := w.lock(conn, recipes.WithSessionTimeout(time.Minute))
 		next := w.lock(w.connect())
 		old := a.holds()

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/handshake"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -147,7 +147,7 @@ func (c *client) mayFail(err error) {
 
 // setGrantedTimeout makes the library assume that the servers have granted the stated session
 // timeout.
-func (c *client) setGrantedTimeout() { handshake.Of(c.conn).Grant(c.stated) }
+func (c *client) setGrantedTimeout() { connection.RecordOf(c.conn).Grant(c.stated) }
 
 // contendMutex repeatedly acquires the mutex, writes to the register, immediately and again at a
 // time at which it may have lost the lock, and releases it.

@@ -5,8 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -32,7 +31,7 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 func (h *Hold) awaitRequest(requested, over chan<- struct{}) {
 	defer close(over)
 	ctx := h.grant.Context()
-	sub := session.Subscribe(h.conn, h.timeout)
+	sub := connection.Subscribe(h.conn, h.timeout)
 	defer sub.Close()
 	own := h.znodePath()
 	znode := watch.NewReader(h.conn, sub, own, watch.Data)
@@ -43,7 +42,7 @@ func (h *Hold) awaitRequest(requested, over chan<- struct{}) {
 			own = h.znodePath()
 			znode = watch.NewReader(h.conn, sub, own, watch.Data)
 			continue
-		case err != nil && !request.IsUnreadable(err):
+		case err != nil && !connection.IsUnreadable(err):
 			return // if the znode was deleted, the grant ends as well
 		case string(found.Data) == releaseRequest:
 			close(requested)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -150,8 +150,8 @@ func (s *Semaphore) free(ctx context.Context, n int) error {
 
 // list returns the children of dir, or none if dir does not exist.
 func list(ctx context.Context, conn *zk.Conn, dir string) ([]string, error) {
-	children, err := request.Read(ctx, conn, func() ([]string, error) {
-		children, _, err := request.Children(conn, dir)
+	children, err := connection.Read(ctx, conn, func() ([]string, error) {
+		children, _, err := connection.Children(conn, dir)
 		return children, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -100,11 +100,11 @@ type listed struct {
 // current lists the semaphore as of a time after the call: without Sync a server
 // that lags behind may show an earlier limit.
 func (s *Semaphore) current(ctx context.Context) ([]string, *zk.Stat, error) {
-	l, err := request.Read(ctx, s.setup.Conn, func() (listed, error) {
+	l, err := connection.Read(ctx, s.setup.Conn, func() (listed, error) {
 		if _, err := s.setup.Conn.Sync(s.setup.Path); err != nil {
 			return listed{}, err
 		}
-		children, stat, err := request.Children(s.setup.Conn, s.setup.Path)
+		children, stat, err := connection.Children(s.setup.Conn, s.setup.Path)
 		return listed{children, stat}, err
 	})
 	return l.children, l.stat, err

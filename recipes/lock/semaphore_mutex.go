@@ -9,11 +9,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // mutexProtocol implements the semaphore protocols of Curator and kazoo: a client that holds a mutex
@@ -44,7 +43,7 @@ func (c *mutexProtocol) makeBelow(ctx context.Context, dir string) error {
 	if err := c.setup.MakeDir(ctx); err != nil {
 		return err
 	}
-	return znode.Make(ctx, c.setup.Conn, dir, c.setup.ACL, true)
+	return connection.MakeZnode(ctx, c.setup.Conn, dir, c.setup.ACL, true)
 }
 
 // kazooProtocol returns the protocol of kazoo's Semaphore. Its znodes must not be containers, because
@@ -54,7 +53,9 @@ func kazooProtocol(s *recipe.Setup, limit int) *mutexProtocol {
 		setup: s, given: limit, mutex: s.Path + "-__lock__", leases: s.Path,
 		mutexNames: contender.Kazoo, leaseName: contender.KazooLease, stored: true,
 	}
-	c.makeMutex = func(ctx context.Context) error { return znode.Make(ctx, c.setup.Conn, c.mutex, c.setup.ACL, false) }
+	c.makeMutex = func(ctx context.Context) error {
+		return connection.MakeZnode(ctx, c.setup.Conn, c.mutex, c.setup.ACL, false)
+	}
 	c.makeLeases = c.makeWithLimit
 	return c
 }
@@ -62,7 +63,7 @@ func kazooProtocol(s *recipe.Setup, limit int) *mutexProtocol {
 // makeWithLimit creates the znode of the leases, whose data is the limit.
 func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	for {
-		err := request.Retry(ctx, c.setup.Conn, func() error {
+		err := connection.Retry(ctx, c.setup.Conn, func() error {
 			_, err := c.setup.Conn.Create(c.leases, []byte(strconv.Itoa(c.given)), zk.FlagPersistent, c.setup.ACL)
 			return err
 		})
@@ -72,7 +73,7 @@ func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 		case !errors.Is(err, zk.ErrNoNode):
 			return err
 		}
-		if err := znode.Make(ctx, c.setup.Conn, path.Dir(c.leases), c.setup.ACL, false); err != nil {
+		if err := connection.MakeZnode(ctx, c.setup.Conn, path.Dir(c.leases), c.setup.ACL, false); err != nil {
 			return err
 		}
 	}
@@ -91,7 +92,7 @@ func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
 // currentLimit is like limit, but the result is not older than the call.
 func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
 	if c.stored {
-		err := request.Retry(ctx, c.setup.Conn, func() error {
+		err := connection.Retry(ctx, c.setup.Conn, func() error {
 			_, err := c.setup.Conn.Sync(c.leases)
 			return err
 		})
@@ -106,8 +107,8 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 	if !c.stored {
 		return c.given, nil
 	}
-	data, err := request.Read(ctx, c.setup.Conn, func() ([]byte, error) {
-		data, _, err := request.Get(c.setup.Conn, c.leases)
+	data, err := connection.Read(ctx, c.setup.Conn, func() ([]byte, error) {
+		data, _, err := connection.Get(c.setup.Conn, c.leases)
 		return data, err
 	})
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 // free returns nil if n leases appear to be free, and the reason otherwise. It lists the leases
 // and reads the limit concurrently.
 func (c *mutexProtocol) free(ctx context.Context, n int) error {
-	asked := request.Start(func() (int, error) { return c.limit(ctx) })
+	asked := connection.Start(func() (int, error) { return c.limit(ctx) })
 	taken, err := list(ctx, c.setup.Conn, c.leases)
 	limit := <-asked
 	switch {

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -86,7 +86,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	v.leasesCtx, v.leaveLeases = context.WithCancelCause(context.Background())
 	defer v.leaveMutex(nil)
 	defer v.leaveLeases(nil)
-	limit := request.Start(func() (int, error) { return v.agreeOnLimit(v.mutexCtx) })
+	limit := connection.Start(func() (int, error) { return v.agreeOnLimit(v.mutexCtx) })
 	v.startContender(v.mutexCtx, mutexIndex, v.config(v.mutex, v.mutexNames, v.makeMutex))
 	done := ctx.Done()
 	for v.running > 0 {

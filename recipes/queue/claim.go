@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -92,11 +92,11 @@ type content struct {
 	stat *zk.Stat
 }
 
-// readContent reads a znode. With an error of request.IsUnreadable, the content has only the Stat.
+// readContent reads a znode. With an error of connection.IsUnreadable, the content has only the Stat.
 func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
-	return request.Read(ctx, q.conn, func() (content, error) {
-		raw, stat, err := request.Get(q.conn, path)
-		if err != nil && !request.IsUnreadable(err) {
+	return connection.Read(ctx, q.conn, func() (content, error) {
+		raw, stat, err := connection.Get(q.conn, path)
+		if err != nil && !connection.IsUnreadable(err) {
 			return content{}, err // the client library returns an empty Stat
 		}
 		return content{raw, stat}, err
@@ -116,7 +116,7 @@ func (d *dispatcher) newEarlyRead(name string) *earlyRead {
 	r.send = sync.OnceFunc(func() {
 		go func() {
 			r.session = d.q.conn.SessionID()
-			raw, stat, err := request.Get(d.q.conn, d.q.itemPath(name))
+			raw, stat, err := connection.Get(d.q.conn, d.q.itemPath(name))
 			if err != nil {
 				stat = nil
 			}
@@ -149,11 +149,11 @@ func concernsZnode(ctx context.Context, err error) bool {
 // out. An item whose data this connection cannot read is left to other consumers. Its attempt
 // counts, and after the last attempt it becomes a dead letter.
 func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
-	answers := make([]<-chan request.Answer[content], len(claimed))
+	answers := make([]<-chan connection.Answer[content], len(claimed))
 	for i, item := range claimed {
 		early := item.early
 		item.early = nil
-		answers[i] = request.Start(func() (content, error) {
+		answers[i] = connection.Start(func() (content, error) {
 			if c, ok := early.contentOf(item.session, item.token); ok {
 				return c, nil
 			}

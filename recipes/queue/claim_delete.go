@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -25,12 +25,12 @@ func (q *Queue) deleteClaim(d *delivery) {
 // deleteClaimLater deletes the claim of a delivery when the servers accept it. It ends with the session
 // of the claim and with the connection, also after the queue was closed.
 func (q *Queue) deleteClaimLater(d *delivery) {
-	request.Insist(func() error {
+	connection.Insist(func() error {
 		stat, err := q.newestStat(q.claimPath(d.name))
 		if err != nil || q.conn.SessionID() != d.session || stat.Czxid != d.token {
 			return err
 		}
-		return request.Retry(context.Background(), q.conn, func() error { return q.conn.Delete(q.claimPath(d.name), stat.Version) })
+		return connection.Retry(context.Background(), q.conn, func() error { return q.conn.Delete(q.claimPath(d.name), stat.Version) })
 	})
 }
 
@@ -46,7 +46,7 @@ func (q *Queue) deleteClaimIfOwn(d *delivery) {
 // newestStat returns the Stat of a znode as of a time after the call. The Stat is empty if the
 // znode does not exist.
 func (q *Queue) newestStat(path string) (*zk.Stat, error) {
-	return request.Read(context.Background(), q.conn, func() (*zk.Stat, error) {
+	return connection.Read(context.Background(), q.conn, func() (*zk.Stat, error) {
 		if _, err := q.conn.Sync(path); err != nil {
 			return nil, err
 		}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -88,8 +88,8 @@ func letterName(item string, czxid int64) string { return fmt.Sprintf("%s-%x", i
 // other clients requeue or discard during the call may be missing. A dead letter whose data
 // cannot be read has an Err.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
-	names, err := request.Read(ctx, q.conn, func() ([]string, error) {
-		names, _, err := request.Children(q.conn, q.cfg.dead)
+	names, err := connection.Read(ctx, q.conn, func() ([]string, error) {
+		names, _, err := connection.Children(q.conn, q.cfg.dead)
 		return names, err
 	})
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -260,7 +260,7 @@ func (q *Queue) blockedItemOps(ctx context.Context, letter, item string) (delete
 		q.itemPath(item):  func(s *zk.Stat) bool { return letterName(item, s.Czxid) == letter },
 		q.claimPath(item): func(s *zk.Stat) bool { return s.Czxid != 0 && s.EphemeralOwner == 0 },
 	} {
-		stat, err := request.Read(ctx, q.conn, func() (*zk.Stat, error) {
+		stat, err := connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
 			_, stat, err := q.conn.Exists(path) // the Stat is empty if the znode does not exist
 			return stat, err
 		})

@@ -7,7 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/recipes"
@@ -17,7 +17,7 @@ import (
 // to shutDown after the goroutine has ended.
 type dispatcher struct {
 	q     *Queue
-	sub   *session.Subscription
+	sub   *connection.Subscription
 	epoch uint64 // the epoch of the connection when the directories were last checked
 	rand  *rand.Rand
 

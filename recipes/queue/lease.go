@@ -3,7 +3,7 @@ package queue
 import (
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -46,7 +46,7 @@ func (q *Queue) endOnClose(reason error) {
 
 // lossReason returns the reason why the item is lost, or nil if it is not lost. The caller holds
 // mu.
-func (d *delivery) lossReason(state session.State) error {
+func (d *delivery) lossReason(state connection.State) error {
 	switch {
 	case state.Closed:
 		return zkerror.ErrConnClosed

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -19,16 +19,16 @@ func TestLossReason(t *testing.T) {
 	claimed := &delivery{session: 7}
 	for name, c := range map[string]struct {
 		item  *delivery
-		state session.State
+		state connection.State
 		want  error
 	}{
-		"the lease is valid":                                 {assigned, session.State{Session: 7, Proven: true, Lapses: 3}, nil},
-		"the lease has expired":                              {assigned, session.State{Session: 7, Lapses: 4}, recipes.ErrLeaseExpired},
-		"the lease had expired and is valid again":           {assigned, session.State{Session: 7, Proven: true, Lapses: 4}, recipes.ErrLeaseExpired},
-		"the lease expired before the item was handed out":   {claimed, session.State{Session: 7, Lapses: 1}, nil},
-		"the connection has another session":                 {assigned, session.State{Session: 8, Proven: true, Lapses: 3}, recipes.ErrSessionExpired},
-		"the session is lost before the item was handed out": {claimed, session.State{Session: 0}, recipes.ErrSessionExpired},
-		"the connection is closed":                           {assigned, session.State{Session: 7, Closed: true}, recipes.ErrConnClosed},
+		"the lease is valid":                                 {assigned, connection.State{Session: 7, Proven: true, Lapses: 3}, nil},
+		"the lease has expired":                              {assigned, connection.State{Session: 7, Lapses: 4}, recipes.ErrLeaseExpired},
+		"the lease had expired and is valid again":           {assigned, connection.State{Session: 7, Proven: true, Lapses: 4}, recipes.ErrLeaseExpired},
+		"the lease expired before the item was handed out":   {claimed, connection.State{Session: 7, Lapses: 1}, nil},
+		"the connection has another session":                 {assigned, connection.State{Session: 8, Proven: true, Lapses: 3}, recipes.ErrSessionExpired},
+		"the session is lost before the item was handed out": {claimed, connection.State{Session: 0}, recipes.ErrSessionExpired},
+		"the connection is closed":                           {assigned, connection.State{Session: 7, Closed: true}, recipes.ErrConnClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorIs(t, c.item.lossReason(c.state), c.want)

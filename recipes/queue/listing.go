@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -74,12 +74,12 @@ func (d *dispatcher) refresh(force bool) error {
 		return nil
 	}
 	began := time.Now()
-	var items, claims <-chan request.Answer[[]string]
+	var items, claims <-chan connection.Answer[[]string]
 	if itemsStale {
-		items = request.Start(func() ([]string, error) { return d.items.list(d.q.ctx) })
+		items = connection.Start(func() ([]string, error) { return d.items.list(d.q.ctx) })
 	}
 	if claimsStale {
-		claims = request.Start(func() ([]string, error) { return d.claims.list(d.q.ctx) })
+		claims = connection.Start(func() ([]string, error) { return d.claims.list(d.q.ctx) })
 	}
 	var failed error
 	if claims != nil {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Option is an option of a [Queue]: those of this package, and every [recipes.Option].
@@ -81,7 +81,7 @@ func (c *config) applyDefaults(queue string, layout recipe.Layout) (items string
 		if *d.dir == "" {
 			*d.dir = d.preset
 		}
-		if err := znode.CheckPath(*d.dir); err != nil {
+		if err := connection.CheckPath(*d.dir); err != nil {
 			return "", err
 		}
 	}

@@ -13,12 +13,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -56,7 +54,7 @@ type Queue struct {
 	requests    []*takeRequest // not answered yet
 	lastRequest uint64         // the number of the last request
 	// sub and dispatcher are nil before the first request.
-	sub        *session.Subscription
+	sub        *connection.Subscription
 	dispatcher *dispatcher
 	// deliveries are the items that this participant has claimed.
 	deliveries map[*delivery]struct{}
@@ -111,18 +109,18 @@ func (q *Queue) Create(ctx context.Context) error {
 // of items restarted, an old claim could block a new item of the same name.
 
 func (q *Queue) makeItems(ctx context.Context) error {
-	return znode.Make(ctx, q.conn, q.path, q.acl, false)
+	return connection.MakeZnode(ctx, q.conn, q.path, q.acl, false)
 }
 
 func (q *Queue) makeClaims(ctx context.Context) error {
-	return znode.Make(ctx, q.conn, q.cfg.claims, q.acl, false)
+	return connection.MakeZnode(ctx, q.conn, q.cfg.claims, q.acl, false)
 }
 
 func (q *Queue) makeDead(ctx context.Context) error {
-	return znode.Make(ctx, q.conn, q.cfg.dead, q.acl, true)
+	return connection.MakeZnode(ctx, q.conn, q.cfg.dead, q.acl, true)
 }
 
-// checkDirs returns a znode.OpenError if other clients may change the directory of the items, or that of
+// checkDirs returns a connection.OpenError if other clients may change the directory of the items, or that of
 // the claims, in which the writer creates its record. See recipe.Setup.CheckDir.
 func (q *Queue) checkDirs(ctx context.Context) error {
 	if err := q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil {
@@ -142,7 +140,7 @@ func (q *Queue) Len(ctx context.Context) (int, error) {
 }
 
 func (q *Queue) countItems(ctx context.Context) (int, error) {
-	stat, err := request.Read(ctx, q.conn, func() (*zk.Stat, error) {
+	stat, err := connection.Read(ctx, q.conn, func() (*zk.Stat, error) {
 		_, stat, err := q.conn.Exists(q.path)
 		return stat, err
 	})
@@ -183,7 +181,7 @@ func (q *Queue) Close() error {
 	if q.closeErr == nil {
 		return nil
 	}
-	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, request.Refine(q.conn, q.closeErr))
+	return fmt.Errorf("close %s: %w: %w", q.path, zkerror.ErrUnconfirmed, connection.Refine(q.conn, q.closeErr))
 }
 
 // shutDown is the part of Close that continues in the background.
@@ -254,5 +252,5 @@ func (q *Queue) translateError(err error) error {
 	case errors.Is(err, txn.ErrOperation):
 		return fmt.Errorf("%w: %w", zkerror.ErrInvalid, err)
 	}
-	return request.Refine(q.conn, err)
+	return connection.Refine(q.conn, err)
 }

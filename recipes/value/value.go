@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/codec"
 )
@@ -43,7 +43,7 @@ func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, s
 type state struct {
 	Version
 	data []byte
-	// err is the reason why the data could not be read, an error of request.IsUnreadable, or nil.
+	// err is the reason why the data could not be read, an error of connection.IsUnreadable, or nil.
 	err error
 	// session is a session that had begun when the state was read or written and, unless the state
 	// was read in a later one, lived. It is 0 if that is not known.
@@ -176,15 +176,15 @@ func (v *Value[T]) decode(s state) (value T, err error) {
 // begins it has applied all transactions up to its begin, unless localSessionsEnabled is set, which
 // ZooKeeper disables by default.
 func (v *Value[T]) read(ctx context.Context, newest bool) (state, error) {
-	s, err := request.Read(ctx, v.node.Conn, func() (state, error) {
+	s, err := connection.Read(ctx, v.node.Conn, func() (state, error) {
 		session := v.node.Conn.SessionID()
 		if newest {
 			if _, err := v.node.Conn.Sync(v.node.Path); err != nil {
 				return state{}, err
 			}
 		}
-		data, stat, err := request.Get(v.node.Conn, v.node.Path)
-		if err != nil && !request.IsUnreadable(err) {
+		data, stat, err := connection.Get(v.node.Conn, v.node.Path)
+		if err != nil && !connection.IsUnreadable(err) {
 			return state{}, err
 		}
 		return state{Version: versionOf(stat), data: data, err: err, session: session}, nil

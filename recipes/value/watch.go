@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -56,7 +56,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
 		session := w.value.node.Conn.SessionID()
 		found, err := w.reader.Read(ctx)
-		if err != nil && !request.IsUnreadable(err) {
+		if err != nil && !connection.IsUnreadable(err) {
 			return err
 		}
 		current := state{data: found.Data, err: err, session: session}

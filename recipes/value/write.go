@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -52,7 +52,7 @@ func (v *Value[T]) write(ctx context.Context, old state, data []byte) (state, er
 				return state{}, err
 			}
 		case errors.Is(err, zk.ErrNoNode) && !old.exists():
-			if err := znode.Make(ctx, v.node.Conn, path.Dir(v.node.Path), v.node.ACL, false); err != nil {
+			if err := connection.MakeZnode(ctx, v.node.Conn, path.Dir(v.node.Path), v.node.ACL, false); err != nil {
 				return state{}, err
 			}
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNoNode):

@@ -4,39 +4,39 @@ package main
 var accessMutants = []mutant{
 	{
 		name: "access/others", breaks: "nothing that the ACL of a znode permits to others is found",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`changing &^ granted`, `0`},
 		},
-		tests: "./internal/zk/znode -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers$",
 	},
 	{
 		name: "access/admin", breaks: "the permission to change the ACL does not count",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`zk.PermWrite | zk.PermAdmin`, `zk.PermWrite`},
 		},
-		tests: "./internal/zk/znode -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers$",
 	},
 	{
 		name: "access/auth", breaks: "with the scheme auth, the permissions of all clients count as own",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`return a.Scheme != "world" && a.Scheme != "ip"`, `return true`},
 		},
-		tests: "./internal/zk/znode -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers$",
 	},
 	{
 		name: "access/user", breaks: "the permissions of another user of the same scheme count as own",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`return own.ID == a.ID || own.Scheme`, `return own.Scheme`},
 		},
-		tests: "./internal/zk/znode -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers$",
 	},
 	{
 		name: "access/strict", breaks: "WithStrictACL only logs a warning",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`if g.Strict && len`, `if false && len`},
 		},
@@ -44,7 +44,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/strict/unreadable", breaks: "WithStrictACL accepts a znode whose ACL cannot be read",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`err == zk.ErrNoAuth && g.Strict:`, `false:`},
 		},
@@ -52,15 +52,15 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/strict/option", breaks: "WithStrictACL without WithACL is accepted",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`if strict && !Protects(acl)`, `if false && strict`},
 		},
-		tests: "./internal/zk/znode -run ^TestCheckStrict$",
+		tests: "./internal/zk/connection -run ^TestCheckStrict$",
 	},
 	{
 		name: "access/cost", breaks: "participants without WithACL read the ACL",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`	if !Protects(g.ACL) {
 		return true
@@ -71,7 +71,7 @@ var accessMutants = []mutant{
 	},
 	{
 		name: "access/once", breaks: "each attempt reads the ACL",
-		file: "internal/zk/znode/access.go",
+		file: "internal/zk/connection/access.go",
 		edits: []edit{
 			{`(czxid == 0 || czxid == known)`, `czxid != 0 && czxid == known`},
 		},

@@ -80,7 +80,7 @@ var electionMutants = []mutant{
 		name: "election/options-granted", breaks: "an election accepts a timeout longer than granted",
 		file: "options.go",
 		edits: []edit{
-			{"session.Validate(conn, o.timeout)", "session.Validate(conn, 0)"},
+			{"connection.ValidateTimeout(conn, o.timeout)", "connection.ValidateTimeout(conn, 0)"},
 		},
 		tests: ". -run TestWithSessionTimeout_LongerThanGranted",
 	},
@@ -88,7 +88,7 @@ var electionMutants = []mutant{
 		name: "recipe/options-granted", breaks: "a recipe accepts a timeout longer than granted",
 		file: "internal/zk/recipe/recipe.go",
 		edits: []edit{
-			{"session.Validate(conn, s.Timeout)", "session.Validate(conn, 0)"},
+			{"connection.ValidateTimeout(conn, s.Timeout)", "connection.ValidateTimeout(conn, 0)"},
 		},
 		tests: "./recipes/lock -run TestOptions_SessionTimeoutExceedsGranted",
 	},
@@ -96,7 +96,7 @@ var electionMutants = []mutant{
 		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",
 		file: "election.go",
 		edits: []edit{
-			{"handshake.Of(e.conn).Losses() != e.lastSeen().losses", "false && handshake.Of(e.conn).Losses() != 0"},
+			{"connection.RecordOf(e.conn).Losses() != e.lastSeen().losses", "false && connection.RecordOf(e.conn).Losses() != 0"},
 		},
 		tests: ". -run TestDataLoss",
 	},

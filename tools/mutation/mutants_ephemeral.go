@@ -46,7 +46,7 @@ var ephemeralMutants = []mutant{
 		name: "ephemeral/in-flight", breaks: "Close does not wait for a create in flight",
 		file: "internal/zk/ephemeral/claim.go",
 		edits: []edit{
-			{"c.mayExist = c.mayExist || err == nil || c.inFlight != nil || request.Transient(err)", "c.mayExist = c.mayExist || err == nil || request.Transient(err)"},
+			{"c.mayExist = c.mayExist || err == nil || c.inFlight != nil || connection.Transient(err)", "c.mayExist = c.mayExist || err == nil || connection.Transient(err)"},
 		},
 		tests: "./internal/zk/ephemeral -run ^TestTrap40_ClosedBeforeTheZnodeExists$",
 	},

@@ -38,7 +38,7 @@ var grantMutants = []mutant{
 		name: "grant/U2", breaks: "a lost reply is reported as an error of ZooKeeper",
 		file: "internal/grant/multi.go",
 		edits: []edit{
-			{`	case request.Transient(a.Err):
+			{`	case connection.Transient(a.Err):
 		return nil, fmt.Errorf("%w: %w", zkerror.ErrUnconfirmed, a.Err)
 `, ""},
 		},

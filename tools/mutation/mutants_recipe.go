@@ -30,15 +30,15 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "znode/parents", breaks: "the parents of the node of a recipe remain after it was deleted",
-		file: "internal/zk/znode/znode.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{"path.Dir(node), acl, true)", "path.Dir(node), acl, false)"},
 		},
-		tests: "./internal/zk/znode -run ^TestMake_Parents$",
+		tests: "./internal/zk/connection -run ^TestMake_Parents$",
 	},
 	{
 		name: "znode/characters", breaks: "a path with a character above U+FFFF is sent to the servers",
-		file: "internal/zk/znode/znode.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{"|| r >= 0xfff0", "|| r >= 0xfff0 && r <= 0xffff"},
 		},
@@ -46,7 +46,7 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "znode/length", breaks: "a path is accepted with which transactions become larger than servers accept",
-		file: "internal/zk/znode/znode.go",
+		file: "internal/zk/connection/znode.go",
 		edits: []edit{
 			{"case len(node) > maxPath:", "case false:"},
 		},
@@ -82,17 +82,17 @@ var recipeMutants = []mutant{
 	},
 	{
 		name: "recipe/large", breaks: "a reply that is too large is not recognized",
-		file: "internal/zk/request/large.go",
+		file: "internal/zk/connection/large.go",
 		edits: []edit{
 			{"certain := s.limit != unknownLimit && size > s.limit", "certain := false && size > s.limit"},
 		},
-		tests: "./internal/zk/request -run TooLarge",
+		tests: "./internal/zk/connection -run TooLarge",
 	},
 	{
 		name: "recipe/unreadable-predecessor", breaks: "a contender that must not read its predecessor ends",
 		file: "internal/zk/queue/requests.go",
 		edits: []edit{
-			{"	if what == watch.Data && request.IsUnreadable(err) {", "	if false && request.IsUnreadable(err) {"},
+			{"	if what == watch.Data && connection.IsUnreadable(err) {", "	if false && connection.IsUnreadable(err) {"},
 		},
 		tests: ". -run ^TestElectLeader_ForeignParticipant$",
 	},

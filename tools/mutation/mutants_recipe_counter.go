@@ -14,7 +14,7 @@ var counterMutants = []mutant{
 		name: "recipe/counter-set", breaks: "a counter whose data cannot be read cannot be set",
 		file: "recipes/value/value.go",
 		edits: []edit{
-			{"err != nil && !request.IsUnreadable(err)", "err != nil"},
+			{"err != nil && !connection.IsUnreadable(err)", "err != nil"},
 		},
 		tests: "./recipes/counter -run ^TestForeignParticipant$/^too_large_by_Set$",
 	},
@@ -22,7 +22,7 @@ var counterMutants = []mutant{
 		name: "recipe/counter-changes", breaks: "the changes of a counter end if its data cannot be read",
 		file: "recipes/value/watch.go",
 		edits: []edit{
-			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
+			{"err != nil && !connection.IsUnreadable(err)", "err != nil || connection.IsUnreadable(err)"},
 		},
 		tests: "./recipes/counter -run ^TestForeignParticipant$/^no_right_to_read$",
 	},

@@ -6,7 +6,7 @@ var groupMutants = []mutant{
 		name: "recipe/unreadable-member", breaks: "a member whose data cannot be read ends the views of all",
 		file: "recipes/group/view.go",
 		edits: []edit{
-			{"		if request.IsUnreadable(err) {", "		if false && request.IsUnreadable(err) {"},
+			{"		if connection.IsUnreadable(err) {", "		if false && connection.IsUnreadable(err) {"},
 		},
 		tests: "./recipes/group -run ^TestChanges_ForeignParticipant$",
 	},

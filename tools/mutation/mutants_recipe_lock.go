@@ -52,7 +52,7 @@ var lockMutants = []mutant{
 		name: "recipe/lock-list", breaks: "the contenders of a lock cannot be listed if one cannot be read",
 		file: "recipes/lock/contenders.go",
 		edits: []edit{
-			{"err != nil && !request.IsUnreadable(err)", "err != nil"},
+			{"err != nil && !connection.IsUnreadable(err)", "err != nil"},
 		},
 		tests: "./recipes/lock -run ^TestForeignParticipant$/^no_right_to_read$",
 	},
@@ -76,7 +76,7 @@ var lockMutants = []mutant{
 		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",
 		file: "recipes/lock/requested.go",
 		edits: []edit{
-			{"err != nil && !request.IsUnreadable(err)", "err != nil || request.IsUnreadable(err)"},
+			{"err != nil && !connection.IsUnreadable(err)", "err != nil || connection.IsUnreadable(err)"},
 		},
 		tests: "./recipes/lock -run ^TestReleaseRequested_DataIsUnreadable$",
 	},

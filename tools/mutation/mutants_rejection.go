@@ -4,23 +4,23 @@ package main
 var rejectionMutants = []mutant{
 	{
 		name: "request/explain", breaks: "the error of an operation without an answer does not name the server and the reason",
-		file: "internal/zk/request/explain.go",
+		file: "internal/zk/connection/explain.go",
 		edits: []edit{
 			{"failure != nil {", "false {"},
 		},
-		tests: "./internal/zk/request -run ^TestExplain$",
+		tests: "./internal/zk/connection -run ^TestExplain$",
 	},
 	{
 		name: "request/probe", breaks: "the answer to the request that detects Close is discarded",
-		file: "internal/zk/request/request.go",
+		file: "internal/zk/connection/request.go",
 		edits: []edit{
 			{"	return Reject(ctx, conn, answer)\n", "	return nil\n"},
 		},
-		tests: "./internal/zk/request -run ^TestRead_AuthenticationIsRequired$",
+		tests: "./internal/zk/connection -run ^TestRead_AuthenticationIsRequired$",
 	},
 	{
 		name: "session/rejected", breaks: "a check that is answered with a final code only costs the lease",
-		file: "internal/zk/session/monitor.go",
+		file: "internal/zk/connection/monitor.go",
 		edits: []edit{
 			{`	for _, s := range m.proving {
 		s.reject(err)

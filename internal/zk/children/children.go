@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -34,7 +34,7 @@ const maxConcurrent = 16
 // znode does not exist, the map is empty. If the list is larger than the connection accepts, the
 // error is zkerror.ErrTooLarge.
 func List[T any](ctx context.Context, conn *zk.Conn, c Config[T]) (map[string]T, error) {
-	list, err := request.Read(ctx, conn, func() (watch.Found, error) { return watch.Listing(conn, c.Path) })
+	list, err := connection.Read(ctx, conn, func() (watch.Found, error) { return watch.Listing(conn, c.Path) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	} else if err != nil {
@@ -42,8 +42,8 @@ func List[T any](ctx context.Context, conn *zk.Conn, c Config[T]) (map[string]T,
 	}
 	children := map[string]T{}
 	return children, c.read(c.filter(list.Children), func(name string) (watch.Found, error) {
-		return request.Read(ctx, conn, func() (found watch.Found, err error) {
-			found.Data, found.Stat, err = request.Get(conn, path.Join(c.Path, name))
+		return connection.Read(ctx, conn, func() (found watch.Found, err error) {
+			found.Data, found.Stat, err = connection.Get(conn, path.Join(c.Path, name))
 			return found, err
 		})
 	}, func(name string, value T, _ watch.Found) { children[name] = value })

@@ -9,9 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -21,7 +20,7 @@ import (
 type Reader[T any] struct {
 	setup  *recipe.Setup
 	config Config[T]
-	sub    *session.Subscription
+	sub    *connection.Subscription
 
 	children map[string]*child[T]
 	list     *watch.Watch // on the list, or on the creation of the znode; nil if it has fired
@@ -210,7 +209,7 @@ func (r *Reader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 		return err
 	}
 	if r.mayBeClosing() {
-		request.AwaitClosing(ctx, r.setup.Conn, request.ClosingTime)
+		connection.AwaitClosing(ctx, r.setup.Conn, connection.ClosingTime)
 	}
 	return r.recordAllFired()
 }

@@ -13,13 +13,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // TakenError is returned if a znode that does not belong to the caller exists, or if another
@@ -47,7 +44,7 @@ type claimedPaths struct {
 	released map[string]chan struct{} // closed when the claim is released
 }
 
-var claimedOf = perconn.NewMap(func(*zk.Conn) *claimedPaths {
+var claimedOf = connection.NewMap(func(*zk.Conn) *claimedPaths {
 	return &claimedPaths{released: map[string]chan struct{}{}}
 })
 
@@ -58,7 +55,7 @@ var claimedOf = perconn.NewMap(func(*zk.Conn) *claimedPaths {
 // could belong to either. Therefore only one of them may hold the right at a time.
 type claim struct {
 	setup  *recipe.Setup
-	sub    *session.Subscription
+	sub    *connection.Subscription
 	path   string
 	static bool // the znode is persistent
 
@@ -82,7 +79,7 @@ type claim struct {
 	// occupied reports whether the znode that was read last does not belong to this claim.
 	occupied bool
 	// inFlight receives the reply to a write for which send has not waited.
-	inFlight <-chan request.Answer[*zk.Stat]
+	inFlight <-chan connection.Answer[*zk.Stat]
 
 	// The values of the Stat of the znode that obtain has found.
 	czxid, owner int64
@@ -146,7 +143,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 	if err := c.setup.CheckDir(ctx, path.Dir(c.path), c.makeParent); err != nil {
 		return sent, err
 	}
-	var backoff request.Backoff
+	var backoff connection.Backoff
 	for {
 		sent = time.Time{}
 		if c.acquired && !c.occupied {
@@ -163,7 +160,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 					return sent, err
 				}
 				continue
-			case request.Transient(err):
+			case connection.Transient(err):
 				if err := c.awaitRetry(ctx, &backoff, err); err != nil {
 					return sent, err
 				}
@@ -197,7 +194,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 
 // makeParent creates the parents of the znode if they do not exist.
 func (c *claim) makeParent(ctx context.Context) error {
-	return znode.Make(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, true)
+	return connection.MakeZnode(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, true)
 }
 
 // create sends one create.
@@ -215,7 +212,7 @@ func (c *claim) create(ctx context.Context, data []byte) error {
 		return nil, err
 	})
 	c.addSession()
-	c.mayExist = c.mayExist || err == nil || c.inFlight != nil || request.Transient(err)
+	c.mayExist = c.mayExist || err == nil || c.inFlight != nil || connection.Transient(err)
 	return err
 }
 
@@ -229,7 +226,7 @@ func (c *claim) addSession() {
 // send sends a write and returns its reply. If the context is done first, remove waits for the
 // reply.
 func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.Stat, error) {
-	answer := request.Start(write)
+	answer := connection.Start(write)
 	select {
 	case a := <-answer:
 		return a.Value, a.Err
@@ -240,8 +237,8 @@ func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.S
 }
 
 // awaitRetry pauses after a transient failure.
-func (c *claim) awaitRetry(ctx context.Context, backoff *request.Backoff, failure error) error {
-	if final := request.Final(ctx, c.setup.Conn, failure); final != nil {
+func (c *claim) awaitRetry(ctx context.Context, backoff *connection.Backoff, failure error) error {
+	if final := connection.Final(ctx, c.setup.Conn, failure); final != nil {
 		return final
 	}
 	return limit.Pause(ctx, backoff.Next())
@@ -258,7 +255,7 @@ func (c *claim) read(ctx context.Context) (*zk.Stat, error) {
 // created in a session of the claim.
 func (c *claim) covers(stat *zk.Stat) bool {
 	if c.static {
-		return !session.IsEphemeral(stat)
+		return !connection.IsEphemeral(stat)
 	}
 	return c.sessions[stat.EphemeralOwner]
 }
@@ -296,7 +293,7 @@ func (c *claim) verify(ctx context.Context) error {
 // late, because it was in transit on an earlier connection, cannot undo a later one. So the write
 // is not retried by package request: after a lost reply, the version must be read first.
 func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
-	var backoff request.Backoff
+	var backoff connection.Backoff
 	for {
 		if err := c.awaitSession(ctx); err != nil {
 			return nil, err
@@ -309,7 +306,7 @@ func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
 			return nil, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case request.Transient(err):
+		case connection.Transient(err):
 			if err := c.awaitRetry(ctx, &backoff, err); err != nil {
 				return nil, err
 			}
@@ -361,7 +358,7 @@ func (c *claim) remove() error {
 func (c *claim) removeLater() {
 	defer c.release()
 	owner := c.setup.Conn.SessionID()
-	request.Insist(func() error {
+	connection.Insist(func() error {
 		if !c.static && c.setup.Conn.SessionID() != owner {
 			return nil
 		}
@@ -383,12 +380,12 @@ func (c *claim) tryRemove() error {
 		return nil
 	}
 	ctx := context.Background()
-	var backoff request.Backoff
+	var backoff connection.Backoff
 	for {
 		data, stat, err := c.readSynced(ctx)
 		switch {
 		case err != nil:
-			return request.Refine(c.setup.Conn, err)
+			return connection.Refine(c.setup.Conn, err)
 		case stat == nil || !c.isOwn(data, stat):
 			return nil
 		case !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID():
@@ -398,20 +395,20 @@ func (c *claim) tryRemove() error {
 				_, err = c.reader.Wait(ctx, nil)
 			}
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return request.Refine(c.setup.Conn, err)
+				return connection.Refine(c.setup.Conn, err)
 			}
 			continue
 		}
-		_, err = request.Do(ctx, func() (struct{}, error) { return struct{}{}, c.setup.Conn.Delete(c.path, stat.Version) })
+		_, err = connection.Do(ctx, func() (struct{}, error) { return struct{}{}, c.setup.Conn.Delete(c.path, stat.Version) })
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil
-		case request.Transient(err):
+		case connection.Transient(err):
 			if err := c.awaitRetry(ctx, &backoff, err); err != nil {
 				return err
 			}
 		case !errors.Is(err, zk.ErrBadVersion):
-			return request.Refine(c.setup.Conn, err)
+			return connection.Refine(c.setup.Conn, err)
 		}
 	}
 }
@@ -422,9 +419,9 @@ func (c *claim) readSynced(ctx context.Context) (data []byte, stat *zk.Stat, err
 	if err := c.setup.Sync(ctx, c.path); err != nil {
 		return nil, nil, err
 	}
-	found, err := request.Read(ctx, c.setup.Conn, func() (found watch.Found, err error) {
+	found, err := connection.Read(ctx, c.setup.Conn, func() (found watch.Found, err error) {
 		if c.static {
-			found.Data, found.Stat, err = request.Get(c.setup.Conn, c.path)
+			found.Data, found.Stat, err = connection.Get(c.setup.Conn, c.path)
 		} else {
 			_, found.Stat, err = c.setup.Conn.Exists(c.path)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 	"github.com/go-leaderelection/leaderelection/internal/zk/txn"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -202,7 +202,7 @@ func (k *Keeper) keep() error {
 	var pause time.Duration
 	for {
 		begin := time.Now()
-		err := request.Refine(k.claim.setup.Conn, k.keepOne())
+		err := connection.Refine(k.claim.setup.Conn, k.keepOne())
 		maxPause := maxLossPause
 		var taken *TakenError
 		switch {
@@ -219,12 +219,12 @@ func (k *Keeper) keep() error {
 		case errors.Is(err, zkerror.ErrSessionExpired), errors.Is(err, zkerror.ErrDeleted):
 			k.setState(State{Err: err})
 			// If the owner closes the connection, the servers delete the znode first.
-			request.AwaitClosing(k.ctx, k.claim.setup.Conn, request.ClosingTime)
+			connection.AwaitClosing(k.ctx, k.claim.setup.Conn, connection.ClosingTime)
 		case k.retry, k.created && zkerror.IsPassing(err):
 			_, wanted := k.wantedData()
 			k.reject(wanted, err)
 			k.setState(State{Err: err})
-			maxPause = request.MaxRejectionPause
+			maxPause = connection.MaxRejectionPause
 		default:
 			return err
 		}
@@ -278,8 +278,8 @@ func (k *Keeper) keepOne() error {
 				tried, pause = wanted, 0
 				k.setWritten(wanted)
 			case k.retry:
-				pause = min(2*pause+minPause, request.MaxRejectionPause)
-				retry, state.Err = time.After(pause), request.Refine(k.claim.setup.Conn, rejection)
+				pause = min(2*pause+minPause, connection.MaxRejectionPause)
+				retry, state.Err = time.After(pause), connection.Refine(k.claim.setup.Conn, rejection)
 				k.reject(wanted, rejection)
 			default:
 				tried = wanted
@@ -367,7 +367,7 @@ func (k *Keeper) reject(number uint64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if number == k.wanted {
-		k.rejection = request.Refine(k.claim.setup.Conn, err)
+		k.rejection = connection.Refine(k.claim.setup.Conn, err)
 		k.notifyWaiters()
 	}
 }

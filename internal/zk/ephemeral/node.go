@@ -16,9 +16,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -103,7 +102,7 @@ func (n *Node) run(creating, maintained context.Context, data []byte, created ch
 	n.grant = g
 	created <- nil
 	reason := n.awaitLoss(maintained)
-	end(request.Refine(n.claim.setup.Conn, reason))
+	end(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
 	if !errors.Is(reason, zkerror.ErrSessionExpired) && !errors.Is(reason, zkerror.ErrDeleted) {
 		n.removal = n.claim.remove()
@@ -135,7 +134,7 @@ func (n *Node) create(ctx context.Context, data []byte) error {
 
 // lossBy returns the reason why the znode is lost according to the state of the connection, or
 // nil.
-func (n *Node) lossBy(state session.State) error {
+func (n *Node) lossBy(state connection.State) error {
 	switch {
 	case state.Closed:
 		return zkerror.ErrConnClosed

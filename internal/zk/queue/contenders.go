@@ -7,9 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 )
 
 // inFlight is how many requests are sent at the same time, so that a long queue does not take
@@ -24,13 +23,13 @@ func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) 
 		if contender.Recognized(name) {
 			return isContender, nil
 		}
-		stat, err := request.Read(ctx, conn, func() (*zk.Stat, error) { return statOf(conn, path.Join(dir, name)) })
+		stat, err := connection.Read(ctx, conn, func() (*zk.Stat, error) { return statOf(conn, path.Join(dir, name)) })
 		switch {
 		case isNoNode(err):
 			return doesNotExist, nil
 		case err != nil:
 			return doesNotExist, err
-		case session.IsEphemeral(stat):
+		case connection.IsEphemeral(stat):
 			return isContender, nil
 		}
 		return isOther, nil
@@ -96,9 +95,9 @@ func filter(names []string, f func(name string) (bool, error)) ([]string, error)
 // their order, or the last error.
 func parallel[T any](names []string, f func(name string) (T, error)) (results []T, err error) {
 	for chunk := range slices.Chunk(names, inFlight) {
-		answers := make([]<-chan request.Answer[T], len(chunk))
+		answers := make([]<-chan connection.Answer[T], len(chunk))
 		for i, name := range chunk {
-			answers[i] = request.Start(func() (T, error) { return f(name) })
+			answers[i] = connection.Start(func() (T, error) { return f(name) })
 		}
 		for _, c := range answers {
 			a := <-c

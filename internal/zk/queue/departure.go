@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // If an earlier contender belongs to the same session, its znode may have been deleted because the
@@ -28,7 +28,7 @@ type departures struct {
 	byPath map[string]*departure
 }
 
-var departuresOf = perconn.NewMap(func(*zk.Conn) *departures { return &departures{byPath: map[string]*departure{}} })
+var departuresOf = connection.NewMap(func(*zk.Conn) *departures { return &departures{byPath: map[string]*departure{}} })
 
 // expectDeparture waits for the announcement of a contender of the same session from now on,
 // until ignoreDeparture.

@@ -9,9 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
@@ -21,7 +20,7 @@ type driver struct {
 	cfg     *Config
 	machine *contender.Contender
 	report  func(State)
-	sub     *session.Subscription
+	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
 	started   bool      // Start was passed to the machine
@@ -57,7 +56,7 @@ type driver struct {
 func newDriver(cfg *Config, report func(State)) *driver {
 	cfg.CanMakeQueue = cfg.MakeDir != nil
 	d := &driver{
-		cfg: cfg, report: report, sub: session.Subscribe(cfg.Conn, cfg.Timeout),
+		cfg: cfg, report: report, sub: connection.Subscribe(cfg.Conn, cfg.Timeout),
 		machine: contender.New(&cfg.Config),
 	}
 	if _, ok := cfg.Naming.Plain(); ok {
@@ -309,9 +308,9 @@ func isNoNode(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 // deleteOutlived deletes a znode of an expired session, in the next session. It tries for a
 // session timeout.
 func (d *driver) deleteOutlived(path string) {
-	ctx, cancel := context.WithTimeout(context.Background(), session.Timeout(d.cfg.Conn, d.cfg.Timeout))
+	ctx, cancel := context.WithTimeout(context.Background(), connection.SessionTimeout(d.cfg.Conn, d.cfg.Timeout))
 	defer cancel()
-	if err := request.Retry(ctx, d.cfg.Conn, func() error { return d.cfg.Conn.Delete(path, -1) }); err == nil {
+	if err := connection.Retry(ctx, d.cfg.Conn, func() error { return d.cfg.Conn.Delete(path, -1) }); err == nil {
 		d.cfg.Log.Info("deleted the znode of an expired session", "path", path)
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
 )
 
 // The names of hand-written elections (contender.Prefix) contain no GUID. After a create whose
@@ -100,7 +100,7 @@ func (c *plainContender) search(r *requests) (names []string, err error) {
 		if _, err := cfg.Conn.Sync(cfg.Dir); err != nil {
 			return nil, err
 		}
-		children, _, err := request.Children(cfg.Conn, cfg.Dir)
+		children, _, err := connection.Children(cfg.Conn, cfg.Dir)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +159,7 @@ func (cfg *Config) isCreatedHere(name string) (bool, error) {
 		return false, err
 	}
 	znode := path.Join(cfg.Dir, name)
-	data, _, err := request.Get(cfg.Conn, znode)
+	data, _, err := connection.Get(cfg.Conn, znode)
 	if isNoNode(err) {
 		return false, nil
 	}

@@ -17,10 +17,9 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Config describes a queue and a contender in it.
@@ -33,7 +32,7 @@ type Config struct {
 	Prefix func(guid string) string
 	Data   []byte
 	ACL    []zk.ACL
-	// StrictACL lets the contender leave with a znode.OpenError if the ACL of Dir permits others more
+	// StrictACL lets the contender leave with a connection.OpenError if the ACL of Dir permits others more
 	// than ACL does. Otherwise it logs a warning.
 	StrictACL bool
 	Timeout   time.Duration // the session timeout that the user states, 0 for the granted one
@@ -66,8 +65,8 @@ type Config struct {
 }
 
 // guard returns the check of the ACL of Dir.
-func (cfg *Config) guard() *znode.Guard {
-	return &znode.Guard{Conn: cfg.Conn, ACL: cfg.ACL, Strict: cfg.StrictACL, Log: cfg.Log}
+func (cfg *Config) guard() *connection.Guard {
+	return &connection.Guard{Conn: cfg.Conn, ACL: cfg.ACL, Strict: cfg.StrictACL, Log: cfg.Log}
 }
 
 // Observer is notified of the progress of a contender, in addition to its States, until the
@@ -78,8 +77,8 @@ type Observer struct {
 	// Vacated is called on the goroutine of Run when the predecessor's znode was deleted.
 	Vacated func()
 	// Checked is called on the goroutine of the connection's monitor, perhaps after Run has
-	// returned: see session.Subscription.OnCheck.
-	Checked func(session.Check)
+	// returned: see connection.Subscription.OnCheck.
+	Checked func(connection.Check)
 }
 
 // Rename is a request to continue under a name of another kind at the same position, for example

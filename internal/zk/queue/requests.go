@@ -11,9 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
@@ -28,7 +27,7 @@ type requests struct {
 	// turn, of capacity 1, holds an element while a request pauses after a failure, so that
 	// several failing requests do not cause more retries than one.
 	turn    chan struct{}
-	backoff request.Backoff
+	backoff connection.Backoff
 }
 
 func newRequests(cfg *Config, plain *plainContender) *requests {
@@ -49,7 +48,7 @@ func (r *requests) pause() error {
 }
 
 // hasFailed reports whether a request has failed. No request may be in progress.
-func (r *requests) hasFailed() bool { return r.backoff != request.Backoff{} }
+func (r *requests) hasFailed() bool { return r.backoff != connection.Backoff{} }
 
 // result is a request, the reply, and what the driver needs in addition. Results are pooled,
 // because they are large.
@@ -84,11 +83,11 @@ func (r *requests) perform(res *result) {
 // the znode blocks the queue. It ends with the session of the znode and with the connection.
 func deleteLater(cfg *Config, path string) {
 	owner := cfg.Conn.SessionID()
-	request.Insist(func() error {
+	connection.Insist(func() error {
 		if cfg.Conn.SessionID() != owner {
 			return nil
 		}
-		err := request.Retry(context.Background(), cfg.Conn, func() error { return cfg.Conn.Delete(path, -1) })
+		err := connection.Retry(context.Background(), cfg.Conn, func() error { return cfg.Conn.Delete(path, -1) })
 		if err == nil {
 			cfg.Log.Info("deleted a znode whose deletion was rejected before", "path", path)
 		}
@@ -151,14 +150,14 @@ func (r *requests) list(res *result) {
 }
 
 // repeat calls f until it returns no transient failure. It blocks until the connection answers. It
-// ends with an error of request.Final, and when the contender is over.
+// ends with an error of connection.Final, and when the contender is over.
 func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 	for {
 		value, err := f()
 		if err == nil {
 			return value, nil
 		}
-		if final := request.Final(r.ctx, r.cfg.Conn, err); final != nil {
+		if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
 			return value, final
 		}
 		if err := r.pause(); err != nil {
@@ -178,7 +177,7 @@ func (r *requests) readWatched(res *result, what watch.What) {
 	found, err := repeat(r, func() (watch.Found, error) {
 		return watch.Try(r.cfg.Conn, query(&res.request, res.path, what))
 	})
-	if what == watch.Data && request.IsUnreadable(err) {
+	if what == watch.Data && connection.IsUnreadable(err) {
 		err = nil
 	}
 	if res.setStat(found.Stat, err); err != nil {
@@ -189,7 +188,7 @@ func (r *requests) readWatched(res *result, what watch.What) {
 
 func (res *result) setStat(stat *zk.Stat, err error) {
 	if res.reply.Err = err; err == nil {
-		res.reply.Owner, res.reply.Czxid, res.reply.Version, res.reply.Ephemeral = stat.EphemeralOwner, stat.Czxid, stat.Version, session.IsEphemeral(stat)
+		res.reply.Owner, res.reply.Czxid, res.reply.Version, res.reply.Ephemeral = stat.EphemeralOwner, stat.Czxid, stat.Version, connection.IsEphemeral(stat)
 	}
 }
 
@@ -215,7 +214,7 @@ func statOf(conn *zk.Conn, path string) (*zk.Stat, error) {
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
 	// Close deletes the znode as well, and a request could make it hang.
-	request.AwaitClosing(r.ctx, cfg.Conn, closingTime)
+	connection.AwaitClosing(r.ctx, cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
 		if !isNoNode(err) {
@@ -279,12 +278,12 @@ func (cfg *Config) createFlags() int32 {
 	return zk.FlagEphemeral | zk.FlagSequence
 }
 
-// lost returns the error of request.Final, or ErrLost after a pause if the request may be sent again.
+// lost returns the error of connection.Final, or ErrLost after a pause if the request may be sent again.
 func (r *requests) lost(err error) error {
 	if err == nil {
 		return nil
 	}
-	if final := request.Final(r.ctx, r.cfg.Conn, err); final != nil {
+	if final := connection.Final(r.ctx, r.cfg.Conn, err); final != nil {
 		return final
 	}
 	// The state of the connection may not yet show the failure.
@@ -299,7 +298,7 @@ func (r *requests) delete(res *result) {
 	if q.Last && cfg.Parting != nil {
 		if ops := cfg.Parting(q.Err); len(ops) > 0 {
 			_, err := cfg.Conn.Multi(append(ops, &zk.DeleteRequest{Path: res.path, Version: -1})...)
-			if err == nil || request.Transient(err) {
+			if err == nil || connection.Transient(err) {
 				res.reply.Err = r.lost(err)
 				return
 			}
@@ -344,7 +343,7 @@ func (r *requests) replaceZnode(res *result) {
 	cfg := r.cfg
 	from, to := res.path, path.Join(cfg.Dir, res.request.To)
 	res.path = to
-	res.sent, res.reply.Err = request.Read(res.ctx, cfg.Conn, func() (time.Time, error) {
+	res.sent, res.reply.Err = connection.Read(res.ctx, cfg.Conn, func() (time.Time, error) {
 		sent := time.Now()
 		_, err := cfg.Conn.Multi(
 			&zk.CreateRequest{Path: to, Data: cfg.Data, Acl: cfg.ACL, Flags: zk.FlagEphemeral},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // A create can write the znode of the queue in the same transaction. The Stat in the reply then
@@ -26,7 +26,7 @@ type stampable struct {
 // maxStampable limits the number of queues that are remembered.
 const maxStampable = 1024
 
-var stampables = perconn.NewMap(func(*zk.Conn) *stampable { return &stampable{dirs: map[string]bool{}} })
+var stampables = connection.NewMap(func(*zk.Conn) *stampable { return &stampable{dirs: map[string]bool{}} })
 
 // noteStampable records whether the data of a queue's znode is empty.
 func noteStampable(conn *zk.Conn, dir string, empty bool) {

@@ -10,12 +10,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
 )
 
 // Layout selects the library whose znode names and data formats a recipe uses.
@@ -68,7 +66,7 @@ func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply fun
 	if conn == nil {
 		return nil, zkerror.ErrNilConn
 	}
-	if err := znode.CheckPath(path); err != nil {
+	if err := connection.CheckPath(path); err != nil {
 		return nil, err
 	}
 	s := &Setup{
@@ -87,13 +85,13 @@ func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply fun
 	case s.Log == nil:
 		return nil, fmt.Errorf("%w: WithLogger(nil)", zkerror.ErrInvalid)
 	}
-	if err := znode.CheckACL(s.ACL); err != nil {
+	if err := connection.CheckACL(s.ACL); err != nil {
 		return nil, err
 	}
-	if err := znode.CheckStrict(s.ACL, s.StrictACL); err != nil {
+	if err := connection.CheckStrict(s.ACL, s.StrictACL); err != nil {
 		return nil, err
 	}
-	if err := session.Validate(conn, s.Timeout); err != nil {
+	if err := connection.ValidateTimeout(conn, s.Timeout); err != nil {
 		return nil, fmt.Errorf("%w: WithSessionTimeout(%v): %w", zkerror.ErrInvalid, s.Timeout, err)
 	}
 	return s, nil
@@ -113,27 +111,27 @@ func (s *Setup) Contender(c contender.Config) *queue.Config {
 
 // Subscribe returns a subscription to the session of the connection, with the options of the
 // recipe.
-func (s *Setup) Subscribe() *session.Subscription {
-	sub := session.Subscribe(s.Conn, s.Timeout)
+func (s *Setup) Subscribe() *connection.Subscription {
+	sub := connection.Subscribe(s.Conn, s.Timeout)
 	sub.CheckEvery(s.CheckInterval)
 	sub.LogTo(s.Log)
 	return sub
 }
 
 // SessionTimeout returns the current session timeout, as far as it is known.
-func (s *Setup) SessionTimeout() time.Duration { return session.Timeout(s.Conn, s.Timeout) }
+func (s *Setup) SessionTimeout() time.Duration { return connection.SessionTimeout(s.Conn, s.Timeout) }
 
 // MakeDir creates the node of the recipe, and its parents, as containers, which the ensemble removes
 // when they have been empty for some time.
 func (s *Setup) MakeDir(ctx context.Context) error {
-	return znode.Make(ctx, s.Conn, s.Path, s.ACL, true)
+	return connection.MakeZnode(ctx, s.Conn, s.Path, s.ACL, true)
 }
 
-func (s *Setup) guard() *znode.Guard {
-	return &znode.Guard{Conn: s.Conn, ACL: s.ACL, Strict: s.StrictACL, Log: s.Log}
+func (s *Setup) guard() *connection.Guard {
+	return &connection.Guard{Conn: s.Conn, ACL: s.ACL, Strict: s.StrictACL, Log: s.Log}
 }
 
-// CheckAccess returns a znode.OpenError if other clients may change the znode at path, or create and
+// CheckAccess returns a connection.OpenError if other clients may change the znode at path, or create and
 // delete its children. Without WithStrictACL it logs a warning. It sends a request on its first call for
 // a znode, and only with WithACL. A missing znode is no error.
 func (s *Setup) CheckAccess(ctx context.Context, path string) error {
@@ -141,7 +139,7 @@ func (s *Setup) CheckAccess(ctx context.Context, path string) error {
 	if guard.Checked(path, 0) {
 		return nil
 	}
-	return request.Retry(ctx, s.Conn, func() error { return guard.Check(path, 0) })
+	return connection.Retry(ctx, s.Conn, func() error { return guard.Check(path, 0) })
 }
 
 // CheckDir is CheckAccess before the caller creates children of the znode at path. If the znode does not
@@ -163,19 +161,19 @@ func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.C
 // Sync blocks until the server that the connection uses has applied all writes to path that were
 // acknowledged before the call. After a reconnect the new server may lag behind the previous one.
 func (s *Setup) Sync(ctx context.Context, path string) error {
-	return request.Retry(ctx, s.Conn, func() error {
+	return connection.Retry(ctx, s.Conn, func() error {
 		_, err := s.Conn.Sync(path)
 		return err
 	})
 }
 
-// Fail wraps err with the failed operation and its path, and with what request.Refine and
-// request.Explain know about it. It returns nil if err is nil.
+// Fail wraps err with the failed operation and its path, and with what connection.Refine and
+// connection.Explain know about it. It returns nil if err is nil.
 func Fail(conn *zk.Conn, operation, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s: %w", operation, path, request.Explain(conn, request.Refine(conn, err)))
+	return fmt.Errorf("%s %s: %w", operation, path, connection.Explain(conn, connection.Refine(conn, err)))
 }
 
 // Fail is the function Fail for the connection of the recipe.

@@ -10,13 +10,13 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
 // applyBatch applies the transactions of a batch and finishes all of its calls.
 //
-// It does not use request.Read, because failures change the next request: after a lost reply the
+// It does not use connection.Read, because failures change the next request: after a lost reply the
 // record decides whether the batch is sent again, and a call that has failed is removed from the
 // batch.
 func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
@@ -55,7 +55,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 			finishApplied(batch, responses[1:], Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path, Sent: sent})
 			return
 		case errors.Is(err, zk.ErrNoServer): // the request was not sent
-		case request.Transient(err):
+		case connection.Transient(err):
 			res, stat, err := w.resolve(ctx, conn, id)
 			switch res {
 			case applied:

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/znode"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -41,7 +41,7 @@ func run(t *testing.T, f func(h *harness)) {
 		h.conn = h.connect()
 		h.w = New(Config{
 			Conn: h.conn, Dir: "/records", ACL: openACL, Log: discard,
-			MakeDir: func(ctx context.Context) error { return znode.Make(ctx, h.conn, "/records", openACL, true) },
+			MakeDir: func(ctx context.Context) error { return connection.MakeZnode(ctx, h.conn, "/records", openACL, true) },
 		})
 		f(h)
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -90,7 +90,7 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 	for {
 		r := w.newRecord()
 		ops := w.createOps(r)
-		created, err := request.Read(ctx, conn, func() (reply, error) {
+		created, err := connection.Read(ctx, conn, func() (reply, error) {
 			sent := time.Now()
 			responses, err := conn.Multi(ops...)
 			switch {
@@ -121,7 +121,7 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 // createDir applies a transaction that creates the directory, and creates the record in the same
 // request. It finishes the call unless it returns an error.
 //
-// It does not use request.Read, because a lost reply changes the next request: the transaction is
+// It does not use connection.Read, because a lost reply changes the next request: the transaction is
 // sent again only if the record shows that it was not applied.
 func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error {
 	r := w.newRecord()
@@ -146,13 +146,13 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 			})
 			return nil
 		}
-		transient := request.Transient(err)
+		transient := connection.Transient(err)
 		lost = lost || transient && !errors.Is(err, zk.ErrNoServer)
 		if !lost && !transient {
 			call.finish(failure(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
-		stat, readErr := request.Read(ctx, conn, func() (*zk.Stat, error) {
+		stat, readErr := connection.Read(ctx, conn, func() (*zk.Stat, error) {
 			_, stat, err := conn.Exists(r.path)
 			return stat, err
 		})
@@ -219,7 +219,7 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (res res
 		case err == nil:
 			r.version = stat.Version
 			return notApplied, nil, nil
-		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), request.Transient(err):
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), connection.Transient(err):
 			if err := limit.Pause(ctx, w.backoff.Next()); err != nil {
 				return unknown, nil, err
 			}
@@ -231,8 +231,8 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (res res
 }
 
 func (w *Writer) readRecord(ctx context.Context, conn *zk.Conn) (data []byte, stat *zk.Stat, err error) {
-	err = request.Retry(ctx, conn, func() (err error) {
-		data, stat, err = request.Get(conn, w.record.path)
+	err = connection.Retry(ctx, conn, func() (err error) {
+		data, stat, err = connection.Get(conn, w.record.path)
 		return err
 	})
 	return data, stat, err
@@ -255,7 +255,7 @@ func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 
 // deleteRecord deletes a record. It succeeds if the record does not exist.
 func deleteRecord(ctx context.Context, conn *zk.Conn, path string) error {
-	err := request.Retry(ctx, conn, func() error { return conn.Delete(path, -1) })
+	err := connection.Retry(ctx, conn, func() error { return conn.Delete(path, -1) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

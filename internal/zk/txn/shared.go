@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // sharedPrefix begins the names of the records of shared writers.
@@ -18,7 +18,7 @@ type sharedWriters struct {
 	byKey map[string]*Writer // by directory and ACL
 }
 
-var sharedByConn = perconn.NewMap(func(*zk.Conn) *sharedWriters {
+var sharedByConn = connection.NewMap(func(*zk.Conn) *sharedWriters {
 	return &sharedWriters{byKey: map[string]*Writer{}}
 })
 

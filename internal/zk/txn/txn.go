@@ -24,7 +24,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -142,7 +142,7 @@ type Writer struct {
 
 	// Only the writer's goroutine uses these fields.
 	record  *record // nil before it is created
-	backoff request.Backoff
+	backoff connection.Backoff
 
 	mu         sync.Mutex
 	recordPath string // the path of record, or ""

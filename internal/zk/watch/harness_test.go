@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -66,7 +66,7 @@ func (w *harness) reads() int {
 // follower reads a znode, and reads it again after each event, until the test cancels it.
 type follower struct {
 	w      *harness
-	sub    *session.Subscription
+	sub    *connection.Subscription
 	cancel context.CancelFunc
 	ended  chan struct{}
 	seen   []Found
@@ -75,7 +75,7 @@ type follower struct {
 
 func (w *harness) follower(path string, what What) *follower {
 	ctx, cancel := context.WithCancel(w.Context())
-	u := &follower{w: w, sub: session.Subscribe(w.conn, timeout), cancel: cancel, ended: make(chan struct{})}
+	u := &follower{w: w, sub: connection.Subscribe(w.conn, timeout), cancel: cancel, ended: make(chan struct{})}
 	r := NewReader(w.conn, u.sub, path, what)
 	go func() {
 		defer close(u.ended)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/perconn"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // MaxChannels is how many channels the client library may hold for one watch. Each
@@ -45,7 +45,7 @@ type key struct {
 	kind kind
 }
 
-var pools = perconn.NewMap(func(*zk.Conn) *pool {
+var pools = connection.NewMap(func(*zk.Conn) *pool {
 	p := &pool{watches: map[key]*Watch{}, reads: map[key]*reads{}, sweep: minSweep}
 	p.taken.L = &p.mu
 	return p

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -59,11 +59,11 @@ type Found struct {
 }
 
 // Read calls Try until it returns no transient failure. It also returns the cause of the context,
-// or zkerror.ErrConnClosed. With an error of request.IsUnreadable a read of data lacks only the data.
+// or zkerror.ErrConnClosed. With an error of connection.IsUnreadable a read of data lacks only the data.
 // With zkerror.ErrTooLarge a list of children lacks everything but the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
 	q.canceled = ctx.Done()
-	return request.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
+	return connection.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
 }
 
 // Try reads a znode, and sets a watch on it unless an earlier one has not fired yet.
@@ -208,19 +208,19 @@ func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error
 	var exists bool
 	switch {
 	case k.kind == data && set:
-		f.Data, f.Stat, c, err = request.GetW(conn, k.path)
+		f.Data, f.Stat, c, err = connection.GetW(conn, k.path)
 	case k.kind == data:
-		f.Data, f.Stat, err = request.Get(conn, k.path)
+		f.Data, f.Stat, err = connection.Get(conn, k.path)
 	case k.kind == children && set:
-		f.Children, f.Stat, c, err = request.ChildrenW(conn, k.path)
+		f.Children, f.Stat, c, err = connection.ChildrenW(conn, k.path)
 	case k.kind == children, k.kind == nothing:
-		f.Children, f.Stat, err = request.Children(conn, k.path)
+		f.Children, f.Stat, err = connection.Children(conn, k.path)
 	case set:
 		exists, f.Stat, c, err = conn.ExistsW(k.path)
 	default:
 		exists, f.Stat, err = conn.Exists(k.path)
 	}
-	unreadable := k.kind == data && request.IsUnreadable(err) || errors.Is(err, zkerror.ErrTooLarge)
+	unreadable := k.kind == data && connection.IsUnreadable(err) || errors.Is(err, zkerror.ErrTooLarge)
 	if k.kind == creation && !exists || err != nil && !unreadable {
 		f.Stat = nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
@@ -27,7 +27,7 @@ func Interval(reset bool) time.Duration {
 // Reader reads a znode repeatedly. It belongs to one goroutine.
 type Reader struct {
 	conn  *zk.Conn
-	sub   *session.Subscription
+	sub   *connection.Subscription
 	query Query
 	watch *Watch
 	doubt *time.Timer // nil unless the watch is in doubt
@@ -37,7 +37,7 @@ type Reader struct {
 
 // NewReader returns a Reader. sub must be open for as long as the Reader is used.
 // It sends no request, and needs no Close: its watch stays in the pool.
-func NewReader(conn *zk.Conn, sub *session.Subscription, path string, what What) *Reader {
+func NewReader(conn *zk.Conn, sub *connection.Subscription, path string, what What) *Reader {
 	return &Reader{conn: conn, sub: sub, query: Query{Path: path, What: what}}
 }
 
@@ -117,7 +117,7 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 }
 
 // isOlder reports whether the connection has broken since the last read.
-func (r *Reader) isOlder(state session.State) bool {
+func (r *Reader) isOlder(state connection.State) bool {
 	return r.watch != nil && r.query.Epoch != state.Epoch
 }
 

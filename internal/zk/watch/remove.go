@@ -6,8 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
 // OnData reports whether the connection has a watch on the data of a znode, or a read in progress
@@ -24,9 +23,9 @@ func OnData(conn *zk.Conn, path string) bool {
 // of all clients, and each of their readers reads again. RemoveFromData retries after transient
 // failures. If the znode has changed since it was read, the watch has fired.
 func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite func(Found) bool) error {
-	sub := session.Subscribe(conn, 0)
+	sub := connection.Subscribe(conn, 0)
 	defer sub.Close()
-	err := request.Retry(ctx, conn, func() error {
+	err := connection.Retry(ctx, conn, func() error {
 		// A request in progress that may set the watch is answered before this read, and a watch in
 		// doubt is set again, so that it fires.
 		found, err := Try(conn, Query{Path: path, What: Data, Epoch: sub.State().Epoch, Reset: true})

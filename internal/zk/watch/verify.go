@@ -8,11 +8,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/request"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Watches are verified in rounds, while the connection has a session.Subscription. The znodes
+// Watches are verified in rounds, while the connection has a connection.Subscription. The znodes
 // that are watched when a round begins are read once in it, at even distances and in random
 // order. The duration of a round is random, so that many clients do not read at the same time.
 const (
@@ -28,7 +27,7 @@ const (
 	MaxDelay = 2 * maxRound
 )
 
-func init() { session.Verify = verify }
+func init() { connection.Verify = verify }
 
 // Round returns the random duration of a round. Other requests that are repeated because no event may
 // report a change use it as their interval.
@@ -94,7 +93,7 @@ func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost boo
 	if before == [len(kinds)]*Watch{} {
 		return false
 	}
-	stat, err := request.Do(ctx, func() (*zk.Stat, error) {
+	stat, err := connection.Do(ctx, func() (*zk.Stat, error) {
 		exists, stat, err := conn.Exists(path) // needs no permission
 		if !exists {
 			stat = nil

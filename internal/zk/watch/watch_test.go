@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
-	"github.com/go-leaderelection/leaderelection/internal/zk/session"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -386,7 +386,7 @@ func TestReader_SessionExpires(t *testing.T) {
 func TestReader_Errors(t *testing.T) {
 	runTest(t, func(w *harness) {
 		w.create("/a", "1")
-		sub := session.Subscribe(w.conn, timeout)
+		sub := connection.Subscribe(w.conn, timeout)
 		defer sub.Close()
 		r := NewReader(w.conn, sub, "/a", Data)
 		require.Nil(w, r.Watch())

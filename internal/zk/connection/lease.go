@@ -1,0 +1,115 @@
+package connection
+
+import (
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+)
+
+// lease computes until when the ensemble cannot have expired a session. It is pure: it
+// receives the times of requests and acknowledgements, and reads no clock.
+//
+// A proof is a quorum write that the ensemble has acknowledged. It counts from the time at
+// which it was sent. One proof is not sufficient: the server that received the write reports
+// the activity of the session to the leader of the ensemble only with its reply to the
+// leader's next ping, up to half a tick later. If that server is partitioned before, the
+// leader expires the session according to earlier reports. With default settings a server
+// grants no timeout below two ticks, so half a tick is at most a quarter of the timeout.
+//
+// Two proofs form a chain if the first was acknowledged a quarter of the timeout before the
+// second was sent. The second shows that the server was still connected, so the activity of
+// the first has been reported, and the session lives for one timeout from the time at which
+// the first was sent. The acknowledgement of the first counts, because the server may have
+// received it at any time before. An eighth of the timeout, and a twelfth before there is a
+// chain, is reserved for differences of clock rates, and for the time between the end of a lease
+// and its notification.
+type lease struct {
+	timeout time.Duration
+	proofs  []proof   // oldest first
+	paused  time.Time // when a pause of the process was last detected
+}
+
+// proof is an acknowledged write.
+type proof struct{ sent, acked time.Time }
+
+// add records a proof.
+func (l *lease) add(sent, acked time.Time) {
+	n, newest := len(l.proofs), proof{sent, acked}
+	if n > 0 && limit.Elapsed(l.proofs[n-1].sent, sent) <= 0 {
+		return // an older proof, acknowledged late
+	}
+	if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {
+		// The wall clock was set back. The proofs so far would be no evidence until it is as late
+		// as before, which can take hours.
+		l.clear()
+		n = 0
+	}
+	if n > 1 && limit.Elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
+		l.proofs[n-1] = newest // the one before is recent enough
+	} else {
+		l.proofs = append(l.proofs, newest)
+	}
+	for len(l.proofs) > 1 && since(l.proofs[1].acked, sent) >= l.timeout/4 {
+		l.proofs = l.proofs[1:]
+	}
+}
+
+// clear removes all proofs, because they are of another session, or because no checks were
+// sent for some time, which would count as a gap in the chain.
+func (l *lease) clear() { l.proofs = nil }
+
+// deadline returns the end of the lease, or the zero time without a lease.
+func (l *lease) deadline() time.Time {
+	n := len(l.proofs)
+	if n == 0 {
+		return time.Time{}
+	}
+	newest := l.proofs[n-1].sent
+	if n == 1 || since(l.proofs[0].acked, newest) < l.timeout/4 {
+		// The chain is too short. The pings of the client library, which are a third of the
+		// timeout apart, have been reported instead: 1 - 1/4 - 1/3 = 5/12 of the timeout
+		// remain, so the margin is 5/12 - 1/3 = 1/12. If the process was paused, the pings were
+		// paused too.
+		if !l.paused.IsZero() && since(l.paused, newest) < l.timeout*7/12 {
+			return time.Time{}
+		}
+		return newest.Add(l.timeout / 3)
+	}
+	gap := limit.Elapsed(l.proofs[0].sent, newest)
+	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
+}
+
+// until returns the end of the lease for a user with this timeout, which is at most the timeout
+// of the lease. A shorter one changes no proof: it only limits the lease to the half of it, from
+// the newest proof.
+func (l *lease) until(timeout time.Duration) time.Time {
+	deadline := l.deadline()
+	if deadline.IsZero() {
+		return deadline
+	}
+	newest := l.proofs[len(l.proofs)-1].sent
+	return newest.Add(min(timeout/2, deadline.Sub(newest)))
+}
+
+// due reports whether a user with this timeout needs the next check at the time now, if the last
+// one was sent at the time last. interval is the configured time from an acknowledgement to the
+// next check. At most a quarter of the timeout is used, because a chain needs proofs that are
+// this far apart. If the lease ends soon, because the chain is short or an acknowledgement was
+// slow, the default interval, an eighth of the timeout, applies. Other proofs than checks renew the
+// lease as well, but do not show that the user's znode exists, so a check is sent after half of the
+// timeout in any case.
+func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Duration) bool {
+	if limit.Elapsed(last, now) < timeout/8 {
+		return false
+	}
+	if interval <= timeout/8 || l.until(timeout).Sub(now) <= timeout*3/16 || limit.Elapsed(last, now) >= timeout/2 {
+		return true
+	}
+	return limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)
+}
+
+// since is like limit.Elapsed with the clock by which less time has passed. It is for ages that are
+// evidence: the wall clock can be set forward.
+func since(a, b time.Time) time.Duration {
+	return min(b.Sub(a), b.Round(0).Sub(a.Round(0)))
+}

@@ -1,0 +1,396 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+)
+
+// slot holds the monitor of one connection.
+type slot struct {
+	mu      sync.Mutex
+	monitor *monitor // nil while there are no subscriptions
+	// idle is a monitor without subscriptions whose goroutine was never started. The next
+	// subscription uses it, so that a lock that is held briefly allocates none.
+	idle *monitor
+}
+
+var slots = NewMap(func(*zk.Conn) *slot { return &slot{} })
+
+// epochs is the last State.Epoch of all connections.
+var epochs atomic.Uint64
+
+// monitor contains the state of one connection. Its goroutine starts when the first poll or
+// check is due, and ends with the last subscription. A lock that is held for a millisecond
+// needs no goroutine.
+type monitor struct {
+	slot   *slot
+	conn   *zk.Conn
+	ctx    context.Context    // of the goroutine
+	stop   context.CancelFunc // ends it
+	timer  *time.Timer        // starts the goroutine
+	starts time.Time          // when timer starts the goroutine; protected by mu
+	done   chan struct{}
+	wake   chan struct{} // capacity 1; has an element after Prove and after an event
+
+	mu         sync.Mutex
+	subs       map[*Subscription]struct{}
+	proving    map[string]*Subscription // those that require a lease, by path
+	seen       Facts
+	epoch      uint64
+	closed     bool // the connection is over, or its owner ends the session
+	lease      lease
+	validities []validity    // one for each timeout that subscriptions state
+	began      time.Time     // when the session was first seen
+	short      int           // the number of consecutive sessions that ended shortly after they began
+	idle       time.Time     // the last Idle
+	idleTicks  int           // the number of ticks since it was first seen
+	downSince  time.Time     // when the goroutine first saw the connection down; zero if it is up
+	warned     bool          // a warning about downSince was logged
+	granted    time.Duration // the granted timeout, 0 if it is not known
+	checkNow   bool          // send the next check before it is due
+	lastCheck  time.Time     // when the last check was sent
+
+	logs []func() // log messages that the goroutine writes
+
+	record   *Record
+	observer func(Event) // notice
+	pauses   *pauseMonitor
+
+	checking bool // a check is outstanding; used only by the goroutine
+}
+
+// validity is the state of the lease for the subscriptions that state the same timeout. All have
+// the same proofs, but with a shorter timeout the lease ends earlier.
+type validity struct {
+	stated time.Duration
+	subs   int // the number of subscriptions
+	proven bool
+	lapses uint64
+}
+
+// start starts a monitor. The caller holds mu.
+func (slot *slot) start(conn *zk.Conn) *monitor {
+	m := slot.idle
+	slot.idle = nil
+	created := m == nil
+	if created {
+		m = &monitor{
+			slot: slot, done: make(chan struct{}), wake: make(chan struct{}, 1),
+			subs: map[*Subscription]struct{}{}, proving: map[string]*Subscription{},
+			record: RecordOf(conn), pauses: pauseMonitors.Of(conn),
+		}
+		m.ctx, m.stop = context.WithCancel(context.Background())
+		m.observer = m.notice
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.conn, m.granted = conn, 0
+	m.record.Observe(m.observer)
+	m.record.Poll(conn)
+	m.epoch, m.seen, m.began, m.short = epochs.Add(1), m.record.Facts(), time.Time{}, 0
+	m.closed = m.seen.Closed
+	m.lease, m.checkNow, m.lastCheck = lease{}, false, time.Time{}
+	m.downSince, m.warned, m.logs, m.idle = time.Time{}, false, nil, time.Time{}
+	if m.seen.Up {
+		m.granted = m.record.Granted(conn)
+	}
+	m.updateTimeout()
+	slot.monitor = m
+	after := pollInterval(m.lease.timeout)
+	if m.starts = time.Now().Add(after); created {
+		m.timer = time.AfterFunc(after, m.run)
+	} else {
+		m.timer.Reset(after)
+	}
+	return m
+}
+
+// startEarlier makes a goroutine that has not started yet start in time for a subscription with this
+// timeout. The caller holds mu.
+func (m *monitor) startEarlier(stated time.Duration) {
+	after := pollInterval(m.timeout(stated))
+	if at := time.Now().Add(after); at.Before(m.starts) && m.timer.Stop() {
+		m.starts = at
+		m.timer.Reset(after)
+	}
+}
+
+// validity returns the state of the lease for s. After Close it is not proven, because a grant that
+// ends may still read it. The caller holds mu.
+func (m *monitor) validity(s *Subscription) *validity {
+	i := slices.IndexFunc(m.validities, func(v validity) bool { return v.stated == s.stated })
+	if i < 0 {
+		return &validity{}
+	}
+	return &m.validities[i]
+}
+
+// deadline returns the end of the lease for s. The caller holds mu.
+func (m *monitor) deadline(s *Subscription) time.Time { return m.lease.until(m.timeout(s.stated)) }
+
+// due reports whether a subscription that requires a lease needs a check. The caller holds mu.
+func (m *monitor) due(now time.Time) bool {
+	for _, s := range m.proving {
+		last := m.lastCheck
+		if limit.Elapsed(last, s.first) > 0 {
+			last = s.first
+		}
+		if m.lease.due(m.timeout(s.stated), last, now, s.every) {
+			return true
+		}
+	}
+	return false
+}
+
+// sleep returns when the goroutine must run again. The caller holds mu.
+func (m *monitor) sleep(now time.Time) time.Duration {
+	next := pollInterval(m.lease.timeout)
+	for _, v := range m.validities {
+		timeout := m.timeout(v.stated)
+		next = min(next, pollInterval(timeout))
+		if v.proven {
+			next = min(next, max(m.lease.until(timeout).Sub(now), time.Millisecond))
+		}
+	}
+	return next
+}
+
+// observe updates the state by the events that have occurred. The caller holds mu.
+func (m *monitor) observe() {
+	m.record.Poll(m.conn)
+	before, now := m.seen, m.record.Facts()
+	if now.Up {
+		m.updateGranted()
+	}
+	m.seen = now
+	if now.Session == before.Session && now.Up == before.Up && now.Breaks == before.Breaks {
+		return
+	}
+	if now.Breaks != before.Breaks {
+		m.epoch = epochs.Add(1)
+	}
+	if now.Session != before.Session {
+		m.lease.clear()
+		m.updateTimeout()
+		m.noteSession(before.Session)
+	}
+	if now.Up {
+		m.checkNow = true
+	}
+	m.notifyAll()
+}
+
+// notice is the observer of the record. It does not return before the grants of a connection that
+// is being closed have ended: after that the servers delete the znodes of the session.
+func (m *monitor) notice(e Event) {
+	if e.Kind == Closing || e.Kind == Closed {
+		m.close()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn == nil {
+		return // an idle monitor
+	}
+	m.observe()
+	m.updateProven()
+	m.wakeUp()
+}
+
+// wakeUp makes the goroutine run if it has started.
+func (m *monitor) wakeUp() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the grants of all subscriptions, and then their leases. Calls may overlap, so each of them
+// ends all grants.
+func (m *monitor) close() {
+	m.mu.Lock()
+	m.closed = true // before the grants end, so that their reason is not that of their znodes
+	conn := m.conn
+	var ends []context.CancelCauseFunc
+	for s := range m.subs {
+		if s.end != nil {
+			ends = append(ends, s.end)
+		}
+	}
+	m.mu.Unlock()
+	for _, end := range ends {
+		end(Explain(conn, zkerror.ErrConnClosed))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lease.clear()
+	m.updateProven()
+	m.notifyAll()
+}
+
+// updateProven computes proven for the current time. The caller holds mu. It must be called
+// before a proof is added as well: a user may have compared the deadline with the clock, so an
+// expiration of the lease must be counted even if the proof renews the lease.
+func (m *monitor) updateProven() {
+	// The servers expire sessions by the granted timeout, so it limits pauses, too.
+	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
+	now := time.Now() // read after mu was locked
+	for i := range m.validities {
+		v := &m.validities[i]
+		timeout, before := m.timeout(v.stated), v.proven
+		deadline := m.lease.until(timeout)
+		switch {
+		case deadline.IsZero() || limit.Expired(deadline, now):
+			v.proven = false
+		case !v.proven:
+			// If the lease ends before the next proof can arrive, proven would alternate.
+			v.proven = !limit.Expired(deadline.Add(-timeout/4), now)
+		}
+		if before && !v.proven {
+			v.lapses++
+		}
+		if v.proven != before {
+			m.notifyProving(v.stated)
+		}
+	}
+}
+
+// notifyProving notifies the subscriptions that state a timeout and have called Prove. That
+// includes those whose znode a check has not found, because the znode may be moving. With other
+// subscriptions' checks, a short lease ends after each check, which does not matter to those that
+// do not require it. The caller holds mu.
+func (m *monitor) notifyProving(stated time.Duration) {
+	for s := range m.subs {
+		if s.stated == stated && s.path != "" {
+			s.notify()
+		}
+	}
+}
+
+func (m *monitor) notifyAll() {
+	for s := range m.subs {
+		s.notify()
+	}
+}
+
+func (s *Subscription) notify() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run is the goroutine of the monitor.
+func (m *monitor) run() {
+	defer close(m.done)
+	defer m.verify()()
+	ctx := m.ctx
+	var results <-chan Answer[checked]
+	var down <-chan Answer[struct{}]
+	downFor := 0
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		ticked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			ticked = true
+		case <-m.wake:
+		case r := <-results:
+			m.checking = false
+			r.Value.report(m.apply(r.Value, r.Err))
+		case a := <-down:
+			down = nil
+			if errors.Is(a.Err, zkerror.ErrConnClosed) {
+				m.record.Push(Event{Kind: Closed})
+			}
+			m.mu.Lock()
+			for s := range m.subs {
+				s.reject(a.Err)
+			}
+			m.mu.Unlock()
+		}
+		m.mu.Lock()
+		now := time.Now()
+		m.observe()
+		m.updateProven()
+		if m.closed {
+			m.mu.Unlock()
+			<-ctx.Done()
+			return
+		}
+		m.warnOutage(now)
+		hangs := ticked && m.hangs(now)
+		if downFor++; m.seen.Up {
+			downFor = 0
+		}
+		if downFor > 1 && down == nil {
+			down = m.detectClose(ctx)
+		}
+		if possible := !m.checking && m.seen.Up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
+			results = m.check(now)
+		}
+		next := m.sleep(now)
+		logs := m.logs
+		m.logs = nil
+		m.mu.Unlock()
+		for _, log := range logs {
+			log()
+		}
+		if hangs {
+			m.record.Push(Event{Kind: Closed, Err: ErrHangs})
+		}
+		timer.Reset(next)
+	}
+}
+
+// detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes the
+// connection. While the connection is up, Closing or the state of the client library shows this. The
+// error is that of Final.
+func (m *monitor) detectClose(ctx context.Context) <-chan Answer[struct{}] {
+	conn := m.conn
+	return Start(func() (struct{}, error) {
+		_, _, err := conn.Exists("/")
+		if errors.Is(err, zk.ErrNoAuth) { // the ACL of the root
+			err = nil
+		}
+		return struct{}{}, Final(ctx, conn, err)
+	})
+}
+
+// apply updates the state by the result of a check. It returns an error if the check is not a
+// proof.
+func (m *monitor) apply(r checked, err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.observe()
+	if m.seen.Session != r.session {
+		return zkerror.ErrSessionExpired // it may be a proof for the earlier session
+	}
+	for _, path := range r.missing {
+		if s := m.proving[path]; s != nil {
+			s.missing = true
+			delete(m.proving, path)
+			s.notify()
+		}
+	}
+	if err == nil {
+		m.updateProven()
+		m.lease.add(r.sent, r.acked)
+		m.updateProven()
+	}
+	for _, s := range m.proving {
+		s.reject(err)
+	}
+	return err
+}

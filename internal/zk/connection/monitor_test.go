@@ -1,0 +1,475 @@
+package connection
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// fixture is a server and a connection with a session and an ephemeral znode.
+type fixture struct {
+	srv  *zktest.Server
+	conn *zk.Conn
+	path string
+}
+
+func runTest(t *testing.T, granted time.Duration, f func(*testing.T, *fixture)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &fixture{srv: zktest.Start(t, zktest.WithSessionTimeouts(granted, granted))}
+		w.conn = w.connect(t)
+		w.path = create(t, w.conn)
+		f(t, w)
+	})
+}
+
+func (w *fixture) connect(t *testing.T) *zk.Conn {
+	conn, _, err := w.srv.Connect(time.Minute)
+	require.NoError(t, err)
+	for conn.State() != zk.StateHasSession {
+		time.Sleep(time.Millisecond)
+	}
+	return conn
+}
+
+func create(t *testing.T, conn *zk.Conn) string {
+	path, err := conn.Create("/n", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+	require.NoError(t, err)
+	return path
+}
+
+// logged contains the log output.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// count returns how often text was logged, in a bubble.
+func (l *logged) count(text string) int {
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.b.Bytes(), []byte(text))
+}
+
+// leaseOfMonitor returns a copy of the lease.
+func leaseOfMonitor(m *monitor) lease {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lease
+}
+
+func timeoutOf(s *Subscription) time.Duration {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.m.timeout(s.stated)
+}
+
+// Without an option the granted timeout is used, otherwise the shorter of the two.
+func TestTimeout_Granted(t *testing.T) {
+	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
+		"granted less than is assumed": {time.Second, 0, time.Second},
+		"granted more than is assumed": {20 * time.Second, 0, 20 * time.Second},
+		"stated less":                  {20 * time.Second, 3 * time.Second, 3 * time.Second},
+		"stated more":                  {2 * time.Second, time.Minute, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, c.granted, func(t *testing.T, w *fixture) {
+				require.Equal(t, c.want, SessionTimeout(w.conn, c.stated))
+				sub := Subscribe(w.conn, c.stated)
+				defer sub.Close()
+				sub.Prove(w.path, time.Now())
+				time.Sleep(2*c.want + c.want/100)
+				lease := time.Until(sub.Deadline())
+				require.LessOrEqual(t, lease, c.want/2)
+				require.Greater(t, lease, c.want/4)
+			})
+		})
+	}
+}
+
+// A subscription that was created before the first session assumes 4 s until the granted timeout
+// is known. If that is shorter than the configured one, a warning is logged once.
+func TestTimeout_GrantedLater(t *testing.T) {
+	for name, c := range map[string]struct{ granted, stated, before, after time.Duration }{
+		"less":             {time.Second, 0, 4 * time.Second, time.Second},
+		"more":             {20 * time.Second, 0, 4 * time.Second, 20 * time.Second},
+		"less than stated": {time.Second, time.Minute, time.Minute, time.Second},
+		"more than stated": {20 * time.Second, 3 * time.Second, 3 * time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := zktest.Start(t, zktest.WithSessionTimeouts(c.granted, c.granted))
+				hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
+				conn, _, err := srv.Connect(time.Minute)
+				require.NoError(t, err)
+				require.NoError(t, ValidateTimeout(conn, c.stated), "not known yet")
+				require.Equal(t, c.before, SessionTimeout(conn, c.stated))
+				sub := Subscribe(conn, c.stated)
+				defer sub.Close()
+				var log logged
+				sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+				require.Equal(t, c.before, timeoutOf(sub))
+				hook.Remove()
+				time.Sleep(10 * time.Second)
+				require.True(t, sub.State().Up)
+				require.Equal(t, c.after, timeoutOf(sub))
+				srv.DropConnections()
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				warnings := log.count("granted=")
+				if c.stated > c.granted {
+					require.Error(t, ValidateTimeout(conn, c.stated))
+					require.Equal(t, 1, warnings, "%s", log.b.String())
+				} else {
+					require.NoError(t, ValidateTimeout(conn, c.stated))
+					require.Zero(t, warnings)
+				}
+				conn.Close()
+			})
+		})
+	}
+}
+
+// After a reconnect the servers may grant a shorter timeout, which applies immediately, or a
+// longer one, which does not apply to earlier proofs.
+func TestTimeout_Reconnect(t *testing.T) {
+	runTest(t, 8*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		m := sub.m
+		grant := func(d time.Duration) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.granted = d
+			m.updateTimeout()
+		}
+		grant(2 * time.Second)
+		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout)
+		grant(time.Minute)
+		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout, "of the earlier proofs")
+		m.mu.Lock()
+		m.lease.clear()
+		m.mu.Unlock()
+		grant(time.Minute)
+		require.Equal(t, time.Minute, leaseOfMonitor(m).timeout)
+	})
+}
+
+// No break of a connection is missed, even if the session timeout is long.
+func TestMonitor_SeesEveryBreak(t *testing.T) {
+	for _, granted := range []time.Duration{4 * time.Second, 40 * time.Second, 5 * time.Minute} {
+		runTest(t, granted, func(t *testing.T, w *fixture) {
+			sub := Subscribe(w.conn, 0)
+			defer sub.Close()
+			for i := range 40 {
+				time.Sleep(10*time.Second + time.Duration(i)*37*time.Millisecond)
+				before := sub.State().Epoch
+				time.Sleep(time.Duration(i) * granted / 32 / 40)
+				w.srv.DropConnections()
+				time.Sleep(5 * time.Second)
+				require.NotEqual(t, before, sub.State().Epoch, "%v, break %d", granted, i)
+			}
+		})
+	}
+}
+
+// A break that package zkdial has counted increases Epoch even if the connection has the same state
+// before and after it.
+func TestMonitor_CountedBreak(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		epoch := sub.State().Epoch
+		require.Equal(t, epoch, sub.State().Epoch)
+		RecordOf(w.conn).Push(Event{Kind: Broken})
+		require.Greater(t, sub.State().Epoch, epoch)
+		// While the connection is down as well: it may have been up between two polls.
+		w.srv.Stop()
+		time.Sleep(time.Second)
+		require.False(t, sub.State().Up)
+		epoch = sub.State().Epoch
+		RecordOf(w.conn).Push(Event{Kind: Broken})
+		require.Greater(t, sub.State().Epoch, epoch)
+	})
+}
+
+// The end of a lease is counted even if a proof renews it before the state is read, because a user
+// may have compared the deadline with the clock.
+func TestMonitor_CountsRenewedLapse(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		before := sub.State()
+		require.True(t, before.Proven)
+		// The goroutine of the monitor does not run while the lease ends. Then it receives the
+		// reply to a check.
+		m := sub.m
+		m.mu.Lock()
+		late := time.Now().Add(-3 * time.Second)
+		m.lease.proofs = []proof{{late.Add(-2 * time.Second), late.Add(-2 * time.Second)}, {late, late}}
+		session := m.seen.Session
+		m.mu.Unlock()
+		now := time.Now()
+		require.NoError(t, m.apply(checked{sent: now, acked: now, session: session}, nil))
+		require.NoError(t, m.apply(checked{sent: now.Add(time.Millisecond), acked: now, session: session}, nil))
+		require.Equal(t, before.Lapses+1, sub.State().Lapses)
+	})
+}
+
+// After a lease has ended, the next one is that of a first proof.
+func TestProve_AfterTheLease(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub, other := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+		defer sub.Close()
+		defer other.Close()
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		require.Greater(t, time.Until(sub.Deadline()), 4*time.Second/3)
+		sub.StopProving()
+		time.Sleep(2100 * time.Millisecond)
+		require.False(t, sub.State().Proven)
+		sent := time.Now()
+		sub.Prove(w.path, sent)
+		require.Equal(t, 4*time.Second/3, sub.Deadline().Sub(sent))
+	})
+}
+
+// A lease that was not needed for a while continues, without a check before the next regular one. If
+// it ends soon, a check is awaited, so that a leadership does not begin with a suspension.
+func TestProve_DuringTheLease(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		var checks atomic.Int64
+		sub, next := Subscribe(w.conn, 0), Subscribe(w.conn, 0)
+		defer sub.Close()
+		defer next.Close()
+		for _, s := range []*Subscription{sub, next} {
+			s.OnCheck(func(Check) { checks.Add(1) })
+		}
+		sub.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		for checks.Store(0); checks.Load() == 0; {
+			time.Sleep(10 * time.Millisecond) // until right after a check
+		}
+		checks.Store(0)
+		sub.StopProving()
+		time.Sleep(400 * time.Millisecond)
+		deadline, lapses := sub.Deadline(), sub.State().Lapses
+		path := create(t, w.conn)
+		next.Prove(path, time.Time{})
+		require.True(t, next.State().Proven)
+		require.Equal(t, deadline, next.Deadline())
+		time.Sleep(90 * time.Millisecond)
+		require.Zero(t, checks.Load())
+		time.Sleep(200 * time.Millisecond)
+		require.Equal(t, int64(1), checks.Load())
+		time.Sleep(10 * time.Second)
+		require.Equal(t, lapses, next.State().Lapses)
+
+		for checks.Store(0); checks.Load() == 0; {
+			time.Sleep(10 * time.Millisecond)
+		}
+		next.StopProving()
+		time.Sleep(1100 * time.Millisecond)
+		require.True(t, next.State().Proven)
+		w.srv.Blackhole(zktest.BothWays)
+		next.Prove(path, time.Time{})
+		require.False(t, next.State().Proven)
+		w.srv.Heal()
+		time.Sleep(500 * time.Millisecond)
+		require.True(t, next.State().Proven)
+	})
+}
+
+// An old write is not a proof: there is no lease until a check is acknowledged.
+func TestProve_OldWrite(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		w.srv.Blackhole(zktest.BothWays)
+		sub.Prove(w.path, time.Now().Add(-4*time.Second/3))
+		require.Zero(t, sub.Deadline())
+		w.srv.Heal()
+		time.Sleep(500 * time.Millisecond)
+		require.True(t, sub.State().Proven)
+	})
+}
+
+// After a reconnect a check is sent before the next one is due.
+func TestMonitor_ChecksAfterReconnect(t *testing.T) {
+	runTest(t, 40*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		checks := make(chan time.Time, 100)
+		sub.OnCheck(func(c Check) { checks <- c.Sent })
+		sub.Prove(w.path, time.Time{})
+		time.Sleep(time.Minute)
+		for len(checks) > 0 {
+			<-checks
+		}
+		last := <-checks // the next one is due after 5 s
+		w.srv.DropConnections()
+		require.Less(t, (<-checks).Sub(last), 3*time.Second)
+	})
+}
+
+// A pause of the process is detected by the first call after it, and by the timer.
+func TestPause_EndsFirstProof(t *testing.T) {
+	const limit = 500 * time.Millisecond // an eighth of the timeout
+	pause := func(w *fixture, d time.Duration) {
+		p := pauseMonitors.Of(w.conn)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pauses.running = p.pauses.running.Add(-d)
+	}
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		time.Sleep(time.Minute)
+		sub.State()
+		require.Zero(t, leaseOfMonitor(sub.m).paused)
+		pause(w, limit-200*time.Millisecond)
+		time.Sleep(time.Second)
+		require.Zero(t, leaseOfMonitor(sub.m).paused, "too short to matter")
+		pause(w, limit+time.Millisecond)
+		begin := time.Now()
+		time.Sleep(time.Second)
+		require.WithinDuration(t, begin, leaseOfMonitor(sub.m).paused, 200*time.Millisecond)
+	})
+	// The pause is before Subscribe, and the first proof right after it. During the pause the
+	// client has sent no pings, so there is no lease before there is a chain.
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		require.NoError(t, ValidateTimeout(w.conn, 0))
+		time.Sleep(time.Minute)
+		pause(w, 3*time.Second)
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		sub.Prove(w.path, time.Now())
+		require.False(t, sub.State().Proven)
+		require.Zero(t, sub.Deadline())
+		time.Sleep(2 * time.Second)
+		require.True(t, sub.State().Proven)
+	})
+}
+
+func TestPauses(t *testing.T) {
+	var p pauses
+	for i := range 100 {
+		p.note(at(time.Duration(i)*time.Second), time.Second)
+	}
+	require.Zero(t, p.paused)
+	p.note(at(100*time.Second+time.Nanosecond), time.Second)
+	require.Equal(t, at(100*time.Second+time.Nanosecond), p.paused)
+	p.note(at(101*time.Second), time.Second)
+	require.Equal(t, at(100*time.Second+time.Nanosecond), p.paused)
+}
+
+// Sessions that end shortly after they began are logged once.
+func TestWarnings_ShortSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := zktest.Start(t, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
+		w := &fixture{srv: srv}
+		conn := w.connect(t)
+		sub := Subscribe(conn, 0)
+		defer sub.Close()
+		var log logged
+		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		reports := func() int { return log.count("again and again") }
+		for range 10 {
+			srv.DropConnections()
+			time.Sleep(5 * time.Second)
+		}
+		require.Zero(t, reports(), "without a watch each session lasts longer")
+		_, _, _, err := conn.ExistsW("/watched")
+		require.NoError(t, err)
+		srv.DropConnections()
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, reports())
+		conn.Close()
+	})
+}
+
+// An outage longer than the session timeout is logged once.
+func TestWarnings_Outage(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		var log logged
+		sub.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
+		reports := func() int { return log.count("no server has continued the session") }
+		w.srv.DropConnections()
+		time.Sleep(10 * time.Second)
+		require.Zero(t, reports(), "a short break")
+		for i := range 2 {
+			w.srv.Stop()
+			time.Sleep(3 * time.Second)
+			require.Equal(t, i, reports())
+			time.Sleep(time.Hour)
+			require.Equal(t, i+1, reports())
+			w.srv.Restart(zktest.KeepTree)
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+// Each event that ends the connection ends all grants before it returns, although another one is about
+// to end them. The dialer writes the packet that ends the session when the event Closing has returned.
+func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		defer sub.Close()
+		resume := make(chan struct{})
+		var calls atomic.Int64
+		ctx, end := context.WithCancelCause(t.Context())
+		sub.EndOnClose(func(err error) {
+			if calls.Add(1) == 1 {
+				<-resume
+			}
+			end(err)
+		})
+		first := make(chan struct{})
+		go func() {
+			defer close(first)
+			RecordOf(w.conn).Push(Event{Kind: Closed})
+		}()
+		synctest.Wait()
+		require.NoError(t, ctx.Err())
+		RecordOf(w.conn).Push(Event{Kind: Closing})
+		require.ErrorIs(t, context.Cause(ctx), zkerror.ErrConnClosed)
+		close(resume)
+		<-first
+	})
+}
+
+// A function that is set after Close of the last subscription is called if the connection was closed
+// before.
+func TestEndOnClose_AfterClose(t *testing.T) {
+	runTest(t, 4*time.Second, func(t *testing.T, w *fixture) {
+		sub := Subscribe(w.conn, 0)
+		RecordOf(w.conn).Push(Event{Kind: Closing})
+		sub.Close()
+		ctx, end := context.WithCancelCause(t.Context())
+		sub.EndOnClose(end)
+		require.ErrorIs(t, context.Cause(ctx), zkerror.ErrConnClosed)
+	})
+}

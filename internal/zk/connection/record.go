@@ -1,0 +1,185 @@
+package connection
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Kind is the kind of an Event.
+type Kind int
+
+const (
+	// Dialing: a network connection to Server is being opened.
+	Dialing Kind = iota + 1
+	// Failed: Server has not granted a session, because of Err.
+	Failed
+	// Established: Server has granted Timeout to Session, and the handshake is complete.
+	Established
+	// Expired: the servers do not know the session any more. Lost is set if they have lost their data.
+	Expired
+	// Broken: the network connection of the session is closed, because of Err.
+	Broken
+	// Closing: the owner closes the connection. The packet that ends the session was not written yet.
+	Closing
+	// Closed: the connection is over, because of Err if that is not nil.
+	Closed
+)
+
+// Event is a fact about a connection.
+type Event struct {
+	Kind    Kind
+	Server  string
+	Session int64
+	Timeout time.Duration
+	Lost    bool
+	Err     error
+}
+
+// ErrHangs is the reason of a Closed that the owner has not caused.
+var ErrHangs = errors.New("the client library does not connect again, as go-zookeeper 1.0.4 if a write fails while credentials are sent again; open a new connection, with zkdial.Connect")
+
+// Facts is what the events of a connection have established.
+type Facts struct {
+	Session int64  // the current session, 0 if there is none
+	Server  string // that is being dialled or has granted the session
+	Up      bool   // the network connection of the session exists
+	Breaks  uint64 // the number of Broken
+	Closed  bool   // Closing or Closed has occurred
+	// Idle is the time since which the client library neither has a session nor tries to obtain one.
+	// It is zero otherwise. The client library tries again within two seconds, unless it hangs.
+	Idle time.Time
+}
+
+// Record holds the facts about one connection. There are two sources of events: the dialer of
+// package zkdial, which causes what it reports, and for other connections Poll, which infers events
+// from the state of the client library. The methods may be called from any goroutine.
+type Record struct {
+	mu       sync.Mutex
+	dialed   bool // the dialer is the source
+	facts    Facts
+	polled   polled
+	read     time.Duration // the granted timeout, if the dialer has read it
+	lost     int64
+	losses   int
+	losing   bool // a session was lost, and no new one has begun
+	failure  error
+	observer func(Event)
+}
+
+var records = NewMap(func(*zk.Conn) *Record { return &Record{} })
+
+// RecordOf returns the record of a connection.
+func RecordOf(conn *zk.Conn) *Record { return records.Of(conn) }
+
+// SetDialed records that the dialer pushes the events, so that Poll does nothing.
+func (r *Record) SetDialed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dialed = true
+}
+
+// Dialed reports whether the dialer pushes the events.
+func (r *Record) Dialed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dialed
+}
+
+// Observe sets the function that Push calls; nil removes it. The function must not block. Push may
+// still be calling the previous function when Observe returns.
+func (r *Record) Observe(f func(Event)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.observer = f
+}
+
+// Push records an event, and then calls the observer.
+func (r *Record) Push(e Event) {
+	r.mu.Lock()
+	r.apply(e)
+	observer := r.observer
+	r.mu.Unlock()
+	if observer != nil {
+		observer(e)
+	}
+}
+
+// Grant sets the granted timeout, for tests.
+func (r *Record) Grant(timeout time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read, r.losing = timeout, false
+}
+
+// apply updates the facts. The caller holds mu.
+func (r *Record) apply(e Event) {
+	switch e.Kind {
+	case Dialing:
+		r.facts.Server, r.facts.Idle = e.Server, time.Time{}
+	case Failed:
+		r.failure, r.facts.Idle = fmt.Errorf("%s: %w", e.Server, e.Err), time.Now()
+	case Established:
+		r.facts.Session, r.facts.Server, r.facts.Up, r.facts.Idle = e.Session, e.Server, true, time.Time{}
+		r.failure, r.losing = nil, false
+		if e.Timeout > 0 {
+			r.read = e.Timeout
+		}
+	case Expired:
+		if e.Lost {
+			r.lost, r.losing = e.Session, true
+			r.losses++
+		}
+		r.facts.Session, r.facts.Up, r.facts.Idle = 0, false, time.Now()
+	case Broken:
+		r.facts.Up, r.facts.Idle = false, time.Now()
+		r.facts.Breaks++
+		if e.Err != nil {
+			r.failure = fmt.Errorf("%s: %w", e.Server, e.Err)
+		}
+	case Closing:
+		r.facts.Closed = true
+	case Closed:
+		r.facts.Closed, r.failure = true, e.Err
+	}
+}
+
+// Facts returns the facts.
+func (r *Record) Facts() Facts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.facts
+}
+
+// Failure returns why the connection is without a session, with the server, or nil if that is not
+// known.
+func (r *Record) Failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure
+}
+
+// Losing reports whether the last session was lost with the servers' data and no session has begun
+// since.
+func (r *Record) Losing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.losing
+}
+
+// Losses counts the sessions that were lost with the servers' data.
+func (r *Record) Losses() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.losses
+}
+
+// Lost reports whether session is the session that was last lost with the servers' data.
+func (r *Record) Lost(session int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return session != 0 && r.lost == session
+}

@@ -1,0 +1,181 @@
+package connection
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// checksIn returns how many checks are sent during d. It differs by a few if the goroutine of the
+// monitor runs more often, because checks are less late then.
+func (w *fixture) checksIn(d time.Duration) int {
+	w.srv.ResetLog()
+	time.Sleep(d)
+	return w.srv.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti }).Count()
+}
+
+// A subscription with a shorter timeout has shorter leases. It does not change those of other
+// subscriptions of the connection, and causes more checks only while it requires a lease.
+func TestSubscribe_ShorterTimeout(t *testing.T) {
+	const shorter = time.Second
+	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
+		long := Subscribe(w.conn, 0)
+		defer long.Close()
+		long.Prove(w.path, time.Now())
+		time.Sleep(20 * time.Second)
+		rate, before := w.checksIn(time.Minute), long.State()
+		require.True(t, before.Proven)
+		latest := before.Deadline
+		requireLong := func() {
+			require.Equal(t, before.Lapses, long.State().Lapses)
+			require.True(t, long.State().Proven)
+			require.False(t, long.Deadline().Before(latest), "the deadline decreases")
+			latest = long.Deadline()
+		}
+		for range 2 {
+			short := Subscribe(w.conn, shorter)
+			requireLong()
+			sent := time.Now()
+			short.Prove(create(t, w.conn), sent)
+			require.True(t, short.State().Proven)
+			require.Equal(t, shorter/2, short.Deadline().Sub(sent))
+			for range 100 {
+				time.Sleep(77 * time.Millisecond)
+				requireLong()
+				require.True(t, short.State().Proven)
+				require.LessOrEqual(t, time.Until(short.Deadline()), shorter/2)
+			}
+			require.Zero(t, short.State().Lapses)
+			require.InDelta(t, 480, w.checksIn(time.Minute), 20)
+			short.StopProving()
+			require.InDelta(t, rate, w.checksIn(time.Minute), 6)
+			short.Close()
+			require.False(t, short.State().Proven, "after Close")
+			require.InDelta(t, rate, w.checksIn(time.Minute), 6)
+		}
+	})
+}
+
+// The lease of the shorter timeout ends first, and only its subscription is notified.
+func TestSubscribe_ShorterLeaseEndsFirst(t *testing.T) {
+	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
+		long, short := Subscribe(w.conn, 0), Subscribe(w.conn, time.Second)
+		defer long.Close()
+		defer short.Close()
+		long.Prove(w.path, time.Now())
+		short.Prove(create(t, w.conn), time.Now())
+		time.Sleep(20 * time.Second)
+		w.srv.Blackhole(zktest.BothWays)
+		for _, s := range []*Subscription{long, short} {
+			select {
+			case <-s.Changed():
+			default:
+			}
+		}
+		begin := time.Now()
+		<-short.Changed()
+		require.False(t, short.State().Proven)
+		require.WithinDuration(t, begin.Add(450*time.Millisecond), time.Now(), 100*time.Millisecond)
+		require.Empty(t, long.Changed())
+		require.True(t, long.State().Proven)
+		<-long.Changed()
+		require.False(t, long.State().Proven)
+		require.WithinDuration(t, begin.Add(4950*time.Millisecond), time.Now(), 100*time.Millisecond)
+	})
+}
+
+// A lock that is held briefly with a shorter timeout needs no check.
+func TestSubscribe_ShorterTimeoutBriefly(t *testing.T) {
+	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
+		long := Subscribe(w.conn, 0)
+		defer long.Close()
+		long.Prove(w.path, time.Now())
+		rate := w.checksIn(time.Minute)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 100 {
+				time.Sleep(500 * time.Millisecond)
+				short := Subscribe(w.conn, time.Second)
+				short.Prove(create(t, w.conn), time.Now())
+				time.Sleep(100 * time.Millisecond)
+				short.Close()
+			}
+		}()
+		require.InDelta(t, rate, w.checksIn(time.Minute), 6)
+		<-done
+	})
+}
+
+// The monitor starts its goroutine later for a longer timeout. A shorter one needs it earlier.
+func TestSubscribe_ShorterTimeoutStartsGoroutine(t *testing.T) {
+	const shorter = 500 * time.Millisecond
+	runTest(t, 40*time.Second, func(t *testing.T, w *fixture) {
+		long := Subscribe(w.conn, 0)
+		defer long.Close()
+		long.Prove(w.path, time.Now())
+		short := Subscribe(w.conn, shorter)
+		defer short.Close()
+		short.Prove(create(t, w.conn), time.Now())
+		for range 200 {
+			time.Sleep(10 * time.Millisecond)
+			require.True(t, short.State().Proven)
+			require.Zero(t, short.State().Lapses)
+		}
+	})
+}
+
+// The writes of other users renew the lease of a user that needs checks rarely, but do not show
+// whether its znode exists.
+func TestCheckEvery_ZnodeIsChecked(t *testing.T) {
+	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
+		long := Subscribe(w.conn, 0)
+		defer long.Close()
+		long.CheckEvery(10 * time.Second)
+		long.Prove(w.path, time.Now())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 150 { // 90 seconds
+				brief := Subscribe(w.conn, 0)
+				brief.Prove(create(t, w.conn), time.Now())
+				time.Sleep(100 * time.Millisecond)
+				brief.Close()
+				time.Sleep(500 * time.Millisecond)
+			}
+		}()
+		time.Sleep(20 * time.Second)
+		require.InDelta(t, 12, w.checksIn(time.Minute), 2)
+		require.NoError(t, w.conn.Delete(w.path, -1))
+		time.Sleep(6 * time.Second)
+		require.True(t, long.State().Missing)
+		<-done
+	})
+}
+
+// A shorter timeout does not replace the rule of the granted one: after a pause of the process, in
+// which the client has sent no pings, there is no lease before the servers have reported its
+// activity, which may take a quarter of the granted timeout.
+func TestPause_ShorterTimeout(t *testing.T) {
+	runTest(t, 10*time.Second, func(t *testing.T, w *fixture) {
+		require.NoError(t, ValidateTimeout(w.conn, time.Second))
+		time.Sleep(time.Minute)
+		p := pauseMonitors.Of(w.conn)
+		p.mu.Lock()
+		p.pauses.running = p.pauses.running.Add(-6 * time.Second)
+		p.mu.Unlock()
+		time.Sleep(time.Second)
+		sub := Subscribe(w.conn, time.Second)
+		defer sub.Close()
+		sent := time.Now()
+		sub.Prove(w.path, sent)
+		for !sub.State().Proven {
+			require.Zero(t, sub.Deadline())
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.WithinDuration(t, sent.Add(2500*time.Millisecond), time.Now(), 200*time.Millisecond)
+	})
+}

@@ -1,0 +1,99 @@
+package connection
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// AssumedTimeout is the session timeout that is assumed if the granted one is not known. It is the
+// shortest that a server with default settings grants, two ticks of two seconds.
+const AssumedTimeout = 4 * time.Second
+
+// SessionTimeout returns the session timeout to use for conn: the configured one (stated; 0 for none),
+// but at most the granted one. If none is configured it is the granted one, or AssumedTimeout if that
+// is not known.
+func SessionTimeout(conn *zk.Conn, stated time.Duration) time.Duration {
+	return choose(stated, Granted(conn))
+}
+
+func choose(stated, granted time.Duration) time.Duration {
+	switch {
+	case stated > 0 && granted > 0:
+		return min(stated, granted)
+	case stated > 0:
+		return stated
+	case granted > 0:
+		return granted
+	}
+	return AssumedTimeout
+}
+
+// ValidateTimeout returns an error if the configured session timeout is longer than the one that the
+// servers have granted to conn, if that is known. It also starts to detect pauses of the
+// process.
+func ValidateTimeout(conn *zk.Conn, stated time.Duration) error {
+	if granted := Granted(conn); granted > 0 && stated > granted {
+		return fmt.Errorf("the servers have granted %v; omit the option or use at most that value", granted)
+	}
+	DetectPauses(conn)
+	return nil
+}
+
+// LogTo sets the logger for warnings: that the servers grant less than the timeout of Subscribe,
+// that no server has continued the session for longer than its timeout, or that sessions end
+// shortly after they began.
+func (s *Subscription) LogTo(log *slog.Logger) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.log = log
+	s.m.warn(s)
+}
+
+// timeout returns the timeout of subscriptions that state this one. The caller holds mu.
+func (m *monitor) timeout(stated time.Duration) time.Duration {
+	return choose(stated, m.lease.timeout)
+}
+
+// updateTimeout sets the timeout of the lease: the granted one, or, if that is not known, the
+// longest that a subscription states, or else AssumedTimeout. A longer one than before does not apply to
+// earlier proofs, for which the servers used the shorter one. The caller holds mu.
+func (m *monitor) updateTimeout() {
+	timeout := m.granted
+	if timeout == 0 {
+		for _, v := range m.validities {
+			timeout = max(timeout, v.stated)
+		}
+		if timeout == 0 {
+			timeout = AssumedTimeout
+		}
+	}
+	if timeout < m.lease.timeout || len(m.lease.proofs) == 0 {
+		m.lease.timeout = timeout
+	}
+}
+
+// updateGranted reads the granted timeout of a connection that is up. The caller holds mu.
+func (m *monitor) updateGranted() {
+	granted := m.record.Granted(m.conn)
+	if granted == 0 || granted == m.granted {
+		return
+	}
+	m.granted = granted
+	m.updateTimeout()
+	for s := range m.subs {
+		m.warn(s)
+	}
+}
+
+// warn logs a warning if the servers grant less than the timeout of a subscription. The caller
+// holds mu.
+func (m *monitor) warn(s *Subscription) {
+	if s.log == nil || m.granted == 0 || s.stated <= m.granted {
+		return
+	}
+	m.logLater(s.log, slog.LevelWarn, "WithSessionTimeout states more than the servers have granted: leases are shortened",
+		"stated", s.stated, "granted", m.granted)
+}
