@@ -35,7 +35,7 @@ func New(token int64, deadline func() time.Time) (*Grant, context.CancelCauseFun
 	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}, end
 }
 
-// Lease is the lease of a session: see session.Subscription.
+// Lease is the lease of a session: see connection.Subscription.
 type Lease interface {
 	Deadline() time.Time
 	EndOnClose(end context.CancelCauseFunc)

@@ -1,6 +1,6 @@
 // Package wire implements the encoding of ZooKeeper's client protocol: jute values, operation
 // codes, and the records of requests and replies. Test servers and proxies use it. The dialer of the
-// library needs four fields, of packets that may be incomplete, and reads them itself (package handshake).
+// library needs four fields, of packets that may be incomplete, and reads them itself (package connection).
 package wire
 
 import (

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/children"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -53,7 +52,7 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 		return nil, err
 	}
 	service := d.service(name)
-	entries, err := children.List(ctx, d.setup.Conn, service)
+	entries, err := recipe.ListChildren(ctx, d.setup.Conn, service)
 	if err != nil {
 		return nil, d.setup.Fail("list", service.Path, err)
 	}
@@ -76,9 +75,9 @@ type entry struct {
 }
 
 // service describes the children of the znode of a service.
-func (d *Discovery) service(name string) children.Config[entry] {
+func (d *Discovery) service(name string) recipe.ChildConfig[entry] {
 	dir := path.Join(d.setup.Path, name)
-	return children.Config[entry]{Path: dir, Parse: func(name string, found watch.Found, err error) (e entry, fatal error) {
+	return recipe.ChildConfig[entry]{Path: dir, Parse: func(name string, found watch.Found, err error) (e entry, fatal error) {
 		switch {
 		case err == nil:
 			e.instance, err = decode(found.Data)

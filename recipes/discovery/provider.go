@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
-	"github.com/go-leaderelection/leaderelection/internal/zk/children"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
@@ -36,7 +35,7 @@ type List struct {
 type Provider struct {
 	setup    *recipe.Setup
 	path     string // of the service
-	reader   *children.Reader[entry]
+	reader   *recipe.ChildReader[entry]
 	strategy Strategy
 	down     downReports
 	stop     context.CancelFunc
@@ -70,7 +69,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderO
 	service := d.service(name)
 	maintained, stop := context.WithCancel(context.Background())
 	p := &Provider{
-		setup: d.setup, path: service.Path, reader: children.NewReader(d.setup, service, false), strategy: c.strategy,
+		setup: d.setup, path: service.Path, reader: recipe.NewChildReader(d.setup, service, false), strategy: c.strategy,
 		down: downReports{threshold: c.downReports, timeout: c.downTimeout, reports: map[identity]reportCount{}},
 		stop: stop, watching: map[chan List]struct{}{}, ended: make(chan struct{}),
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
-	"github.com/go-leaderelection/leaderelection/internal/zk/children"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
@@ -48,7 +47,7 @@ func (v View) Since(old View) (joined, gone, changed []Member) {
 // Members returns the members of the group, sorted by ID, according to ZooKeeper. It sets
 // no watch.
 func (g *Group) Members(ctx context.Context) ([]Member, error) {
-	members, err := children.List(ctx, g.setup.Conn, g.children(false))
+	members, err := recipe.ListChildren(ctx, g.setup.Conn, g.children(false))
 	if err != nil {
 		return nil, g.setup.Fail("read members of", g.setup.Path, err)
 	}
@@ -68,7 +67,7 @@ func (g *Group) Watch(ctx context.Context) <-chan View { return g.watch(ctx, fal
 // watch is Watch. With namesOnly the members have IDs only, and their data is not read.
 func (g *Group) watch(ctx context.Context, namesOnly bool) <-chan View {
 	views := make(chan View, 1)
-	reader := children.NewReader(g.setup, g.children(namesOnly), true)
+	reader := recipe.NewChildReader(g.setup, g.children(namesOnly), true)
 	go func() {
 		defer close(views)
 		defer reader.Close()
@@ -81,7 +80,7 @@ func (g *Group) watch(ctx context.Context, namesOnly bool) <-chan View {
 
 // publishViews sends a view whenever the members change, until the context is done or the
 // members cannot be read.
-func publishViews(ctx context.Context, reader *children.Reader[Member], views chan View) error {
+func publishViews(ctx context.Context, reader *recipe.ChildReader[Member], views chan View) error {
 	var last map[string]Member
 	for first := true; ; first = false {
 		members, err := reader.Read(ctx)
@@ -101,8 +100,8 @@ func publishViews(ctx context.Context, reader *children.Reader[Member], views ch
 }
 
 // children describes the znodes of the members.
-func (g *Group) children(namesOnly bool) children.Config[Member] {
-	c := children.Config[Member]{Path: g.setup.Path, NamesOnly: namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
+func (g *Group) children(namesOnly bool) recipe.ChildConfig[Member] {
+	c := recipe.ChildConfig[Member]{Path: g.setup.Path, NamesOnly: namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
 		m := Member{ID: name, Data: found.Data, Err: zkerror.Refine(err)}
 		if found.Stat != nil {
 			m.Token, m.Revision, m.Session = found.Stat.Czxid, found.Stat.Mzxid, found.Stat.EphemeralOwner

@@ -164,7 +164,7 @@ type delivery struct {
 	// received means that the program has received the item.
 	received atomic.Bool
 	// assigned means that the item was assigned to a request, and lapses is the number of
-	// expirations of the lease until then (see session.State). Both are guarded by the mutex of
+	// expirations of the lease until then (see connection.State). Both are guarded by the mutex of
 	// the queue.
 	assigned bool
 	lapses   uint64

@@ -24,7 +24,7 @@ var withoutContainers = NewMap(func(*zk.Conn) *atomic.Bool { return new(atomic.B
 // makeContainer creates node as a container. ZooKeeper before release 3.5 returns
 // "unimplemented"; ClickHouse Keeper before release 26.7 closes the connection without a reply.
 // On such servers makeContainer creates a persistent znode. So the request is not retried by
-// package request: after several failures, another request is sent.
+// this package: after several failures, another request is sent.
 func makeContainer(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL) error {
 	var backoff Backoff
 	unsupported := withoutContainers.Of(conn)

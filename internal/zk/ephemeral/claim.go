@@ -136,7 +136,7 @@ func (c *claim) release() {
 // request whose reply was lost, or if it is a persistent znode that existed before, so that its
 // data is unknown. If the znode belongs to another client, the error is a TakenError.
 //
-// The create is not retried by package request, because a lost reply changes the meaning of the
+// The create is not retried by package connection, because a lost reply changes the meaning of the
 // next reply: after it, a znode that exists may belong to this claim.
 func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err error) {
 	c.acquire()
@@ -291,7 +291,7 @@ func (c *claim) verify(ctx context.Context) error {
 //
 // Each write expects the version that the previous one has returned: a write that is applied
 // late, because it was in transit on an earlier connection, cannot undo a later one. So the write
-// is not retried by package request: after a lost reply, the version must be read first.
+// is not retried by package connection: after a lost reply, the version must be read first.
 func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
 	var backoff connection.Backoff
 	for {
@@ -368,7 +368,7 @@ func (c *claim) removeLater() {
 
 // tryRemove is remove without removeLater.
 //
-// The delete is not retried by package request: after a lost reply, another client may have
+// The delete is not retried by package connection: after a lost reply, another client may have
 // created a znode, so the znode must be read first.
 func (c *claim) tryRemove() error {
 	if c.inFlight != nil {

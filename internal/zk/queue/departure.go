@@ -74,7 +74,7 @@ func announceDeparture(conn *zk.Conn, path string) {
 // departure. The acknowledgement arrives right after the event. heardDeparture waits for a
 // moment, as long as the connection is up: if its owner closes the connection, all znodes of
 // the session are deleted, and no request must be sent in the meantime
-// (request.AwaitClosing).
+// (connection.AwaitClosing).
 func heardDeparture(ctx context.Context, conn *zk.Conn, d *departure) bool {
 	const interval = time.Millisecond
 	for end := time.Now().Add(closingTime); conn.State() == zk.StateHasSession; {

@@ -1,5 +1,6 @@
-// Package recipe holds the parameters that all recipes have: the connection, the path and the
-// options.
+// Package recipe holds what recipes have in common: the parameters of all of them, which are the
+// connection, the path and the options, and the children of a znode with their data, which groups and
+// discovery follow.
 package recipe
 
 import (

@@ -8,7 +8,7 @@
 //
 // After a reconnect the client library sets its watches again, and does not retry
 // if that fails. A watch is therefore in doubt in every epoch of the connection
-// (session.State) but the one in which a request has last set it. A reader that
+// (connection.State) but the one in which a request has last set it. A reader that
 // waits reads again if its watch is in doubt, and sets it again.
 //
 // An event can be lost without any break of the connection (verify.go). So the pool
@@ -93,7 +93,7 @@ func New(c <-chan zk.Event) *Watch {
 // in Take until the user with the event has called it.
 //
 // The channel receives nothing if the event was lost. So every user also waits on the
-// Changed channel of a session.Subscription, and then calls Fired.
+// Changed channel of a connection.Subscription, and then calls Fired.
 func (w *Watch) C() <-chan zk.Event {
 	if w == nil {
 		return nil

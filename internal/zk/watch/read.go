@@ -35,7 +35,7 @@ const (
 type Query struct {
 	Path string
 	What What
-	// Epoch is that of the connection, from session.State before the read.
+	// Epoch is that of the connection, from connection.State before the read.
 	Epoch uint64
 	// Woken is the watch that woke the caller, or nil. All callers that a watch has
 	// woken share one read.

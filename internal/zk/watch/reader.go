@@ -43,7 +43,7 @@ func NewReader(conn *zk.Conn, sub *connection.Subscription, path string, what Wh
 
 // Read reads the znode and sets a watch, unless there is one. It retries after transient failures,
 // and otherwise returns the cause of the context or zkerror.ErrConnClosed. After
-// an error of request.IsUnreadable because of the data Wait waits for a change.
+// an error of connection.IsUnreadable because of the data Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
 	q.Epoch, q.Woken = r.sub.State().Epoch, r.watch

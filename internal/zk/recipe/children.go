@@ -1,5 +1,4 @@
-// Package children reads the children of a znode and their data, and follows their changes.
-package children
+package recipe
 
 import (
 	"context"
@@ -15,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// Config describes the children to read, as values of type T.
-type Config[T any] struct {
+// ChildConfig describes the children to read, as values of type T.
+type ChildConfig[T any] struct {
 	Path string
 	// Parse returns the value of a child from the result of reading it. If it returns an error,
 	// the reading of all children ends with that error. It is not called with zk.ErrNoNode.
@@ -33,7 +32,7 @@ const maxConcurrent = 16
 // List returns the children by name, according to the server that the connection uses. If the
 // znode does not exist, the map is empty. If the list is larger than the connection accepts, the
 // error is zkerror.ErrTooLarge.
-func List[T any](ctx context.Context, conn *zk.Conn, c Config[T]) (map[string]T, error) {
+func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (map[string]T, error) {
 	list, err := connection.Read(ctx, conn, func() (watch.Found, error) { return watch.Listing(conn, c.Path) })
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -50,7 +49,7 @@ func List[T any](ctx context.Context, conn *zk.Conn, c Config[T]) (map[string]T,
 }
 
 // filter returns the names that are not skipped.
-func (c *Config[T]) filter(names []string) []string {
+func (c *ChildConfig[T]) filter(names []string) []string {
 	if c.Skip == nil {
 		return names
 	}
@@ -58,7 +57,7 @@ func (c *Config[T]) filter(names []string) []string {
 }
 
 // read reads children concurrently, and calls store for each that exists, one at a time.
-func (c *Config[T]) read(names []string, read func(name string) (watch.Found, error), store func(name string, value T, found watch.Found)) error {
+func (c *ChildConfig[T]) read(names []string, read func(name string) (watch.Found, error), store func(name string, value T, found watch.Found)) error {
 	type result struct {
 		name  string
 		found watch.Found

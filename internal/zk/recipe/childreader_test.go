@@ -1,4 +1,4 @@
-package children
+package recipe
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -22,7 +21,7 @@ import (
 type fixture struct {
 	*testing.T
 	srv   *zktest.Server
-	setup *recipe.Setup // of the reader
+	setup *Setup // of the reader
 	other *zk.Conn
 }
 
@@ -46,7 +45,7 @@ func runTest(t *testing.T, f func(w fixture)) {
 			require.NoError(t, err)
 		}
 		var err error
-		w.setup, err = recipe.New(connect(), "/dir", nil, recipe.Shared.ApplyGroup)
+		w.setup, err = New(connect(), "/dir", nil, Shared.ApplyGroup)
 		require.NoError(t, err)
 		synctest.Wait()
 		w.srv.ResetLog()
@@ -59,7 +58,7 @@ func (w fixture) requests() int { return len(w.srv.Log().Requests()) }
 // Fails if children that have not changed are read again, or changes are not detected.
 func TestReader_ReadsWhatHasChanged(t *testing.T) {
 	runTest(t, func(w fixture) {
-		r := NewReader(w.setup, Config[string]{Path: "/dir", Parse: texts}, false)
+		r := NewChildReader(w.setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
 		defer r.Close()
 		values, err := r.Read(w.Context())
 		require.NoError(w, err)
@@ -94,7 +93,7 @@ func TestReader_ReadsWhatHasChanged(t *testing.T) {
 // Fails if a znode that does not exist yet is not watched, or data is read without need.
 func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 	runTest(t, func(w fixture) {
-		r := NewReader(w.setup, Config[string]{
+		r := NewChildReader(w.setup, ChildConfig[string]{
 			Path: "/later", NamesOnly: true, Parse: texts, Skip: func(name string) bool { return name == "skipped" },
 		}, true)
 		defer r.Close()
@@ -118,7 +117,7 @@ func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 // Fails if Wait does not end when the connection is closed.
 func TestReader_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w fixture) {
-		r := NewReader(w.setup, Config[string]{Path: "/dir", Parse: texts}, false)
+		r := NewChildReader(w.setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
 		defer r.Close()
 		_, err := r.Read(w.Context())
 		require.NoError(w, err)
@@ -127,13 +126,13 @@ func TestReader_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// Fails if a missing znode is an error, or if List sets watches.
-func TestList(t *testing.T) {
+// Fails if a missing znode is an error, or if ListChildren sets watches.
+func TestListChildren(t *testing.T) {
 	runTest(t, func(w fixture) {
-		values, err := List(w.Context(), w.setup.Conn, Config[string]{Path: "/dir", Parse: texts})
+		values, err := ListChildren(w.Context(), w.setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "1"}, values)
-		values, err = List(w.Context(), w.setup.Conn, Config[string]{Path: "/none", Parse: texts})
+		values, err = ListChildren(w.Context(), w.setup.Conn, ChildConfig[string]{Path: "/none", Parse: texts})
 		require.NoError(w, err)
 		require.Empty(w, values)
 		require.Empty(w, w.srv.Watches())

@@ -1,4 +1,4 @@
-package children
+package recipe
 
 import (
 	"context"
@@ -10,16 +10,15 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
-// Reader follows the children with a watch on the list and a watch on each child. It belongs to
+// ChildReader follows the children with a watch on the list and a watch on each child. It belongs to
 // one goroutine, which must call Close.
-type Reader[T any] struct {
-	setup  *recipe.Setup
-	config Config[T]
+type ChildReader[T any] struct {
+	setup  *Setup
+	config ChildConfig[T]
 	sub    *connection.Subscription
 
 	children map[string]*child[T]
@@ -52,17 +51,17 @@ type firedWatch struct {
 	closed bool // the owner of the connection has closed it
 }
 
-// NewReader returns a Reader. If latest is true, the first Read includes all changes that were
+// NewChildReader returns a Reader. If latest is true, the first Read includes all changes that were
 // acknowledged before. Otherwise it returns the state of the server that the connection uses.
-func NewReader[T any](s *recipe.Setup, c Config[T], latest bool) *Reader[T] {
-	return &Reader[T]{
+func NewChildReader[T any](s *Setup, c ChildConfig[T], latest bool) *ChildReader[T] {
+	return &ChildReader[T]{
 		setup: s, config: c, sub: s.Subscribe(), children: map[string]*child[T]{}, sync: latest,
 		fired: make(chan firedWatch), stop: make(chan struct{}),
 	}
 }
 
 // Close ends the goroutines of the Reader. The watches remain in the pool of the connection.
-func (r *Reader[T]) Close() {
+func (r *ChildReader[T]) Close() {
 	close(r.stop)
 	r.forwarders.Wait()
 	r.sub.Close()
@@ -70,9 +69,9 @@ func (r *Reader[T]) Close() {
 
 // Read returns the children by name. It reads those that have changed. If the znode does not
 // exist, the map is empty. If the list is larger than the connection accepts, the error is
-// zkerror.ErrTooLarge, and Read may be called again after a pause. With other errors the Reader
+// zkerror.ErrTooLarge, and Read may be called again after a pause. With other errors the ChildReader
 // cannot be used any more.
-func (r *Reader[T]) Read(ctx context.Context) (map[string]T, error) {
+func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	epoch := r.sub.State().Epoch
 	all := r.reset || r.epoch != 0 && r.epoch != epoch
 	r.epoch, r.reset = epoch, all
@@ -110,7 +109,7 @@ func (r *Reader[T]) Read(ctx context.Context) (map[string]T, error) {
 }
 
 // readList reads the list of children and removes those that do not exist.
-func (r *Reader[T]) readList(ctx context.Context) error {
+func (r *ChildReader[T]) readList(ctx context.Context) error {
 	found, err := watch.Read(ctx, r.setup.Conn, r.query(r.config.Path, watch.ChildrenOrCreation))
 	if err != nil {
 		return err
@@ -125,7 +124,7 @@ func (r *Reader[T]) readList(ctx context.Context) error {
 }
 
 // readChildren reads all children, or those that are new or have changed.
-func (r *Reader[T]) readChildren(ctx context.Context, all bool) error {
+func (r *ChildReader[T]) readChildren(ctx context.Context, all bool) error {
 	var names []string
 	previous := map[string]*child[T]{}
 	for name, c := range r.children {
@@ -149,12 +148,12 @@ func (r *Reader[T]) readChildren(ctx context.Context, all bool) error {
 	})
 }
 
-func (r *Reader[T]) query(node string, what watch.What) watch.Query {
+func (r *ChildReader[T]) query(node string, what watch.What) watch.Query {
 	return watch.Query{Path: node, What: what, Epoch: r.epoch, Reset: r.reset}
 }
 
 // forward sends the event of the watch on a child to Wait.
-func (r *Reader[T]) forward(name string, w *watch.Watch) {
+func (r *ChildReader[T]) forward(name string, w *watch.Watch) {
 	if w == nil {
 		return
 	}
@@ -172,7 +171,7 @@ func (r *Reader[T]) forward(name string, w *watch.Watch) {
 
 // Wait blocks until there may be a change for the next Read, or retry has an element. It returns
 // the cause of the context, or zkerror.ErrConnClosed.
-func (r *Reader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
+func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 	for changed := false; !changed; {
 		switch state := r.sub.State(); {
 		case state.Closed:
@@ -216,7 +215,7 @@ func (r *Reader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 
 // recordLost records which watches have fired, also those that the pool has found to be lost, and
 // reports whether there are any. The connection may have been closed at the same time.
-func (r *Reader[T]) recordLost() (changed bool, err error) {
+func (r *ChildReader[T]) recordLost() (changed bool, err error) {
 	lost := func(w *watch.Watch) bool {
 		if !w.Fired() {
 			return false
@@ -239,7 +238,7 @@ func (r *Reader[T]) recordLost() (changed bool, err error) {
 
 // recordFired records that the watch on a child has fired, and reports whether it is the
 // current watch.
-func (r *Reader[T]) recordFired(f firedWatch) (changed bool, err error) {
+func (r *ChildReader[T]) recordFired(f firedWatch) (changed bool, err error) {
 	if f.closed {
 		return false, zkerror.ErrConnClosed
 	}
@@ -253,7 +252,7 @@ func (r *Reader[T]) recordFired(f firedWatch) (changed bool, err error) {
 
 // recordAllFired records the watches that have fired by now, so that changes that are made
 // together are read together.
-func (r *Reader[T]) recordAllFired() error {
+func (r *ChildReader[T]) recordAllFired() error {
 	for {
 		select {
 		case f := <-r.fired:
@@ -268,7 +267,7 @@ func (r *Reader[T]) recordAllFired() error {
 
 // mayBeClosing reports whether the owner may be closing the connection, which first deletes the
 // children of its session.
-func (r *Reader[T]) mayBeClosing() bool {
+func (r *ChildReader[T]) mayBeClosing() bool {
 	if r.config.NamesOnly {
 		return r.list == nil
 	}
