@@ -42,8 +42,13 @@ func WithDialer(dial func(network, address string, timeout time.Duration) (net.C
 // the client library have the level Debug. slog.DiscardHandler suppresses all.
 func WithLogger(log *slog.Logger) Option { return func(d *dialer) { d.log = log } }
 
+// maxReply is the maximum size of a reply, unless WithClient sets another one. Servers accept requests of
+// 1 MiB by default; lists of children can be larger. Without a limit, the client library allocates what
+// the first bytes of a packet announce, also if they come from a program that is not a server.
+const maxReply = 64 << 20
+
 // WithClient passes options to the client library, such as zk.WithEventCallback and
-// zk.WithMaxBufferSize. zk.WithDialer and zk.WithHostProvider are ignored; use
+// zk.WithMaxBufferSize, whose default is 64 MiB here. zk.WithDialer and zk.WithHostProvider are ignored; use
 // [WithDialer].
 func WithClient(options ...func(*zk.Conn)) Option {
 	return func(d *dialer) { d.clientOptions = append(d.clientOptions, options...) }
@@ -85,6 +90,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 	return zk.Connect(addresses, sessionTimeout, func(conn *zk.Conn) {
 		zk.WithLogger(clientLog{d.log})(conn)
 		zk.WithLogInfo(false)(conn)
+		zk.WithMaxBufferSize(maxReply)(conn)
 		for _, o := range d.clientOptions {
 			o(conn)
 		}

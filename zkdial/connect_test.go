@@ -3,8 +3,11 @@ package zkdial
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
+	"github.com/go-leaderelection/leaderelection/internal/wire"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -145,4 +149,30 @@ func TestConnect_TLS(t *testing.T) {
 	d := &dialer{tls: &tls.Config{MinVersion: tls.VersionTLS12}, open: net.DialTimeout}
 	_, err = d.connect("tcp", addr, 10*time.Second)
 	require.ErrorContains(t, err, "certificate")
+}
+
+// TestConnect_ForeignServer fails if a client waits for a packet of the size that a program announces which
+// is not a server.
+func TestConnect_ForeignServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	conn, _, err := Connect([]string{listener.Addr().String()}, time.Hour, WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	defer conn.Close()
+	server, err := listener.Accept()
+	require.NoError(t, err)
+	defer server.Close()
+	require.NoError(t, server.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = io.ReadFull(server, make([]byte, 48)) // the handshake
+	require.NoError(t, err)
+	var e wire.Encoder
+	start := e.Begin()
+	e.ConnectReply(&wire.ConnectReply{Timeout: 3_600_000, Session: 1, Password: make([]byte, 16)})
+	e.End(start)
+	e.Int(1 << 30) // the length of a packet
+	_, err = server.Write(e.B)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, server)
+	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "the client waits for a gigabyte")
 }

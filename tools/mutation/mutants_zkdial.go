@@ -3,6 +3,14 @@ package main
 // zkdialMutants break rules of the dialer of package zkdial.
 var zkdialMutants = []mutant{
 	{
+		name: "zkdial/max-reply", breaks: "a client allocates what a program announces that is not a server",
+		file: "zkdial/connect.go",
+		edits: []edit{
+			{"zk.WithMaxBufferSize(maxReply)(conn)", "_ = maxReply"},
+		},
+		tests: "./zkdial -run ^TestConnect_ForeignServer$",
+	},
+	{
 		name: "zkdial/closing", breaks: "the dialer does not recognize the packet that ends the session",
 		file: "zkdial/dialer.go",
 		edits: []edit{
