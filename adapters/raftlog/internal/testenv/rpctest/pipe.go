@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
@@ -82,7 +81,7 @@ func (e *End) ReadFrame() ([]byte, error) {
 	frame := e.received[0]
 	e.received = e.received[1:]
 	if l := e.limits; l.Max > 0 && len(frame) > l.Max {
-		return nil, api.ErrTooLarge
+		return nil, link.ErrFrameTooLarge
 	} else if l.Reserve != nil && len(frame) > l.Free {
 		if err := l.Reserve(len(frame)); err != nil {
 			return frame[:64], err
