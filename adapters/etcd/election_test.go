@@ -130,7 +130,7 @@ func TestElection_ResponsesWithoutLeases(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	first.resignOnRequest()
-	require.NoError(t, askToResign(client, first.ID()))
+	require.NoError(t, requestResign(client, first.ID()))
 	second.waitForLeadership()
 	require.NoError(t, etcd.DeleteElection(client, node))
 	third.waitForError(leaderelection.ErrElectionOver)

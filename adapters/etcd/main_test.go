@@ -229,11 +229,11 @@ func nodeValue(t *testing.T, client *clientv3.Client) string {
 	return string(got.Kvs[0].Value)
 }
 
-// askToResign calls AskToResign, for at most patience.
-func askToResign(client *clientv3.Client, id string) error {
+// requestResign calls RequestResign, for at most patience.
+func requestResign(client *clientv3.Client, id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return etcd.AskToResign(client, node, id, etcd.WithContext(ctx), etcd.WithSessionTimeout(ttl))
+	return etcd.RequestResign(ctx, client, node, id, etcd.WithSessionTimeout(ttl))
 }
 
 // faults injects faults between a client and its connections. Its fields are called for each

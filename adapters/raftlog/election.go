@@ -44,7 +44,7 @@ type Election struct {
 
 	mu              sync.Mutex
 	resignRequested chan struct{} // returned by ResignRequested; nil before it is called
-	resignRequests  int           // the number of calls of AskToResign in progress
+	resignRequests  int           // the number of calls of RequestResign in progress
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)

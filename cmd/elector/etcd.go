@@ -255,7 +255,7 @@ func (e *etcdBackend) requestResignation(ctx context.Context, election string, c
 	if err != nil {
 		return err
 	}
-	return etcd.AskToResign(client, election, candidate.ID, e.options(etcd.WithContext(ctx))...)
+	return etcd.RequestResign(ctx, client, election, candidate.ID, e.options()...)
 }
 
 func (e *etcdBackend) endElection(ctx context.Context) error {

@@ -92,5 +92,5 @@ func (r *raftlogClient) watch(ctx context.Context, election string) (<-chan obse
 
 func (r *raftlogClient) requestResignation(ctx context.Context, election string, candidate candidateInfo) error {
 	defer r.settings.warnWhileWaiting()()
-	return translateError(r.peers.AskToResign(ctx, election, candidate.ID))
+	return translateError(r.peers.RequestResign(ctx, election, candidate.ID))
 }

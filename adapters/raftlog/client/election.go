@@ -32,25 +32,25 @@ func (c *Client) Election(ctx context.Context, name string) (e api.Election, err
 	return e, err
 }
 
-// AskToResign requests that the candidate with the given ID resigns from the election, and
+// RequestResign requests that the candidate with the given ID resigns from the election, and
 // blocks until it has left the queue. The candidate's program receives the request if it
 // calls ResignRequested of the candidate; package elector does, and stops the leader's work
 // before it resigns. Use a context with a deadline: a program that does not listen ignores
 // the request.
 //
-// AskToResign returns nil as soon as the candidate has left the queue, for whatever reason.
+// RequestResign returns nil as soon as the candidate has left the queue, for whatever reason.
 // When ctx is done, it withdraws the request and returns the cause; a program that has
 // received the request may still resign. If the candidate's peer does not confirm the
 // withdrawal within 1.5 s, the error also wraps [api.ErrUnknownOutcome]: the candidate may
 // receive the request later.
 //
-// AskToResign retries until ctx is done. The error wraps [api.ErrNoCandidate] if the candidate is
+// RequestResign retries until ctx is done. The error wraps [api.ErrNoCandidate] if the candidate is
 // not in the queue, [api.ErrRefused] if the candidate's peer rejects the client, or one of the
 // errors of Election.
-func (c *Client) AskToResign(ctx context.Context, name, candidate string) (err error) {
+func (c *Client) RequestResign(ctx context.Context, name, candidate string) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("raftlog: ask %s to resign from election %q: %w", candidate, name, err)
+			err = fmt.Errorf("raftlog: request %s to resign from election %q: %w", candidate, name, err)
 		}
 	}()
 	slash := strings.LastIndexByte(candidate, '/')
@@ -110,7 +110,7 @@ func (c *Client) requestResignation(ctx context.Context, peer api.Peer, name, ca
 		}
 	})
 	err := c.callPeer(call, request{slow: true}, peer, func(ctx context.Context, caller *rpc.Caller) error {
-		return caller.AskToResign(ctx, name, candidate)
+		return caller.RequestResign(ctx, name, candidate)
 	})
 	cancel()
 	poller.Wait()

@@ -34,14 +34,14 @@ func TestElection(t *testing.T) {
 	})
 }
 
-// TestAskToResign fails if the candidate's peer does not receive the request, although the client
-// knows another peer only, or if AskToResign does not return when the candidate has left the queue.
-func TestAskToResign(t *testing.T) {
+// TestRequestResign fails if the candidate's peer does not receive the request, although the client
+// knows another peer only, or if RequestResign does not return when the candidate has left the queue.
+func TestRequestResign(t *testing.T) {
 	runCluster(t, []api.Peer{b}, func(t *testing.T, h *harness) {
 		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "former/3"}}})
-		require.ErrorIs(t, h.client.AskToResign(contextWithin(t, time.Second), "report", "c"), api.ErrInvalid)
-		require.ErrorIs(t, h.client.AskToResign(contextWithin(t, time.Second), "report", "c/2"), api.ErrNoCandidate)
-		require.NoError(t, h.client.AskToResign(contextWithin(t, time.Second), "report", "c/1"))
+		require.ErrorIs(t, h.client.RequestResign(contextWithin(t, time.Second), "report", "c"), api.ErrInvalid)
+		require.ErrorIs(t, h.client.RequestResign(contextWithin(t, time.Second), "report", "c/2"), api.ErrNoCandidate)
+		require.NoError(t, h.client.RequestResign(contextWithin(t, time.Second), "report", "c/1"))
 		got, err := h.client.Election(contextWithin(t, time.Second), "report")
 		require.NoError(t, err)
 		require.Equal(t, []api.Candidate{{ID: "a/2"}, {ID: "former/3"}}, got.Candidates)
@@ -49,7 +49,7 @@ func TestAskToResign(t *testing.T) {
 		// The peer does not have the candidate any more, but the queue still contains it.
 		asked := make(chan error, 1)
 		ctx := contextWithin(t, time.Minute)
-		go func() { asked <- h.client.AskToResign(ctx, "report", "former/3") }()
+		go func() { asked <- h.client.RequestResign(ctx, "report", "former/3") }()
 		time.Sleep(time.Second)
 		require.Empty(t, asked)
 		h.cluster.SetElection("report", api.Election{})
@@ -57,14 +57,14 @@ func TestAskToResign(t *testing.T) {
 	})
 }
 
-// TestAskToResign_ContextCancelled fails if the request is repeated, or is not withdrawn when the
+// TestRequestResign_ContextCancelled fails if the request is repeated, or is not withdrawn when the
 // context is done.
-func TestAskToResign_ContextCancelled(t *testing.T) {
+func TestRequestResign_ContextCancelled(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
 		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		ended := make(chan struct{})
 		h.peer(a).Before(func(ctx context.Context, call string) error {
-			if call == "AskToResign" {
+			if call == "RequestResign" {
 				<-ctx.Done()
 				close(ended)
 				return context.Cause(ctx)
@@ -74,7 +74,7 @@ func TestAskToResign_ContextCancelled(t *testing.T) {
 		cause := errors.New("cancelled by the test")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		asked := make(chan error, 1)
-		go func() { asked <- h.client.AskToResign(ctx, "report", "a/1") }()
+		go func() { asked <- h.client.RequestResign(ctx, "report", "a/1") }()
 		time.Sleep(time.Minute) // longer than CallTimeout
 		synctest.Wait()
 		require.Empty(t, asked)
@@ -83,17 +83,17 @@ func TestAskToResign_ContextCancelled(t *testing.T) {
 		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the withdrawal was confirmed")
 		<-ended
-		require.Equal(t, 1, h.countCalls("AskToResign"), "the call was repeated")
+		require.Equal(t, 1, h.countCalls("RequestResign"), "the call was repeated")
 	})
 }
 
-// TestAskToResign_PartitionedPeer fails if AskToResign does not return when the candidate's peer is
+// TestRequestResign_PartitionedPeer fails if RequestResign does not return when the candidate's peer is
 // partitioned and the other peers have removed the candidate.
-func TestAskToResign_PartitionedPeer(t *testing.T) {
+func TestRequestResign_PartitionedPeer(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, h *harness) {
 		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		h.peer(a).Before(func(ctx context.Context, call string) error {
-			if call == "AskToResign" || call == "Election" {
+			if call == "RequestResign" || call == "Election" {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
@@ -101,7 +101,7 @@ func TestAskToResign_PartitionedPeer(t *testing.T) {
 		})
 		asked := make(chan error, 1)
 		ctx := contextWithin(t, time.Minute)
-		go func() { asked <- h.client.AskToResign(ctx, "report", "a/1") }()
+		go func() { asked <- h.client.RequestResign(ctx, "report", "a/1") }()
 		time.Sleep(10 * time.Second)
 		require.Empty(t, asked)
 		h.cluster.SetElection("report", api.Election{})
@@ -111,21 +111,21 @@ func TestAskToResign_PartitionedPeer(t *testing.T) {
 	})
 }
 
-// TestAskToResign_UnconfirmedWithdrawal fails if the error does not wrap ErrUnknownOutcome when the
+// TestRequestResign_UnconfirmedWithdrawal fails if the error does not wrap ErrUnknownOutcome when the
 // peer does not confirm the withdrawal. The candidate may receive the request later.
-func TestAskToResign_UnconfirmedWithdrawal(t *testing.T) {
+func TestRequestResign_UnconfirmedWithdrawal(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, h *harness) {
 		h.cluster.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		release := make(chan struct{})
 		defer close(release)
 		h.peer(a).Before(func(_ context.Context, call string) error {
-			if call == "AskToResign" {
+			if call == "RequestResign" {
 				<-release
 			}
 			return nil
 		})
 		start := time.Now()
-		err := h.client.AskToResign(contextWithin(t, time.Second), "report", "a/1")
+		err := h.client.RequestResign(contextWithin(t, time.Second), "report", "a/1")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.LessOrEqual(t, time.Since(start), 3*time.Second)

@@ -286,7 +286,7 @@ func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 			done = true
 		}
 	}
-	if k.kind() == msgAskToResign {
+	if k.kind() == msgRequestResign {
 		c.requestCancel(k)
 		limit := time.NewTimer(withdrawalLimit)
 		defer limit.Stop()
@@ -301,7 +301,7 @@ func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 		return <-k.reply
 	}
 	err := context.Cause(ctx)
-	if sent && (k.changesState() || k.kind() == msgAskToResign) {
+	if sent && (k.changesState() || k.kind() == msgRequestResign) {
 		err = withUnknownOutcome(err)
 	}
 	return reply{err: err}
@@ -345,11 +345,11 @@ func (c *Caller) Election(ctx context.Context, name string) (api.Election, error
 	return makeCall(ctx, c, frame, decodeElection)
 }
 
-// AskToResign implements [Service]. When ctx is done, it requests that the server withdraws the
+// RequestResign implements [Service]. When ctx is done, it requests that the server withdraws the
 // request. If the server does not confirm that within withdrawalLimit, the error wraps
 // [api.ErrUnknownOutcome].
-func (c *Caller) AskToResign(ctx context.Context, name, candidate string) error {
-	frame, err := newRequest(msgAskToResign, name, candidate)
+func (c *Caller) RequestResign(ctx context.Context, name, candidate string) error {
+	frame, err := newRequest(msgRequestResign, name, candidate)
 	if err == nil {
 		_, err = makeCall(ctx, c, frame, decodeEmpty)
 	}

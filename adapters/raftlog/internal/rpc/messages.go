@@ -12,13 +12,13 @@ import (
 // The kinds of messages.
 const (
 	// Calls.
-	msgPropose     = 1 // request ID, data
-	msgChangePeers = 2 // request ID, peers
-	msgMembership  = 3
-	msgInfo        = 4
-	msgElection    = 5 // name of an election
-	msgAskToResign = 6 // name of an election, ID of a candidate
-	msgCancel      = 7 // the call with this number is cancelled
+	msgPropose       = 1 // request ID, data
+	msgChangePeers   = 2 // request ID, peers
+	msgMembership    = 3
+	msgInfo          = 4
+	msgElection      = 5 // name of an election
+	msgRequestResign = 6 // name of an election, ID of a candidate
+	msgCancel        = 7 // the call with this number is cancelled
 
 	// Replies to calls. A stream can also end with msgError.
 	msgResult = 16

@@ -226,13 +226,13 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 			}
 			return result, err
 		}, err
-	case msgAskToResign:
+	case msgRequestResign:
 		names, err := decodeNames(body, 2)
 		return func(ctx context.Context) ([]byte, error) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			v.goroutines.Go(func() { v.awaitSilence(ctx, cancel) })
-			return nil, v.service.AskToResign(ctx, names[0], names[1])
+			return nil, v.service.RequestResign(ctx, names[0], names[1])
 		}, err
 	}
 	return nil, wire.Violation("a call of kind %d", kind)

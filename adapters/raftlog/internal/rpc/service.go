@@ -26,10 +26,10 @@ type Service interface {
 	// Election returns the state of an election, including all changes that were confirmed
 	// before the call.
 	Election(ctx context.Context, name string) (api.Election, error)
-	// AskToResign requests a candidate of this peer to resign, and returns when its
+	// RequestResign requests a candidate of this peer to resign, and returns when its
 	// candidacy is over. When ctx is done, it withdraws the request and returns the cause. If
 	// this peer does not have the candidate, it returns [api.ErrNoCandidate].
-	AskToResign(ctx context.Context, name, candidate string) error
+	RequestResign(ctx context.Context, name, candidate string) error
 	// Info returns the state of this peer.
 	Info(ctx context.Context) (api.Info, error)
 	// Entries passes the log of this peer, starting at index from, to send, and returns when

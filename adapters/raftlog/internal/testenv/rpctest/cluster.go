@@ -262,9 +262,9 @@ func (p *Peer) Election(ctx context.Context, name string) (api.Election, error) 
 	return p.cluster.elections[name], nil
 }
 
-// AskToResign implements rpc.Service. It removes the candidate from the election.
-func (p *Peer) AskToResign(ctx context.Context, name, candidate string) error {
-	if err := p.startCall(ctx, "AskToResign"); err != nil {
+// RequestResign implements rpc.Service. It removes the candidate from the election.
+func (p *Peer) RequestResign(ctx context.Context, name, candidate string) error {
+	if err := p.startCall(ctx, "RequestResign"); err != nil {
 		return err
 	}
 	p.cluster.mu.Lock()

@@ -20,18 +20,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// AskToResign requests that the candidate with the given ID resigns from the election at
+// RequestResign requests that the candidate with the given ID resigns from the election at
 // node, and blocks until the candidate's key does not exist any more. It is meant for
 // programs other than the candidate's. A candidate receives the request only if its program
 // calls [Election.ResignRequested]; package elector does, and stops the leader's work
 // before it resigns. The request does not affect other candidates. Candidates of etcd's
 // package concurrency do not receive requests.
 //
-// AskToResign returns nil as soon as the key does not exist, for whatever reason. Use
-// [WithContext] to bound the wait. When that context is done, AskToResign withdraws the
-// request if it was made, and returns an error that wraps the context's cause. If etcd does
-// not confirm the withdrawal within 1.5 s, the error includes the reason, and the request
-// may remain.
+// RequestResign returns nil as soon as the key does not exist, for whatever reason. When ctx
+// is done, RequestResign withdraws the request if it was made, and returns an error that
+// wraps the cause of ctx. If etcd does not confirm the withdrawal within 1.5 s, the error
+// includes the reason, and the request may remain.
 //
 // Errors: [resign.ErrNoCandidate] if the candidate does not exist,
 // [leaderelection.ErrNoElection], [resign.ErrForeignData] if the value of the
@@ -43,11 +42,12 @@ import (
 // the session timeout. [leaderelection.ErrConnClosed] can also be returned after the
 // request was made, and so can [resign.ErrForeignData] and [leaderelection.ErrPermission] if
 // the value of the election node or the user's role was changed then.
-func AskToResign(client *clientv3.Client, node, id string, opts ...Option) error {
+func RequestResign(ctx context.Context, client *clientv3.Client, node, id string, opts ...Option) error {
 	o, err := newOptions(opts)
 	if err != nil {
 		return err
 	}
+	o.ctx = ctx
 	if err := checkArguments(client, node); err != nil {
 		return err
 	}
@@ -55,13 +55,13 @@ func AskToResign(client *clientv3.Client, node, id string, opts ...Option) error
 		return fmt.Errorf("%w: %q is not the ID of a candidate in %s", leaderelection.ErrInvalid, id, node)
 	}
 	r := &resignRequest{options: o, client: client, node: node, id: id, name: path.Base(id)}
-	if err := r.askAndWait(); err != nil {
-		return fmt.Errorf("ask %s to resign: %w", id, err)
+	if err := r.sendAndWait(); err != nil {
+		return fmt.Errorf("request %s to resign: %w", id, err)
 	}
 	return nil
 }
 
-// resignRequest is a call of AskToResign.
+// resignRequest is a call of RequestResign.
 type resignRequest struct {
 	options        *options
 	client         *clientv3.Client
@@ -69,8 +69,8 @@ type resignRequest struct {
 	written        bool // written reports whether the request may have been written.
 }
 
-// askAndWait writes the request, waits until the candidate has left, and withdraws the request.
-func (r *resignRequest) askAndWait() error {
+// sendAndWait writes the request, waits until the candidate has left, and withdraws the request.
+func (r *resignRequest) sendAndWait() error {
 	err := r.options.retryWithinTimeout(r.client, func(ctx context.Context) error { return r.updateNames(ctx, r.addName) })
 	if err == nil {
 		err = r.waitForDeletion()
@@ -181,7 +181,7 @@ func (r *resignRequest) waitForDeletion() error {
 }
 
 // ResignRequested returns a channel that is closed when a client requests this candidate's
-// resignation with [AskToResign]. The request does nothing else: a leader should stop its
+// resignation with [RequestResign]. The request does nothing else: a leader should stop its
 // work and then call Resign. The channel is not closed when the candidacy ends, so callers
 // should also wait until the candidacy is over.
 //

@@ -26,7 +26,7 @@ func TestResignRequest_Leader(t *testing.T) {
 	require.NoError(t, leader.Current().Err)
 	require.Equal(t, leaderelection.Leader, leader.Current().Role, "the candidate resigned without the program")
 	leader.resign(t)
-	require.NoError(t, harness.Receive(t, done, "AskToResign"))
+	require.NoError(t, harness.Receive(t, done, "resign.Request"))
 	harness.Eventually(t, func() bool { return second.Current().Role == leaderelection.Leader }, "the second candidate does not lead")
 	data, _, err := conn.Get(node)
 	require.NoError(t, err)

@@ -57,7 +57,7 @@ func TestClient_Elections(t *testing.T) {
 		// The candidate receives the request if it subscribes later, and no other candidate does.
 		others := second.ResignRequested()
 		asked := make(chan error, 1)
-		go func() { asked <- c.AskToResign(ctx, "report", first.ID()) }()
+		go func() { asked <- c.RequestResign(ctx, "report", first.ID()) }()
 		time.Sleep(time.Second)
 		require.Empty(t, asked)
 		<-first.ResignRequested()
@@ -66,11 +66,11 @@ func TestClient_Elections(t *testing.T) {
 		require.NoError(t, <-asked)
 		second.waitForLeadership(t)
 		require.False(t, isClosed(others))
-		require.ErrorIs(t, c.AskToResign(ctx, "report", first.ID()), api.ErrNoCandidate)
+		require.ErrorIs(t, c.RequestResign(ctx, "report", first.ID()), api.ErrNoCandidate)
 
 		// A request is withdrawn when its context is done.
 		third := startCandidate(t, h.node(h.peers[2]), "report").waitForQueue(t)
-		require.ErrorIs(t, c.AskToResign(contextWithin(t, time.Second), "report", third.ID()), context.DeadlineExceeded)
+		require.ErrorIs(t, c.RequestResign(contextWithin(t, time.Second), "report", third.ID()), context.DeadlineExceeded)
 		synctest.Wait()
 		require.False(t, isClosed(third.ResignRequested()))
 
@@ -106,14 +106,14 @@ func TestClient_ElectionWithoutMajority(t *testing.T) {
 	})
 }
 
-// TestAskToResign_LostClient fails if the request of a client that was partitioned is not withdrawn.
-func TestAskToResign_LostClient(t *testing.T) {
+// TestRequestResign_LostClient fails if the request of a client that was partitioned is not withdrawn.
+func TestRequestResign_LostClient(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		e := startCandidate(t, h.node(h.peers[0]), "report").waitForQueue(t)
 		c := h.newClient(t, h.peers[0])
 		ctx, cancel := context.WithCancel(t.Context())
 		asked := make(chan error, 1)
-		go func() { asked <- c.AskToResign(ctx, "report", e.ID()) }()
+		go func() { asked <- c.RequestResign(ctx, "report", e.ID()) }()
 		time.Sleep(time.Second)
 		for _, p := range h.peers {
 			h.net.CutBoth("client:1", p.Addr)

@@ -12,7 +12,7 @@ import (
 )
 
 // ResignRequested returns a channel that is closed when a client requests this candidate's
-// resignation (AskToResign of package client). The request does nothing else: a leader
+// resignation (RequestResign of package client). The request does nothing else: a leader
 // should stop its work and then call Resign. The channel is not closed when the candidacy
 // ends, so callers should also wait until the candidacy is over. A request that was made
 // before the call of ResignRequested is noticed if its client still waits.
@@ -63,8 +63,8 @@ func (n *Node) findCandidate(name, id string) *Election {
 	return nil
 }
 
-// AskToResign implements [rpc.Service].
-func (s service) AskToResign(ctx context.Context, name, candidate string) error {
+// RequestResign implements [rpc.Service].
+func (s service) RequestResign(ctx context.Context, name, candidate string) error {
 	e := s.node.findCandidate(name, candidate)
 	if e == nil {
 		return fmt.Errorf("%w: %s in election %q, at peer %s", api.ErrNoCandidate, candidate, name, s.node.cfg.ID)

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// TestAskToResign fails if the leader does not receive the request, the next candidate receives it
+// TestRequestResign fails if the leader does not receive the request, the next candidate receives it
 // as well, or the request remains.
-func TestAskToResign(t *testing.T) {
+func TestRequestResign(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
 	leader := startCandidate(t, client)
@@ -27,16 +27,16 @@ func TestAskToResign(t *testing.T) {
 	next.waitForPredecessor(leader.ID())
 	leader.resignOnRequest()
 	next.resignOnRequest()
-	require.NoError(t, askToResign(client, leader.ID()))
+	require.NoError(t, requestResign(client, leader.ID()))
 	next.waitForLeadership()
 	require.Empty(t, nodeValue(t, client), "the request was not withdrawn")
-	require.ErrorIs(t, askToResign(client, leader.ID()), resign.ErrNoCandidate)
+	require.ErrorIs(t, requestResign(client, leader.ID()), resign.ErrNoCandidate)
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestAskToResign_BeforeCandidateListens fails if a candidate does not receive a request that was
+// TestRequestResign_BeforeCandidateListens fails if a candidate does not receive a request that was
 // made before it has called ResignRequested. The candidate is a follower.
-func TestAskToResign_BeforeCandidateListens(t *testing.T) {
+func TestRequestResign_BeforeCandidateListens(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
 	leader := startCandidate(t, client)
@@ -44,16 +44,16 @@ func TestAskToResign_BeforeCandidateListens(t *testing.T) {
 	follower := startCandidate(t, client)
 	follower.waitForPredecessor(leader.ID())
 	done := make(chan error, 1)
-	go func() { done <- askToResign(client, follower.ID()) }()
+	go func() { done <- requestResign(client, follower.ID()) }()
 	require.Eventually(t, func() bool { return nodeValue(t, client) != "" }, patience, time.Millisecond)
 	follower.resignOnRequest()
 	require.NoError(t, <-done)
 	require.Equal(t, leaderelection.Leader, leader.Current().Role)
 }
 
-// TestAskToResign_AfterRejoin fails if a candidate that has rejoined does not receive a request to
+// TestRequestResign_AfterRejoin fails if a candidate that has rejoined does not receive a request to
 // its new ID.
-func TestAskToResign_AfterRejoin(t *testing.T) {
+func TestRequestResign_AfterRejoin(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
 	c := startCandidate(t, client, etcd.WithRejoin())
@@ -64,20 +64,20 @@ func TestAskToResign_AfterRejoin(t *testing.T) {
 	c.waitForStatus("leader again", func(s leaderelection.Status) bool {
 		return s.Role == leaderelection.Leader && s.CandidateID != before
 	})
-	require.ErrorIs(t, askToResign(client, before), resign.ErrNoCandidate)
-	require.NoError(t, askToResign(client, c.ID()))
+	require.ErrorIs(t, requestResign(client, before), resign.ErrNoCandidate)
+	require.NoError(t, requestResign(client, c.ID()))
 }
 
-// TestAskToResign_CandidateDoesNotListen fails if the request remains after the context of the call
+// TestRequestResign_CandidateDoesNotListen fails if the request remains after the context of the call
 // is done.
-func TestAskToResign_CandidateDoesNotListen(t *testing.T) {
+func TestRequestResign_CandidateDoesNotListen(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
 	c := startCandidate(t, client)
 	c.waitForLeadership()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- etcd.AskToResign(client, node, c.ID(), etcd.WithContext(ctx)) }()
+	go func() { done <- etcd.RequestResign(ctx, client, node, c.ID()) }()
 	require.Eventually(t, func() bool { return nodeValue(t, client) != "" }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
@@ -85,9 +85,9 @@ func TestAskToResign_CandidateDoesNotListen(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestAskToResign_LostResponse fails if a request whose response was lost is not withdrawn, or can
+// TestRequestResign_LostResponse fails if a request whose response was lost is not withdrawn, or can
 // take effect later.
-func TestAskToResign_LostResponse(t *testing.T) {
+func TestRequestResign_LostResponse(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	c := startCandidate(t, srv.Client())
@@ -103,16 +103,16 @@ func TestAskToResign_LostResponse(t *testing.T) {
 	}
 	before, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
-	require.ErrorIs(t, etcd.AskToResign(srv.Client(f.intercept), node, c.ID(), etcd.WithContext(ctx)), context.Canceled)
+	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.intercept), node, c.ID()), context.Canceled)
 	after, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
 	require.Empty(t, after.Kvs[0].Value)
 	require.GreaterOrEqual(t, after.Kvs[0].Version, before.Kvs[0].Version+2, "a delayed write would still match the version")
 }
 
-// TestAskToResign_LostResponseAfterResignation fails if the call returns an error because the
+// TestRequestResign_LostResponseAfterResignation fails if the call returns an error because the
 // candidate has resigned after an attempt whose response was lost.
-func TestAskToResign_LostResponseAfterResignation(t *testing.T) {
+func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -131,27 +131,27 @@ func TestAskToResign_LostResponseAfterResignation(t *testing.T) {
 			return err == nil && len(got.Kvs) == 0
 		}, patience, time.Millisecond)
 	}
-	require.NoError(t, askToResign(srv.Client(f.intercept), id))
+	require.NoError(t, requestResign(srv.Client(f.intercept), id))
 	require.True(t, lost)
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestAskToResign_ReadOnlyUser fails if a user without write permission does not receive
+// TestRequestResign_ReadOnlyUser fails if a user without write permission does not receive
 // ErrPermission, or if the error states that a request may remain.
-func TestAskToResign_ReadOnlyUser(t *testing.T) {
+func TestRequestResign_ReadOnlyUser(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	c := startCandidate(t, srv.Client())
 	c.waitForLeadership()
 	credentials := srv.enableAuth("READ", "\x00", "\x00")
-	err := askToResign(srv.Client(credentials), c.ID())
+	err := requestResign(srv.Client(credentials), c.ID())
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 	require.NotContains(t, err.Error(), "withdrawn")
 }
 
-// TestAskToResign_DelayedWrite fails if a write of the request that arrives after the withdrawal
+// TestRequestResign_DelayedWrite fails if a write of the request that arrives after the withdrawal
 // has an effect.
-func TestAskToResign_DelayedWrite(t *testing.T) {
+func TestRequestResign_DelayedWrite(t *testing.T) {
 	t.Parallel()
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -169,7 +169,7 @@ func TestAskToResign_DelayedWrite(t *testing.T) {
 		}
 		return nil
 	}
-	require.ErrorIs(t, etcd.AskToResign(srv.Client(f.intercept), node, c.ID(), etcd.WithContext(ctx)), context.Canceled)
+	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.intercept), node, c.ID()), context.Canceled)
 	response, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(t.Context(), delayed)
 	require.NoError(t, err)
 	require.False(t, response.Succeeded)
@@ -181,9 +181,9 @@ func TestAskToResign_DelayedWrite(t *testing.T) {
 	}
 }
 
-// TestAskToResign_Concurrently fails if concurrent requests overwrite each other, or if requests to
+// TestRequestResign_Concurrently fails if concurrent requests overwrite each other, or if requests to
 // candidates that have left remain.
-func TestAskToResign_Concurrently(t *testing.T) {
+func TestRequestResign_Concurrently(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
 	const count = 5
@@ -195,7 +195,7 @@ func TestAskToResign_Concurrently(t *testing.T) {
 	for _, c := range all {
 		c.waitForStatus("any", func(leaderelection.Status) bool { return true })
 		c.resignOnRequest()
-		go func() { done <- askToResign(client, c.ID()) }()
+		go func() { done <- requestResign(client, c.ID()) }()
 	}
 	for range count {
 		require.NoError(t, <-done)
@@ -203,9 +203,9 @@ func TestAskToResign_Concurrently(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestAskToResign_OtherRequestWithdrawn fails if a candidate does not receive a request because
+// TestRequestResign_OtherRequestWithdrawn fails if a candidate does not receive a request because
 // another request to it was withdrawn before.
-func TestAskToResign_OtherRequestWithdrawn(t *testing.T) {
+func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
 	c := startCandidate(t, client)
@@ -218,9 +218,9 @@ func TestAskToResign_OtherRequestWithdrawn(t *testing.T) {
 		return got.Kvs[0].Version
 	}
 	before := writes()
-	go func() { first <- etcd.AskToResign(client, node, c.ID(), etcd.WithContext(ctx)) }()
+	go func() { first <- etcd.RequestResign(ctx, client, node, c.ID()) }()
 	require.Eventually(t, func() bool { return writes() == before+1 }, patience, time.Millisecond)
-	go func() { second <- askToResign(client, c.ID()) }()
+	go func() { second <- requestResign(client, c.ID()) }()
 	require.Eventually(t, func() bool { return writes() == before+2 }, patience, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-first, context.Canceled)
@@ -229,22 +229,22 @@ func TestAskToResign_OtherRequestWithdrawn(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestAskToResign_Invalid fails if a request is written although the ID is invalid, the election
+// TestRequestResign_Invalid fails if a request is written although the ID is invalid, the election
 // does not exist, or the election node has a value of another application.
-func TestAskToResign_Invalid(t *testing.T) {
+func TestRequestResign_Invalid(t *testing.T) {
 	t.Parallel()
 	client := startServers(t, 1).Client()
-	require.ErrorIs(t, askToResign(nil, node+"/1"), leaderelection.ErrInvalid)
+	require.ErrorIs(t, requestResign(nil, node+"/1"), leaderelection.ErrInvalid)
 	for _, id := range []string{"", "1", node, node + "/", node + "/01", node + "/x", "/other/1", node + "/a/1"} {
-		require.ErrorIs(t, askToResign(client, id), leaderelection.ErrInvalid, id)
+		require.ErrorIs(t, requestResign(client, id), leaderelection.ErrInvalid, id)
 	}
-	require.ErrorIs(t, askToResign(client, node+"/1"), leaderelection.ErrNoElection)
+	require.ErrorIs(t, requestResign(client, node+"/1"), leaderelection.ErrNoElection)
 	_, err := client.Put(t.Context(), node, "configuration")
 	require.NoError(t, err)
 	c := startCandidate(t, client)
 	c.waitForLeadership()
 	c.resignOnRequest()
-	require.ErrorIs(t, askToResign(client, c.ID()), resign.ErrForeignData)
+	require.ErrorIs(t, requestResign(client, c.ID()), resign.ErrForeignData)
 	require.Equal(t, "configuration", nodeValue(t, client))
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
