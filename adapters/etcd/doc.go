@@ -32,7 +32,7 @@
 //     before etcd can expire it. The assumptions are: clocks run at the same rate, within
 //     a few percent; the process is running; and no other client deletes the key or
 //     revokes the lease.
-//   - [Election.Txn] applies a transaction only while the candidate is the leader, and
+//   - [Election.Txn] applies a transaction only during a given leadership, and
 //     [Election.Guard] returns the condition for transactions of the caller. They do not
 //     depend on these assumptions.
 //   - All requests have a time limit. A candidate that cannot reach etcd can still be

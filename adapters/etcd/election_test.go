@@ -155,7 +155,7 @@ func TestElection_ClusterLosesLeader(t *testing.T) {
 	srv.Kill(stopped)
 	srv.Leader() // waits for another leader
 	// The lease is still valid, in etcd and for the candidate.
-	_, err := leader.Txn(t.Context())
+	_, err := leader.Txn(t.Context(), l)
 	require.NoError(t, err)
 	require.NoError(t, l.Err())
 	electiontest.Confirm(t, leader.Resign)

@@ -39,7 +39,7 @@ func runReplica(ctx context.Context, endpoints ...string) error {
 		for {
 			text := fmt.Sprint("written at ", time.Now(), " with token ", l.Token())
 			// etcd applies the write only while this replica is the leader.
-			if _, err := candidate.Txn(ctx, clientv3.OpPut("/report", text)); err != nil {
+			if _, err := candidate.Txn(ctx, l, clientv3.OpPut("/report", text)); err != nil {
 				log.Print("not written: ", err)
 			}
 			select {

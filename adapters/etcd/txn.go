@@ -10,18 +10,21 @@ import (
 )
 
 // Guard returns the conditions under which a transaction of the caller commits only during
-// the current leadership: the candidate's key is the key that was elected, and is attached
-// to the candidate's lease. Pass them to If of the transaction. The error is
-// [leaderelection.ErrNotLeader] if the candidate is not the leader.
+// l, a leadership of this candidate: the candidate's key is the key that was elected, and is
+// attached to the candidate's lease. Pass them to If of the transaction. The error wraps
+// [leaderelection.ErrNotLeader] if l has ended or is nil.
 //
 // If a transaction has other conditions as well, its result does not show which condition
 // has failed.
-func (e *Election) Guard() ([]clientv3.Cmp, error) {
-	l := e.candidacy.Leadership()
-	if l == nil || l.Err() != nil {
+func (e *Election) Guard(l *leaderelection.Leadership) ([]clientv3.Cmp, error) {
+	if l == nil {
 		return nil, leaderelection.ErrNotLeader
 	}
-	// If the candidate rejoins at this moment, its new key does not have the old token.
+	if err := l.Err(); err != nil {
+		return nil, fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
+	}
+	// The key of another leadership, for instance after the candidate has rejoined, does not have
+	// this token.
 	id := e.ID()
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(id), "=", l.Token()),
@@ -29,19 +32,17 @@ func (e *Election) Guard() ([]clientv3.Cmp, error) {
 	}, nil
 }
 
-// Txn applies ops in one etcd transaction that commits only while this candidate is the
-// leader. No operation is applied after another candidate was elected, even if this
-// process was stopped or the network failed. Without ops, Txn checks with the cluster
-// that this candidate is the leader. Txn is bound to the candidate, not to one of its
-// leaderships: with [WithRejoin], a goroutine that works for an earlier leadership must
-// first check Err of that leadership.
+// Txn applies ops in one etcd transaction that commits only during l, a leadership of this
+// candidate. No operation is applied after another candidate was elected, even if this
+// process was stopped or the network failed, nor in a later leadership of the same
+// candidate. Without ops, Txn checks with the cluster that l lasts.
 //
-// The error is [leaderelection.ErrNotLeader] if the candidate is not the leader; no
-// operation was applied then. It is [leaderelection.ErrUnconfirmed] if the outcome is
-// unknown. If etcd rejects ops, the error wraps that of etcd, and no operation was
-// applied. Txn blocks until etcd answers, ctx is done, or a session timeout has passed.
-func (e *Election) Txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	guard, err := e.Guard()
+// The error wraps [leaderelection.ErrNotLeader] if l has ended or is nil; no operation was
+// applied then. It wraps [leaderelection.ErrUnconfirmed] if the outcome is unknown. If etcd
+// rejects ops, the error wraps that of etcd, and no operation was applied. Txn blocks until
+// etcd answers, ctx is done, or a session timeout has passed.
+func (e *Election) Txn(ctx context.Context, l *leaderelection.Leadership, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	guard, err := e.Guard(l)
 	if err != nil {
 		return nil, err
 	}

@@ -20,11 +20,11 @@ func TestGuard_FormerLeader(t *testing.T) {
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
 	l := c.waitForLeadership()
-	_, err := c.Txn(t.Context(), clientv3.OpPut("written", "by the leader"))
+	_, err := c.Txn(t.Context(), l, clientv3.OpPut("written", "by the leader"))
 	require.NoError(t, err)
-	_, err = c.Txn(t.Context())
+	_, err = c.Txn(t.Context(), l)
 	require.NoError(t, err, "without operations")
-	guard, err := c.Guard()
+	guard, err := c.Guard(l)
 	require.NoError(t, err)
 	require.Equal(t, []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(c.ID()), "=", l.Token()),
@@ -40,10 +40,36 @@ func TestGuard_FormerLeader(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, response.Succeeded)
 	c.waitForStatus("final", func(s leaderelection.Status) bool { return s.Err != nil })
-	_, err = c.Txn(t.Context(), clientv3.OpPut("written", "too late"))
+	_, err = c.Txn(t.Context(), l, clientv3.OpPut("written", "too late"))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-	_, err = c.Guard()
+	_, err = c.Guard(l)
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+}
+
+// TestTxn_LaterLeadership fails if a transaction of a former leadership is applied because the same
+// candidate leads again, or if a candidate that does not lead can write.
+func TestTxn_LaterLeadership(t *testing.T) {
+	t.Parallel()
+	srv := startServers(t, 1)
+	client := srv.Client()
+	c := startCandidate(t, client, etcd.WithRejoin())
+	_, err := c.Txn(t.Context(), nil)
+	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+	former := c.waitForLeadership()
+	guard, err := c.Guard(former)
+	require.NoError(t, err)
+	revokeLease(t, client, c.ID())
+	waitForLoss(t, former)
+	l := c.waitForLeadership()
+	require.Greater(t, l.Token(), former.Token())
+	_, err = c.Txn(t.Context(), former, clientv3.OpPut("written", "too late"))
+	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+	require.ErrorIs(t, err, former.Err(), "the reason")
+	response, err := client.Txn(t.Context()).If(guard...).Then(clientv3.OpPut("written", "too late")).Commit()
+	require.NoError(t, err)
+	require.False(t, response.Succeeded)
+	_, err = c.Txn(t.Context(), l, clientv3.OpPut("written", "in time"))
+	require.NoError(t, err)
 }
 
 // TestTxn_Outcome fails if a lost response is reported as a rejection, or a rejection as an unknown
@@ -53,16 +79,16 @@ func TestTxn_Outcome(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.intercept))
-	c.waitForLeadership()
-	_, err := c.Txn(t.Context(), clientv3.OpPut("a", "1"), clientv3.OpPut("a", "2"))
+	l := c.waitForLeadership()
+	_, err := c.Txn(t.Context(), l, clientv3.OpPut("a", "1"), clientv3.OpPut("a", "2"))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, leaderelection.ErrUnconfirmed)
 	f.set(func(f *faults) { f.loseResponse = isPut })
-	_, err = c.Txn(t.Context(), clientv3.OpPut("a", "1"))
+	_, err = c.Txn(t.Context(), l, clientv3.OpPut("a", "1"))
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = c.Txn(done, clientv3.OpPut("a", "2"))
+	_, err = c.Txn(done, l, clientv3.OpPut("a", "2"))
 	require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -36,22 +36,25 @@ func (n *Node) Propose(ctx context.Context, id requestid.ID, data []byte) (index
 	return n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true})
 }
 
-// Propose proposes an update like [Node.Propose], but the update is applied only while this
-// candidate is the leader: when the entry is applied, the log compares the leadership with
-// that at the time of the call. Nothing is applied after another candidate has become the
-// first of the queue, regardless of delays of this process or the network.
+// Propose proposes an update like [Node.Propose], but the update is applied only during l, a
+// leadership of this candidate: when the entry is applied, the log compares l with the
+// current leadership. Nothing is applied after l has ended and another candidate has become
+// the first of the queue, or the same candidate again, regardless of delays of this process
+// or the network.
 //
-// The error wraps [leaderelection.ErrNotLeader] if the candidate was not the leader, at the
-// call or at the entry: nothing was applied. Other errors are those of [Node.Propose].
-func (e *Election) Propose(ctx context.Context, id requestid.ID, data []byte) (index uint64, err error) {
-	leadership := e.candidacy.Leadership()
+// The error wraps [leaderelection.ErrNotLeader] if l is nil or had ended, at the call or at
+// the entry: nothing was applied. Other errors are those of [Node.Propose].
+func (e *Election) Propose(ctx context.Context, l *leaderelection.Leadership, id requestid.ID, data []byte) (index uint64, err error) {
 	switch {
 	case id.IsZero():
 		return 0, fmt.Errorf("%w: the request ID is zero; create one with requestid.New", api.ErrInvalid)
-	case leadership == nil || leadership.Err() != nil:
+	case l == nil:
 		return 0, leaderelection.ErrNotLeader
 	}
-	return e.node.proposeGuarded(ctx, entry.Guard{Election: e.name, Token: uint64(leadership.Token())}, id, data)
+	if err := l.Err(); err != nil {
+		return 0, fmt.Errorf("%w: %w", leaderelection.ErrNotLeader, err)
+	}
+	return e.node.proposeGuarded(ctx, entry.Guard{Election: e.name, Token: uint64(l.Token())}, id, data)
 }
 
 func (n *Node) proposeGuarded(ctx context.Context, g entry.Guard, id requestid.ID, data []byte) (uint64, error) {

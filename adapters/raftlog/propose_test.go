@@ -419,9 +419,9 @@ func TestElectionPropose(t *testing.T) {
 			}
 		}
 		one := requestid.New()
-		index, err := elections[0].Propose(t.Context(), one, []byte("one"))
+		index, err := elections[0].Propose(t.Context(), elections[0].Current().Leadership, one, []byte("one"))
 		require.NoError(t, err)
-		_, err = elections[1].Propose(t.Context(), requestid.New(), []byte("not the leader"))
+		_, err = elections[1].Propose(t.Context(), nil, requestid.New(), []byte("not the leader"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 
 		// The message of the process is delivered after another candidate has become leader.
@@ -435,7 +435,7 @@ func TestElectionPropose(t *testing.T) {
 		}
 		_, err = raftlog.ProposeGuarded(t.Context(), nodes[0], "e", grant.Token(), requestid.New(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-		again, err := elections[1].Propose(t.Context(), one, []byte("one"))
+		again, err := elections[1].Propose(t.Context(), elections[1].Current().Leadership, one, []byte("one"))
 		require.NoError(t, err)
 		require.Equal(t, index, again, "the update was applied by the previous leader")
 		time.Sleep(time.Second)
@@ -446,6 +446,33 @@ func TestElectionPropose(t *testing.T) {
 			n.Close()
 		}
 		synctest.Wait()
+	})
+}
+
+// TestElectionPropose_LaterLeadership fails if an update of a former leadership is applied because the
+// same candidate leads again.
+func TestElectionPropose_LaterLeadership(t *testing.T) {
+	runCluster(t, 3, func(t *testing.T, h *harness) {
+		p := h.others(h.waitForLeader(t))[0]
+		c := startCandidate(t, h.node(p), "e")
+		c.waitForLeadership(t)
+		former := c.Current().Leadership
+		heal := h.isolate(p)
+		waitFor(t, "the leadership is lost", func() bool { return former.Err() != nil })
+		time.Sleep(10 * time.Second) // until the candidate is removed from the queue
+		heal()
+		waitFor(t, "the candidate leads again", c.isLeader)
+		l := c.Current().Leadership
+		require.Greater(t, l.Token(), former.Token())
+
+		_, err := c.Propose(t.Context(), former, requestid.New(), []byte("late"))
+		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+		require.ErrorIs(t, err, former.Err(), "the reason")
+		_, err = raftlog.ProposeGuarded(t.Context(), h.node(p), "e", former.Token(), requestid.New(), []byte("late"))
+		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
+		_, err = c.Propose(t.Context(), l, requestid.New(), []byte("in time"))
+		require.NoError(t, err)
+		h.requireUpdates(t, h.peers, "in time")
 	})
 }
 
