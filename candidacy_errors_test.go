@@ -227,7 +227,7 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 				observed, err := leaderelection.Observe(h.Context(), second.conn, node)
 				require.NoError(h, err)
 				require.Equal(h, id, (<-observed).Leader.ID)
-				all, err := leaderelection.Candidates(second.conn, node)
+				all, err := leaderelection.Candidates(h.Context(), second.conn, node)
 				require.NoError(h, err)
 				require.Len(h, all, 3)
 				require.Equal(h, id, all[0].ID)

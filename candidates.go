@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -31,12 +32,13 @@ type CandidateInfo struct {
 // Candidates returns the candidates of the election at node in the order of succession. The
 // first candidate is the leader or is about to become the leader. The result is that of the
 // server that conn is connected to, and may be slightly out of date. Candidates blocks
-// until ZooKeeper has answered, for at most a session timeout per request.
+// until ZooKeeper has answered or ctx is done, for at most a session timeout per request.
+// Options that are only for candidates are ignored, and so is [WithContext].
 //
 // Errors are those of [NewElection], and [ErrElectionOver] if the election is being
 // deleted.
-func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, error) {
-	o, names, err := listNames(conn, node, opts)
+func Candidates(ctx context.Context, conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, error) {
+	o, names, err := listNames(ctx, conn, node, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +51,13 @@ func Candidates(conn *zk.Conn, node string, opts ...Option) ([]CandidateInfo, er
 
 // listNames lists the children of the election node that are named like candidates, in the order
 // of succession.
-func listNames(conn *zk.Conn, node string, opts []Option) (*options, []string, error) {
+func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (*options, []string, error) {
 	o, err := newOptions(conn, opts)
 	if err != nil {
 		return nil, nil, err
+	}
+	if o.ctx = ctx; ctx == nil {
+		return nil, nil, fmt.Errorf("%w: the context is nil", ErrInvalid)
 	}
 	if err := checkNode(conn, node); err != nil {
 		return nil, nil, err

@@ -15,7 +15,7 @@ import (
 // wrong data.
 func TestCandidates_Order(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		all, err := leaderelection.Candidates(h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Empty(h, all)
 
@@ -25,7 +25,7 @@ func TestCandidates_Order(t *testing.T) {
 		}
 		require.NoError(h, line[4].Resign())
 		line = append(line[:4], line[5:]...)
-		all, err = leaderelection.Candidates(h.operator, node)
+		all, err = leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, len(line))
 		for i, c := range line {
@@ -40,7 +40,7 @@ func TestCandidates_Order(t *testing.T) {
 		require.Equal(h, line[0].requireLeads().Token(), all[0].Token)
 
 		require.NoError(h, leaderelection.DeleteElection(h.operator, node))
-		_, err = leaderelection.Candidates(h.operator, node)
+		_, err = leaderelection.Candidates(h.Context(), h.operator, node)
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 	})
 }
@@ -77,14 +77,14 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 		}
 		conn := h.connect()
 		gone := vanish()
-		all, err := leaderelection.Candidates(conn, node)
+		all, err := leaderelection.Candidates(h.Context(), conn, node)
 		require.NoError(h, err)
 		require.Empty(h, all)
 		h.requireMet(gone)
 
 		gone = vanish()
 		second := h.createContender()
-		all, err = leaderelection.Candidates(conn, node)
+		all, err = leaderelection.Candidates(h.Context(), conn, node)
 		require.NoError(h, err)
 		require.Len(h, all, 1)
 		require.Equal(h, second, all[0].ID)

@@ -102,7 +102,7 @@ func (c *candidate) start() {
 // firstCandidate returns the first candidate of the election.
 func (h *harness) firstCandidate() leaderelection.CandidateInfo {
 	h.Helper()
-	all, err := leaderelection.Candidates(h.operator, node)
+	all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 	require.NoError(h, err)
 	require.NotEmpty(h, all)
 	return all[0]

@@ -47,7 +47,7 @@ func TestTrap37_TooManyCandidates(t *testing.T) {
 		other.requireLeads()
 
 		for range 2 {
-			_, err = leaderelection.Candidates(conn, node)
+			_, err = leaderelection.Candidates(h.Context(), conn, node)
 			require.ErrorIs(h, err, leaderelection.ErrTooLarge)
 			_, err = leaderelection.Observe(h.Context(), conn, node)
 			require.ErrorIs(h, err, leaderelection.ErrTooLarge)
@@ -66,7 +66,7 @@ func TestTrap37_NameTooLarge(t *testing.T) {
 		id, err := big.Create(node+"/n_", []byte(strings.Repeat("x", 100<<10)), zk.FlagEphemeral|zk.FlagSequence, openACL)
 		require.NoError(h, err)
 		conn := h.connect()
-		all, err := leaderelection.Candidates(conn, node)
+		all, err := leaderelection.Candidates(h.Context(), conn, node)
 		require.NoError(h, err)
 		require.Len(h, all, 1)
 		leader := all[0]
@@ -137,7 +137,7 @@ func TestTrap37_LongQueue(t *testing.T) {
 		conn := h.connectUnlimited()
 		c := h.join(conn)
 		require.Equal(h, ahead, c.newest().NowFollowing)
-		all, err := leaderelection.Candidates(conn, node)
+		all, err := leaderelection.Candidates(h.Context(), conn, node)
 		require.NoError(h, err)
 		require.Len(h, all, count+1)
 		require.NoError(h, leaderelection.DeleteElection(conn, node))

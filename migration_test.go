@@ -283,7 +283,7 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 		synctest.Wait()
 		leaders := f.leaders()
 		require.Len(t, leaders, 1)
-		all, err := leaderelection.Candidates(operator, node)
+		all, err := leaderelection.Candidates(t.Context(), operator, node)
 		require.NoError(t, err)
 		require.Len(t, all, len(running))
 		require.Equal(t, leaders[0], all[0].Name)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -37,7 +36,7 @@ type Observation struct {
 // or, if there is no leader, on the election node. The client library cannot remove that
 // watch: after ctx is done it remains until the leader leaves, and later calls reuse it.
 func Observe(ctx context.Context, conn *zk.Conn, node string, opts ...Option) (<-chan Observation, error) {
-	o, _, err := listNames(conn, node, append(slices.Clone(opts), WithContext(ctx)))
+	o, _, err := listNames(ctx, conn, node, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -148,7 +148,7 @@ func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
 		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrElectionOver)
 		_, err := leaderelection.Observe(h.Context(), h.operator, node)
 		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
-		_, err = leaderelection.Candidates(h.operator, node)
+		_, err = leaderelection.Candidates(h.Context(), h.operator, node)
 		require.ErrorIs(h, err, leaderelection.ErrElectionOver)
 		release()
 		require.NoError(h, <-ended)
@@ -174,7 +174,7 @@ func TestObserve_End(t *testing.T) {
 		late, err := leaderelection.Observe(ctx, h.connect(), node)
 		require.NoError(h, err)
 		for i := range 3 {
-			all, err := leaderelection.Candidates(h.operator, node)
+			all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 			require.NoError(h, err)
 			h.joinNamed(fmt.Sprint(i))
 			require.NoError(h, h.operator.Delete(all[0].ID, -1))
@@ -223,7 +223,7 @@ func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
 func TestObserve_PersistentChildren(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.create(node + "/n_0000000000")
-		all, err := leaderelection.Candidates(h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Empty(h, all)
 		observed, err := leaderelection.Observe(h.Context(), h.operator, node)
@@ -311,7 +311,7 @@ func TestWithValue_Observed(t *testing.T) {
 		require.NoError(h, err)
 		require.Equal(h, "b", string(data), "the data of a candidate without a value is not its name")
 
-		all, err := leaderelection.Candidates(h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 2)
 		require.Equal(h, []string{"a", "10.0.0.1:80"}, []string{all[0].Name, all[0].Value})

@@ -99,8 +99,9 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	return o, nil
 }
 
-// WithContext bounds a function by ctx. When ctx is done, requests are abandoned, and the
-// candidacy of an [Election] ends as by [Election.Resign].
+// WithContext bounds [NewElection] and the candidacy, or [DeleteElection], by ctx. When ctx is
+// done, requests are abandoned, and the candidacy of an [Election] ends as by
+// [Election.Resign]. Functions with a parameter ctx ignore this option.
 func WithContext(ctx context.Context) Option {
 	return optionFunc(func(o *options) { o.ctx = ctx })
 }

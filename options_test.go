@@ -144,7 +144,7 @@ func TestWithACL_AllZnodes(t *testing.T) {
 			require.Equal(h, acl, got)
 		}
 		// A client without permission can neither observe, delete nor join the election.
-		_, err := leaderelection.Candidates(h.operator, below)
+		_, err := leaderelection.Candidates(h.Context(), h.operator, below)
 		require.ErrorIs(h, err, leaderelection.ErrPermission)
 		require.ErrorIs(h, leaderelection.DeleteElection(h.operator, below), leaderelection.ErrPermission)
 		other := h.newCandidate(below, h.operator)
@@ -269,11 +269,12 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 		h.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
 		return conn
 	}
-	within := func(h *harness) leaderelection.Option {
+	limited := func(h *harness) context.Context {
 		ctx, cancel := context.WithTimeout(h.Context(), limit)
 		h.Cleanup(cancel)
-		return leaderelection.WithContext(ctx)
+		return ctx
 	}
+	within := func(h *harness) leaderelection.Option { return leaderelection.WithContext(limited(h)) }
 	t.Run("NewElection", func(t *testing.T) {
 		withServers(t, 1, func(h *harness) {
 			conn := slow(h)
@@ -305,7 +306,7 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 			}
 			conn := slow(h)
 			h.requireDuration(limit, func() {
-				_, err := leaderelection.Candidates(conn, node, within(h))
+				_, err := leaderelection.Candidates(limited(h), conn, node)
 				require.ErrorIs(h, err, context.DeadlineExceeded)
 			})
 		})

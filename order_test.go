@@ -33,7 +33,7 @@ func TestOrder_SequenceNumbers(t *testing.T) {
 		others = append(others, h.createContender(), h.createContender())
 		require.Regexp(h, "--2147483648$", others[1])
 
-		listed, err := leaderelection.Candidates(h.operator, node)
+		listed, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		for i, c := range listed {
 			if i < len(all) {
@@ -95,7 +95,7 @@ func TestOrder_OtherChildren(t *testing.T) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
 		leader.requireLeads()
 		follower.requireFollows(leader)
-		all, err := leaderelection.Candidates(h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 2)
 		// A child that is created and deleted later is ignored.
@@ -179,7 +179,7 @@ func TestTrap32_NegativeNumbers(t *testing.T) {
 			require.NoError(h, h.srv.SetSequence(node, n))
 			want = append(want, h.createContender())
 		}
-		all, err := leaderelection.Candidates(h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		var got []string
 		for _, candidateInfo := range all {
@@ -214,7 +214,7 @@ func TestTrap34_OtherChildren(t *testing.T) {
 		c, next := h.join(h.connect()), h.join(h.connect())
 		c.requireLeads()
 		next.requireFollows(c)
-		all, err := leaderelection.Candidates(h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 2)
 		require.Equal(h, c.ID(), all[0].ID)
@@ -271,7 +271,7 @@ func TestOrder_PersistentChildren(t *testing.T) {
 			next := h.join(h.connect(), names...)
 			require.Equal(h, ahead, c.newest().NowFollowing)
 			next.requireFollows(c)
-			all, err := leaderelection.Candidates(h.operator, node)
+			all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 			require.NoError(h, err)
 			require.Len(h, all, 3)
 			require.Equal(h, ahead, all[0].ID)

@@ -121,7 +121,7 @@ func TestDeleteElection_NewCandidate(t *testing.T) {
 	c := newCandidate(t, other, node)
 	c.startElecting()
 	c.requireEnded(t, leaderelection.ErrElectionOver)
-	_, err = leaderelection.Candidates(conn.Conn, node)
+	_, err = leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrElectionOver)
 	_, err = leaderelection.Observe(t.Context(), conn.Conn, node)
 	require.ErrorIs(t, err, leaderelection.ErrElectionOver)

@@ -29,7 +29,7 @@ func apiFuncs(t *testing.T) map[string]apiFunc {
 		},
 		"DeleteElection": leaderelection.DeleteElection,
 		"Candidates": func(conn *zk.Conn, node string, opts ...leaderelection.Option) error {
-			_, err := leaderelection.Candidates(conn, node, opts...)
+			_, err := leaderelection.Candidates(t.Context(), conn, node, opts...)
 			return err
 		},
 		"Observe": func(conn *zk.Conn, node string, opts ...leaderelection.Option) error {
@@ -94,12 +94,14 @@ func TestErrors_InvalidContext(t *testing.T) {
 	} {
 		missing := harness.NewPath(t)
 		for name, call := range apiFuncs(t) {
-			if name != "Observe" {
+			if name != "Observe" && name != "Candidates" { // they have a parameter
 				err := call(conn.Conn, missing, leaderelection.WithCreateNode(), leaderelection.WithContext(ctx))
 				assert.ErrorIs(t, err, want, name)
 			}
 		}
 		_, err := leaderelection.Observe(ctx, conn.Conn, missing)
+		assert.ErrorIs(t, err, want)
+		_, err = leaderelection.Candidates(ctx, conn.Conn, missing)
 		assert.ErrorIs(t, err, want)
 		assert.False(t, znodeExists(t, conn, missing), "the node was created")
 	}

@@ -85,7 +85,7 @@ func TestCandidates_Order(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	node := createElectionNode(t, conn)
-	infos, err := leaderelection.Candidates(conn.Conn, node)
+	infos, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.NoError(t, err)
 	require.Empty(t, infos)
 
@@ -97,7 +97,7 @@ func TestCandidates_Order(t *testing.T) {
 	all[5].resign(t)
 	all[6].requireFollower(t, all[4])
 	all = append(all[:5], all[6:]...)
-	infos, err = leaderelection.Candidates(conn.Conn, node)
+	infos, err = leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.NoError(t, err)
 	require.Len(t, infos, len(all))
 	for i, c := range all {

@@ -32,7 +32,7 @@ func TestTrap32_SequenceOverflow(t *testing.T) {
 		_, err := conn.Create(path.Join(node, "_c_"+newUUID()+"-latch-"+want[i]), []byte(want[i]), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 	}
-	all, err := leaderelection.Candidates(conn.Conn, node)
+	all, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.NoError(t, err)
 	var names []string
 	for _, c := range all {
@@ -58,7 +58,7 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	}
 	c, _ := startLeader(t, conn, node)
 	next := startFollower(t, admin, node, c)
-	all, err := leaderelection.Candidates(conn.Conn, node)
+	all, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, c.ID(), all[0].ID)
@@ -209,7 +209,7 @@ func TestTrap43_LeaderVanishes(t *testing.T) {
 			}
 
 			vanish()
-			all, err := leaderelection.Candidates(conn.Conn, node)
+			all, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 			require.NoError(t, err)
 			require.Len(t, all, followers)
 		})
@@ -236,7 +236,7 @@ func TestTrap43_LeaderVanishes(t *testing.T) {
 	})
 	last := int64(0)
 	for end := time.Now().Add(quietTime); time.Now().Before(end); {
-		all, err := leaderelection.Candidates(conn.Conn, node)
+		all, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 		require.NoError(t, err)
 		if len(all) > 0 {
 			require.NotZero(t, all[0].Token)
@@ -280,7 +280,7 @@ func TestOrder_SequenceNumbers(t *testing.T) {
 		_, err := conn.Create(path.Join(node, want[len(want)-1-i]), nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
 	}
-	all, err := leaderelection.Candidates(conn.Conn, node)
+	all, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.NoError(t, err)
 	var names []string
 	for _, c := range all {

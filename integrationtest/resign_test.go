@@ -346,7 +346,7 @@ func TestResign_LastCandidate(t *testing.T) {
 	follower := startFollower(t, conn, node, leader)
 	follower.resign(t)
 	leader.resign(t)
-	all, err := leaderelection.Candidates(conn.Conn, node)
+	all, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.NoError(t, err)
 	require.Empty(t, all)
 	require.Empty(t, listChildren(t, conn, node))

@@ -140,7 +140,7 @@ func TestStatus_Current(t *testing.T) {
 	require.Equal(t, leaderelection.Status{
 		CandidateID: follower.ID(), NowFollowing: leader.ID(),
 	}, follower.Current())
-	all, err := leaderelection.Candidates(conn.Conn, node)
+	all, err := leaderelection.Candidates(t.Context(), conn.Conn, node)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, leaderelection.CandidateInfo{ID: leader.ID(), Name: "one", Token: grant.Token()}, all[0])

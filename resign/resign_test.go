@@ -300,7 +300,7 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 		})
 		c.start()
 		require.Empty(h, c.ID())
-		all, err := leaderelection.Candidates(h.operator, node)
+		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
 		require.Len(h, all, 1)
 		result := make(chan error, 1)

@@ -38,7 +38,7 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	waitForCandidates := func(count int) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			all, err := etcd.Candidates(client, node)
+			all, err := etcd.Candidates(t.Context(), client, node)
 			return err == nil && len(all) == count
 		}, patience, 10*time.Millisecond)
 	}
@@ -86,7 +86,7 @@ func TestElection_WithEtcdctl(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	require.Eventually(t, func() bool {
-		all, err := etcd.Candidates(client, node)
+		all, err := etcd.Candidates(t.Context(), client, node)
 		return err == nil && len(all) == 2 && all[1].Name == "by etcdctl"
 	}, patience, 10*time.Millisecond)
 	next := startCandidate(t, client)

@@ -42,7 +42,7 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 		_, err := etcd.NewElection(c.client, c.node, c.opt)
 		require.ErrorIs(t, err, c.want)
 		require.ErrorIs(t, etcd.DeleteElection(c.client, c.node, c.opt), c.want)
-		_, err = etcd.Candidates(c.client, c.node, c.opt)
+		_, err = etcd.Candidates(t.Context(), c.client, c.node, c.opt)
 		require.ErrorIs(t, err, c.want)
 	}
 }
@@ -126,7 +126,7 @@ func TestElection_ResponsesWithoutLeases(t *testing.T) {
 	second.waitForPredecessor(first.ID())
 	third := startCandidate(t, client)
 	third.waitForPredecessor(second.ID())
-	all, err := etcd.Candidates(client, node)
+	all, err := etcd.Candidates(t.Context(), client, node)
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	first.resignOnRequest()
@@ -237,7 +237,7 @@ func TestElection_ForeignKeys(t *testing.T) {
 	}
 	c := startCandidate(t, client)
 	c.waitForLeadership()
-	all, err := etcd.Candidates(client, node)
+	all, err := etcd.Candidates(t.Context(), client, node)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.Equal(t, c.ID(), all[0].ID)

@@ -15,9 +15,10 @@ import (
 
 // Candidates returns the candidates of the election at node in order of succession,
 // including those of etcd's package concurrency. The first candidate is the leader, or
-// will be notified that it is. Errors are those of [NewElection].
-func Candidates(client *clientv3.Client, node string, opts ...Option) ([]leaderelection.CandidateInfo, error) {
-	s, err := list(client, node, opts, 0)
+// will be notified that it is. Candidates blocks until etcd answers, ctx is done, or a
+// session timeout has passed; [WithContext] is ignored. Errors are those of [NewElection].
+func Candidates(ctx context.Context, client *clientv3.Client, node string, opts ...Option) ([]leaderelection.CandidateInfo, error) {
+	s, err := list(ctx, client, node, opts, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -30,10 +31,13 @@ func Candidates(client *clientv3.Client, node string, opts ...Option) ([]leadere
 
 // list reads an election, or only its first candidate if limit is 1. It returns errNoElection if
 // the election node does not exist.
-func list(client *clientv3.Client, node string, opts []Option, limit int64) (*snapshot, error) {
+func list(ctx context.Context, client *clientv3.Client, node string, opts []Option, limit int64) (*snapshot, error) {
 	o, err := newOptions(opts)
 	if err != nil {
 		return nil, err
+	}
+	if o.ctx = ctx; ctx == nil {
+		return nil, fmt.Errorf("%w: the context is nil", leaderelection.ErrInvalid)
 	}
 	if err := checkArguments(client, node); err != nil {
 		return nil, err
@@ -72,7 +76,7 @@ func candidateInfo(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
 // node and on the leader's key. If there is no leader, the second watch covers all keys
 // below the node.
 func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...Option) (<-chan leaderelection.Observation, error) {
-	s, err := list(client, node, append(append([]Option{}, opts...), WithContext(ctx)), 1)
+	s, err := list(ctx, client, node, opts, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func TestObserve(t *testing.T) {
 	require.NoError(t, err)
 	want := leaderelection.CandidateInfo{ID: first.ID(), Name: "one", Value: "10.0.0.1:80", Token: l.Token()}
 	require.Equal(t, want, *(<-seen).Leader)
-	all, err := etcd.Candidates(client, node)
+	all, err := etcd.Candidates(t.Context(), client, node)
 	require.NoError(t, err)
 	require.Equal(t, []leaderelection.CandidateInfo{want}, all)
 	_, err = client.Put(t.Context(), first.ID(), "two", clientv3.WithIgnoreLease())

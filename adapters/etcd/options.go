@@ -84,8 +84,9 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// WithContext sets a context that limits the call or the candidacy. When ctx is done, a
-// candidacy ends as by [Election.Resign], and a request is cancelled.
+// WithContext sets a context that limits [NewElection] and the candidacy, or
+// [DeleteElection]. When ctx is done, a candidacy ends as by [Election.Resign], and a
+// request is cancelled. Functions with a parameter ctx ignore this option.
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
 // WithName sets the candidate's name, at most 64 KiB without control

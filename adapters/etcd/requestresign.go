@@ -47,7 +47,9 @@ func RequestResign(ctx context.Context, client *clientv3.Client, node, id string
 	if err != nil {
 		return err
 	}
-	o.ctx = ctx
+	if o.ctx = ctx; ctx == nil {
+		return fmt.Errorf("%w: the context is nil", leaderelection.ErrInvalid)
+	}
 	if err := checkArguments(client, node); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestClose_PendingCalls(t *testing.T) {
 		}
 		go func() { _, err := n.Compact(t.Context()); results <- err }()
 		<-started
-		go func() { results <- raftlog.DeleteElection(t.Context(), n, "g") }()
+		go func() { results <- raftlog.DeleteElection(n, "g") }()
 		synctest.Wait()
 		closed := make(chan error, 2)
 		go func() { closed <- n.Close() }()
@@ -78,7 +78,7 @@ func TestClose_PendingCalls(t *testing.T) {
 		for range s.Events() {
 		}
 		require.ErrorIs(t, idle.ElectLeader(), api.ErrClosed)
-		require.ErrorIs(t, raftlog.DeleteElection(t.Context(), n, "e"), leaderelection.ErrConnClosed)
+		require.ErrorIs(t, raftlog.DeleteElection(n, "e"), leaderelection.ErrConnClosed)
 		_, err = raftlog.Candidates(t.Context(), n, "e")
 		require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 		require.NotEmpty(t, n.Info().Fault)

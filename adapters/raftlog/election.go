@@ -49,7 +49,8 @@ type Election struct {
 
 var _ leaderelection.Candidate = (*Election)(nil)
 
-// Option configures [NewElection].
+// Option configures [NewElection], [DeleteElection] and [RestartElection], which use only
+// [WithContext].
 type Option func(*options)
 
 type options struct {
@@ -73,7 +74,8 @@ func WithValue(value string) Option { return func(o *options) { o.value = value 
 // be between 0, the default, and a quarter of Config.ElectionTimeout.
 func WithStopGuard(d time.Duration) Option { return func(o *options) { o.guard = d } }
 
-// WithContext ends the candidacy, as Resign does, when ctx is done.
+// WithContext ends the candidacy, as Resign does, when ctx is done, and limits
+// [DeleteElection] and [RestartElection].
 func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
 // NewElection creates a candidate for the election with the given name. An election exists
@@ -82,23 +84,8 @@ func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx =
 // Errors: [leaderelection.ErrInvalid] if node is nil, if an option is invalid, or if the name
 // is empty, longer than 1 KiB or not UTF-8, and [api.ErrClosed] or [api.ErrFault].
 func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
-	o := options{ctx: context.Background()}
-	for _, opt := range opts {
-		if opt == nil {
-			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalid)
-		}
-		opt(&o)
-	}
-	if err := checkElection(node, name); err != nil {
-		return nil, err
-	}
-	switch {
-	case o.ctx == nil:
-		return nil, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalid)
-	case o.guard < 0 || o.guard > node.cfg.ElectionTimeout/4:
-		return nil, fmt.Errorf("%w: WithStopGuard(%v): must be from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalid, o.guard, node.cfg.ElectionTimeout/4)
-	}
-	if err := CheckCandidate(o.clientName, o.value); err != nil {
+	o, err := newOptions(node, name, opts)
+	if err != nil {
 		return nil, err
 	}
 	if err := node.Err(); err != nil {
@@ -109,6 +96,27 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 		node: node, name: name, opts: o,
 		candidacy: candidacy.New(o.ctx, log), changed: make(chan struct{}, 1),
 	}, nil
+}
+
+// newOptions applies the options, and checks them and the arguments of a function.
+func newOptions(node *Node, name string, opts []Option) (options, error) {
+	o := options{ctx: context.Background()}
+	for _, opt := range opts {
+		if opt == nil {
+			return o, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalid)
+		}
+		opt(&o)
+	}
+	if err := checkElection(node, name); err != nil {
+		return o, err
+	}
+	switch {
+	case o.ctx == nil:
+		return o, fmt.Errorf("%w: WithContext(nil)", leaderelection.ErrInvalid)
+	case o.guard < 0 || o.guard > node.cfg.ElectionTimeout/4:
+		return o, fmt.Errorf("%w: WithStopGuard(%v): must be from 0 to %v, a quarter of ElectionTimeout", leaderelection.ErrInvalid, o.guard, node.cfg.ElectionTimeout/4)
+	}
+	return o, CheckCandidate(o.clientName, o.value)
 }
 
 // checkElection rejects a node that is nil, and a name that CheckName rejects.
@@ -244,7 +252,7 @@ func (e *Election) hasLeftQueue() bool {
 func (e *Election) EndElection() error {
 	return e.candidacy.End(fmt.Sprintf("raftlog: end election %q", e.name), func() error {
 		deleted := make(chan error, 1)
-		if !e.node.spawn(func() { deleted <- DeleteElection(e.node.ctx, e.node, e.name) }) {
+		if !e.node.spawn(func() { deleted <- DeleteElection(e.node, e.name, WithContext(e.node.ctx)) }) {
 			return connClosedError(e.node.Err())
 		}
 		return <-deleted
@@ -256,29 +264,31 @@ func (e *Election) EndElection() error {
 // [RestartElection] allows it again. The cluster remembers the end for Config.Window, or
 // until 131,072 other elections were ended or restarted; after that, new candidates restart
 // the election. DeleteElection blocks until the end is in the log, and returns immediately
-// if the election has ended before.
+// if the election has ended before. Use [WithContext] to bound the wait.
 //
-// Errors: [leaderelection.ErrUnconfirmed] if ctx is done first or the call has taken longer
+// Errors: [leaderelection.ErrUnconfirmed] if that context is done first or the call has taken longer
 // than Config.Window, [leaderelection.ErrConnClosed] if the node has stopped, and
 // [leaderelection.ErrInvalid] like [NewElection].
 // DeleteElection may be called again.
-func DeleteElection(ctx context.Context, node *Node, name string) error {
-	return changeElection(ctx, node, entry.Op{Do: entry.End, Election: name})
+func DeleteElection(node *Node, name string, opts ...Option) error {
+	return changeElection(node, entry.Op{Do: entry.End, Election: name}, opts)
 }
 
 // RestartElection allows an election that has ended to start again. It does not change an election
 // that has not ended. Errors are those of [DeleteElection].
-func RestartElection(ctx context.Context, node *Node, name string) error {
-	return changeElection(ctx, node, entry.Op{Do: entry.Restart, Election: name})
+func RestartElection(node *Node, name string, opts ...Option) error {
+	return changeElection(node, entry.Op{Do: entry.Restart, Election: name}, opts)
 }
 
 // changeElection proposes an operation until its outcome is known. However late and often it is
 // applied, it does not affect an election that was restarted, or ended, after this call.
-func changeElection(ctx context.Context, node *Node, op entry.Op) error {
-	if err := checkElection(node, op.Election); err != nil {
+func changeElection(node *Node, op entry.Op, opts []Option) error {
+	o, err := newOptions(node, op.Election, opts)
+	if err != nil {
 		return err
 	}
-	err := node.readLinearizable(ctx, (*core.Core).ReadReplica) // a blocked state machine does not delay it
+	ctx := o.ctx
+	err = node.readLinearizable(ctx, (*core.Core).ReadReplica) // a blocked state machine does not delay it
 	over := false
 	if err == nil {
 		err = node.callLoop(ctx, func(c *core.Core) {

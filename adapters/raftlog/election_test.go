@@ -52,7 +52,7 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 			require.Equal(t, h.peers[(i+1)%3].ID+" for "+name, line[1].Name)
 		}
 		// Deleting one election does not affect the others.
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "a"))
+		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[1]), "a", raftlog.WithContext(contextWithin(t, time.Minute))))
 		<-candidates["a"].ended
 		require.ErrorIs(t, candidates["a"].err, leaderelection.ErrElectionOver)
 		require.True(t, candidates["b"].isLeader())
@@ -86,8 +86,8 @@ func TestTokens_Increase(t *testing.T) {
 		h.startAll()
 		c = startCandidate(t, h.node(h.peers[2]), "e")
 		add(c.waitForLeadership(t))
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[0]), "e"))
-		require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "e"))
+		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[0]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+		require.NoError(t, raftlog.RestartElection(h.node(h.peers[1]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		c = startCandidate(t, h.node(h.peers[0]), "e")
 		add(c.waitForLeadership(t))
 		for _, p := range h.peers {
@@ -142,7 +142,7 @@ func TestDeleteElection(t *testing.T) {
 		}
 		waitFor(t, "a leader", func() bool { return slices.ContainsFunc(all, (*candidate).isLeader) })
 		for range 2 {
-			require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[2]), "e"))
+			require.NoError(t, raftlog.DeleteElection(h.node(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		}
 		for _, c := range all {
 			<-c.ended
@@ -154,7 +154,7 @@ func TestDeleteElection(t *testing.T) {
 		<-late.ended
 		require.ErrorIs(t, late.err, leaderelection.ErrElectionOver)
 		for range 2 {
-			require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(h.peers[0]), "e"))
+			require.NoError(t, raftlog.RestartElection(h.node(h.peers[0]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		}
 		time.Sleep(time.Second)
 		line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), "e")
@@ -164,14 +164,14 @@ func TestDeleteElection(t *testing.T) {
 		c.waitForLeadership(t)
 		// A caller at a peer without a majority receives ErrUnconfirmed, and the election continues.
 		heal := h.isolate(h.peers[2])
-		err = raftlog.DeleteElection(contextWithin(t, time.Second), h.node(h.peers[2]), "e")
+		err = raftlog.DeleteElection(h.node(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Second)))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		heal()
 		require.True(t, c.isLeader())
 		require.NoError(t, h.stopPeer(h.peers[1]))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, raftlog.DeleteElection(ctx, h.node(h.peers[0]), "e"), leaderelection.ErrUnconfirmed)
+		require.ErrorIs(t, raftlog.DeleteElection(h.node(h.peers[0]), "e", raftlog.WithContext(ctx)), leaderelection.ErrUnconfirmed)
 	})
 }
 
@@ -183,12 +183,12 @@ func TestDeleteElection_Forgotten(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		c := startCandidate(t, h.node(h.peers[0]), "e")
 		token := c.waitForLeadership(t)
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "e"))
+		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[1]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		ended := time.Now()
 		<-c.ended
 		time.Sleep(window / 4)
 		last := h.node(h.waitForLeader(t)).Info().CommitIndex
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(h.peers[1]), "e"))
+		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[1]), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		require.Equal(t, last, h.node(h.waitForLeader(t)).Info().CommitIndex)
 		require.NoError(t, h.stopPeer(h.peers[2]))
 		h.startPeer(h.peers[2], slowElections, briefly)
@@ -223,14 +223,14 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
 		other := h.others(p)[0]
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(other), "e"))
+		require.NoError(t, raftlog.DeleteElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)))
 		heal := h.isolate(p)
-		require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(other), "e"))
+		require.NoError(t, raftlog.RestartElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		c := startCandidate(t, h.node(other), "e")
 		c.waitForLeadership(t)
 		heal()
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(p), "e"))
+		require.NoError(t, raftlog.DeleteElection(h.node(p), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		select {
 		case <-c.ended:
 		case <-time.After(time.Minute):
@@ -263,7 +263,9 @@ func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = blockedMachine{c.StateMachine, release} })
 		h.proposeAll(t, h.others(p)[0], "x")
 		deleted := make(chan error, 1)
-		go func() { deleted <- raftlog.DeleteElection(contextWithin(t, time.Hour), h.node(p), "e") }()
+		go func() {
+			deleted <- raftlog.DeleteElection(h.node(p), "e", raftlog.WithContext(contextWithin(t, time.Hour)))
+		}()
 		select {
 		case <-c.ended:
 		case <-time.After(time.Minute):
@@ -285,8 +287,8 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 		c := startCandidate(t, h.node(p), "e")
 		c.waitForLeadership(t)
 		release := h.node(p).BlockLoop()
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(other), "e"))
-		require.NoError(t, raftlog.RestartElection(contextWithin(t, time.Minute), h.node(other), "e"))
+		require.NoError(t, raftlog.DeleteElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
+		require.NoError(t, raftlog.RestartElection(h.node(other), "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		release()
 		select {
 		case <-c.ended:
@@ -442,7 +444,7 @@ func TestResign_WithoutMajority(t *testing.T) {
 func TestCandidates_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.others(h.waitForLeader(t))[0]
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), h.node(p), "over"))
+		require.NoError(t, raftlog.DeleteElection(h.node(p), "over", raftlog.WithContext(contextWithin(t, time.Minute))))
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		defer close(release)
@@ -473,8 +475,8 @@ func TestNames_NotUTF8(t *testing.T) {
 		for _, name := range []string{"", "\xff", strings.Repeat("n", 1025)} {
 			_, err := raftlog.NewElection(n, name)
 			require.ErrorIs(t, err, leaderelection.ErrInvalid)
-			require.ErrorIs(t, raftlog.DeleteElection(t.Context(), n, name), leaderelection.ErrInvalid)
-			require.ErrorIs(t, raftlog.RestartElection(t.Context(), n, name), leaderelection.ErrInvalid)
+			require.ErrorIs(t, raftlog.DeleteElection(n, name), leaderelection.ErrInvalid)
+			require.ErrorIs(t, raftlog.RestartElection(n, name), leaderelection.ErrInvalid)
 		}
 		_, err := raftlog.NewElection(n, "e", raftlog.WithName("\xff"))
 		require.ErrorIs(t, err, leaderelection.ErrInvalid)
@@ -492,8 +494,8 @@ func TestElection_NilNode(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	_, err = raftlog.Observe(t.Context(), nil, "e")
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
-	require.ErrorIs(t, raftlog.DeleteElection(t.Context(), nil, "e"), leaderelection.ErrInvalid)
-	require.ErrorIs(t, raftlog.RestartElection(t.Context(), nil, "e"), leaderelection.ErrInvalid)
+	require.ErrorIs(t, raftlog.DeleteElection(nil, "e"), leaderelection.ErrInvalid)
+	require.ErrorIs(t, raftlog.RestartElection(nil, "e"), leaderelection.ErrInvalid)
 }
 
 // TestCandidate_OfRemovedPeer fails if the candidacy at a removed peer does not end, or no other

@@ -60,7 +60,7 @@ func TestFullDisks(t *testing.T) {
 		applied = fillDisk(t, h.node(leader), applied...) // some space may remain
 		// The peers do not stop when the whole segment is used.
 		for i := range 300 {
-			if err := raftlog.DeleteElection(contextWithin(t, 300*time.Millisecond), h.node(leader), fmt.Sprint("job ", i)); err != nil {
+			if err := raftlog.DeleteElection(h.node(leader), fmt.Sprint("job ", i), raftlog.WithContext(contextWithin(t, 300*time.Millisecond))); err != nil {
 				break
 			}
 			require.Less(t, i, 299)

@@ -71,7 +71,7 @@ func TestObserve(t *testing.T) {
 		require.NotEmpty(t, all)
 		require.Equal(t, *o.Leader, all[0])
 
-		require.NoError(t, raftlog.DeleteElection(contextWithin(t, time.Minute), n, "e"))
+		require.NoError(t, raftlog.DeleteElection(n, "e", raftlog.WithContext(contextWithin(t, time.Minute))))
 		require.ErrorIs(t, next().Err, leaderelection.ErrElectionOver)
 		_, open := <-in
 		require.False(t, open)

@@ -74,7 +74,7 @@ func TestClient_Elections(t *testing.T) {
 		synctest.Wait()
 		require.False(t, isClosed(third.ResignRequested()))
 
-		require.NoError(t, raftlog.DeleteElection(ctx, h.node(h.peers[0]), "report"))
+		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[0]), "report", raftlog.WithContext(ctx)))
 		got, err = c.Election(ctx, "report")
 		require.NoError(t, err)
 		require.True(t, got.Ended)

@@ -227,7 +227,7 @@ func (e *etcdBackend) list(ctx context.Context, election string) ([]candidateInf
 	if err != nil {
 		return nil, err
 	}
-	infos, err := etcd.Candidates(client, election, e.options(etcd.WithContext(ctx))...)
+	infos, err := etcd.Candidates(ctx, client, election, e.options()...)
 	if err != nil {
 		return nil, err
 	}

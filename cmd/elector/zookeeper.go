@@ -231,7 +231,7 @@ func (z *zooKeeperBackend) list(ctx context.Context, election string) ([]candida
 	if err := z.awaitSession(ctx); err != nil {
 		return nil, err
 	}
-	infos, err := leaderelection.Candidates(z.conn, election, z.options(leaderelection.WithContext(ctx))...)
+	infos, err := leaderelection.Candidates(ctx, z.conn, election, z.options()...)
 	if err != nil {
 		return nil, err
 	}

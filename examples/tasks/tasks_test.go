@@ -173,7 +173,7 @@ func TestTasks(t *testing.T) {
 			assert.Equal(h, "not the leader\n", get(h.T, "http://"+other+"/leader", http.StatusServiceUnavailable))
 			follower := h.start("leader", "-name=follower", "-listen="+freeAddr(h.T))
 			require.Eventually(h, func() bool {
-				all, err := leaderelection.Candidates(h.conn, "/jobs/report")
+				all, err := leaderelection.Candidates(t.Context(), h.conn, "/jobs/report")
 				return assert.NoError(h, err) && len(all) == 3
 			}, patience, 20*time.Millisecond)
 			follower.interrupt()
@@ -238,7 +238,7 @@ func TestTasks(t *testing.T) {
 			}, patience, 20*time.Millisecond)
 			follower := h.start("metrics", "-listen="+freeAddr(h.T))
 			require.Eventually(h, func() bool {
-				all, err := leaderelection.Candidates(h.conn, "/jobs/report")
+				all, err := leaderelection.Candidates(t.Context(), h.conn, "/jobs/report")
 				return assert.NoError(h, err) && len(all) == 2
 			}, patience, 20*time.Millisecond)
 			follower.interrupt()

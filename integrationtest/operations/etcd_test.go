@@ -64,7 +64,7 @@ func TestEtcd(t *testing.T) {
 		// Reads and keepalives are executed, so a leader leads on. Joining is rejected.
 		{Name: "Full", Short: true, Reason: "database space exceeded", Run: func(e *operators.Election, s *etcdServers) {
 			s.SetFull(true)
-			candidates, err := etcd.Candidates(s.admin, node)
+			candidates, err := etcd.Candidates(t.Context(), s.admin, node)
 			require.NoError(e, err)
 			for _, c := range candidates {
 				kv, err := s.admin.Get(e.Context(), c.ID)

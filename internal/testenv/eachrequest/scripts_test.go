@@ -175,7 +175,7 @@ func useElection(r *run) {
 	time.Sleep(pause)
 	if client != nil {
 		r.Try("list candidates", func(ctx context.Context) error {
-			_, err := leaderelection.Candidates(r.Conn, node, leaderelection.WithContext(ctx))
+			_, err := leaderelection.Candidates(ctx, r.Conn, node)
 			return err
 		})
 		r.Once("resign", func(context.Context) error { return client.Resign() })
