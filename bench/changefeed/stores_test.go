@@ -112,7 +112,7 @@ func startRedis(b *testing.B) openFunc {
 	return func(b *testing.B, election string) client {
 		conn, count := redisclient.NewClient(&redisclient.Options{Addr: s.Addr()}), &counter{}
 		conn.AddHook(count)
-		store, err := redis.New(conn, election)
+		store, err := redis.NewStore(conn, election)
 		require.NoError(b, err)
 		return client{store, count.n.Load, func() { require.NoError(b, conn.Close()) }}
 	}
@@ -123,7 +123,7 @@ func startNATS(b *testing.B) openFunc {
 	return func(b *testing.B, election string) client {
 		conn, err := natsclient.Connect("nats://"+s.Addr(), natsclient.MaxReconnects(-1), natsclient.IgnoreAuthErrorAbort())
 		require.NoError(b, err)
-		store, err := nats.New(conn, "elections", election)
+		store, err := nats.NewStore(conn, "elections", election)
 		require.NoError(b, err)
 		return client{store, func() uint64 { return conn.Stats().OutMsgs }, conn.Close}
 	}
@@ -148,7 +148,7 @@ func startPostgres(b *testing.B) openFunc {
 		config.MaxConns = 2
 		pool, err := pgxpool.NewWithConfig(context.Background(), config)
 		require.NoError(b, err)
-		store, err := postgres.New(pool, pgx.Identifier{"elections"}, election, postgres.WithRisk(changefeed.RiskPowerLoss))
+		store, err := postgres.NewStore(pool, pgx.Identifier{"elections"}, election, postgres.WithRisk(changefeed.RiskPowerLoss))
 		require.NoError(b, err)
 		return client{store, count.n.Load, pool.Close}
 	}

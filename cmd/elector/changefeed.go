@@ -40,7 +40,7 @@ type changefeedBackend struct {
 
 // openedStore is a store and its connection.
 type openedStore struct {
-	connection *storeurl.Opened
+	connection *storeurl.Opener
 	store      changefeed.Store
 }
 
@@ -160,9 +160,9 @@ func (c *changefeedBackend) store(ctx context.Context) (changefeed.Store, error)
 		if err != nil {
 			return nil, fmt.Errorf("--store: %w", err)
 		}
-		store, err := connection.New()
+		store, err := connection.NewStore()
 		if err != nil {
-			connection.Close()
+			_ = connection.Close()
 			return nil, fmt.Errorf("--store: %w", err)
 		}
 		return &openedStore{connection, store}, nil
@@ -301,6 +301,6 @@ func (c *changefeedBackend) deleteElection(ctx context.Context) error {
 func (c *changefeedBackend) close() {
 	c.lazyStore.close(func(opened *openedStore) {
 		_ = opened.store.Close()
-		opened.connection.Close()
+		_ = opened.connection.Close()
 	})
 }

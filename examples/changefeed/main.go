@@ -81,11 +81,11 @@ func startCandidate(ctx context.Context, store changefeed.Store, name string, he
 
 // runElection runs an election of two candidates, until both have resigned or ctx is done.
 func runElection(ctx context.Context, store string, heartbeat time.Duration, out io.Writer) error {
-	opened, err := storeurl.Open(ctx, storeurl.Config{URL: store, Election: "example"})
+	opener, err := storeurl.Open(ctx, storeurl.Config{URL: store, Election: "example"})
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
+	defer opener.Close()
 	var mu sync.Mutex
 	print := func(format string, args ...any) {
 		mu.Lock()
@@ -94,7 +94,7 @@ func runElection(ctx context.Context, store string, heartbeat time.Duration, out
 	}
 	candidates := make([]*candidate, 2)
 	for i, name := range []string{"feedA", "feedB"} {
-		s, err := opened.New()
+		s, err := opener.NewStore()
 		if err != nil {
 			return err
 		}

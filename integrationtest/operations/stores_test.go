@@ -42,10 +42,10 @@ func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServe
 		for _, other := range s.others {
 			addrs += "," + s.t.AddNetwork(other.Addr())
 		}
-		opened, err := storeurl.Open(s.t.Context(), storeurl.Config{URL: urlOf(addrs), Election: "operations"})
+		opener, err := storeurl.Open(s.t.Context(), storeurl.Config{URL: urlOf(addrs), Election: "operations"})
 		require.NoError(s.t, err)
-		s.t.Cleanup(opened.Close)
-		store, err := opened.New()
+		s.t.Cleanup(func() { _ = opener.Close() })
+		store, err := opener.NewStore()
 		require.NoError(s.t, err)
 		s.t.Cleanup(func() { require.NoError(s.t, store.Close()) })
 		c, err := changefeed.NewElection(store, changefeed.WithHeartbeat(operators.Timeout*4/7), changefeed.WithLogger(s.t.Logger()))

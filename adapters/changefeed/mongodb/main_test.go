@@ -60,7 +60,7 @@ const database = "changefeed_test"
 
 func newStore(t testing.TB, client *mongo.Client, coll string, opts ...mongodb.Option) *mongodb.Store {
 	t.Helper()
-	s, err := mongodb.New(client.Database(database).Collection(coll), "an election", opts...)
+	s, err := mongodb.NewStore(client.Database(database).Collection(coll), "an election", opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -75,7 +75,7 @@ func newFactory(serverOf func(t testing.TB) (uri string, restart func(testing.TB
 		t.Cleanup(func() { _ = coll.Drop(fixture.Context(t)) })
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := mongodb.New(connect(t, uri, nil).Database(database).Collection(name), "an election")
+				s, err := mongodb.NewStore(connect(t, uri, nil).Database(database).Collection(name), "an election")
 				require.NoError(t, err)
 				return s
 			},

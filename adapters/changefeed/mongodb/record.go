@@ -58,7 +58,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 }
 
 func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error {
-	if s.existingCollection {
+	if s.withoutCreate {
 		_, found, err := s.readCollectionSpec(ctx)
 		if err != nil && !hasCode(err, unauthorized) {
 			return err

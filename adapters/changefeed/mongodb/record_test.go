@@ -76,7 +76,7 @@ func TestStore_WriteConcern(t *testing.T) {
 		SetWriteConcern(&writeconcern.WriteConcern{W: 1, Journal: &journal})).
 		Collection("c", options.Collection().SetReadPreference(readpref.Secondary()).
 			SetBSONOptions(&options.BSONOptions{UseJSONStructTags: true}).SetRegistry(bson.NewMgoRegistry()))
-	s, err := mongodb.New(coll, "an election")
+	s, err := mongodb.NewStore(coll, "an election")
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))

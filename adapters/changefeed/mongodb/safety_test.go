@@ -75,6 +75,6 @@ func TestStart_HiddenSettings(t *testing.T) {
 	}
 	err := replyCase(settingsReplies("inMemory", false)).Start(t)
 	require.ErrorContains(t, err, "unsafe=restart,power-loss")
-	_, err = mongodb.New(connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection("c"), "k", mongodb.WithRisk("fire"))
+	_, err = mongodb.NewStore(connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection("c"), "k", mongodb.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }

@@ -44,7 +44,7 @@ func (s *Store) checkCollection(ctx context.Context) error {
 	case hasCode(err, unauthorized): // The collection is checked by reading and writing only.
 	case err != nil:
 		return err
-	case !found && s.existingCollection:
+	case !found && s.withoutCreate:
 		return s.runner.Unsuitable("collection %s does not exist, and the store is configured not to create it; create it", s.collectionName())
 	case found && spec.Type != "" && spec.Type != "collection":
 		return s.runner.Unsuitable("%s is a %s; use a collection", s.collectionName(), spec.Type)

@@ -55,7 +55,7 @@ func TestStart_Errors(t *testing.T) {
 	t.Run("MayNotList", func(t *testing.T) {
 		server, creator, _ := createRecord(t, nil)
 		require.NoError(t, creator.Close())
-		s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
+		s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 		server.setInterceptor(failCommand("listCollections", 13))
 		require.NoError(t, s.Start(fixture.Context(t)))
 		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
@@ -82,10 +82,10 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 	}
 }
 
-// TestWithExistingCollection fails if the store creates the collection despite the option.
-func TestWithExistingCollection(t *testing.T) {
+// TestWithoutCreate fails if the store creates the collection despite the option.
+func TestWithoutCreate(t *testing.T) {
 	server := newFakeServer(t)
-	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithExistingCollection())
+	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 	require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 	require.Zero(t, server.count("update"))

@@ -20,27 +20,31 @@ import (
 // Store stores the record of one election in a collection. It implements
 // [changefeed.Store]. Its methods may be called from any goroutine.
 type Store struct {
-	coll               *mongo.Collection // coll is a copy of the caller's collection with other options.
-	key                string
-	existingCollection bool
-	quiet              time.Duration
-	accepted           store.AcceptedRisks
-	runner             store.Runner
-	servers            string // servers is the suffix of the messages of errors.
+	coll          *mongo.Collection // coll is a copy of the caller's collection with other options.
+	key           string
+	withoutCreate bool
+	quiet         time.Duration
+	accepted      store.AcceptedRisks
+	runner        store.Runner
+	servers       string // servers is the suffix of the messages of errors.
 }
 
 var _ changefeed.Store = (*Store)(nil)
 
-// Option configures [New].
-type Option func(*Store) error
+// Option is an option of [NewStore].
+type Option interface{ apply(*Store) error }
 
-// WithExistingCollection makes the store not create a collection: Start fails if it does
+type optionFunc func(*Store) error
+
+func (f optionFunc) apply(s *Store) error { return f(s) }
+
+// WithoutCreate makes the store not create a collection: Start fails if it does
 // not exist. The record is created nevertheless.
-func WithExistingCollection() Option {
-	return func(s *Store) error {
-		s.existingCollection = true
+func WithoutCreate() Option {
+	return optionFunc(func(s *Store) error {
+		s.withoutCreate = true
 		return nil
-	}
+	})
 }
 
 // WithQuiet sets the quiet time: if a feed receives nothing for this time, it reads the
@@ -49,14 +53,14 @@ func WithExistingCollection() Option {
 // maximum 48 hours. If it is longer than a heartbeat interval, such reads are not needed
 // while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
+	return optionFunc(func(s *Store) error { return store.SetQuietTime(&s.quiet, d) })
 }
 
 // WithServerNames sets the names of the servers that the messages of errors contain, such as
 // "db1:27017". A client does not reveal its servers, so without this option only those messages
 // name them that the driver composes.
 func WithServerNames(names ...string) Option {
-	return func(s *Store) error { return store.SetServers(&s.servers, names) }
+	return optionFunc(func(s *Store) error { return store.SetServers(&s.servers, names) })
 }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
@@ -65,20 +69,20 @@ func WithServerNames(names ...string) Option {
 // storage engine inMemory. The systems that the leader writes to must check its fencing
 // token then. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
-	return func(s *Store) error { return s.accepted.Add(risks...) }
+	return optionFunc(func(s *Store) error { return s.accepted.Add(risks...) })
 }
 
 // maxKeySize is the maximum size of the key in bytes, because old servers limit the size of index
 // entries.
 const maxKeySize = 900
 
-// New creates a store of the election key in a collection. It sends no request. The
+// NewStore creates a store of the election key in a collection. It sends no request. The
 // client is neither closed nor changed, and must stay open as long as the store. The
 // collection's write concern, read concern, read preference, registry and BSON options do
 // not matter, because the store sets its own.
 //
 // The error wraps [leaderelection.ErrInvalid].
-func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
+func NewStore(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 	switch {
 	case coll == nil:
 		return nil, fmt.Errorf("%w: the collection is nil", leaderelection.ErrInvalid)
@@ -96,7 +100,7 @@ func New(coll *mongo.Collection, key string, opts ...Option) (*Store, error) {
 			SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()).
 			SetRegistry(bson.NewRegistry()).SetBSONOptions(&options.BSONOptions{})),
 	}
-	if err := store.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts, Option.apply); err != nil {
 		return nil, err
 	}
 	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "mongodb: ", Suffix: s.servers, MeaningOf: meaningOf}

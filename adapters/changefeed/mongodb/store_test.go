@@ -31,21 +31,21 @@ func TestElections_FakeServer(t *testing.T) {
 	fixture.RunElections(t, newFactory(useFakeServer), newFactory(useFakeServer))
 }
 
-// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
-func TestNew_InvalidArguments(t *testing.T) {
+// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+func TestNewStore_InvalidArguments(t *testing.T) {
 	coll := func(name string) *mongo.Collection {
 		return connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection(name)
 	}
 	for name, f := range map[string]func() (*mongodb.Store, error){
-		"Nil":    func() (*mongodb.Store, error) { return mongodb.New(nil, "k") },
-		"NoName": func() (*mongodb.Store, error) { return mongodb.New(coll(""), "k") },
-		"System": func() (*mongodb.Store, error) { return mongodb.New(coll("system.views"), "k") },
-		"NoKey":  func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "") },
-		"NUL":    func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "a\x00b") },
-		"Long":   func() (*mongodb.Store, error) { return mongodb.New(coll("c"), string(make([]byte, 901))) },
-		"Option": func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", nil) },
-		"Quiet":  func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", mongodb.WithQuiet(0)) },
-		"Server": func() (*mongodb.Store, error) { return mongodb.New(coll("c"), "k", mongodb.WithServerNames()) },
+		"Nil":    func() (*mongodb.Store, error) { return mongodb.NewStore(nil, "k") },
+		"NoName": func() (*mongodb.Store, error) { return mongodb.NewStore(coll(""), "k") },
+		"System": func() (*mongodb.Store, error) { return mongodb.NewStore(coll("system.views"), "k") },
+		"NoKey":  func() (*mongodb.Store, error) { return mongodb.NewStore(coll("c"), "") },
+		"NUL":    func() (*mongodb.Store, error) { return mongodb.NewStore(coll("c"), "a\x00b") },
+		"Long":   func() (*mongodb.Store, error) { return mongodb.NewStore(coll("c"), string(make([]byte, 901))) },
+		"Option": func() (*mongodb.Store, error) { return mongodb.NewStore(coll("c"), "k", nil) },
+		"Quiet":  func() (*mongodb.Store, error) { return mongodb.NewStore(coll("c"), "k", mongodb.WithQuiet(0)) },
+		"Server": func() (*mongodb.Store, error) { return mongodb.NewStore(coll("c"), "k", mongodb.WithServerNames()) },
 	} {
 		s, err := f()
 		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)

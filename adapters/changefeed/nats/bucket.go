@@ -141,8 +141,8 @@ func (s *Store) createBucket(ctx context.Context) (int64, error) {
 		if err := s.checkReplicas(s.replicas); err != nil {
 			return 0, err
 		}
-		if s.existingBucket {
-			return 0, fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
+		if s.withoutCreate {
+			return 0, fmt.Errorf("%w: bucket %s does not exist: create it or omit WithoutCreate",
 				changefeed.ErrNoRecord, s.bucket)
 		}
 		err = s.retryUnanswered(ctx, func(ctx context.Context) error {

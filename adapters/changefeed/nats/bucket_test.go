@@ -41,7 +41,7 @@ func TestCheckReplicas(t *testing.T) {
 			require.ErrorContains(t, err, `the number of replicas is "3"`)
 		}
 	}
-	_, err := New(conn, newBucket(), key, WithRisk("fire"))
+	_, err := NewStore(conn, newBucket(), key, WithRisk("fire"))
 	require.Error(t, err)
 }
 

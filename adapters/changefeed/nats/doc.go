@@ -38,7 +38,7 @@
 //
 // By default, a connection of nats.go closes itself after 60 attempts to reconnect, which
 // take two minutes, and when a server has rejected its credentials twice. A closed
-// connection ends candidacies. New rejects such connections: create them with
+// connection ends candidacies. NewStore rejects such connections: create them with
 // nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort(), or accept this behavior with
 // [WithClosingConnection].
 //

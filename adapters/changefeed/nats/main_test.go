@@ -90,7 +90,7 @@ const key = "jobs.nightly"
 
 func newStore(t testing.TB, conn *nats.Conn, bucket string, opts ...Option) *Store {
 	t.Helper()
-	s, err := New(conn, bucket, key, opts...)
+	s, err := NewStore(conn, bucket, key, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -29,8 +29,8 @@ func (s *Store) Start(ctx context.Context) error {
 		err = s.checkSpace(ctx)
 	}
 	switch {
-	case errors.Is(err, errNoBucket) && s.existingBucket:
-		return fmt.Errorf("%w: bucket %s does not exist: create it or omit WithExistingBucket",
+	case errors.Is(err, errNoBucket) && s.withoutCreate:
+		return fmt.Errorf("%w: bucket %s does not exist: create it or omit WithoutCreate",
 			changefeed.ErrUnsuitable, s.bucket)
 	case errors.Is(err, errNoBucket):
 		return s.checkReplicas(s.replicas)

@@ -86,7 +86,7 @@ func TestStart_Unsuitable(t *testing.T) {
 	})
 	t.Run("NoBucket", func(t *testing.T) {
 		bucket := newBucket()
-		s := newStore(t, conn, bucket, WithExistingBucket())
+		s := newStore(t, conn, bucket, WithoutCreate())
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
 		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 		_, err := s.Changes(fixture.Context(t), "")

@@ -24,11 +24,11 @@ type Store struct {
 	bucket   string
 	key      string
 	replicas int
-	// existingBucket is set by WithExistingBucket, and closingConnection by WithClosingConnection.
-	existingBucket, closingConnection bool
-	accepted                          store.AcceptedRisks
-	release                           func() string // release returns the release of the server.
-	feeds                             *store.Feeds
+	// withoutCreate is set by WithoutCreate, and closingConnection by WithClosingConnection.
+	withoutCreate, closingConnection bool
+	accepted                         store.AcceptedRisks
+	release                          func() string // release returns the release of the server.
+	feeds                            *store.Feeds
 
 	// permitted reports whether the record was read, or Start has found that it can be written.
 	// Later errors about permissions can concern requests of the program on the same connection,
@@ -42,8 +42,12 @@ type Store struct {
 
 var _ changefeed.Store = (*Store)(nil)
 
-// Option configures [New].
-type Option func(*Store) error
+// Option is an option of [NewStore].
+type Option interface{ apply(*Store) error }
+
+type optionFunc func(*Store) error
+
+func (f optionFunc) apply(s *Store) error { return f(s) }
 
 // WithReplicas sets the number of servers that store the bucket that Create creates, 1 to
 // 5. A number above 1 also accepts [changefeed.RiskFailover], as [WithRisk] does. The
@@ -54,7 +58,7 @@ type Option func(*Store) error
 // same time: the systems that they write to must check their tokens. The option does not
 // change an existing bucket.
 func WithReplicas(n int) Option {
-	return func(s *Store) error {
+	return optionFunc(func(s *Store) error {
 		if n < 1 || n > 5 {
 			return fmt.Errorf("WithReplicas(%d): must be from 1 to 5", n)
 		}
@@ -63,28 +67,28 @@ func WithReplicas(n int) Option {
 			return s.accepted.Add(changefeed.RiskFailover)
 		}
 		return nil
-	}
+	})
 }
 
 // WithRisk accepts buckets that Start rejects with a [changefeed.UnsafeError].
 // [changefeed.RiskFailover] accepts buckets with several replicas, as described for
 // [WithReplicas]. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
-	return func(s *Store) error { return s.accepted.Add(risks...) }
+	return optionFunc(func(s *Store) error { return s.accepted.Add(risks...) })
 }
 
-// WithExistingBucket makes Create not create a bucket: if it does not exist, Create
+// WithoutCreate makes Create not create a bucket: if it does not exist, Create
 // returns [changefeed.ErrNoRecord].
-func WithExistingBucket() Option {
-	return func(s *Store) error { s.existingBucket = true; return nil }
+func WithoutCreate() Option {
+	return optionFunc(func(s *Store) error { s.withoutCreate = true; return nil })
 }
 
 // WithClosingConnection accepts a connection that closes itself: after a number of
 // attempts to reconnect (60 by default, which take two minutes), or when a server has
 // rejected its credentials twice. All candidacies that use it end then. Without this
-// option, New rejects such a connection.
+// option, NewStore rejects such a connection.
 func WithClosingConnection() Option {
-	return func(s *Store) error { s.closingConnection = true; return nil }
+	return optionFunc(func(s *Store) error { s.closingConnection = true; return nil })
 }
 
 var (
@@ -92,12 +96,12 @@ var (
 	keyName    = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
 )
 
-// New creates a store of the record under key in a bucket. The caller keeps ownership of
+// NewStore creates a store of the record under key in a bucket. The caller keeps ownership of
 // conn, which may be shared; Close does not close it. The connection must have been
 // created with nats.MaxReconnects(-1) and nats.IgnoreAuthErrorAbort, unless
-// [WithClosingConnection] is given. New sends no request. Errors:
+// [WithClosingConnection] is given. NewStore sends no request. Errors:
 // [leaderelection.ErrInvalid].
-func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
+func NewStore(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 	if conn == nil {
 		return nil, fmt.Errorf("%w: the connection is nil", leaderelection.ErrInvalid)
 	}
@@ -108,7 +112,7 @@ func New(conn *nats.Conn, bucket, key string, opts ...Option) (*Store, error) {
 		return nil, fmt.Errorf("%w: key %q: must consist of letters, digits and -/_=, with dots between them", leaderelection.ErrInvalid, key)
 	}
 	s := &Store{conn: conn, bucket: bucket, key: key, replicas: 1, release: conn.ConnectedServerVersion, consumers: map[*consumer]struct{}{}}
-	if err := store.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts, Option.apply); err != nil {
 		return nil, err
 	}
 	err := s.checkConnection()

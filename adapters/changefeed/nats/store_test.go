@@ -36,18 +36,18 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-// TestNew_InvalidArguments fails if New accepts an argument that cannot be used, or a connection
+// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used, or a connection
 // that may close itself.
-func TestNew_InvalidArguments(t *testing.T) {
+func TestNewStore_InvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
-	_, err := New(nil, "a", "b")
+	_, err := NewStore(nil, "a", "b")
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	for _, bucket := range []string{"", "a.b", "a b", "ü", "*"} {
-		_, err = New(conn, bucket, "key")
+		_, err = NewStore(conn, bucket, "key")
 		require.ErrorIs(t, err, leaderelection.ErrInvalid, bucket)
 	}
 	for _, key := range []string{"", ".", "a.", ".a", "a..b", "a b", "*", "a.>", "ü"} {
-		_, err = New(conn, "bucket", key)
+		_, err = NewStore(conn, "bucket", key)
 		require.ErrorIs(t, err, leaderelection.ErrInvalid, key)
 	}
 	for name, opts := range map[string][]nats.Option{
@@ -59,14 +59,14 @@ func TestNew_InvalidArguments(t *testing.T) {
 		closing, err := nats.Connect(conn.ConnectedUrl(), opts...)
 		require.NoError(t, err)
 		defer closing.Close()
-		_, err = New(closing, "bucket", "key")
+		_, err = NewStore(closing, "bucket", "key")
 		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)
 		require.ErrorContains(t, err, "closes itself", name)
-		_, err = New(closing, "bucket", "key", WithClosingConnection())
+		_, err = NewStore(closing, "bucket", "key", WithClosingConnection())
 		require.NoError(t, err, name)
 	}
 	for _, o := range []Option{nil, WithReplicas(0), WithReplicas(6)} {
-		_, err = New(conn, "bucket", "key", o)
+		_, err = NewStore(conn, "bucket", "key", o)
 		require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	}
 }

@@ -135,7 +135,7 @@ func newSplitPool(t testing.TB) *pgxpool.Pool {
 
 func newStore(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts ...postgres.Option) *postgres.Store {
 	t.Helper()
-	s, err := postgres.New(pool, table, "an election", append(opts, acceptNoFsync)...)
+	s, err := postgres.NewStore(pool, table, "an election", append(opts, acceptNoFsync)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -166,7 +166,7 @@ func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*pgxpool
 		operator := newPool(t, server.Addr(), nil)
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := postgres.New(newPool(t, server.Addr(), change), table, "an election", acceptNoFsync)
+				s, err := postgres.NewStore(newPool(t, server.Addr(), change), table, "an election", acceptNoFsync)
 				require.NoError(t, err)
 				return s
 			},

@@ -72,7 +72,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) (err 
 		if errorCode(err) != undefinedTable {
 			break
 		}
-		if s.existingTable {
+		if s.withoutCreate {
 			return fmt.Errorf("%w: table %s does not exist, and the store is configured not to create it", changefeed.ErrNoRecord, s.table)
 		}
 		err = s.exec(ctx, s.sql.createTable)

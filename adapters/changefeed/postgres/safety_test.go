@@ -25,7 +25,7 @@ import (
 func TestSafetyTable(t *testing.T) {
 	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
-		s, err := postgres.New(pool, newTable(), "an election", postgres.WithRisk(accepted...))
+		s, err := postgres.NewStore(pool, newTable(), "an election", postgres.WithRisk(accepted...))
 		require.NoError(t, err)
 		defer s.Close()
 		return s.Start(fixture.Context(t))
@@ -92,7 +92,7 @@ func TestStart_HiddenStandbys(t *testing.T) {
 	execSQL(t, pool, `GRANT SELECT, INSERT, UPDATE ON `+table.Sanitize()+` TO `+role)
 	weak := newPool(t, server.Addr(), withUser(role))
 	start := func() error {
-		s, err := postgres.New(weak, table, "an election")
+		s, err := postgres.NewStore(weak, table, "an election")
 		require.NoError(t, err)
 		defer s.Close()
 		return s.Start(fixture.Context(t))
@@ -123,7 +123,7 @@ func TestStart_HiddenStandbys(t *testing.T) {
 	execSQL(t, pool, "GRANT pg_read_all_stats TO "+role)
 	require.Eventually(t, func() bool { return start() == nil }, fixture.Patience, 10*time.Millisecond, "its name is visible")
 
-	_, err := postgres.New(pool, table, "k", postgres.WithRisk("fire"))
+	_, err := postgres.NewStore(pool, table, "k", postgres.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 

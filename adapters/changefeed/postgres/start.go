@@ -47,7 +47,7 @@ func (s *Store) checkServer(ctx context.Context) error {
 	switch {
 	case tableOID != 0:
 		return s.checkTable(ctx, tableOID)
-	case s.existingTable:
+	case s.withoutCreate:
 		return s.runner.Unsuitable("table %s does not exist, and the store is configured not to create it; create it as the package documentation describes", s.table)
 	case mayCreate == nil:
 		return s.runner.Unsuitable("the schema of table %s does not exist; create it or set search_path", s.table)

@@ -32,7 +32,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		opts    []postgres.Option
 		text    string
 	}{
-		"NoTable":        {prepare: `DROP TABLE %t`, opts: []postgres.Option{postgres.WithExistingTable()}, text: "configured not to create it"},
+		"NoTable":        {prepare: `DROP TABLE %t`, opts: []postgres.Option{postgres.WithoutCreate()}, text: "configured not to create it"},
 		"NoSchema":       {table: pgx.Identifier{"no such", "table"}, text: "the schema of table"},
 		"NoSearchPath":   {prepare: `DROP TABLE %t`, change: withSetting("search_path", "nowhere"), text: "the schema of table"},
 		"MayNotCreate":   {prepare: `DROP TABLE %t`, change: withUser(weak), text: "the privilege to create it is missing"},
@@ -73,18 +73,18 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	role := newRole(t, operator)
 	execSQL(t, operator, `GRANT SELECT, UPDATE ON `+table.Sanitize()+` TO `+role)
 	pool := newPool(t, server.Addr(), withUser(role))
-	s := newStore(t, pool, table, postgres.WithExistingTable())
+	s := newStore(t, pool, table, postgres.WithoutCreate())
 	require.NoError(t, s.Start(fixture.Context(t)))
 	fixture.SubscribeTo(t, s, r)
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestWithExistingTable fails if the store creates the table, or does not create the record in an
+// TestWithoutCreate fails if the store creates the table, or does not create the record in an
 // existing table.
-func TestWithExistingTable(t *testing.T) {
+func TestWithoutCreate(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
-	s := newStore(t, pool, table, postgres.WithExistingTable())
+	s := newStore(t, pool, table, postgres.WithoutCreate())
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 	createRecord(t, pool, table)
 	execSQL(t, pool, "DELETE FROM "+table.Sanitize())

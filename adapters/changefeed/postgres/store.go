@@ -26,7 +26,7 @@ type Store struct {
 	released      sync.Once
 	table         string // table is the quoted name of the table.
 	key           string
-	existingTable bool
+	withoutCreate bool
 	changes       string // changes is the default channel of Changes.
 	quiet         time.Duration
 	sql           statements
@@ -36,16 +36,20 @@ type Store struct {
 
 var _ changefeed.Store = (*Store)(nil)
 
-// Option configures [New].
-type Option func(*Store) error
+// Option is an option of [NewStore].
+type Option interface{ apply(*Store) error }
 
-// WithExistingTable makes the store not create a table: Start fails if it does not exist.
+type optionFunc func(*Store) error
+
+func (f optionFunc) apply(s *Store) error { return f(s) }
+
+// WithoutCreate makes the store not create a table: Start fails if it does not exist.
 // The record is created nevertheless.
-func WithExistingTable() Option {
-	return func(s *Store) error {
-		s.existingTable = true
+func WithoutCreate() Option {
+	return optionFunc(func(s *Store) error {
+		s.withoutCreate = true
 		return nil
-	}
+	})
 }
 
 // WithQuiet sets the quiet time: if a feed receives nothing for this time, it reads the
@@ -54,7 +58,7 @@ func WithExistingTable() Option {
 // maximum 48 hours. If it is longer than a heartbeat interval, such reads are not needed
 // while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
+	return optionFunc(func(s *Store) error { return store.SetQuietTime(&s.quiet, d) })
 }
 
 // WithRisk accepts servers that Start rejects with a [changefeed.UnsafeError].
@@ -63,26 +67,26 @@ func WithQuiet(d time.Duration) Option {
 // fsync off. Unless the deployment excludes the risk in another way, the systems that the
 // leader writes to must check its fencing token. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
-	return func(s *Store) error { return s.accepted.Add(risks...) }
+	return optionFunc(func(s *Store) error { return s.accepted.Add(risks...) })
 }
 
 // WithChannel sets the channel whose notifications [Store.Changes] delivers. The default is
 // the table's name without its schema.
 func WithChannel(name string) Option {
-	return func(s *Store) error {
+	return optionFunc(func(s *Store) error {
 		s.changes = name
 		return checkName("channel", name)
-	}
+	})
 }
 
-// New creates a store of the election key in a table, named as in
+// NewStore creates a store of the election key in a table, named as in
 // pgx.Identifier{"elections"} or pgx.Identifier{"schema", "elections"}. The name is
 // quoted, so it may contain any characters. A name without a schema is resolved by
-// search_path, in the pool's connections and in those of feeds. New sends no request. The
+// search_path, in the pool's connections and in those of feeds. NewStore sends no request. The
 // pool is neither closed nor changed, and must stay open as long as the store.
 //
 // The error wraps [leaderelection.ErrInvalid].
-func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (*Store, error) {
+func NewStore(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (*Store, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("%w: the pool is nil", leaderelection.ErrInvalid)
 	}
@@ -101,7 +105,7 @@ func New(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Option) (
 		table: table.Sanitize(), key: key, changes: table[len(table)-1],
 		quiet: 2 * time.Second,
 	}
-	if err := store.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts, Option.apply); err != nil {
 		return nil, err
 	}
 	s.sql = newStatements(s.table)

@@ -64,26 +64,26 @@ func TestPartitions(t *testing.T) {
 	}, func() { require.NoError(t, server.Restart()) })
 }
 
-// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
-func TestNew_InvalidArguments(t *testing.T) {
+// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+func TestNewStore_InvalidArguments(t *testing.T) {
 	pool, err := pgxpool.New(context.Background(), "postgres://user@127.0.0.1:1/none")
 	require.NoError(t, err)
 	defer pool.Close()
 	valid := pgx.Identifier{"elections"}
 	for name, create := range map[string]func() (*postgres.Store, error){
-		"NilPool":    func() (*postgres.Store, error) { return postgres.New(nil, valid, "k") },
-		"NoTable":    func() (*postgres.Store, error) { return postgres.New(pool, nil, "k") },
-		"EmptyTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{""}, "k") },
-		"ThreeParts": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a", "b", "c"}, "k") },
-		"NulInTable": func() (*postgres.Store, error) { return postgres.New(pool, pgx.Identifier{"a\x00b"}, "k") },
+		"NilPool":    func() (*postgres.Store, error) { return postgres.NewStore(nil, valid, "k") },
+		"NoTable":    func() (*postgres.Store, error) { return postgres.NewStore(pool, nil, "k") },
+		"EmptyTable": func() (*postgres.Store, error) { return postgres.NewStore(pool, pgx.Identifier{""}, "k") },
+		"ThreeParts": func() (*postgres.Store, error) { return postgres.NewStore(pool, pgx.Identifier{"a", "b", "c"}, "k") },
+		"NulInTable": func() (*postgres.Store, error) { return postgres.NewStore(pool, pgx.Identifier{"a\x00b"}, "k") },
 		"LongTable": func() (*postgres.Store, error) {
-			return postgres.New(pool, pgx.Identifier{strings.Repeat("x", 64)}, "k")
+			return postgres.NewStore(pool, pgx.Identifier{strings.Repeat("x", 64)}, "k")
 		},
-		"EmptyKey":      func() (*postgres.Store, error) { return postgres.New(pool, valid, "") },
-		"NulInKey":      func() (*postgres.Store, error) { return postgres.New(pool, valid, "\x00") },
-		"NilOption":     func() (*postgres.Store, error) { return postgres.New(pool, valid, "k", nil) },
-		"QuietTooShort": func() (*postgres.Store, error) { return postgres.New(pool, valid, "k", postgres.WithQuiet(0)) },
-		"EmptyChannel":  func() (*postgres.Store, error) { return postgres.New(pool, valid, "k", postgres.WithChannel("")) },
+		"EmptyKey":      func() (*postgres.Store, error) { return postgres.NewStore(pool, valid, "") },
+		"NulInKey":      func() (*postgres.Store, error) { return postgres.NewStore(pool, valid, "\x00") },
+		"NilOption":     func() (*postgres.Store, error) { return postgres.NewStore(pool, valid, "k", nil) },
+		"QuietTooShort": func() (*postgres.Store, error) { return postgres.NewStore(pool, valid, "k", postgres.WithQuiet(0)) },
+		"EmptyChannel":  func() (*postgres.Store, error) { return postgres.NewStore(pool, valid, "k", postgres.WithChannel("")) },
 	} {
 		_, err := create()
 		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)

@@ -73,7 +73,7 @@ func startReplica(t testing.TB, server *dbserver.Server) *dbserver.Server {
 
 func newStore(t testing.TB, client driver.UniversalClient, key string, opts ...redis.Option) *redis.Store {
 	t.Helper()
-	s, err := redis.New(client, key, opts...)
+	s, err := redis.NewStore(client, key, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -92,7 +92,7 @@ func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*driver.
 		operator := connect(t, server.Addr(), change)
 		return &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := redis.New(connect(t, server.Addr(), change), key)
+				s, err := redis.NewStore(connect(t, server.Addr(), change), key)
 				require.NoError(t, err)
 				return s
 			},

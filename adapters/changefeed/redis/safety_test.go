@@ -82,7 +82,7 @@ func TestStart_UnsafeError(t *testing.T) {
 	}
 	both := redis.WithRisk(changefeed.RiskFailover, changefeed.RiskRestart)
 	require.NoError(t, newStore(t, connect(t, server.Addr(), nil), newKey(), both).Start(fixture.Context(t)))
-	_, err = redis.New(connect(t, server.Addr(), nil), "k", redis.WithRisk("fire"))
+	_, err = redis.NewStore(connect(t, server.Addr(), nil), "k", redis.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 

@@ -25,15 +25,19 @@ type Store struct {
 
 var _ changefeed.Store = (*Store)(nil)
 
-// Option configures [New].
-type Option func(*Store) error
+// Option is an option of [NewStore].
+type Option interface{ apply(*Store) error }
+
+type optionFunc func(*Store) error
+
+func (f optionFunc) apply(s *Store) error { return f(s) }
 
 // WithQuiet sets the quiet time: if a feed receives nothing for this time, it checks its
 // connection and reads the record. It also limits the duration of these requests. The
 // default is two seconds, the minimum 10 ms, the maximum 48 hours. If it is longer than a
 // heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
+	return optionFunc(func(s *Store) error { return store.SetQuietTime(&s.quiet, d) })
 }
 
 // WithRisk accepts deployments that Start rejects with a [changefeed.UnsafeError].
@@ -43,29 +47,28 @@ func WithQuiet(d time.Duration) Option {
 // each answer. The systems that the leader writes to must check its fencing token then.
 // The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
-	return func(s *Store) error { return s.accepted.Add(risks...) }
+	return optionFunc(func(s *Store) error { return s.accepted.Add(risks...) })
 }
 
 // WithChannel sets the channel whose messages [Store.Changes] delivers. The default is the
 // key.
 func WithChannel(name string) Option {
-	return func(s *Store) error {
+	return optionFunc(func(s *Store) error {
 		if name == "" {
 			return fmt.Errorf("%w: the channel is empty", leaderelection.ErrInvalid)
 		}
 		s.changes = name
 		return nil
-	}
+	})
 }
 
-// New creates a store of the election under key. The client is a [redis.Client]; with
-// [WithRisk] it may also be a client of NewFailoverClient or a [redis.ClusterClient]. A
-// [redis.Ring] is rejected, because it moves keys when a server is down. New sends no
-// request. The client is neither closed nor changed, and must stay open as long as the
-// store.
+// NewStore creates a store of the election under key. It sends no request. The client is a
+// [redis.Client]; with [WithRisk] it may also be a client of NewFailoverClient or a
+// [redis.ClusterClient]. A [redis.Ring] is rejected, because it moves keys when a server is
+// down. The client is neither closed nor changed, and must stay open as long as the store.
 //
 // The error wraps [leaderelection.ErrInvalid].
-func New(client redis.UniversalClient, key string, opts ...Option) (*Store, error) {
+func NewStore(client redis.UniversalClient, key string, opts ...Option) (*Store, error) {
 	db := 0
 	switch c := client.(type) {
 	case *redis.Client:
@@ -87,7 +90,7 @@ func New(client redis.UniversalClient, key string, opts ...Option) (*Store, erro
 		client: client, key: key, channel: fmt.Sprintf("changefeed:%d:%s", db, key), changes: key,
 		quiet: 2 * time.Second,
 	}
-	if err := store.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts, Option.apply); err != nil {
 		return nil, err
 	}
 	if s.changes == s.channel {

@@ -75,22 +75,22 @@ func TestStore_Cluster(t *testing.T) {
 	}
 }
 
-// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
-func TestNew_InvalidArguments(t *testing.T) {
+// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+func TestNewStore_InvalidArguments(t *testing.T) {
 	client := connect(t, "127.0.0.1:1", nil)
 	ring := driver.NewRing(&driver.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()
 	for name, create := range map[string]func() (*redis.Store, error){
-		"NoClient":      func() (*redis.Store, error) { return redis.New(nil, "k") },
-		"NilClient":     func() (*redis.Store, error) { return redis.New((*driver.Client)(nil), "k") },
-		"NilCluster":    func() (*redis.Store, error) { return redis.New((*driver.ClusterClient)(nil), "k") },
-		"Ring":          func() (*redis.Store, error) { return redis.New(ring, "k") },
-		"EmptyKey":      func() (*redis.Store, error) { return redis.New(client, "") },
-		"NulInKey":      func() (*redis.Store, error) { return redis.New(client, "\x00") },
-		"NilOption":     func() (*redis.Store, error) { return redis.New(client, "k", nil) },
-		"QuietTooShort": func() (*redis.Store, error) { return redis.New(client, "k", redis.WithQuiet(0)) },
-		"EmptyChannel":  func() (*redis.Store, error) { return redis.New(client, "k", redis.WithChannel("")) },
-		"RecordChannel": func() (*redis.Store, error) { return redis.New(client, "k", redis.WithChannel("changefeed:0:k")) },
+		"NoClient":      func() (*redis.Store, error) { return redis.NewStore(nil, "k") },
+		"NilClient":     func() (*redis.Store, error) { return redis.NewStore((*driver.Client)(nil), "k") },
+		"NilCluster":    func() (*redis.Store, error) { return redis.NewStore((*driver.ClusterClient)(nil), "k") },
+		"Ring":          func() (*redis.Store, error) { return redis.NewStore(ring, "k") },
+		"EmptyKey":      func() (*redis.Store, error) { return redis.NewStore(client, "") },
+		"NulInKey":      func() (*redis.Store, error) { return redis.NewStore(client, "\x00") },
+		"NilOption":     func() (*redis.Store, error) { return redis.NewStore(client, "k", nil) },
+		"QuietTooShort": func() (*redis.Store, error) { return redis.NewStore(client, "k", redis.WithQuiet(0)) },
+		"EmptyChannel":  func() (*redis.Store, error) { return redis.NewStore(client, "k", redis.WithChannel("")) },
+		"RecordChannel": func() (*redis.Store, error) { return redis.NewStore(client, "k", redis.WithChannel("changefeed:0:k")) },
 	} {
 		_, err := create()
 		require.ErrorIs(t, err, leaderelection.ErrInvalid, name)

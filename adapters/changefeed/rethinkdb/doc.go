@@ -33,7 +33,7 @@
 //
 // # The table
 //
-// In production, create the table beforehand and pass [WithExistingTable]. If several
+// In production, create the table beforehand and pass [WithoutCreate]. If several
 // clients create a table at the same time, RethinkDB can create several tables with one
 // name, which cannot be used then. Create keeps the table with the lowest ID, renames the
 // others, and drops those that contain only records of elections. Any number of

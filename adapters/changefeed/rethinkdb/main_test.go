@@ -68,7 +68,7 @@ func execWrite(t testing.TB, session *r.Session, query r.Term) {
 
 func newStore(t testing.TB, session r.QueryExecutor, table string, opts ...rethinkdb.Option) *rethinkdb.Store {
 	t.Helper()
-	s, err := rethinkdb.New(session, database, table, "an election", opts...)
+	s, err := rethinkdb.NewStore(session, database, table, "an election", opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -93,7 +93,7 @@ func newFactory(t testing.TB) storetest.Factory {
 		table := r.DB(database).Table(name)
 		b := &storetest.Backend{
 			New: func(t testing.TB) changefeed.Store {
-				s, err := rethinkdb.New(connect(t, addr, nil), database, name, key)
+				s, err := rethinkdb.NewStore(connect(t, addr, nil), database, name, key)
 				require.NoError(t, err)
 				return s
 			},

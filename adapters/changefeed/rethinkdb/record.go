@@ -90,7 +90,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 		switch {
 		case err == nil, kind == duplicateDocument:
 			return nil
-		case (kind == noDatabase || kind == noTable) && s.existingTable:
+		case (kind == noDatabase || kind == noTable) && s.withoutCreate:
 			return err
 		case kind == noDatabase:
 			_, err = s.query(ctx, r.DBCreate(s.database))
@@ -98,7 +98,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			if _, err = s.query(ctx, r.DB(s.database).TableCreate(s.table)); err == nil {
 				err = s.removeDuplicates(ctx)
 			}
-		case kind == ambiguousTable && !s.existingTable:
+		case kind == ambiguousTable && !s.withoutCreate:
 			err = s.removeDuplicates(ctx)
 		case isUnavailable(err): // A table that was just created has no primary replica yet.
 		default:

@@ -34,7 +34,7 @@ func replicatedConfig(acks any, replicas ...string) map[string]any {
 }
 
 func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Risk) error {
-	s, err := rethinkdb.New(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
+	s, err := rethinkdb.NewStore(session, "d", "t", "k", rethinkdb.WithRisk(accepted...))
 	require.NoError(t, err)
 	defer s.Close()
 	return s.Start(fixture.Context(t))

@@ -22,11 +22,11 @@ func (s *Store) Start(ctx context.Context) error {
 func (s *Store) checkTable(ctx context.Context) error {
 	raw, err := s.query(ctx, s.tableTerm().Get(s.key))
 	switch kind := errorKindOf(err); {
-	case kind == ambiguousTable && !s.existingTable:
+	case kind == ambiguousTable && !s.withoutCreate:
 		return nil // Create removes the duplicates.
 	case kind == ambiguousTable:
 		return s.runner.Unsuitable("there are several tables %s (%w); keep one of them, using their IDs in the table rethinkdb.table_config", s.tableName(), err)
-	case (kind == noDatabase || kind == noTable) && s.existingTable:
+	case (kind == noDatabase || kind == noTable) && s.withoutCreate:
 		return s.runner.Unsuitable("table %s does not exist, and the store is configured not to create it (%w); create it with write_acks majority", s.tableName(), err)
 	case kind == noDatabase || kind == noTable:
 		return nil

@@ -21,7 +21,7 @@ type Store struct {
 	database      string
 	table         string
 	key           string
-	existingTable bool
+	withoutCreate bool
 	quiet         time.Duration
 	accepted      store.AcceptedRisks
 	runner        store.Runner
@@ -33,16 +33,20 @@ type Store struct {
 
 var _ changefeed.Store = (*Store)(nil)
 
-// Option configures [New].
-type Option func(*Store) error
+// Option is an option of [NewStore].
+type Option interface{ apply(*Store) error }
 
-// WithExistingTable makes the store not create a database or a table: Start fails if it
+type optionFunc func(*Store) error
+
+func (f optionFunc) apply(s *Store) error { return f(s) }
+
+// WithoutCreate makes the store not create a database or a table: Start fails if it
 // does not exist. The record is created nevertheless.
-func WithExistingTable() Option {
-	return func(s *Store) error {
-		s.existingTable = true
+func WithoutCreate() Option {
+	return optionFunc(func(s *Store) error {
+		s.withoutCreate = true
 		return nil
-	}
+	})
 }
 
 // WithQuiet sets the quiet time: if a feed receives nothing for this time, it reads the
@@ -50,14 +54,14 @@ func WithExistingTable() Option {
 // The default is two seconds, the minimum 10 ms, the maximum 48 hours. If it is longer
 // than a heartbeat interval, such reads are not needed while there is a leader.
 func WithQuiet(d time.Duration) Option {
-	return func(s *Store) error { return store.SetQuietTime(&s.quiet, d) }
+	return optionFunc(func(s *Store) error { return store.SetQuietTime(&s.quiet, d) })
 }
 
 // WithServerNames sets the names of the servers that the messages of errors contain, such as
 // "db1:28015". A session does not reveal its servers, so without this option only those messages
 // name them that the driver composes.
 func WithServerNames(names ...string) Option {
-	return func(s *Store) error { return store.SetServers(&s.servers, names) }
+	return optionFunc(func(s *Store) error { return store.SetServers(&s.servers, names) })
 }
 
 // WithRisk accepts tables that Start rejects with a [changefeed.UnsafeError].
@@ -65,7 +69,7 @@ func WithServerNames(names ...string) Option {
 // write_acks is not majority. The systems that the leader writes to must check its
 // fencing token then. The option may be given several times.
 func WithRisk(risks ...changefeed.Risk) Option {
-	return func(s *Store) error { return s.accepted.Add(risks...) }
+	return optionFunc(func(s *Store) error { return s.accepted.Add(risks...) })
 }
 
 // maxQueries limits the queries in progress. While the driver reconnects, its pool opens a
@@ -78,13 +82,13 @@ const maxKeySize = 127
 // validName matches the names of databases and tables that RethinkDB accepts.
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,127}$`)
 
-// New creates a store of the election key in a table. It sends no request. The session is
+// NewStore creates a store of the election key in a table. It sends no request. The session is
 // neither closed nor changed, and must stay open as long as the store; its default
 // database does not matter. One connection (MaxOpen) is sufficient for any number of
 // stores and feeds. The session's Timeout limits how long the driver tries to connect.
 //
 // The error wraps [leaderelection.ErrInvalid].
-func New(session r.QueryExecutor, database, table, key string, opts ...Option) (*Store, error) {
+func NewStore(session r.QueryExecutor, database, table, key string, opts ...Option) (*Store, error) {
 	if v := reflect.ValueOf(session); session == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the session is nil", leaderelection.ErrInvalid)
 	}
@@ -103,7 +107,7 @@ func New(session r.QueryExecutor, database, table, key string, opts ...Option) (
 		session: session, database: database, table: table, key: key, quiet: 2 * time.Second,
 		queries: make(chan struct{}, maxQueries),
 	}
-	if err := store.ApplyOptions(s, opts); err != nil {
+	if err := store.ApplyOptions(s, opts, Option.apply); err != nil {
 		return nil, err
 	}
 	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "rethinkdb: ", Suffix: s.servers, MeaningOf: meaningOf}

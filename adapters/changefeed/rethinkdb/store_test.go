@@ -17,25 +17,27 @@ func TestStore(t *testing.T) { storetest.Run(t, newFactory(t)) }
 
 func TestElections(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
 
-// TestNew_InvalidArguments fails if New accepts an argument that cannot be used.
-func TestNew_InvalidArguments(t *testing.T) {
+// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+func TestNewStore_InvalidArguments(t *testing.T) {
 	var none *r.Session
 	session := &r.Session{}
 	for name, f := range map[string]func() (*rethinkdb.Store, error){
-		"Nil":      func() (*rethinkdb.Store, error) { return rethinkdb.New(nil, "d", "t", "k") },
-		"TypedNil": func() (*rethinkdb.Store, error) { return rethinkdb.New(none, "d", "t", "k") },
-		"Database": func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d.d", "t", "k") },
-		"System":   func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "rethinkdb", "t", "k") },
-		"Table":    func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "", "k") },
-		"NoKey":    func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", "") },
-		"NUL":      func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", "a\x00b") },
-		"Long":     func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", strings.Repeat("k", 128)) },
-		"Option":   func() (*rethinkdb.Store, error) { return rethinkdb.New(session, "d", "t", "k", nil) },
+		"Nil":      func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(nil, "d", "t", "k") },
+		"TypedNil": func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(none, "d", "t", "k") },
+		"Database": func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(session, "d.d", "t", "k") },
+		"System":   func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(session, "rethinkdb", "t", "k") },
+		"Table":    func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(session, "d", "", "k") },
+		"NoKey":    func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(session, "d", "t", "") },
+		"NUL":      func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(session, "d", "t", "a\x00b") },
+		"Long": func() (*rethinkdb.Store, error) {
+			return rethinkdb.NewStore(session, "d", "t", strings.Repeat("k", 128))
+		},
+		"Option": func() (*rethinkdb.Store, error) { return rethinkdb.NewStore(session, "d", "t", "k", nil) },
 		"Quiet": func() (*rethinkdb.Store, error) {
-			return rethinkdb.New(session, "d", "t", "k", rethinkdb.WithQuiet(0))
+			return rethinkdb.NewStore(session, "d", "t", "k", rethinkdb.WithQuiet(0))
 		},
 		"Server": func() (*rethinkdb.Store, error) {
-			return rethinkdb.New(session, "d", "t", "k", rethinkdb.WithServerNames())
+			return rethinkdb.NewStore(session, "d", "t", "k", rethinkdb.WithServerNames())
 		},
 	} {
 		s, err := f()

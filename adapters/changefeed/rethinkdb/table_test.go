@@ -64,7 +64,7 @@ func TestCreate_AmbiguousTable(t *testing.T) {
 		}
 	}
 	require.Greater(t, countTables(t, operator, table), 1, "the server has created only one table")
-	err := newStore(t, operator, table, rethinkdb.WithExistingTable()).Start(fixture.Context(t))
+	err := newStore(t, operator, table, rethinkdb.WithoutCreate()).Start(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	require.ErrorContains(t, err, "several tables")
 	s, rec := createRecord(t, operator, table)

@@ -12,13 +12,13 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// ApplyOptions applies options to a store.
-func ApplyOptions[S any, O ~func(S) error](store S, options []O) error {
+// ApplyOptions applies options to a store. apply is the method of the type of the options.
+func ApplyOptions[S, O any](store S, options []O, apply func(O, S) error) error {
 	for i, o := range options {
-		if o == nil {
+		if any(o) == nil {
 			return fmt.Errorf("%w: option %d is nil", leaderelection.ErrInvalid, i)
 		}
-		if err := o(store); err != nil {
+		if err := apply(o, store); err != nil {
 			if !errors.Is(err, leaderelection.ErrInvalid) {
 				err = fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
 			}

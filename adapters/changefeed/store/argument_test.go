@@ -11,17 +11,22 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
+type option interface{ apply(*int) error }
+
+type optionFunc func(*int) error
+
+func (f optionFunc) apply(n *int) error { return f(n) }
+
 // TestApplyOptions fails if an option is not applied, or if a nil option or an error of an option
 // is not reported as an invalid option.
 func TestApplyOptions(t *testing.T) {
-	type option func(*int) error
-	increment := func(n *int) error { *n++; return nil }
+	increment := optionFunc(func(n *int) error { *n++; return nil })
 	n := 0
-	require.NoError(t, ApplyOptions(&n, []option{increment, increment}))
+	require.NoError(t, ApplyOptions(&n, []option{increment, increment}, option.apply))
 	require.Equal(t, 2, n)
-	require.ErrorIs(t, ApplyOptions(&n, []option{nil}), leaderelection.ErrInvalid)
+	require.ErrorIs(t, ApplyOptions(&n, []option{nil}, option.apply), leaderelection.ErrInvalid)
 	failure := errors.New("failure")
-	err := ApplyOptions(&n, []option{func(*int) error { return failure }})
+	err := ApplyOptions(&n, []option{optionFunc(func(*int) error { return failure })}, option.apply)
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	require.ErrorIs(t, err, failure)
 }

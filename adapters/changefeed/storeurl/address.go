@@ -22,7 +22,7 @@ type address struct {
 	risks  []changefeed.Risk
 }
 
-func parseAddress(cfg Config) (open opener, a address, err error) {
+func parseAddress(cfg Config) (open driver, a address, err error) {
 	cfg.Election = strings.Trim(cfg.Election, "/")
 	u, err := url.Parse(cfg.URL)
 	if err != nil {
@@ -36,7 +36,7 @@ func parseAddress(cfg Config) (open opener, a address, err error) {
 		}
 		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalid, err)
 	}
-	open = openers[u.Scheme]
+	open = drivers[u.Scheme]
 	native := natives[u.Scheme]
 	switch {
 	case native != "":

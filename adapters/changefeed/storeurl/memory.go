@@ -11,11 +11,11 @@ func openMemory(a address) (connector, error) {
 	if err := a.rejectParameters(); err != nil {
 		return nil, err
 	}
-	return func(context.Context) (*Opened, error) {
+	return func(context.Context) (*Opener, error) {
 		table := memory.NewTable()
-		return &Opened{
-			New:   func() (changefeed.Store, error) { return table.Store(a.config.Election), nil },
-			Close: func() {},
-		}, nil
+		return newOpener(
+			func() (changefeed.Store, error) { return table.Store(a.config.Election), nil },
+			func() error { return nil },
+		), nil
 	}, nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-func init() { openers["mongodb"], openers["mongodb+srv"] = openMongoDB, openMongoDB }
+func init() { drivers["mongodb"], drivers["mongodb+srv"] = openMongoDB, openMongoDB }
 
 // closeLimit limits Close of a driver that sends requests to its server.
 const closeLimit = 2 * time.Second
@@ -50,7 +50,7 @@ func openMongoDB(a address) (connector, error) {
 	if err := checkMongoDBLogin(&a, direct); err != nil {
 		return nil, err
 	}
-	return func(context.Context) (*Opened, error) {
+	return func(context.Context) (*Opener, error) {
 		cfg, err := cfg()
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", leaderelection.ErrInvalid, err)
@@ -59,16 +59,13 @@ func openMongoDB(a address) (connector, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Opened{
-			New: func() (changefeed.Store, error) {
-				return mongodb.New(client.Database(database).Collection(collection), a.config.Election, mongodb.WithRisk(a.risks...), mongodb.WithServerNames(a.url.Host))
-			},
-			Close: func() {
-				ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
-				defer cancel()
-				_ = client.Disconnect(ctx)
-			},
-		}, nil
+		return newOpener(func() (changefeed.Store, error) {
+			return mongodb.NewStore(client.Database(database).Collection(collection), a.config.Election, mongodb.WithRisk(a.risks...), mongodb.WithServerNames(a.url.Host))
+		}, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+			defer cancel()
+			return client.Disconnect(ctx)
+		}), nil
 	}, nil
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	openers["nats"], openers["tls"] = openNATS, openNATS
+	drivers["nats"], drivers["tls"] = openNATS, openNATS
 	driverLogs = append(driverLogs, natsLog.Store)
 }
 
@@ -55,16 +55,13 @@ func openNATS(a address) (connector, error) {
 	if a.config.TLS != nil {
 		options = append(options, natsclient.Secure(a.config.TLS))
 	}
-	return func(context.Context) (*Opened, error) {
+	return func(context.Context) (*Opener, error) {
 		conn, err := natsclient.Connect(strings.Join(a.serverURLs(a.url.Scheme), ","), options...)
 		if err != nil {
 			return nil, err
 		}
-		return &Opened{
-			New: func() (changefeed.Store, error) {
-				return nats.New(conn, bucket, a.config.Election, nats.WithRisk(a.risks...))
-			},
-			Close: conn.Close,
-		}, nil
+		return newOpener(func() (changefeed.Store, error) {
+			return nats.NewStore(conn, bucket, a.config.Election, nats.WithRisk(a.risks...))
+		}, func() error { conn.Close(); return nil }), nil
 	}, nil
 }

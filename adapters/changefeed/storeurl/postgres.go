@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-func init() { openers["postgres"], openers["postgresql"] = openPostgres, openPostgres }
+func init() { drivers["postgres"], drivers["postgresql"] = openPostgres, openPostgres }
 
 func openPostgres(a address) (connector, error) {
 	table := pgx.Identifier(strings.Split(a.takeParameter("table"), "."))
@@ -42,17 +42,14 @@ func openPostgres(a address) (connector, error) {
 	if a.config.TLS != nil {
 		useTLS(&cfg.ConnConfig.Config, a.tlsConfig)
 	}
-	return func(ctx context.Context) (*Opened, error) {
+	return func(ctx context.Context) (*Opener, error) {
 		pool, err := pgxpool.NewWithConfig(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
-		return &Opened{
-			New: func() (changefeed.Store, error) {
-				return postgres.New(pool, table, a.config.Election, postgres.WithRisk(a.risks...))
-			},
-			Close: pool.Close,
-		}, nil
+		return newOpener(func() (changefeed.Store, error) {
+			return postgres.NewStore(pool, table, a.config.Election, postgres.WithRisk(a.risks...))
+		}, func() error { pool.Close(); return nil }), nil
 	}, nil
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	openers["redis"], openers["rediss"] = openRedis, openRedis
+	drivers["redis"], drivers["rediss"] = openRedis, openRedis
 	driverLogs = append(driverLogs, func(log *slog.Logger) { redisclient.SetLogger(redisLog{log}) })
 }
 
@@ -46,13 +46,10 @@ func openRedis(a address) (connector, error) {
 	// Requests are repeated. With more attempts to connect for each, the context of a request would
 	// end before the driver returns the reason.
 	cfg.DialerRetries = 1
-	return func(context.Context) (*Opened, error) {
+	return func(context.Context) (*Opener, error) {
 		client := redisclient.NewClient(cfg)
-		return &Opened{
-			New: func() (changefeed.Store, error) {
-				return redis.New(client, defaultName+":"+a.config.Election, redis.WithRisk(a.risks...))
-			},
-			Close: func() { _ = client.Close() },
-		}, nil
+		return newOpener(func() (changefeed.Store, error) {
+			return redis.NewStore(client, defaultName+":"+a.config.Election, redis.WithRisk(a.risks...))
+		}, client.Close), nil
 	}, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-func init() { openers["rethinkdb"] = openRethinkDB }
+func init() { drivers["rethinkdb"] = openRethinkDB }
 
 func openRethinkDB(a address) (connector, error) {
 	table := a.takeParameter("table")
@@ -31,7 +31,7 @@ func openRethinkDB(a address) (connector, error) {
 		return nil, err
 	}
 	hosts := strings.Split(a.url.Host, ",")
-	return func(ctx context.Context) (*Opened, error) {
+	return func(ctx context.Context) (*Opener, error) {
 		if err := checkServers(ctx, hosts, a.config.TLS); err != nil {
 			return nil, err
 		}
@@ -42,12 +42,9 @@ func openRethinkDB(a address) (connector, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Opened{
-			New: func() (changefeed.Store, error) {
-				return rethinkdb.New(session, database, table, a.config.Election, rethinkdb.WithRisk(a.risks...), rethinkdb.WithServerNames(a.url.Host))
-			},
-			Close: func() { _ = session.Close() },
-		}, nil
+		return newOpener(func() (changefeed.Store, error) {
+			return rethinkdb.NewStore(session, database, table, a.config.Election, rethinkdb.WithRisk(a.risks...), rethinkdb.WithServerNames(a.url.Host))
+		}, func() error { return session.Close() }), nil
 	}, nil
 }
 

@@ -32,6 +32,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
@@ -64,24 +65,34 @@ type Config struct {
 	AllowPlainCredentials bool
 }
 
-// Opened is a connection to a system that stores elections.
-type Opened struct {
-	// New creates a new store of the election's record. It sends no request. The caller
-	// must close the store before it calls Close.
-	New func() (changefeed.Store, error)
-	// Close closes the connection. It must be called at most once.
-	Close func()
+// Opener is a connection to a system that stores elections. Create it with [Open].
+type Opener struct {
+	newStore func() (changefeed.Store, error)
+	close    func() error
 }
 
-// opener checks an address, and returns the function that opens it.
-type opener func(a address) (connector, error)
+// newOpener returns an Opener. Its Close calls closeConnection once.
+func newOpener(newStore func() (changefeed.Store, error), closeConnection func() error) *Opener {
+	return &Opener{newStore: newStore, close: sync.OnceValue(closeConnection)}
+}
+
+// NewStore creates a new store of the election's record. It sends no request. The caller must
+// close the store before it calls Close.
+func (o *Opener) NewStore() (changefeed.Store, error) { return o.newStore() }
+
+// Close closes the connection. The error is that of the driver. Further calls do nothing, and
+// return the same error.
+func (o *Opener) Close() error { return o.close() }
+
+// driver checks an address, and returns the function that opens it.
+type driver func(a address) (connector, error)
 
 // connector opens an address.
-type connector func(ctx context.Context) (*Opened, error)
+type connector func(ctx context.Context) (*Opener, error)
 
-// openers contains the openers of this build by scheme. Each file with a driver that a build tag
-// can exclude adds its opener in init.
-var openers = map[string]opener{"memory": openMemory}
+// drivers contains the drivers of this build by scheme. Each file with a driver that a build tag
+// can exclude adds it in init.
+var drivers = map[string]driver{"memory": openMemory}
 
 // natives contains the package that implements elections on a system that is not a store, by the
 // scheme of its addresses.
@@ -111,7 +122,7 @@ var optional = map[string]string{"rethinkdb": "rethinkdb"}
 
 // Schemes returns the schemes of addresses that this build supports, without the colon, in sorted
 // order.
-func Schemes() []string { return slices.Sorted(maps.Keys(openers)) }
+func Schemes() []string { return slices.Sorted(maps.Keys(drivers)) }
 
 // Check validates an address as Open does before it connects. It does not check the parameters of
 // mongodb+srv addresses, which need requests to name servers. The error wraps
@@ -143,13 +154,13 @@ func Redacted(address string) string { return transport.Redact(address) }
 // does not wait after ctx is done; ctx does not matter after Open has returned. If the
 // address is invalid, the error wraps [leaderelection.ErrInvalid]. Errors never
 // contain a password.
-func Open(ctx context.Context, cfg Config) (*Opened, error) {
+func Open(ctx context.Context, cfg Config) (*Opener, error) {
 	connect, a, err := prepare(cfg)
 	if err != nil {
 		return nil, err
 	}
 	type result struct {
-		opened *Opened
+		opener *Opener
 		err    error
 	}
 	results := make(chan result)
@@ -159,7 +170,7 @@ func Open(ctx context.Context, cfg Config) (*Opened, error) {
 		case results <- result{o, err}:
 		case <-ctx.Done():
 			if err == nil {
-				o.Close()
+				_ = o.Close()
 			}
 		}
 	}()
@@ -172,5 +183,5 @@ func Open(ctx context.Context, cfg Config) (*Opened, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("open %s: %w", a.text(), r.err)
 	}
-	return r.opened, nil
+	return r.opener, nil
 }

@@ -137,15 +137,15 @@ func TestOpen_PostgresDowngrade(t *testing.T) {
 		cfg := storeurl.Config{URL: "postgres://me:secret@127.0.0.1:" + port + ",255.255.255.255:1/db?" + mode, Election: "jobs"}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		opened, err := storeurl.Open(ctx, cfg)
+		opener, err := storeurl.Open(ctx, cfg)
 		require.NoError(t, err)
-		store, err := opened.New()
+		store, err := opener.NewStore()
 		require.NoError(t, err)
 		_, err = store.Read(ctx)
 		require.Error(t, err)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, mode)
 		require.NoError(t, store.Close())
-		opened.Close()
+		opener.Close()
 		require.Equal(t, sent, len(passwords) > 0, "%q: %v", mode, err)
 	}
 }
@@ -211,9 +211,9 @@ func TestOpen_NATSToken(t *testing.T) {
 		line, _ := bufio.NewReader(conn).ReadString('\n')
 		lines <- line
 	})
-	opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: "nats://secret@" + server.Addr().String(), Election: "jobs"})
+	opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "nats://secret@" + server.Addr().String(), Election: "jobs"})
 	require.NoError(t, err)
-	defer opened.Close()
+	defer opener.Close()
 	require.Contains(t, <-lines, `"auth_token":"secret"`)
 }
 
@@ -247,7 +247,7 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 				}
 			})
 		}
-		opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: "nats://me:secret@" + addresses[0], Election: "jobs", AllowPlainCredentials: allow})
+		opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "nats://me:secret@" + addresses[0], Election: "jobs", AllowPlainCredentials: allow})
 		require.NoError(t, err)
 		if allow {
 			<-logins[1]
@@ -257,7 +257,7 @@ func TestOpen_NATSDiscovery(t *testing.T) {
 			}
 			require.Empty(t, logins[1])
 		}
-		opened.Close()
+		opener.Close()
 	}
 }
 
@@ -328,12 +328,13 @@ func TestOpen(t *testing.T) {
 		"mongodb://me:secret@127.0.0.1:1/db?collection=c&authSource=admin&directConnection=true",
 	} {
 		t.Run(url, func(t *testing.T) {
-			opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: url, Election: "/jobs/report"})
+			opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: url, Election: "/jobs/report"})
 			require.NoError(t, err)
-			store, err := opened.New()
+			store, err := opener.NewStore()
 			require.NoError(t, err)
 			require.NoError(t, store.Close())
-			opened.Close()
+			require.NoError(t, opener.Close())
+			require.NoError(t, opener.Close(), "the second call")
 		})
 	}
 }
@@ -351,10 +352,10 @@ func TestOpen_Risks(t *testing.T) {
 		{"redis://127.0.0.1:1", []changefeed.Risk{"fire"}, false},
 		{"memory:", []changefeed.Risk{changefeed.RiskFailover}, false},
 	} {
-		opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: "jobs", Unsafe: c.unsafe})
+		opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: c.url, Election: "jobs", Unsafe: c.unsafe})
 		if c.valid {
 			require.NoError(t, err, c.url)
-			opened.Close()
+			opener.Close()
 		} else {
 			require.ErrorIs(t, err, leaderelection.ErrInvalid, c.url)
 		}
@@ -379,12 +380,12 @@ func TestOpen_RedisContext(t *testing.T) {
 	})
 	defer serving.Wait()
 	defer server.Close()
-	opened, err := storeurl.Open(t.Context(), storeurl.Config{
+	opener, err := storeurl.Open(t.Context(), storeurl.Config{
 		URL: "redis://" + server.Addr().String() + "?read_timeout=1h", Election: "jobs",
 	})
 	require.NoError(t, err)
-	defer opened.Close()
-	store, err := opened.New()
+	defer opener.Close()
+	store, err := opener.NewStore()
 	require.NoError(t, err)
 	defer store.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -446,12 +447,12 @@ func TestLogDrivers(t *testing.T) {
 
 // read opens an address and reads the record.
 func read(ctx context.Context, url string) error {
-	opened, err := storeurl.Open(ctx, storeurl.Config{URL: url, Election: "jobs"})
+	opener, err := storeurl.Open(ctx, storeurl.Config{URL: url, Election: "jobs"})
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
-	store, err := opened.New()
+	defer opener.Close()
+	store, err := opener.NewStore()
 	if err != nil {
 		return err
 	}
@@ -464,12 +465,12 @@ func read(ctx context.Context, url string) error {
 func TestOpen_PostgresPassword(t *testing.T) {
 	passwords := make(chan string, 1)
 	server := servePostgres(t, passwords)
-	opened, err := storeurl.Open(t.Context(), storeurl.Config{
+	opener, err := storeurl.Open(t.Context(), storeurl.Config{
 		URL: "postgres://app:old@" + server.Addr().String() + "/db?sslmode=disable&password=older", Election: "jobs", Password: "new",
 	})
 	require.NoError(t, err)
-	defer opened.Close()
-	store, err := opened.New()
+	defer opener.Close()
+	store, err := opener.NewStore()
 	require.NoError(t, err)
 	defer store.Close()
 	_, err = store.Read(t.Context())
@@ -477,15 +478,15 @@ func TestOpen_PostgresPassword(t *testing.T) {
 	require.Equal(t, "new", <-passwords)
 }
 
-// TestOpen_Memory fails if the stores of one Opened do not share the record.
+// TestOpen_Memory fails if the stores of one Opener do not share the record.
 func TestOpen_Memory(t *testing.T) {
-	opened, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
+	opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
 	require.NoError(t, err)
-	defer opened.Close()
-	a, err := opened.New()
+	defer opener.Close()
+	a, err := opener.NewStore()
 	require.NoError(t, err)
 	defer a.Close()
-	b, err := opened.New()
+	b, err := opener.NewStore()
 	require.NoError(t, err)
 	defer b.Close()
 	require.NoError(t, a.Create(t.Context(), changefeed.Record{Epoch: "e"}))
@@ -534,12 +535,12 @@ func TestOpen_TLS(t *testing.T) {
 			defer server.Close()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			opened, err := storeurl.Open(ctx, storeurl.Config{
+			opener, err := storeurl.Open(ctx, storeurl.Config{
 				URL: c.scheme + "://" + c.otherServers + server.Addr().String() + "/1", Election: "jobs", TLS: &tls.Config{MinVersion: tls.VersionTLS12},
 			})
 			if err == nil {
-				defer opened.Close()
-				store, err := opened.New()
+				defer opener.Close()
+				store, err := opener.NewStore()
 				require.NoError(t, err)
 				defer store.Close()
 				var reading sync.WaitGroup

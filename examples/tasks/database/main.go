@@ -40,7 +40,7 @@ func run(ctx context.Context, db, name string) error {
 		return err
 	}
 	defer pool.Close()
-	store, err := postgres.New(pool, pgx.Identifier{"elections"}, "report") // table and election
+	store, err := postgres.NewStore(pool, pgx.Identifier{"elections"}, "report") // table and election
 	if err != nil {
 		return err
 	}
