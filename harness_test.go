@@ -50,7 +50,7 @@ type harness struct {
 func withServers(t *testing.T, servers int, f func(h *harness), options ...zktest.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Minute) }) // requests that cannot be answered end with their client
-		h := &harness{T: t, ensemble: zktest.Cluster(t, servers, options...)}
+		h := &harness{T: t, ensemble: zktest.StartEnsemble(t, servers, options...)}
 		h.srv = h.ensemble.Server(0)
 		t.Cleanup(func() {
 			h.heal()

@@ -101,17 +101,17 @@ func zookeeperFactory(opts ...leaderelection.Option) electiontest.Factory {
 }
 
 func TestRun_ZooKeeper(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(), electiontest.FakeTime())
+	electiontest.Run(t, zookeeperFactory(), electiontest.WithFakeTime())
 }
 
 func TestRun_ZooKeeperWithRejoin(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithRejoin()), electiontest.FakeTime())
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithRejoin()), electiontest.WithFakeTime())
 }
 
 func TestRun_ZooKeeperWithPlainNames(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithNamePrefix("n_")), electiontest.FakeTime())
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithNamePrefix("n_")), electiontest.WithFakeTime())
 }
 
 func TestRun_ZooKeeperWithKazooNames(t *testing.T) {
-	electiontest.Run(t, zookeeperFactory(leaderelection.WithKazooNames()), electiontest.FakeTime())
+	electiontest.Run(t, zookeeperFactory(leaderelection.WithKazooNames()), electiontest.WithFakeTime())
 }

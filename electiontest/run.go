@@ -10,10 +10,10 @@ type Option func(*options)
 
 type options struct{ fakeTime bool }
 
-// FakeTime runs each case in a bubble of testing/synctest, for backends inside the test
+// WithFakeTime runs each case in a bubble of testing/synctest, for backends inside the test
 // process. Cases that wait for minutes then complete immediately, and a goroutine that is
 // left running fails the test. The factory is called inside the bubble.
-func FakeTime() Option { return func(o *options) { o.fakeTime = true } }
+func WithFakeTime() Option { return func(o *options) { o.fakeTime = true } }
 
 // Run runs each case as a subtest.
 func Run(t *testing.T, f Factory, opts ...Option) {

@@ -25,11 +25,11 @@ func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string
 }
 
 func TestRun_Memory(t *testing.T) {
-	electiontest.Run(t, memoryFactory(defects{}), electiontest.FakeTime())
+	electiontest.Run(t, memoryFactory(defects{}), electiontest.WithFakeTime())
 }
 
 func TestRun_MemoryWithoutEnd(t *testing.T) {
-	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.FakeTime())
+	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.WithFakeTime())
 }
 
 func TestRun_MemoryInRealTime(t *testing.T) {

@@ -240,7 +240,7 @@ func TestDefectE9_EndHangs(t *testing.T) {
 // leader begins. Here the partitioned server still answers the leader.
 func TestDefectE10_PartitionedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ensemble := zktest.Cluster(t, 3)
+		ensemble := zktest.StartEnsemble(t, 3)
 		t.Cleanup(func() { time.Sleep(time.Minute) })
 		var ends, begins time.Time
 		run := func(server int, work func(ctx context.Context, l *leaderelection.Leadership) error) {

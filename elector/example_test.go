@@ -13,7 +13,7 @@ import (
 
 // A function runs in one of several processes at a time.
 func ExampleLead() {
-	srv, err := zktest.New() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func ExampleLead() {
 
 // A service is switched on and off. The program participates in the election until it exits.
 func ExampleElector() {
-	srv, err := zktest.New() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {
 		log.Fatal(err)
 	}

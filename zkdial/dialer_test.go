@@ -327,7 +327,7 @@ func TestDialer_FaultyServer(t *testing.T) {
 		for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
 			t.Run(fmt.Sprint(name, ", ", timeout), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := &faultyCluster{Ensemble: zktest.Cluster(t, 3, zktest.WithTick(2*time.Second)), wrap: fault.wrap}
+					c := &faultyCluster{Ensemble: zktest.StartEnsemble(t, 3, zktest.WithTick(2*time.Second)), wrap: fault.wrap}
 					for round := range 6 {
 						old := c.connect(t, timeout)
 						_, err := Wait(t.Context(), old)
@@ -371,7 +371,7 @@ func TestDialer_RollingRestart(t *testing.T) {
 		for run := range 20 {
 			t.Run(fmt.Sprintf("%d servers, run %d", servers, run), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := &faultyCluster{Ensemble: zktest.Cluster(t, servers, zktest.WithTick(2*time.Second))}
+					c := &faultyCluster{Ensemble: zktest.StartEnsemble(t, servers, zktest.WithTick(2*time.Second))}
 					conn := c.connect(t, timeout)
 					_, err := Wait(t.Context(), conn)
 					require.NoError(t, err)
@@ -399,7 +399,7 @@ func TestDialer_RollingRestart(t *testing.T) {
 // than the limit for the first attempt.
 func TestDialer_SlowServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &faultyCluster{Ensemble: zktest.Cluster(t, 3)}
+		c := &faultyCluster{Ensemble: zktest.StartEnsemble(t, 3)}
 		for i := range 3 {
 			c.Server(i).Delay(zktest.ToServer, timeout*6/10)
 		}

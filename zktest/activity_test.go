@@ -22,7 +22,7 @@ const (
 // is d after a ping between servers. It returns how long after that ping the session expires.
 func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.Server, session int64)) time.Duration {
 	begin := time.Now()
-	ens := zktest.Cluster(t, servers, zktest.WithTick(reportTick), zktest.WithSessionTimeouts(reportTimeout, reportTimeout))
+	ens := zktest.StartEnsemble(t, servers, zktest.WithTick(reportTick), zktest.WithSessionTimeouts(reportTimeout, reportTimeout))
 	conn, _, err := ens.Server(0).Connect(reportTimeout)
 	require.NoError(t, err)
 	at := reportPing + d

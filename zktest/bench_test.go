@@ -78,7 +78,7 @@ func BenchmarkGet(b *testing.B) {
 
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
-		s, err := zktest.New()
+		s, err := zktest.NewServer()
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func BenchmarkStart(b *testing.B) {
 
 func BenchmarkStartTCP(b *testing.B) {
 	for b.Loop() {
-		s, err := zktest.New()
+		s, err := zktest.NewServer()
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -408,7 +408,7 @@ func TestClient_GoZookeeper(t *testing.T) {
 // Curator replaces its list of servers by the addresses there, and connects to one of them when
 // its server stops.
 func TestClient_CuratorOnCluster(t *testing.T) {
-	ens := zktest.Cluster(t, 3)
+	ens := zktest.StartEnsemble(t, 3)
 	addrs := ens.Addrs()
 	slices.Reverse(addrs) // so that the list in the configuration is a different string
 	p := startJava(t, false, curatorJars, "testdata/tracker.java", strings.Join(addrs, ","))

@@ -22,7 +22,7 @@ func TestClose_DuringFault(t *testing.T) {
 		"refuse":     func(s *zktest.Server) { s.Refuse(true); s.DropConnections() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, err := zktest.New()
+			s, err := zktest.NewServer()
 			if err != nil {
 				t.Fatal(err)
 			}

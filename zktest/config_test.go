@@ -14,7 +14,7 @@ import (
 // TestConfig_ListsListeners fails if /zookeeper/config does not contain the addresses of listeners:
 // Curator replaces its list of servers by them.
 func TestConfig_ListsListeners(t *testing.T) {
-	ens := zktest.Cluster(t, 3)
+	ens := zktest.StartEnsemble(t, 3)
 	c, _, err := ens.Connect(10 * time.Second)
 	require.NoError(t, err)
 	config := func() string {
@@ -43,7 +43,7 @@ func TestConfig_ListsListeners(t *testing.T) {
 
 // TestConfig_AllInterfaces fails if the host of a listener on all interfaces is not usable.
 func TestConfig_AllInterfaces(t *testing.T) {
-	ens := zktest.Cluster(t, 2, zktest.WithAddr("0.0.0.0:0"))
+	ens := zktest.StartEnsemble(t, 2, zktest.WithAddr("0.0.0.0:0"))
 	_, port, err := net.SplitHostPort(ens.Addrs()[0])
 	require.NoError(t, err)
 	c, _, err := ens.Connect(10 * time.Second)

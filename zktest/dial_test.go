@@ -13,7 +13,7 @@ import (
 
 // TestConnect_AfterClose fails if Connect or Listen succeed after Close.
 func TestConnect_AfterClose(t *testing.T) {
-	s, err := zktest.New()
+	s, err := zktest.NewServer()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestConnect_AfterClose(t *testing.T) {
 func TestConnect_DuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
-			s, err := zktest.New()
+			s, err := zktest.NewServer()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -61,13 +61,13 @@
 //   - Sessions: [Server.ExpireSession].
 //   - Server: [Server.Pause], [Server.Stop], [Server.Restart], [Server.SetSequence],
 //     [Server.Sweep].
-//   - Ensemble: [Cluster]; [Ensemble.Restart], optionally with the loss of all data;
+//   - Ensemble: [StartEnsemble]; [Ensemble.Restart], optionally with the loss of all data;
 //     [Server.Partition], during which clients read an old state while their sessions
 //     expire on the majority side; [Server.Lag] and [Server.LagBy], during which clients
 //     read an old state and keep their sessions.
 //
 // To test that another candidate takes over while the leader is partitioned, use a
-// [Cluster] and connect the leader to one server only, with [Server.Connect]; then call
+// [StartEnsemble] and connect the leader to one server only, with [Server.Connect]; then call
 // [Server.Partition] without sessions, as in the example of that method. A client that
 // knows other servers connects to one of them after two thirds of its session timeout and
 // keeps its session. A client whose session is an argument of Partition reconnects to its
@@ -116,12 +116,12 @@
 //	x509, TLS               not implemented: such a client is disconnected
 //	AdminServer, JMX,
 //	Prometheus              not implemented; the four-letter words report the same numbers
-//	read-only mode          not implemented; for the behavior without a majority see [Cluster]
+//	read-only mode          not implemented; for the behavior without a majority see [StartEnsemble]
 //	observers, local
 //	sessions, throttling    not implemented
 //	elections               immediate; no votes, no log, no snapshots on disk
 //	replication             immediate, unless a server lags; see [Server.Lag]
-//	session activity        reported by followers with the answers to pings; see [Cluster]
+//	session activity        reported by followers with the answers to pings; see [StartEnsemble]
 //	silent connections      closed after 10 s without a handshake; the real server rounds that up
 //	check outside a multi   answered, while a 3.8 server sends no answer
 //	checkWatches            answers for the requesting client; a 3.8 server may answer for another client

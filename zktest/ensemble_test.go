@@ -24,7 +24,7 @@ func TestEnsemble_RandomFaults(t *testing.T) {
 func runRandomFaults(t *testing.T, seed uint64) {
 	const clients, faults = 6, 60
 	r := rand.New(rand.NewPCG(seed, 7))
-	e := zktest.Cluster(t, 3)
+	e := zktest.StartEnsemble(t, 3)
 	conns := make([]*zk.Conn, clients)
 	for i := range conns {
 		conns[i], _ = connectFrom(t, e, i, 6*time.Second)

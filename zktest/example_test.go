@@ -27,7 +27,7 @@ func session(events <-chan zk.Event) {
 }
 
 func Example() {
-	srv := must(zktest.New())
+	srv := must(zktest.NewServer())
 	defer srv.Close()
 	conn, events, err := srv.Connect(10 * time.Second)
 	if err != nil {
@@ -46,7 +46,7 @@ func Example() {
 // A session expires: the server deletes its znodes and notifies other clients immediately. Its own
 // client is notified when it has reconnected.
 func ExampleServer_ExpireSession() {
-	srv := must(zktest.New())
+	srv := must(zktest.NewServer())
 	defer srv.Close()
 	owner, ownerEvents, _ := srv.Connect(10 * time.Second)
 	session(ownerEvents)
@@ -72,7 +72,7 @@ func ExampleServer_ExpireSession() {
 
 // The create is applied, but the reply is lost: the znode exists, which the client cannot know.
 func ExampleServer_After() {
-	srv := must(zktest.New())
+	srv := must(zktest.NewServer())
 	defer srv.Close()
 	conn, events, _ := srv.Connect(10 * time.Second)
 	session(events)
@@ -93,7 +93,7 @@ func ExampleServer_After() {
 // A client remains connected to a server that is cut off: it reads an old state and its pings are
 // answered, while its session expires on the majority side.
 func ExampleServer_Partition() {
-	srv := must(zktest.New(zktest.WithManualClock()))
+	srv := must(zktest.NewServer(zktest.WithManualClock()))
 	defer srv.Close()
 	leader, leaderEvents, _ := srv.Connect(10 * time.Second)
 	session(leaderEvents)
@@ -139,7 +139,7 @@ func ExampleServer_Partition_server() {
 
 // The test advances the clock, for clients that cannot run in a synctest bubble.
 func ExampleServer_Advance() {
-	srv := must(zktest.New(zktest.WithManualClock()))
+	srv := must(zktest.NewServer(zktest.WithManualClock()))
 	defer srv.Close()
 	_, events, _ := srv.Connect(10 * time.Second)
 	session(events)

@@ -47,7 +47,7 @@ func TestFourLetter_DuringFault(t *testing.T) {
 
 // TestFourLetter_Conf fails if the answer to conf lacks the port, which tools read there.
 func TestFourLetter_Conf(t *testing.T) {
-	ens := zktest.Cluster(t, 2)
+	ens := zktest.StartEnsemble(t, 2)
 	for i, addr := range ens.Addrs() {
 		nc, err := net.Dial("tcp", addr)
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 // at another time, or if other servers show the write later.
 func TestLagBy_Second(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 10*time.Second)
 		b, _ := connectFrom(t, e, 1, 10*time.Second)
 		e.Server(1).LagBy(time.Second)
@@ -141,7 +141,7 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 // before it has applied the expiry, or applies a transaction without a majority.
 func TestLagBy_WithOtherFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
 		s := e.Server(0)
 		s.LagBy(time.Second)
@@ -208,7 +208,7 @@ func TestLagBy_InvalidDuration(t *testing.T) {
 // rejects another client, or shows the later state.
 func TestLag_SessionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 6*time.Second)
 		b, events := connectFrom(t, e, 0, 6*time.Second)
 		id := b.SessionID()

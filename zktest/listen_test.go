@@ -45,7 +45,7 @@ func TestListen_ChosenAddresses(t *testing.T) {
 	require.ErrorContains(t, err, ln.Addr().String())
 
 	// A server that is stopped when the ports are opened opens its port when it starts.
-	other := zktest.Cluster(t, 3)
+	other := zktest.StartEnsemble(t, 3)
 	other.Server(2).Stop()
 	addr := other.Addrs()[2]
 	_, err = net.Dial("tcp", addr)
@@ -58,7 +58,7 @@ func TestListen_ChosenAddresses(t *testing.T) {
 
 // TestListen_Cluster fails if a client cannot connect to an ensemble over TCP.
 func TestListen_Cluster(t *testing.T) {
-	e := zktest.Cluster(t, 3)
+	e := zktest.StartEnsemble(t, 3)
 	c, events, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))
 	if err != nil {
 		t.Fatal(err)

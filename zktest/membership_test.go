@@ -15,7 +15,7 @@ import (
 // stops.
 func TestCluster_FailOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
 		b, _ := connectFrom(t, e, 1, 10*time.Second)
 		if a.Server() != e.Server(0).Name() || b.Server() != e.Server(1).Name() {
@@ -55,7 +55,7 @@ func TestCluster_FailOver(t *testing.T) {
 // leader does not catch up afterwards.
 func TestCluster_LeaderPartitioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
 		mustCreate(t, a, "/e", "", zk.FlagEphemeral)
 		id, before := a.SessionID(), e.Server(0).Zxid()
@@ -90,7 +90,7 @@ func TestCluster_WithoutMajority(t *testing.T) {
 		"stopped": (*zktest.Server).Stop,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e := zktest.Cluster(t, 3)
+			e := zktest.StartEnsemble(t, 3)
 			a, events := connectFrom(t, e, 0, 6*time.Second)
 			mustCreate(t, a, "/e", "", zk.FlagEphemeral)
 			id := a.SessionID()
@@ -126,7 +126,7 @@ func TestCluster_WithoutMajority(t *testing.T) {
 // TestCluster_SyncLimit fails if a follower that is cut off keeps its clients for longer.
 func TestCluster_SyncLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3, zktest.WithSyncLimit(10*time.Second))
+		e := zktest.StartEnsemble(t, 3, zktest.WithSyncLimit(10*time.Second))
 		a, events := connectFrom(t, e, 0, 30*time.Second)
 		start := time.Now()
 		e.Server(0).Partition()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Option configures [Start], [New], [Cluster] and [NewEnsemble].
+// Option configures [Start], [NewServer], [StartEnsemble] and [NewEnsemble].
 type Option func(*config)
 
 type config struct {

@@ -26,7 +26,7 @@ func TestOptions_Invalid(t *testing.T) {
 		zktest.WithTick(0), zktest.WithMaxPacket(10), zktest.WithSessionTimeouts(time.Minute, time.Second), zktest.WithAddr("nowhere"),
 		zktest.WithSessionTimeouts(1<<31*time.Millisecond, 1<<32*time.Millisecond),
 	} {
-		s, err := zktest.New(o)
+		s, err := zktest.NewServer(o)
 		if err == nil {
 			_, err = s.Listen()
 			s.Close()

@@ -12,7 +12,7 @@ import "slices"
 // were connected to a separate server; connections that they make later are not affected.
 // With sessions, a test of a stale reader needs only one server. The separate server
 // behaves like a follower that has not reported the latest packets of its clients; see
-// [Cluster]. The same applies to a server without an ensemble that is partitioned as a
+// [StartEnsemble]. The same applies to a server without an ensemble that is partitioned as a
 // whole. If the server lags, is paused or is cut off itself, they read its current state.
 // [WithSyncLimit] does not apply to partitions of sessions.
 //

@@ -51,7 +51,7 @@ func TestPartition_Session(t *testing.T) {
 // it only reads, or if it does not receive the events that it has missed.
 func TestPartition_Follower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 6*time.Second)
 		b, _ := connectFrom(t, e, 1, 6*time.Second)
 		mustCreate(t, a, "/leader", "a", zk.FlagEphemeral)
@@ -90,7 +90,7 @@ func TestPartition_Follower(t *testing.T) {
 // TestPartition_StalledWrite fails if a write is applied during the partition, or lost after it.
 func TestPartition_StalledWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 30*time.Second)
 		e.Server(0).Partition()
 		done := make(chan error, 1)
@@ -118,7 +118,7 @@ func TestPartition_StalledWrite(t *testing.T) {
 // server does not have.
 func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 30*time.Second)
 		b, _ := connectFrom(t, e, 1, 30*time.Second)
 		requireChildren := func(want string) {
@@ -176,7 +176,7 @@ func TestPartition_SessionOfServerWithFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := zktest.Cluster(t, 3)
+				e := zktest.StartEnsemble(t, 3)
 				s := e.Server(0)
 				a, events := connectFrom(t, e, 0, 30*time.Second)
 				b, _ := connectFrom(t, e, 1, 30*time.Second)

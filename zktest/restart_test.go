@@ -55,7 +55,7 @@ func TestEnsembleRestart_Loss(t *testing.T) {
 		zktest.LoseAll:  {epoch: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e := zktest.Cluster(t, 3)
+			e := zktest.StartEnsemble(t, 3)
 			e.Leader().Stop() // for an epoch that a rebuilt ensemble has not reached
 			e.Server(2).Restart(zktest.KeepTree)
 			c, events := connectFrom(t, e, 0, 6*time.Second)
@@ -97,7 +97,7 @@ func TestEnsembleRestart_Loss(t *testing.T) {
 
 // TestEnsembleRestart_TCP fails if the ports of the servers change.
 func TestEnsembleRestart_TCP(t *testing.T) {
-	e := zktest.Cluster(t, 3)
+	e := zktest.StartEnsemble(t, 3)
 	addrs := e.Addrs()
 	e.Server(0).Stop()
 	e.Restart(zktest.LoseAll)

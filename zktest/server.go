@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TB contains the methods of [testing.TB] that [Start] and [Cluster] use.
+// TB contains the methods of [testing.TB] that [Start] and [StartEnsemble] use.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -47,7 +47,7 @@ type Server struct {
 // fails the test. A test that uses a synctest bubble must call Start inside the bubble.
 func Start(t TB, opts ...Option) *Server {
 	t.Helper()
-	s, err := New(opts...)
+	s, err := NewServer(opts...)
 	if err != nil {
 		t.Fatalf("%v", err)
 		return nil
@@ -57,8 +57,8 @@ func Start(t TB, opts ...Option) *Server {
 	return s
 }
 
-// New starts a server outside of a test. The caller must close it.
-func New(opts ...Option) (*Server, error) {
+// NewServer starts a server outside of a test. The caller must close it.
+func NewServer(opts ...Option) (*Server, error) {
 	e, err := newEnsemble(1, opts)
 	if err != nil {
 		return nil, err

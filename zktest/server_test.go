@@ -115,15 +115,15 @@ func (s *recordingTB) Fatalf(format string, args ...any) {
 	s.fatal = append(s.fatal, fmt.Sprintf(format, args...))
 }
 
-// TestStart_FailsTest fails if an error of Start, Cluster or Addr does not fail the test.
+// TestStart_FailsTest fails if an error of Start, StartEnsemble or Addr does not fail the test.
 func TestStart_FailsTest(t *testing.T) {
 	var bad recordingTB
 	if s := zktest.Start(&bad, zktest.WithTick(-1)); s != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
 		t.Errorf("Start with an invalid tick: %+v", bad)
 	}
 	bad = recordingTB{}
-	if c := zktest.Cluster(&bad, 3, zktest.WithTick(-1)); c != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
-		t.Errorf("Cluster with an invalid tick: %+v", bad)
+	if c := zktest.StartEnsemble(&bad, 3, zktest.WithTick(-1)); c != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
+		t.Errorf("StartEnsemble with an invalid tick: %+v", bad)
 	}
 	bad = recordingTB{}
 	s := zktest.Start(&bad, zktest.WithAddr("127.0.0.1:-1"))

@@ -84,7 +84,7 @@ func TestSession_EndClosesAllConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ens := zktest.Cluster(t, 3)
+				ens := zktest.StartEnsemble(t, 3)
 				session := attach(t, ens.Server(0), nil)
 				require.Equal(t, session, attach(t, ens.Server(1), session))
 				require.Equal(t, session, attach(t, ens.Server(2), session))
@@ -103,7 +103,7 @@ func TestSession_EndClosesAllConnections(t *testing.T) {
 // TestSession_MovedByClient fails if the previous connection of a session remains.
 func TestSession_MovedByClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
 		e.Server(0).Blackhole(zktest.BothWays)
 		waitState(t, events, zk.StateDisconnected)
@@ -128,7 +128,7 @@ func TestSession_MovedByClient(t *testing.T) {
 // if its pings do not extend the session.
 func TestSession_TwoConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := zktest.Cluster(t, 3)
+		e := zktest.StartEnsemble(t, 3)
 		old := newRawClient(t, e.Server(0), false)
 		moved := attachRawClient(t, e.Server(1), false, old.session)
 		if string(moved.session) != string(old.session) || len(e.Server(0).Sessions()) != 1 {

@@ -30,7 +30,7 @@ func newGroup(opts ...changefeed.Option) electiontest.Factory {
 			mu.Lock()
 			defer mu.Unlock()
 			if clients[i] == nil {
-				clients[i] = changefeedtest.New(table.Store("election"), uint64(i))
+				clients[i] = changefeedtest.NewFaulty(table.Store("election"), uint64(i))
 			}
 			return clients[i]
 		}
@@ -53,12 +53,12 @@ func newGroup(opts ...changefeed.Option) electiontest.Factory {
 
 // TestElection_Contract fails if an Election does not satisfy the contract of candidates.
 func TestElection_Contract(t *testing.T) {
-	electiontest.Run(t, newGroup(), electiontest.FakeTime())
+	electiontest.Run(t, newGroup(), electiontest.WithFakeTime())
 }
 
 // TestElection_ContractWithKeepLeading fails if WithKeepLeading breaks the contract of candidates.
 func TestElection_ContractWithKeepLeading(t *testing.T) {
-	electiontest.Run(t, newGroup(changefeed.WithKeepLeading()), electiontest.FakeTime())
+	electiontest.Run(t, newGroup(changefeed.WithKeepLeading()), electiontest.WithFakeTime())
 }
 
 // TestNewElection_UnsuitableStore fails if NewElection accepts a store that cannot serve elections, or
@@ -98,7 +98,7 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 // called again after a failure.
 func TestNewElection_FailedStart(t *testing.T) {
 	runInBubble(t, func(h *harness) {
-		network := changefeedtest.New(h.table.Store("election"), 1)
+		network := changefeedtest.NewFaulty(h.table.Store("election"), 1)
 		network.Set(changefeedtest.Faults{Before: 1})
 		_, err := changefeed.NewElection(network)
 		require.ErrorIs(h, err, changefeedtest.ErrInjected)
@@ -157,7 +157,7 @@ func TestElection_Changes(t *testing.T) {
 	require.EqualError(t, err, "changes of another")
 
 	for place, s := range map[string]changefeed.Store{
-		"another": table.Store("election"), "": changefeedtest.New(table.Store("election"), 1),
+		"another": table.Store("election"), "": changefeedtest.NewFaulty(table.Store("election"), 1),
 	} {
 		e, err := changefeed.NewElection(s)
 		require.NoError(t, err)

@@ -87,7 +87,7 @@ func TestRestartElection_ResponseLost(t *testing.T) {
 			runInBubble(t, func(h *harness) {
 				store := h.table.Store("election")
 				require.NoError(h, changefeed.DeleteElection(store))
-				network := changefeedtest.New(h.table.Store("election"), 1)
+				network := changefeedtest.NewFaulty(h.table.Store("election"), 1)
 				defer network.Close()
 				writes := 0
 				require.NoError(h, changefeed.RestartElection(&storeFuncs{

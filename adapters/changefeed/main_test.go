@@ -177,7 +177,7 @@ func (h *harness) newCandidate(id string, opts ...changefeed.Option) *candidate 
 
 func (h *harness) newCandidateWithOptions(opts ...changefeed.Option) *candidate {
 	h.Helper()
-	network := changefeedtest.New(h.table.Store("election"), 1)
+	network := changefeedtest.NewFaulty(h.table.Store("election"), 1)
 	c := &candidate{h: h, network: network, store: &recordingStore{Store: network}, ended: make(chan error, 1)}
 	var err error
 	c.Election, err = changefeed.NewElection(c.store, opts...)

@@ -174,7 +174,7 @@ func (s *simulation) start(t *testing.T) []*member {
 	for i := range members {
 		members[i] = &member{
 			simulation: s, name: string(rune('A' + i)), clockRate: 0.935 + 0.13*s.random.Float64(),
-			network: changefeedtest.New(s.table.Store("election"), s.random.Uint64()),
+			network: changefeedtest.NewFaulty(s.table.Store("election"), s.random.Uint64()),
 		}
 		if i < 2 {
 			members[i].clockRate = []float64{0.935, 1.065}[i]

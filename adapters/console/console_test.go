@@ -170,5 +170,5 @@ func TestConformance(t *testing.T) {
 		o := &operator{}
 		t.Cleanup(o.writes.Wait)
 		return &electiontest.Group{New: o.newCandidate, NoEnd: true}
-	}, electiontest.FakeTime())
+	}, electiontest.WithFakeTime())
 }

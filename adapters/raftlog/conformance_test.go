@@ -31,5 +31,5 @@ func TestConformance(t *testing.T) {
 			Cut:      func(i int) func() { return h.isolate(h.peers[i]) },
 			Patience: time.Minute,
 		}
-	}, electiontest.FakeTime())
+	}, electiontest.WithFakeTime())
 }

@@ -84,7 +84,7 @@ func (e *election) join() {
 	c.Store = countingStore{c.Store, &e.writes}
 	var network *changefeedtest.Faulty
 	if e.faulty {
-		network = changefeedtest.New(c.Store, uint64(e.joined))
+		network = changefeedtest.NewFaulty(c.Store, uint64(e.joined))
 		c.Store = network
 	}
 	e.joinOn(c, network)

@@ -43,7 +43,7 @@ func TestBrowser(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
 	}
-	e := zktest.Cluster(t, 1)
+	e := zktest.StartEnsemble(t, 1)
 	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)
 	defer f.close()

@@ -108,7 +108,7 @@ func fetch(t *testing.T, method, url string, status int) string {
 // TestDevServer_Faults fails if a request to the control address does not have its effect, or is accepted although it
 // is invalid.
 func TestDevServer_Faults(t *testing.T) {
-	e := zktest.Cluster(t, 3)
+	e := zktest.StartEnsemble(t, 3)
 	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()

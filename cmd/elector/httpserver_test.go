@@ -102,7 +102,7 @@ func TestRejectControl(t *testing.T) {
 
 // TestDevServer_WebPageRequests fails if a rejected request has an effect, or receives data.
 func TestDevServer_WebPageRequests(t *testing.T) {
-	e := zktest.Cluster(t, 1)
+	e := zktest.StartEnsemble(t, 1)
 	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)
 	defer http.DefaultClient.CloseIdleConnections()

@@ -12,7 +12,7 @@ import (
 // runThreeCandidates runs three candidates on an embedded server. They join one after another and resign
 // in the same order, so each of them leads for some time.
 func runThreeCandidates(ctx context.Context, node string) error {
-	server, err := zktest.New()
+	server, err := zktest.NewServer()
 	if err != nil {
 		return err
 	}

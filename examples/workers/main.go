@@ -87,7 +87,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if servers == "" {
-		server, err := zktest.New()
+		server, err := zktest.NewServer()
 		if err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func TestBarrier_LaggingServer(t *testing.T) {
 	for name, earlier := range map[string]bool{"first barrier": false, "later barrier": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := zktest.Cluster(t, 3)
+				cluster := zktest.StartEnsemble(t, 3)
 				w := fixture{T: t}
 				b := w.barrier(bubble.ConnectFrom(w, cluster, 0, timeout))
 				waiting := w.barrier(bubble.ConnectFrom(w, cluster, 1, timeout))

@@ -14,7 +14,7 @@ import (
 
 // A program reads its settings from memory at any time, and is notified when they change.
 func Example() {
-	srv, err := zktest.New() // a program connects to its ensemble instead
+	srv, err := zktest.NewServer() // a program connects to its ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}

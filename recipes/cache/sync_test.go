@@ -40,7 +40,7 @@ func TestSync(t *testing.T) {
 // Sync waits until a server that lags behind has applied everything.
 func TestSync_LaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := zktest.Cluster(t, 3)
+		cluster := zktest.StartEnsemble(t, 3)
 		h := &harness{T: t, srv: cluster.Server(1)}
 		h.conn = bubble.ConnectFrom(h, cluster, 1, sessionTimeout)
 		h.writer = bubble.ConnectFrom(h, cluster, 0, sessionTimeout)

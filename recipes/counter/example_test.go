@@ -11,7 +11,7 @@ import (
 )
 
 func Example() {
-	srv, err := zktest.New() // a program connects to its ensemble instead
+	srv, err := zktest.NewServer() // a program connects to its ensemble instead
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func Example() {
-	srv, err := zktest.New() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {
 		log.Fatal(err)
 	}

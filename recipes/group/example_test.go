@@ -11,7 +11,7 @@ import (
 )
 
 func ExampleGroup() {
-	srv, err := zktest.New() // your program connects to its ensemble
+	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func ExampleGroup() {
 }
 
 func ExamplePartitioner() {
-	srv, err := zktest.New()
+	srv, err := zktest.NewServer()
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 // current one expires. Fails if such a Set overwrites the znode of another client.
 func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := zktest.Cluster(t, 3)
+		c := zktest.StartEnsemble(t, 3)
 		w := fixture{t, c.Leader()}
 		conn := bubble.ConnectFrom(w, c, 1, timeout)
 		p := w.keepPresent(conn)

@@ -13,7 +13,7 @@ import (
 )
 
 func ExampleSemaphore() {
-	srv, err := zktest.New() // in production an ensemble, and zk.Connect
+	srv, err := zktest.NewServer() // in production an ensemble, and zk.Connect
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // server starts a ZooKeeper server. In production, use an ensemble, and zk.Connect instead of
 // connect.
 func server() (connect func() *zk.Conn, stop func()) {
-	srv, err := zktest.New()
+	srv, err := zktest.NewServer()
 	if err != nil {
 		log.Fatal(err)
 	}

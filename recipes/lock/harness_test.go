@@ -59,7 +59,7 @@ type heldPeriod struct {
 
 // newHarness returns a harness with as many servers. Call it in a bubble.
 func newHarness(t *testing.T, servers int, options ...zktest.Option) *harness {
-	w := &harness{T: t, ensemble: zktest.Cluster(t, servers, options...)}
+	w := &harness{T: t, ensemble: zktest.StartEnsemble(t, servers, options...)}
 	t.Cleanup(w.leave)
 	w.srv = w.ensemble.Server(0)
 	w.operator = w.connect()

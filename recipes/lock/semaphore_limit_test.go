@@ -261,7 +261,7 @@ func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
 // Limit must not return the earlier limit of a server that lags behind.
 func TestSemaphoreLimit_NotOlderThanCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ensemble := zktest.Cluster(t, 3)
+		ensemble := zktest.StartEnsemble(t, 3)
 		connect := func(server int) *zk.Conn { return bubble.ConnectFrom(t, ensemble, server, timeout) }
 		first, err := NewSemaphore(connect(0), semPath, 1, semOptions(nil)...)
 		require.NoError(t, err)

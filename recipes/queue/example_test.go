@@ -15,7 +15,7 @@ import (
 
 // connect connects to a test server. A program connects to its ensemble with zk.Connect instead.
 func connect() (conn *zk.Conn, done func()) {
-	srv, err := zktest.New()
+	srv, err := zktest.NewServer()
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func ExampleValue_Update() {
-	srv, err := zktest.New()
+	srv, err := zktest.NewServer()
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func TestValue_CodecDoesNotCopy(t *testing.T) {
 // has seen before: it begins the new session in a transaction.
 func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := zktest.Cluster(t, 3)
+		cluster := zktest.StartEnsemble(t, 3)
 		previous, lagging, current := cluster.Server(0), cluster.Server(1), cluster.Server(2)
 		h := &harness{T: t, srv: previous}
 		conn := bubble.ConnectFrom(h, cluster, 0, sessionTimeout)

@@ -56,9 +56,9 @@ type Faulty struct {
 
 var _ changefeed.Store = (*Faulty)(nil)
 
-// New returns a client of store without faults. The seed determines which requests and
+// NewFaulty returns a client of store without faults. The seed determines which requests and
 // events fail, in their order.
-func New(store changefeed.Store, seed uint64) *Faulty {
+func NewFaulty(store changefeed.Store, seed uint64) *Faulty {
 	return &Faulty{store: store, random: rand.New(rand.NewPCG(seed, 6)), closed: make(chan struct{})}
 }
 

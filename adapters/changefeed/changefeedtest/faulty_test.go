@@ -27,7 +27,7 @@ func TestFaulty_Contract(t *testing.T) {
 				table := memory.NewTable()
 				return &storetest.Backend{
 					New: func(testing.TB) changefeed.Store {
-						f := changefeedtest.New(table.Store("election"), 1)
+						f := changefeedtest.NewFaulty(table.Store("election"), 1)
 						f.Set(faults)
 						return f
 					},
@@ -45,7 +45,7 @@ func newFaulty(t *testing.T) (f *changefeedtest.Faulty, direct changefeed.Store,
 	require.NoError(t, direct.Create(t.Context(), changefeed.Record{Epoch: "0.a", Seq: 1}))
 	r, err := direct.Read(t.Context())
 	require.NoError(t, err)
-	return changefeedtest.New(table.Store("election"), 1), direct, r
+	return changefeedtest.NewFaulty(table.Store("election"), 1), direct, r
 }
 
 // heartbeat replaces r by the same record with the next Seq, within limit.

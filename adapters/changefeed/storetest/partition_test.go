@@ -16,7 +16,7 @@ func TestRunPartitions(t *testing.T) {
 		table, seed := memory.NewTable(), uint64(0)
 		connect := func(t testing.TB) Client {
 			seed++
-			faulty := changefeedtest.New(table.Store("election"), seed)
+			faulty := changefeedtest.NewFaulty(table.Store("election"), seed)
 			t.Cleanup(func() { _ = faulty.Close() })
 			heal := func() {}
 			return Client{Store: faulty, Cut: func() { heal = faulty.Cut() }, Heal: func() { heal() }}

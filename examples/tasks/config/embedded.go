@@ -13,7 +13,7 @@ import (
 
 func init() {
 	flag.BoolFunc("embedded", "use an embedded server, on which an operator changes the limit every second", func(string) error {
-		server, err := zktest.New()
+		server, err := zktest.NewServer()
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func init() {
 
 // loseLock expires the session of a holder. Its next write is rejected.
 func loseLock(ctx context.Context) error {
-	server, err := zktest.New()
+	server, err := zktest.NewServer()
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func init() {
 func surviveWorker(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	server, err := zktest.New()
+	server, err := zktest.NewServer()
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func NewEnsemble(t *testing.T, servers int, tick, sessionTimeout time.Duration, 
 	if verbose {
 		logLimit = 1 << 16
 	}
-	return zktest.Cluster(t, servers, zktest.WithTick(tick), zktest.WithSessionTimeouts(sessionTimeout, time.Minute),
+	return zktest.StartEnsemble(t, servers, zktest.WithTick(tick), zktest.WithSessionTimeouts(sessionTimeout, time.Minute),
 		zktest.WithSyncLimit(5*tick), zktest.WithLogLimit(logLimit))
 }
 

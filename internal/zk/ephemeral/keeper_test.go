@@ -156,7 +156,7 @@ func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 	for name, lost := range map[string]bool{"reply received": false, "reply lost": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := zktest.Cluster(t, 3)
+				c := zktest.StartEnsemble(t, 3)
 				w := fixture{t, c.Leader()}
 				conn := bubble.ConnectFrom(w, c, 0, timeout)
 				s := w.setup(conn)

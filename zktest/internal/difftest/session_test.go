@@ -16,7 +16,7 @@ import (
 func TestCompare_SessionAtTwoServers(t *testing.T) {
 	e := startEnsemble(t, ensemble.Config{Servers: 3, TickTime: 500 * time.Millisecond})
 	var out [2][]string
-	for i, addrs := range [][]string{e.Addrs(), zktest.Cluster(t, 3).Addrs()} {
+	for i, addrs := range [][]string{e.Addrs(), zktest.StartEnsemble(t, 3).Addrs()} {
 		out[i] = runTwoConnections(t, addrs)
 	}
 	if !slices.Equal(out[0], out[1]) {

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	server, err := zktest.New()
+	server, err := zktest.NewServer()
 	if err != nil {
 		log.Fatal(err)
 	}

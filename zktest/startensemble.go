@@ -13,7 +13,7 @@ type Ensemble struct {
 	next int
 }
 
-// Cluster starts an ensemble of n servers and closes it when the test ends. It is for
+// StartEnsemble starts an ensemble of n servers and closes it when the test ends. It is for
 // tests of what clients observe of an ensemble: lists of servers, fail-over, partitions.
 // The servers do not vote or replicate. A server that is partitioned
 // ([Server.Partition]), stopped or paused falls behind.
@@ -32,7 +32,7 @@ type Ensemble struct {
 // If the leader is lost, or the majority returns, clients are disconnected, sessions
 // receive their whole timeout again, and zxids start a new epoch, as after a real
 // election. The election itself takes no time.
-func Cluster(t TB, n int, opts ...Option) *Ensemble {
+func StartEnsemble(t TB, n int, opts ...Option) *Ensemble {
 	t.Helper()
 	c, err := NewEnsemble(n, opts...)
 	if err != nil {
