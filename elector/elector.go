@@ -103,11 +103,11 @@ type Elector struct {
 	// default is [IsTerminal].
 	Terminal func(error) bool
 
-	// Log receives log messages. If it is nil, nothing is logged. Its handler must not
+	// Logger receives log messages. If it is nil, nothing is logged. Its handler must not
 	// block.
-	Log *slog.Logger
+	Logger *slog.Logger
 
-	isLead bool // set by Lead: Run returns every error
+	isLead bool // set by Lead: Run returns every error of the backend and of Work, and does not retry
 
 	mu        sync.Mutex
 	report    Report                   // without Candidate
@@ -127,7 +127,8 @@ type Elector struct {
 //   - End has failed permanently: Run returns an error that wraps [ErrEnd].
 //   - A handler was abandoned: Run returns an error that wraps [ErrHung].
 //
-// Run returns [ErrAlreadyRun] immediately if it was called before, and an error that wraps
+// Run returns an error that wraps [leaderelection.ErrAlreadyStarted] immediately if it was
+// called before, because an Elector can run only once, and an error that wraps
 // [leaderelection.ErrInvalid] if the fields are invalid.
 //
 // Before it returns, Run calls End if necessary, and resigns. If the backend has not
@@ -141,7 +142,7 @@ type Elector struct {
 // for the backend.
 func (e *Elector) Run(ctx context.Context) error {
 	if !e.markStarted() {
-		return ErrAlreadyRun
+		return fmt.Errorf("elector: Run was called before: %w", leaderelection.ErrAlreadyStarted)
 	}
 	defer e.markReturned()
 	l, err := newLoop(ctx, e)

@@ -284,10 +284,10 @@ func TestDefectE10_PartitionedLeader(t *testing.T) {
 // TestRun_OnlyOnce fails if an Elector can run twice.
 func TestRun_OnlyOnce(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
-		require.ErrorIs(h, h.elector.Run(h.Context()), ErrAlreadyRun)
+		require.ErrorIs(h, h.elector.Run(h.Context()), leaderelection.ErrAlreadyStarted)
 		h.stop()
 		require.NoError(h, h.requireReturned())
-		require.ErrorIs(h, h.elector.Run(h.Context()), ErrAlreadyRun)
+		require.ErrorIs(h, h.elector.Run(h.Context()), leaderelection.ErrAlreadyStarted)
 	})
 }
 
@@ -358,7 +358,7 @@ func TestPing_LoopIsStuck(t *testing.T) {
 	var log *blockingLog
 	runElector(t, func(h *harness) {
 		log = &blockingLog{proceed: make(chan struct{})}
-		h.elector.Log = slog.New(slog.NewTextHandler(log, nil))
+		h.elector.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}, func(h *harness) {
 		h.lead()
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)

@@ -9,8 +9,6 @@ import (
 // Errors returned by this package, to be tested with errors.Is. They are wrapped together
 // with their cause.
 var (
-	// ErrAlreadyRun is returned if Run was called before. An Elector can run only once.
-	ErrAlreadyRun = errors.New("elector: Run was called before")
 	// ErrNotRunning is returned if Run was not called yet or has returned.
 	ErrNotRunning = errors.New("elector: not running")
 	// ErrTerminal is returned by Run if the backend has failed permanently. [IsTerminal]

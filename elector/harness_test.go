@@ -202,7 +202,7 @@ func (h *harness) requireRunning() {
 // captureLog makes the Elector log to a buffer.
 func (h *harness) captureLog() *testenv.Buffer {
 	b := &testenv.Buffer{}
-	h.elector.Log = slog.New(slog.NewTextHandler(b, nil))
+	h.elector.Logger = slog.New(slog.NewTextHandler(b, nil))
 	return b
 }
 

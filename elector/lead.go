@@ -19,10 +19,12 @@ import (
 // Lead also returns when the candidacy is over, with the error that ended it, or with
 // [ErrWithdrawn] after a call of Resign by other code. If the candidate is requested to
 // resign (see Elector.NewCandidate), the context of f is cancelled, and Lead returns
-// ErrWithdrawn after f has returned. If ctx is done, Lead returns the result of f if the
-// candidate is the leader, and otherwise the cause of ctx. If f does not return within ten
-// seconds after its context is done, it is abandoned, and Lead returns an error that wraps
-// [ErrHung] while the goroutine of f still runs.
+// ErrWithdrawn after f has returned.
+//
+// If ctx is done, Lead resigns after f has returned, and returns nil, or the error of f if
+// it is neither that of ctx nor its cause. If f does not return within ten seconds after its
+// context is done, it is abandoned, and Lead returns an error that wraps [ErrHung] while the
+// goroutine of f still runs.
 //
 // If the candidate was created with [leaderelection.WithRejoin], Lead waits for ZooKeeper
 // when it does not answer, also if ZooKeeper starts later than this program.

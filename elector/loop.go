@@ -57,7 +57,7 @@ func newLoop(ctx context.Context, e *Elector) (*loop, error) {
 		errorWait:    cmp.Or(e.ErrorWait, 30*time.Second),
 		grace:        cmp.Or(e.Grace, 10*time.Second),
 		terminal:     e.Terminal,
-		log:          e.Log,
+		log:          e.Logger,
 		pings:        e.pings,
 	}
 	if e.NewCandidate == nil {
@@ -159,11 +159,7 @@ func (l *loop) backendFailed(err error) event {
 
 // contextDone returns the event for when the context of Run is done.
 func (l *loop) contextDone() event {
-	ev := event{state: StateNotLeader, final: true, stopped: true}
-	if l.elector.isLead {
-		ev.err = context.Cause(l.ctx)
-	}
-	return ev
+	return event{state: StateNotLeader, final: true, stopped: true}
 }
 
 // nextEvent waits for the next event. If several are ready, it may return any of them. A new

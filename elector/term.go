@@ -176,9 +176,10 @@ func (l *loop) addWorkError(ev event, err error) event {
 	l.log.Debug("work returned", "token", l.term.leadership.Token(), "err", err)
 	switch {
 	case !ev.stopped || l.term.leadership.Err() != nil:
+	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, l.ctx.Err()) || errors.Is(err, context.Cause(l.ctx)):
 	case l.elector.isLead:
 		ev.err = err
-	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(l.ctx)):
+	default:
 		ev.err = fmt.Errorf("%w: %w", ErrWork, err)
 	}
 	return ev

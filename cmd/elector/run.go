@@ -234,7 +234,7 @@ func (r *runCommand) run(ctx context.Context) error {
 		// After r.grace the watchdog kills what elector runs, and then the handler returns.
 		Grace:    r.grace + 5*time.Second,
 		Terminal: func(err error) bool { return errors.Is(err, console.ErrEndOfInput) || elector.IsTerminal(err) },
-		Log:      s.log,
+		Logger:   s.log,
 	}
 	if len(r.program.args) > 0 {
 		e.Work = r.handleWork

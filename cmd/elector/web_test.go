@@ -292,7 +292,7 @@ func TestWebServer_LoopIsStuck(t *testing.T) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			},
-			Log: slog.New(slog.NewTextHandler(blockingWriter{stuck}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			Logger: slog.New(slog.NewTextHandler(blockingWriter{stuck}, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		}
 		w := newTestServer(t, e)
 		require.Equal(t, 200, statusCode(w, "/healthz"), "Run was not called yet")

@@ -25,7 +25,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer conn.Close()
-	if err := run(ctx, conn); err != nil && ctx.Err() == nil {
+	if err := run(ctx, conn); err != nil {
 		log.Fatal("ended: ", err)
 	}
 }

@@ -28,7 +28,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *db, *name); err != nil && ctx.Err() == nil {
+	if err := run(ctx, *db, *name); err != nil {
 		log.Fatal("ended: ", err) // the supervisor starts it again
 	}
 }

@@ -45,7 +45,7 @@ func main() {
 			}
 		}
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		log.Fatal("ended: ", err)
 	}
 }

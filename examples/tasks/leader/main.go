@@ -58,7 +58,7 @@ func main() {
 		log.Print(*name, " stops: ", context.Cause(ctx))
 		return nil
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		log.Fatal("ended: ", err) // the supervisor starts it again
 	}
 }

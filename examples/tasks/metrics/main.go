@@ -48,7 +48,7 @@ func main() {
 		<-ctx.Done()
 		return nil
 	})
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		log.Fatal("ended: ", err)
 	}
 }
