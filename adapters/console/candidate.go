@@ -76,7 +76,7 @@ func (c *Candidate) execute(line string) error {
 	case command == "LEADER" && !leading:
 		c.candidacy.Lead(token, nil)
 	case command == "NOTLEADER" && leading:
-		c.candidacy.Revoke(ErrNotLeader)
+		c.candidacy.Revoke(ErrNotLeaderTyped)
 		c.candidacy.Publish(leaderelection.Status{})
 	case command == "ERROR":
 		return ErrTyped

@@ -28,8 +28,8 @@ import (
 var (
 	// ErrTyped is the error of a candidacy that was ended by the command ERROR.
 	ErrTyped = errors.New("console: ERROR was typed")
-	// ErrNotLeader is the error of a leadership that was ended by the command NOTLEADER.
-	ErrNotLeader = errors.New("console: NOTLEADER was typed")
+	// ErrNotLeaderTyped is the error of a leadership that was ended by the command NOTLEADER.
+	ErrNotLeaderTyped = errors.New("console: NOTLEADER was typed")
 	// ErrEndOfInput is the error of a candidacy if there is no more input: when the input has
 	// ended, after an error of the reader, which is wrapped as well, or after Close.
 	ErrEndOfInput = errors.New("console: end of input")

@@ -38,7 +38,7 @@ func TestCommands(t *testing.T) {
 	fmt.Fprintln(input, "LEADER") // again
 	fmt.Fprintln(input, "\nLEAD\nLEADER x\nNOTLEADER")
 	require.Equal(t, leaderelection.Follower, (<-one.Status()).Role)
-	require.ErrorIs(t, first.Err(), console.ErrNotLeader)
+	require.ErrorIs(t, first.Err(), console.ErrNotLeaderTyped)
 	fmt.Fprintln(input, "NOTLEADER") // again
 	fmt.Fprintf(input, "LEADER %d\nLEADER %d\n", first.Token(), first.Token()+5)
 	second := (<-one.Status()).Leadership

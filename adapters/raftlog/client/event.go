@@ -26,7 +26,7 @@ const (
 	// the reason: the peer has lost its leader, the connection was lost, or a snapshot
 	// skips entries.
 	EventStale
-	// EventTimeout reports that the peer has sent nothing for KeepaliveTimeout. Another peer is
+	// EventTimeout reports that the peer has sent nothing for the time of [WithKeepaliveTimeout]. Another peer is
 	// tried.
 	EventTimeout
 )

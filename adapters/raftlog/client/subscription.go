@@ -13,25 +13,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// DefaultKeepaliveTimeout is the default of [KeepaliveTimeout].
+// DefaultKeepaliveTimeout is the default of [WithKeepaliveTimeout].
 const DefaultKeepaliveTimeout = time.Second
 
-// SubscribeOption configures a subscription.
-type SubscribeOption func(*Subscription)
+// SubscribeOption is an option of [Client.Subscribe].
+type SubscribeOption interface{ applySubscribe(*Subscription) }
 
-// FromLeader makes the leader serve the subscription as soon as it is known, instead of any
+type subscribeOption func(*Subscription)
+
+func (f subscribeOption) applySubscribe(s *Subscription) { f(s) }
+
+// WithLeader makes the leader serve the subscription as soon as it is known, instead of any
 // peer. Entries arrive slightly earlier, and all from one peer.
-func FromLeader() SubscribeOption { return func(s *Subscription) { s.fromLeader = true } }
+func WithLeader() SubscribeOption {
+	return subscribeOption(func(s *Subscription) { s.fromLeader = true })
+}
 
-// KeepaliveTimeout sets the time after which another peer is tried if a peer sends nothing or
+// WithKeepaliveTimeout sets the time after which another peer is tried if a peer sends nothing or
 // has no leader, also while a snapshot is read. Idle peers send a keepalive every 500 ms,
 // so d should be longer. The default is 1 s, which is also used if d is not positive.
-func KeepaliveTimeout(d time.Duration) SubscribeOption {
-	return func(s *Subscription) {
+func WithKeepaliveTimeout(d time.Duration) SubscribeOption {
+	return subscribeOption(func(s *Subscription) {
 		if d > 0 {
 			s.keepaliveTimeout = d
 		}
-	}
+	})
 }
 
 // Subscription follows the log without gaps: the delivered entries have consecutive
@@ -92,7 +98,7 @@ func newSubscription(ctx context.Context, c *Client, from uint64, options []Subs
 		next: max(from, 1), keepaliveTimeout: DefaultKeepaliveTimeout, rejected: map[api.Peer]bool{},
 	}
 	for _, o := range options {
-		o(s)
+		o.applySubscribe(s)
 	}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	return s

@@ -209,7 +209,7 @@ func TestSubscribe_Freshness(t *testing.T) {
 func TestSubscribe_WithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, h *harness) {
 		h.cluster.Lead(api.Peer{})
-		s := h.client.Subscribe(contextWithin(t, time.Minute), 1, KeepaliveTimeout(2*time.Second))
+		s := h.client.Subscribe(contextWithin(t, time.Minute), 1, WithKeepaliveTimeout(2*time.Second))
 		require.ErrorIs(t, waitForEnd(t, s), context.DeadlineExceeded)
 		require.InDelta(t, 27, h.countCalls("Entries"), 5)
 		for _, p := range all {
@@ -244,10 +244,10 @@ func TestSubscribe_UnreadEvents(t *testing.T) {
 	})
 }
 
-// TestSubscribe_FromLeader fails if a subscription with FromLeader does not move to the leader.
-func TestSubscribe_FromLeader(t *testing.T) {
+// TestSubscribe_WithLeader fails if a subscription with WithLeader does not move to the leader.
+func TestSubscribe_WithLeader(t *testing.T) {
 	runCluster(t, []api.Peer{b, c}, func(t *testing.T, h *harness) {
-		s := h.client.Subscribe(t.Context(), 1, FromLeader())
+		s := h.client.Subscribe(t.Context(), 1, WithLeader())
 		defer s.Close()
 		time.Sleep(time.Second)
 		go h.cluster.Append(1, 1)
