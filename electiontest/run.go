@@ -6,20 +6,24 @@ import (
 )
 
 // Option configures [Run].
-type Option func(*options)
+type Option interface{ apply(*options) }
+
+type optionFunc func(*options)
+
+func (f optionFunc) apply(o *options) { f(o) }
 
 type options struct{ fakeTime bool }
 
 // WithFakeTime runs each case in a bubble of testing/synctest, for backends inside the test
 // process. Cases that wait for minutes then complete immediately, and a goroutine that is
 // left running fails the test. The factory is called inside the bubble.
-func WithFakeTime() Option { return func(o *options) { o.fakeTime = true } }
+func WithFakeTime() Option { return optionFunc(func(o *options) { o.fakeTime = true }) }
 
 // Run runs each case as a subtest.
 func Run(t *testing.T, f Factory, opts ...Option) {
 	var o options
 	for _, opt := range opts {
-		opt(&o)
+		opt.apply(&o)
 	}
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {

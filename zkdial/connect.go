@@ -24,23 +24,27 @@ import (
 var ErrDataLost = zkerror.ErrDataLost
 
 // Option configures [Connect].
-type Option func(*dialer)
+type Option interface{ apply(*dialer) }
+
+type optionFunc func(*dialer)
+
+func (f optionFunc) apply(d *dialer) { f(d) }
 
 // WithTLS makes connections use TLS. The server name is derived from each address unless
 // config sets it. config must not be modified afterwards. A nil config disables TLS.
-func WithTLS(config *tls.Config) Option { return func(d *dialer) { d.tls = config } }
+func WithTLS(config *tls.Config) Option { return optionFunc(func(d *dialer) { d.tls = config }) }
 
 // WithDialer sets the function that opens network connections, for proxies and tests. The
 // default is net.DialTimeout. dial must return within timeout, and must not be nil.
 func WithDialer(dial func(network, address string, timeout time.Duration) (net.Conn, error)) Option {
-	return func(d *dialer) { d.open = dial }
+	return optionFunc(func(d *dialer) { d.open = dial })
 }
 
 // WithLogger sets the logger. The default is the result of slog.Default when Connect is called. If
 // the connection is without a session for two seconds, a warning names each server with the reason,
 // once for each reason, and again at intervals that grow from ten seconds to an hour. Messages of
 // the client library have the level Debug. slog.DiscardHandler suppresses all.
-func WithLogger(log *slog.Logger) Option { return func(d *dialer) { d.log = log } }
+func WithLogger(log *slog.Logger) Option { return optionFunc(func(d *dialer) { d.log = log }) }
 
 // maxReply is the maximum size of a reply, unless WithClient sets another one. Servers accept requests of
 // 1 MiB by default; lists of children can be larger. Without a limit, the client library allocates what
@@ -51,7 +55,7 @@ const maxReply = 64 << 20
 // zk.WithMaxBufferSize, whose default is 64 MiB here. zk.WithDialer and zk.WithHostProvider are ignored; use
 // [WithDialer].
 func WithClient(options ...func(*zk.Conn)) Option {
-	return func(d *dialer) { d.clientOptions = append(d.clientOptions, options...) }
+	return optionFunc(func(d *dialer) { d.clientOptions = append(d.clientOptions, options...) })
 }
 
 const (
@@ -81,7 +85,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...Option) 
 		if o == nil {
 			return nil, nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
 		}
-		o(d)
+		o.apply(d)
 	}
 	if d.open == nil || d.log == nil || slices.ContainsFunc(d.clientOptions, func(o func(*zk.Conn)) bool { return o == nil }) {
 		return nil, nil, fmt.Errorf("%w: WithDialer, WithLogger or WithClient: the argument is nil", zkerror.ErrInvalid)

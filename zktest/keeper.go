@@ -25,19 +25,19 @@ type keeper struct {
 // [OpSetWatches] before release 26.1 and with [OpCreateContainer] before release 26.7. In
 // the request log, such a request has the code "unimplemented".
 func WithoutOps(ops ...Op) Option {
-	return func(c *config) { c.keeper.unknown = append(c.keeper.unknown, ops...) }
+	return optionFunc(func(c *config) { c.keeper.unknown = append(c.keeper.unknown, ops...) })
 }
 
 // WithoutReattach makes every handshake start a new session, even if the client requests
 // its existing session. The client is not notified, except by the session ID in the
 // answer. The old session and its ephemeral nodes remain until its timeout has passed.
 // ClickHouse Keeper does so in all releases up to 26.9.
-func WithoutReattach() Option { return func(c *config) { c.keeper.noReattach = true } }
+func WithoutReattach() Option { return optionFunc(func(c *config) { c.keeper.noReattach = true }) }
 
 // WithContainerOwner sets the ephemeralOwner in the Stat of a container. The default is
 // 0, as in Apache ZooKeeper; ClickHouse Keeper returns [math.MinInt64].
 func WithContainerOwner(owner int64) Option {
-	return func(c *config) { c.keeper.containerOwner = owner }
+	return optionFunc(func(c *config) { c.keeper.containerOwner = owner })
 }
 
 // implements reports whether the server implements the operations of r.

@@ -16,7 +16,11 @@ import (
 
 // Option configures the functions of this package. A function ignores options that do not
 // apply to it.
-type Option func(*options)
+type Option interface{ apply(*options) }
+
+type optionFunc func(*options)
+
+func (f optionFunc) apply(o *options) { f(o) }
 
 type options struct {
 	ctx        context.Context
@@ -46,7 +50,7 @@ func newOptions(opts []Option) (*options, error) {
 		if opt == nil {
 			return nil, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalid)
 		}
-		opt(o)
+		opt.apply(o)
 	}
 	switch {
 	case o.ctx == nil:
@@ -87,24 +91,24 @@ func CheckKey(key string) error {
 // WithContext sets a context that limits [NewElection] and the candidacy, or
 // [DeleteElection]. When ctx is done, a candidacy ends as by [Election.Resign], and a
 // request is cancelled. Functions with a parameter ctx ignore this option.
-func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
+func WithContext(ctx context.Context) Option { return optionFunc(func(o *options) { o.ctx = ctx }) }
 
 // WithName sets the candidate's name, at most 64 KiB without control
 // characters. It is the value of the candidate's key, which observers and "etcdctl elect
 // --listen" show. The default, also for an empty name, is "name-not-provided".
 func WithName(name string) Option {
-	return func(o *options) {
+	return optionFunc(func(o *options) {
 		if o.clientName = name; name == "" {
 			o.clientName = defaultClientName
 		}
-	}
+	})
 }
 
 // WithValue sets a text that the candidate advertises, for instance the address of its
 // service, of at most 64 KiB without null characters. Observers can read it as
 // CandidateInfo.Value. If it is not empty, the value of the candidate's key consists of the
 // name, a null character and the text.
-func WithValue(value string) Option { return func(o *options) { o.value = value } }
+func WithValue(value string) Option { return optionFunc(func(o *options) { o.value = value }) }
 
 // WithSessionTimeout sets the TTL that the candidate requests, rounded up to seconds. The
 // default is 10 s. The server may grant more, at least one and a half of its election
@@ -112,12 +116,14 @@ func WithValue(value string) Option { return func(o *options) { o.value = value 
 // over after a crash. A leader that cannot reach etcd is suspended three quarters of the
 // TTL after its last confirmation. Choose the TTL so that an etcd cluster whose leader
 // fails has elected a new one by then.
-func WithSessionTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+func WithSessionTimeout(d time.Duration) Option {
+	return optionFunc(func(o *options) { o.timeout = d })
+}
 
 // WithCreateNode makes [NewElection] create the election node if it does not exist. By
 // default the caller must create it, by a Put of any value, and NewElection returns an
 // error if it does not exist.
-func WithCreateNode() Option { return func(o *options) { o.createNode = true } }
+func WithCreateNode() Option { return optionFunc(func(o *options) { o.createNode = true }) }
 
 // WithRejoin makes a candidacy continue after its lease has expired: the candidate
 // delivers a status with role Follower and without a predecessor, and joins the election
@@ -130,9 +136,9 @@ func WithCreateNode() Option { return func(o *options) { o.createNode = true } }
 // yet. It waits for its own TTL, so all candidates of an election must have the same
 // [WithSessionTimeout]: otherwise two of them can lead at the same time after such a loss.
 // By default the candidacy ends when the lease expires.
-func WithRejoin() Option { return func(o *options) { o.rejoin = true } }
+func WithRejoin() Option { return optionFunc(func(o *options) { o.rejoin = true }) }
 
 // WithLogger sets the logger. By default only warnings are logged, to [slog.Default]: they
 // report that etcd does not execute requests, with the reason, or has lost data. The
 // handler is called on the goroutine of ElectLeader and must not block.
-func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
+func WithLogger(log *slog.Logger) Option { return optionFunc(func(o *options) { o.log = log }) }

@@ -51,7 +51,11 @@ var _ leaderelection.Candidate = (*Election)(nil)
 
 // Option configures [NewElection], [DeleteElection] and [RestartElection], which use only
 // [WithContext].
-type Option func(*options)
+type Option interface{ apply(*options) }
+
+type optionFunc func(*options)
+
+func (f optionFunc) apply(o *options) { f(o) }
 
 type options struct {
 	ctx        context.Context
@@ -62,21 +66,21 @@ type options struct {
 
 // WithName sets the name that observers see, of at most 1 KiB of UTF-8 without
 // control characters.
-func WithName(name string) Option { return func(o *options) { o.clientName = name } }
+func WithName(name string) Option { return optionFunc(func(o *options) { o.clientName = name }) }
 
 // WithValue sets a text that the candidate advertises, for instance the address of its
 // service. Observers can read it as CandidateInfo.Value. The name and the value together
 // must have at most 1023 bytes of UTF-8, and the value no null character.
-func WithValue(value string) Option { return func(o *options) { o.value = value } }
+func WithValue(value string) Option { return optionFunc(func(o *options) { o.value = value }) }
 
 // WithStopGuard ends a leadership the given time before another candidate could become
 // leader, in addition to the margin for clocks, to give the program time to stop. It must
 // be between 0, the default, and a quarter of Config.ElectionTimeout.
-func WithStopGuard(d time.Duration) Option { return func(o *options) { o.guard = d } }
+func WithStopGuard(d time.Duration) Option { return optionFunc(func(o *options) { o.guard = d }) }
 
 // WithContext ends the candidacy, as Resign does, when ctx is done, and limits
 // [DeleteElection] and [RestartElection].
-func WithContext(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
+func WithContext(ctx context.Context) Option { return optionFunc(func(o *options) { o.ctx = ctx }) }
 
 // NewElection creates a candidate for the election with the given name. An election exists
 // when a candidate has joined it. Nothing is written before ElectLeader.
@@ -105,7 +109,7 @@ func newOptions(node *Node, name string, opts []Option) (options, error) {
 		if opt == nil {
 			return o, fmt.Errorf("%w: an option is nil", leaderelection.ErrInvalid)
 		}
-		opt(&o)
+		opt.apply(&o)
 	}
 	if err := checkElection(node, name); err != nil {
 		return o, err

@@ -48,14 +48,18 @@ type Backend struct {
 type Factory func(t testing.TB) *Backend
 
 // Option configures [Run] and [RunElection].
-type Option func(*options)
+type Option interface{ apply(*options) }
+
+type optionFunc func(*options)
+
+func (f optionFunc) apply(o *options) { f(o) }
 
 type options struct{ fakeTime bool }
 
 // FakeTime runs each case in a bubble of testing/synctest, for stores inside the test
 // process. Waiting then takes no real time, and a goroutine that is left running fails
 // the test. The factory is called inside the bubble.
-func FakeTime() Option { return func(o *options) { o.fakeTime = true } }
+func FakeTime() Option { return optionFunc(func(o *options) { o.fakeTime = true }) }
 
 // Run runs every case of the contract as a subtest.
 func Run(t *testing.T, f Factory, opts ...Option) { runCases(t, f, opts, Cases()) }
@@ -63,7 +67,7 @@ func Run(t *testing.T, f Factory, opts ...Option) { runCases(t, f, opts, Cases()
 func runCases(t *testing.T, f Factory, opts []Option, cases []Case) {
 	var o options
 	for _, opt := range opts {
-		opt(&o)
+		opt.apply(&o)
 	}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
