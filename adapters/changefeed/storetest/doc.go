@@ -5,7 +5,7 @@
 //		backend := func(t testing.TB) *storetest.Backend {
 //			key := newKey() // a key that no other case uses
 //			return &storetest.Backend{
-//				New:  func(t testing.TB) changefeed.Store { return mystore.New(conn, key) },
+//				New:  func(t testing.TB) changefeed.Store { return mystore.NewStore(conn, key) },
 //				Lose: func(t testing.TB) { conn.Delete(key) },
 //			}
 //		}
