@@ -54,8 +54,9 @@ var (
 	ErrNodeExhausted = zkerror.ErrNodeExhausted
 
 	// ErrTooLarge is returned if a reply, usually the list of candidates, is larger than
-	// the connection's receive buffer, which is limited by zk.WithMaxBufferSize and
-	// unlimited by default. The error names the znode. It ends a candidacy.
+	// the connection's receive buffer, which zk.WithMaxBufferSize limits. By default it is
+	// unlimited, and on connections of package zkdial larger than any reply. The error names
+	// the znode. It ends a candidacy.
 	ErrTooLarge = zkerror.ErrTooLarge
 
 	// ErrElectionOver ends a candidacy if the election was ended for all candidates.

@@ -43,8 +43,8 @@ var (
 	// after the node was deleted and created again, which a queue does as soon as it is empty.
 	ErrNodeExhausted = zkerror.ErrNodeExhausted
 	// ErrTooLarge is returned if a reply is larger than the connection's receive buffer,
-	// which is limited by zk.WithMaxBufferSize and unlimited by default; the error names
-	// the znode. It is also returned if an item or a value is larger than a server with default
+	// which zk.WithMaxBufferSize limits; the error names the znode. By default the buffer is
+	// unlimited, and on connections of package zkdial larger than any reply. It is also returned if an item or a value is larger than a server with default
 	// settings accepts, which is one megabyte including overhead; then nothing was sent.
 	ErrTooLarge = zkerror.ErrTooLarge
 	// ErrSessionExpired is returned if the ZooKeeper session has expired. Everything that

@@ -116,8 +116,12 @@ func (z *zooKeeperBackend) backend() backend {
 
 // adviseZooKeeper adds the setting that contains credentials to an error about permissions.
 func adviseZooKeeper(s *settings, err error) error {
-	if !errors.Is(err, zk.ErrNoAuth) && !errors.Is(err, zk.ErrAuthFailed) {
-		return err // also after a quota was exceeded, or if --zookeeper-strict-acl rejects the ACL of the election
+	rejected := errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
+	switch {
+	case !errors.Is(err, leaderelection.ErrPermission), strings.Contains(err.Error(), "QUOTAEXCEEDED"):
+		return err
+	case s.zookeeper.strictACL && !rejected: // the ACL of the election is rejected by this program
+		return err
 	}
 	return adviseCredentials(err, s.zookeeper.auth != "", "ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }

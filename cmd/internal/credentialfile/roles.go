@@ -35,9 +35,9 @@ func NewRoles(peers, clients *Secrets, log *slog.Logger) (*Roles, error) {
 // Current returns the secrets. If the files have a secret in common after one of them was replaced, it
 // returns the earlier ones, and logs an error.
 func (r *Roles) Current() (peers, clients [][]byte) {
-	peers, clients = r.peers.Current(), r.clients.Current()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	peers, clients = r.peers.Current(), r.clients.Current()
 	common := haveCommon(peers, clients)
 	if common && !r.common {
 		r.log.Error("the secrets before the replacement are still used: peers and clients have the same secret, so that a client could act as a peer", "files", r.peers.flags+", "+r.clients.flags)

@@ -120,14 +120,21 @@ const (
 	maxSuspected = 4096 // parts of one connection
 )
 
-// limitOf returns the size of the largest reply that the connection accepts. The client library
-// does not export it.
+// noReply is larger than any reply: the servers accept requests of a megabyte by default, and the clients of
+// ZooKeeper and kazoo replies of a megabyte.
+const noReply = 64 << 20
+
+// limitOf returns the size of the largest reply that the connection accepts, or noLimit if that is not less
+// than noReply, as with package zkdial by default. The client library does not export it.
 func limitOf(conn *zk.Conn) int {
 	field := reflect.ValueOf(conn).Elem().FieldByName("maxBufferSize")
 	if !field.IsValid() || !field.CanInt() {
 		return unknownLimit
 	}
-	return max(int(field.Int()), noLimit)
+	if limit := int(field.Int()); limit < noReply {
+		return max(limit, noLimit)
+	}
+	return noLimit
 }
 
 func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Event, error)) (T, *zk.Stat, <-chan zk.Event, error) {
