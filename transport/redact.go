@@ -61,11 +61,12 @@ func Redact(address string) string {
 
 // redactUser returns the part of an address before its host.
 func redactUser(u *url.URL) string {
-	name, hasPassword := u.User.Username(), false
-	if _, hasPassword = u.User.Password(); !hasPassword && !slices.Contains(usersShown, u.Scheme) {
-		return hiddenPart // The token of NATS, or a password without the colon before it.
+	name := u.User.Username()
+	password, hasPassword := u.User.Password()
+	if password == "" && !slices.Contains(usersShown, u.Scheme) {
+		return hiddenPart // The token of NATS, or a password that lacks the colon before it, or has one after it.
 	}
-	if name != "" && !shownUser.MatchString(name) {
+	if name != "" && !shownUser.MatchString(name) || strings.Contains(password, "@") { // or it is a list of addresses
 		name = hiddenPart
 	}
 	if hasPassword {

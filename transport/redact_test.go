@@ -18,6 +18,7 @@ func TestRedact(t *testing.T) {
 		"redis://secret@host":                             "redis://xxxxx@host",
 		"nats://secret@host:4222":                         "nats://xxxxx@host:4222",
 		"tls://secret@host":                               "tls://xxxxx@host",
+		"nats://secret:@host":                             "nats://xxxxx@host",
 		"nats://secret@host,you:secret@other":             "nats://xxxxx:xxxxx@other",
 		"postgres://me@[::1]:5433/db":                     "postgres://me@[::1]:5433/db",
 		"postgres://me%40secret@host/db":                  "postgres://xxxxx@host/db",
@@ -72,6 +73,10 @@ func FuzzRedact(f *testing.F) {
 			t.Skip("the password would be the value of another parameter")
 		}
 		secret := before + marker + after
+		token := secret
+		if i := strings.IndexByte(after, ':'); i >= 0 && i < len(after)-1 {
+			token = marker // otherwise it is a name and a password
+		}
 		for _, address := range []string{
 			scheme + "://user:" + secret + "@" + rest,
 			scheme + "://:" + secret + "@" + rest,
@@ -81,8 +86,8 @@ func FuzzRedact(f *testing.F) {
 			scheme + "://" + rest + "?" + secret,
 			scheme + "://" + rest + "?pass" + parameter + "=" + secret,
 			scheme + "://" + rest + "?a=1;auth=" + secret + "&" + parameter,
-			"nats://" + secret + "@" + rest,
-			"nats://" + secret + "@" + rest + "," + secret + "@" + rest,
+			"nats://" + token + "@" + rest,
+			"nats://" + token + "@" + rest + "," + token + "@" + rest,
 			scheme + ":user:" + secret + "@" + rest,
 			"host=" + rest + " password=" + secret,
 			rest + ":" + secret + "@" + rest,

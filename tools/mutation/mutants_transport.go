@@ -166,7 +166,7 @@ var transportMutants = []mutant{
 		name: "transport/shown-token", breaks: "the token of NATS is shown",
 		file: "transport/redact.go",
 		edits: []edit{
-			{"!hasPassword && !slices.Contains(usersShown, u.Scheme)", "false"},
+			{"password == \"\" && !slices.Contains(usersShown, u.Scheme)", "false"},
 		},
 		tests: "./transport -run ^TestRedact$",
 	},
