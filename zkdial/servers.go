@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // ErrServers is returned if a list of servers is empty or has an element that is not of the
@@ -63,7 +64,7 @@ func parseServer(s string) (string, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "", fmt.Errorf("%w: %q: the port is not a number from 1 to 65535", ErrServers, s)
 	}
-	if host == "" || strings.ContainsAny(host, " \t[]") {
+	if host == "" || strings.ContainsAny(host, " []") || strings.ContainsFunc(host, unicode.IsControl) {
 		return "", fmt.Errorf("%w: %q: not a host name", ErrServers, s)
 	}
 	return net.JoinHostPort(host, port), nil
