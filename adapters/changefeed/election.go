@@ -217,13 +217,8 @@ func (e *Election) ElectLeader() error {
 		r := newRunner(ctx, e)
 		go r.run()
 		<-e.candidacy.Done()
-		timer := time.NewTimer(limit.Confirm)
-		defer timer.Stop()
-		select {
-		case <-r.done:
-		case <-timer.C: // The store does not answer.
-		}
-		return nil // The runner has finished the candidacy.
+		limit.Await(r.done, time.Now().Add(limit.Confirm)) // The store may not answer.
+		return nil                                         // The runner has finished the candidacy.
 	})
 }
 

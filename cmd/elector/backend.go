@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // backend contains the functions of an opened backend. A function that the backend does not support is
@@ -279,10 +280,8 @@ func (s *settings) retryCandidate(ctx context.Context, message string, transient
 			return nil, err
 		}
 		log.Warn(message, "err", s.advise(err))
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		if done := limit.Pause(ctx, time.Second); done != nil {
+			return nil, fmt.Errorf("%w: %w", err, done)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
@@ -56,10 +57,7 @@ func (r *runCommand) watchLeader(ctx context.Context, watch func(context.Context
 		r.leader.set(nil)
 		leaders.interrupt()
 		r.settings.log.Debug("leader unknown", "err", err)
-		select {
-		case <-time.After(watchPause): // the election may not exist yet
-		case <-ctx.Done():
-		}
+		_ = limit.Pause(ctx, watchPause) // the election may not exist yet
 	}
 }
 

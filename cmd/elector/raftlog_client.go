@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
@@ -81,9 +81,7 @@ func (r *raftlogClient) watch(ctx context.Context, election string) (<-chan obse
 			if !yield(leader, err) {
 				return
 			}
-			select {
-			case <-time.After(statusPoll):
-			case <-ctx.Done():
+			if limit.Pause(ctx, statusPoll) != nil {
 				return
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/elector"
 )
@@ -97,9 +98,7 @@ func awaitLeader(ctx context.Context, list func(context.Context) ([]candidateInf
 		case !answered || ctx.Err() == nil: // otherwise the timeout has interrupted the last request
 			err = e
 		}
-		select {
-		case <-time.After(interval):
-		case <-ctx.Done():
+		if limit.Pause(ctx, interval) != nil {
 			return last, err
 		}
 	}

@@ -122,12 +122,7 @@ func (c *consumer) returnUnread() {
 		returning.Wait()
 		close(done)
 	})
-	timer := time.NewTimer(limit.Confirm)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	limit.Await(done, time.Now().Add(limit.Confirm))
 }
 
 var errUnread = errors.New("queue: the item was not received")

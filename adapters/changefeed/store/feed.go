@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 	"github.com/go-leaderelection/leaderelection/candidacy/latest"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // errSilent is the error of a watch that does not report a known write. The feed replaces the watch.
@@ -129,10 +130,8 @@ func (f *feed) runWatches() error {
 			f.silentLimit = min(2*f.silentLimit, maxSilentTimes*f.feeds.quiet)
 		case errors.Is(err, changefeed.ErrNoRecord):
 			f.deliver(changefeed.Event{Missing: true})
-			select {
-			case <-f.ctx.Done():
+			if limit.Pause(f.ctx, missingPause) != nil {
 				return changefeed.ErrClosed
-			case <-time.After(missingPause):
 			}
 		default:
 			return err

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
-
-// closeLimit is how long Close of a store or a feed waits for a driver that does not return.
-const closeLimit = 1500 * time.Millisecond
 
 // Feeds implements the feeds of a store, and the lifetime of its calls. A store creates one
 // with [NewFeeds] and calls its methods Subscribe and Close from its own; methods of the
@@ -230,12 +228,6 @@ func (s *Feeds) Close() error {
 	return nil
 }
 
-// waitToClose waits for done, but not longer than closeLimit.
-func waitToClose(done <-chan struct{}) {
-	timer := time.NewTimer(closeLimit)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-}
+// waitToClose waits for done, or until the limit of all calls that wait for a confirmation. A driver may not
+// return.
+func waitToClose(done <-chan struct{}) { limit.Await(done, time.Now().Add(limit.Confirm)) }

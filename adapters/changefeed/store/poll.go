@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
 // CompareAndSet is a store without a feed, for instance a table with a version column, or
@@ -88,10 +89,8 @@ func (p *polled) read(ctx context.Context) (changefeed.Record, error) {
 		case attempt == readAttempts:
 			return r, fmt.Errorf("changefeed: %d reads in a row have failed: %w", readAttempts, err)
 		}
-		select {
-		case <-ctx.Done():
+		if limit.Pause(ctx, p.interval) != nil {
 			return changefeed.Record{}, ctx.Err()
-		case <-time.After(p.interval):
 		}
 	}
 }
