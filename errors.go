@@ -12,7 +12,7 @@ import (
 // do: see docs/servers.md.
 var (
 	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
-	// or one that ZooKeeper does not accept, or the value of an option, or an operation of
+	// or not accepted by ZooKeeper, or the value of an option, or an operation of
 	// [Leadership.Multi], is invalid. Nothing was changed. The text says what is wrong.
 	ErrInvalid = zkerror.ErrInvalid
 	// ErrConnClosed is returned if the owner of the connection has closed it. It ends a

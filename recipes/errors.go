@@ -11,7 +11,8 @@ import (
 // ZooKeeper wrap the error of the client library, and name its error code and what to do: see
 // docs/servers.md.
 var (
-	// ErrClosed is returned after Close was called, and is the reason of what has ended with it.
+	// ErrClosed is returned after Close was called, and is the reason why items, grants and channels
+	// have ended with it.
 	ErrClosed = errors.New("recipes: closed")
 	// ErrReleased is the reason of a hold that was released, of an item that was acknowledged
 	// or returned, and of a round of a double barrier that the participant has left.
@@ -23,7 +24,7 @@ var (
 	// of this connection. It is not changed.
 	ErrTaken = errors.New("recipes: the znode belongs to another session")
 	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
-	// or one that ZooKeeper does not accept, or the value of an option is invalid or does not
+	// or not accepted by ZooKeeper, or the value of an option is invalid or does not
 	// apply to the recipe. Nothing was changed. The text says what is wrong.
 	ErrInvalid = zkerror.ErrInvalid
 	// ErrConnClosed is returned if the owner of the connection has closed it.

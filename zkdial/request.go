@@ -45,5 +45,5 @@ func Children(ctx context.Context, conn *zk.Conn, path string) ([]string, error)
 }
 
 // CheckPath returns leaderelection.ErrInvalid if path cannot be the node of an election: for the
-// root, for a path that ZooKeeper does not accept, and for one that is too long.
+// root, and for a path that is too long or that ZooKeeper does not accept.
 func CheckPath(path string) error { return connection.CheckPath(path) }

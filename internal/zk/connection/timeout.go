@@ -31,9 +31,8 @@ func choose(stated, granted time.Duration) time.Duration {
 	return AssumedTimeout
 }
 
-// ValidateTimeout returns an error if the configured session timeout is longer than the one that the
-// servers have granted to conn, if that is known. It also starts to detect pauses of the
-// process.
+// ValidateTimeout returns an error for a configured session timeout that exceeds the timeout that the
+// servers are known to have granted to conn. It also starts to detect pauses of the process.
 func ValidateTimeout(conn *zk.Conn, stated time.Duration) error {
 	if granted := Granted(conn); granted > 0 && stated > granted {
 		return fmt.Errorf("the servers have granted %v; omit the option or use at most that value", granted)
