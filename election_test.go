@@ -258,30 +258,6 @@ func TestTrap22_EveryStateCanBeEnded(t *testing.T) {
 	}
 }
 
-// kazoo #482, with several candidates on the connection: all their znodes are deleted with the
-// session, and the server still sends each candidate notifications about the others.
-func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		conn := h.connect()
-		var all []*candidate
-		for range 4 {
-			all = append(all, h.join(conn))
-		}
-		last := h.join(h.connect())
-		h.advance(timeout + shortTime) // not while a check is sent
-		conn.Close()
-		h.advance(timeout)
-		for i, c := range all {
-			require.ErrorIs(h, c.requireOver(), leaderelection.ErrConnClosed)
-			if i > 0 {
-				c.requireNeverLed()
-			}
-		}
-		last.requireLeads()
-		h.requireIDs(last.ID())
-	})
-}
-
 // CURATOR-620, CURATOR-652, CURATOR-653: two concurrent resets of a candidate create two znodes or
 // two leaders, or leave a znode behind.
 func TestTrap38_ConcurrentCalls(t *testing.T) {

@@ -280,33 +280,6 @@ func forEachLoss(t *testing.T, losses []lostreply.Fault, servers int, f func(h *
 	}
 }
 
-// namings are the kinds of names of candidates' znodes: with a GUID, and as in hand-written elections.
-var namings = map[string][]leaderelection.Option{
-	"names with a GUID":   nil,
-	"names with a prefix": {leaderelection.WithNamePrefix("n_")},
-}
-
-// forEachNaming runs f once for each kind of names, each time with new servers.
-func forEachNaming(t *testing.T, servers int, f func(h *harness)) {
-	for name, options := range namings {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, servers, func(h *harness) {
-				h.options = options
-				f(h)
-			})
-		})
-	}
-}
-
-// forEachNamingAndLoss runs f once for each combination, each time with new servers.
-func forEachNamingAndLoss(t *testing.T, losses []lostreply.Fault, servers int, f func(h *harness, l lostreply.Fault)) {
-	for _, l := range losses {
-		t.Run(l.Name, func(t *testing.T) {
-			forEachNaming(t, servers, func(h *harness) { f(h, l) })
-		})
-	}
-}
-
 // async calls f, which may block, and returns a channel that delivers its result.
 func async[T any](f func() T) <-chan T {
 	return bubble.Async(f)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
@@ -154,28 +153,6 @@ func TestTrap23_ServerClock(t *testing.T) {
 	}, zktest.WithManualClock())
 }
 
-// CURATOR-460, TN14: a lease that starts when the client notices that the connection is broken
-// expires after the session.
-func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		c, next := h.join(h.connect()), h.join(h.connect())
-		l := c.requireLeads()
-		h.advance(2*timeout + shortTime)
-		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
-		h.srv.Refuse(true)
-		h.requireSuspendedInTime(c, l)
-		require.Equal(h, zk.StateHasSession, c.conn.State(), "the client library has noticed the fault")
-		h.advance(h.serverSession(c).ExpiresIn - 1)
-		next.requireFollows(c)
-		h.advance(1)
-		next.requireLeads()
-		h.srv.Refuse(false)
-		h.srv.Heal()
-		h.advance(2 * timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
-	})
-}
-
 // requireSuspendedInTime requires that a leader whose checks fail from now on is suspended when
 // its lease expires, half a session timeout after the last successful check.
 func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leadership) {
@@ -192,33 +169,6 @@ func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leaders
 	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// CURATOR-444: a server that is cut off answers reads while the other servers expire the session.
-func TestTrap13_PartitionedServerAnswers(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
-		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
-		reader := h.connectTo(0)
-		l := c.requireLeads()
-		h.advance(2*timeout + shortTime)
-		h.srv.Partition()
-		h.eachServer(func(s *zktest.Server) { s.Refuse(true) })
-		h.requireSuspendedInTime(c, l)
-		h.advance(h.serverSession(c).ExpiresIn - 1)
-		next.requireFollows(c)
-		h.advance(1)
-		next.requireLeads()
-		found, _, err := reader.Exists(c.ID())
-		require.NoError(h, err)
-		require.True(h, found, "the partitioned server has deleted the znode")
-		_, err = c.multi()
-		require.ErrorIs(h, err, leaderelection.ErrNotLeader)
-		h.eachServer(func(s *zktest.Server) { s.Refuse(false) })
-		h.srv.Heal()
-		h.advance(2 * timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
-		next.requireLeads()
-	})
-}
-
 // CURATOR-444: the client connects to another server before its session expires.
 func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
@@ -232,30 +182,6 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 		require.Equal(h, l.Token(), c.requireLeads().Token())
 		next.requireFollows(c)
 		require.Len(h, next.received(), 1)
-	})
-}
-
-// ZOOKEEPER-2886: a reply that the session has moved neither ends the leadership nor extends the
-// lease.
-func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
-	forEachLoss(t, lostreply.SessionMoved, 1, func(h *harness, l lostreply.Fault) {
-		c, next := h.join(h.connect()), h.join(h.connect())
-		grant := c.requireLeads()
-		for range 5 {
-			h.advance(timeout + shortTime)
-			one := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: c.ID(), Nth: 1})
-			h.advance(timeout / 4)
-			h.requireMet(one)
-		}
-		require.NoError(h, grant.Err())
-		all := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: c.ID()})
-		h.requireSuspendedInTime(c, grant)
-		h.advance(timeout)
-		require.Equal(h, leaderelection.Suspended, c.newest().Role)
-		all.Remove()
-		h.advance(timeout)
-		require.Equal(h, grant.Token(), c.requireLeads().Token())
-		next.requireFollows(c)
 	})
 }
 

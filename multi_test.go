@@ -275,66 +275,10 @@ func TestTrap07_WriteReplyLost(t *testing.T) {
 	})
 }
 
-// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a leader that was stopped continues after another
-// leader has been elected, and writes. Here its lease is far too long, which has the same effect
-// as a stop directly after a check of the clock.
-func TestTrap16_StoppedLeaderWrites(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		h.terms.overlap = true
-		h.create("/register")
-		conn := h.connect()
-		connection.RecordOf(conn).Grant(time.Minute)
-		c := h.join(conn, leaderelection.WithSessionTimeout(time.Minute))
-		next := h.join(h.connect())
-		old := c.requireLeads()
-		h.advance(timeout)
-		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
-		h.srv.Refuse(true)
-		h.advance(2 * timeout)
-		l := next.requireLeads()
-		require.NoError(h, old.Err(), "the lease of the old leader has expired")
-		require.Greater(h, l.Token(), old.Token(), "a system that compares tokens would accept the old leader")
-		late := async(func() error { return writeRegister(c, "too late") })
-		h.advance(0)
-		require.NoError(h, writeRegister(next, "new"))
-		h.srv.Refuse(false)
-		h.srv.Heal()
-		h.advance(timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
-		require.ErrorIs(h, receive(h, late), leaderelection.ErrUnconfirmed)
-		require.ErrorIs(h, writeRegister(c, "too late"), leaderelection.ErrNotLeader)
-		data, stat, err := h.operator.Get("/register")
-		require.NoError(h, err)
-		require.Equal(h, "new", string(data))
-		require.EqualValues(h, 1, stat.Version)
-	})
-}
-
 // writeRegister writes the register by a transaction that only a leader can execute.
 func writeRegister(c *candidate, data string) error {
 	_, err := c.multi(setRegister(data))
 	return err
-}
-
-// Kleppmann 2016: the write of the old leader is in flight while the next leader is elected.
-func TestTrap16_WriteInFlight(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		h.create("/register")
-		c, next := h.join(h.connect()), h.join(h.connect())
-		old := c.requireLeads()
-		h.srv.Blackhole(zktest.ToServer, c.conn.SessionID())
-		late := async(func() error { return writeRegister(c, "too late") })
-		h.advance(0)
-		h.remove(c.ID())
-		h.advance(shortTime)
-		require.Greater(h, next.requireLeads().Token(), old.Token())
-		h.srv.Heal(c.conn.SessionID())
-		h.advance(0)
-		require.ErrorIs(h, receive(h, late), leaderelection.ErrNotLeader)
-		require.Zero(h, h.stat("/register").Version)
-		h.advance(shortTime)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
-	})
 }
 
 // The client library sends requests that were queued without a connection in the next session.

@@ -161,54 +161,6 @@ func TestTrap19_RestartedProgram(t *testing.T) {
 	})
 }
 
-// ClickHouse #116690: the client library continues in a new session and does not report that the
-// old one has expired.
-func TestTrap18_NewSessionUnnoticed(t *testing.T) {
-	for _, leading := range []bool{true, false} {
-		t.Run(map[bool]string{true: "while leading", false: "while following"}[leading], func(t *testing.T) {
-			withServers(t, 3, func(h *harness) {
-				var ahead string
-				if !leading {
-					ahead = h.createContender()
-				}
-				c := h.join(h.connect())
-				require.Equal(h, ahead, c.newest().NowFollowing)
-				old := c.conn.SessionID()
-				h.expire(c.conn)
-				h.advance(0) // with three servers the client reconnects immediately
-				require.Equal(h, zk.StateHasSession, c.conn.State())
-				require.NotEqual(h, old, c.conn.SessionID())
-				h.advance(shortTime)
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
-				if leading {
-					h.requireIDs()
-				} else {
-					h.requireIDs(ahead)
-				}
-			})
-		})
-	}
-	t.Run("while joining", func(t *testing.T) {
-		// The create is queued in one session and applied in the next.
-		withServers(t, 3, func(h *harness) {
-			conn := h.connect()
-			old := conn.SessionID()
-			e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
-			require.NoError(h, err)
-			h.disconnect(conn)
-			require.NoError(h, h.srv.ExpireSession(old))
-			c := h.startElection(e, conn)
-			h.advance(shortTime)
-			h.reconnect()
-			h.advance(timeout)
-			require.NotEqual(h, old, conn.SessionID())
-			require.Equal(h, h.stat(c.ID()).Czxid, c.requireLeads().Token())
-			c.requireOnlyCandidate()
-			c.resign()
-		})
-	})
-}
-
 // samuel #153: the client library drops session events if the program does not receive them.
 func TestTrap55_EventsDropped(t *testing.T) {
 	withServers(t, 3, func(h *harness) {

@@ -115,62 +115,6 @@ func TestSuccession_OwnZnodeDeletedWithPredecessor(t *testing.T) {
 	}
 }
 
-// CURATOR-504, CURATOR-644, FLINK-28078: if its predecessor does not exist, a candidate creates
-// its znode again, which makes the next candidate do the same, without end.
-func TestTrap39_NoCreateStorm(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
-		const count = 30
-		conns := []*zk.Conn{h.connect(), h.connect()}
-		var all []*candidate
-		for i := range count {
-			all = append(all, h.join(conns[i%4/2], leaderelection.WithRejoin()))
-		}
-		// Every second znode is deleted, most of them while the connections are down.
-		for i := 0; i < count; i += 2 {
-			if i == count/3 {
-				for _, conn := range conns {
-					h.disconnect(conn)
-				}
-			}
-			h.remove(all[i].ID())
-		}
-		h.advance(shortTime)
-		h.reconnect()
-		var remaining []string
-		for i, c := range all {
-			switch {
-			case i%2 == 0:
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
-				continue
-			case i == 1:
-				c.requireLeads()
-			default:
-				c.requireFollows(all[i-2])
-			}
-			remaining = append(remaining, c.ID())
-		}
-		h.requireIDs(remaining...)
-		require.Len(h, h.createdIDs(), count, "a candidate has created a second znode")
-	})
-}
-
-// CURATOR-696, CURATOR-604: a candidate becomes the leader although its znode belongs to its
-// previous session and will be deleted.
-func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
-		leader, c := h.join(h.connect()), h.join(h.connect())
-		c.requireFollows(leader)
-		h.orphanZnode(c)
-		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Fail(zk.ErrNoAuth))
-		leader.resign()
-		h.reconnect()
-		h.advance(timeout)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
-		c.requireNeverLed()
-		h.requireIDs(c.ID())
-	})
-}
-
 // CURATOR-696: the candidate's znode is deleted together with its predecessor, and the candidate
 // is notified of both at the same time.
 func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
@@ -201,24 +145,4 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 			require.Equal(h, ahead, c.received()[1].NowFollowing)
 		})
 	}
-}
-
-// CURATOR-696: both znodes belong to one session, whose expiry deletes them one after the other.
-func TestTrap11_SessionOfLeaderAndFollower(t *testing.T) {
-	withServers(t, 3, func(h *harness) {
-		conn := h.connect()
-		first := h.join(conn)
-		var led atomic.Bool
-		second := h.join(conn, onStatus(func(s leaderelection.Status) {
-			led.Store(led.Load() || s.Role == leaderelection.Leader)
-		}))
-		h.advance(timeout) // it has a lease, and could become the leader without a request
-		h.expire(conn)
-		h.advance(shortTime)
-		require.False(h, led.Load())
-		for _, c := range []*candidate{first, second} {
-			require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
-		}
-		h.requireIDs()
-	})
 }

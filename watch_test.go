@@ -2,7 +2,6 @@ package leaderelection_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -251,200 +250,22 @@ func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
 	}
 }
 
-// CURATOR-107, helix #44: "exists" for a predecessor that was deleted leaves a watch. If the
-// candidate does not list again, it never wakes.
-func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprintf("after a lost reply: %v", lost), func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				ahead := h.createContender()
-				if lost {
-					h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
-				}
-				reads := 1
-				if lost {
-					reads = 2
-				}
-				gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
-					_ = h.operator.Delete(ahead, -1)
-					return zktest.Pass(q)
-				})
-				c := h.join(h.connect())
-				h.advance(timeout)
-				h.requireMet(gone)
-				c.requireLeads()
-				require.Equal(h, []string{c.ID()}, h.watchedPaths())
-				want := 1
-				if lost {
-					want = 2 // the watch on its znode was set again after the reconnect
-				}
-				require.Equal(h, want, clientwatch.Count(c.conn))
-			})
-		})
-	}
-}
-
-// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each attempt sets another watch and
-// leaves the previous one.
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session.
+func TestTrap27_NewSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
-		conn := h.connect()
 		ahead := h.createContender()
-		c := h.join(conn)
-		most := 2
-		watched := []string{ahead, c.ID()}
-		requireWatches := func() {
-			h.Helper()
-			require.ElementsMatch(h, watched, h.watchedPaths())
-			require.LessOrEqual(h, clientwatch.Count(conn), most)
-		}
-		requireWatches()
-		most = 12 // the watch on the candidate's znode is set again after each reconnect, up to a limit
-		for i := range 20 {
-			_, err := h.operator.Set(ahead, fmt.Append(nil, i), -1)
-			require.NoError(h, err)
-			h.advance(0)
-			requireWatches()
-			h.eachServer(func(s *zktest.Server) { s.DropConnections(conn.SessionID()) })
-			h.advance(timeout / 5)
-			requireWatches()
-		}
-		require.Len(h, c.received(), 1)
-		// Candidates that join and resign after it leave one watch.
-		watched, most = append(watched, c.ID()), most+1
-		for range 10 {
-			other := h.join(conn)
-			other.requireFollows(c)
-			other.resign()
-			h.advance(0)
-			requireWatches()
-		}
+		c := h.join(h.connect(), leaderelection.WithRejoin())
+		old := c.ID()
+		h.expire(c.conn)
+		h.advance(timeout)
+		c.requireNeverLed()
+		require.NotEqual(h, old, c.ID())
+		require.Equal(h, ahead, c.newest().NowFollowing)
 		h.remove(ahead)
 		h.advance(0)
 		c.requireLeads()
-		c.resign()
-		h.advance(0)
-		require.Empty(h, h.watchedPaths())
-		require.Zero(h, clientwatch.Count(conn))
+		c.requireOnlyCandidate()
 	})
-}
-
-// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, and the client does not set it
-// again.
-func TestTrap26_UnrelatedEvents(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		ahead := h.createContender()
-		c := h.join(h.connect())
-		last := h.join(h.connect())
-		writeRegister := func(path string, data string) {
-			_, err := h.operator.Set(path, []byte(data), -1)
-			require.NoError(h, err)
-			h.advance(0)
-		}
-		for i := range 5 {
-			for _, path := range []string{node, ahead, c.ID(), last.ID()} {
-				writeRegister(path, fmt.Sprint(i))
-				require.ElementsMatch(h, []string{ahead, ahead, c.ID(), c.ID(), last.ID()}, h.watchedPaths())
-			}
-			_, err := h.operator.SetACL(ahead, openACL, -1)
-			require.NoError(h, err)
-		}
-		h.advance(timeout)
-		require.Len(h, c.received(), 1)
-		h.remove(ahead)
-		h.advance(0)
-		l := c.requireLeads()
-		writeRegister(c.ID(), "the leader's own data")
-		h.advance(timeout)
-		require.NoError(h, l.Err())
-		require.Len(h, last.received(), 1)
-		h.remove(c.ID())
-		h.advance(shortTime)
-		require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
-		last.requireLeads()
-	})
-}
-
-// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or the change happens
-// while the connection is down.
-func TestTrap27_WatchesLost(t *testing.T) {
-	t.Run("same session", func(t *testing.T) {
-		withServers(t, 3, func(h *harness) {
-			first, second := h.createContender(), h.createContender()
-			c := h.join(h.connect())
-			for _, gone := range []string{second, first} {
-				require.Equal(h, gone, c.newest().NowFollowing)
-				h.disconnect(c.conn)
-				h.remove(gone)
-				h.advance(shortTime) // between two polls of the connection's monitor
-				h.reconnect()
-			}
-			c.requireLeads()
-			c.requireOnlyCandidate()
-		})
-	})
-	// The client library does not retry the request by which it sets watches again.
-	for k, name := range []string{"predecessor", "own znode", "own znode, leading"} {
-		t.Run("not set again, "+name, func(t *testing.T) {
-			withServers(t, 3, func(h *harness) {
-				first, second := h.createContender(), h.createContender()
-				c := h.join(h.connect(), leaderelection.WithRejoin())
-				require.Equal(h, second, c.newest().NowFollowing)
-				gone := []string{second, c.ID(), c.ID()}[k]
-				if k == 2 {
-					h.remove(second)
-					h.remove(first)
-					h.advance(0)
-					c.requireLeads()
-				}
-				h.disconnect(c.conn)
-				h.remove(gone)
-				failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
-				h.advance(shortTime)
-				h.reconnect()
-				h.advance(timeout)
-				h.requireMet(failed)
-				if gone == second {
-					require.Equal(h, first, c.newest().NowFollowing)
-					h.requireIDs(first, c.ID())
-					require.Len(h, h.createdIDs(), 3)
-				} else {
-					require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
-				}
-			})
-		})
-	}
-	t.Run("new session", func(t *testing.T) {
-		withServers(t, 3, func(h *harness) {
-			ahead := h.createContender()
-			c := h.join(h.connect(), leaderelection.WithRejoin())
-			old := c.ID()
-			h.expire(c.conn)
-			h.advance(timeout)
-			c.requireNeverLed()
-			require.NotEqual(h, old, c.ID())
-			require.Equal(h, ahead, c.newest().NowFollowing)
-			h.remove(ahead)
-			h.advance(0)
-			c.requireLeads()
-			c.requireOnlyCandidate()
-		})
-	})
-	for _, leading := range []bool{true, false} {
-		t.Run(fmt.Sprintf("own znode, leading %v", leading), func(t *testing.T) {
-			withServers(t, 3, func(h *harness) {
-				if !leading {
-					h.createContender()
-				}
-				c := h.join(h.connect())
-				h.disconnect(c.conn)
-				h.remove(c.ID())
-				h.advance(shortTime)
-				h.reconnect()
-				require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
-			})
-		})
-	}
 }
 
 // CURATOR-391: a znode that is deleted and created again with the same version, while the client
@@ -511,38 +332,6 @@ func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 			h.reconnect()
 			require.Equal(h, h.stat(ahead).Czxid, receive(h, seen).Leader.Token)
 		})
-	})
-}
-
-// ZooKeeper's recipes page: all clients watch the first znode or the parent, and all of them wake
-// when one znode is deleted.
-func TestTrap52_Herd(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		const count = 20
-		var all []*candidate
-		var want []string
-		for range count {
-			c := h.join(h.connect())
-			all = append(all, c)
-			want = append(want, c.ID()) // each candidate watches its znode and the two before it
-			for _, earlier := range all[max(0, len(all)-3) : len(all)-1] {
-				want = append(want, earlier.ID())
-			}
-		}
-		require.ElementsMatch(h, want, h.watchedPaths())
-		h.advance(timeout)
-		for _, gone := range []int{count / 2, 0} { // a follower, and the leader
-			h.srv.ResetLog()
-			all[gone].resign()
-			woken := []int64{all[gone].conn.SessionID(), all[gone+1].conn.SessionID(), all[gone+2].conn.SessionID()}
-			require.ElementsMatch(h, woken, h.srv.Log().Woken(all[gone].ID()))
-			for _, e := range h.srv.Log() {
-				if e.Op == zktest.OpGetChildren2 || e.Op == zktest.OpNotification {
-					require.Contains(h, woken, e.Session)
-				}
-			}
-		}
-		all[1].requireLeads()
 	})
 }
 

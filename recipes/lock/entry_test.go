@@ -3,12 +3,16 @@ package lock
 import (
 	"context"
 	"errors"
+	"math"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -48,4 +52,327 @@ func TestTrap06_CauseOfAnotherConnection(t *testing.T) {
 		w.requireContenders(holder.hold.Path())
 		holder.release()
 	})
+}
+
+// CURATOR-724, CURATOR-180, kazoo #563: the lock's znode, a container, is removed after it was
+// created and before the create of the contender's znode. It is created again.
+func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		conn := w.connect()
+		a := w.lock(conn)
+		a.release()
+		swept := 0
+		w.beforeCreate(func(q *zktest.Request) zktest.Verdict {
+			if swept < 3 {
+				swept++
+				w.srv.Sweep()
+			}
+			return zktest.Pass(q)
+		})
+		for range 4 {
+			a = w.lock(conn)
+			a.requireOnlyZnode()
+			require.Zero(w, w.srv.Sweep(), "the container is not empty")
+			a.release()
+		}
+		require.Equal(w, 3, swept)
+		require.Contains(w, w.srv.Tree(), "one container")
+	})
+	t.Run("while the connection is down", func(t *testing.T) {
+		runTest(t, 1, func(w *harness) {
+			conn := w.connect()
+			w.lock(conn).release()
+			var once sync.Once
+			w.beforeCreate(func(q *zktest.Request) zktest.Verdict {
+				first := false
+				once.Do(func() { first = true })
+				if !first {
+					return zktest.Pass(q)
+				}
+				w.srv.Refuse(true)
+				return zktest.Cut(q)
+			})
+			a := w.lock(conn)
+			require.Equal(w, 1, w.srv.Sweep())
+			w.restore()
+			a.requireOnlyZnode()
+		})
+	})
+	t.Run("between two holds", func(t *testing.T) {
+		runTest(t, 1, func(w *harness) {
+			var last *call
+			for range 3 {
+				a := w.lock(w.connect())
+				if last != nil {
+					require.Greater(w, a.holds().Token(), last.hold.Token(), "sequence numbers restart, tokens increase")
+				}
+				a.release()
+				require.Equal(w, 1, w.srv.Sweep())
+				last = a
+			}
+		})
+	})
+}
+
+// In kazoo and in Curator's MultiLock, the timeout applies to each wait separately. Here the
+// deadline of the context applies to the whole call.
+func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
+	const limit = 3 * time.Second
+	for name, call := range map[string]func(ctx context.Context, w *harness, conn *zk.Conn) error{
+		"Lock": func(ctx context.Context, w *harness, conn *zk.Conn) error {
+			m, err := NewMutex(conn, "/a/b/c/d")
+			require.NoError(w, err)
+			_, err = m.Lock(ctx)
+			return err
+		},
+		"TryLock": func(ctx context.Context, w *harness, conn *zk.Conn) error {
+			m, err := NewMutex(conn, "/a/b/c/d")
+			require.NoError(w, err)
+			_, err = m.TryLock(ctx)
+			return err
+		},
+		"RLock": func(ctx context.Context, w *harness, conn *zk.Conn) error {
+			m, err := NewRWMutex(conn, "/a/b/c/d")
+			require.NoError(w, err)
+			_, err = m.RLock(ctx)
+			return err
+		},
+		"Multi": func(ctx context.Context, w *harness, conn *zk.Conn) error {
+			_, err := w.multi(conn, "a", "b", "c").Lock(ctx)
+			return err
+		},
+		"Contenders": func(ctx context.Context, w *harness, conn *zk.Conn) error {
+			w.srv.Delay(zktest.ToServer, 2*time.Second, conn.SessionID())
+			_, err := w.mutex(conn).Contenders(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, 1, func(w *harness) {
+				w.createLockNode()
+				for _, name := range []string{"a", "b", "c"} {
+					w.create("/locks/" + name)
+				}
+				w.createContender("-lock-")
+				conn := w.connect()
+				w.srv.Delay(zktest.ToServer, time.Second, conn.SessionID())
+				ctx, cancel := context.WithTimeout(w.Context(), limit)
+				defer cancel()
+				w.elapsed(limit, func() {
+					err := call(ctx, w, conn)
+					require.True(w, errors.Is(err, context.DeadlineExceeded), "%v", err)
+				})
+				w.srv.Heal()
+				w.pass(timeout)
+				require.Len(w, w.contenders(), 1)
+				require.NoError(w, w.operator.Delete(w.contenders()[0], -1))
+				require.Equal(w, 0, countEphemerals(w, conn))
+			})
+		})
+	}
+}
+
+// countEphemerals returns the number of znodes of a session.
+func countEphemerals(w *harness, conn *zk.Conn) int { return len(w.session(conn).Ephemerals) }
+
+// Trap 32 for readers, of which several may hold the lock, and writers.
+func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		w.createLockNode()
+		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
+		x := w.write(w.connect())
+		r := w.read(w.connect())
+		last := w.write(w.connect())
+		require.ErrorIs(w, w.read(w.connect()).failed(), recipes.ErrNodeExhausted)
+		x.downgrade()
+		w.pass(0)
+		require.Contains(w, x.hold.Path(), "__READ__2147483644")
+		r.release()
+		last.waits()
+		x.release()
+		last.release()
+	})
+}
+
+// CURATOR-518, helix #2815: the connection breaks at any request of a contender, from the first to
+// the last, in any way. The contender recovers.
+func TestTrap41_BreakAtEachRequest(t *testing.T) {
+	for _, kind := range []string{"mutex", "delay", "read", "write"} {
+		for _, l := range lostreply.All {
+			t.Run(kind+", "+l.Name, func(t *testing.T) {
+				k := 1
+				for met := true; met; k++ {
+					runTest(t, 1, func(w *harness) {
+						met = breakAtRequest(w, kind, l, k)
+					})
+				}
+				require.Greater(t, k, 15)
+			})
+		}
+	}
+}
+
+// breakAtRequest breaks the connection at the k-th request of a contender that waits, holds and
+// releases. It reports whether the contender has sent so many requests.
+func breakAtRequest(w *harness, kind string, l lostreply.Fault, k int) bool {
+	w.createLockNode()
+	base := map[string]string{"mutex": "-lock-", "delay": "-lock-", "read": "-__WRIT__", "write": "-__READ__"}[kind]
+	ahead, conn := w.createContender(base), w.connect()
+	session := conn.SessionID()
+	broken := l.Set(w.srv, zktest.Match{Session: session, Path: node + "*", Nth: k})
+	var a *call
+	var x *writer
+	switch kind {
+	case "mutex":
+		a = w.lock(conn)
+	case "delay":
+		a = w.lock(conn, WithLockDelay(lockDelay))
+	case "read":
+		a = w.read(conn)
+	case "write":
+		x = w.write(conn)
+		a = x.call
+	}
+	w.pass(timeout + moment)
+	a.waits()
+	w.remove(ahead)
+	w.pass(3 * timeout)
+	h := a.heldOrNil()
+	if h == nil {
+		// The lease of a contender that held the lock has expired, because no reply arrived.
+		require.True(w, l.Silent, "request %d: %v", k, a.hold.Err())
+		require.ErrorIs(w, a.hold.Err(), recipes.ErrLeaseExpired)
+	} else if x != nil {
+		down := async(func() error { return x.write.Downgrade() })
+		w.pass(timeout)
+		if err := <-down; err != nil {
+			require.True(w, l.Silent, "request %d: %v", k, err)
+		}
+	}
+	released := async(func() error { return bubble.Repeated(a.hold.Release) })
+	w.pass(2 * timeout)
+	require.Len(w, released, 1, "request %d", k)
+	require.NoError(w, <-released, "request %d", k)
+	w.requireContenders()
+	require.Equal(w, session, conn.SessionID())
+	return ran(broken)
+}
+
+// heldOrNil is like holds, but returns nil if the lock was granted and is lost.
+func (a *call) heldOrNil() *Hold {
+	a.w.Helper()
+	<-a.done
+	require.NoError(a.w, a.err)
+	if a.hold.Err() != nil {
+		return nil
+	}
+	return a.hold
+}
+
+// InterProcessMutex stores in the process which thread holds it. After session expiry it still
+// reports the thread as holder, and a second acquire succeeds. Here the state is only in
+// ZooKeeper.
+func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
+		conn := w.connect()
+		m := w.mutex(conn)
+		a := w.startCall(conn, m.Lock)
+		next := w.lock(w.connect())
+		h := a.holds()
+		w.expire(conn)
+		w.pass(timeout)
+		w.allowOverlap = true
+		require.Error(w, h.Err())
+		next.holds()
+		_, err := m.TryLock(w.Context())
+		require.ErrorIs(w, err, ErrHeld, "with the same Mutex and connection")
+		_, err = h.Multi()
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
+		require.NoError(w, h.Release())
+		next.requireOnlyZnode()
+	})
+}
+
+// kazoo #482: all calls return ErrConnClosed if the connection was closed before.
+func TestTrap22_ClosedConnection(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		conn := w.connect()
+		m, rw, multi := w.mutex(conn), w.rw(conn), w.multi(conn, "a", "b")
+		conn.Close()
+		w.pass(time.Second)
+		for name, call := range map[string]func() error{
+			"Lock":           func() error { _, err := m.Lock(w.Context()); return err },
+			"TryLock":        func() error { _, err := m.TryLock(w.Context()); return err },
+			"RLock":          func() error { _, err := rw.RLock(w.Context()); return err },
+			"TryRLock":       func() error { _, err := rw.TryRLock(w.Context()); return err },
+			"Contenders":     func() error { _, err := m.Contenders(w.Context()); return err },
+			"RequestRelease": func() error { return m.RequestRelease(w.Context(), Contender{Path: node + "/x"}) },
+			"Multi":          func() error { _, err := multi.Lock(w.Context()); return err },
+			"Wait":           func() error { _, err := m.Join(w.Context()).Wait(); return err },
+			"Position":       func() error { _, err := m.Join(w.Context()).Position(w.Context()); return err },
+		} {
+			returned := async(call)
+			w.pass(time.Second)
+			require.Len(w, returned, 1, name)
+			require.ErrorIs(w, <-returned, recipes.ErrConnClosed, name)
+		}
+	})
+}
+
+// Readers do not watch the lock's znode or more than one writer either.
+func TestTrap52_NoHerdOfReaders(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		first, second := w.write(w.connect()), w.write(w.connect())
+		var readers []*call
+		for range 10 {
+			readers = append(readers, w.read(w.connect()))
+		}
+		path := first.holds().Path()
+		w.srv.ResetLog()
+		first.release()
+		require.ElementsMatch(w, []int64{first.conn.SessionID(), second.conn.SessionID()}, w.srv.Log().Woken(path))
+		for _, r := range readers {
+			r.waits()
+			require.Empty(w, w.srv.Log().Session(r.conn.SessionID()).Requests())
+		}
+		second.release()
+		for _, r := range readers {
+			r.holds()
+		}
+	})
+}
+
+// An ephemeral child that ends in ten digits is a contender of a hand-written lock,
+// and counts as a writer.
+func TestContenders_HandWritten(t *testing.T) {
+	for _, name := range []string{"/x-", "/n_", "/", "/write-", "/read-"} {
+		runTest(t, 1, func(w *harness) {
+			w.createLockNode()
+			ahead, err := w.operator.Create(node+name, []byte("of another program"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
+			a := w.lock(w.connect())
+			a.waits()
+			_, err = w.mutex(w.operator).TryLock(w.Context())
+			require.ErrorIs(w, err, ErrHeld)
+			all, err := w.mutex(w.operator).Contenders(w.Context())
+			require.NoError(w, err)
+			require.Len(w, all, 2)
+			require.Equal(w, ahead, all[0].Path)
+			require.True(w, all[0].Holds)
+			require.False(w, all[1].Holds)
+			w.remove(ahead)
+			w.pass(0)
+			a.release()
+
+			ahead, err = w.operator.Create(w.rw(w.operator).setup.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			require.NoError(w, err)
+			r, x := w.read(w.connect()), w.write(w.connect())
+			r.waits()
+			x.waits()
+			w.remove(ahead)
+			w.pass(0)
+			r.release()
+			x.release()
+		})
+	}
 }

@@ -27,8 +27,6 @@ const (
 	under = node + "/*" // matches the contenders' znodes
 	// moment is at least as long as it takes to find out why a znode was deleted.
 	moment = bubble.Margin
-	// confirmed is how long a contender that leaves waits for the confirmation.
-	confirmed = 1500 * time.Millisecond
 )
 
 // harness is a test in a bubble, with servers and clients on fake time. When the
@@ -290,16 +288,6 @@ func (w *harness) restore() { bubble.Reconnect(w.ensemble) }
 func (w *harness) expire(conn *zk.Conn) {
 	w.Helper()
 	require.NoError(w, w.srv.ExpireSession(conn.SessionID()))
-}
-
-// leaveStaleZnode breaks a contender's connection, expires its session, and creates
-// a znode with the same name, which no session owns. A client can see such a znode
-// of an expired session on a server that lags behind.
-func (w *harness) leaveStaleZnode(conn *zk.Conn, path string) {
-	w.Helper()
-	w.cut(conn)
-	w.expire(conn)
-	w.create(path)
 }
 
 // session returns the session of a connection, as stored by the servers.

@@ -75,15 +75,15 @@ func requireTests(t *testing.T, m *mutant) {
 func TestRunner_Outcomes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod": "module example\n\ngo 1.26\n",
-		"abs.go": "package example\n\nfunc abs(n int) int {\n\tif n < 0 {\n\t\treturn -n\n\t}\n\treturn n\n}\n",
+		"go.mod":  "module example\n\ngo 1.26\n",
+		"go.work": "go 1.26\n\nuse .\n", // not that of a directory above
+		"abs.go":  "package example\n\nfunc abs(n int) int {\n\tif n < 0 {\n\t\treturn -n\n\t}\n\treturn n\n}\n",
 		"abs_test.go": "package example\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n" +
 			"\tif abs(-1) != 1 {\n\t\tt.Error(\"abs(-1) is not 1\")\n\t}\n}\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	t.Setenv("GOWORK", "off")
-	t.Setenv("GOFLAGS", "-mod=mod")
+	t.Setenv("GOFLAGS", "")
 	r := runner{root: dir, limit: testLimit, passing: map[string]bool{}}
 	mutate := func(old, new string) *mutant {
 		return &mutant{name: "abs", file: "abs.go", edits: []edit{{old, new}}, tests: "."}

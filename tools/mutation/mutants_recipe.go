@@ -8,7 +8,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{`"SESSIONMOVED", Transient,`, `"SESSIONMOVED", Final,`},
 		},
-		tests: ". -run ^TestTrap10_SessionMovedDuringCreate$",
+		tests: "./internal/zk/queue -run ^TestTrap10_SessionMovedDuringCreate$",
 	},
 	{
 		name: "removal/queue", breaks: "a znode whose deletion is rejected for a moment blocks a lock as long as its session lives",

@@ -105,7 +105,7 @@ var sessionMutants = []mutant{
 `, `			_ = missing
 `},
 		},
-		tests: ". -run ^TestTrap27_WatchesLost$",
+		tests: "./internal/zk/queue -run ^TestTrap27_WatchesLost$",
 	},
 	{
 		name: "session/lease-7-8", breaks: "a lease is seven eighths of the timeout from every proof: two leaders",

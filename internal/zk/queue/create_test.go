@@ -1,0 +1,233 @@
+package queue_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// CURATOR-45, CURATOR-79: a create is applied and its reply is lost. No client knows the znode, which
+// blocks the queue.
+func TestTrap01_CreateReplyLost(t *testing.T) {
+	forEachLoss(t, lostreply.ConnectionLost, testCreateReplyLost)
+}
+
+// ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
+func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
+	forEachLoss(t, lostreply.SessionMoved, testCreateReplyLost)
+}
+
+func testCreateReplyLost(h *harness, l lostreply.Fault) {
+	first, conn := h.joinNew(), h.connect()
+	session := conn.SessionID()
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
+	c := h.join(conn)
+	h.advance(timeout)
+	h.requireRan(lost)
+	c.requireWaits()
+	require.Len(h, h.contenders(), 2)
+	if l.Applied {
+		require.Len(h, h.created(), 2, "the znode that was created is not used")
+	}
+	first.requireLeaves()
+	c.requireOnly()
+	require.Equal(h, session, conn.SessionID(), "the session has expired")
+	c.requireLeaves()
+	h.requireContenders()
+}
+
+// CURATOR-79, CURATOR-62: the contender gives up while the outcome of its create is unknown, and its
+// znode is not searched for.
+func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
+	forEachLoss(t, lostreply.All, func(h *harness, l lostreply.Fault) {
+		conn := h.connect()
+		session := conn.SessionID()
+		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
+		c := h.join(conn)
+		h.requireRan(lost)
+		c.giveUp()
+		h.advance(2 * timeout)
+		h.requireContenders()
+		require.Equal(h, session, conn.SessionID(), "the session has expired")
+	})
+}
+
+// CURATOR-498: the search for the znode of an unanswered create finds a znode of another session,
+// which may be about to expire, and uses it.
+func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		lost := h.cutAfterCreate()
+		c := h.joinNew()
+		h.requireRan(lost)
+		created := h.created()
+		require.Len(h, created, 1)
+		h.remove(created[0])
+		other := h.createSequential(created[0][len(dir)+1 : len(created[0])-10])
+		h.reconnect()
+		if h.named() {
+			c.requireOnly()
+			require.NotEqual(h, []string{other}, h.contenders())
+			return
+		}
+		// Without a GUID it belongs to another contender, and is not deleted.
+		c.requireWaits()
+		require.Len(h, h.contenders(), 2)
+		h.remove(other)
+		h.advance(0)
+		c.requireOnly()
+	})
+}
+
+// CURATOR-498: the session expires between the create and the search.
+func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		conn := h.connect()
+		old := conn.SessionID()
+		lost := h.cutAfterCreate()
+		c := h.join(conn)
+		h.requireRan(lost)
+		require.NoError(h, h.srv.ExpireSession(old))
+		h.reconnect()
+		h.advance(timeout)
+		require.NotEqual(h, old, conn.SessionID())
+		c.requireOnly()
+		require.Len(h, h.created(), 2)
+	})
+}
+
+// ZOOKEEPER-1675: a server that lags behind answers the search and does not show the znode that was
+// created.
+func TestTrap03_SearchAtLaggingServer(t *testing.T) {
+	forEachKind(t, all, 3, func(h *harness) {
+		lagging, conn := h.ensemble.Server(1), h.connect()
+		c := h.prepare(conn)
+		lagging.Lag()
+		lost := h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, zktest.Cut)
+		c.start()
+		h.advance(0)
+		h.requireRan(lost)
+		require.Equal(h, lagging.Name(), conn.Server())
+		require.NotContains(h, lagging.Tree(), h.created()[0][len(dir)+1:])
+		h.advance(timeout / 4)
+		c.requireWaits() // the outcome is not known yet
+		lagging.Heal()
+		h.advance(0)
+		c.requireOnly()
+		require.Len(h, h.created(), 1)
+	})
+}
+
+// ZOOKEEPER-3600: a znode that the search has not found appears later, with a smaller number than the
+// contender's second znode, so that the contender would wait for itself.
+func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		conn := h.connect()
+		ahead := h.createContender()
+		h.remove(h.createContender()) // its number is not used again
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, zktest.Cut)
+		c := h.join(conn)
+		h.requireRan(lost)
+		h.reconnect()
+		c.requireWaits()
+		own := h.contenders()[1]
+
+		first := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
+		late := func(number string) {
+			_, err := conn.Create(first+number, []byte(h.data), zk.FlagEphemeral, openACL)
+			require.NoError(h, err)
+		}
+		late("0000000001")
+		h.requireContenders(ahead, first+"0000000001", own)
+		h.set(ahead, "makes the contender list the queue")
+		if h.name != semaphore.name { // which does not list until it could be admitted
+			h.requireContenders(ahead, own)
+		}
+		c.requireWaits()
+
+		h.remove(ahead)
+		h.advance(0)
+		c.requireOnly()
+		// A znode that appears even later is deleted when the contender leaves.
+		late("0000000000")
+		c.requireLeaves()
+		h.requireContenders()
+	})
+}
+
+// kazoo's Lock uses one GUID for all its creates, so that the same name can occur again.
+func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
+	forEachKind(t, []kind{election, mutex, semaphore}, 3, func(h *harness) {
+		conn := h.connect()
+		first := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, zktest.Cut)
+		second := h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 2}, zktest.Cut)
+		for range 3 {
+			c := h.join(conn)
+			h.advance(timeout)
+			c.requireOnly()
+			h.expire(conn)
+			h.advance(timeout)
+			require.Error(h, c.newest().Err())
+		}
+		h.requireRan(first, second)
+		names := map[string]bool{}
+		for _, e := range h.srv.Log() {
+			if e.Op == zktest.OpCreate && strings.HasPrefix(e.Path, dir+"/_c_") || isStampedCreate(e) {
+				require.False(h, names[e.Path], "%s was used before", e.Path)
+				names[e.Path] = true
+			}
+		}
+		require.Len(h, names, 5, "two that were lost, and one for each session")
+	})
+}
+
+// CURATOR-18, CURATOR-3: the contender gives up while its create is in flight, and its znode remains.
+func TestTrap40_GivesUpDuringCreate(t *testing.T) {
+	t.Run("the reply is late", func(t *testing.T) {
+		forEachKind(t, all, 1, func(h *harness) {
+			hook, open := h.delay()
+			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
+			testGivesUpDuringCreate(h, open)
+		})
+	})
+	forEachLoss(t, lostreply.ConnectionLost[2:], func(h *harness, l lostreply.Fault) {
+		l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
+		testGivesUpDuringCreate(h, func() {})
+	})
+	t.Run("the request is late", func(t *testing.T) {
+		forEachKind(t, all, 1, func(h *harness) {
+			c := h.prepare(h.connect())
+			h.srv.Delay(zktest.ToServer, time.Second, c.conn.SessionID())
+			c.start()
+			h.advance(0)
+			c.giveUp()
+			h.advance(4 * time.Second)
+			h.srv.Heal()
+			h.advance(time.Second)
+			h.requireContenders()
+		})
+	})
+}
+
+// testGivesUpDuringCreate tests a contender whose create was applied and has no reply. reply ends the
+// wait for the reply.
+func testGivesUpDuringCreate(h *harness, reply func()) {
+	conn := h.connect()
+	session := conn.SessionID()
+	c := h.join(conn)
+	require.Len(h, h.contenders(), 1)
+	c.giveUp()
+	h.advance(1500 * time.Millisecond)
+	require.Nil(h, c.newest())
+	require.Len(h, h.contenders(), 1, "the outcome is not known yet")
+	reply()
+	h.advance(timeout)
+	require.NoError(h, c.leave(), "it is confirmed now")
+	h.requireContenders()
+	require.Equal(h, session, conn.SessionID(), "the session has expired")
+}

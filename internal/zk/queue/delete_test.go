@@ -1,0 +1,220 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// requireUnconfirmed requires that a contender leaves without a confirmation, within the limit.
+func (c *client) requireUnconfirmed() {
+	c.h.Helper()
+	bubble.RequireDuration(c.h, limit.Confirm, func() { require.ErrorIs(c.h, c.leave(), leaderelection.ErrUnconfirmed) })
+}
+
+// CURATOR-202, CURATOR-678, kazoo #732: the delete fails with the connection, the session continues,
+// and the znode blocks all other contenders.
+func TestTrap05_DeleteReplyLost(t *testing.T) {
+	forEachLoss(t, lostreply.ConnectionLost, testDeleteReplyLost)
+}
+
+// ZOOKEEPER-2886: the outcome is also unknown if a server replies that the session has moved.
+func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
+	forEachLoss(t, lostreply.SessionMoved, testDeleteReplyLost)
+}
+
+func testDeleteReplyLost(h *harness, l lostreply.Fault) {
+	c, next := h.joinNew(), h.joinNew()
+	g, session := c.requireTurn(), c.conn.SessionID()
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: below, Nth: 1})
+	left := bubble.Async(c.leave)
+	h.advance(0)
+	require.ErrorIs(h, g.Err(), h.left)
+	h.advance(timeout)
+	h.requireRan(lost)
+	if err := <-left; !l.Silent {
+		require.NoError(h, err)
+	}
+	require.NoError(h, c.leave(), "it is confirmed now")
+	next.requireOnly()
+	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
+}
+
+// CURATOR-202: the same for a contender that waits.
+func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
+	forEachLoss(t, lostreply.All, func(h *harness, l lostreply.Fault) {
+		first, c := h.joinNew(), h.joinNew()
+		last := h.joinNew()
+		g, session := first.requireTurn(), c.conn.SessionID()
+		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: below, Nth: 1})
+		c.giveUp()
+		h.advance(timeout)
+		h.requireRan(lost)
+		require.Len(h, h.contenders(), 2)
+		last.requireWaits()
+		require.Equal(h, session, c.conn.SessionID(), "the session has expired")
+		require.NoError(h, g.Err())
+		first.requireLeaves()
+		last.requireOnly()
+	})
+}
+
+// CURATOR-202: the network discards all packets from before the delete on.
+func TestTrap05_DeleteUnanswered(t *testing.T) {
+	for name, heal := range map[string]time.Duration{
+		"until the client dials again":     0,
+		"until the session has ended":      2*timeout - limit.Confirm,
+		"until the lease and more is over": timeout / 2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEachKind(t, all, 1, func(h *harness) {
+				c, next := h.joinNew(), h.joinNew()
+				h.isolate(c.conn)
+				c.requireUnconfirmed()
+				require.Len(h, h.contenders(), 2)
+				next.requireWaits()
+				h.advance(heal)
+				h.srv.Refuse(false)
+				h.advance(timeout)
+				require.NoError(h, c.leave(), "it is confirmed now")
+				next.requireOnly()
+			})
+		})
+	}
+}
+
+// vitess #15756, etcd #22123: the cleanup uses the context whose cancellation is the reason for the
+// cleanup, and does nothing.
+func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
+	for name, spoil := range map[string]func(h *harness, conn *zk.Conn) (repair func()){
+		"connected": func(*harness, *zk.Conn) func() { return func() {} },
+		"disconnected": func(h *harness, conn *zk.Conn) func() {
+			h.disconnect(conn)
+			return h.reconnect
+		},
+		"silent": func(h *harness, conn *zk.Conn) func() {
+			h.srv.Blackhole(zktest.BothWays, conn.SessionID())
+			return func() { h.srv.Heal(conn.SessionID()) }
+		},
+	} {
+		t.Run("waiting, "+name, func(t *testing.T) {
+			forEachKind(t, all, 1, func(h *harness) {
+				first, c := h.joinNew(), h.joinNew()
+				session, line := c.conn.SessionID(), h.contenders()
+				repair := spoil(h, c.conn)
+				c.giveUp()
+				h.advance(limit.Confirm)
+				repair()
+				h.advance(moment)
+				h.requireContenders(line[0])
+				require.Equal(h, session, c.conn.SessionID(), "the session has expired")
+				first.requireTurn()
+			})
+		})
+		t.Run("leaving, "+name, func(t *testing.T) {
+			forEachKind(t, all, 1, func(h *harness) {
+				c := h.joinNew()
+				g, session := c.requireTurn(), c.conn.SessionID()
+				repair := spoil(h, c.conn)
+				if name == "connected" {
+					c.requireLeaves()
+				} else {
+					c.requireUnconfirmed()
+				}
+				require.ErrorIs(h, g.Err(), h.left)
+				repair()
+				h.advance(moment)
+				h.requireContenders()
+				require.NoError(h, c.leave())
+				require.Equal(h, session, c.conn.SessionID(), "the session has expired")
+			})
+		})
+	}
+}
+
+// CURATOR-559: retry loops inside retry loops. There is one attempt per connection, and the limits are
+// not multiplied.
+func TestTrap09_OneLayerOfRetries(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		c, next := h.joinNew(), h.joinNew()
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: below}, zktest.Cut)
+		h.srv.ResetLog()
+		c.requireUnconfirmed()
+		h.advance(time.Minute)
+		log := h.srv.Log().Session(c.conn.SessionID())
+		require.InDelta(h, log.Count(zktest.OpConnect), log.Count(zktest.OpDelete), 1)
+		require.Greater(h, log.Count(zktest.OpDelete), 30, "the delete is not retried")
+		lost.Remove()
+		h.advance(2 * time.Second)
+		require.NoError(h, c.leave())
+		next.requireTurn()
+	})
+}
+
+// etcd #22082, #22123: the delayed removal of a contender deletes the znode of a newer one.
+func TestTrap44_StaleRemoval(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		// The delete of the first contender is pending while the second one joins on the same
+		// connection. It is retried when it is the turn of the second one.
+		conn := h.connect()
+		old := h.join(conn)
+		g, znode := old.requireTurn(), h.contenders()[0]
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: below, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+			h.srv.Refuse(true)
+			return zktest.Cut(q)
+		})
+		old.requireUnconfirmed()
+		h.requireRan(lost)
+		h.remove(znode)
+		h.srv.Refuse(false)
+		h.advance(time.Second)
+		c := h.join(conn)
+		h.advance(time.Second + moment)
+		again := c.requireTurn()
+		for range 3 {
+			require.NoError(h, old.leave())
+		}
+		_, err := g.Multi()
+		require.ErrorIs(h, err, h.noTurn)
+		h.advance(timeout)
+		require.NoError(h, again.Err())
+		c.requireOnly()
+	})
+}
+
+// CURATOR-620, CURATOR-652, CURATOR-653: concurrent resets create two znodes, or give two contenders
+// the turn, or leave a znode.
+func TestTrap38_ConcurrentEnds(t *testing.T) {
+	for round := range 10 {
+		forEachKind(t, all, 3, func(h *harness) {
+			conn := h.connect()
+			c := h.prepare(conn)
+			c.start()
+			h.drop(conn)
+			h.advance(timeout)
+			c.requireOnly()
+			var ended []<-chan error
+			for i := range 10 {
+				if i == round {
+					h.drop(conn)
+				}
+				ended = append(ended, bubble.Async(c.leave))
+				go func() { _, _ = c.newest().Multi() }()
+			}
+			h.advance(timeout)
+			for _, e := range ended {
+				require.NoError(h, <-e)
+			}
+			h.requireContenders()
+			require.Equal(h, zk.StateHasSession, conn.State())
+		})
+	}
+}

@@ -1,0 +1,238 @@
+package queue_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730: the sequence numbers are exhausted. Servers since 3.6
+// then assign 2147483647 to all new znodes, so that their order is unknown.
+func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-3))
+		var line, late []*client
+		for range 3 {
+			line = append(line, h.joinNew())
+		}
+		for range 3 {
+			late = append(late, h.joinNew())
+		}
+		for _, c := range late {
+			c.requireOver(leaderelection.ErrNodeExhausted)
+		}
+		require.Len(h, h.contenders(), 3)
+
+		// It is the turn of the contenders that have joined before, in their order.
+		for i, c := range line {
+			c.requireTurn()
+			for _, next := range line[i+1:] {
+				next.requireWaits()
+			}
+			c.requireLeaves()
+		}
+		h.joinNew().requireOver(leaderelection.ErrNodeExhausted)
+		h.requireContenders()
+
+		// The queue can be deleted and created again.
+		if h.name == semaphore.name {
+			return // its limit is stored in a child
+		}
+		h.remove(dir)
+		h.create(dir)
+		h.joinNew().requireOnly()
+	})
+}
+
+// kazoo #730, go-zookeeper PR 65: servers up to 3.5 continue with -2147483648, which comes first in the
+// order of the texts.
+func TestTrap32_NegativeNumbers(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-2))
+		ahead, c := h.createContender(), h.joinNew()
+		behind := []string{h.createContender()}
+		for _, n := range []int32{math.MinInt32, math.MinInt32 + 1, -999_999_999, -9} {
+			require.NoError(h, h.srv.SetSequence(dir, n))
+			behind = append(behind, h.createContender())
+		}
+		h.set(ahead, "makes the contender list the queue")
+		c.requireWaits()
+		h.remove(ahead)
+		h.advance(timeout)
+		c.requireTurn()
+		require.NoError(h, h.srv.SetSequence(dir, math.MinInt32+7))
+		h.joinNew().requireOver(leaderelection.ErrNodeExhausted)
+		for _, path := range behind {
+			h.remove(path)
+		}
+	})
+}
+
+// CURATOR-43, go-zookeeper's parseSeq: a child that is not a contender breaks the sorting, or is taken
+// for a predecessor.
+func TestTrap34_OtherChildren(t *testing.T) {
+	const guid = "_c_00000000-0000-4000-8000-000000000000"
+	forEachKind(t, all, 1, func(h *harness) {
+		for _, name := range []string{
+			"a", "config", "_c_x", "_c_", "_c_short" + h.base, h.base[1:], "0000000000", "-0000000000", "x-0000000001",
+			guid + h.base, guid + h.base + "00000000x0", guid + h.base + "9999999999", guid + "-other-0000000000",
+			"__lock__", "le_", "held-w-nobody", "\u00fcn\u00efcode-0000000000",
+		} {
+			h.create(dir + "/" + name)
+		}
+		c, next := h.joinNew(), h.joinNew()
+		c.requireTurn()
+		next.requireWaits()
+		for _, name := range []string{"0", "-lock-x", "lock-99999999999"} {
+			h.create(dir + "/" + name)
+		}
+		c.requireLeaves()
+		next.requireOnly()
+	})
+}
+
+// Contenders of other libraries are queued in the order of their sequence numbers.
+func TestTrap34_OtherLibraries(t *testing.T) {
+	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
+		var ahead []string
+		for _, name := range []string{
+			"_c_ffffffff-ffff-4fff-bfff-ffffffffffff" + h.base, // Curator
+			"_c_597de0d1c10b4e1ea9f73a88a1fa7c26" + h.base,     // go-zookeeper
+			h.base[1:], // Curator without protection
+			"ffffffffffffffffffffffffffffffff__lock__", // kazoo
+			"00000000000000000000000000000000__lock__",
+		} {
+			ahead = append(ahead, h.createSequential(name))
+		}
+		c := h.joinNew()
+		for i := len(ahead) - 1; i >= 0; i-- {
+			c.requireWaits()
+			h.remove(ahead[i])
+			h.advance(0)
+		}
+		c.requireOnly()
+	})
+}
+
+// The sequence numbers of a queue that was deleted and created again restart at 0. If they were fencing
+// tokens, the tokens would decrease.
+func TestTrap35_NumbersRestart(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		conn := h.connect()
+		last := int64(0)
+		for range 3 {
+			h.srv.Sweep() // the recipe has created a container
+			if h.exists(dir) != nil {
+				for _, name := range children(h) {
+					h.remove(dir + "/" + name)
+				}
+				h.remove(dir)
+			}
+			_, err := h.operator.CreateContainer(dir, nil, zk.FlagContainer, openACL)
+			require.NoError(h, err)
+			c := h.join(conn)
+			require.Regexp(h, "0000000000$", h.contenders()[0])
+			require.Greater(h, c.requireTurn().Token(), last)
+			last = c.newest().Token()
+			c.requireLeaves()
+		}
+	})
+}
+
+// children returns the names of the children of the queue.
+func children(h *harness) []string {
+	names, _, err := h.operator.Children(dir)
+	require.NoError(h, err)
+	return names
+}
+
+// CURATOR-504, CURATOR-644, FLINK-28078: if its predecessor does not exist, a contender creates its
+// znode again, which makes the next contender do the same, without end.
+func TestTrap39_NoCreateStorm(t *testing.T) {
+	forEachKind(t, all, 3, func(h *harness) {
+		const count = 30
+		conns := []*zk.Conn{h.connect(), h.connect()}
+		var line []*client
+		for i := range count {
+			line = append(line, h.join(conns[i%4/2]))
+		}
+		znodes := h.contenders()
+		// Every second contender is deleted, most of them while the connections are down.
+		for i := 0; i < count; i += 2 {
+			if i == count/3 {
+				for _, conn := range conns {
+					h.disconnect(conn)
+				}
+			}
+			h.remove(znodes[i])
+		}
+		h.advance(moment)
+		h.reconnect()
+		var remaining []string
+		for i, c := range line {
+			switch {
+			case i%2 == 0:
+				c.requireOver(leaderelection.ErrDeleted)
+				continue
+			case i == 1:
+				c.requireTurn()
+			default:
+				c.requireWaits()
+			}
+			remaining = append(remaining, znodes[i])
+		}
+		h.requireContenders(remaining...)
+		require.Len(h, h.created(), count, "a contender has created a second znode")
+		h.allowWatches = true // deleted contenders leave their watches
+	})
+}
+
+// CURATOR-518, helix #2815: the contender continues if its connection breaks at any request, from the
+// first to the last, in any way.
+func TestTrap41_AnyRequestFails(t *testing.T) {
+	for _, k := range all {
+		for _, l := range lostreply.All {
+			t.Run(k.name+", "+l.Name, func(t *testing.T) {
+				nth := 1
+				for met := true; met; nth++ {
+					run(t, k, 1, func(h *harness) { met = failRequest(h, l, nth) })
+				}
+				require.Greater(t, nth, 12)
+			})
+		}
+	}
+}
+
+// failRequest tests a contender whose nth request fails, and reports whether it has sent so many.
+func failRequest(h *harness, l lostreply.Fault, nth int) bool {
+	ahead, conn := h.createContender(), h.connect()
+	session := conn.SessionID()
+	c := h.prepare(conn)
+	broken := l.Set(h.srv, zktest.Match{Session: session, Path: dir + "*", Nth: nth})
+	c.start()
+	h.advance(timeout + moment)
+	c.requireWaits()
+	h.remove(ahead)
+	h.advance(3 * timeout)
+	g := c.newest()
+	require.NotNil(h, g, "request %d: %v", nth, c.result())
+	if g.Err() != nil { // the request was a check
+		require.True(h, l.Silent, "request %d: %v", nth, g.Err())
+		require.ErrorIs(h, g.Err(), leaderelection.ErrLeaseExpired)
+		h.advance(timeout)
+		require.Equal(h, h.resumes, c.newest().Err() == nil)
+	}
+	_ = c.leave()
+	h.advance(2 * timeout)
+	require.NoError(h, c.leave(), "request %d", nth)
+	h.requireContenders()
+	require.Equal(h, session, conn.SessionID())
+	return bubble.HasRun(broken)
+}

@@ -1,0 +1,358 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// CURATOR-696, CURATOR-604: it is a contender's turn although its znode belongs to its previous
+// session and will be deleted. A server that lags behind can still show such a znode.
+func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
+	forEachKind(t, all, 3, func(h *harness) {
+		first, c := h.joinNew(), h.joinNew()
+		own := h.contenders()[1]
+		h.disconnect(c.conn)
+		h.expire(c.conn)
+		h.create(own)
+		// The contender cannot delete the znode.
+		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: own, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
+		first.requireLeaves()
+		h.reconnect()
+		h.advance(timeout)
+		require.Nil(h, c.newest())
+		c.requireOver(leaderelection.ErrSessionExpired)
+		require.NotNil(h, h.exists(own))
+	})
+}
+
+// CURATOR-696: the znodes of a contender and of its predecessor belong to one session, whose expiry
+// deletes them one after the other.
+func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
+	forEachKind(t, all, 3, func(h *harness) {
+		conn := h.connect()
+		first, second := h.join(conn), h.join(conn)
+		other := h.joinNew()
+		first.requireTurn()
+		h.advance(timeout) // the second one has a lease, and could have its turn without a request
+		h.expire(conn)
+		h.advance(timeout)
+		require.Error(h, first.newest().Err())
+		require.Nil(h, second.newest())
+		second.requireOver(leaderelection.ErrSessionExpired)
+		other.requireOnly()
+	})
+}
+
+// CURATOR-460, TN14: a lease that starts when the client notices that the connection is broken expires
+// after the session.
+func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		c, next := h.joinNew(), h.joinNew()
+		h.advance(2*timeout + moment)
+		h.isolate(c.conn)
+		c.requireExpires()
+		require.Equal(h, zk.StateHasSession, c.conn.State(), "the client library has noticed the fault")
+		h.advance(c.session() - 1)
+		next.requireWaits()
+		h.advance(1)
+		next.requireTurn()
+		h.reach()
+		h.advance(timeout)
+		c.requireExpired()
+	})
+}
+
+// requireExpired requires that a contender has left after the expiry of its lease and of its session.
+func (c *client) requireExpired() {
+	c.h.Helper()
+	if c.h.resumes {
+		c.requireOver(leaderelection.ErrSessionExpired)
+	} else {
+		c.requireOver(leaderelection.ErrLeaseExpired)
+	}
+}
+
+// CURATOR-444: a server that is cut off from the others answers reads, while the others expire the
+// session.
+func TestTrap13_PartitionedServerAnswers(t *testing.T) {
+	forEachKind(t, all, 3, func(h *harness) {
+		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
+		reader, znode := h.connectTo(0), h.contenders()[0]
+		g := c.requireTurn()
+		h.advance(2*timeout + moment)
+		h.srv.Partition()
+		bubble.EachServer(h.ensemble, func(s *zktest.Server) { s.Refuse(true) })
+		c.requireExpires()
+		h.advance(c.session() - 1)
+		next.requireWaits()
+		h.advance(1)
+		next.requireTurn()
+		found, _, err := reader.Exists(znode)
+		require.NoError(h, err)
+		require.True(h, found, "the partitioned server has deleted the znode")
+		_, err = g.Multi()
+		require.ErrorIs(h, err, h.noTurn)
+		h.reach()
+		h.advance(timeout)
+		c.requireExpired()
+		next.requireTurn()
+	})
+}
+
+// ZOOKEEPER-2886: a reply that the session has moved neither ends the turn nor renews the lease.
+func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
+	forEachLoss(t, lostreply.SessionMoved, func(h *harness, l lostreply.Fault) {
+		c, next := h.joinNew(), h.joinNew()
+		g, znode := c.requireTurn(), h.contenders()[0]
+		for range 5 {
+			h.advance(timeout + moment)
+			one := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: znode, Nth: 1})
+			h.advance(timeout / 4)
+			h.requireRan(one)
+		}
+		require.NoError(h, g.Err())
+		all := l.Set(h.srv, zktest.Match{Op: zktest.OpMulti, Path: znode})
+		c.requireExpires()
+		h.advance(timeout)
+		all.Remove()
+		h.advance(timeout)
+		if h.resumes {
+			require.Equal(h, g.Token(), c.requireTurn().Token())
+			next.requireWaits()
+		} else {
+			next.requireTurn()
+		}
+	})
+}
+
+// CURATOR-206, kazoo #2, go-zookeeper #190: the holder is not notified that it has lost its turn.
+func TestTrap14_DoneIsClosed(t *testing.T) {
+	for name, end := range map[string]struct {
+		do     func(h *harness, c *client)
+		reason error // nil for leave
+	}{
+		"left":              {func(_ *harness, c *client) { c.requireLeaves() }, nil},
+		"znode deleted":     {func(h *harness, _ *client) { h.remove(h.contenders()[0]) }, leaderelection.ErrDeleted},
+		"connection closed": {func(_ *harness, c *client) { c.conn.Close() }, leaderelection.ErrDeleted},
+		"session expired": {func(h *harness, c *client) {
+			h.disconnect(c.conn)
+			h.expire(c.conn)
+			bubble.EachServer(h.ensemble, func(s *zktest.Server) { s.Refuse(false) })
+			h.advance(0)
+		}, leaderelection.ErrSessionExpired},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forEachKind(t, all, 1, func(h *harness) {
+				c, next := h.joinNew(), h.joinNew()
+				g := c.requireTurn()
+				done := bubble.Async(func() time.Time { <-g.Done(); return time.Now() })
+				h.advance(timeout / 3)
+				begin := time.Now()
+				h.allowOverlap = name == "session expired" // without the knowledge of the client
+				end.do(h, c)
+				h.advance(time.Second + 2*moment)
+				require.WithinDuration(h, begin, <-done, time.Second+moment)
+				reason := end.reason
+				if reason == nil {
+					reason = h.left
+				}
+				require.ErrorIs(h, g.Err(), reason)
+				_, err := g.Multi()
+				require.ErrorIs(h, err, h.noTurn)
+				if ctx, ok := g.(interface{ Context() context.Context }); ok {
+					require.Equal(h, g.Err(), context.Cause(ctx.Context()))
+				}
+				next.requireTurn()
+			})
+		})
+	}
+}
+
+// TN10, Kleppmann 2016, Jepsen etcd 3.4.3: a holder that was stopped continues after the turn of
+// another one has begun, and writes. Here its lease is far too long, which has the same effect as a stop
+// directly after a check of the clock.
+func TestTrap16_StoppedHolderWrites(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		h.allowOverlap = true
+		h.create("/register")
+		conn := h.connect()
+		connection.RecordOf(conn).Grant(time.Minute)
+		c := h.prepareFor(conn, time.Minute)
+		c.start()
+		h.advance(0)
+		next := h.joinNew()
+		old := c.requireTurn()
+		h.advance(timeout)
+		h.isolate(conn)
+		h.advance(2 * timeout)
+		g := next.requireTurn()
+		require.NoError(h, old.Err(), "the lease of the old holder has expired")
+		require.Greater(h, g.Token(), old.Token(), "a system that compares tokens would accept the old holder")
+		late := bubble.Async(func() error { return writeRegister(old, "too late") })
+		h.advance(0)
+		require.NoError(h, writeRegister(g, "new"))
+		h.reach()
+		h.advance(timeout)
+		require.ErrorIs(h, <-late, leaderelection.ErrUnconfirmed)
+		require.ErrorIs(h, writeRegister(old, "too late"), h.noTurn)
+		data, stat, err := h.operator.Get("/register")
+		require.NoError(h, err)
+		require.Equal(h, "new", string(data))
+		require.EqualValues(h, 1, stat.Version)
+	})
+}
+
+// writeRegister writes in a transaction that is applied only during a turn.
+func writeRegister(g grant, data string) error {
+	_, err := g.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte(data), Version: -1})
+	return err
+}
+
+// Kleppmann 2016: a write of the old holder is in flight while the next turn begins.
+func TestTrap16_WriteInFlight(t *testing.T) {
+	forEachKind(t, all, 1, func(h *harness) {
+		h.allowOverlap = true
+		h.create("/register")
+		c, next := h.joinNew(), h.joinNew()
+		old := c.requireTurn()
+		h.srv.Blackhole(zktest.ToServer, c.conn.SessionID())
+		late := bubble.Async(func() error { return writeRegister(old, "too late") })
+		h.advance(0)
+		h.remove(h.contenders()[0])
+		h.advance(moment)
+		require.Greater(h, next.requireTurn().Token(), old.Token())
+		h.srv.Heal(c.conn.SessionID())
+		require.ErrorIs(h, <-late, h.noTurn)
+		require.Zero(h, h.exists("/register").Version)
+	})
+}
+
+// ClickHouse #116690: the client library continues in a new session, and does not report that the old
+// one has expired.
+func TestTrap18_NewSessionUnnoticed(t *testing.T) {
+	t.Run("during its turn", func(t *testing.T) {
+		forEachKind(t, all, 3, func(h *harness) {
+			c := h.joinNew()
+			old := c.conn.SessionID()
+			h.expire(c.conn)
+			h.advance(0) // with three servers the client reconnects immediately
+			require.Equal(h, zk.StateHasSession, c.conn.State())
+			require.NotEqual(h, old, c.conn.SessionID())
+			require.Error(h, c.newest().Err())
+			h.requireContenders()
+		})
+	})
+	t.Run("waiting", func(t *testing.T) {
+		forEachKind(t, all, 3, func(h *harness) {
+			first, c := h.joinNew(), h.joinNew()
+			h.expire(c.conn)
+			h.advance(moment)
+			c.requireOver(leaderelection.ErrSessionExpired)
+			require.Len(h, h.contenders(), 1)
+			first.requireTurn()
+		})
+	})
+	t.Run("joining", func(t *testing.T) {
+		// The create is queued in one session and sent in the next.
+		forEachKind(t, all, 3, func(h *harness) {
+			conn := h.connect()
+			c, old := h.prepare(conn), conn.SessionID()
+			h.disconnect(conn)
+			h.expire(conn)
+			c.start()
+			h.advance(moment)
+			h.reconnect()
+			h.advance(timeout)
+			require.NotEqual(h, old, conn.SessionID())
+			c.requireOnly()
+			c.requireLeaves()
+		})
+	})
+}
+
+// kazoo PR 170, #116, #482: a contender waits forever on a connection that is suspended or was closed.
+func TestTrap22_NothingHangs(t *testing.T) {
+	for state, prepare := range map[string]func(h *harness, c *client){
+		"during its turn": func(*harness, *client) {},
+		"waiting":         func(h *harness, _ *client) { h.createContender() },
+		"disconnected":    func(h *harness, _ *client) { h.createContender() },
+		"creating": func(h *harness, _ *client) {
+			hook, open := h.delay()
+			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
+			time.AfterFunc(5*timeout, open)
+		},
+		"joining without a connection": func(h *harness, c *client) { h.disconnect(c.conn) },
+	} {
+		for name, end := range map[string]func(c *client){
+			"closed": func(c *client) { c.conn.Close() },
+			"left":   func(c *client) { _ = c.leave() },
+		} {
+			t.Run(state+", "+name, func(t *testing.T) {
+				forEachKind(t, all, 1, func(h *harness) {
+					h.allowWatches = true
+					c := h.prepare(h.connect())
+					prepare(h, c)
+					c.start()
+					h.advance(moment)
+					if state == "disconnected" {
+						h.disconnect(c.conn)
+					}
+					ended := bubble.Async(func() struct{} { end(c); return struct{}{} })
+					h.advance(2*time.Second + moment)
+					require.Len(h, ended, 1, "the call has not returned")
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					require.True(h, c.returned)
+					switch {
+					case state == "during its turn":
+						require.Error(h, c.grant.Err())
+					case name == "closed":
+						require.ErrorIs(h, c.err, leaderelection.ErrConnClosed)
+					}
+				})
+			})
+		}
+	}
+}
+
+// kazoo #482, with several contenders on the connection: all their znodes are deleted with the session,
+// and the server still sends each of them the events of the others' deletions.
+func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
+	for name, leaves := range map[string]bool{"during its turn": false, "leaving": true} {
+		t.Run(name, func(t *testing.T) {
+			forEachKind(t, all, 1, func(h *harness) {
+				conn := h.connect()
+				var line []*client
+				for range 4 {
+					line = append(line, h.join(conn))
+				}
+				last := h.joinNew()
+				h.advance(timeout + moment) // not while a check is sent
+				if leaves {
+					h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: h.contenders()[0]}, zktest.Cut)
+					go line[0].leave()
+					h.advance(0)
+				}
+				conn.Close()
+				h.advance(timeout)
+				require.Error(h, line[0].newest().Err())
+				for _, c := range line[1:] {
+					require.Nil(h, c.newest())
+					c.requireOver(leaderelection.ErrConnClosed)
+				}
+				h.advance(timeout)
+				last.requireOnly()
+			})
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package queue_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// CURATOR-107, helix #44: "exists" for a predecessor that was deleted leaves a watch. If the contender
+// does not list again, it never wakes.
+func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after a lost reply: %v", lost), func(t *testing.T) {
+			forEachKind(t, exclusive, 1, func(h *harness) {
+				ahead := h.createContender()
+				reads, watches := 1, 1
+				if lost {
+					h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
+					reads, watches = 2, 2 // the watch on its znode was set again after the reconnect
+				}
+				gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
+					_ = h.operator.Delete(ahead, -1)
+					return zktest.Pass(q)
+				})
+				c := h.joinNew()
+				h.advance(timeout)
+				h.requireRan(gone)
+				c.requireOnly()
+				require.Equal(h, h.contenders(), h.watched())
+				require.Equal(h, watches, clientwatch.Count(c.conn))
+			})
+		})
+	}
+}
+
+// kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76: each attempt sets another watch and leaves the
+// previous one.
+func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+	forEachKind(t, exclusive, 3, func(h *harness) {
+		conn := h.connect()
+		ahead, c := h.createContender(), h.join(conn)
+		own := h.contenders()[1]
+		watched, most := []string{ahead, own}, 2
+		requireWatches := func() {
+			h.Helper()
+			require.ElementsMatch(h, watched, h.watched())
+			require.LessOrEqual(h, clientwatch.Count(conn), most)
+		}
+		requireWatches()
+		most = 12 // the watch on the contender's znode is set again after each reconnect, up to a limit
+		for i := range 20 {
+			h.set(ahead, fmt.Sprint(i))
+			requireWatches()
+			h.drop(conn)
+			h.advance(timeout / 5)
+			requireWatches()
+		}
+		c.requireWaits()
+		// Contenders that join and leave after it leave one watch.
+		watched, most = append(watched, own), most+1
+		for range 10 {
+			other := h.join(conn)
+			other.requireWaits()
+			other.giveUp()
+			h.advance(0)
+			requireWatches()
+		}
+		h.remove(ahead)
+		h.advance(0)
+		c.requireTurn()
+		c.requireLeaves()
+		require.Empty(h, h.watched())
+		require.Zero(h, clientwatch.Count(conn))
+	})
+}
+
+// CURATOR-258, CURATOR-329: an unrelated event consumes the watch, and the client does not set it again.
+func TestTrap26_UnrelatedEvents(t *testing.T) {
+	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
+		ahead, c, last := h.createContender(), h.joinNew(), h.joinNew()
+		znodes := append(h.contenders(), dir)
+		watched := h.watched()
+		for i := range 5 {
+			for _, path := range znodes {
+				h.set(path, fmt.Sprint(i))
+				require.ElementsMatch(h, watched, h.watched())
+			}
+			_, err := h.operator.SetACL(ahead, openACL, -1)
+			require.NoError(h, err)
+		}
+		h.advance(timeout)
+		c.requireWaits()
+		h.remove(ahead)
+		h.advance(0)
+		g := c.requireTurn()
+		h.set(znodes[1], "data of the holder")
+		h.advance(timeout)
+		require.NoError(h, g.Err())
+		last.requireWaits()
+		h.remove(znodes[1])
+		h.advance(moment)
+		c.requireOver(leaderelection.ErrDeleted)
+		last.requireTurn()
+	})
+}
+
+// CURATOR-623, CURATOR-311, CURATOR-97: watches are lost with the session, or the watched change happens
+// while the connection is down.
+func TestTrap27_WatchesLost(t *testing.T) {
+	t.Run("the predecessors are deleted", func(t *testing.T) {
+		forEachKind(t, all, 3, func(h *harness) {
+			first, second := h.createContender(), h.createContender()
+			c := h.joinNew()
+			for _, gone := range []string{second, first} {
+				c.requireWaits()
+				h.disconnect(c.conn)
+				h.remove(gone)
+				h.advance(moment) // between two polls of the connection's monitor
+				h.reconnect()
+			}
+			c.requireOnly()
+		})
+	})
+	for _, lost := range []string{"predecessor", "own znode, waiting", "own znode, during its turn"} {
+		// The client library does not retry the request by which it sets watches again.
+		for name, rejected := range map[string]bool{"": false, ", not set again": true} {
+			t.Run(lost+name, func(t *testing.T) {
+				forEachKind(t, exclusive, 3, func(h *harness) {
+					first, second := h.createContender(), h.createContender()
+					c := h.joinNew()
+					gone := h.contenders()[2]
+					switch lost {
+					case "predecessor":
+						gone = second
+					case "own znode, during its turn":
+						h.remove(second)
+						h.remove(first)
+						h.advance(0)
+						c.requireTurn()
+					}
+					h.advance(moment)
+					if rejected {
+						failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
+						defer h.requireRan(failed)
+						h.allowWatches = true // the client library has lost the watches
+					}
+					h.disconnect(c.conn)
+					h.remove(gone)
+					h.advance(moment)
+					h.reconnect()
+					h.advance(timeout)
+					if gone != second {
+						c.requireOver(leaderelection.ErrDeleted)
+						return
+					}
+					c.requireWaits()
+					h.remove(first)
+					h.advance(moment)
+					c.requireOnly()
+				})
+			})
+		}
+	}
+}
+
+// ZooKeeper's recipes page: all clients watch the first znode or the parent, and all of them wake when
+// one znode is deleted.
+func TestTrap52_NoHerd(t *testing.T) {
+	forEachKind(t, exclusive, 1, func(h *harness) {
+		const count = 20
+		var line []*client
+		for range count {
+			line = append(line, h.joinNew())
+		}
+		h.advance(timeout)
+		znodes := h.contenders()
+		var want []string
+		for i, path := range znodes { // the watch of the contender itself, and those of the next two
+			for range znodes[i:min(i+3, count)] {
+				want = append(want, path)
+			}
+		}
+		require.ElementsMatch(h, want, h.watched())
+		for _, gone := range []int{count / 2, 0} { // a contender in the middle, and the first one
+			h.srv.ResetLog()
+			if gone == 0 {
+				line[0].requireLeaves()
+			} else {
+				line[gone].giveUp()
+				h.advance(0)
+			}
+			woken := []int64{line[gone].conn.SessionID(), line[gone+1].conn.SessionID(), line[gone+2].conn.SessionID()}
+			require.ElementsMatch(h, woken, h.srv.Log().Woken(znodes[gone]))
+			for _, e := range h.srv.Log() {
+				if e.Op == zktest.OpGetChildren2 || e.Op == zktest.OpNotification {
+					require.Contains(h, woken, e.Session)
+				}
+			}
+		}
+		line[1].requireTurn()
+	})
+}
