@@ -97,10 +97,10 @@ func (r *scheduleRun) connection(n int) *sharedConn {
 			return open[n%len(open)]
 		}
 	}
-	conn, _, err := r.ensemble.ConnectFrom(n%r.servers, r.timeout,
-		zk.WithDialer(withReportedTimeout(r.ensemble.Dialer(), r.reported)), zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
+	conn, _, err := r.Ensemble.ConnectFrom(n%r.Servers, r.Timeout,
+		zk.WithDialer(withReportedTimeout(r.Ensemble.Dialer(), r.reported)), zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
 	if err != nil {
-		r.history.Violate("cannot connect: %v", err)
+		r.Violate("cannot connect: %v", err)
 	}
 	c := &sharedConn{Conn: conn, name: fmt.Sprintf("connection %d", len(r.conns))}
 	r.conns = append(r.conns, c)
@@ -113,7 +113,7 @@ func (r *scheduleRun) join(n int) {
 	}
 	m := &member{name: fmt.Sprintf("c%d", len(r.members)), conn: r.connection(n)}
 	r.members = append(r.members, m)
-	r.history.Note("%s: joins over %s", m.name, m.conn.name)
+	r.Note("%s: joins over %s", m.name, m.conn.name)
 	r.running.Go(func() { r.runCandidate(m) })
 }
 
@@ -136,9 +136,9 @@ func (r *scheduleRun) runCandidate(m *member) {
 	e, err := leaderelection.NewElection(m.conn.Conn, node, r.electionOptions(m)...)
 	if err != nil {
 		m.setOver()
-		r.history.Note("%s: cannot join: %v", m.name, err)
+		r.Note("%s: cannot join: %v", m.name, err)
 		if !errors.Is(err, leaderelection.ErrUnreachable) && !errors.Is(err, leaderelection.ErrConnClosed) && !errors.Is(err, leaderelection.ErrNoElection) {
-			r.history.Violate("%s: NewElection: %v", m.name, err)
+			r.Violate("%s: NewElection: %v", m.name, err)
 		}
 		return
 	}
@@ -158,14 +158,14 @@ func (r *scheduleRun) runCandidate(m *member) {
 		count++
 		r.receiveStatus(m, s)
 		if r.lazy && count%2 == 0 {
-			time.Sleep(r.timeout / 5)
+			time.Sleep(r.Timeout / 5)
 		}
 	}
 	err = <-returned
 	final := m.setOver()
-	r.history.Note("%s: the candidacy is over: %v", m.name, err)
+	r.Note("%s: the candidacy is over: %v", m.name, err)
 	if !errors.Is(final.Err, err) || (err == nil) != (final.Err == nil) {
-		r.history.Violate("%s: ElectLeader returned %v after the final status %v", m.name, err, final)
+		r.Violate("%s: ElectLeader returned %v after the final status %v", m.name, err, final)
 	}
 	r.verifyReason(m, err)
 }
@@ -173,16 +173,16 @@ func (r *scheduleRun) runCandidate(m *member) {
 // receiveStatus verifies and records a status. If the candidate is the leader, it starts the work of
 // the leader.
 func (r *scheduleRun) receiveStatus(m *member, s leaderelection.Status) {
-	r.history.Note("%s: %v", m.name, s)
+	r.Note("%s: %v", m.name, s)
 	m.mu.Lock()
 	if m.newest.Err != nil {
-		r.history.Violate("%s: a status after the final one: %v", m.name, s)
+		r.Violate("%s: a status after the final one: %v", m.name, s)
 	}
 	m.newest = s
 	m.watched = append(m.watched, s.CandidateID, s.NowFollowing)
 	m.mu.Unlock()
 	if (s.Role == leaderelection.Leader) != (s.Leadership != nil) {
-		r.history.Violate("%s: role and leadership differ: %v", m.name, s)
+		r.Violate("%s: role and leadership differ: %v", m.name, s)
 	}
 	if s.Leadership == nil {
 		return
@@ -191,7 +191,7 @@ func (r *scheduleRun) receiveStatus(m *member, s leaderelection.Status) {
 	r.running.Add(1)
 	context.AfterFunc(s.Leadership.Context(), func() {
 		r.history.endLeadership(l)
-		r.history.Note("%s: done: %v", m.name, s.Leadership.Err())
+		r.Note("%s: done: %v", m.name, s.Leadership.Err())
 		r.running.Done()
 	})
 	r.running.Go(func() { r.work(s.Leadership) })
@@ -205,7 +205,7 @@ func (r *scheduleRun) work(l *leaderelection.Leadership) {
 		if err == nil {
 			r.history.addWrite(l.Token(), written[0].Stat.Mzxid)
 		}
-		time.Sleep(r.timeout * 3 / 4)
+		time.Sleep(r.Timeout * 3 / 4)
 	}
 }
 
@@ -234,12 +234,12 @@ func (r *scheduleRun) verifyReason(m *member, err error) {
 		valid = !r.rejoin
 	}
 	if !valid {
-		r.history.Violate("%s: the candidacy is over without a reason: %v", m.name, err)
+		r.Violate("%s: the candidacy is over without a reason: %v", m.name, err)
 	}
 }
 
 func (r *scheduleRun) resign(m *member) {
-	r.history.Note("%s: resigns", m.name)
+	r.Note("%s: resigns", m.name)
 	m.mu.Lock()
 	m.resigned = true
 	e := m.election
@@ -250,15 +250,15 @@ func (r *scheduleRun) resign(m *member) {
 	r.running.Go(func() {
 		start := time.Now()
 		err := e.Resign()
-		r.history.Note("%s: has resigned: %v", m.name, err)
+		r.Note("%s: has resigned: %v", m.name, err)
 		if d := time.Since(start); d > resignLimit {
-			r.history.Violate("%s: Resign took %v", m.name, d)
+			r.Violate("%s: Resign took %v", m.name, d)
 		}
 		if err != nil && !errors.Is(err, leaderelection.ErrUnconfirmed) {
-			r.history.Violate("%s: Resign: %v", m.name, err)
+			r.Violate("%s: Resign: %v", m.name, err)
 		}
 		if err == nil && r.hasZnode(e.ID()) {
-			r.history.Violate("%s: Resign is confirmed, but %s exists", m.name, e.ID())
+			r.Violate("%s: Resign is confirmed, but %s exists", m.name, e.ID())
 		}
 	})
 }

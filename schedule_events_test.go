@@ -36,7 +36,7 @@ func (v *eventVerifier) receive(events <-chan event.Event) {
 		count++
 		v.verify(e)
 		if v.run.lazy && count%3 == 0 {
-			time.Sleep(v.run.timeout / 50)
+			time.Sleep(v.run.Timeout / 50)
 		}
 	}
 	if count > 0 && v.previous != event.Ended {

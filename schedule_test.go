@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestSchedules runs elections under random faults, with fake time. It fails if there are two
@@ -17,9 +18,7 @@ import (
 // no candidate leads after all faults are healed, or if znodes or watches remain. Package
 // faultschedule describes the flags that select schedules.
 //
-// A seed determines everything that is done, and when. It does not determine how Go's scheduler
-// orders the goroutines that run at the same instant of fake time. In schedules with a latency,
-// few goroutines do.
+// In schedules with a latency, few goroutines run at the same instant of fake time.
 func TestSchedules(t *testing.T) {
 	faultschedule.Run(t, 100, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
@@ -34,8 +33,9 @@ func TestSchedules(t *testing.T) {
 // logShortest logs the shortest schedule that still fails, which it finds by removing steps.
 func logShortest(t *testing.T, s schedule) {
 	fails := func(s schedule) bool { return len(runSchedule(t, s, false).Violations()) > 0 }
-	for i := len(s.steps) - 1; i >= 0; i-- {
-		shorter := s.without(i)
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		shorter := s
+		shorter.Schedule = s.Without(i)
 		for range 3 { // a schedule can fail in some of its runs only
 			if fails(shorter) {
 				s = shorter
@@ -58,16 +58,22 @@ func TestSchedules_Defects(t *testing.T) {
 	ms := time.Millisecond
 	for name, s := range map[string]schedule{
 		"an election is ended while its rejoining leader leaves an expired session": {
-			servers: 1, timeout: 400 * ms, tick: 100 * ms, latency: ms, rejoin: true, ending: endElection,
-			steps: []step{{10 * ms, join, 0, 0, 0}, {5 * ms, stop, 0, 0, 120 * ms}, {2088 * ms, drop, 0, 0, 0}},
+			rejoin: true, ending: endElection,
+			Schedule: faultschedule.Schedule{
+				Servers: 1, Timeout: 400 * ms, Tick: 100 * ms, Latency: ms,
+				Steps: []faultschedule.Step{{Wait: 10 * ms, Kind: join}, {Wait: 5 * ms, Kind: faultschedule.Stop, Duration: 120 * ms}, {Wait: 2088 * ms, Kind: faultschedule.Drop}},
+			},
 		},
 		"the servers lose their data while a candidate waits for the reply to its create": {
-			servers: 1, timeout: 1000 * ms, tick: 100 * ms, latency: 7 * ms, rejoin: true, create: true, candidates: 2,
-			steps: []step{{0, join, 0, 0, 0}, {50 * ms, rebuild, 0, 0, 0}, {100 * ms, join, 0, 0, 0}},
+			rejoin: true, create: true, candidates: 2,
+			Schedule: faultschedule.Schedule{
+				Servers: 1, Timeout: 1000 * ms, Tick: 100 * ms, Latency: 7 * ms,
+				Steps: []faultschedule.Step{{Kind: join}, {Wait: 50 * ms, Kind: rebuild}, {Wait: 100 * ms, Kind: join}},
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.candidates, s.reported = max(s.candidates, 1), s.timeout
+			s.candidates, s.reported = max(s.candidates, 1), s.Timeout
 			h := runSchedule(t, s, true)
 			require.Empty(t, h.Violations(), "%v", h)
 		})
@@ -86,7 +92,7 @@ func TestSchedules_LeaseTooLong(t *testing.T) {
 		if !s.isolations {
 			continue
 		}
-		s.reported = s.timeout * 7 / 4
+		s.reported = s.Timeout * 7 / 4
 		for _, v := range runSchedule(t, s, false).Violations() {
 			if strings.HasPrefix(v, "two leaders") {
 				found++
@@ -97,58 +103,45 @@ func TestSchedules_LeaseTooLong(t *testing.T) {
 	t.Logf("two leaders %d times", found)
 }
 
-// action is what a step does.
-type action int
-
+// Steps that are not faults of package faultschedule.
 const (
-	join action = iota
-	resign
-	loseReply      // the request is applied and its reply is lost
-	loseRequest    // the request is lost
-	drop           // breaks the connection of one client
-	dropAll        // breaks all connections to one server
-	blackhole      // drops the packets of one client, in one direction or both
-	slow           // delays the packets of one client
-	expire         // makes one session expire although its client is alive
-	strand         // one client reads old states, its writes stall, and its session expires
-	partition      // cuts one server off from the others
-	pause          // pauses one server
-	stop           // stops one server, which restarts later
-	refuse         // makes one server reject new connections
-	operatorDelete // an operator deletes a candidate's znode
-	closeConn      // the program closes a connection before the candidate has resigned
-	lag            // makes one server apply each transaction late
-	forget         // makes setting the watches of one client fail at its next reconnect
-	rebuild        // all servers restart without their data
-	isolate        // cuts off the leader, or its server, until its session has expired
-	actions
+	join           faultschedule.Kind = "join"
+	resign         faultschedule.Kind = "resign"
+	operatorDelete faultschedule.Kind = "operator deletes" // a candidate's znode
+	closeConn      faultschedule.Kind = "close connection" // before the candidate has resigned
+	rebuild        faultschedule.Kind = "rebuild"          // all servers restart without their data
+	isolateLeader  faultschedule.Kind = "isolate leader"   // cuts off the leader, or its server, until its session has expired
 )
 
-var actionNames = [actions]string{
-	"join", "resign", "lose reply", "lose request", "drop", "drop all", "black hole", "slow", "expire",
-	"strand", "partition", "pause", "stop", "refuse", "operator deletes", "close connection", "lag", "forget watches", "rebuild", "isolate",
+// choices are in this order, and random numbers are drawn in the order of the code, because seeds are
+// written down.
+var choices = []faultschedule.Choice{
+	{Kind: join, Weight: 12},
+	{Kind: resign, Weight: 8},
+	{Kind: faultschedule.LoseReply, Weight: 9},
+	{Kind: faultschedule.LoseRequest, Weight: 6},
+	{Kind: faultschedule.Drop, Weight: 6},
+	{Kind: faultschedule.DropAll, Weight: 2},
+	{Kind: faultschedule.Blackhole, Weight: 7},
+	{Kind: faultschedule.Slow, Weight: 4},
+	{Kind: faultschedule.Expire, Weight: 4},
+	{Kind: faultschedule.Isolate, Weight: 6},
+	{Kind: faultschedule.Partition, Weight: 4},
+	{Kind: faultschedule.Pause, Weight: 3},
+	{Kind: faultschedule.Stop, Weight: 2},
+	{Kind: faultschedule.Refuse, Weight: 2},
+	{Kind: operatorDelete, Weight: 4},
+	{Kind: closeConn, Weight: 1},
+	{Kind: faultschedule.Lag, Weight: 4},
+	{Kind: faultschedule.RejectWatches, Weight: 4},
+	{Kind: rebuild, Weight: 1},
+	{Kind: isolateLeader, Weight: 3},
 }
 
-func (a action) String() string { return actionNames[a] }
-
-var weights = [actions]int{
-	join: 12, resign: 8, loseReply: 9, loseRequest: 6, drop: 6, dropAll: 2, blackhole: 7, slow: 4,
-	expire: 4, strand: 6, partition: 4, pause: 3, stop: 2, refuse: 2, operatorDelete: 4, closeConn: 1, isolate: 3, lag: 4, forget: 4, rebuild: 1,
-}
-
-// step is one action. Its numbers are taken modulo the number of candidates or servers to choose
-// from, so that a schedule without one of its steps is still a schedule.
-type step struct {
-	wait     time.Duration // before the action
-	action   action
-	who      int
-	n        int
-	duration time.Duration // of a fault
-}
-
-func (s step) String() string {
-	return fmt.Sprintf("%v (who %d, n %d, for %v)", s.action, s.who, s.n, s.duration)
-}
+// requests are the requests of candidates.
+var requests = faultschedule.Requests{Nth: 3, Ops: []zktest.Op{
+	zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSync, zktest.OpExists, zktest.OpAny,
+}}
 
 // ending is how the candidates of a schedule leave.
 type ending int
@@ -163,12 +156,8 @@ const (
 
 // schedule is everything that a seed determines.
 type schedule struct {
-	seed       uint64
-	servers    int
-	timeout    time.Duration // session timeout
+	faultschedule.Schedule
 	reported   time.Duration // session timeout that clients take for the granted one
-	tick       time.Duration
-	latency    time.Duration // in each direction
 	candidates int
 	shared     bool // all candidates use two connections; otherwise each has its own
 	rejoin     bool
@@ -177,20 +166,19 @@ type schedule struct {
 	lazy       bool // readers of statuses are slow
 	isolations bool // the only faults are leaders that are cut off for longer than their sessions last
 	ending     ending
-	steps      []step
 }
 
 func newSchedule(seed uint64) schedule {
 	r := rand.New(rand.NewPCG(seed, 1))
-	// The order of the random numbers must not change, because seeds are written down.
-	s := schedule{seed: seed, servers: 1, candidates: 3 + r.IntN(5), prefix: seed%4 == 3}
+	s := schedule{candidates: 3 + r.IntN(5), prefix: seed%4 == 3}
+	s.Seed, s.Servers = seed, 1
 	if r.IntN(2) == 0 {
-		s.servers = 3
+		s.Servers = 3
 	}
-	s.tick = []time.Duration{100, 200, 250, 500}[r.IntN(4)] * time.Millisecond
-	s.timeout = faultschedule.RandomSessionTimeout(r, s.tick)
-	s.reported = s.timeout
-	s.latency = faultschedule.RandomLatency(r)
+	s.Tick = []time.Duration{100, 200, 250, 500}[r.IntN(4)] * time.Millisecond
+	s.Timeout = faultschedule.RandomSessionTimeout(r, s.Tick)
+	s.reported = s.Timeout
+	s.Latency = faultschedule.RandomLatency(r)
 	s.shared = r.IntN(3) == 0
 	s.rejoin = r.IntN(2) == 0
 	s.lazy = r.IntN(4) == 0
@@ -198,44 +186,31 @@ func newSchedule(seed uint64) schedule {
 	// A candidate in a new session would create an ended election again.
 	s.create = r.IntN(2) == 0 && s.rejoin && s.ending != endElection && s.ending != endElectionDuringFaults
 	for range s.candidates {
-		s.steps = append(s.steps, step{wait: faultschedule.RandomDuration(r, s.timeout) / 4, action: join, who: r.IntN(100)})
+		s.Steps = append(s.Steps, faultschedule.Step{Wait: faultschedule.RandomDuration(r, s.Timeout) / 4, Kind: join, Who: r.IntN(100)})
 	}
 	if s.isolations = r.IntN(3) == 0; s.isolations {
 		if r.IntN(2) == 0 { // leases have the smallest margin with the shortest session timeout
-			s.timeout = max(2*s.tick, 400*time.Millisecond)
-			s.reported = s.timeout
+			s.Timeout = max(2*s.Tick, 400*time.Millisecond)
+			s.reported = s.Timeout
 		}
 		for range 1 + r.IntN(5) {
-			wait := time.Duration(r.Int64N(int64(2 * s.timeout)))
-			s.steps = append(s.steps, step{wait, isolate, 0, r.IntN(1000), s.timeout},
-				step{4 * s.timeout, isolate, 0, r.IntN(1000), faultschedule.RandomDuration(r, s.timeout)})
+			wait := time.Duration(r.Int64N(int64(2 * s.Timeout)))
+			s.Steps = append(s.Steps, faultschedule.Step{Wait: wait, Kind: isolateLeader, N: r.IntN(1000), Duration: s.Timeout},
+				faultschedule.Step{Wait: 4 * s.Timeout, Kind: isolateLeader, N: r.IntN(1000), Duration: faultschedule.RandomDuration(r, s.Timeout)})
 		}
 		return s
 	}
 	for range 5 + r.IntN(20) {
-		a := action(faultschedule.Choose(r, weights[:]))
-		if a == rebuild {
+		step := faultschedule.RandomStep(r, choices, s.Timeout)
+		if step.Kind == rebuild {
 			s.prefix = false // names occur again, so they do not identify a candidate
 		}
-		s.steps = append(s.steps, step{
-			faultschedule.RandomDuration(r, s.timeout), a, r.IntN(1000), r.IntN(1000), faultschedule.RandomDuration(r, 2*s.timeout),
-		})
+		s.Steps = append(s.Steps, step)
 	}
 	return s
 }
 
 func (s schedule) String() string {
-	return fmt.Sprintf("seed %d: %d servers, tick %v, session timeout %v (reported %v), latency %v, %d candidates, shared %v, rejoin %v, create %v, lazy %v, ending %d, %d steps",
-		s.seed, s.servers, s.tick, s.timeout, s.reported, s.latency, s.candidates, s.shared, s.rejoin, s.create, s.lazy, s.ending, len(s.steps))
-}
-
-// without returns the schedule without one step. The time before that step still passes.
-func (s schedule) without(i int) schedule {
-	steps := append([]step(nil), s.steps[:i]...)
-	rest := append([]step(nil), s.steps[i+1:]...)
-	if len(rest) > 0 {
-		rest[0].wait += s.steps[i].wait
-	}
-	s.steps = append(steps, rest...)
-	return s
+	return fmt.Sprintf("%v, reported timeout %v, %d candidates, shared %v, rejoin %v, create %v, lazy %v, ending %d",
+		s.Schedule, s.reported, s.candidates, s.shared, s.rejoin, s.create, s.lazy, s.ending)
 }

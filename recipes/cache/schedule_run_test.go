@@ -17,7 +17,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 	"github.com/go-leaderelection/leaderelection/recipes"
-	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // top is the path of the cache.
@@ -25,12 +24,12 @@ const top = "/top"
 
 // scheduleRun is one run of a schedule.
 type scheduleRun struct {
-	*faultschedule.History
 	schedule
-	ensemble *zktest.Ensemble
-	faults   *faultschedule.Faults
-	conn     *zk.Conn // of the cache
-	writer   *zk.Conn
+	*faultschedule.Trial
+	conn    *zk.Conn // of the cache
+	writer  *zk.Conn
+	running sync.WaitGroup
+	stop    context.CancelFunc
 	// keepUp is closed when a slow reader must keep up.
 	keepUp chan struct{}
 
@@ -39,53 +38,48 @@ type scheduleRun struct {
 	replica *replica
 }
 
-func runSchedule(t *testing.T, s schedule, verbose bool) (h *faultschedule.History) {
-	synctest.Test(t, func(t *testing.T) {
-		h = faultschedule.NewHistory(verbose)
-		x := &scheduleRun{History: h, schedule: s, keepUp: make(chan struct{})}
-		x.ensemble = faultschedule.NewEnsemble(t, s.servers, s.tick, s.sessionTimeout, verbose)
-		x.faults = faultschedule.NewFaults(x.ensemble, s.latency)
-		if err := x.connect(); err != nil {
-			t.Fatal(err)
-		}
-		x.openCache()
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { x.writeRandomly(ctx, rand.New(rand.NewPCG(s.seed, 2))) })
-		running.Go(func() { x.verifySync(ctx) })
-		for _, e := range s.events {
-			x.advance(e.wait)
-			x.inject(e)
-		}
-		x.faults.HealAll()
-		x.Note("all faults are healed")
-		cancel()
-		running.Wait()
-		close(x.keepUp)
-		x.verifyState("after all faults")
-		x.changeEverything()
-		x.verifyState("after later changes")
-		x.verifyChannels()
-		x.closeCache()
-		h.AddRequests(x.ensemble)
+func runSchedule(t *testing.T, s schedule, verbose bool) *faultschedule.History {
+	return s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {
+		return &scheduleRun{schedule: s, Trial: x, keepUp: make(chan struct{})}
 	})
-	return h
 }
 
-func (x *scheduleRun) connect() (err error) {
-	if x.writer, _, err = x.ensemble.Connect(time.Minute); err == nil {
-		x.conn, _, err = x.ensemble.Connect(x.sessionTimeout, zk.WithMaxBufferSize(64<<10))
+// Begin opens the cache and starts a writer.
+func (x *scheduleRun) Begin() {
+	var err error
+	if x.writer, _, err = x.Ensemble.Connect(time.Minute); err == nil {
+		x.conn, _, err = x.Ensemble.Connect(x.Timeout, zk.WithMaxBufferSize(64<<10))
 	}
-	return err
+	if err != nil {
+		panic(err)
+	}
+	x.openCache()
+	var ctx context.Context
+	ctx, x.stop = context.WithCancel(context.Background())
+	x.running.Go(func() { x.writeRandomly(ctx, rand.New(rand.NewPCG(x.Seed, 2))) })
+	x.running.Go(func() { x.verifySync(ctx) })
+}
+
+// End ends all faults, and verifies that the cache recovers.
+func (x *scheduleRun) End() {
+	x.Heal()
+	x.stop()
+	x.running.Wait()
+	close(x.keepUp)
+	x.verifyState("after all faults")
+	x.changeEverything()
+	x.verifyState("after later changes")
+	x.verifyChannels()
+	x.closeCache()
 }
 
 func (x *scheduleRun) openCache() {
-	c, err := New(x.conn, top, x.scope, recipes.WithSessionTimeout(x.sessionTimeout), WithConcurrency(x.concurrency))
+	c, err := New(x.conn, top, x.scope, recipes.WithSessionTimeout(x.Timeout), WithConcurrency(x.concurrency))
 	if err != nil {
 		panic(err)
 	}
 	r := newReplica()
-	random := rand.New(rand.NewPCG(x.seed, 3))
+	random := rand.New(rand.NewPCG(x.Seed, 3))
 	go func() {
 		defer close(r.ended)
 		for e := range c.Events() {
@@ -94,7 +88,7 @@ func (x *scheduleRun) openCache() {
 			if x.slowReader {
 				select {
 				case <-x.keepUp:
-				case <-time.After(faultschedule.RandomDuration(random, x.sessionTimeout)):
+				case <-time.After(faultschedule.RandomDuration(random, x.Timeout)):
 				}
 			}
 		}
@@ -169,7 +163,7 @@ func (x *scheduleRun) verifySync(ctx context.Context) {
 		x.mu.Lock()
 		c := x.cache
 		x.mu.Unlock()
-		limited, cancel := context.WithTimeout(ctx, 2*x.sessionTimeout)
+		limited, cancel := context.WithTimeout(ctx, 2*x.Timeout)
 		if syncErr := c.Sync(limited); syncErr == nil && err == nil {
 			x.Note("  synced to %d", stat.Mzxid)
 			// The znode may have been deleted since.
@@ -180,54 +174,27 @@ func (x *scheduleRun) verifySync(ctx context.Context) {
 		cancel()
 		select {
 		case <-ctx.Done():
-		case <-time.After(x.sessionTimeout / 3):
+		case <-time.After(x.Timeout / 3):
 		}
 	}
 }
 
-func (x *scheduleRun) inject(e event) {
+// Perform performs a step.
+func (x *scheduleRun) Perform(s faultschedule.Step) {
 	session := x.conn.SessionID()
-	x.Note("%v (n %d, for %v), session %x", e.fault, e.n, e.duration, session)
-	ops := []zktest.Op{zktest.OpGetData, zktest.OpGetChildren2, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync, zktest.OpSetWatches, zktest.OpAny}
-	match := zktest.Match{Op: ops[e.n%len(ops)], Session: session, Nth: 1 + e.n/10%4}
-	switch e.fault {
-	case drop:
-		x.faults.Drop(session)
-	case dropAll:
-		x.faults.DropAll(e.n)
-	case loseReply:
-		x.faults.LoseReply(match)
-	case loseRequest:
-		x.faults.LoseRequest(match)
-	case rejectWatches:
-		match.Op, match.Nth = zktest.OpSetWatches, 1+e.n%2
-		x.faults.FailRequest(match, zktest.Fail(zktest.Code(-127)))
-	case blackhole:
-		x.faults.Blackhole(session, e.n, e.duration)
-	case slow:
-		x.faults.Slow(session, e.duration)
-	case expire:
-		x.faults.Expire(session)
-	case isolate:
-		x.faults.Isolate(session, e.duration)
-	case partition:
-		x.faults.Partition(e.n, e.duration)
-	case pause:
-		x.faults.Pause(e.n, e.duration)
-	case stopServer:
-		x.faults.Stop(e.n, e.duration)
-	case refuse:
-		x.faults.Refuse(e.n, e.duration)
-	case reopen:
+	x.Note("%v, session %x", s, session)
+	if s.Kind == reopen {
 		x.closeCache()
 		x.openCache()
+		return
 	}
+	x.Faults.Inject(s, session, requests)
 }
 
-// advance lets d pass, and verifies the state of the updater at short intervals: a change that the
+// Advance lets d pass, and verifies the state of the updater at short intervals: a change that the
 // cache has missed is usually found with the next change, so the state at the end would not show
 // it.
-func (x *scheduleRun) advance(d time.Duration) {
+func (x *scheduleRun) Advance(d time.Duration) {
 	const interval = 10 * time.Millisecond
 	for {
 		step := min(d, interval)
@@ -250,8 +217,8 @@ func (x *scheduleRun) advance(d time.Duration) {
 // verifyState waits until all changes were applied, and compares the cache with the server and with
 // its events.
 func (x *scheduleRun) verifyState(when string) {
-	time.Sleep(20*x.sessionTimeout + 10*time.Second)
-	x.advance(0)
+	time.Sleep(20*x.Timeout + 10*time.Second)
+	x.Advance(0)
 	if !x.cache.Fresh() {
 		x.Violate("%s: not fresh", when)
 	}
@@ -301,7 +268,7 @@ func (x *scheduleRun) changeEverything() {
 // verifyChannels verifies that the client library holds few channels. If it could not restore its
 // watches, channels of deleted znodes may remain.
 func (x *scheduleRun) verifyChannels() {
-	if slices.ContainsFunc(x.events, func(e event) bool { return e.fault == rejectWatches }) {
+	if slices.ContainsFunc(x.Steps, func(s faultschedule.Step) bool { return s.Kind == faultschedule.RejectWatches }) {
 		return
 	}
 	if n := clientwatch.Count(x.conn); n > (2*x.cache.Len()+1)*watch.MaxChannels {

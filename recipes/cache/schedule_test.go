@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // seedsOfDefects are seeds of schedules that have found defects.
@@ -24,84 +25,49 @@ func TestSchedules(t *testing.T) {
 	})
 }
 
-// fault is the kind of an event.
-type fault int
+// reopen is a step that closes the cache and opens another one.
+const reopen faultschedule.Kind = "reopen"
 
-const (
-	drop          fault = iota // the connection of the cache breaks
-	dropAll                    // all connections to one server break
-	loseReply                  // a request is applied, and its reply is lost
-	loseRequest                // a request is lost
-	blackhole                  // packets of the cache are lost, in one direction or both
-	slow                       // packets of the cache are delayed
-	expire                     // the session of the cache expires
-	isolate                    // the cache reads old states, and its session expires
-	partition                  // one server is cut off
-	pause                      // one server is paused
-	stopServer                 // one server is stopped, and restarted later
-	refuse                     // one server rejects connections
-	rejectWatches              // the client library cannot restore its watches
-	reopen                     // the cache is closed, and another cache is opened
-	faultCount
-)
-
-var faultNames = [faultCount]string{
-	"drop", "drop all", "lose reply", "lose request", "black hole", "slow", "expire", "isolate", "partition", "pause", "stop",
-	"refuse", "reject watches", "reopen",
+// kinds are in this order, and random numbers are drawn in the order of the code, because seeds are
+// written down.
+var kinds = []faultschedule.Kind{
+	faultschedule.Drop, faultschedule.DropAll, faultschedule.LoseReply, faultschedule.LoseRequest, faultschedule.Blackhole, faultschedule.Slow,
+	faultschedule.Expire, faultschedule.Isolate, faultschedule.Partition, faultschedule.Pause, faultschedule.Stop, faultschedule.Refuse,
 }
 
-func (f fault) String() string { return faultNames[f] }
-
-// event is a fault of a schedule.
-type event struct {
-	wait     time.Duration // the time before the event
-	fault    fault
-	n        int // selects the server or the variant
-	duration time.Duration
-}
+// requests are the requests of a cache.
+var requests = faultschedule.Requests{Nth: 4, Ops: []zktest.Op{
+	zktest.OpGetData, zktest.OpGetChildren2, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync, zktest.OpSetWatches, zktest.OpAny,
+}}
 
 // schedule is everything that a seed determines.
 type schedule struct {
-	seed           uint64
-	servers        int
-	tick           time.Duration
-	sessionTimeout time.Duration
-	latency        time.Duration // one way
-	writePause     time.Duration // the time between two writes
-	scope          Scope
-	concurrency    int
-	slowReader     bool // the reader receives events slowly
-	events         []event
+	faultschedule.Schedule
+	writePause  time.Duration // the time between two writes
+	scope       Scope
+	concurrency int
+	slowReader  bool // the reader receives events slowly
 }
 
 func newSchedule(seed uint64) schedule {
 	r := rand.New(rand.NewPCG(seed, 1))
-	s := schedule{seed: seed, servers: 1 + 2*r.IntN(2)}
-	s.tick = faultschedule.RandomTick(r)
-	s.sessionTimeout = faultschedule.RandomSessionTimeout(r, s.tick)
-	s.latency = faultschedule.RandomLatency(r)
+	s := schedule{Schedule: faultschedule.Schedule{Seed: seed, Servers: 1 + 2*r.IntN(2)}}
+	s.Tick = faultschedule.RandomTick(r)
+	s.Timeout = faultschedule.RandomSessionTimeout(r, s.Tick)
+	s.Latency = faultschedule.RandomLatency(r)
 	s.writePause = []time.Duration{1, 5, 50, 400}[r.IntN(4)] * time.Millisecond
 	s.scope = []Scope{Node, Children, 2, Subtree, Subtree, Subtree}[r.IntN(6)]
 	s.concurrency = []int{1, 2, 5, 64}[r.IntN(4)]
 	s.slowReader = r.IntN(3) == 0
-	faults, n := faultCount, 3+r.IntN(20)
+	last, n := reopen, 3+r.IntN(20)
 	if r.IntN(4) == 0 {
-		// Few events and no other cache: after more breaks the cache does not set its watches
-		// again.
-		n = 1 + r.IntN(4)
-	} else {
-		faults--
+		// Few steps and no other cache: after more breaks the cache does not set its watches again.
+		last, n = faultschedule.RejectWatches, 1+r.IntN(4)
 	}
 	for range n {
-		f := fault(r.IntN(int(faults)))
-		if faults < faultCount && f == rejectWatches {
-			f = reopen
-		} else if faults == faultCount && f == reopen {
-			f = rejectWatches
-		}
-		s.events = append(s.events, event{
-			faultschedule.RandomDuration(r, s.sessionTimeout), f, r.IntN(1000), faultschedule.RandomDuration(r, 2*s.sessionTimeout),
-		})
+		kind := append(kinds, last)[r.IntN(len(kinds)+1)]
+		wait, which := faultschedule.RandomDuration(r, s.Timeout), r.IntN(1000)
+		s.Steps = append(s.Steps, faultschedule.Step{Wait: wait, Kind: kind, Who: which, N: which, Duration: faultschedule.RandomDuration(r, 2*s.Timeout)})
 	}
 	return s
 }
@@ -111,6 +77,5 @@ func (s schedule) String() string {
 	if s.scope == Subtree {
 		scope = "all"
 	}
-	return fmt.Sprintf("seed %d: %d servers, tick %v, session timeout %v, latency %v, a write per %v, levels %s, concurrency %d, slow reader %v, %d events",
-		s.seed, s.servers, s.tick, s.sessionTimeout, s.latency, s.writePause, scope, s.concurrency, s.slowReader, len(s.events))
+	return fmt.Sprintf("%v, a write per %v, levels %s, concurrency %d, slow reader %v", s.Schedule, s.writePause, scope, s.concurrency, s.slowReader)
 }

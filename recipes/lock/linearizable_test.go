@@ -272,7 +272,7 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	for seed := range uint64(60) {
 		s := newSchedule(1 + seed)
 		s.stated *= 20
-		f := runSchedule(t, s, contendMutex, false)
+		f := runSchedule(t, s, contendMutex, false, nil)
 		if f.checkHistory(node, lockModel) != nil {
 			found++
 		}

@@ -10,96 +10,72 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
+	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 	"github.com/go-leaderelection/leaderelection/recipes"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// fault is a fault of the network, the servers or the clients.
-type fault int
+// operatorDelete is a step that deletes a contender's znode.
+const operatorDelete faultschedule.Kind = "operator deletes"
 
-const (
-	cutReply       fault = iota // the request is applied, its reply is lost
-	cutRequest                  // the request is lost
-	drop                        // breaks the connection of one client
-	dropAll                     // breaks all connections to one server
-	blackhole                   // discards packets of one client, in one direction or both
-	slower                      // delays the packets of one client
-	expire                      // expires the session of a client that is alive
-	strand                      // cuts the server of one client off: reads are stale, writes hang, the session expires
-	partition                   // separates one server from the others
-	pause                       // stops one server for some time
-	operatorDelete              // deletes a contender's znode
-	faults
-)
-
-var faultNames = [faults]string{
-	"cut reply", "cut request", "drop", "drop all", "black hole", "slower",
-	"expire", "strand", "partition", "pause", "operator deletes",
+// choices are in this order, and random numbers are drawn in the order of the code, because seeds are
+// written down.
+var choices = []faultschedule.Choice{
+	{Kind: faultschedule.LoseReply, Weight: 9},
+	{Kind: faultschedule.LoseRequest, Weight: 6},
+	{Kind: faultschedule.Drop, Weight: 6},
+	{Kind: faultschedule.DropAll, Weight: 2},
+	{Kind: faultschedule.Blackhole, Weight: 7},
+	{Kind: faultschedule.Slow, Weight: 4},
+	{Kind: faultschedule.Expire, Weight: 4},
+	{Kind: faultschedule.Isolate, Weight: 6},
+	{Kind: faultschedule.Partition, Weight: 4},
+	{Kind: faultschedule.Pause, Weight: 3},
+	{Kind: operatorDelete, Weight: 3},
 }
 
-func (f fault) String() string { return faultNames[f] }
+// requests are the requests of contenders.
+var requests = faultschedule.Requests{Nth: 3, Ops: []zktest.Op{
+	zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpAny,
+}}
 
-var weights = [faults]int{
-	cutReply: 9, cutRequest: 6, drop: 6, dropAll: 2, blackhole: 7, slower: 4,
-	expire: 4, strand: 6, partition: 4, pause: 3, operatorDelete: 3,
-}
-
-// step is a fault that occurs after a wait.
-type step struct {
-	wait  time.Duration
-	fault fault
-	who   int
-	n     int
-	last  time.Duration
-}
-
-// schedule is everything that a seed determines, in addition to the actions of the clients. The
-// order in which the Go scheduler runs goroutines within one instant of fake time is not determined.
+// schedule is everything that a seed determines, in addition to the actions of the clients.
 type schedule struct {
-	seed    uint64
-	servers int
-	timeout time.Duration // of sessions
+	faultschedule.Schedule
 	stated  time.Duration // the session timeout that is passed to the library
-	tick    time.Duration
-	latency time.Duration // one way
 	clients int
-	steps   []step
 }
 
 func newSchedule(seed uint64) schedule {
 	r := rand.New(rand.NewPCG(seed, 1))
-	s := schedule{seed: seed, servers: 1 + 2*r.IntN(2), clients: 2 + r.IntN(3)}
-	s.tick = faultschedule.RandomTick(r)
-	s.timeout = faultschedule.RandomSessionTimeout(r, s.tick)
-	s.stated = s.timeout
-	s.latency = faultschedule.RandomLatency(r)
+	s := schedule{Schedule: faultschedule.Schedule{Seed: seed, Servers: 1 + 2*r.IntN(2)}, clients: 2 + r.IntN(3)}
+	s.Tick = faultschedule.RandomTick(r)
+	s.Timeout = faultschedule.RandomSessionTimeout(r, s.Tick)
+	s.stated = s.Timeout
+	s.Latency = faultschedule.RandomLatency(r)
 	for range 3 + r.IntN(12) {
-		f := fault(faultschedule.Choose(r, weights[:]))
-		s.steps = append(s.steps, step{faultschedule.RandomDuration(r, s.timeout), f, r.IntN(1000), r.IntN(1000), faultschedule.RandomDuration(r, 2*s.timeout)})
+		s.Steps = append(s.Steps, faultschedule.RandomStep(r, choices, s.Timeout))
 	}
 	return s
 }
 
 func (s schedule) String() string {
-	return fmt.Sprintf("seed %d: %d servers, tick %v, session timeout %v (stated %v), latency %v, %d clients, %d steps",
-		s.seed, s.servers, s.tick, s.timeout, s.stated, s.latency, s.clients, len(s.steps))
+	return fmt.Sprintf("%v, stated timeout %v, %d clients", s.Schedule, s.stated, s.clients)
 }
 
 // scheduleRun is the execution of one schedule.
 type scheduleRun struct {
 	schedule
-	*faultschedule.History
-	ensemble *zktest.Ensemble
-	faults   *faultschedule.Faults
+	*faultschedule.Trial
+	program  program
+	healed   func(*scheduleRun) // verifies the state after all faults; may be nil
 	operator *zk.Conn
 	clients  []*client
 	over     atomic.Bool // the clients must finish
@@ -124,68 +100,72 @@ type client struct {
 // program is executed by a client. It returns when over is set.
 type program func(c *client)
 
-// runSchedule runs a schedule in a bubble. At the end, it heals all faults, waits for the clients,
-// and asserts that the lock's znode has no children.
-func runSchedule(t *testing.T, s schedule, p program, verbose bool) (f *scheduleRun) {
-	synctest.Test(t, func(t *testing.T) {
+// runSchedule runs a schedule. At the end, it ends all faults, waits for the clients, and asserts that no
+// ephemeral znodes remain.
+func runSchedule(t *testing.T, s schedule, p program, verbose bool, healed func(*scheduleRun)) (f *scheduleRun) {
+	s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {
 		f = &scheduleRun{
-			schedule: s, History: faultschedule.NewHistory(verbose),
+			schedule: s, Trial: x, program: p, healed: healed,
 			operations: map[string][]porcupine.Operation{}, takenAway: map[string]int64{}, holds: map[*Hold]int64{},
 		}
-		f.ensemble = faultschedule.NewEnsemble(t, s.servers, s.tick, s.timeout, verbose)
-		f.faults = faultschedule.NewFaults(f.ensemble, s.latency)
-		f.operator = f.connect(time.Minute)
-		for _, path := range []string{"/locks", node, registered} {
-			if _, err := f.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-				f.Violate("cannot begin: %v", err)
-			}
-		}
-		for i := range s.clients {
-			c := &client{f, i, f.connect(s.timeout), rand.New(rand.NewPCG(s.seed, uint64(2+i)))}
-			f.clients = append(f.clients, c)
-			f.busy.Go(func() { p(c) })
-		}
-		for _, step := range s.steps {
-			f.pass(step.wait)
-			f.do(step)
-		}
-		f.pass(s.timeout)
-		f.faults.HealAll()
-		f.Note("all faults are healed")
-		f.over.Store(true)
-		finished := make(chan struct{})
-		go func() { f.busy.Wait(); close(finished) }()
-		limit := 20*s.timeout + time.Minute
-		select {
-		case <-finished:
-		case <-time.After(limit):
-			f.Violate("clients have not finished after %v", limit)
-			return
-		}
-		// The client library waits for a second before it connects to its only server again.
-		f.pass(s.timeout + s.tick + 2*time.Second)
-		if tree := f.ensemble.Tree(); strings.Contains(tree, "ephemeral") {
-			f.Violate("left:\n%s", tree)
-		}
-		f.AddRequests(f.ensemble)
+		return f
 	})
 	return f
+}
+
+// Begin starts the clients.
+func (f *scheduleRun) Begin() {
+	f.operator = f.connect(time.Minute)
+	for _, path := range []string{"/locks", node, registered} {
+		if _, err := f.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			f.Violate("cannot begin: %v", err)
+		}
+	}
+	for i := range f.schedule.clients {
+		c := &client{f, i, f.connect(f.Timeout), rand.New(rand.NewPCG(f.Seed, uint64(2+i)))}
+		f.clients = append(f.clients, c)
+		f.busy.Go(func() { f.program(c) })
+	}
+}
+
+// End ends all faults and waits for the clients.
+func (f *scheduleRun) End() {
+	f.Advance(f.Timeout)
+	f.Heal()
+	if f.healed != nil {
+		f.healed(f)
+	}
+	f.over.Store(true)
+	finished := make(chan struct{})
+	go func() { f.busy.Wait(); close(finished) }()
+	limit := 20*f.Timeout + time.Minute
+	select {
+	case <-finished:
+	case <-time.After(limit):
+		f.Violate("clients have not finished after %v", limit)
+		return
+	}
+	// The client library waits for a second before it connects to its only server again.
+	f.Advance(f.Timeout + f.Tick + 2*time.Second)
+	for _, line := range strings.Split(f.Ensemble.Tree(), "\n") {
+		// The records of transactions, which begin with _r_, remain until the session ends.
+		if strings.Contains(line, "ephemeral") && !strings.Contains(line, " _r_") {
+			f.Violate("left: %s", line)
+		}
+	}
 }
 
 // registered is the path of the znode to which holders write.
 const registered = "/register"
 
 func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
-	conn, _, err := f.ensemble.Connect(timeout, zk.WithMaxBufferSize(64<<10))
+	conn, _, err := f.Ensemble.Connect(timeout, zk.WithMaxBufferSize(64<<10))
 	if err != nil {
 		f.Violate("cannot connect: %v", err)
 	}
-	f.pass(10 * f.latency)
+	f.Advance(10 * f.Latency)
 	return conn
 }
-
-// pass sleeps for d, and waits until all other goroutines are blocked.
-func (f *scheduleRun) pass(d time.Duration) { bubble.Advance(d) }
 
 // now returns a number for an event. If one call returned before another began, its number is
 // smaller.
@@ -231,59 +211,32 @@ func ofZnode(path string) string { return strings.Replace(path, "__READ__", "__W
 
 func ofSession(id int64) string { return fmt.Sprintf("session %x", id) }
 
-func (f *scheduleRun) do(s step) {
-	f.Note("%v: who %d, n %d, for %v", s.fault, s.who, s.n, s.last)
-	switch s.fault {
-	case dropAll:
-		f.faults.DropAll(s.who)
-		return
-	case partition:
-		f.faults.Partition(s.who, s.last)
-		return
-	case pause:
-		f.faults.Pause(s.who, s.last)
-		return
-	}
-	id := f.clients[s.who%len(f.clients)].conn.SessionID()
-	if id == 0 {
-		return
-	}
-	switch s.fault {
-	case cutReply, cutRequest:
-		op := []zktest.Op{zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpAny}[s.n%8]
-		match := zktest.Match{Op: op, Session: id, Nth: 1 + s.n/10%3}
-		if s.fault == cutRequest {
-			f.faults.LoseRequest(match)
-		} else {
-			f.faults.LoseReply(match)
-		}
-	case drop:
-		f.faults.Drop(id)
-	case blackhole:
-		f.faults.Blackhole(id, s.n, s.last)
-	case slower:
-		f.faults.Slow(id, s.last)
-	case strand:
-		f.faults.Isolate(id, s.last)
-	case expire:
-		f.recordTakenAway(ofSession(id))
-		f.faults.Expire(id)
-	case operatorDelete:
+// Perform performs a step.
+func (f *scheduleRun) Perform(s faultschedule.Step) {
+	f.Note("%v", s)
+	if s.Kind == operatorDelete {
 		children, _, err := f.operator.Children(node)
+		children = slices.DeleteFunc(children, func(name string) bool { return !contender.Recognized(name) })
 		if err == nil && len(children) > 0 {
 			slices.Sort(children)
-			path := node + "/" + children[s.n%len(children)]
+			path := node + "/" + children[s.N%len(children)]
 			f.recordTakenAway(ofZnode(path))
 			err = f.operator.Delete(path, -1)
 		}
 		f.Note("operator: %v", err)
+		return
 	}
+	id := f.clients[s.Who%len(f.clients)].conn.SessionID()
+	if s.Kind == faultschedule.Expire && id != 0 {
+		f.recordTakenAway(ofSession(id))
+	}
+	f.Faults.Inject(s, id, requests)
 }
 
 // pauseRandomly pauses for a random time, at most until ctx is done.
 func (c *client) pauseRandomly(ctx context.Context) {
 	select {
-	case <-time.After(faultschedule.RandomDuration(c.r, c.timeout)):
+	case <-time.After(faultschedule.RandomDuration(c.r, c.Timeout)):
 	case <-ctx.Done():
 	}
 }
@@ -294,9 +247,9 @@ func (c *client) callContext() (context.Context, context.CancelFunc) {
 	if c.r.IntN(3) == 0 {
 		return context.Background(), func() {}
 	}
-	limit := 10 * c.timeout
+	limit := 10 * c.Timeout
 	if c.r.IntN(3) == 0 {
-		limit = faultschedule.RandomDuration(c.r, c.timeout)
+		limit = faultschedule.RandomDuration(c.r, c.Timeout)
 	}
 	return context.WithTimeout(context.Background(), limit)
 }
@@ -389,7 +342,7 @@ func describe(model porcupine.Model, operations []porcupine.Operation) string {
 func runSchedules(t *testing.T, p program, check func(*scheduleRun)) {
 	faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
-		f := runSchedule(t, s, p, verbose)
+		f := runSchedule(t, s, p, verbose, nil)
 		check(f)
 		return s, f.History
 	})

@@ -142,11 +142,11 @@ func TestSemaphoreCost_Waiting(t *testing.T) {
 }
 
 func TestSemaphoreCost_MutexProtocol(t *testing.T) {
-	for name, make := range otherProtocols {
+	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
-				w.acquire(make(w, w.connect(), 2), 1).release() // so that the znodes exist
-				s := make(w, w.connect(), 2)
+				w.acquire(w.semaphore(w.connect(), 2, protocol), 1).release() // so that the znodes exist
+				s := w.semaphore(w.connect(), 2, protocol)
 				w.srv.Delay(zktest.BothWays, oneWay)
 				var h *Hold
 				var err error

@@ -17,21 +17,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// otherProtocols contains constructors of semaphores with the protocols of other libraries.
-var otherProtocols = map[string]func(w *semHarness, conn *zk.Conn, limit int) *Semaphore{
-	"Curator": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
-		return w.semaphore(conn, limit, WithCuratorLayout())
-	},
-	"kazoo": func(w *semHarness, conn *zk.Conn, limit int) *Semaphore {
-		return w.semaphore(conn, limit, recipes.WithKazooLayout())
-	},
-}
+// otherProtocols contains the options for the protocols of other libraries.
+var otherProtocols = map[string]Option{"Curator": WithCuratorLayout(), "kazoo": recipes.WithKazooLayout()}
 
 func eachProtocol(t *testing.T, f func(w *semHarness, contend func(limit, n int) *semContender)) {
-	for name, make := range otherProtocols {
+	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
-				f(w, func(limit, n int) *semContender { return w.acquire(make(w, w.connect(), limit), n) })
+				f(w, func(limit, n int) *semContender { return w.acquire(w.semaphore(w.connect(), limit, protocol), n) })
 			})
 		})
 	}
@@ -77,8 +70,8 @@ func TestSemaphoreMutex_FarOverLimit(t *testing.T) {
 func TestSemaphoreMutex_Znodes(t *testing.T) {
 	t.Run("Curator", func(t *testing.T) {
 		runSemaphoreTest(t, func(w *semHarness) {
-			a := w.acquire(otherProtocols["Curator"](w, w.connect(), 1), 1)
-			b := w.acquire(otherProtocols["Curator"](w, w.connect(), 1), 1)
+			a := w.acquire(w.semaphore(w.connect(), 1, otherProtocols["Curator"]), 1)
+			b := w.acquire(w.semaphore(w.connect(), 1, otherProtocols["Curator"]), 1)
 			require.Regexp(t, `^/
   app
     sem container
@@ -94,8 +87,8 @@ $`, w.srv.Tree(), "the waiting contender holds the mutex")
 	})
 	t.Run("kazoo", func(t *testing.T) {
 		runSemaphoreTest(t, func(w *semHarness) {
-			a := w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1)
-			b := w.acquire(otherProtocols["kazoo"](w, w.connect(), 7), 1)
+			a := w.acquire(w.semaphore(w.connect(), 1, otherProtocols["kazoo"]), 1)
+			b := w.acquire(w.semaphore(w.connect(), 7, otherProtocols["kazoo"]), 1)
 			require.Regexp(t, `^/
   app
     sem "1"
@@ -118,13 +111,13 @@ func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
 	for name, dir := range map[string]string{"Curator": semPath + "/leases", "kazoo": semPath} {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
-				make := otherProtocols[name]
-				first := w.acquire(make(w, w.connect(), 2), 1)
+				protocol := otherProtocols[name]
+				first := w.acquire(w.semaphore(w.connect(), 2, protocol), 1)
 				other, err := w.operator.Create(dir+"/597de0d1c10b4e1ea9f73a88a1fa7c26", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 				require.NoError(w, err)
-				next := w.acquire(make(w, w.connect(), 2), 1)
+				next := w.acquire(w.semaphore(w.connect(), 2, protocol), 1)
 				next.waits()
-				_, err = make(w, w.operator, 2).TryAcquire(w.Context(), 1)
+				_, err = w.semaphore(w.operator, 2, protocol).TryAcquire(w.Context(), 1)
 				require.ErrorIs(w, err, ErrHeld)
 				w.remove(other)
 				next.holds()
@@ -190,18 +183,18 @@ func TestSemaphoreMutex_OneOfSeveralLeasesIsLost(t *testing.T) {
 
 // Each reply during an acquisition and a release is lost once.
 func TestSemaphoreMutex_RepliesLost(t *testing.T) {
-	for name, make := range otherProtocols {
+	for name, protocol := range otherProtocols {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
 			for nth := 1; nth <= 2; nth++ {
 				t.Run(name+" "+op.String(), func(t *testing.T) {
 					forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
-						w.acquire(make(w, w.connect(), 1), 1).release()
+						w.acquire(w.semaphore(w.connect(), 1, protocol), 1).release()
 						conn := w.connect()
 						session := conn.SessionID()
 						l.Set(w.srv, zktest.Match{Op: op, Session: session, Nth: nth})
-						c := w.acquire(make(w, conn, 1), 1)
+						c := w.acquire(w.semaphore(conn, 1, protocol), 1)
 						w.pass(4 * time.Second)
-						next := w.acquire(make(w, w.connect(), 1), 1)
+						next := w.acquire(w.semaphore(w.connect(), 1, protocol), 1)
 						next.waits()
 						require.NoError(w, c.holds().Release())
 						w.pass(2 * time.Second)
@@ -218,10 +211,10 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 
 // If the acquisition is cancelled while a lease is being created, no znode is left.
 func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
-	for name, make := range otherProtocols {
+	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
-				w.acquire(make(w, w.connect(), 1), 1).release()
+				w.acquire(w.semaphore(w.connect(), 1, protocol), 1).release()
 				conn := w.connect()
 				ctx, cancel := context.WithCancel(w.Context())
 				match := zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}
@@ -230,7 +223,7 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 					cancel()
 					return zktest.Pass(q)
 				})
-				_, err := make(w, conn, 1).Acquire(ctx, 1)
+				_, err := w.semaphore(conn, 1, protocol).Acquire(ctx, 1)
 				require.ErrorIs(w, err, context.Canceled)
 				w.pass(2 * timeout)
 				w.ran(lost, canceled)
@@ -242,13 +235,13 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 
 // A lease appears late, after its create seemed not to have been applied.
 func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
-	for name, make := range otherProtocols {
+	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
 			runSemaphoreTest(t, func(w *semHarness) {
-				holder := w.acquire(make(w, w.connect(), 2), 2)
+				holder := w.acquire(w.semaphore(w.connect(), 2, protocol), 2)
 				conn := w.connect()
 				lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}, zktest.Cut)
-				c := w.acquire(make(w, conn, 2), 2)
+				c := w.acquire(w.semaphore(conn, 2, protocol), 2)
 				w.pass(2 * time.Second)
 				w.ran(lost)
 				c.waits()
@@ -298,10 +291,10 @@ func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 			require.NoError(w, err)
 			var all []*semContender
 			for range limit {
-				all = append(all, w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1))
+				all = append(all, w.acquire(w.semaphore(w.connect(), 1, otherProtocols["kazoo"]), 1))
 			}
 			w.holding(all...)
-			next := w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1)
+			next := w.acquire(w.semaphore(w.connect(), 1, otherProtocols["kazoo"]), 1)
 			if limit == 0 {
 				next.fails(ErrOverLimit)
 				return
@@ -314,13 +307,13 @@ func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 // TryAcquire returns ErrHeld while another client holds the mutex.
 func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
-		w.acquire(otherProtocols["kazoo"](w, w.connect(), 2), 1).release()
+		w.acquire(w.semaphore(w.connect(), 2, otherProtocols["kazoo"]), 1).release()
 		conn := w.connect()
 		m, err := NewMutex(conn, semPath+"-__lock__", semOptions([]Option{recipes.WithKazooLayout()})...)
 		require.NoError(w, err)
 		h, err := m.Lock(w.Context())
 		require.NoError(w, err)
-		s := otherProtocols["kazoo"](w, w.connect(), 2)
+		s := w.semaphore(w.connect(), 2, otherProtocols["kazoo"])
 		_, err = s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		c := w.acquire(s, 1)
@@ -338,13 +331,13 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 // a lease, does not see it.
 func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	runSemaphoreTest(t, func(w *semHarness) {
-		w.acquire(otherProtocols["kazoo"](w, w.connect(), 1), 1).release()
+		w.acquire(w.semaphore(w.connect(), 1, otherProtocols["kazoo"]), 1).release()
 		mutex := semPath + "-__lock__"
 		conn := w.connect()
 		// The reply to an earlier create was lost, so the contender must search for its znode.
 		first := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrSessionMoved))
 		second := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Path: semBelow, Nth: 1}, zktest.Cut)
-		s := otherProtocols["kazoo"](w, conn, 1)
+		s := w.semaphore(conn, 1, otherProtocols["kazoo"])
 		before := conn.SessionID()
 		c := w.startAcquire(s, 1)
 		<-second.Ran()

@@ -13,7 +13,7 @@ import (
 
 // record records the calls of one schedule and their results. Payloads identify items.
 type record struct {
-	*faultschedule.History
+	*faultschedule.Trial
 
 	mu           sync.Mutex
 	puts         map[string]error
@@ -39,10 +39,10 @@ func (d *deliveryRecord) String() string {
 	return fmt.Sprintf("%s has %s (%s, attempt %d, token %d, %v to %v)", d.client, d.payload, d.id, d.attempt, d.token, d.from, d.until)
 }
 
-func newRecord(verbose bool) *record {
+func newRecord(x *faultschedule.Trial) *record {
 	return &record{
-		History: faultschedule.NewHistory(verbose),
-		puts:    map[string]error{}, acks: map[string][]error{}, acknowledged: map[string]time.Duration{},
+		Trial: x,
+		puts:  map[string]error{}, acks: map[string][]error{}, acknowledged: map[string]time.Duration{},
 		deadLetters: map[string]int{}, exempted: map[int64]time.Duration{},
 	}
 }

@@ -30,8 +30,6 @@ const results = "/results"
 type scheduleRun struct {
 	*record
 	schedule
-	ensemble *zktest.Ensemble
-	faults   *faultschedule.Faults
 	operator *client
 	clients  []*client
 	putting  sync.WaitGroup
@@ -49,25 +47,17 @@ type client struct {
 	connClosed  bool
 }
 
-func runSchedule(t *testing.T, s schedule, verbose bool) (r *record) {
-	synctest.Test(t, func(t *testing.T) {
-		r = newRecord(verbose)
-		x := &scheduleRun{record: r, schedule: s}
-		x.ensemble = faultschedule.NewEnsemble(t, s.servers, s.tick, s.sessionTimeout, verbose)
-		x.faults = faultschedule.NewFaults(x.ensemble, s.latency)
-		x.start()
-		for _, e := range s.events {
-			time.Sleep(e.wait)
-			synctest.Wait()
-			x.inject(e)
-		}
-		x.finish()
-		r.AddRequests(x.ensemble)
+func runSchedule(t *testing.T, s schedule, verbose bool) *record {
+	var r *record
+	s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {
+		r = newRecord(x)
+		return &scheduleRun{record: r, schedule: s}
 	})
 	return r
 }
 
-func (x *scheduleRun) start() {
+// Begin starts the producers and consumers.
+func (x *scheduleRun) Begin() {
 	x.operator = x.newClient("operator", 0)
 	_, err := x.operator.conn.Create(results, nil, 0, openACL)
 	if err != nil {
@@ -87,17 +77,17 @@ func (x *scheduleRun) start() {
 
 // newClient returns the n-th client.
 func (x *scheduleRun) newClient(name string, n int) *client {
-	c := &client{name: name, random: rand.New(rand.NewPCG(x.seed, uint64(100+n)))}
+	c := &client{name: name, random: rand.New(rand.NewPCG(x.Seed, uint64(100+n)))}
 	if x.sharesConns && n > 2 && n <= x.producers+x.consumers {
 		c.conn = x.clients[n%2].conn
 	} else {
-		conn, _, err := x.ensemble.ConnectFrom(n%x.servers, x.sessionTimeout, zk.WithMaxBufferSize(64<<10))
+		conn, _, err := x.Ensemble.ConnectFrom(n%x.Servers, x.Timeout, zk.WithMaxBufferSize(64<<10))
 		if err != nil {
 			x.Violate("cannot connect: %v", err)
 		}
 		c.conn = conn
 	}
-	q, err := New(c.conn, "/jobs", x.config, recipes.WithSessionTimeout(x.sessionTimeout), recipe.WithLayout(x.layout))
+	q, err := New(c.conn, "/jobs", x.config, recipes.WithSessionTimeout(x.Timeout), recipe.WithLayout(x.layout))
 	if err != nil {
 		x.Violate("%s: %v", name, err)
 	}
@@ -107,7 +97,7 @@ func (x *scheduleRun) newClient(name string, n int) *client {
 
 // randomDuration returns a duration of at most twice the session timeout.
 func (x *scheduleRun) randomDuration(c *client) time.Duration {
-	return faultschedule.RandomDuration(c.random, x.sessionTimeout)
+	return faultschedule.RandomDuration(c.random, x.Timeout)
 }
 
 func (x *scheduleRun) startProducer(c *client) {
@@ -152,7 +142,7 @@ func (x *scheduleRun) startConsumer(c *client) {
 			return
 		}
 		for {
-			ctx, cancel := context.WithTimeout(ctx, faultschedule.RandomDuration(c.random, 2*x.sessionTimeout)+time.Millisecond)
+			ctx, cancel := context.WithTimeout(ctx, faultschedule.RandomDuration(c.random, 2*x.Timeout)+time.Millisecond)
 			items, err := c.queue.TakeUpTo(ctx, 1+c.random.IntN(4))
 			cancel()
 			x.processItems(c, items...)
@@ -209,50 +199,24 @@ func (x *scheduleRun) acknowledge(c *client, i Item) {
 	x.addAck(c.name, i, i.Ack(result))
 }
 
-func (x *scheduleRun) inject(e event) {
-	x.Note("%v (target %d, n %d, for %v)", e.fault, e.target, e.n, e.duration)
-	switch e.fault {
-	case partition:
-		x.faults.Partition(e.target, e.duration)
-		return
-	case pause:
-		x.faults.Pause(e.target, e.duration)
-		return
-	case stopServer:
-		x.faults.Stop(e.target, e.duration)
-		return
-	case refuse:
-		x.faults.Refuse(e.target, e.duration)
+// Perform performs a step.
+func (x *scheduleRun) Perform(s faultschedule.Step) {
+	x.Note("%v", s)
+	if s.Kind.OfServer() {
+		x.Faults.Inject(s, 0, lostRequests)
 		return
 	}
 	open := slices.DeleteFunc(slices.Clone(x.clients), func(c *client) bool { return c.queueClosed || c.connClosed })
 	if len(open) == 0 {
 		return
 	}
-	c := open[e.target%len(open)]
+	c := open[s.Who%len(open)]
 	session := c.conn.SessionID()
 	if session == 0 {
 		return
 	}
-	x.Note("%s: %v", c.name, e.fault)
-	ops := []zktest.Op{zktest.OpMulti, zktest.OpMulti, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData, zktest.OpExists, zktest.OpAny, zktest.OpDelete, zktest.OpCreate}
-	match := zktest.Match{Op: ops[e.n%len(ops)], Session: session, Nth: 1 + e.n/10%4}
-	switch e.fault {
-	case loseReply:
-		x.faults.LoseReply(match)
-	case loseRequest:
-		x.faults.LoseRequest(match)
-	case drop:
-		x.faults.Drop(session)
-	case blackhole:
-		x.faults.Blackhole(session, e.n, e.duration)
-	case slow:
-		x.faults.Slow(session, e.duration)
-	case isolate:
-		x.faults.Isolate(session, e.duration)
-	case expire:
-		x.exempt(session)
-		x.faults.Expire(session)
+	x.Note("%s: %v", c.name, s.Kind)
+	switch s.Kind {
 	case closeQueue:
 		c.queueClosed = true
 		x.working.Go(func() {
@@ -264,20 +228,24 @@ func (x *scheduleRun) inject(e event) {
 			other.connClosed = other.connClosed || other.conn == c.conn
 		}
 		c.conn.Close()
+	case faultschedule.Expire:
+		x.exempt(session)
+		x.Faults.Inject(s, session, lostRequests)
+	default:
+		x.Faults.Inject(s, session, lostRequests)
 	}
 }
 
 // recovery is the time in which everything that faults have delayed is complete: sessions that
 // expire, and the reconnects of the client library.
 func (x *scheduleRun) recovery() time.Duration {
-	return 4*x.sessionTimeout + 2*x.tick + 6*time.Second
+	return 4*x.Timeout + 2*x.Tick + 6*time.Second
 }
 
-// finish heals all faults, waits until all items were taken, closes all queues, and verifies the
+// End heals all faults, waits until all items were taken, closes all queues, and verifies the
 // guarantees.
-func (x *scheduleRun) finish() {
-	x.faults.HealAll()
-	x.Note("all faults are healed")
+func (x *scheduleRun) End() {
+	x.Heal()
 	x.putting.Wait()
 	x.awaitEmpty()
 	for _, c := range x.clients {
@@ -289,15 +257,15 @@ func (x *scheduleRun) finish() {
 			x.Violate("%s: close: %v after %v", c.name, err, time.Since(begin))
 		}
 	}
-	time.Sleep(2*x.sessionTimeout + 2*x.tick) // until the sessions of closed connections have expired
+	time.Sleep(2*x.Timeout + 2*x.Tick) // until the sessions of closed connections have expired
 	last := x.newClient("last", len(x.clients)+1)
 	x.takeRemaining(last)
 	x.working.Wait()
 	synctest.Wait()
-	if tree := x.ensemble.Tree(); strings.Contains(tree, "ephemeral") {
+	if tree := x.Ensemble.Tree(); strings.Contains(tree, "ephemeral") {
 		x.Violate("a znode remains: %s", tree)
 	}
-	for _, watch := range x.ensemble.Server(0).Watches() {
+	for _, watch := range x.Ensemble.Server(0).Watches() {
 		if watch.Kind != zktest.ChildWatch {
 			x.Violate("a watch remains: %v", watch)
 		}
@@ -328,7 +296,7 @@ func (x *scheduleRun) awaitEmpty() {
 	}
 	q := x.operator.queue
 	// A consumer can process items one after another, for two session timeouts each.
-	for end := x.Now() + x.recovery() + 100*x.sessionTimeout; ; time.Sleep(x.sessionTimeout / 4) {
+	for end := x.Now() + x.recovery() + 100*x.Timeout; ; time.Sleep(x.Timeout / 4) {
 		items, _, itemsErr := q.conn.Children(q.path)
 		claims, _, claimsErr := q.conn.Children(q.cfg.claims)
 		unclaimed := slices.DeleteFunc(items, func(name string) bool { return slices.Contains(claims, name) })
@@ -368,7 +336,7 @@ func (x *scheduleRun) takeRemaining(c *client) {
 		x.addDeadLetter(string(l.Parts[0]))
 	}
 	if n, err := c.queue.Len(ctx); n != 0 || err != nil {
-		x.Violate("%d items remain: %v\n%s", n, err, x.ensemble.Tree())
+		x.Violate("%d items remain: %v\n%s", n, err, x.Ensemble.Tree())
 	}
 	if err := c.queue.Close(); err != nil {
 		x.Violate("close: %v", err)

@@ -25,8 +25,8 @@ type line struct {
 	text string
 }
 
-// NewHistory returns a History that begins now. If verbose is not set, it records only violations.
-func NewHistory(verbose bool) *History {
+// newHistory returns a History that begins now. If verbose is not set, it records only violations.
+func newHistory(verbose bool) *History {
 	return &History{start: time.Now(), verbose: verbose}
 }
 
@@ -57,8 +57,8 @@ func (h *History) Violations() []string {
 	return h.violations
 }
 
-// AddRequests adds the requests that the ensemble has logged.
-func (h *History) AddRequests(e *zktest.Ensemble) {
+// addRequests adds the requests that the ensemble has logged.
+func (h *History) addRequests(e *zktest.Ensemble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range e.Server(0).Log() {

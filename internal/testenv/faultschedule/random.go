@@ -39,17 +39,3 @@ func RandomSessionTimeout(r *rand.Rand, tick time.Duration) time.Duration {
 func RandomLatency(r *rand.Rand) time.Duration {
 	return []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
 }
-
-// Choose returns an index of weights. The probability of each index is proportional to its weight.
-func Choose(r *rand.Rand, weights []int) int {
-	total := 0
-	for _, w := range weights {
-		total += w
-	}
-	x, i := r.IntN(total), 0
-	for x >= weights[i] {
-		x -= weights[i]
-		i++
-	}
-	return i
-}
