@@ -168,17 +168,6 @@ func (c *candidate) requireClosedWithoutStatus(t testing.TB) {
 	}
 }
 
-// requireClosed requires that the channel is closed already, and is empty.
-func (c *candidate) requireClosed(t testing.TB) {
-	t.Helper()
-	select {
-	case s, ok := <-c.Status():
-		require.False(t, ok, "got %v", s)
-	default:
-		require.Fail(t, "the channel is not closed")
-	}
-}
-
 // requireNoStatus requires that no status is delivered within d.
 func (c *candidate) requireNoStatus(t testing.TB, d time.Duration) {
 	t.Helper()
@@ -212,6 +201,3 @@ func requireLost(t testing.TB, l *leaderelection.Leadership, reason error) {
 }
 
 func znodeName(c *candidate) string { return path.Base(c.ID()) }
-
-// electionNode returns the election node of a candidate that has joined.
-func electionNode(c *candidate) string { return path.Dir(c.ID()) }

@@ -9,8 +9,6 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/electiontest"
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
-	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
 // TestLeadership_TokensIncrease fails if a token is not greater than those of earlier leaderships, even
@@ -78,37 +76,4 @@ func TestMulti_OnlyLeader(t *testing.T) {
 	_, err = follower.multi(deleteRequest(a), deleteRequest(b))
 	require.NoError(t, err)
 	require.False(t, znodeExists(t, conn, a))
-}
-
-// TestMulti_ZnodeDeleted fails if the transaction is applied after the leader's znode was deleted,
-// which the leader does not know yet.
-func TestMulti_ZnodeDeleted(t *testing.T) {
-	t.Parallel()
-	conn, other := connect(t), connect(t)
-	node := createElectionNode(t, conn)
-	target := harness.NewPath(t)
-	leader, grant := startLeader(t, conn, node)
-
-	conn.Network[0].Blackhole(zkproxy.ServerToClient) // the leader receives nothing
-	require.NoError(t, other.Delete(leader.ID(), -1))
-	require.NoError(t, grant.Err(), "the leadership has ended")
-	done := harness.InBackground(t, func() error {
-		_, err := leader.multi(createRequest(target))
-		return err
-	})
-	harness.Eventually(t, func() bool { return len(requestsOf(conn, zktest.OpMulti, leader.ID())) > 0 }, "the transaction was not sent")
-	conn.Network.Thaw()
-	require.ErrorIs(t, harness.Receive(t, done, "the transaction"), leaderelection.ErrNotLeader)
-	require.False(t, znodeExists(t, other, target))
-	leader.requireEnded(t, leaderelection.ErrDeleted)
-}
-
-// requestsOf returns the requests of a client with the given operation and path.
-func requestsOf(conn *client, op zktest.Op, path string) (found []zkproxy.Record) {
-	for _, r := range conn.Network[0].Log() {
-		if r.Kind == zkproxy.Request && r.Op == op && r.Path == path {
-			found = append(found, r)
-		}
-	}
-	return found
 }

@@ -1,7 +1,6 @@
 package integrationtest
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -54,30 +53,6 @@ func TestObserve_Changes(t *testing.T) {
 
 func observationOf(c *candidate, name string, grant *leaderelection.Leadership) leaderelection.Observation {
 	return leaderelection.Observation{Leader: &leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: grant.Token()}}
-}
-
-// TestObserve_End fails if an observation does not end with its context or its connection.
-func TestObserve_End(t *testing.T) {
-	t.Parallel()
-	conn, observer := connect(t), connect(t)
-	node := createElectionNode(t, conn)
-	startLeader(t, conn, node)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	seen, err := leaderelection.Observe(ctx, observer.Conn, node)
-	require.NoError(t, err)
-	require.NotNil(t, harness.Receive(t, seen, "the leader").Leader)
-	cancel()
-	_, open := <-seen
-	require.False(t, open, "the end of the context is reported as an error")
-
-	seen, err = leaderelection.Observe(t.Context(), observer.Conn, node)
-	require.NoError(t, err)
-	harness.Receive(t, seen, "the leader")
-	observer.Close()
-	require.ErrorIs(t, harness.Receive(t, seen, "the final observation").Err, leaderelection.ErrConnClosed)
-	_, open = <-seen
-	require.False(t, open)
 }
 
 // TestCandidates_Order fails if the candidates are not listed in the order of succession.

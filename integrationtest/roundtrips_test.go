@@ -162,25 +162,6 @@ func TestRoundTrips_Succession(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_SuccessionOfTwo deletes the two candidates before the successor together, so that the
-// successor cannot know that its predecessor was the first.
-func TestRoundTrips_SuccessionOfTwo(t *testing.T) {
-	admin, conn := connect(t), connectShort(t)
-	node := createElectionNode(t, admin)
-	ahead := []string{createContender(t, admin, node), createContender(t, admin, node)}
-	c := startCandidate(t, conn, node)
-	require.Equal(t, ahead[1], c.nextStatus(t).NowFollowing)
-	harness.Eventually(t, func() bool { return len(listDataWatches(t, shared, node)) == 2 }, "the candidate does not watch both candidates")
-	p := delayNetwork(conn)
-	_, err := admin.Multi(deleteRequest(ahead[0]), deleteRequest(ahead[1]))
-	require.NoError(t, err)
-	c.requireLeader(t)
-	log := p.Log()
-	require.Equal(t, 1, countSequential(log), "%s", formatRecords(log))
-	require.Equal(t, 1, p.Count(zktest.OpGetChildren2), "%s", formatRecords(log))
-	require.ElementsMatch(t, []string{"deleted " + ahead[0], "deleted " + ahead[1]}, eventsOf(log))
-}
-
 // TestRoundTrips_Idle counts the requests, watches, and goroutines of a connection with many idle
 // candidates.
 func TestRoundTrips_Idle(t *testing.T) {
@@ -245,23 +226,4 @@ func waitGoroutines(n int) (count int) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// TestRoundTrips_WatchesOfFollowers fails if followers that join and leave behind a leader leave more than one
-// watch for their connection.
-func TestRoundTrips_WatchesOfFollowers(t *testing.T) {
-	server := harness.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
-	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
-	node := createElectionNode(t, admin)
-	leader, l := startLeader(t, admin, node)
-	harness.Eventually(t, func() bool { return countServerWatches(t, server) == 1 }, "the leader does not watch its znode")
-	for range 20 {
-		follower := startFollower(t, conn, node, leader)
-		require.Equal(t, 3, countServerWatches(t, server))
-		follower.resign(t)
-		require.Equal(t, 2, countServerWatches(t, server))
-		require.Equal(t, 1, countClientWatches(t, conn))
-	}
-	require.NoError(t, l.Err())
-	leader.requireNoStatus(t, 0)
 }

@@ -18,50 +18,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap11_ZnodeOfPreviousSession fails if a candidate becomes leader with a znode that its previous
-// session has created.
-func TestTrap11_ZnodeOfPreviousSession(t *testing.T) {
-	t.Parallel()
-	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
-	node := createElectionNode(t, admin)
-	leader, _ := startLeader(t, admin, node)
-	c := startFollower(t, conn, node, leader)
-	last := startFollower(t, admin, node, c)
-
-	old := conn.SessionID()
-	conn.ExpireSession(t)
-	last.requireFollower(t, leader)
-	leader.resign(t)
-	last.requireLeader(t)
-	conn.Network.Restore()
-	c.requireEnded(t, leaderelection.ErrSessionExpired)
-	conn.WaitConnected(t)
-	require.NotEqual(t, old, conn.SessionID())
-	require.Equal(t, []string{znodeName(last)}, listChildren(t, admin, node))
-}
-
-// TestTrap11_ZnodeOfAnotherSession does the same with a znode of the candidate's name that another session
-// has created in the meantime.
-func TestTrap11_ZnodeOfAnotherSession(t *testing.T) {
-	t.Parallel()
-	admin, conn := connect(t), connectWithoutPause(t, shortTimeout)
-	node := createElectionNode(t, admin)
-	ahead := createContender(t, admin, node)
-	c := startCandidate(t, conn, node)
-	require.Equal(t, ahead, c.nextStatus(t).NowFollowing)
-
-	conn.Network.Cut()
-	deleteZnode(t, admin, c.ID())
-	_, err := admin.Create(c.ID(), nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	deleteZnode(t, admin, ahead)
-	conn.Network.Restore()
-	for _, s := range c.remainingStatuses(t) {
-		require.NotEqual(t, leaderelection.Leader, s.Role, "%v", s)
-	}
-	require.Error(t, c.waitResult(t))
-}
-
 // TestTrap18_NewSessionWithoutEvent fails if a candidate does not notice that the client library has
 // replaced an expired session by a new one.
 func TestTrap18_NewSessionWithoutEvent(t *testing.T) {
@@ -192,56 +148,6 @@ func TestTrap22_CallsReturn(t *testing.T) {
 	}
 }
 
-// TestTrap22_CloseWithSeveralCandidates does the same with several candidates on the connection. Their
-// znodes are deleted with the session, in any order, and the server still sends them events.
-func TestTrap22_CloseWithSeveralCandidates(t *testing.T) {
-	t.Parallel()
-	admin := connect(t)
-	for range 8 {
-		conn := connectShort(t)
-		node := createElectionNode(t, admin)
-		h := newHistory()
-		var all []*candidate
-		for range 4 {
-			c := startCandidate(t, conn, node)
-			if s := c.nextStatus(t); s.Role == leaderelection.Leader {
-				h.addTerm("first", c.ID(), s.Leadership)
-			}
-			all = append(all, c)
-		}
-		last := startFollower(t, admin, node, all[len(all)-1])
-		harness.Eventually(t, func() bool { return conn.Network[0].Count(zktest.OpMulti) > 2 }, "the first follower has not sent a check")
-		conn.Close()
-		h.addTerm("last", last.ID(), last.requireLeader(t))
-		for _, c := range all {
-			c.requireEnded(t, leaderelection.ErrConnClosed)
-		}
-	}
-}
-
-// TestSession_ExpiryOfManyCandidates fails if session expiry is not reported, or is reported as
-// ErrElectionOver.
-func TestSession_ExpiryOfManyCandidates(t *testing.T) {
-	t.Parallel()
-	for range 6 {
-		conn, other := connect(t), connect(t)
-		var leaders, followers []*candidate
-		for range 6 {
-			node := createElectionNode(t, other)
-			leader, _ := startLeader(t, conn, node)
-			leaders = append(leaders, leader)
-			node2 := createElectionNode(t, other)
-			first, _ := startLeader(t, other, node2)
-			followers = append(followers, startFollower(t, conn, node2, first))
-		}
-		conn.ExpireSession(t)
-		conn.Network.Restore()
-		for _, c := range append(leaders, followers...) {
-			c.requireEnded(t, leaderelection.ErrSessionExpired)
-		}
-	}
-}
-
 // TestWithRejoin_AfterExpiry fails if a candidate does not join again after its session has expired.
 func TestWithRejoin_AfterExpiry(t *testing.T) {
 	t.Parallel()
@@ -286,33 +192,6 @@ func TestWithRejoin_AfterExpiry(t *testing.T) {
 	require.Empty(t, listChildren(t, other, node))
 }
 
-// TestSession_ReconnectInTime fails if a reconnect within the session timeout changes a status.
-func TestSession_ReconnectInTime(t *testing.T) {
-	t.Parallel()
-	conn := connectWithoutPause(t, sessionTimeout)
-	conn.Network.DelayReplies()
-	node := createElectionNode(t, conn)
-	leader, grant := startLeader(t, conn, node)
-	f1 := startFollower(t, conn, node, leader)
-	f2 := startFollower(t, conn, node, f1)
-	for range 3 {
-		waitFullLease(t, grant, sessionTimeout)
-		session := conn.SessionID()
-		conn.Network.Drop()
-		conn.WaitConnected(t)
-		require.Equal(t, session, conn.SessionID())
-		_, err := leader.multi()
-		require.NoError(t, err)
-	}
-	for _, c := range []*candidate{leader, f1, f2} {
-		c.requireNoStatus(t, quietTime)
-	}
-	require.NoError(t, grant.Err())
-	leader.resign(t)
-	f1.requireLeader(t)
-	f2.requireNoStatus(t, quietTime)
-}
-
 // TestSession_NetworkLost fails if a candidate is not notified that the network is lost.
 func TestSession_NetworkLost(t *testing.T) {
 	t.Parallel()
@@ -331,28 +210,6 @@ func TestSession_NetworkLost(t *testing.T) {
 		c.requireEnded(t, leaderelection.ErrSessionExpired)
 	}
 	require.Empty(t, listChildren(t, other, node))
-}
-
-// TestSession_ConnectionClosed fails if a candidate is not notified that the client has closed the
-// connection.
-func TestSession_ConnectionClosed(t *testing.T) {
-	t.Parallel()
-	conn, other := connect(t), connect(t)
-	node := createElectionNode(t, conn)
-	leader, grant := startLeader(t, conn, node)
-	follower := startFollower(t, conn, node, leader)
-	successor := startFollower(t, other, node, follower)
-	conn.Close()
-	for _, c := range []*candidate{leader, follower} {
-		all := c.remainingStatuses(t)
-		require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrConnClosed)
-	}
-	require.Error(t, grant.Err())
-	s := successor.nextStatus(t)
-	for s.Role != leaderelection.Leader { // the znode of the follower may be deleted first
-		require.Equal(t, leader.ID(), s.NowFollowing)
-		s = successor.nextStatus(t)
-	}
 }
 
 // TestServerDown_NewElection fails if NewElection does not report that the server is down.

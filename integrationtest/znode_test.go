@@ -84,9 +84,6 @@ func deleteZnode(t testing.TB, conn *client, path string) {
 	require.NoError(t, conn.Delete(path, -1))
 }
 
-// guidOf returns the name of a candidate's znode without the sequence number.
-func guidOf(id string) string { return id[strings.LastIndex(id, "/")+1 : len(id)-10] }
-
 // readStat returns the Stat of an existing znode.
 func readStat(t testing.TB, conn *client, path string) *zk.Stat {
 	t.Helper()
