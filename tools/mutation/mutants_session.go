@@ -116,7 +116,7 @@ var sessionMutants = []mutant{
 			{`newest := l.proofs[len(l.proofs)-1].sent
 	return newest.Add(min(timeout/2, deadline.Sub(newest)))`, "return deadline"},
 		},
-		tests: ". -run ^TestSchedules$ -schedules 400",
+		tests: "./internal/zk/queue -run ^TestElectionSchedules$ -schedules 400",
 	},
 	{
 		name: "session/S8", breaks: "a pause of the process is not detected",

@@ -32,7 +32,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"case r.watch.Fired():", "case false:"},
 		},
-		tests: ". -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},
 	{
 		name: "watch/lost/children", breaks: "a reader of children does not notice that watches were lost",
@@ -40,7 +40,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"changed, err = r.recordLost()", "changed = false"},
 		},
-		tests: ". -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},
 	{
 		name: "watch/lost/contender", breaks: "a contender does not notice that the watches on the candidates before it were lost",
@@ -49,7 +49,7 @@ var watchMutants = []mutant{
 			{"case d.others[0].watch.Fired():", "case false:"},
 			{"case d.others[1].watch.Fired():", "case d.checkWatches == false:"},
 		},
-		tests: ". -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},
 	{
 		name: "watch/lost/own", breaks: "a candidate does not notice that the watch on its znode was lost",
@@ -57,7 +57,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"case d.own.watch.Fired():", "case false:"},
 		},
-		tests: ". -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},
 	{
 		name: "watch/lost/keeper", breaks: "a member does not notice that the watch on its znode was lost",
@@ -65,7 +65,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if own.Fired() {", "if false {"},
 		},
-		tests: ". -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},
 	{
 		name: "watch/lost/cache", breaks: "a cache does not notice that watches were lost",
@@ -73,6 +73,6 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"			u.watches.poll()\n", ""},
 		},
-		tests: ". -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch$",
 	},
 }

@@ -1,4 +1,4 @@
-package leaderelection_test
+package queue_test
 
 import (
 	"cmp"
@@ -180,7 +180,7 @@ func verifyWrites(writes []guardedWrite) (violations []string) {
 	return violations
 }
 
-// TestVerifyLeaderships fails if TestSchedules does not notice two leaders or a wrong token.
+// TestVerifyLeaderships fails if TestElectionSchedules does not notice two leaders or a wrong token.
 func TestVerifyLeaderships(t *testing.T) {
 	ms := time.Millisecond
 	leadership := func(who string, token int64, from, until time.Duration) *observedLeadership {
@@ -207,13 +207,13 @@ func TestVerifyLeaderships(t *testing.T) {
 	}
 }
 
-// TestVerifyWrites fails if TestSchedules does not notice a write of a former leader.
+// TestVerifyWrites fails if TestElectionSchedules does not notice a write of a former leader.
 func TestVerifyWrites(t *testing.T) {
 	require.Empty(t, verifyWrites([]guardedWrite{{5, 2}, {1, 1}, {6, 2}, {9, 3}}))
 	require.Len(t, verifyWrites([]guardedWrite{{1, 1}, {5, 2}, {6, 1}, {9, 3}}), 1)
 }
 
-// TestVerifyEnd fails if TestSchedules does not notice a leader of a deleted election.
+// TestVerifyEnd fails if TestElectionSchedules does not notice a leader of a deleted election.
 func TestVerifyEnd(t *testing.T) {
 	a, b := &observedLeadership{id: "a", from: time.Second}, &observedLeadership{id: "b", from: 3 * time.Second}
 	again := &observedLeadership{id: "a", from: 4 * time.Second}

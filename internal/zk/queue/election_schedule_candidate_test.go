@@ -1,4 +1,4 @@
-package leaderelection_test
+package queue_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package leaderelection_test
+package watch_test
 
 import (
 	"context"
@@ -24,6 +24,13 @@ import (
 	resignation "github.com/go-leaderelection/leaderelection/resign"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
+
+const (
+	node    = "/election"
+	timeout = 4 * time.Second // session timeout
+)
+
+var openACL = zk.WorldACL(zk.PermAll)
 
 // lostWatch is a test in which watches are lost.
 type lostWatch struct {

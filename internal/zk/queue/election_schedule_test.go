@@ -1,4 +1,4 @@
-package leaderelection_test
+package queue_test
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSchedules runs elections under random faults, with fake time. It fails if there are two
+// TestElectionSchedules runs elections under random faults, with fake time. It fails if there are two
 // leaders at the same time, if tokens do not increase, if a candidacy ends without a reason, if
 // no candidate leads after all faults are healed, or if znodes or watches remain. Package
 // faultschedule describes the flags that select schedules.
 //
 // In schedules with a latency, few goroutines run at the same instant of fake time.
-func TestSchedules(t *testing.T) {
+func TestElectionSchedules(t *testing.T) {
 	faultschedule.Run(t, 100, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		h := runSchedule(t, s, verbose)
@@ -52,9 +52,9 @@ func logShortest(t *testing.T, s schedule) {
 	t.Logf("the shortest: %v\n%v", s, h)
 }
 
-// TestSchedules_Defects runs schedules that have found defects, without the steps that were not
+// TestElectionSchedules_Defects runs schedules that have found defects, without the steps that were not
 // needed.
-func TestSchedules_Defects(t *testing.T) {
+func TestElectionSchedules_Defects(t *testing.T) {
 	ms := time.Millisecond
 	for name, s := range map[string]schedule{
 		"an election is ended while its rejoining leader leaves an expired session": {
@@ -80,12 +80,12 @@ func TestSchedules_Defects(t *testing.T) {
 	}
 }
 
-// TestSchedules_LeaseTooLong fails if schedules do not find two leaders although leases are too
+// TestElectionSchedules_LeaseTooLong fails if schedules do not find two leaders although leases are too
 // long. Leases are computed from the session timeout that the server has granted. If clients take
 // 7/4 of that timeout for the granted one, a lease lasts for 7/8 of the real timeout after the last
 // check. A session with the shortest timeout can expire after 3/4, because its server was cut off
 // before it reported the check.
-func TestSchedules_LeaseTooLong(t *testing.T) {
+func TestElectionSchedules_LeaseTooLong(t *testing.T) {
 	found := 0
 	for seed := range uint64(200) {
 		s := newSchedule(1 + seed)
@@ -102,6 +102,12 @@ func TestSchedules_LeaseTooLong(t *testing.T) {
 	require.NotZero(t, found)
 	t.Logf("two leaders %d times", found)
 }
+
+// The election, and the znode that leaders write.
+const (
+	node     = "/election"
+	register = "/register"
+)
 
 // Steps that are not faults of package faultschedule.
 const (
