@@ -4,10 +4,17 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/candidacy"
+	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -160,5 +167,295 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 		for i := range terms {
 			require.Same(h, terms[i], delivered[i])
 		}
+	})
+}
+
+// TestLease_ExpiresBeforeSession fails if Done of a leader that is cut off is not closed when its
+// lease expires, or if the next candidate leads before that. The lease must expire before the
+// session.
+func TestLease_ExpiresBeforeSession(t *testing.T) {
+	for name, cutOff := range map[string]func(srv *zktest.Server, session int64){
+		"packets are lost":                       func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.BothWays, s) },
+		"only replies are lost":                  func(srv *zktest.Server, s int64) { srv.Blackhole(zktest.ToClient, s) },
+		"the connection breaks":                  func(srv *zktest.Server, s int64) { srv.DropConnections(s) },
+		"its server is partitioned and responds": func(srv *zktest.Server, s int64) { srv.Partition(s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withServers(t, 1, func(h *harness) {
+				leader, follower := h.join(h.connect()), h.join(h.connect())
+				h.advance(10*time.Second + 7*time.Millisecond) // anywhere between two checks
+				old, session := leader.requireLeads(), leader.conn.SessionID()
+				done := doneTime(old)
+
+				start := time.Now()
+				h.srv.Refuse(true)
+				cutOff(h.srv, session)
+				h.advance(timeout / 2)
+				require.ErrorIs(h, old.Err(), leaderelection.ErrLeaseExpired)
+				require.Equal(h, old.Deadline(), done.time(), "Done is not closed when the lease expires")
+				require.LessOrEqual(h, done.time().Sub(start), timeout/2, "the lease does not start at the last check")
+				require.Equal(h, []leaderelection.Role{leaderelection.Leader, leaderelection.Suspended}, leader.roles())
+				require.Equal(h, done.time(), leader.newest().at)
+				follower.requireFollows(leader)
+
+				h.advance(timeout)
+				expired := h.sessionEnd(session)
+				next := follower.requireLeads()
+				require.True(h, done.time().Before(expired), "Done %v, session %v", done.time(), expired)
+				require.Equal(h, expired, follower.timeOf(leaderelection.Leader))
+				require.Greater(h, next.Token(), old.Token())
+
+				h.srv.Refuse(false)
+				h.srv.Heal(session)
+				h.advance(time.Minute)
+				require.ErrorIs(h, leader.requireOver(), leaderelection.ErrSessionExpired)
+				require.Equal(h, next, follower.requireLeads())
+			})
+		})
+	}
+}
+
+// TestLease_OtherSession fails if a lease that was confirmed in one session is still valid in the
+// next session of the connection.
+func TestLease_OtherSession(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn := h.connect()
+		id, err := conn.Create(node+"/latch-", nil, zk.FlagEphemeral|zk.FlagSequence, openACL)
+		require.NoError(h, err)
+		sub := connection.Subscribe(conn, timeout)
+		defer sub.Close()
+		sub.Prove(id, time.Now())
+		h.advance(timeout + 60*time.Millisecond)
+		old := sub.State()
+		require.True(h, old.Proven)
+
+		// The checks of the new session are blocked, so it has no lease.
+		hold, release := h.hold()
+		defer release()
+		h.srv.Before(zktest.Match{Op: zktest.OpMulti}, hold)
+		h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(old.Session)) })
+		h.advance(0)
+		is := sub.State()
+		require.True(h, is.Up)
+		require.NotEqual(h, old.Session, is.Session)
+		require.True(h, time.Now().Before(old.Deadline), "the test does not test this")
+		require.False(h, is.Proven)
+		require.Zero(h, is.Deadline)
+		require.Equal(h, old.Lapses+1, is.Lapses)
+	})
+}
+
+// golang/go#24595: the monotonic clock stops while a virtual machine is suspended. A wall clock
+// that is set back must not extend a lease either. This test uses real time, because a bubble has
+// only one clock.
+func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
+	for name, deadline := range map[string]time.Time{
+		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
+		"the wall clock was set back":     withMonotonic(time.Now().Add(time.Hour), -2*time.Hour),
+	} {
+		l, _ := candidacy.NewLeadership(1, func() time.Time { return deadline })
+		require.ErrorIs(t, l.Err(), leaderelection.ErrLeaseExpired, name)
+		<-l.Done()
+	}
+	l, _ := candidacy.NewLeadership(1, func() time.Time { return withMonotonic(time.Now().Add(time.Hour), time.Hour) })
+	require.NoError(t, l.Err())
+}
+
+// withMonotonic returns t with its monotonic reading changed by d. Package time cannot create a
+// time whose clock readings differ.
+func withMonotonic(t time.Time, d time.Duration) time.Time {
+	fields := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&t))
+	fields.ext += int64(d)
+	return t
+}
+
+// kazoo's NonBlockingLease compares the clocks of two machines. Here the server's clock stops and
+// then jumps. No lease depends on it.
+func TestTrap23_ServerClock(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c, next := h.join(h.connect()), h.join(h.connect())
+		l := c.requireLeads()
+		h.advance(10 * timeout)
+		for range 5 {
+			h.srv.Advance(timeout - time.Second)
+			h.advance(timeout/2 + shortTime) // the client sends a ping
+			require.WithinDuration(h, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
+		}
+		require.NoError(h, l.Err())
+		require.Len(h, next.received(), 1)
+		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
+		left := time.Until(l.Deadline())
+		h.advance(left)
+		require.Equal(h, leaderelection.Suspended, c.newest().Role)
+		require.Equal(h, time.Now(), c.newest().at)
+		next.requireFollows(c)
+		h.srv.Refuse(true)
+		for range 2 { // the second client sends pings in between
+			h.srv.Advance(timeout - time.Second)
+			h.advance(timeout / 2)
+		}
+		next.requireLeads()
+		h.srv.Refuse(false)
+		h.srv.Heal()
+		h.advance(2 * timeout)
+		require.ErrorIs(h, c.requireOver(), leaderelection.ErrSessionExpired)
+	}, zktest.WithManualClock())
+}
+
+// requireSuspendedInTime requires that a leader whose checks fail from now on is suspended when
+// its lease expires, half a session timeout after the last successful check.
+func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leadership) {
+	h.Helper()
+	left := time.Until(l.Deadline())
+	require.LessOrEqual(h, left, timeout/2)
+	require.Greater(h, left, timeout/2-timeout/8-timeout/32, "the last check was too long ago")
+	require.Greater(h, h.serverSession(c).ExpiresIn-left, timeout/8, "the session expires too early")
+	h.advance(left - 1)
+	require.Same(h, l, c.requireLeads())
+	h.advance(1)
+	require.Equal(h, leaderelection.Suspended, c.newest().Role)
+	require.Equal(h, time.Now(), c.newest().at)
+	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
+}
+
+// CURATOR-444: the client connects to another server before its session expires.
+func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
+		l := c.requireLeads()
+		h.advance(2*timeout + shortTime)
+		h.srv.Partition()
+		h.requireSuspendedInTime(c, l)
+		h.advance(timeout)
+		require.NotEqual(h, h.srv.Name(), c.conn.Server())
+		require.Equal(h, l.Token(), c.requireLeads().Token())
+		next.requireFollows(c)
+		require.Len(h, next.received(), 1)
+	})
+}
+
+// FLINK-10052, CURATOR-87, CURATOR-505: a connection that breaks repeatedly makes the leader
+// change repeatedly.
+func TestTrap21_FlappingConnection(t *testing.T) {
+	withServers(t, 3, func(h *harness) {
+		conn := h.connect()
+		c, next := h.join(conn), h.join(conn)
+		last := h.join(h.connect())
+		grant, session := c.requireLeads(), conn.SessionID()
+		for range 20 {
+			h.eachServer(func(s *zktest.Server) { s.DropConnections(session) })
+			h.advance(timeout/5 + shortTime)
+			h.disconnect(conn)
+			h.reconnect() // takes longer than a second
+			h.advance(timeout / 2)
+		}
+		require.NoError(h, grant.Err())
+		require.Equal(h, session, conn.SessionID())
+		for _, each := range []*candidate{c, next, last} {
+			require.Len(h, each.received(), 1)
+		}
+		h.requireIDs(c.ID(), next.ID(), last.ID())
+		require.Len(h, h.createdIDs(), 3)
+	})
+}
+
+// FLINK-10052: replies that are so late that each extends the lease only for a moment do not make
+// the role change repeatedly.
+func TestTrap21_SlowConnection(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		c, next := h.join(h.connect()), h.join(h.connect())
+		grant := c.requireLeads()
+		h.srv.Delay(zktest.BothWays, timeout*3/16, c.conn.SessionID())
+		h.advance(20 * timeout)
+		require.Len(h, c.received(), 2)
+		require.Equal(h, leaderelection.Suspended, c.newest().Role)
+		next.requireFollows(c)
+		h.srv.Heal()
+		h.advance(timeout)
+		require.Equal(h, grant.Token(), c.requireLeads().Token())
+		require.Len(h, c.received(), 3)
+	})
+}
+
+// TestLease_GrantedTimeout fails if leases are not computed from the timeout that the server has
+// granted, which is shorter here than the default that NewElection assumes without a session.
+func TestLease_GrantedTimeout(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		join := func() (*zk.Conn, *leaderelection.Election) {
+			conn, _, err := h.srv.Connect(time.Second)
+			require.NoError(h, err)
+			h.advance(time.Second)
+			e, err := leaderelection.NewElection(conn, node) // without WithSessionTimeout
+			require.NoError(h, err)
+			h.startElection(e, conn)
+			h.advance(time.Second)
+			return conn, e
+		}
+		conn, old := join()
+		_, next := join()
+		l := old.Current().Leadership
+		require.NotNil(h, l)
+		h.srv.Partition(conn.SessionID())
+		for next.Current().Leadership == nil {
+			h.advance(time.Millisecond)
+		}
+		require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
+	}, zktest.WithTick(250*time.Millisecond))
+}
+
+// TestLease_ShorterTimeoutOnConnection fails if a lock with WithSessionTimeout on the connection of
+// a leader and of a holder that do not use the option ends their leases, or leaves more checks.
+func TestLease_ShorterTimeoutOnConnection(t *testing.T) {
+	withServers(t, 1, func(h *harness) {
+		conn, ctx := h.connect(), h.Context()
+		e, err := leaderelection.NewElection(conn, node)
+		require.NoError(h, err)
+		c := h.startElection(e, conn)
+		h.advance(time.Second)
+		leader := c.requireLeads()
+		held, err := lock.NewMutex(conn, "/locks/long")
+		require.NoError(h, err)
+		hold, err := held.Lock(ctx)
+		require.NoError(h, err)
+		checks := func() int {
+			h.srv.ResetLog()
+			h.advance(time.Minute)
+			return h.requests(zktest.OpMulti, conn.SessionID()).Requests().Count()
+		}
+		h.advance(20 * time.Second)
+		before := checks()
+		require.InDelta(h, 120, before, 10)
+
+		short, err := lock.NewMutex(conn, "/locks/short", recipes.WithSessionTimeout(500*time.Millisecond))
+		require.NoError(h, err)
+		for range 3 {
+			leaderUntil, heldUntil := leader.Deadline(), hold.Deadline()
+			second, err := short.Lock(ctx)
+			require.NoError(h, err)
+			require.LessOrEqual(h, time.Until(second.Deadline()), 250*time.Millisecond)
+			for range 20 {
+				h.advance(77 * time.Millisecond)
+				require.NoError(h, leader.Err())
+				require.NoError(h, hold.Err())
+				require.NoError(h, second.Err())
+				require.False(h, leader.Deadline().Before(leaderUntil), "the deadline decreases")
+				require.False(h, hold.Deadline().Before(heldUntil), "the deadline decreases")
+				leaderUntil, heldUntil = leader.Deadline(), hold.Deadline()
+			}
+			require.NoError(h, second.Release())
+			require.InDelta(h, before, checks(), 10)
+		}
+		for _, done := range []<-chan struct{}{leader.Done(), hold.Done()} {
+			select {
+			case <-done:
+				require.Fail(h, "Done is closed")
+			default:
+			}
+		}
+		require.NoError(h, hold.Release())
 	})
 }

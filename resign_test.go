@@ -70,26 +70,6 @@ func TestResign_Disconnected(t *testing.T) {
 	})
 }
 
-// TestResign_DeleteLost fails if a znode exists after Resign although its delete, or the reply,
-// was lost.
-func TestResign_DeleteLost(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		last := h.join(h.connect())
-		for _, set := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{h.srv.Before, h.srv.After} {
-			c := last
-			last = h.join(h.connect())
-			session := c.conn.SessionID()
-			lost := set(zktest.Match{Op: zktest.OpDelete, Path: c.ID(), Nth: 1}, zktest.Cut)
-			require.NoError(h, c.Resign())
-			<-lost.Ran()
-			h.advance(0)
-			require.Equal(h, session, c.conn.SessionID())
-			h.requireChildren(names(last)...)
-			last.requireLeads()
-		}
-	})
-}
-
 // TestResign_SearchContinuesAfterSession fails if a candidate does not search for the znode of an
 // unanswered create after its session has expired. The create can be applied later, in the next
 // session.

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
-	"github.com/go-leaderelection/leaderelection/internal/testenv/clientwatch"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
@@ -56,112 +55,6 @@ func TestWatch_DataChanged(t *testing.T) {
 		h.advance(time.Second)
 		require.ErrorIs(h, f2.requireOver(), leaderelection.ErrElectionOver)
 	})
-}
-
-// TestWatch_SessionExpiresAfterDataChange fails if, after a change of the data, session expiry is
-// reported as ErrElectionOver.
-func TestWatch_SessionExpiresAfterDataChange(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		leader, f1, f2 := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
-		for _, c := range []*candidate{leader, f1} {
-			_, err := h.operator.Set(c.ID(), []byte("changed"), -1)
-			require.NoError(h, err)
-		}
-		h.advance(0)
-		require.NoError(h, h.srv.ExpireSession(f1.conn.SessionID()))
-		h.advance(0)
-		f2.requireFollows(leader)
-		h.advance(timeout)
-		require.ErrorIs(h, f1.requireOver(), leaderelection.ErrSessionExpired)
-		leader.requireLeads()
-	})
-}
-
-// TestWatch_PredecessorLeavesBeforeWatch fails if a candidate publishes a predecessor that was
-// deleted between the listing and the watch, or waits for it.
-func TestWatch_PredecessorLeavesBeforeWatch(t *testing.T) {
-	for name, isLeader := range map[string]bool{"the leader": true, "a follower": false} {
-		t.Run(name, func(t *testing.T) {
-			withServers(t, 1, func(h *harness) {
-				leader := h.join(h.connect())
-				vanishes := leader
-				if !isLeader {
-					vanishes = h.join(h.connect())
-				}
-				conn := h.connect()
-				listed := h.srv.After(zktest.Match{Op: zktest.OpGetChildren2, Session: conn.SessionID(), Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
-					assert.NoError(h, vanishes.Resign())
-					return zktest.Pass(q)
-				})
-				c := h.join(conn)
-				<-listed.Ran()
-				if isLeader {
-					c.requireLeads()
-				} else {
-					c.requireFollows(leader)
-					require.Empty(h, c.newest().WasFollowing)
-				}
-				require.Len(h, c.received(), 1, "a status with the deleted predecessor")
-				require.Empty(h, h.srv.Watches(vanishes.ID()), "a watch on the deleted predecessor")
-				c.requireQuiet(timeout)
-
-				// The next change has its usual effect.
-				if !isLeader {
-					require.NoError(h, leader.Resign())
-					h.advance(0)
-					c.requireLeads()
-					require.Len(h, c.received(), 2)
-				}
-			})
-		})
-	}
-}
-
-// TestWatch_ResignedFollowers fails if the watches of followers that have resigned accumulate. One
-// watch per connection remains.
-func TestWatch_ResignedFollowers(t *testing.T) {
-	withServers(t, 1, func(h *harness) {
-		leader, conn := h.join(h.connect()), h.connect()
-		session := conn.SessionID()
-		own := []zktest.Watch{{Session: leader.conn.SessionID(), Path: leader.ID(), Kind: zktest.ChildWatch}}
-		for range 20 {
-			follower := h.join(conn)
-			follower.requireFollows(leader)
-			require.Equal(h, []zktest.Watch{
-				own[0],
-				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
-				{Session: session, Path: follower.ID(), Kind: zktest.ChildWatch},
-			}, sortWatches(h.srv.Watches(), leader.ID()), "other watches than those on the candidate's znode and on its predecessor")
-			require.NoError(h, follower.Resign())
-			require.Equal(h, []zktest.Watch{
-				own[0],
-				{Session: session, Path: leader.ID(), Kind: zktest.DataWatch},
-			}, sortWatches(h.srv.Watches(), leader.ID()))
-			require.Equal(h, 1, clientwatch.Count(conn))
-		}
-		leader.requireLeads()
-		require.Len(h, leader.received(), 1)
-		leader.resign()
-		h.advance(0)
-		require.Empty(h, h.srv.Watches())
-		require.Zero(h, clientwatch.Count(conn))
-	})
-}
-
-// sortWatches returns watches with those of one path first.
-func sortWatches(watches []zktest.Watch, first string) (out []zktest.Watch) {
-	var rest []zktest.Watch
-	for _, watch := range watches {
-		switch {
-		case watch.Path != first:
-			rest = append(rest, watch)
-		case watch.Kind == zktest.ChildWatch:
-			out = append([]zktest.Watch{watch}, out...)
-		default:
-			out = append(out, watch)
-		}
-	}
-	return append(out, rest...)
 }
 
 // TestWatch_SetWatchesFails fails if a candidate misses a change that happened while it was

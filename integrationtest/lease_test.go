@@ -52,7 +52,7 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	c.requireEnded(t, leaderelection.ErrSessionExpired)
 }
 
-// TestTrap16_WriteInFlight does the same with a write that the network delivers after the election of the
+// TestTrap16_WriteInFlight fails if a write of a leader is applied that the network delivers after the election of the
 // new leader.
 func TestTrap16_WriteInFlight(t *testing.T) {
 	t.Parallel()
