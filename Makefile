@@ -2,7 +2,7 @@ GO      ?= go
 TOOL     = GOWORK=off $(GO) tool -modfile=tools/go.mod
 PACKAGES = work
 
-.PHONY: all help demo browser reference test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
+.PHONY: all help demo browser reference api test checks unit unit386 stress chaos operations faults fuzz mutants lint cross sizes format bench prepare tidy modules
 
 all: test
 
@@ -23,6 +23,10 @@ browser:
 # reference writes docs/commands, the help texts of the commands.
 reference:
 	$(GO) test ./cmd/elector ./cmd/raftlog -run '^TestReference$$' -update
+
+# api writes docs/api.txt, the exported API of all packages. Its difference shows what a change does to users.
+api:
+	cd tools && GOWORK=off $(GO) test -count 1 ./repository -run '^TestAPI$$' -args -update
 
 # help lists the targets, each with the first sentence of its comment.
 help:
