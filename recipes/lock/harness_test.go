@@ -161,6 +161,13 @@ func (w *harness) remove(path string) {
 	require.NoError(w, w.operator.Delete(path, -1))
 }
 
+// removeAndWait deletes a znode, and waits until all goroutines are blocked.
+func (w *harness) removeAndWait(path string) {
+	w.Helper()
+	w.remove(path)
+	w.pass(0)
+}
+
 // create creates a persistent znode.
 func (w *harness) create(path string) {
 	w.Helper()
@@ -281,8 +288,11 @@ func (w *harness) servers(f func(*zktest.Server)) { bubble.EachServer(w.ensemble
 // cut breaks a client's connection. No client can connect until restore.
 func (w *harness) cut(conn *zk.Conn) { bubble.Disconnect(w.ensemble, conn) }
 
-// restore lets clients connect again, and waits until all are connected.
-func (w *harness) restore() { bubble.Reconnect(w.ensemble) }
+// restore lets clients connect again, heals the network, and waits until all are connected.
+func (w *harness) restore() {
+	w.servers(func(s *zktest.Server) { s.Heal() })
+	bubble.Reconnect(w.ensemble)
+}
 
 // expire expires a client's session.
 func (w *harness) expire(conn *zk.Conn) {

@@ -22,7 +22,7 @@ func roundTripsOf(f func()) float64 {
 }
 
 func TestSemaphoreCost(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		w.contend(2, 1).release() // so that the znode exists
 		conn := w.connect()
 		s := w.semaphore(conn, 2)
@@ -51,14 +51,14 @@ func TestSemaphoreCost(t *testing.T) {
 
 // The first waiter lists the queue when it is notified; no other request is in flight.
 func TestSemaphoreCost_HandOver(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		w.pass(3 * timeout)
 		w.srv.Delay(zktest.BothWays, oneWay)
 		w.pass(time.Second + 7*time.Millisecond)
 		for _, step := range []struct {
-			leaves, comes *semContender
+			leaves, comes *call
 			requests      int
 		}{{a, c, 2}, {b, d, 2}, {c, e, 1}} {
 			begin := time.Now()
@@ -79,9 +79,9 @@ func TestSemaphoreCost_HandOver(t *testing.T) {
 // If one release admits several contenders, each waits for the write of its predecessor, and lists
 // the queue.
 func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		big := w.contend(3, 3)
-		all := []*semContender{w.contend(3, 1), w.contend(3, 1), w.contend(3, 1)}
+		all := []*call{w.contend(3, 1), w.contend(3, 1), w.contend(3, 1)}
 		w.pass(3 * timeout)
 		w.srv.Delay(zktest.BothWays, oneWay)
 		w.pass(time.Second + 7*time.Millisecond)
@@ -103,13 +103,13 @@ func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
 // the create is too old to prove the session alive, a check is sent.
 func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
 	for _, age := range []time.Duration{0, timeout / 16, timeout / 10, timeout / 8, timeout / 5, timeout / 2} {
-		runSemaphoreTest(t, func(w *semHarness) {
+		runSemaphoreTest(t, func(w *harness) {
 			a, b := w.contend(1, 1), w.contend(1, 1)
 			w.pass(timeout)
 			c := w.contend(1, 1)
 			w.pass(age)
-			w.remove(b.path())
-			w.remove(a.path())
+			w.removeAndWait(b.path())
+			w.removeAndWait(a.path())
 			w.pass(time.Nanosecond)
 			c.release()
 		})
@@ -118,7 +118,7 @@ func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
 
 // A holder without a follower does not write its znode.
 func TestSemaphoreCost_NoWriteWithoutFollower(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b := w.contend(1, 1), w.contend(1, 1)
 		log := w.sent(b.session(), func() { a.release() })
 		require.Zero(w, log.Count(zktest.OpSetData), "%v", log)
@@ -128,7 +128,7 @@ func TestSemaphoreCost_NoWriteWithoutFollower(t *testing.T) {
 
 // While contenders wait, only the first of them renews its lease.
 func TestSemaphoreCost_Waiting(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)
 		w.pass(timeout)
@@ -144,7 +144,7 @@ func TestSemaphoreCost_Waiting(t *testing.T) {
 func TestSemaphoreCost_MutexProtocol(t *testing.T) {
 	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
-			runSemaphoreTest(t, func(w *semHarness) {
+			runSemaphoreTest(t, func(w *harness) {
 				w.acquire(w.semaphore(w.connect(), 2, protocol), 1).release() // so that the znodes exist
 				s := w.semaphore(w.connect(), 2, protocol)
 				w.srv.Delay(zktest.BothWays, oneWay)

@@ -22,15 +22,13 @@ const (
 	semBelow = semPath + "/*"
 )
 
-// semHarness is a test of semaphores in a bubble, with one server and clients on fake time.
-type semHarness struct{ *harness }
-
-func runSemaphoreTest(t *testing.T, f func(w *semHarness)) {
+// runSemaphoreTest runs f in a bubble with one server and clients on fake time.
+func runSemaphoreTest(t *testing.T, f func(w *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		// Contenders that a test leaves behind end with the server; time passes only
 		// while the test runs.
 		t.Cleanup(func() { time.Sleep(10 * timeout) })
-		w := &semHarness{newHarness(t, 1)}
+		w := newHarness(t, 1)
 		w.create("/app")
 		f(w)
 	})
@@ -40,46 +38,40 @@ func semOptions(opts []Option) []Option {
 	return append([]Option{recipes.WithSessionTimeout(timeout)}, opts...)
 }
 
-func (w *semHarness) semaphore(conn *zk.Conn, limit int, opts ...Option) *Semaphore {
+func (w *harness) semaphore(conn *zk.Conn, limit int, opts ...Option) *Semaphore {
 	s, err := NewSemaphore(conn, semPath, limit, semOptions(opts)...)
 	require.NoError(w, err)
 	return s
 }
 
-// semContender is a call of Acquire.
-type semContender struct {
-	*call
-	w *semHarness
-}
-
 // contend opens a session, requests n leases, and waits until the contender is in the queue.
-func (w *semHarness) contend(limit, n int) *semContender {
+func (w *harness) contend(limit, n int) *call {
 	return w.acquire(w.semaphore(w.connect(), limit), n)
 }
 
 // acquire requests n leases, and waits until the contender is in the queue.
-func (w *semHarness) acquire(s *Semaphore, n int) *semContender {
+func (w *harness) acquire(s *Semaphore, n int) *call {
 	c := w.startAcquire(s, n)
 	synctest.Wait()
 	return c
 }
 
 // startAcquire requests n leases and does not wait.
-func (w *semHarness) startAcquire(s *Semaphore, n int) *semContender {
-	return &semContender{w.startCall(s.setup.Conn, func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) }), w}
+func (w *harness) startAcquire(s *Semaphore, n int) *call {
+	return w.startCall(s.setup.Conn, func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) })
 }
 
 // fails asserts that Acquire has returned an error.
-func (c *semContender) fails(want error) {
+func (c *call) fails(want error) {
 	c.w.Helper()
 	require.ErrorIs(c.w, c.failed(), want)
 }
 
 // session returns the session of the contender's connection.
-func (c *semContender) session() int64 { return c.conn.SessionID() }
+func (c *call) session() int64 { return c.conn.SessionID() }
 
 // path returns the path of the only znode of the contender's session.
-func (c *semContender) path() string {
+func (c *call) path() string {
 	c.w.Helper()
 	for _, s := range c.w.srv.Sessions() {
 		if s.ID == c.session() {
@@ -93,14 +85,14 @@ func (c *semContender) path() string {
 
 // waiting asserts that all of these contenders wait, and holding that all of them hold their
 // leases.
-func (w *semHarness) waiting(all ...*semContender) {
+func (w *harness) waiting(all ...*call) {
 	w.Helper()
 	for _, c := range all {
 		c.waits()
 	}
 }
 
-func (w *semHarness) holding(all ...*semContender) {
+func (w *harness) holding(all ...*call) {
 	w.Helper()
 	for _, c := range all {
 		c.holds()
@@ -108,7 +100,7 @@ func (w *semHarness) holding(all ...*semContender) {
 }
 
 // leases returns the paths of the contenders' znodes.
-func (w *semHarness) leases() (names []string) {
+func (w *harness) leases() (names []string) {
 	for _, s := range w.srv.Sessions() {
 		for _, path := range s.Ephemerals {
 			if !strings.Contains(path, "/_r_") {
@@ -120,7 +112,7 @@ func (w *semHarness) leases() (names []string) {
 }
 
 // clean asserts that no znode of a contender and no watch is left.
-func (w *semHarness) clean() {
+func (w *harness) clean() {
 	w.Helper()
 	synctest.Wait()
 	require.Empty(w, w.leases())
@@ -128,7 +120,7 @@ func (w *semHarness) clean() {
 }
 
 // sent returns the requests that a session sends while f runs, without pings.
-func (w *semHarness) sent(session int64, f func()) zktest.Log {
+func (w *harness) sent(session int64, f func()) zktest.Log {
 	begin := len(w.srv.Log())
 	f()
 	synctest.Wait()
@@ -142,7 +134,7 @@ func withoutChecks(log zktest.Log) zktest.Log {
 
 // woken returns the sessions to which the server sends events of watches while f runs, once for
 // each event.
-func (w *semHarness) woken(f func()) (sessions []int64) {
+func (w *harness) woken(f func()) (sessions []int64) {
 	begin := len(w.srv.Log())
 	f()
 	synctest.Wait()
@@ -154,21 +146,9 @@ func (w *semHarness) woken(f func()) (sessions []int64) {
 	return sessions
 }
 
-// restore lets clients connect again, heals the network, and waits until all are connected.
-func (w *semHarness) restore() {
-	w.srv.Heal()
-	w.harness.restore()
-}
-
-func (w *semHarness) remove(path string) {
-	w.Helper()
-	w.harness.remove(path)
-	synctest.Wait()
-}
-
-// createContender creates an ephemeral znode, owned by the operator, whose name begins with
-// prefix. It returns the path.
-func (w *semHarness) createContender(prefix string) string {
+// createLease creates an ephemeral znode, owned by the operator, whose name begins with prefix. It
+// returns the path.
+func (w *harness) createLease(prefix string) string {
 	w.Helper()
 	path, err := w.operator.Create(semPath+"/"+prefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	require.NoError(w, err)
@@ -176,8 +156,8 @@ func (w *semHarness) createContender(prefix string) string {
 	return path
 }
 
-func forEachSemaphoreLoss(t *testing.T, f func(w *semHarness, l lostreply.Fault)) {
+func forEachSemaphoreLoss(t *testing.T, f func(w *harness, l lostreply.Fault)) {
 	for _, l := range slices.Concat(lostreply.ConnectionLost[:2], lostreply.SessionMoved) {
-		t.Run(l.Name, func(t *testing.T) { runSemaphoreTest(t, func(w *semHarness) { f(w, l) }) })
+		t.Run(l.Name, func(t *testing.T) { runSemaphoreTest(t, func(w *harness) { f(w, l) }) })
 	}
 }

@@ -15,13 +15,13 @@ import (
 )
 
 // setLimit stores a limit and waits until it has taken effect.
-func (w *semHarness) setLimit(limit int) {
+func (w *harness) setLimit(limit int) {
 	w.Helper()
 	require.NoError(w, w.semaphore(w.operator, 99).SetLimit(w.Context(), limit))
 	synctest.Wait()
 }
 
-func (w *semHarness) limit() int {
+func (w *harness) limit() int {
 	w.Helper()
 	limit, err := w.semaphore(w.operator, 99).Limit(w.Context())
 	require.NoError(w, err)
@@ -31,14 +31,14 @@ func (w *semHarness) limit() int {
 // The stored limit has precedence over the limits of constructors, and remains when all contenders
 // have left.
 func TestSemaphoreLimit_Stored(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		require.Equal(w, 99, w.limit(), "no limit is stored yet")
 		w.setLimit(2)
 		require.Equal(w, 2, w.limit())
 		a, b, c := w.contend(5, 1), w.contend(5, 1), w.contend(5, 1)
 		w.holding(a, b)
 		c.waits()
-		for _, x := range []*semContender{a, b, c} {
+		for _, x := range []*call{a, b, c} {
 			x.release()
 		}
 		w.clean()
@@ -58,7 +58,7 @@ func TestSemaphoreLimit_Stored(t *testing.T) {
 
 // Without a stored limit, ZooKeeper can remove the znode of the semaphore.
 func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		c := w.contend(1, 1)
 		require.Zero(w, w.srv.Sweep())
 		c.release()
@@ -70,8 +70,8 @@ func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
 // When the limit is raised, the waiting contenders that are within the new limit are admitted
 // immediately.
 func TestSemaphoreLimit_Raised(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
-		var all []*semContender
+	runSemaphoreTest(t, func(w *harness) {
+		var all []*call
 		for range 6 {
 			all = append(all, w.contend(1, 1))
 		}
@@ -92,14 +92,14 @@ func TestSemaphoreLimit_Raised(t *testing.T) {
 
 // A lower limit revokes no lease, and no contender is admitted before the leases are within it.
 func TestSemaphoreLimit_Lowered(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
-		var all []*semContender
+	runSemaphoreTest(t, func(w *harness) {
+		var all []*call
 		for range 7 {
 			all = append(all, w.contend(4, 1))
 		}
 		w.setLimit(2)
 		w.holding(all[:4]...)
-		for i, c := range []*semContender{all[1], all[3]} {
+		for i, c := range []*call{all[1], all[3]} {
 			c.release()
 			w.waiting(all[4:]...)
 			require.Len(w, w.leases(), 6-i)
@@ -119,8 +119,8 @@ func TestSemaphoreLimit_Lowered(t *testing.T) {
 // A new contender joins behind holders that were admitted under a higher limit, when they had no
 // follower to notify. The last of them stays, and the departure of the others admits it.
 func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
-		var all []*semContender
+	runSemaphoreTest(t, func(w *harness) {
+		var all []*call
 		for range 4 {
 			all = append(all, w.contend(4, 1))
 		}
@@ -143,7 +143,7 @@ func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
 // If the limit falls below the request of a waiting contender, Acquire returns an error,
 // immediately if the contender is the first that waits, and later contenders are admitted.
 func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder := w.contend(4, 2)
 		first, small, second := w.contend(4, 3), w.contend(4, 1), w.contend(4, 3)
 		w.waiting(first, small, second)
@@ -162,7 +162,7 @@ func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
 
 // The limit is changed while contenders join and leave.
 func TestSemaphoreLimit_ChangesWhileInUse(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		served := make(chan struct{}, 200)
 		for i := range 20 {
 			s := w.semaphore(w.connect(), 3)
@@ -191,7 +191,7 @@ func TestSemaphoreLimit_ChangesWhileInUse(t *testing.T) {
 
 // Two clients set the limit concurrently: one of the changes is applied after the other.
 func TestSemaphoreLimit_SetConcurrently(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		other := w.semaphore(w.connect(), 1)
 		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, other.SetLimit(w.Context(), 7))
@@ -210,7 +210,7 @@ func TestSemaphoreLimit_SetConcurrently(t *testing.T) {
 // limit that another client sets in the meantime.
 func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
-		runSemaphoreTest(t, func(w *semHarness) {
+		runSemaphoreTest(t, func(w *harness) {
 			other := w.semaphore(w.connect(), 1)
 			set, match := w.srv.Before, zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: semPath, Nth: 1}
 			if applied {
@@ -233,7 +233,7 @@ func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 }
 
 func TestSemaphoreLimit_SetUnconfirmed(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		w.setLimit(2)
 		w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -283,7 +283,7 @@ func TestSemaphoreLimit_NotOlderThanCall(t *testing.T) {
 
 // Other children and data that an operator has written are not taken for a limit.
 func TestSemaphoreLimit_UnrelatedChildrenAndData(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a := w.contend(1, 1)
 		for _, name := range []string{"limit", "limit-9", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001", "limit--9-0000000001", "limit-9-0000000001x"} {
 			_, err := w.operator.Create(semPath+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))

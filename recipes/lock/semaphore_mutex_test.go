@@ -20,18 +20,18 @@ import (
 // otherProtocols contains the options for the protocols of other libraries.
 var otherProtocols = map[string]Option{"Curator": WithCuratorLayout(), "kazoo": recipes.WithKazooLayout()}
 
-func eachProtocol(t *testing.T, f func(w *semHarness, contend func(limit, n int) *semContender)) {
+func eachProtocol(t *testing.T, f func(w *harness, contend func(limit, n int) *call)) {
 	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
-			runSemaphoreTest(t, func(w *semHarness) {
-				f(w, func(limit, n int) *semContender { return w.acquire(w.semaphore(w.connect(), limit, protocol), n) })
+			runSemaphoreTest(t, func(w *harness) {
+				f(w, func(limit, n int) *call { return w.acquire(w.semaphore(w.connect(), limit, protocol), n) })
 			})
 		})
 	}
 }
 
 func TestSemaphoreMutex(t *testing.T) {
-	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+	eachProtocol(t, func(w *harness, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)
 		w.holding(a, b)
 		require.Len(w, w.leases(), 3)
@@ -48,7 +48,7 @@ func TestSemaphoreMutex(t *testing.T) {
 		c.release()
 		d.release()
 		w.clean()
-		for _, x := range []*semContender{a, b, c, d} {
+		for _, x := range []*call{a, b, c, d} {
 			require.Zero(w, clientwatch.Count(x.conn))
 		}
 	})
@@ -56,7 +56,7 @@ func TestSemaphoreMutex(t *testing.T) {
 
 // A number of leases that is rejected costs no memory.
 func TestSemaphoreMutex_FarOverLimit(t *testing.T) {
-	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+	eachProtocol(t, func(w *harness, contend func(limit, n int) *call) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		const n = 4_000_000
@@ -69,7 +69,7 @@ func TestSemaphoreMutex_FarOverLimit(t *testing.T) {
 
 func TestSemaphoreMutex_Znodes(t *testing.T) {
 	t.Run("Curator", func(t *testing.T) {
-		runSemaphoreTest(t, func(w *semHarness) {
+		runSemaphoreTest(t, func(w *harness) {
 			a := w.acquire(w.semaphore(w.connect(), 1, otherProtocols["Curator"]), 1)
 			b := w.acquire(w.semaphore(w.connect(), 1, otherProtocols["Curator"]), 1)
 			require.Regexp(t, `^/
@@ -86,7 +86,7 @@ $`, w.srv.Tree(), "the waiting contender holds the mutex")
 		})
 	})
 	t.Run("kazoo", func(t *testing.T) {
-		runSemaphoreTest(t, func(w *semHarness) {
+		runSemaphoreTest(t, func(w *harness) {
 			a := w.acquire(w.semaphore(w.connect(), 1, otherProtocols["kazoo"]), 1)
 			b := w.acquire(w.semaphore(w.connect(), 7, otherProtocols["kazoo"]), 1)
 			require.Regexp(t, `^/
@@ -110,7 +110,7 @@ $`, w.srv.Tree(), "the stored limit has precedence")
 func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
 	for name, dir := range map[string]string{"Curator": semPath + "/leases", "kazoo": semPath} {
 		t.Run(name, func(t *testing.T) {
-			runSemaphoreTest(t, func(w *semHarness) {
+			runSemaphoreTest(t, func(w *harness) {
 				protocol := otherProtocols[name]
 				first := w.acquire(w.semaphore(w.connect(), 2, protocol), 1)
 				other, err := w.operator.Create(dir+"/597de0d1c10b4e1ea9f73a88a1fa7c26", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
@@ -119,7 +119,7 @@ func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
 				next.waits()
 				_, err = w.semaphore(w.operator, 2, protocol).TryAcquire(w.Context(), 1)
 				require.ErrorIs(w, err, ErrHeld)
-				w.remove(other)
+				w.removeAndWait(other)
 				next.holds()
 				first.release()
 				next.release()
@@ -131,7 +131,7 @@ func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
 
 // A contender that gives up releases the mutex and its leases.
 func TestSemaphoreMutex_WaiterGivesUp(t *testing.T) {
-	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+	eachProtocol(t, func(w *harness, contend func(limit, n int) *call) {
 		holder := contend(2, 2)
 		first, second, third := contend(2, 2), contend(2, 1), contend(2, 1)
 		second.cancel()
@@ -149,13 +149,13 @@ func TestSemaphoreMutex_WaiterGivesUp(t *testing.T) {
 // A contender that waits for leases loses the mutex. It must leave: otherwise two contenders would
 // count each other's leases and wait forever.
 func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
-	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+	eachProtocol(t, func(w *harness, contend func(limit, n int) *call) {
 		holder := contend(1, 1)
 		waiter, next := contend(1, 1), contend(1, 1)
 		for _, s := range w.srv.Sessions() {
 			if s.ID == waiter.session() {
 				require.Len(w, s.Ephemerals, 2)
-				w.remove(s.Ephemerals[0])
+				w.removeAndWait(s.Ephemerals[0])
 			}
 		}
 		w.pass(100 * time.Millisecond)
@@ -169,11 +169,11 @@ func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 
 // If one of several leases is deleted, the hold ends.
 func TestSemaphoreMutex_OneOfSeveralLeasesIsLost(t *testing.T) {
-	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+	eachProtocol(t, func(w *harness, contend func(limit, n int) *call) {
 		c := contend(3, 3)
 		h := c.holds()
 		require.Len(w, w.leases(), 3)
-		w.remove(w.leases()[1])
+		w.removeAndWait(w.leases()[1])
 		w.pass(time.Second)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release())
@@ -187,7 +187,7 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
 			for nth := 1; nth <= 2; nth++ {
 				t.Run(name+" "+op.String(), func(t *testing.T) {
-					forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
+					forEachSemaphoreLoss(t, func(w *harness, l lostreply.Fault) {
 						w.acquire(w.semaphore(w.connect(), 1, protocol), 1).release()
 						conn := w.connect()
 						session := conn.SessionID()
@@ -213,7 +213,7 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
-			forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
+			forEachSemaphoreLoss(t, func(w *harness, l lostreply.Fault) {
 				w.acquire(w.semaphore(w.connect(), 1, protocol), 1).release()
 				conn := w.connect()
 				ctx, cancel := context.WithCancel(w.Context())
@@ -237,7 +237,7 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 	for name, protocol := range otherProtocols {
 		t.Run(name, func(t *testing.T) {
-			runSemaphoreTest(t, func(w *semHarness) {
+			runSemaphoreTest(t, func(w *harness) {
 				holder := w.acquire(w.semaphore(w.connect(), 2, protocol), 2)
 				conn := w.connect()
 				lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}, zktest.Cut)
@@ -265,7 +265,7 @@ func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 
 // The hold of a client that is cut off ends before another client can acquire the lease.
 func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
-	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+	eachProtocol(t, func(w *harness, contend func(limit, n int) *call) {
 		holder := contend(2, 2)
 		h := holder.holds()
 		next := contend(2, 1)
@@ -286,10 +286,10 @@ func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
 // The znodes of kazoo, and the limit in their data, may exist before.
 func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 	for data, limit := range map[string]int{"2": 2, " 2\n": 2, "": 1, "no number": 1, "0": 0} {
-		runSemaphoreTest(t, func(w *semHarness) {
+		runSemaphoreTest(t, func(w *harness) {
 			_, err := w.operator.Create(semPath, []byte(data), 0, zk.WorldACL(zk.PermAll))
 			require.NoError(w, err)
-			var all []*semContender
+			var all []*call
 			for range limit {
 				all = append(all, w.acquire(w.semaphore(w.connect(), 1, otherProtocols["kazoo"]), 1))
 			}
@@ -306,7 +306,7 @@ func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 
 // TryAcquire returns ErrHeld while another client holds the mutex.
 func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		w.acquire(w.semaphore(w.connect(), 2, otherProtocols["kazoo"]), 1).release()
 		conn := w.connect()
 		m, err := NewMutex(conn, semPath+"-__lock__", semOptions([]Option{recipes.WithKazooLayout()})...)
@@ -330,7 +330,7 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 // next session is not protected by the mutex: kazoo, which counts before it creates
 // a lease, does not see it.
 func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		w.acquire(w.semaphore(w.connect(), 1, otherProtocols["kazoo"]), 1).release()
 		mutex := semPath + "-__lock__"
 		conn := w.connect()
@@ -370,7 +370,7 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 // One of several leases is deleted, and the holder executes a transaction before it has noticed
 // that.
 func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
-	eachProtocol(t, func(w *semHarness, contend func(limit, n int) *semContender) {
+	eachProtocol(t, func(w *harness, contend func(limit, n int) *call) {
 		c := contend(2, 2)
 		h := c.holds()
 		leases := w.leases()

@@ -16,7 +16,7 @@ import (
 )
 
 func TestSemaphore_GrantsUpToLimit(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b, c, d := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		w.holding(a, b)
 		w.waiting(c, d)
@@ -42,8 +42,8 @@ func TestSemaphore_GrantsUpToLimit(t *testing.T) {
 // The second holder leaves before the first: the departure of any holder counts, and not only that
 // of the (rank - limit)-th contender.
 func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
-		var all []*semContender
+	runSemaphoreTest(t, func(w *harness) {
+		var all []*call
 		for range 8 {
 			all = append(all, w.contend(3, 1))
 		}
@@ -59,7 +59,7 @@ func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 }
 
 func TestSemaphore_SeveralLeases(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
 		w.holding(a, b)
 		big, small := w.contend(5, 4), w.contend(5, 1)
@@ -80,9 +80,9 @@ func TestSemaphore_SeveralLeases(t *testing.T) {
 
 // One departure frees leases for several contenders, which are admitted one after another.
 func TestSemaphore_OneReleaseAdmitsSeveral(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		big := w.contend(4, 4)
-		var all []*semContender
+		var all []*call
 		for range 6 {
 			all = append(all, w.contend(4, 1))
 		}
@@ -98,7 +98,7 @@ func TestSemaphore_OneReleaseAdmitsSeveral(t *testing.T) {
 }
 
 func TestSemaphore_OverLimit(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		c := w.contend(2, 3)
 		c.fails(ErrOverLimit)
 		w.clean()
@@ -118,7 +118,7 @@ func TestSemaphore_OverLimit(t *testing.T) {
 }
 
 func TestSemaphore_InvalidArguments(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		_, err := NewSemaphore(nil, semPath, 1)
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		_, err = NewSemaphore(w.operator, "sem", 1)
@@ -134,7 +134,7 @@ func TestSemaphore_InvalidArguments(t *testing.T) {
 
 // TryAcquire finds out by a listing whether it would have to wait.
 func TestSemaphore_TryAcquire(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		conn := w.connect()
 		s := w.semaphore(conn, 3)
 		first, err := s.TryAcquire(w.Context(), 2)
@@ -163,9 +163,9 @@ func TestSemaphore_TryAcquire(t *testing.T) {
 // removed.
 func TestSemaphore_WaiterGivesUp(t *testing.T) {
 	for gone := range 3 {
-		runSemaphoreTest(t, func(w *semHarness) {
+		runSemaphoreTest(t, func(w *harness) {
 			holder := w.contend(1, 1)
-			line := []*semContender{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
+			line := []*call{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
 			line[gone].cancel()
 			synctest.Wait()
 			line[gone].fails(context.Canceled)
@@ -183,7 +183,7 @@ func TestSemaphore_WaiterGivesUp(t *testing.T) {
 
 // A large request that blocks later contenders gives up, and they are admitted.
 func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder, big := w.contend(4, 2), w.contend(4, 4)
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
 		w.waiting(big, a, b, c)
@@ -192,7 +192,7 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 		w.holding(a, b)
 		c.waits()
 		holder.release()
-		for _, x := range []*semContender{a, b, c} {
+		for _, x := range []*call{a, b, c} {
 			x.release()
 		}
 		w.clean()
@@ -200,7 +200,7 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 }
 
 func TestSemaphore_ContextIsDone(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder := w.contend(1, 1)
 		waiter := w.contend(1, 1)
 		begin := time.Now()
@@ -220,10 +220,10 @@ func TestSemaphore_ContextIsDone(t *testing.T) {
 
 // kazoo #116, #482: a contender that waits never learns that its client was closed.
 func TestTrap22_SemaphoreConnClosed(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)
-		for _, c := range []*semContender{first, second} {
+		for _, c := range []*call{first, second} {
 			c.conn.Close()
 			w.pass(2 * time.Second)
 			c.fails(recipes.ErrConnClosed)
@@ -243,7 +243,7 @@ func TestTrap22_SemaphoreConnClosed(t *testing.T) {
 
 // CURATOR-107, helix #44: the predecessor is deleted before it is watched.
 func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead.path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			_ = w.operator.Delete(ahead.path(), -1)
@@ -262,8 +262,8 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 
 // CURATOR-258, CURATOR-329: an unrelated event consumes the watch, which is not set again.
 func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
-		all := []*semContender{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
+	runSemaphoreTest(t, func(w *harness) {
+		all := []*call{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
 		for i := range 5 {
 			for _, path := range append(w.leases(), semPath) {
 				_, err := w.operator.Set(path, fmt.Append(nil, i), -1)
@@ -272,7 +272,7 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 				require.NoError(w, err)
 				w.pass(0)
 			}
-			w.remove(w.createContender("other-"))
+			w.removeAndWait(w.createLease("other-"))
 			w.holding(all[:2]...)
 			w.waiting(all[2:]...)
 		}
@@ -288,7 +288,7 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 
 // CURATOR-623, CURATOR-97: the watched change happens while the connection is down.
 func TestTrap27_SemaphoreWatchesLost(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		w.cut(c.conn)
@@ -312,10 +312,10 @@ func TestTrap27_SemaphoreWatchesLost(t *testing.T) {
 // contenders wait. They are admitted in their order. New contenders are rejected,
 // because servers since 3.6 assign the same number to all of them.
 func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		w.contend(2, 1).release()
 		require.NoError(w, w.srv.SetSequence(semPath, math.MaxInt32-5))
-		var all []*semContender
+		var all []*call
 		for range 4 {
 			all = append(all, w.contend(2, 1))
 		}
@@ -341,7 +341,7 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 // CURATOR-724, kazoo #563: the znode of the semaphore is removed before the create of a
 // contender's znode.
 func TestTrap36_SemaphoreRemovedBeforeCreate(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		w.contend(1, 1).release()
 		swept := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: semBelow, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Sweep()
@@ -361,7 +361,7 @@ func TestTrap36_SemaphoreRemovedBeforeCreate(t *testing.T) {
 
 // CURATOR-376: the znode of a failed attempt exists for a moment, and blocks others.
 func TestTrap45_SemaphoreFailedAttemptLeavesNoZnode(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		s := w.semaphore(w.connect(), 2)
 		other := w.semaphore(w.connect(), 2)
 		var taken *Hold
@@ -383,7 +383,7 @@ func TestTrap45_SemaphoreFailedAttemptLeavesNoZnode(t *testing.T) {
 // CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213: leases without a holder are
 // counted, or more leases are granted than the limit.
 func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		for range 20 {
 			a, b, c := w.contend(3, 1), w.contend(3, 2), w.contend(3, 3)
 			w.holding(a, b)

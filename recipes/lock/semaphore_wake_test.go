@@ -19,8 +19,8 @@ import (
 // A waiting contender is woken only if that is necessary: a release wakes the first waiter, which
 // wakes the next one.
 func TestTrap52_SemaphoreNoHerd(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
-		var all []*semContender
+	runSemaphoreTest(t, func(w *harness) {
+		var all []*call
 		for range 20 {
 			all = append(all, w.contend(3, 1))
 		}
@@ -49,7 +49,7 @@ func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 }
 
 // firstTwo returns the first two waiting contenders.
-func firstTwo(all []*semContender) (first, next *semContender) {
+func firstTwo(all []*call) (first, next *call) {
 	for _, c := range all {
 		switch over, _, _ := c.result(); {
 		case over:
@@ -63,7 +63,7 @@ func firstTwo(all []*semContender) (first, next *semContender) {
 }
 
 // holders returns the sessions of the contenders whose Acquire has returned.
-func holders(all []*semContender) (sessions []int64) {
+func holders(all []*call) (sessions []int64) {
 	for _, c := range all {
 		if over, _, _ := c.result(); over {
 			sessions = append(sessions, c.session())
@@ -79,7 +79,7 @@ func without(sessions, others []int64) []int64 {
 // A contender is admitted, and the write that wakes its follower is lost. It is retried: the
 // follower notices the departure of the other holder, although its predecessor stays.
 func TestSemaphoreWake_WriteIsLost(t *testing.T) {
-	forEachSemaphoreLoss(t, func(w *semHarness, l lostreply.Fault) {
+	forEachSemaphoreLoss(t, func(w *harness, l lostreply.Fault) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1})
@@ -90,7 +90,7 @@ func TestSemaphoreWake_WriteIsLost(t *testing.T) {
 		w.waiting(d, e)
 		b.release()
 		w.holding(c, d)
-		for _, x := range []*semContender{c, d, e} {
+		for _, x := range []*call{c, d, e} {
 			x.release()
 		}
 		w.clean()
@@ -101,7 +101,7 @@ func TestSemaphoreWake_WriteIsLost(t *testing.T) {
 // session, or it reconnects in time and retries the write.
 func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 	for _, back := range []bool{true, false} {
-		runSemaphoreTest(t, func(w *semHarness) {
+		runSemaphoreTest(t, func(w *harness) {
 			a, b := w.contend(2, 1), w.contend(2, 1)
 			c, d := w.contend(2, 1), w.contend(2, 1)
 			session := c.session()
@@ -135,7 +135,7 @@ func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 
 // If the follower sets its watch after the write, it notices the write by the version.
 func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b, c := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		conn := w.connect()
 		told := w.srv.After(zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1}, zktest.Pass)
@@ -155,7 +155,7 @@ func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
 
 // The write happens while the connection of the follower is down.
 func TestSemaphoreWake_FollowerIsDisconnected(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d := w.contend(2, 1), w.contend(2, 1)
 		w.cut(d.conn)
@@ -173,10 +173,10 @@ func TestSemaphoreWake_FollowerIsDisconnected(t *testing.T) {
 func TestSemaphoreWake_WatchesAreLost(t *testing.T) {
 	for i, name := range []string{"the first waiter", "the second"} {
 		t.Run(name, func(t *testing.T) {
-			runSemaphoreTest(t, func(w *semHarness) {
+			runSemaphoreTest(t, func(w *harness) {
 				a, b := w.contend(2, 1), w.contend(2, 1)
 				c, d := w.contend(2, 1), w.contend(2, 1)
-				away := []*semContender{c, d}[i]
+				away := []*call{c, d}[i]
 				failed := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: away.session()}, zktest.Fail(zk.ErrAPIError))
 				w.cut(away.conn)
 				a.release()
@@ -196,9 +196,9 @@ func TestSemaphoreWake_WatchesAreLost(t *testing.T) {
 // A holder without the permission to write its znode cannot wake its follower, which would wait
 // although a lease is free. So the hold ends.
 func TestSemaphoreWake_NoPermission(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		acl := append(zk.WorldACL(zk.PermAll&^zk.PermWrite), zk.DigestACL(zk.PermAll, "somebody", "else")...)
-		contend := func(opts ...Option) *semContender {
+		contend := func(opts ...Option) *call {
 			return w.acquire(w.semaphore(w.connect(), 2, opts...), 1)
 		}
 		a, b := contend(), contend()
@@ -217,9 +217,9 @@ func TestSemaphoreWake_NoPermission(t *testing.T) {
 
 // A contender of another library does not write its znode when it is admitted.
 func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
-		w.createContender("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-")
+		w.createLease("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-")
 		d := w.contend(2, 1)
 		a.release()
 		d.waits()
@@ -231,7 +231,7 @@ func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
 // The watch of a contender that has left stays in the pool, and is lost at a reconnect. The next
 // contender on the connection is admitted nevertheless.
 func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		conn := w.connect()
 		first := w.acquire(w.semaphore(conn, 1), 1)
@@ -257,7 +257,7 @@ func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
 
 // Contenders that wait for a holder and leave do not leave watches on its znode.
 func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		holder := w.contend(2, 2)
 		conn := w.connect()
 		for range 10 {
@@ -275,7 +275,7 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 			watches := slices.DeleteFunc(w.srv.Watches(), func(x zktest.Watch) bool { return x.Session != conn.SessionID() })
 			require.LessOrEqual(w, len(watches), 2+3, "their znodes, the queue, the predecessor, and x")
 			require.LessOrEqual(w, clientwatch.Count(conn), 2*(2+3), "each watch was set again once")
-			for _, x := range []*semContender{second, first, third} {
+			for _, x := range []*call{second, first, third} {
 				x.cancel()
 				synctest.Wait()
 			}
@@ -290,7 +290,7 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 
 // Watches that are not needed any more are removed when their znode is deleted.
 func TestSemaphoreWake_LeavesNoWatch(t *testing.T) {
-	runSemaphoreTest(t, func(w *semHarness) {
+	runSemaphoreTest(t, func(w *harness) {
 		w.setLimit(2)
 		a, b, c, d := w.contend(9, 1), w.contend(9, 1), w.contend(9, 1), w.contend(9, 2)
 		a.release() // c is admitted, and does not use the watch on the queue any more
@@ -302,7 +302,7 @@ func TestSemaphoreWake_LeavesNoWatch(t *testing.T) {
 		c.release()
 		e.release()
 		w.clean()
-		for _, x := range []*semContender{a, b, c, d, e} {
+		for _, x := range []*call{a, b, c, d, e} {
 			require.Zero(w, clientwatch.Count(x.conn))
 		}
 	})
