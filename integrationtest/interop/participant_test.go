@@ -154,7 +154,10 @@ func (p *participant) consume(conn *zk.Conn, r *recorder) error {
 	if err != nil {
 		return err
 	}
-	for item := range q.Consume(context.Background()) {
+	for item, err := range q.Items(context.Background()) {
+		if err != nil {
+			return err
+		}
 		if err := r.hold(string(item.Data())+"/"+item.ID()[len(item.ID())-10:], func() bool { return item.Err() == nil }, rand.N(20*time.Millisecond)); err != nil {
 			return err
 		}
@@ -162,7 +165,7 @@ func (p *participant) consume(conn *zk.Conn, r *recorder) error {
 			log.Print(err)
 		}
 	}
-	return q.Err()
+	return nil
 }
 
 func (p *participant) put(conn *zk.Conn, _ *recorder) error {

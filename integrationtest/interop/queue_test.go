@@ -37,14 +37,15 @@ func TestQueue_BothConsume(t *testing.T) {
 			defer stop()
 			done := make(chan error, 1)
 			go func() {
-				var err error
-				for item := range q.Consume(ctx) {
-					r.takeItem("go", string(item.Data()))
-					if e := item.Ack(); e != nil && err == nil {
-						err = e
+				var all error
+				for item, err := range q.Items(ctx) {
+					if err == nil {
+						r.takeItem("go", string(item.Data()))
+						err = item.Ack()
 					}
+					all = errors.Join(all, err)
 				}
-				done <- err
+				done <- all
 			}()
 			handle := "consumer-" + r.name
 			p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
@@ -73,7 +74,6 @@ func TestQueue_BothConsume(t *testing.T) {
 			p.runCommand(t, "close", handle)
 			stop()
 			require.NoError(t, <-done)
-			require.NoError(t, q.Err())
 			require.NoError(t, q.Close())
 		})
 	}
@@ -167,17 +167,20 @@ func TestQueue_Shared(t *testing.T) {
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(harness.Context(t))
 			defer stop()
-			consumed := harness.InBackground(t, func() (err error) {
-				for item := range q.Consume(ctx) {
+			consumed := harness.InBackground(t, func() (all error) {
+				for item, err := range q.Items(ctx) {
+					if err != nil {
+						return errors.Join(all, err)
+					}
 					r.takeItem("go", string(item.Data()))
 					// The peer may start to consume much later than this process.
 					for r.countAcquisitions()[c.peer.name] == 0 && ctx.Err() == nil {
 						time.Sleep(time.Millisecond)
 					}
-					err = errors.Join(err, item.Ack())
+					all = errors.Join(all, item.Ack())
 					time.Sleep(5 * time.Millisecond) // in which the peer takes items
 				}
-				return err
+				return all
 			})
 			handle := "share-" + r.name
 			sharing := c.peer.sendCommand(t, "share", 0, handle, c.kind, path, path+"-claims", r.name, c.peer.name, items)
@@ -196,7 +199,6 @@ func TestQueue_Shared(t *testing.T) {
 			stop()
 			require.NoError(t, harness.Receive(t, consumed, "the end of the consumer"))
 			c.peer.runCommand(t, "close", handle)
-			require.NoError(t, q.Err())
 			n, err := q.Len(context.Background())
 			require.NoError(t, err)
 			require.Zero(t, n)

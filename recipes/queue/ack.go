@@ -28,7 +28,7 @@ import (
 //   - [ErrParts]: the item has several payloads and [Item.Parts] was not called.
 //
 // Other errors wrap ZooKeeper's error: nothing was applied, and the claim is still valid.
-func (i Item) Ack(ops ...any) error {
+func (i *Item) Ack(ops ...any) error {
 	c := i.d.q.newAcknowledgement(i)
 	for _, op := range ops {
 		c.operations = append(c.operations, operation{op: op})
@@ -42,18 +42,18 @@ func (i Item) Ack(ops ...any) error {
 // seconds and may be repeated: if no call has returned the outcome of an earlier AckAll for
 // the same items yet, AckAll waits for that outcome and returns it. Errors are those of
 // [Item.Ack]. Items that were acknowledged before are ignored.
-func AckAll(items ...Item) error {
+func AckAll(items ...*Item) error {
 	if len(items) == 0 {
 		return nil
 	}
 	q := items[0].d.q
-	if slices.ContainsFunc(items, func(i Item) bool { return i.d.q != q }) {
+	if slices.ContainsFunc(items, func(i *Item) bool { return i.d.q != q }) {
 		return fmt.Errorf("acknowledge: %w: items of several queues", zkerror.ErrInvalid)
 	}
 	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run())
 }
 
-func (q *Queue) newAcknowledgement(items ...Item) *completion {
+func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 	c := &completion{q: q, as: errAcknowledged}
 	for _, i := range items {
 		if !slices.Contains(c.items, i.d) {
@@ -78,7 +78,7 @@ func (q *Queue) newAcknowledgement(items ...Item) *completion {
 // Return blocks for at most two seconds and may be repeated. Errors are those of [Item.Ack].
 // [recipes.ErrNotHeld] means that the item has been returned already or will be;
 // [recipes.ErrReleased] means that it was acknowledged.
-func (i Item) Return(cause error) error {
+func (i *Item) Return(cause error) error {
 	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
 	c.build = func(d *delivery) ([]operation, error) {
 		if !d.isLastAttempt() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"strings"
@@ -177,7 +178,8 @@ func TestReturn_RepeatedlyIsDelayed(t *testing.T) {
 		consuming := make(chan struct{})
 		go func() {
 			defer close(consuming)
-			for item := range consumer.Consume(ctx) {
+			for item, err := range consumer.Items(ctx) {
+				require.NoError(h, err)
 				if string(item.Data()) == "fails" {
 					failures = append(failures, time.Now())
 					require.Equal(h, len(failures), item.Attempt())
@@ -234,7 +236,7 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 // A call for an item that takes too long continues. The next call returns its result: neither are
 // operations executed twice, nor is the item acknowledged without them.
 func TestTrap06_AckTakesTooLong(t *testing.T) {
-	slowAck := func(h *harness, q *Queue, item Item, op any) {
+	slowAck := func(h *harness, q *Queue, item *Item, op any) {
 		slow := h.srv.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			time.Sleep(limit.Confirm + time.Second/4)
 			return zktest.Pass(r)
@@ -282,7 +284,7 @@ func TestAckAll_TakesTooLong(t *testing.T) {
 	run(t, func(h *harness) {
 		const timeout = time.Minute // the lease outlasts the slow requests
 		q := h.queueOn(bubble.Connect(h, h.srv, timeout), config{}, recipes.WithSessionTimeout(timeout))
-		take := func(n int) []Item {
+		take := func(n int) []*Item {
 			require.NoError(h, q.PutAll(h.Context(), make([][]byte, n)))
 			items, err := q.TakeUpTo(h.Context(), n)
 			require.NoError(h, err)
@@ -361,10 +363,10 @@ func TestAck_SuccessIsNotAnError(t *testing.T) {
 			ctx, cancel := context.WithCancel(h.Context())
 			defer cancel()
 			h.put(q, "one", "two", "three")
-			for _, end := range []func(Item) error{
-				func(i Item) error { return i.Ack() },
-				func(i Item) error { return i.Return(nil) },
-				func(i Item) error { return AckAll(i) },
+			for _, end := range []func(*Item) error{
+				func(i *Item) error { return i.Ack() },
+				func(i *Item) error { return i.Return(nil) },
+				func(i *Item) error { return AckAll(i) },
 			} {
 				item, err := q.Take(h.Context())
 				require.NoError(h, err)
@@ -486,22 +488,22 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 			run(t, func(h *harness) {
 				conn, operator := h.connect(), h.connect()
 				q, other := h.queueOn(conn, config{}), h.queue()
-				h.put(q, "one")
-				ctx, cancel := context.WithCancel(h.Context())
-				items := q.Consume(ctx)
+				h.put(q, "zero", "one")
+				next, stop := iter.Pull2(q.Items(h.Context()))
+				zero, err, _ := next()
+				require.NoError(h, err)
+				h.ack(zero)
 				h.advance(time.Second)
 				h.requireEmpty(other)
 				hook(h.srv, nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					for _, child := range h.childrenOn(operator, "/jobs-claims") {
-						if child != "queue-0000000000" {
+						if child != "queue-0000000001" {
 							_ = operator.Delete("/jobs-claims/"+child, -1)
 						}
 					}
 					return zktest.Cut(r)
 				})
-				cancel()
-				for range items {
-				}
+				stop()
 				h.advance(2 * sessionTimeout)
 				h.take(other, "one")
 			})

@@ -82,10 +82,9 @@ func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 		}
 	default:
 		n := 0
-		for item := range q.Consume(ctx) {
-			if err := item.Ack(); err != nil {
-				b.Fatal(err)
-			}
+		for item, err := range q.Items(ctx) {
+			require.NoError(b, err)
+			require.NoError(b, item.Ack())
 			if n++; n == b.N {
 				break
 			}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync"
 	"time"
 
@@ -10,66 +11,56 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Consume returns a channel of claimed items. The channel is closed after ctx is done. As
-// many items as [WithPrefetch] sets are claimed before they are received; items that are not
-// received by the end are returned to the queue, and the attempt does not count. An item
-// whose claim is lost before it is received is not delivered. Each received item must be
-// acknowledged or returned.
+// Items returns a loop over claimed items, each of which the loop's body acknowledges or returns, itself
+// or later. The loop waits for items, across sessions, and ends after ctx is done. Otherwise its last
+// element is an error without an item: [recipes.ErrClosed], [recipes.ErrConnClosed], or the error of a
+// necessary request that ZooKeeper rejects. An item that cannot be claimed or read does not end the loop:
+// see [Queue.Take].
 //
-// The channel is also closed when the queue is closed, when the owner of the connection
-// closes it, or when ZooKeeper rejects a necessary request. [Queue.Err] returns the reason.
-// An item that cannot be claimed or read does not close the channel: see [Queue.Take].
-func (q *Queue) Consume(ctx context.Context) <-chan Item {
-	items := make(chan Item)
-	if err := q.startCall(); err != nil {
-		q.setConsumeErr(err)
-		close(items)
-		return items
-	}
-	go func() {
-		defer q.running.Done()
-		defer close(items)
+// As many items as [WithPrefetch] sets are claimed before the loop reaches them. If the loop ends, for any
+// reason, those are returned to the queue, and the attempt does not count; that takes at most two seconds.
+// An item whose claim is lost before the loop reaches it is skipped. Several goroutines may each have a loop.
+func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
+	return func(yield func(*Item, error) bool) {
 		c := &consumer{q: q, results: make(chan takeResult, q.cfg.prefetch)}
 		defer c.returnUnread()
-		if err := c.deliverItems(ctx, items); err != nil {
-			q.setConsumeErr(err)
+		if err := c.deliverItems(ctx, yield); err != nil {
+			yield(nil, q.wrapError("consume", err))
 		}
-	}()
-	return items
+	}
 }
 
-func (q *Queue) setConsumeErr(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.consumeErr = q.wrapError("consume", err)
-}
-
-// consumer implements one call of Consume. It belongs to the goroutine of the call.
+// consumer implements one loop over Items. It belongs to the goroutine of the loop.
 type consumer struct {
 	q       *Queue
 	results chan takeResult
 	// requests are the requests that were not answered yet, in order.
 	requests []*takeRequest
-	// unread are the items that the program has not received yet.
-	unread []Item
+	// unread are the items that the loop has not reached yet.
+	unread []*Item
 }
 
-// deliverItems sends items until ctx is done. It returns the reason if it ends before.
-func (c *consumer) deliverItems(ctx context.Context, out chan<- Item) error {
-	for {
-		if err := c.requestItems(); err != nil {
+// deliverItems calls yield with items until it returns false or ctx is done. It returns the reason if it
+// ends before.
+func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bool) error {
+	for ctx.Err() == nil {
+		var next *Item
+		if len(c.unread) > 0 {
+			next, c.unread = c.unread[0], c.unread[1:]
+		}
+		// The next items are claimed while the loop's body runs.
+		err := c.requestItems()
+		if next != nil && next.Err() == nil { // otherwise monitorLease returns the item to the queue
+			next.d.received.Store(true)
+			if !yield(next, nil) {
+				return nil
+			}
+		}
+		if err != nil {
 			return err
 		}
-		// If there is no item, both channels are nil.
-		var send chan<- Item
-		var next Item
-		var lost <-chan struct{}
 		if len(c.unread) > 0 {
-			next = c.unread[0]
-			lost = next.Done()
-			if next.Err() == nil {
-				send = out
-			}
+			continue
 		}
 		select {
 		case r := <-c.results:
@@ -78,17 +69,12 @@ func (c *consumer) deliverItems(ctx context.Context, out chan<- Item) error {
 				return r.err
 			}
 			c.unread = append(c.unread, r.items...)
-		case send <- next:
-			next.d.received.Store(true)
-			c.unread = c.unread[1:]
-		case <-lost: // monitorLease returns the item to the queue
-			c.unread = c.unread[1:]
 		case <-ctx.Done():
-			return nil
 		case <-c.q.ctx.Done(): // the dispatcher may be waiting for ZooKeeper
 			return recipes.ErrClosed
 		}
 	}
+	return nil
 }
 
 // requestItems requests as many items as may be claimed before they are received.
@@ -103,13 +89,16 @@ func (c *consumer) requestItems() error {
 	return nil
 }
 
-// returnUnread withdraws the requests and returns the items that were not received to the queue.
+// returnUnread withdraws the requests and returns the items that the loop has not reached to the queue.
 func (c *consumer) returnUnread() {
 	for _, r := range c.requests {
 		if !c.q.withdrawRequest(r) {
 			result := <-c.results
 			c.unread = append(c.unread, result.items...)
 		}
+	}
+	if len(c.unread) == 0 || c.q.startCall() != nil {
+		return // Close returns the items
 	}
 	var returning sync.WaitGroup
 	for _, i := range c.unread {
@@ -118,10 +107,11 @@ func (c *consumer) returnUnread() {
 		returning.Go(func() { c.q.returnClaim(i.d) })
 	}
 	done := make(chan struct{})
-	c.q.running.Go(func() {
+	go func() {
+		defer c.q.running.Done()
 		returning.Wait()
 		close(done)
-	})
+	}()
 	limit.Await(done, time.Now().Add(limit.Confirm))
 }
 

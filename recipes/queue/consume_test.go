@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Consume delivers items in order, with and without prefetching.
-func TestConsume_DeliversInOrder(t *testing.T) {
+// A loop over Items delivers items in order, with and without prefetching.
+func TestItems_DeliversInOrder(t *testing.T) {
 	for _, prefetch := range []int{0, 1, 7} {
 		t.Run(fmt.Sprint(prefetch), func(t *testing.T) {
 			run(t, func(h *harness) {
@@ -30,14 +30,14 @@ func TestConsume_DeliversInOrder(t *testing.T) {
 					}
 				})
 				i := 0
-				for item := range consumer.Consume(ctx) {
+				for item, err := range consumer.Items(ctx) {
+					require.NoError(h, err)
 					require.Equal(h, fmt.Sprint(i), string(item.Data()))
 					require.NoError(h, item.Ack())
 					if i++; i == 30 {
 						cancel()
 					}
 				}
-				require.NoError(h, consumer.Err())
 				require.Equal(h, 30, i)
 				producing.Wait()
 				h.requireEmpty(producer)
@@ -47,7 +47,7 @@ func TestConsume_DeliversInOrder(t *testing.T) {
 }
 
 // Several consumers receive each item once, and each receives a fair share.
-func TestConsume_ConsumersShareItems(t *testing.T) {
+func TestItems_ConsumersShareItems(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
@@ -63,7 +63,8 @@ func TestConsume_ConsumersShareItems(t *testing.T) {
 		for c := range shares {
 			q := h.queueOn(h.connect(), config{prefetch: 3})
 			consuming.Go(func() {
-				for item := range q.Consume(ctx) {
+				for item, err := range q.Items(ctx) {
+					require.NoError(h, err)
 					time.Sleep(time.Millisecond)
 					require.NoError(h, item.Ack())
 					mu.Lock()
@@ -84,84 +85,94 @@ func TestConsume_ConsumersShareItems(t *testing.T) {
 }
 
 // The attempts of items that were claimed and not received do not count.
-func TestConsume_UnreadItemIsNoAttempt(t *testing.T) {
+func TestItems_UnreadItemIsNoAttempt(t *testing.T) {
 	run(t, func(h *harness) {
-		q := h.queueOn(h.connect(), config{maxAttempts: 2, prefetch: 3})
-		h.put(q, "one", "two", "three", "four")
+		q := h.queueOn(h.connect(), config{prefetch: 3})
+		h.put(q, "one", "two", "three", "four", "five")
 		for range 5 {
-			ctx, cancel := context.WithCancel(h.Context())
-			items := q.Consume(ctx)
-			h.advance(time.Second)
-			require.Len(h, h.children(q.cfg.claims), 4, "three items and the record")
-			cancel()
-			h.advance(0)
+			for item, err := range q.Items(h.Context()) {
+				require.NoError(h, err)
+				h.advance(time.Second)
+				require.Len(h, h.children(q.cfg.claims), 5, "four items and the record")
+				require.NoError(h, item.Return(nil))
+				break
+			}
+			h.advance(time.Hour) // until the first item is not delayed any more
 			require.Len(h, h.children(q.cfg.claims), 1)
-			_, open := <-items
-			require.False(h, open)
 		}
 		item := h.take(q, "one")
-		require.Equal(h, 1, item.Attempt())
-		require.NoError(h, item.Return(nil))
-		require.Equal(h, 2, h.take(q, "one").Attempt())
-		require.Equal(h, 1, h.take(q, "two").Attempt())
+		require.Equal(h, 6, item.Attempt())
+		for _, payload := range []string{"two", "three", "four", "five"} {
+			require.Equal(h, 1, h.take(q, payload).Attempt())
+		}
 	})
 }
 
 // An unread item that is too large to be written again is returned nevertheless, and the attempt
 // counts.
-func TestConsume_UnreadItemTooLargeToWrite(t *testing.T) {
+func TestItems_UnreadItemTooLargeToWrite(t *testing.T) {
 	run(t, func(h *harness) {
 		conn := h.connect(zk.WithMaxBufferSize(0))
 		q := h.queueOn(conn, config{})
 		require.NoError(h, q.Create(h.Context()))
-		_, err := conn.Create("/jobs/queue-0000000000", encode(make([]byte, 1_046_000)), 0, q.acl)
+		h.put(q, "first")
+		_, err := conn.Create("/jobs/queue-0000000001", encode(make([]byte, 1_046_000)), 0, q.acl)
 		require.NoError(h, err)
-		ctx, cancel := context.WithCancel(h.Context())
-		items := q.Consume(ctx)
-		h.advance(time.Second)
-		require.Contains(h, h.childrenOn(conn, q.cfg.claims), "queue-0000000000")
-		cancel()
+		for item, err := range q.Items(h.Context()) {
+			require.NoError(h, err)
+			h.advance(time.Second)
+			require.Contains(h, h.childrenOn(conn, q.cfg.claims), "queue-0000000001")
+			h.ack(item)
+			break
+		}
 		h.advance(0)
-		_, open := <-items
-		require.False(h, open)
-		require.NotContains(h, h.childrenOn(conn, q.cfg.claims), "queue-0000000000")
+		require.NotContains(h, h.childrenOn(conn, q.cfg.claims), "queue-0000000001")
 		item, err := q.TryTake(h.Context())
 		require.NoError(h, err)
 		require.Equal(h, 2, item.Attempt())
 	})
 }
 
-// An item whose claim is lost before it is received is not delivered with that claim.
-func TestConsume_LostItemIsNotDelivered(t *testing.T) {
+// An item whose claim is lost before the loop reaches it is not delivered with that claim.
+func TestItems_LostItemIsNotDelivered(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
 		q, other := h.queueOn(conn, config{prefetch: 3}), h.queue()
-		h.put(other, "one", "two", "three")
-		items := q.Consume(ctx)
-		h.advance(time.Second)
-		session := conn.SessionID()
-		h.srv.Blackhole(zktest.ToClient, session)
-		h.advance(sessionTimeout)
-		h.srv.Heal(session)
+		h.put(other, "first", "one", "two", "three")
 		var payloads []string
-		for range 3 {
-			item := <-items
+		for item, err := range q.Items(ctx) {
+			require.NoError(h, err)
+			if string(item.Data()) == "first" && item.Attempt() == 1 {
+				h.advance(time.Second)
+				session := conn.SessionID()
+				h.srv.Blackhole(zktest.ToClient, session)
+				h.advance(sessionTimeout)
+				h.srv.Heal(session)
+				require.Error(h, item.Err())
+				continue
+			}
 			require.NoError(h, item.Err())
-			require.Equal(h, 1, item.Attempt())
-			payloads = append(payloads, string(item.Data()))
+			if string(item.Data()) != "first" {
+				require.Equal(h, 1, item.Attempt())
+				payloads = append(payloads, string(item.Data()))
+			}
+			h.ack(item)
+			if len(payloads) == 3 {
+				break
+			}
 		}
 		require.ElementsMatch(h, []string{"one", "two", "three"}, payloads)
 	})
 }
 
-// The channel remains open if the session expires.
-func TestConsume_ContinuesInNextSession(t *testing.T) {
+// A loop continues if the session expires.
+func TestItems_ContinuesInNextSession(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
 		conn := h.connect()
 		q, other := h.queueOn(conn, config{}), h.queue()
-		items := q.Consume(ctx)
+		items, result := h.consume(ctx, q)
 		for i := range 5 {
 			h.put(other, "one")
 			item := <-items
@@ -173,14 +184,13 @@ func TestConsume_ContinuesInNextSession(t *testing.T) {
 			require.NoError(h, item.Ack(), "session %d", i)
 		}
 		cancel()
-		h.advance(0)
-		require.NoError(h, q.Err())
+		require.NoError(h, <-result)
 	})
 }
 
 // An item that some consumers cannot read ends none of their calls: all other items are delivered,
 // and it becomes a dead letter after its attempts, with its data.
-func TestConsume_UnreadableItem(t *testing.T) {
+func TestItems_UnreadableItem(t *testing.T) {
 	for name, unlimited := range map[string]bool{"fleet with small buffers": false, "and one that can read it": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *harness) {
@@ -192,7 +202,8 @@ func TestConsume_UnreadableItem(t *testing.T) {
 				var consuming sync.WaitGroup
 				consume := func(q *Queue) {
 					consuming.Go(func() {
-						for item := range q.Consume(ctx) {
+						for item, err := range q.Items(ctx) {
+							require.NoError(h, err)
 							mu.Lock()
 							received[string(item.Data()[:7])]++
 							mu.Unlock()
@@ -241,9 +252,6 @@ func TestConsume_UnreadableItem(t *testing.T) {
 				}
 				cancel()
 				consuming.Wait()
-				for _, q := range fleet {
-					require.NoError(h, q.Err())
-				}
 				if !unlimited {
 					require.NoError(h, producer.Requeue(h.Context(), letters[0]))
 					item := h.take(producer, large)

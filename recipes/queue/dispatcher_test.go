@@ -27,7 +27,7 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 		var order []string
 		consume, stop := context.WithCancel(ctx)
 		defer stop()
-		items := consumer.Consume(consume)
+		items, _ := h.consume(consume, consumer)
 		h.advance(time.Second)
 		require.NoError(h, producer.Put(ctx, []byte("sooner"), at(30*time.Second)))
 		require.NoError(h, producer.Put(ctx, []byte("past"), at(-time.Hour)))

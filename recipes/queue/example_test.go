@@ -46,7 +46,10 @@ func Example() {
 	}
 
 	n := 0
-	for item := range jobs.Consume(ctx) {
+	for item, err := range jobs.Items(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
 		// item.Context() is done before another consumer can claim the item.
 		if err := work(item.Context(), item.Data()); err != nil {
 			_ = item.Return(err) // even if this fails, the item is delivered again
@@ -58,9 +61,6 @@ func Example() {
 		if n++; n == 2 {
 			cancel() // ends the example
 		}
-	}
-	if err := jobs.Err(); err != nil {
-		log.Fatal(err)
 	}
 	// Output:
 	// rebuild index

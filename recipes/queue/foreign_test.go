@@ -126,7 +126,8 @@ func TestForeignParticipant(t *testing.T) {
 				consumers := []*Queue{connect(), connect(), connect()}
 				for _, q := range consumers {
 					go func() {
-						for i := range q.Consume(ctx) {
+						for i, err := range q.Items(ctx) {
+							require.NoError(h, err)
 							results <- string(i.Data())
 							if err := i.Ack(); err != nil {
 								_ = i.Return(err)
@@ -148,9 +149,6 @@ func TestForeignParticipant(t *testing.T) {
 					for i := range 10 {
 						require.Equal(h, 1, counts[fmt.Sprintf("item %d %d", round, i)])
 					}
-				}
-				for _, q := range consumers {
-					require.NoError(h, q.Err())
 				}
 				letters, err := producer.DeadLetters(h.Context())
 				require.NoError(h, err)

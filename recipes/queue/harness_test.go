@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +86,7 @@ func (h *harness) put(q *Queue, payloads ...string) {
 }
 
 // take takes an item, which must have a payload.
-func (h *harness) take(q *Queue, payload string) Item {
+func (h *harness) take(q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.TryTake(h.Context())
 	require.NoError(h, err)
@@ -95,8 +96,8 @@ func (h *harness) take(q *Queue, payload string) Item {
 }
 
 // startTake takes an item in the background.
-func (h *harness) startTake(q *Queue) <-chan Item {
-	taken := make(chan Item, 1)
+func (h *harness) startTake(q *Queue) <-chan *Item {
+	taken := make(chan *Item, 1)
 	go func() {
 		item, err := q.Take(h.Context())
 		require.NoError(h, err)
@@ -105,7 +106,29 @@ func (h *harness) startTake(q *Queue) <-chan Item {
 	return taken
 }
 
-func (h *harness) ack(i Item) {
+// consume runs a loop over the items of q, whose body waits until the test receives the item, or ctx is
+// done. result receives the error with which the loop ends, or nil.
+func (h *harness) consume(ctx context.Context, q *Queue) (items <-chan *Item, result <-chan error) {
+	out, end := make(chan *Item), make(chan error, 1)
+	go func() {
+		defer close(end)
+		defer close(out)
+		for i, err := range q.Items(ctx) {
+			if err != nil {
+				end <- err
+				return
+			}
+			select {
+			case out <- i:
+			case <-q.ctx.Done():
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out, end
+}
+
+func (h *harness) ack(i *Item) {
 	h.Helper()
 	require.NoError(h, i.Ack())
 }

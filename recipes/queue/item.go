@@ -17,24 +17,17 @@ import (
 )
 
 // Item is an item that this consumer has claimed: no other consumer can claim it until it
-// is acknowledged, returned or lost. Its methods may be called from any goroutine. The zero
-// Item is not valid: its ID is "", and its other methods must not be called.
+// is acknowledged, returned or lost. Its methods may be called from any goroutine.
 type Item struct{ d *delivery }
 
 // ID returns the name of the item's znode. It is the same in each attempt, except for items
-// that a Curator consumer has put back or that were dead letters. The ID of the zero Item, which
-// [Queue.Take] returns with an error, is "".
-func (i Item) ID() string {
-	if i.d == nil {
-		return ""
-	}
-	return i.d.name
-}
+// that a Curator consumer has put back or that were dead letters.
+func (i *Item) ID() string { return i.d.name }
 
 // Data returns the payload. If Curator's putMulti has stored several payloads in the item,
 // Data returns the first, and the item cannot be acknowledged before [Item.Parts] was
 // called. The data must not be modified.
-func (i Item) Data() []byte {
+func (i *Item) Data() []byte {
 	if len(i.d.parts) == 0 {
 		return nil
 	}
@@ -43,13 +36,13 @@ func (i Item) Data() []byte {
 
 // Parts returns all payloads. Items that were put by this library or by kazoo have exactly
 // one.
-func (i Item) Parts() [][]byte {
+func (i *Item) Parts() [][]byte {
 	i.d.partsRead.Store(true)
 	return i.d.parts
 }
 
 // Priority returns the priority given to Put, or 0 by default.
-func (i Item) Priority() int {
+func (i *Item) Priority() int {
 	if i.d.priority == noPriority {
 		return 0
 	}
@@ -58,7 +51,7 @@ func (i Item) Priority() int {
 
 // Attempt returns the number of deliveries of the item, including this one. It was stored
 // in ZooKeeper before this delivery.
-func (i Item) Attempt() int { return i.d.attempt }
+func (i *Item) Attempt() int { return i.d.attempt }
 
 // Token returns the fencing token. Of two claims of one item the later one has the greater
 // token. The token is the creation zxid of the claim. Zxids increase during the life of an
@@ -68,26 +61,26 @@ func (i Item) Attempt() int { return i.d.attempt }
 // locks are unrelated, although all are zxids: if one record is checked against both, it
 // rejects the holder of the smaller token. A job that writes to a shared resource should
 // keep a separate record for each item, for instance keyed by the path of the item.
-func (i Item) Token() int64 { return i.d.grant.Token() }
+func (i *Item) Token() int64 { return i.d.grant.Token() }
 
 // Done returns a channel that is closed when the item is acknowledged, returned or lost, or
 // when its lease has expired.
-func (i Item) Done() <-chan struct{} { return i.d.grant.Context().Done() }
+func (i *Item) Done() <-chan struct{} { return i.d.grant.Context().Done() }
 
 // Err returns nil while the claim is valid, and afterwards the reason why it is not:
 // [recipes.ErrReleased], [recipes.ErrClosed], [recipes.ErrLeaseExpired], [recipes.ErrSessionExpired],
 // [recipes.ErrDeleted], [recipes.ErrConnClosed] or [recipes.ErrUnconfirmed], to be tested
 // with errors.Is. Err compares the lease with the clock, so it is accurate even if this
 // process has just been resumed.
-func (i Item) Err() error { return i.d.grant.Err() }
+func (i *Item) Err() error { return i.d.grant.Err() }
 
 // Deadline returns the time at which the lease of the claim expires unless it is renewed.
 // It increases while the claim is valid, and does not change afterwards.
-func (i Item) Deadline() time.Time { return i.d.grant.Deadline() }
+func (i *Item) Deadline() time.Time { return i.d.grant.Deadline() }
 
 // Context returns a context that is done when the claim is not valid any more. Its cause is
 // the error that Err returns.
-func (i Item) Context() context.Context { return i.d.grant.Context() }
+func (i *Item) Context() context.Context { return i.d.grant.Context() }
 
 // Multi executes ops as one ZooKeeper transaction that commits only while the claim is
 // valid, even if this process was stopped or requests were delayed. A call without ops
@@ -100,7 +93,7 @@ func (i Item) Context() context.Context { return i.d.grant.Context() }
 // call, so that the outcome is unknown. Otherwise it wraps ZooKeeper's error, and nothing
 // was applied. Multi blocks until ZooKeeper answers, but for at most two seconds after the
 // claim has ended.
-func (i Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
+func (i *Item) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	d := i.d
 	if err := d.grant.Err(); err != nil {
 		return nil, d.claimLost(err)

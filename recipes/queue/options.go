@@ -35,14 +35,14 @@ func WithMaxAttempts(n int) Option {
 	return ownOption(recipe.Own("queue.WithMaxAttempts", func(c *config) { c.maxAttempts = n }))
 }
 
-// WithPrefetch sets the number of items that Consume claims before they are received, at most
+// WithPrefetch sets the number of items that a loop over [Queue.Items] claims before it reaches them, at most
 // 10000. 0, the default, means 1. Other consumers cannot take these items, and each counts as an
 // attempt if this process dies.
 func WithPrefetch(n int) Option {
 	return ownOption(recipe.Own("queue.WithPrefetch", func(c *config) { c.prefetch = n }))
 }
 
-// maxPrefetch is the limit of WithPrefetch, because Consume allocates memory for so many items.
+// maxPrefetch is the limit of WithPrefetch, because a loop allocates memory for so many items.
 const maxPrefetch = 10000
 
 // WithClaims sets the directory of the claims, which Curator calls the lock path. The default is

@@ -135,9 +135,9 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 					consumed := 0
 					consume, cancel := context.WithCancel(ctx)
 					if consumedBefore {
-						items := other.Consume(consume)
 						go func() {
-							for item := range items {
+							for item, err := range other.Items(consume) {
+								require.NoError(h, err)
 								consumed++
 								require.Equal(h, "one", string(item.Data()))
 								require.NoError(h, item.Ack())

@@ -59,10 +59,9 @@ type Queue struct {
 	// deliveries are the items that this participant has claimed.
 	deliveries map[*delivery]struct{}
 	// returned are items that the dispatcher must list again, because their claims were deleted.
-	returned   []returnedItem
-	consumeErr error // the result of Err
-	connErr    error // not nil if the connection was closed
-	closing    bool
+	returned []returnedItem
+	connErr  error // not nil if the connection was closed
+	closing  bool
 }
 
 // New returns a participant of the queue at path. It sends no request. Errors:
@@ -150,17 +149,9 @@ func (q *Queue) countItems(ctx context.Context) (int, error) {
 	return int(stat.NumChildren), nil
 }
 
-// Err returns the reason why the channel of a Consume was closed before its context was
-// done, or nil if that did not happen.
-func (q *Queue) Err() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.consumeErr
-}
-
 // Close returns claimed items to the queue, completes pending requests, and returns nil
 // when no znode of this participant exists any more. Items end with [recipes.ErrClosed],
-// channels are closed, and later calls return that error, except for those that only read.
+// loops over [Queue.Items] end with that error, and later calls return it, except for those that only read.
 //
 // Close blocks for at most two seconds. It returns an error that wraps
 // [recipes.ErrUnconfirmed] if ZooKeeper has not answered by then, and continues in the

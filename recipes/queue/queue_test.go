@@ -133,7 +133,8 @@ func TestClose_ReturnsItems(t *testing.T) {
 		h.put(other, "one", "two", "three", "four", "five")
 		first, second := h.take(q, "one"), h.take(q, "two")
 		require.NoError(h, first.Ack())
-		items := q.Consume(ctx)
+		items, result := h.consume(ctx, q)
+		three := <-items
 		h.advance(time.Second)
 		var closing sync.WaitGroup
 		closing.Go(func() {
@@ -143,9 +144,8 @@ func TestClose_ReturnsItems(t *testing.T) {
 		require.ErrorIs(h, second.Err(), recipes.ErrClosed)
 		closing.Wait()
 		require.NoError(h, q.Close(), "second call")
-		_, open := <-items
-		require.False(h, open)
-		require.ErrorIs(h, q.Err(), recipes.ErrClosed)
+		require.ErrorIs(h, <-result, recipes.ErrClosed)
+		require.ErrorIs(h, three.Err(), recipes.ErrClosed)
 
 		require.NoError(h, first.Ack(), "it was acknowledged before")
 		require.ErrorIs(h, second.Ack(), recipes.ErrNotHeld)
@@ -156,11 +156,14 @@ func TestClose_ReturnsItems(t *testing.T) {
 		_, err = q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrClosed)
 		require.ErrorIs(h, q.Put(ctx, nil), recipes.ErrClosed)
-		_, open = <-q.Consume(ctx)
-		require.False(h, open)
+		for _, err := range q.Items(ctx) {
+			require.ErrorIs(h, err, recipes.ErrClosed)
+		}
 
 		require.Equal(h, 2, h.take(other, "two").Attempt())
-		require.Equal(h, 1, h.take(other, "three").Attempt(), "it was not received")
+		require.Equal(h, 2, h.take(other, "three").Attempt())
+		require.Equal(h, 2, h.take(other, "four").Attempt(), "the loop has reached it")
+		require.Equal(h, 1, h.take(other, "five").Attempt())
 	})
 }
 
@@ -222,7 +225,8 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 			h.srv.Refuse(true)
 			return zktest.Cut(r) // the claim
 		})
-		taken, items := make(chan error, 1), q.Consume(h.Context())
+		taken := make(chan error, 1)
+		_, result := h.consume(h.Context(), q)
 		go func() {
 			_, err := q.Take(h.Context())
 			taken <- err
@@ -237,11 +241,10 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 			h.Error("Take still waits after Close")
 		}
 		select {
-		case _, open := <-items:
-			require.False(h, open)
-			require.ErrorIs(h, q.Err(), recipes.ErrClosed)
+		case err := <-result:
+			require.ErrorIs(h, err, recipes.ErrClosed)
 		default:
-			h.Error("the channel is open after Close")
+			h.Error("the loop continues after Close")
 		}
 		h.srv.Refuse(false)
 	})
@@ -252,17 +255,19 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 	run(t, func(h *harness) {
 		ctx, conn := h.Context(), h.connect()
 		q, other := h.queueOn(conn, config{}), h.queue()
-		h.put(q, "one", "two")
+		h.put(q, "one", "two", "three")
 		item := h.take(q, "one")
-		items := q.Consume(ctx)
-		h.advance(time.Second)
-		conn.Close()
-		<-item.Done()
-		require.ErrorIs(h, item.Err(), recipes.ErrConnClosed)
-		for range items {
-			h.Error("an item was delivered after the connection was closed")
+		for next, err := range q.Items(ctx) {
+			if next == nil {
+				require.ErrorIs(h, err, recipes.ErrConnClosed)
+				break
+			}
+			require.Equal(h, "two", string(next.Data()), "an item was delivered after the connection was closed")
+			h.advance(time.Second)
+			conn.Close()
+			<-item.Done()
+			require.ErrorIs(h, item.Err(), recipes.ErrConnClosed)
 		}
-		require.ErrorIs(h, q.Err(), recipes.ErrConnClosed)
 		_, err := q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrConnClosed)
 		require.ErrorIs(h, q.Put(ctx, nil), recipes.ErrConnClosed)
@@ -286,10 +291,10 @@ func TestQueue_NoPermission(t *testing.T) {
 		require.NoError(h, err)
 		_, err = conn.Create("/jobs/queue-", encode([]byte("one")), zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
-		for range q.Consume(ctx) {
-			h.Error("an item was delivered without a permission")
+		for item, err := range q.Items(ctx) {
+			require.Nil(h, item)
+			require.ErrorIs(h, err, recipes.ErrPermission)
 		}
-		require.ErrorIs(h, q.Err(), recipes.ErrPermission)
 		_, err = q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrPermission)
 		require.NoError(h, conn.Delete("/jobs-claims", -1))

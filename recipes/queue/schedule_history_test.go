@@ -55,7 +55,7 @@ func (r *record) addPut(client, payload string, err error) {
 }
 
 // addDelivery adds a delivery. It calls ended when Done of the item is closed.
-func (r *record) addDelivery(client string, i Item, ended func()) {
+func (r *record) addDelivery(client string, i *Item, ended func()) {
 	d := &deliveryRecord{client: client, id: i.ID(), payload: string(i.Data()), token: i.Token(), attempt: i.Attempt(), session: i.d.session}
 	r.mu.Lock()
 	d.from = r.Now()
@@ -71,7 +71,7 @@ func (r *record) addDelivery(client string, i Item, ended func()) {
 	})
 }
 
-func (r *record) addAck(client string, i Item, err error) {
+func (r *record) addAck(client string, i *Item, err error) {
 	r.Note("%s: ack %s: %v", client, i.Data(), err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *record) addAck(client string, i Item, err error) {
 }
 
 // addLateAck records that an acknowledgement was confirmed by a second call.
-func (r *record) addLateAck(i Item) {
+func (r *record) addLateAck(i *Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	acks := r.acks[string(i.Data())]

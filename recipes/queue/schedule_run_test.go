@@ -136,8 +136,13 @@ func (x *scheduleRun) startConsumer(c *client) {
 	c.stop = stop
 	x.working.Go(func() {
 		if c.random.IntN(2) == 0 {
-			for i := range c.queue.Consume(ctx) {
-				x.processItems(c, i)
+			for i, err := range c.queue.Items(ctx) {
+				switch {
+				case err == nil:
+					x.processItems(c, i)
+				case !errors.Is(err, recipes.ErrClosed) && !errors.Is(err, recipes.ErrConnClosed):
+					x.Violate("%s: items: %v", c.name, err)
+				}
 			}
 			return
 		}
@@ -158,7 +163,7 @@ func (x *scheduleRun) startConsumer(c *client) {
 }
 
 // processItems acknowledges or returns the items of a consumer, or does nothing with them.
-func (x *scheduleRun) processItems(c *client, items ...Item) {
+func (x *scheduleRun) processItems(c *client, items ...*Item) {
 	for _, i := range items {
 		x.working.Add(1)
 		x.addDelivery(c.name, i, x.working.Done)
@@ -194,7 +199,7 @@ func (x *scheduleRun) processItems(c *client, items ...Item) {
 }
 
 // acknowledge acknowledges an item, and creates a znode in the same transaction.
-func (x *scheduleRun) acknowledge(c *client, i Item) {
+func (x *scheduleRun) acknowledge(c *client, i *Item) {
 	result := &zk.CreateRequest{Path: path.Join(results, string(i.Data())+"-"), Acl: openACL, Flags: zk.FlagSequence}
 	x.addAck(c.name, i, i.Ack(result))
 }

@@ -20,20 +20,20 @@ import (
 // once. The consumer tries it again after 100 ms, and after twice that time with each
 // further failure, up to a minute. Each read that fails counts as an attempt. After
 // as many attempts as [WithMaxAttempts] allows, the item becomes a [DeadLetter] and keeps its data.
-func (q *Queue) Take(ctx context.Context) (Item, error) {
+func (q *Queue) Take(ctx context.Context) (*Item, error) {
 	items, err := q.takeItems(ctx, 1, false)
 	if err != nil {
-		return Item{}, err
+		return nil, err
 	}
 	return items[0], nil
 }
 
 // TryTake is like Take, but does not wait for items: it returns [ErrEmpty] if all due items
 // are claimed or skipped, or were returned and are delayed (see [Item.Return]). TryTake still waits for ZooKeeper.
-func (q *Queue) TryTake(ctx context.Context) (Item, error) {
+func (q *Queue) TryTake(ctx context.Context) (*Item, error) {
 	items, err := q.takeItems(ctx, 1, true)
 	if err != nil {
-		return Item{}, err
+		return nil, err
 	}
 	return items[0], nil
 }
@@ -42,7 +42,7 @@ func (q *Queue) TryTake(ctx context.Context) (Item, error) {
 // one, and can return fewer than are available: it returns the items that were claimed
 // together, which are up to 8 at first, up to 64 later, and fewer if other consumers claim
 // the same items.
-func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]Item, error) {
+func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]*Item, error) {
 	if n < 1 {
 		return nil, q.wrapError("take from", fmt.Errorf("%w: TakeUpTo(%d)", zkerror.ErrInvalid, n))
 	}
@@ -50,7 +50,7 @@ func (q *Queue) TakeUpTo(ctx context.Context, n int) ([]Item, error) {
 }
 
 // takeItems requests up to n items. If try is set, it does not wait for items.
-func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]Item, error) {
+func (q *Queue) takeItems(ctx context.Context, n int, try bool) ([]*Item, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, q.wrapError("take from", err)
 	}
@@ -90,7 +90,7 @@ type takeRequest struct {
 }
 
 type takeResult struct {
-	items []Item
+	items []*Item
 	err   error
 }
 
@@ -169,9 +169,9 @@ func (q *Queue) answerRequests(ds []*delivery) (rest []*delivery) {
 	for len(ds) > 0 && len(q.requests) > 0 && !q.closing {
 		r := q.requests[0]
 		q.requests = q.requests[1:]
-		var items []Item
+		var items []*Item
 		for len(ds) > 0 && len(items) < r.n {
-			items = append(items, Item{ds[0]})
+			items = append(items, &Item{ds[0]})
 			ds = ds[1:]
 		}
 		r.results <- takeResult{items: items}

@@ -63,7 +63,7 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 			})
 			item, err := q.Take(ctx)
 			require.ErrorIs(h, err, cause, "%v", op)
-			require.Empty(h, item.ID())
+			require.Nil(h, item)
 			<-hook.Ran()
 			h.advance(time.Second)
 			require.NoError(h, q.Close())
@@ -104,7 +104,7 @@ func TestTakeUpTo(t *testing.T) {
 func TestTakeUpTo_LargeNumbers(t *testing.T) {
 	run(t, func(h *harness) {
 		q := h.queue()
-		taking := make(chan []Item)
+		taking := make(chan []*Item)
 		for range 2 {
 			go func() {
 				items, err := q.TakeUpTo(h.Context(), math.MaxInt)

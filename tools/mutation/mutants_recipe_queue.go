@@ -48,7 +48,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if !d.received.Load() && d.raw != nil {", "if false {"},
 		},
-		tests: "./recipes/queue -run ^TestConsume_UnreadItemIsNoAttempt$",
+		tests: "./recipes/queue -run ^TestItems_UnreadItemIsNoAttempt$",
 	},
 	{
 		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",
@@ -102,7 +102,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		case a.Err != nil:\n			d.skip(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skip("},
 		},
-		tests: "./recipes/queue -run ^TestConsume_UnreadableItem$",
+		tests: "./recipes/queue -run ^TestItems_UnreadableItem$",
 	},
 	{
 		name: "recipe/queue-in-place", breaks: "an item that cannot be read is deleted after its last attempt",
@@ -110,7 +110,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"c.toDeadLetters, c.inPlace, c.reason = true, d.unread, reason", "c.toDeadLetters, c.inPlace, c.reason = true, false, reason"},
 		},
-		tests: "./recipes/queue -run ^TestConsume_UnreadableItem$",
+		tests: "./recipes/queue -run ^TestItems_UnreadableItem$",
 	},
 	{
 		name: "recipe/queue-letter", breaks: "a dead letter that another client has written selects the znodes that are deleted",

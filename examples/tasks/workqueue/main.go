@@ -45,8 +45,10 @@ func main() {
 
 // work takes jobs until ctx is done. Any number of processes can do so.
 func work(ctx context.Context, jobs *queue.Queue) error {
-	for item := range jobs.Consume(ctx) {
-		var err error
+	for item, err := range jobs.Items(ctx) {
+		if err != nil {
+			return err
+		}
 		if do(item.Context(), string(item.Data())) == nil {
 			err = item.Ack() // deletes the job
 		} else {
@@ -56,7 +58,7 @@ func work(ctx context.Context, jobs *queue.Queue) error {
 			log.Print(item.ID(), " is delivered again: ", err)
 		}
 	}
-	return jobs.Err()
+	return nil
 }
 
 // do must return soon after ctx is done: another process can then take the job. It can run twice

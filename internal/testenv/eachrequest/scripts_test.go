@@ -378,7 +378,7 @@ func useQueue(r *run, opts ...queue.Option) {
 		}
 	}
 	for n := range 3 {
-		var item queue.Item
+		var item *queue.Item
 		empty := false
 		if !r.Try("take", func(ctx context.Context) (err error) {
 			if item, err = client.TryTake(ctx); errors.Is(err, queue.ErrEmpty) && r.Fault.Name != "none" {
@@ -402,7 +402,7 @@ func useQueue(r *run, opts ...queue.Option) {
 	r.Finish("close", client.Close)
 	time.Sleep(3 * eachrequest.Timeout) // claims of the client end with its session
 	for {
-		var item queue.Item
+		var item *queue.Item
 		empty := false
 		if !r.Require("take", func(ctx context.Context) (err error) {
 			if item, err = other.TryTake(ctx); errors.Is(err, queue.ErrEmpty) {

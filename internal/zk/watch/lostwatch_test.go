@@ -261,7 +261,7 @@ var lostWatchScenarios = []struct {
 			return q
 		}
 		consumers := []*queue.Queue{q(), q()}
-		items := make(chan queue.Item)
+		items := make(chan *queue.Item)
 		for _, q := range consumers {
 			go func() {
 				if i, err := q.Take(ctx); err == nil {
