@@ -122,7 +122,7 @@ var sessionMutants = []mutant{
 		name: "session/S8", breaks: "a pause of the process is not detected",
 		file: "internal/zk/connection/pause.go",
 		edits: []edit{
-			{"limit.Elapsed(p.running, now) > longest", "false"},
+			{"limit.Elapsed(p.running, now) > longest", "limit.Elapsed(p.running, now) < 0"},
 		},
 		tests: "./internal/zk/connection -run TestPauses|TestPause_",
 	},
