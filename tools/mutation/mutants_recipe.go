@@ -4,7 +4,7 @@ package main
 var recipeMutants = []mutant{
 	{
 		name: "recipe/X1", breaks: "the reply that a session has moved counts as final",
-		file: "internal/zk/zkerror/codes.go",
+		file: "internal/zk/zkerror/zkerror.go",
 		edits: []edit{
 			{`"SESSIONMOVED", Transient,`, `"SESSIONMOVED", Final,`},
 		},

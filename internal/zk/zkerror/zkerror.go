@@ -5,6 +5,8 @@ package zkerror
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -41,4 +43,195 @@ func Refine(err error) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return Reject(err, func() string { return "" })
+}
+
+// Class determines what follows from an error code of the servers.
+type Class string
+
+const (
+	// Answer is the state of a znode, from which the caller of the request decides what follows.
+	Answer Class = "answer"
+	// Transient means that the server was busy or about to lose its connections. The request is
+	// sent again; it is unknown whether the first one was applied.
+	Transient Class = "transient"
+	// Passing ends the operation, because only a person can end the condition. But a participant that
+	// joins again, and has joined before, repeats it until it succeeds.
+	Passing Class = "passing"
+	// Final ends the operation. The same request would fail again.
+	Final Class = "final"
+)
+
+// Code is an error code of the servers.
+type Code struct {
+	Number  int32
+	Name    string // in the servers' source
+	Class   Class
+	Meaning string
+	Remedy  string // what the user can do
+
+	sentinel error // for users, or nil
+	library  error // of the client library, or nil: its text is then "unknown error: NUMBER"
+}
+
+const (
+	seeLog    = "read the server's log"
+	byLibrary = "none: the library reacts to it"
+	again     = "none: the library sends the request again"
+)
+
+// Codes are the error codes of the servers. docs/servers.md has the same table.
+var Codes = []Code{
+	{-1, "SYSTEMERROR", Final, "the server has failed to process the request", seeLog, nil, nil},
+	{-2, "RUNTIMEINCONSISTENCY", Final, "the server has found an inconsistency", seeLog, nil, nil},
+	{-3, "DATAINCONSISTENCY", Final, "the server has found inconsistent data", seeLog, nil, nil},
+	{-4, "CONNECTIONLOSS", Transient, "the server has lost its connection", again, nil, nil},
+	{-5, "MARSHALLINGERROR", Final, "the server cannot decode the request", "use servers that implement the ZooKeeper protocol completely", nil, nil},
+	{-6, "UNIMPLEMENTED", Final, "the server does not implement the operation", "use ZooKeeper 3.5 or later", nil, nil},
+	{-7, "OPERATIONTIMEOUT", Transient, "the server has not executed the request in time", again, nil, nil},
+	{-8, "BADARGUMENTS", Final, "the server does not accept an argument of the request", "check the path and the options", nil, zk.ErrBadArguments},
+	{-9, "INVALIDSTATE", Final, "the connection is in a wrong state", "open a new connection", nil, nil},
+	{-12, "UNKNOWNSESSION", Final, "the server does not know the session", "open a new connection", nil, nil},
+	{-13, "NEWCONFIGNOQUORUM", Final, "no quorum of the new configuration is connected", "repeat the reconfiguration when its servers run", nil, nil},
+	{-14, "RECONFIGINPROGRESS", Final, "another reconfiguration is in progress", "repeat the reconfiguration", nil, nil},
+	{-100, "APIERROR", Final, "the server rejects the request", seeLog, nil, zk.ErrAPIError},
+	{-101, "NONODE", Answer, "the znode does not exist", byLibrary, nil, zk.ErrNoNode},
+	{-102, "NOAUTH", Final, "the ACL of the znode, or of its parent, does not permit the request", "call AddAuth on the connection, or change the ACL", ErrPermission, zk.ErrNoAuth},
+	{-103, "BADVERSION", Answer, "the znode has changed", byLibrary, nil, zk.ErrBadVersion},
+	{-108, "NOCHILDRENFOREPHEMERALS", Final, "the parent is ephemeral and cannot have children", "use a path whose parents are not ephemeral", nil, zk.ErrNoChildrenForEphemerals},
+	{-110, "NODEEXISTS", Answer, "the znode exists", byLibrary, nil, zk.ErrNodeExists},
+	{-111, "NOTEMPTY", Answer, "the znode has children", byLibrary, nil, zk.ErrNotEmpty},
+	{-112, "SESSIONEXPIRED", Transient, "the session has expired", "none: the library continues in the next session, or reports that the session is lost", nil, zk.ErrSessionExpired},
+	{-113, "INVALIDCALLBACK", Final, "the callback is invalid", seeLog, nil, nil},
+	{-114, "INVALIDACL", Final, "the ACL is invalid, or has no entry that applies to the connection", "change the ACL; with scheme auth, call AddAuth on the connection first", ErrPermission, zk.ErrInvalidACL},
+	{-115, "AUTHFAILED", Passing, "the server rejects the credentials of the connection", "correct the credentials, or the authentication providers of the server", ErrPermission, zk.ErrAuthFailed},
+	{-116, "CLOSING", Transient, "the connection is being closed", "none: the operation ends with ErrConnClosed", nil, zk.ErrClosing},
+	{-117, "NOTHING", Final, "the server has not sent a response", seeLog, nil, zk.ErrNothing},
+	{-118, "SESSIONMOVED", Transient, "the session is connected to another server", again, nil, zk.ErrSessionMoved},
+	{-119, "NOTREADONLY", Transient, "the server is read-only, because it is not connected to a quorum", again, nil, nil},
+	{-120, "EPHEMERALONLOCALSESSION", Final, "a local session cannot create ephemeral znodes", "set localSessionsUpgradingEnabled=true on the servers", nil, nil},
+	{-121, "NOWATCHER", Answer, "the watch does not exist", byLibrary, nil, nil},
+	{-122, "REQUESTTIMEOUT", Transient, "the quorum has not confirmed the request in time", again, nil, nil},
+	{-123, "RECONFIGDISABLED", Final, "reconfiguration is disabled", "set reconfigEnabled=true on the servers", nil, zk.ErrReconfigDisabled},
+	{-124, "SESSIONCLOSEDREQUIRESASLAUTH", Passing, "the server serves only authenticated connections", "call AddAuth on the connection with a scheme that enforce.auth.schemes contains; the client library does not implement SASL, which sessionRequireClientSASLAuth requires", ErrPermission, nil},
+	{-125, "QUOTAEXCEEDED", Passing, "the quota of a parent of the znode is exceeded", "raise the quota (setquota), or delete znodes below that parent", ErrPermission, nil},
+	{-127, "THROTTLEDOP", Transient, "the server is overloaded and has rejected the request", again, nil, nil},
+}
+
+// unknownPrefix begins the errors of the client library for codes that it does not define.
+const unknownPrefix = "unknown error: "
+
+// CodeOf returns the error code that err wraps, or nil if err is not an answer of a server. A number
+// that is not in the table is a final code without a name.
+func CodeOf(err error) *Code {
+	if err == nil {
+		return nil
+	}
+	var rejected *Rejection
+	if errors.As(err, &rejected) {
+		return rejected.Code
+	}
+	for i := range Codes {
+		if c := &Codes[i]; c.library != nil && errors.Is(err, c.library) {
+			return c
+		}
+	}
+	return undefinedCode(err)
+}
+
+// undefinedCode returns the code of an error for which the client library has only a text.
+func undefinedCode(err error) *Code {
+	switch wrapper := err.(type) { //nolint:errorlint // it visits the tree
+	case nil:
+		return nil
+	case interface{ Unwrap() error }:
+		return undefinedCode(wrapper.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range wrapper.Unwrap() {
+			if c := undefinedCode(err); c != nil {
+				return c
+			}
+		}
+		return nil
+	}
+	digits, found := strings.CutPrefix(err.Error(), unknownPrefix)
+	number, failed := strconv.ParseInt(digits, 10, 32)
+	if !found || failed != nil {
+		return nil
+	}
+	for i := range Codes {
+		if c := &Codes[i]; c.Number == int32(number) {
+			return c
+		}
+	}
+	return &Code{Number: int32(number), Class: Final, Meaning: "the server rejects the request", Remedy: seeLog}
+}
+
+// Is reports whether err wraps an answer with this number.
+func Is(err error, number int32) bool {
+	c := CodeOf(err)
+	return c != nil && c.Number == number
+}
+
+// IsPassing reports whether err wraps an answer whose cause a person can remove, so that a
+// participant that joins again may succeed.
+func IsPassing(err error) bool {
+	c := CodeOf(err)
+	return c != nil && c.Class == Passing
+}
+
+// IsRejection reports whether err wraps an answer that ends an operation.
+func IsRejection(err error) bool {
+	c := CodeOf(err)
+	return c != nil && (c.Class == Passing || c.Class == Final)
+}
+
+// Unimplemented is the number of the code of servers that do not implement an operation.
+const Unimplemented = -6
+
+// Rejection is an error with which a server has rejected a request.
+type Rejection struct {
+	Code   *Code
+	Server string // the address of the server, or "" if it is not known
+	Err    error  // of the client library
+}
+
+// Reject returns err as a Rejection if it is an answer that ends an operation, and otherwise err.
+func Reject(err error, server func() string) error {
+	var rejected *Rejection
+	if c := CodeOf(err); c == nil || c.Class == Answer || c.Class == Transient || errors.As(err, &rejected) {
+		return err
+	} else {
+		return &Rejection{c, server(), err}
+	}
+}
+
+// Error returns the meaning of the code, the code and the server, and what the user can do.
+func (r *Rejection) Error() string {
+	var b strings.Builder
+	if r.Code.sentinel != nil {
+		b.WriteString(r.Code.sentinel.Error() + ": ")
+	}
+	text := r.Err.Error()
+	number := strconv.Itoa(int(r.Code.Number))
+	if cause := unknownPrefix + number; strings.HasSuffix(text, cause) {
+		text = strings.TrimSuffix(text, cause) + r.Code.Meaning
+	}
+	b.WriteString(text + " (")
+	if r.Code.Name != "" {
+		b.WriteString(r.Code.Name + " ")
+	}
+	b.WriteString(number)
+	if r.Server != "" {
+		b.WriteString(" from " + r.Server)
+	}
+	b.WriteString("): " + r.Code.Remedy)
+	return b.String()
+}
+
+// Unwrap returns the error for users, if there is one, and the error of the client library.
+func (r *Rejection) Unwrap() []error {
+	if r.Code.sentinel == nil {
+		return []error{r.Err}
+	}
+	return []error{r.Code.sentinel, r.Err}
 }
