@@ -242,7 +242,7 @@ func TestResign_HangingStore(t *testing.T) {
 				require.ErrorIs(t, end(), leaderelection.ErrUnconfirmed)
 				require.LessOrEqual(t, time.Since(begin), 2*time.Second)
 				require.Error(t, l.Err())
-				for range e.Status() { // It is closed.
+				for range e.Status() { // the status channel must be closed
 				}
 				require.Equal(t, leaderelection.Follower, e.Current().Role)
 				<-ended

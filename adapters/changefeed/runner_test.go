@@ -206,9 +206,9 @@ func TestElection_OneFeed(t *testing.T) {
 	})
 }
 
-// TestElection_NamedByRecord fails if a candidate is leader because the record contains its ID, as
+// TestElection_RecordNamesCandidateThatDidNotClaim fails if a candidate is leader because the record contains its ID, as
 // leader or as transfer target, although it has not claimed the record.
-func TestElection_NamedByRecord(t *testing.T) {
+func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		require.NoError(h, store.Create(h.Context(), changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second}))
