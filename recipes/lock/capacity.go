@@ -32,21 +32,23 @@ func (c capacity) admit(l contender.Listing) contender.Admission {
 			followed = true
 		}
 	}
-	a := contender.Admission{
-		Turn: ahead+int64(c.leases) <= int64(limit),
-		Next: ahead <= int64(limit), Followed: followed,
+	// A contender beyond the limit waits, and writes its znode when it has its turn. But it may have had
+	// its turn by an earlier limit, without a follower to write for.
+	mayHold := func(predecessor string) bool {
+		sequence, _ := contender.Sequence(predecessor)
+		return stored && contender.IsBefore(sequence, changed) || !contender.IsOurs(predecessor)
 	}
-	if c.leases > limit {
-		a.Err = ErrOverLimit
+	switch {
+	case c.leases > limit:
+		return contender.Admission{Err: ErrOverLimit}
+	case ahead+int64(c.leases) <= int64(limit):
+		return contender.Admission{Place: contender.First, Followed: followed}
+	case ahead <= int64(limit):
+		return contender.Admission{Place: contender.BehindHolders}
+	case mayHold(l.Predecessor):
+		return contender.Admission{Place: contender.BehindAny}
 	}
-	a.Any = a.Next
-	if l.Predecessor != "" && !a.Next {
-		// A contender beyond the limit waits, and writes its znode when it has its turn. But it
-		// may have had its turn by an earlier limit, without a follower to write for.
-		sequence, _ := contender.Sequence(l.Predecessor)
-		a.Any = stored && contender.IsBefore(sequence, changed) || !contender.IsOurs(l.Predecessor)
-	}
-	return a
+	return contender.Admission{Place: contender.Behind}
 }
 
 // allChildren is the policy of leases that are created under a mutex, as Curator and kazoo do:
@@ -59,8 +61,10 @@ func allChildren(limit int) func(contender.Listing) contender.Admission {
 				taken++
 			}
 		}
-		fits := taken <= limit
-		return contender.Admission{Turn: fits, Any: !fits, Next: !fits}
+		if taken <= limit {
+			return contender.Admission{Place: contender.First}
+		}
+		return contender.Admission{Place: contender.BehindHolders}
 	}
 }
 

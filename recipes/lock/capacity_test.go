@@ -32,8 +32,8 @@ func listingOf(own, predecessor string, names ...string) contender.Listing {
 func TestCapacity_Admit(t *testing.T) {
 	one, two, three := contenderOf(1, 1), contenderOf(2, 2), contenderOf(3, 3)
 	own, ownTwo := contenderOf(1, 5), contenderOf(2, 5)
-	turn, next := contender.Admission{Turn: true, Any: true, Next: true}, contender.Admission{Any: true, Next: true}
-	waits, waitsForAny := contender.Admission{}, contender.Admission{Any: true}
+	turn, next := contender.Admission{Place: contender.First}, contender.Admission{Place: contender.BehindHolders}
+	waits, waitsForAny := contender.Admission{Place: contender.Behind}, contender.Admission{Place: contender.BehindAny}
 	followed := func(a contender.Admission) contender.Admission {
 		a.Followed = true
 		return a
@@ -50,7 +50,7 @@ func TestCapacity_Admit(t *testing.T) {
 		"earlier ones hold all":     {capacity{1, 3}, listingOf(own, two, one, two), next},
 		"earlier ones wait as well": {capacity{1, 5}, listingOf(own, three, one, two, three), waits},
 		"a later one":               {capacity{1, 1}, listingOf(own, "", contenderOf(9, 6)), followed(turn)},
-		"a later one, no turn":      {capacity{1, 1}, listingOf(own, one, one, contenderOf(9, 6)), followed(next)},
+		"a later one, no turn":      {capacity{1, 1}, listingOf(own, one, one, contenderOf(9, 6)), next},
 		"other children":            {capacity{1, 1}, listingOf(own, "", "config", "lease-", "limit-0-0000000001"), turn},
 		"after the overflow":        {capacity{1, 1}, listingOf(contenderOf(1, math.MinInt32), contenderOf(1, math.MaxInt32), contenderOf(1, math.MaxInt32)), next},
 
@@ -61,8 +61,8 @@ func TestCapacity_Admit(t *testing.T) {
 		"waits, limit changed after":          {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 4)), waitsForAny},
 		"waits behind a contender of Curator": {capacity{1, 1}, listingOf(own, curators(4), one, two, curators(4)), waitsForAny},
 
-		"more leases than the limit":        {capacity{2, 1}, listingOf(ownTwo, ""), contender.Admission{Any: true, Next: true, Err: ErrOverLimit}},
-		"more leases than the stored limit": {capacity{2, 9}, listingOf(ownTwo, "", limitOf(1, 7)), contender.Admission{Any: true, Next: true, Err: ErrOverLimit}},
+		"more leases than the limit":        {capacity{2, 1}, listingOf(ownTwo, ""), contender.Admission{Err: ErrOverLimit}},
+		"more leases than the stored limit": {capacity{2, 9}, listingOf(ownTwo, "", limitOf(1, 7)), contender.Admission{Err: ErrOverLimit}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, c.capacity.admit(c.listing)) })
 	}
@@ -73,7 +73,7 @@ func TestCapacity_Admit_Orphans(t *testing.T) {
 	orphan, own := contenderOf(1, 1), contenderOf(1, 5)
 	l := listingOf(own, "", orphan)
 	l.Counts = func(name string) bool { return name != orphan }
-	require.True(t, capacity{1, 1}.admit(l).Turn)
+	require.Equal(t, contender.First, capacity{1, 1}.admit(l).Place)
 }
 
 // The sum of the leases does not overflow.
@@ -83,14 +83,14 @@ func TestCapacity_Admit_ManyLeases(t *testing.T) {
 		names = append(names, contenderOf(contender.MaxCount, i))
 	}
 	own := contenderOf(1, 20)
-	require.False(t, capacity{1, contender.MaxCount}.admit(listingOf(own, names[9], names...)).Turn)
+	require.NotEqual(t, contender.First, capacity{1, contender.MaxCount}.admit(listingOf(own, names[9], names...)).Place)
 }
 
 // TestAllChildren_Admit fails if a child does not count because of its name, or if an orphan counts.
 func TestAllChildren_Admit(t *testing.T) {
 	own := curators(2)
 	admit := allChildren(2)
-	turn, wait := contender.Admission{Turn: true}, contender.Admission{Any: true, Next: true}
+	turn, wait := contender.Admission{Place: contender.First}, contender.Admission{Place: contender.BehindHolders}
 	require.Equal(t, turn, admit(listingOf(own, "")))
 	require.Equal(t, turn, admit(listingOf(own, "", curators(9))))
 	require.Equal(t, wait, admit(listingOf(own, "", curators(9), "597de0d1c10b4e1ea9f73a88a1fa7c26")))

@@ -7,7 +7,7 @@ var contenderMutants = []mutant{
 		name: "contender/isNext/gone", breaks: "the turn comes while the predecessor exists",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"c.next && c.pred.gone && c.pred.safe", "c.next"},
+			{"c.queue.place == next && c.queue.predecessor.znode == deletedSafely", "c.queue.place == next"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
@@ -15,7 +15,7 @@ var contenderMutants = []mutant{
 		name: "contender/isNext/safe", breaks: "the deletion of a predecessor of the same session brings the turn",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"c.pred.gone && c.pred.safe && c.own", "c.pred.gone && c.own"},
+			{"c.queue.predecessor.znode == deletedSafely && c.watches", "c.queue.predecessor.gone() && c.watches"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_SharedSession$",
 	},
@@ -23,7 +23,7 @@ var contenderMutants = []mutant{
 		name: "contender/isNext/own", breaks: "the turn comes although the contender's znode may have been deleted",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"c.pred.safe && c.own && !c.ownDoubt && c.conn.Up", "c.pred.safe && c.conn.Up"},
+			{" && c.watches.own == certain && c.conn.Up", " && c.conn.Up"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
 	},
@@ -31,7 +31,7 @@ var contenderMutants = []mutant{
 		name: "contender/isNext/doubt", breaks: "the turn comes although the watch on the contender's znode may not be set",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"c.own && !c.ownDoubt", "c.own"},
+			{"c.watches.own == certain && c.conn.Up", "c.watches.own != notWatched && c.conn.Up"},
 		},
 		tests: "./internal/zk/contender -run ^TestIsNext_OwnWatchInDoubt$",
 	},
@@ -50,37 +50,35 @@ var contenderMutants = []mutant{
 		name: "contender/isNext/next", breaks: "the deletion of the predecessor brings the turn although others come before",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"\treturn c.next && c.pred.gone", "\treturn c.listed && c.pred.gone"},
+			{"\treturn c.queue.place == next && c.queue", "\treturn c.queue.place != unlisted && c.queue"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
 	{
 		name: "contender/reset/own", breaks: "the watch on the contender's znode counts after a reconnect",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/watches.go",
 		edits: []edit{
-			{`	c.own, c.queue = false, false
-	c.pred.watched`, `	c.queue = false
-	c.pred.watched`},
+			{`	c.watches.own, c.watches.queue = notWatched, false
+`, `	c.watches.queue = false
+`},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
 	},
 	{
 		name: "contender/reset/predecessor", breaks: "the watch on the predecessor counts after a reconnect",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/watches.go",
 		edits: []edit{
-			{`	c.pred.watched, c.before.watched = false, false
-`, `	c.before.watched = false
-`},
+			{`	c.queue.predecessor.unwatch()
+`, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
 	},
 	{
 		name: "contender/reset/before", breaks: "the watch before the predecessor counts after a reconnect",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/watches.go",
 		edits: []edit{
-			{`	c.pred.watched, c.before.watched = false, false
-`, `	c.pred.watched = false
-`},
+			{`	c.queue.before.unwatch()
+`, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
 	},
@@ -88,13 +86,13 @@ var contenderMutants = []mutant{
 		name: "contender/reset/none", breaks: "watches are not set again after a reconnect",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"\tif c.conn.Up && c.conn.Epoch != c.epoch {", "\tif false {"},
+			{"\tif c.conn.Up && c.conn.Epoch != c.watches.epoch {", "\tif false {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
 	},
 	{
 		name: "contender/doubt", breaks: "watches in doubt are not set again",
-		file: "internal/zk/contender/receive.go",
+		file: "internal/zk/contender/timers.go",
 		edits: []edit{
 			{`		if c.phase == queued {
 			c.resetWatches()`, `		if false {
@@ -104,11 +102,11 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/position/before", breaks: "a listing from before a deletion counts",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
-			{`	if c.before.gone {
-		c.list = true`, `	if false {
-		c.list = true`},
+			{`	if c.queue.before.gone() {
+`, `	if false {
+`},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LaggingServer$",
 	},
@@ -116,7 +114,7 @@ var contenderMutants = []mutant{
 		name: "contender/found/one", breaks: "the queue is listed for each child that is not a contender",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"Names: c.unverified}", "Names: c.unverified[:1]}"},
+			{"Names: c.queue.unverified}", "Names: c.queue.unverified[:1]}"},
 		},
 		tests: "./internal/zk/contender -run ^TestReceiveFound$",
 	},
@@ -124,7 +122,9 @@ var contenderMutants = []mutant{
 		name: "contender/event/before", breaks: "the deletion of the contender before the predecessor is ignored",
 		file: "internal/zk/contender/receive.go",
 		edits: []edit{
-			{`			c.list = c.list || deleted
+			{`			if in.Event == Deleted {
+				c.listAgain()
+			}
 `, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
@@ -149,9 +149,7 @@ var contenderMutants = []mutant{
 		name: "contender/other/missing", breaks: "a missing predecessor brings the turn although the queue may have ended",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{` || c.cfg.Tombstone != ""
-`, `
-`},
+			{"r.Kind == ReadBefore || c.cfg.Tombstone != \"\" {", "r.Kind == ReadBefore {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
 	},
@@ -159,9 +157,10 @@ var contenderMutants = []mutant{
 		name: "contender/other/epoch", breaks: "a watch that was set before a reconnect counts",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{`		o.watched = r.Epoch == c.conn.Epoch
-`, `		o.watched = true
-`},
+			{`		if r.Epoch != c.conn.Epoch {
+			return
+		}
+		o.znode`, "\t\to.znode"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
 	},
@@ -169,7 +168,9 @@ var contenderMutants = []mutant{
 		name: "contender/own/epoch", breaks: "the watch on the contender's znode that was set before a reconnect counts",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"c.own, c.ownDoubt = r.Epoch == c.conn.Epoch, reply.Doubt", "c.own, c.ownDoubt = true, reply.Doubt"},
+			{`		case r.Epoch != c.conn.Epoch:
+			c.watches.own = notWatched
+`, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
 	},
@@ -236,15 +237,15 @@ var contenderMutants = []mutant{
 		name: "contender/list/prefixes", breaks: "the orphans of a contender count",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"\t\tv.prefixes = c.prefixes //", "\t\tv.prefixes = nil //"},
+			{"\t\tv.prefixes = c.creates.prefixes //", "\t\tv.prefixes = nil //"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
 	},
 	{
 		name: "contender/list/orphans", breaks: "the orphans of a contender are not deleted",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/znode.go",
 		edits: []edit{
-			{"\tif len(c.orphans) > 0 && c.send", "\tif false && c.send"},
+			{"\tif len(c.creates.orphans) > 0 && c.send", "\tif false && c.send"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
 	},
@@ -252,7 +253,7 @@ var contenderMutants = []mutant{
 		name: "contender/wait/token", breaks: "the turn comes before the token is known",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"\tif !c.listed || c.czxid == 0 || c.session == 0", "\tif !c.listed || c.session == 0"},
+			{"c.queue.place == unlisted || c.znode.token == 0 ||", "c.queue.place == unlisted ||"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
@@ -260,15 +261,16 @@ var contenderMutants = []mutant{
 		name: "contender/wait/again", breaks: "a contender whose predecessor has departed does not list",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{`		if !c.pending.has(List) {
-			c.send(Request{Kind: List, Watched: c.listAll})`, `		if false {
-			c.send(Request{Kind: List, Watched: c.listAll})`},
+			{`		c.sendList(c.queue.list)
+		return
+`, `		return
+`},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_SharedSession$",
 	},
 	{
 		name: "contender/wait/ephemeral", breaks: "a persistent znode counts as a contender",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
 			{`|| Recognized(name) || reply.Ephemeral
 `, `|| Recognized(name) || true
@@ -278,9 +280,9 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/wait/ignored", breaks: "an ignored child still counts",
-		file: "internal/zk/contender/wait.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
-			{"c.ignored = append(c.ignored, strings.Clone(name))", "_ = strings.Clone(name)"},
+			{"c.queue.ignored = append(c.queue.ignored, strings.Clone(name))", "_ = strings.Clone(name)"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_OtherClients$",
 	},
@@ -288,7 +290,7 @@ var contenderMutants = []mutant{
 		name: "contender/wait/standby", breaks: "the time for which a lease is kept in advance begins before the contender is next",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"if c.next && c.proving && c.cfg.Standby > 0", "if c.proving && c.cfg.Standby > 0"},
+			{"if c.queue.place == next && c.lease.proving && c.cfg.Standby > 0", "if c.lease.proving && c.cfg.Standby > 0"},
 		},
 		tests: "./internal/zk/contender -run ^TestWait_ContenderInTheMiddleLeaves$",
 	},
@@ -305,13 +307,13 @@ var contenderMutants = []mutant{
 	},
 	{
 		name: "contender/event/safe", breaks: "an unsafe deletion counts as safe",
-		file: "internal/zk/contender/receive.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
-			{`		if c.pred.name == in.Name {
-			c.pred.watched = false
-			c.pred.gone, c.pred.safe = deleted, in.Safe`, `		if c.pred.name == in.Name {
-			c.pred.watched = false
-			c.pred.gone, c.pred.safe = deleted, true`},
+			{`	default:
+		o.znode = deleted
+`, `	default:
+		o.znode = deletedSafely
+`},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_SharedSession$",
 	},
@@ -319,20 +321,20 @@ var contenderMutants = []mutant{
 		name: "contender/event/own", breaks: "the deletion of the contender's znode is ignored",
 		file: "internal/zk/contender/receive.go",
 		edits: []edit{
-			{`		case deleted:
+			{`		case in.Event == Deleted:
 			c.lose()
-`, `		case deleted:
+`, `		case in.Event == Deleted:
 `},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Operator$",
 	},
 	{
 		name: "contender/event/watched", breaks: "a watch that has fired counts as set",
-		file: "internal/zk/contender/receive.go",
+		file: "internal/zk/contender/knowledge.go",
 		edits: []edit{
-			{`		if c.pred.name == in.Name {
-			c.pred.watched = false
-`, `		if c.pred.name == in.Name {
+			{`	case in.Event != Deleted:
+		o.znode = unread
+`, `	case in.Event != Deleted:
 `},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_DeletedQueue$",
@@ -342,7 +344,7 @@ var contenderMutants = []mutant{
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
 			{`	case errors.Is(reply.Err, ErrLost):
-		c.prefixes = append(c.prefixes, reply.Prefix)
+		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)
 `, `	case errors.Is(reply.Err, ErrLost):
 `},
 		},
@@ -352,7 +354,7 @@ var contenderMutants = []mutant{
 		name: "contender/join/exhausted", breaks: "the greatest sequence number counts",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"\tcase c.cfg.Naming.isExhausted(c.name):", "\tcase false:"},
+			{"\tcase c.cfg.Naming.isExhausted(c.znode.name):", "\tcase false:"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LastNumber$",
 	},
@@ -360,7 +362,7 @@ var contenderMutants = []mutant{
 		name: "contender/join/alone", breaks: "a contender that is not alone has its turn",
 		file: "internal/zk/contender/join.go",
 		edits: []edit{
-			{"\t\tif reply.Alone && c.session != 0 {", "\t\tif c.czxid != 0 && c.session != 0 {"},
+			{"\t\tif reply.Alone && c.znode.session != 0 {", "\t\tif c.znode.token != 0 && c.znode.session != 0 {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Locks$",
 	},
@@ -368,7 +370,7 @@ var contenderMutants = []mutant{
 		name: "contender/own/plain", breaks: "the znode of another contender with the same name is taken for the own one",
 		file: "internal/zk/contender/wait.go",
 		edits: []edit{
-			{"plain && reply.Err == nil && c.czxid != 0", "plain && false"},
+			{"!c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode", "false && reply.Err == nil && c.znode"},
 		},
 		tests: "./internal/zk/contender -run ^TestHold_PlainName$",
 	},

@@ -7,7 +7,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/over/session", breaks: "a change of the session is ignored",
 		file: "internal/zk/contender/contender.go",
 		edits: []edit{
-			{`	case c.session != 0 && c.conn.Session != c.session:
+			{`	case c.znode.session != 0 && c.conn.Session != c.znode.session:
 		return zkerror.ErrSessionExpired
 `, ""},
 		},
@@ -15,9 +15,9 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/reason/session", breaks: "the expiry of an unknown session is reported as a deletion",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/reason.go",
 		edits: []edit{
-			{`	case c.session == 0:
+			{`	case c.znode.session == 0:
 		c.leave(zkerror.ErrSessionExpired, false) // the session has changed during the create
 `, ""},
 		},
@@ -25,7 +25,7 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/reason/over", breaks: "the reason of a deletion is found in another session",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/reason.go",
 		edits: []edit{
 			{`	case c.over() != nil:
 		c.leave(c.over(), false) // expiry deletes the znode first
@@ -35,7 +35,7 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/reason/queue", breaks: "a missing queue is not the reason of a deletion",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/reason.go",
 		edits: []edit{
 			{`	case reply.QueueCzxid == 0, c.isOther(reply.QueueCzxid):
 		c.leave(c.noQueue(), false)
@@ -56,7 +56,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/leave/delete", breaks: "the contender's znode is not deleted",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
-			{"\t\tc.send(Request{Kind: Delete, Name: c.name, Last: true, Err: c.reason})", "\t\tc.finish(nil)"},
+			{"\t\tc.send(Request{Kind: Delete, Name: c.znode.name, Last: true, Err: c.reason})", "\t\tc.finish(nil)"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_NoFaults$",
 	},
@@ -70,9 +70,13 @@ var contenderEndMutants = []mutant{
 	},
 	{
 		name: "contender/leave/plain", breaks: "a znode of an earlier session is deleted by a name that another contender can have",
-		file: "internal/zk/contender/leave.go",
+		file: "internal/zk/contender/znode.go",
 		edits: []edit{
-			{"\tif _, plain := c.cfg.Naming.Plain(); !plain {\n\t\tc.outlived = c.name\n\t}", "\tc.outlived = c.name"},
+			{`	if c.cfg.Naming.HasGUID() {
+		c.creates.outlived = c.znode.name
+	}
+`, `	c.creates.outlived = c.znode.name
+`},
 		},
 		tests: "./internal/zk/contender -run ^TestStep_AnotherSession_PlainName$",
 	},
@@ -88,7 +92,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/leave/search", breaks: "other znodes of the contender are not searched for",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
-			{"\t\tc.send(Request{Kind: Search, Prefixes: slices.Clone(c.prefixes), Last: true})", "\t\tc.finish(nil)"},
+			{"\t\tc.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes), Last: true})", "\t\tc.finish(nil)"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Breaks$",
 	},
@@ -107,7 +111,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/leave/found", breaks: "only the first of the znodes found is deleted",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
-			{"\t\tif c.found = c.found[1:]; len(c.found) == 0 {", "\t\tif c.found = nil; len(c.found) == 0 {"},
+			{"\t\tif c.creates.found = c.creates.found[1:]; len(c.creates.found) == 0 {", "\t\tif c.creates.found = nil; len(c.creates.found) == 0 {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
 	},
@@ -115,14 +119,14 @@ var contenderEndMutants = []mutant{
 		name: "contender/leave/failed", breaks: "an orphan whose deletion failed is forgotten",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
-			{`		c.orphans = append(c.orphans, r.Name)
+			{`		c.creates.orphans = append(c.creates.orphans, r.Name)
 `, ""},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_LateCreates$",
 	},
 	{
 		name: "contender/leave/report", breaks: "a contender that leaves does not report it first",
-		file: "internal/zk/contender/contender.go",
+		file: "internal/zk/contender/leave.go",
 		edits: []edit{
 			{`	c.report(State{Err: reason})
 	c.prove(false)
@@ -135,9 +139,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/hold/proven", breaks: "the end of the lease is not reported",
 		file: "internal/zk/contender/hold.go",
 		edits: []edit{
-			{`		s.Proven = c.conn.Proven
-`, `		s.Proven = true
-`},
+			{"s.Proven = c.conn.Lapses, c.conn.Proven", "s.Proven = c.conn.Lapses, true"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Expiry$",
 	},
@@ -145,7 +147,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/hold/lapses", breaks: "a lease that has ended and is valid again is not reported",
 		file: "internal/zk/contender/hold.go",
 		edits: []edit{
-			{"\t\tif c.counted && c.lapses != c.conn.Lapses {", "\t\tif false {"},
+			{"\tif c.reported.proven && c.lease.lapses != c.conn.Lapses {", "\tif false {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Leases$",
 	},
@@ -153,7 +155,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/hold/missing", breaks: "a check without the znode is ignored during the turn",
 		file: "internal/zk/contender/hold.go",
 		edits: []edit{
-			{"\tif c.conn.Missing && c.renamedTo == \"\" {", "\tif false {"},
+			{"\tif c.conn.Missing && c.znode.renamingTo == \"\" {", "\tif false {"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
 	},

@@ -62,16 +62,29 @@ type Listing struct {
 	Counts func(name string) bool
 }
 
+// Place is a contender's place in the queue.
+type Place uint8
+
+const (
+	// Behind means that the contender waits for a change of its predecessor.
+	Behind Place = iota
+	// BehindAny means that the departure of any earlier contender may bring the turn.
+	BehindAny
+	// BehindHolders means the same, and that all earlier contenders have their turn, so that the
+	// contender should have a lease in advance.
+	BehindHolders
+	// First means that it is the contender's turn.
+	First
+
+	next     // it waits for its predecessor only, which cannot be replaced; not with Policy.Admit
+	unlisted // no listing has shown the place yet
+)
+
+func (p Place) waitsForAny() bool { return p == BehindAny || p == BehindHolders }
+
 // Admission is the result of [Policy.Admit].
 type Admission struct {
-	// Turn reports that it is the contender's turn.
-	Turn bool
-	// Any reports that the departure of any earlier contender may bring the turn. Otherwise the
-	// contender waits for a change of its predecessor.
-	Any bool
-	// Next reports that all earlier contenders have their turn, so that the contender should
-	// have a lease in advance.
-	Next bool
+	Place Place
 	// Followed reports that a later contender waits, which must be notified when this contender
 	// has its turn.
 	Followed bool

@@ -93,7 +93,7 @@ func TestHold_OwnTimer(t *testing.T) {
 // With Policy.Admit, a contender wakes its follower once.
 func TestHold_Notify(t *testing.T) {
 	cfg := lockConfig
-	cfg.Admit = func(Listing) Admission { return Admission{Turn: true, Followed: true} }
+	cfg.Admit = func(Listing) Admission { return Admission{Place: First, Followed: true} }
 	holding := func(t *testing.T) *script {
 		s := newScript(t, cfg)
 		s.do(Input{Kind: Start})

@@ -20,27 +20,30 @@ import (
 func (c *Contender) join() {
 	switch {
 	case c.conn.Up:
-		c.stopTimer(&c.impatient, PatienceTimer)
+		c.stopPatience()
 	case c.cfg.Patience > 0:
-		c.setTimer(&c.impatient, PatienceTimer, c.cfg.Patience)
+		c.setTimer(PatienceTimer, c.cfg.Patience)
 	}
 	const steps = 1<<Create | 1<<MakeQueue | 1<<Search | 1<<Inspect | 1<<Delete
 	switch {
 	case c.pending&steps != 0:
-	case len(c.found) > 0:
-		c.send(Request{Kind: Inspect, Name: c.found[0]})
-	case c.search:
+	case len(c.creates.found) > 0:
+		c.send(Request{Kind: Inspect, Name: c.creates.found[0]})
+	case c.creates.unanswered:
 		if c.conn.Up {
-			c.search = false
-			c.send(Request{Kind: Search, Prefixes: slices.Clone(c.prefixes)})
+			c.creates.unanswered = false
+			c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes)})
 		}
-	case c.name == "":
+	case c.znode.name == "":
 		c.send(Request{Kind: Create})
-	case c.cfg.Naming.isExhausted(c.name):
+	case c.cfg.Naming.isExhausted(c.znode.name):
 		c.leave(zkerror.ErrNodeExhausted, false)
 	default:
-		c.stopTimer(&c.impatient, PatienceTimer)
-		c.phase, c.epoch, c.list = queued, c.conn.Epoch, !c.listed
+		c.stopPatience()
+		c.phase, c.watches.epoch = queued, c.conn.Epoch
+		if c.queue.place == unlisted {
+			c.listAgain()
+		}
 	}
 }
 
@@ -48,25 +51,25 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	switch {
 	case reply.Err == nil:
 		// The prefix is kept as a part of the name.
-		c.name, c.prefixes = reply.Name, append(c.prefixes, reply.Name[:len(reply.Prefix)])
-		c.session, c.czxid, c.fresh = reply.Session, reply.Czxid, true
-		if c.czxid != 0 && c.session == 0 {
-			c.czxid = 0 // the session may have changed: read the znode
+		c.znode.name, c.creates.prefixes = reply.Name, append(c.creates.prefixes, reply.Name[:len(reply.Prefix)])
+		c.znode.session, c.znode.token, c.znode.fresh = reply.Session, reply.Czxid, true
+		if c.znode.token != 0 && c.znode.session == 0 {
+			c.znode.token = 0 // the session may have changed: read the znode
 		}
-		if reply.Alone && c.session != 0 {
+		if reply.Alone && c.znode.session != 0 {
 			// The reply to the transaction that created the znode shows that it is the only one.
-			c.listed, c.turn = true, true
+			c.queue.place = First
 		}
 	case errors.Is(reply.Err, ErrLost):
-		c.prefixes = append(c.prefixes, reply.Prefix)
-		c.search = true
+		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)
+		c.creates.unanswered = true
 	case errors.Is(reply.Err, zkerror.ErrConnClosed):
-		c.prefixes = append(c.prefixes, reply.Prefix)
+		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)
 		c.leave(reply.Err, false)
 	case c.phase != joining:
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue:
 		c.send(Request{Kind: MakeQueue})
-	case errors.Is(reply.Err, zk.ErrNoNode) && len(c.prefixes) == 0:
+	case errors.Is(reply.Err, zk.ErrNoNode) && len(c.creates.prefixes) == 0:
 		c.leave(c.noQueueToJoin(), false)
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.leave(c.noQueue(), false) // an earlier create may have been applied
@@ -90,16 +93,17 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		case reply.Err != nil:
 			c.leave(reply.Err, false)
 		default:
-			c.found = reply.Names
+			c.creates.found = reply.Names
 		}
 	case queued: // see receiveList
 		if reply.Err != nil {
 			c.leave(reply.Err, false)
 			return
 		}
-		c.orphans = slices.DeleteFunc(reply.Names, func(name string) bool { return name == c.name })
-		c.exclude(c.orphans)
-		c.searched, c.list = true, true
+		c.creates.orphans = slices.DeleteFunc(reply.Names, func(name string) bool { return name == c.znode.name })
+		c.exclude(c.creates.orphans)
+		c.creates.searched = true
+		c.listAgain()
 	case leaving:
 		switch {
 		case !r.Last: // sent before the contender left
@@ -110,7 +114,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		case len(reply.Names) == 0:
 			c.finish(nil)
 		default:
-			c.found = reply.Names
+			c.creates.found = reply.Names
 		}
 	}
 }
@@ -119,17 +123,17 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 func (c *Contender) receiveStat(name string, reply *Reply) {
 	missing := errors.Is(reply.Err, zk.ErrNoNode)
 	switch {
-	case c.phase != joining || len(c.found) == 0 || c.found[0] != name:
+	case c.phase != joining || len(c.creates.found) == 0 || c.creates.found[0] != name:
 		return
 	case reply.Err != nil && !missing:
 		c.leave(reply.Err, false)
 		return
 	}
-	c.found = c.found[1:]
+	c.creates.found = c.creates.found[1:]
 	switch {
 	case missing:
-	case c.name == "" && reply.Owner == c.conn.Session:
-		c.name, c.session = name, reply.Owner
+	case c.znode.name == "" && reply.Owner == c.conn.Session:
+		c.znode.name, c.znode.session = name, reply.Owner
 	default:
 		c.send(Request{Kind: Delete, Name: name})
 	}

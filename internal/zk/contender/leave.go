@@ -3,33 +3,53 @@ package contender
 import (
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/go-leaderelection/leaderelection/internal/zk/zkerror"
 )
 
+// leave ends the contender for a reason. given reports that the caller has given the reason, so
+// that it implies nothing about the contender's znode.
+func (c *Contender) leave(reason error, given bool) {
+	if c.phase >= leaving {
+		return
+	}
+	vanished := c.phase == lost
+	c.phase, c.reason = leaving, reason
+	c.report(State{Err: reason})
+	c.prove(false)
+	c.creates.found, c.creates.orphans = nil, nil
+	switch {
+	case vanished, !given && errors.Is(reason, zkerror.ErrDeleted):
+		c.forget()
+	case !given && errors.Is(reason, zkerror.ErrSessionExpired) && c.znode.session != 0 && c.znode.session != c.conn.Session:
+		c.outlive()
+	case !given && errors.Is(reason, zkerror.ErrConnClosed) && len(c.creates.prefixes) > 0:
+		c.finish(reason) // no request is answered any more
+	}
+}
+
 // remove deletes everything that the contender has created. It retries until that is
 // confirmed, the session has expired or the connection is closed.
 func (c *Contender) remove() {
-	if c.session != 0 && c.conn.Session != c.session && c.name != "" {
+	if c.znode.session != 0 && c.conn.Session != c.znode.session && c.znode.name != "" {
 		c.outlive()
 	}
 	switch {
 	case c.pending.has(Create), c.pending.has(Delete), c.pending.has(Search):
 		// The reply determines what to delete. It comes when the connection is up again.
-	case len(c.prefixes) == 0:
+	case len(c.creates.prefixes) == 0:
 		c.finish(nil)
 	case c.conn.Closed:
 		c.finish(zkerror.ErrConnClosed)
 	case !c.conn.Up:
-	case c.name != "":
-		c.send(Request{Kind: Delete, Name: c.name, Last: true, Err: c.reason})
-	case len(c.found) > 0:
-		c.send(Request{Kind: Delete, Name: c.found[0]})
+	case c.znode.name != "":
+		c.send(Request{Kind: Delete, Name: c.znode.name, Last: true, Err: c.reason})
+	case len(c.creates.found) > 0:
+		c.send(Request{Kind: Delete, Name: c.creates.found[0]})
 	default:
-		c.send(Request{Kind: Search, Prefixes: slices.Clone(c.prefixes), Last: true})
+		c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes), Last: true})
 	}
 }
 
@@ -44,17 +64,17 @@ func (c *Contender) receiveDelete(r *Request, reply *Reply) {
 	case errors.Is(reply.Err, ErrLost): // remove retries
 	case reply.Err != nil && !missing:
 		c.finish(reply.Err)
-	case r.Name == c.name:
+	case r.Name == c.znode.name:
 		if !missing {
-			c.out = append(c.out, Output{Kind: Departed, Name: c.name})
+			c.out = append(c.out, Output{Kind: Departed, Name: c.znode.name})
 		}
-		renamed := c.renamedTo
+		renamed := c.znode.renamingTo
 		c.forget()
-		if c.renamedTo = ""; missing && renamed != "" {
-			c.name = renamed // the rename was applied
+		if missing {
+			c.znode.name = renamed // the rename was applied
 		}
-	case len(c.found) > 0 && c.found[0] == r.Name:
-		if c.found = c.found[1:]; len(c.found) == 0 {
+	case len(c.creates.found) > 0 && c.creates.found[0] == r.Name:
+		if c.creates.found = c.creates.found[1:]; len(c.creates.found) == 0 {
 			c.finish(nil)
 		}
 	}
@@ -66,35 +86,10 @@ func (c *Contender) failDelete(r *Request, err error) {
 	case !errors.Is(err, ErrLost):
 		c.leave(err, false)
 	case c.phase == joining:
-		c.found = append(c.found, r.Name) // inspect it again
+		c.creates.found = append(c.creates.found, r.Name) // inspect it again
 	default:
-		c.orphans = append(c.orphans, r.Name)
+		c.creates.orphans = append(c.creates.orphans, r.Name)
 	}
-}
-
-// forget records that the contender's znode does not exist any more. Znodes of other creates may
-// exist, in any session.
-func (c *Contender) forget() {
-	c.session = 0
-	if c.name == "" {
-		return
-	}
-	if i := slices.IndexFunc(c.prefixes, func(prefix string) bool { return strings.HasPrefix(c.name, prefix) }); i >= 0 {
-		c.prefixes = slices.Delete(c.prefixes, i, i+1)
-	}
-	c.name = ""
-}
-
-// outlive forgets the contender's znode, whose session has expired. Most servers have deleted
-// it. But ClickHouse Keeper does not continue sessions: it gives a client that reconnects a
-// new session, and keeps the znodes of the old one until its timeout. So the znode is deleted
-// in the background, in the next session. A name without a GUID is not enough for that: if the
-// queue was created again since, another contender can have it.
-func (c *Contender) outlive() {
-	if _, plain := c.cfg.Naming.Plain(); !plain {
-		c.outlived = c.name
-	}
-	c.forget()
 }
 
 // finish ends the removal. err is nil if it is certain that nothing of the contender is left.
@@ -103,8 +98,8 @@ func (c *Contender) finish(err error) {
 		return
 	}
 	c.phase = gone
-	if c.outlived != "" {
-		c.out = append(c.out, Output{Kind: Bury, Name: c.outlived})
+	if c.creates.outlived != "" {
+		c.out = append(c.out, Output{Kind: Bury, Name: c.creates.outlived})
 	}
 	c.out = append(c.out, Output{Kind: Finish, Err: err})
 }

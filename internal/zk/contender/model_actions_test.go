@@ -512,7 +512,7 @@ func (w *model) doOther(a action, spend func(fault)) {
 
 // deleteFor deletes a znode for another client.
 func (w *model) deleteFor(name string) {
-	if i := memberOf(name); i >= 0 && w.members[i].machine.name == name {
+	if i := memberOf(name); i >= 0 && w.members[i].machine.znode.name == name {
 		w.member(i).exempt = true
 	}
 	w.commit(change{kind: deleteNode, name: name})

@@ -42,7 +42,7 @@ func (w *model) verify() {
 		if !w.leads(i) || m.exempt {
 			continue
 		}
-		name := m.machine.name
+		name := m.machine.znode.name
 		if leader != "" {
 			w.fail("%s and %s lead", leader, name)
 		}
@@ -78,7 +78,7 @@ func (w *model) verifyShared() {
 			continue
 		}
 		holders++
-		switch name := m.machine.name; {
+		switch name := m.machine.znode.name; {
 		case w.tree.find(name) == nil:
 			w.fail("%s has its turn, and its znode does not exist", name)
 		case w.ahead(i) >= w.scenario.permits:
@@ -94,7 +94,7 @@ func (w *model) verifyShared() {
 func (w *model) ahead(i int) (n int) {
 	for k := range w.tree.nodes {
 		switch node := &w.tree.nodes[k]; {
-		case node.name == w.members[i].machine.name:
+		case node.name == w.members[i].machine.znode.name:
 			return n
 		case node.session != 0 && memberOf(node.name) != i:
 			n++
@@ -108,7 +108,7 @@ func (w *model) ahead(i int) (n int) {
 func (w *model) verifyQuietShared() {
 	for i := range w.scenario.members {
 		m := w.members[i]
-		name := m.machine.name
+		name := m.machine.znode.name
 		if p := m.machine.phase; p != queued && p != holding {
 			continue
 		}
@@ -120,7 +120,7 @@ func (w *model) verifyQuietShared() {
 			w.fail("nothing happens any more, and %s does not have its turn", name)
 		case ahead == w.scenario.permits && !watches(queueName):
 			w.fail("nothing happens any more, and %s, the next contender, does not watch the queue", name)
-		case ahead > w.scenario.permits && !watches(m.machine.pred.name):
+		case ahead > w.scenario.permits && !watches(m.machine.queue.predecessor.name):
 			w.fail("nothing happens any more, and %s does not watch its predecessor", name)
 		}
 	}
@@ -142,7 +142,13 @@ func admitFirst(n int) func(Listing) Admission {
 				followed = true
 			}
 		}
-		return Admission{Turn: ahead < n, Any: ahead <= n, Next: ahead <= n, Followed: followed}
+		switch {
+		case ahead < n:
+			return Admission{Place: First, Followed: followed}
+		case ahead == n:
+			return Admission{Place: BehindHolders}
+		}
+		return Admission{}
 	}
 }
 
@@ -198,7 +204,7 @@ func (w *model) verifyReason(m *member) {
 func (w *model) verifyQuiet() {
 	for i := range w.scenario.members {
 		m := w.members[i]
-		name := m.machine.name
+		name := m.machine.znode.name
 		switch p := m.machine.phase; {
 		case p == joining && w.mustWait(i), p == gone:
 		case p == joining, p == lost, p == leaving:
@@ -221,7 +227,7 @@ func (w *model) verifyQuiet() {
 		if w.tree.ended && i >= 0 && n.version == 0 {
 			w.fail("nothing happens any more, and %s does not know that the queue has ended", n.name)
 		}
-		if i >= 0 && !(w.members[i].user.proven && w.members[i].machine.name == n.name) {
+		if i >= 0 && !(w.members[i].user.proven && w.members[i].machine.znode.name == n.name) {
 			w.fail("nothing happens any more, and %s, the head of the queue, does not lead", n.name)
 		}
 		return
@@ -238,7 +244,7 @@ func (w *model) verifyWaiting() {
 			before, predecessor = predecessor, n.name // it is known only to those directly behind it
 			continue
 		}
-		if i := memberOf(n.name); i >= 0 && w.members[i].machine.phase == queued && w.members[i].machine.name == n.name {
+		if i := memberOf(n.name); i >= 0 && w.members[i].machine.phase == queued && w.members[i].machine.znode.name == n.name {
 			m := w.members[i]
 			watches := func(name string, kind watchKind) bool {
 				return slices.Contains(w.conns[m.conn].server, watchKey{name, kind})
@@ -246,12 +252,12 @@ func (w *model) verifyWaiting() {
 			switch {
 			case !watches(predecessor, dataWatch):
 				w.fail("nothing happens any more, and %s does not watch its predecessor", n.name)
-			case !m.machine.lookahead:
+			case !m.machine.looksAhead():
 			case !watches(n.name, childWatch):
 				w.fail("nothing happens any more, and %s does not watch its znode", n.name)
 			case before != "" && Recognized(before) && !watches(before, dataWatch):
 				w.fail("nothing happens any more, and %s does not watch %s", n.name, before)
-			case before == "" && !m.machine.next:
+			case before == "" && m.machine.queue.place != next:
 				w.fail("nothing happens any more, and %s does not know that it is next", n.name)
 			}
 		}

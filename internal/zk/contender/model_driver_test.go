@@ -167,7 +167,7 @@ func (w *model) step(i int, in *Input) {
 		m.queue = handle{}
 	}
 	if m.user.proven && before.proven && before.lapses != c.lapses && m.user == before {
-		w.fail("%s is not notified that its lease had ended before it was renewed", machine.name)
+		w.fail("%s is not notified that its lease had ended before it was renewed", machine.znode.name)
 	}
 	if machine.Leaving() {
 		w.verifyReason(m)
@@ -389,7 +389,7 @@ func (w *model) report(m *member, i int, s *State) {
 	}
 	for j := range w.scenario.members {
 		if other := w.members[j]; j != i && other.user.proven && !other.exempt {
-			w.fail("%s leads, and %s was not notified that it does not lead any more", s.Name, other.machine.name)
+			w.fail("%s leads, and %s was not notified that it does not lead any more", s.Name, other.machine.znode.name)
 		}
 	}
 	if s.Token < w.token || s.Token == w.token && int8(i) != w.leader {

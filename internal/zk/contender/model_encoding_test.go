@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -258,33 +259,35 @@ func (e *encoder) member(w *model, m *member) {
 }
 
 func (e *encoder) prefixes(c *Contender) {
-	e.byte(byte(len(c.prefixes)))
-	for _, prefix := range c.prefixes {
+	e.byte(byte(len(c.creates.prefixes)))
+	for _, prefix := range c.creates.prefixes {
 		e.prefix(prefix)
 	}
 }
 
-// machine appends the fields of a state machine. conn, out and leaseKnown are those of the last step
-// only, and cfg is constant.
+// machine appends the fields of a state machine. conn and out are those of the last step only, and cfg is
+// constant.
 func (e *encoder) machine(of *conn, c *Contender) {
-	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8))
-	e.bools(c.search, c.fresh, c.vanished, c.list, c.listAll, c.searched, c.listed, c.turn, c.next, c.waitsForAny, c.nextToTurn, c.followed,
-		c.reset, c.own, c.ownDoubt, c.queue, c.lookahead, c.preparing, c.impatient, c.doubting, c.standingBy, c.cold, c.ownSoon, c.proving)
-	e.bools(c.counted, c.counted && c.lapses != of.lapses, c.notified, c.given)
+	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8), byte(c.timers.set), byte(c.timers.expired))
+	e.bools(c.znode.fresh, c.creates.unanswered, c.creates.searched, c.queue.notify, c.watches.reset, c.watches.queue, c.lease.proving,
+		c.reported.proven && c.lease.lapses != of.lapses)
+	e.name(c.znode.name)
+	e.byte(byte(c.znode.session), byte(c.znode.token))
+	e.name(c.znode.renamingTo)
 	e.prefixes(c)
-	e.names(c.found)
-	e.names(c.orphans)
-	e.names(c.ignored)
-	e.names(c.unverified)
-	e.name(c.name)
-	e.byte(byte(c.session), byte(c.czxid), byte(c.blocking), byte(of.epoch-c.nextIn), byte(of.epoch-c.epoch))
-	e.name(c.outlived)
-	e.name(c.renamedTo)
-	for _, o := range []*other{&c.pred, &c.before} {
-		if e.name(o.name); o.name != "" || o.gone {
-			e.bools(o.watched, o.gone, o.safe, o.verified, o.unreadable)
+	e.names(c.creates.found)
+	e.names(c.creates.orphans)
+	e.name(c.creates.outlived)
+	e.byte(byte(c.queue.list), byte(of.epoch-c.queue.epoch), byte(c.queue.place), byte(c.queue.blocking))
+	for _, o := range []*other{&c.queue.predecessor, &c.queue.before} {
+		if e.name(o.name); o.name != "" || o.gone() {
+			e.byte(byte(o.znode))
+			e.bools(o.verified)
 		}
 	}
+	e.names(c.queue.unverified)
+	e.names(c.queue.ignored)
+	e.byte(byte(of.epoch-c.watches.epoch), byte(c.watches.own))
 	e.err(c.reason)
 	e.name(c.reported.name)
 	e.name(c.reported.predecessor)
@@ -294,23 +297,26 @@ func (e *encoder) machine(of *conn, c *Contender) {
 // TestExploreEncoding_Complete fails if the state machine has a field that the encoding or the
 // copy of a state omits.
 func TestExploreEncoding_Complete(t *testing.T) {
-	fields := func(v any) (names []string) {
-		for i := range reflect.TypeOf(v).NumField() {
-			names = append(names, reflect.TypeOf(v).Field(i).Name)
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{Contender{}, "cfg conn out phase pending znode creates queue watches timers lease reason reported"},
+		{ownZnode{}, "name session token fresh renamingTo"},
+		{creates{}, "prefixes unanswered found orphans searched outlived"},
+		{knowledge{}, "list epoch place blocking predecessor before unverified ignored notify"},
+		{other{}, "name verified znode"},
+		{watches{}, "epoch reset own queue"},
+		{timers{}, "set expired"},
+		{lease{}, "proving lapses"},
+		{reported{}, "name predecessor first proven"},
+		{Request{}, "Kind Name To Watched Epoch Reset Prefixes Names Last Err"},
+		{Reply{}, "Err Prefix Name Names Session Owner Czxid QueueCzxid Version Ephemeral Alone Ended Doubt"},
+	} {
+		var names []string
+		for i := range reflect.TypeOf(c.value).NumField() {
+			names = append(names, reflect.TypeOf(c.value).Field(i).Name)
 		}
-		return names
+		require.Equal(t, strings.Fields(c.want), names, "%T: extend the encoder and member.fork", c.value)
 	}
-	require.Equal(t, []string{
-		"cfg", "conn", "out", "phase", "pending", "search", "fresh", "vanished", "prefixes", "found", "orphans", "name",
-		"session", "czxid", "outlived", "renamedTo", "list", "listAll", "searched", "ignored", "unverified", "listed", "turn", "next",
-		"waitsForAny", "nextToTurn", "followed", "blocking", "nextIn", "pred", "before", "epoch", "reset", "own", "ownDoubt", "queue",
-		"lookahead", "preparing", "impatient", "doubting", "standingBy", "cold", "ownSoon", "proving", "leaseKnown", "counted",
-		"lapses", "notified", "given", "reason", "reported",
-	}, fields(Contender{}), "extend encoder.machine and member.fork")
-	require.Equal(t, []string{"name", "watched", "gone", "safe", "verified", "unreadable"}, fields(other{}))
-	require.Equal(t, []string{"name", "predecessor", "first", "proven"}, fields(reported{}))
-	require.Equal(t, []string{"Kind", "Name", "To", "Watched", "Epoch", "Reset", "Prefixes", "Names", "Last", "Err"}, fields(Request{}))
-	require.Equal(t, []string{
-		"Err", "Prefix", "Name", "Names", "Session", "Owner", "Czxid", "QueueCzxid", "Version", "Ephemeral", "Alone", "Ended", "Doubt",
-	}, fields(Reply{}))
 }

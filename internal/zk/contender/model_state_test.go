@@ -258,8 +258,11 @@ func (w *model) conn(i int) *conn {
 // fork returns a copy of a state machine.
 func (m *member) fork() *Contender {
 	c := *m.machine
-	c.prefixes, c.found, c.orphans, c.ignored = slices.Clone(c.prefixes), slices.Clone(c.found), slices.Clone(c.orphans), slices.Clone(c.ignored)
-	c.unverified = slices.Clone(c.unverified)
+	for _, names := range []*[]string{
+		&c.creates.prefixes, &c.creates.found, &c.creates.orphans, &c.queue.unverified, &c.queue.ignored,
+	} {
+		*names = slices.Clone(*names)
+	}
 	m.machine = &c
 	return &c
 }

@@ -62,6 +62,9 @@ var bases = map[Naming]string{
 // Plain returns the prefix of a naming without a GUID. ok is false for all other namings.
 func (n Naming) Plain() (prefix string, ok bool) { return strings.CutPrefix(string(n), plainNaming) }
 
+// HasGUID reports whether the names of a naming contain a GUID, so that no two znodes have the same name.
+func (n Naming) HasGUID() bool { return !strings.HasPrefix(string(n), plainNaming) }
+
 // Sequential reports whether the names of a naming end in a sequence number.
 func (n Naming) Sequential() bool { return n != KazooLease }
 

@@ -49,7 +49,6 @@ type neighbors struct {
 	predecessor string   // the last of the earlier contenders that block it, or empty
 	before      string   // the last but one of them, or empty
 	blocking    int      // the number of earlier contenders that block it
-	follower    bool     // there are later contenders
 	twins       []string // znodes with the same sequence number
 	orphans     []string // further znodes of this contender, left by creates without a reply
 	ended       bool     // the tombstone exists
@@ -97,7 +96,6 @@ func (v *view) neighborsOf(own string, children []string) neighbors {
 			if distance == 0 {
 				n.twins = append(n.twins, name)
 			}
-			n.follower = true
 			continue
 		}
 		if v.blocks != nil && !v.blocks(name) {

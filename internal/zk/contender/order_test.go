@@ -49,7 +49,7 @@ func TestOrder_AcrossTheOverflow(t *testing.T) {
 
 // expected returns the neighbors of the i-th of ordered.
 func expected(ordered []string, i int) neighbors {
-	n := neighbors{present: true, blocking: i, follower: i < len(ordered)-1}
+	n := neighbors{present: true, blocking: i}
 	if i > 0 {
 		n.predecessor = ordered[i-1]
 	}
@@ -66,7 +66,7 @@ func TestNeighborsOf(t *testing.T) {
 	ours := view{tombstone: tombstone, prefixes: []string{prefix}}
 
 	n := ours.neighborsOf(own, []string{last, "config", own, orphan, third, first, second})
-	require.Equal(t, neighbors{present: true, predecessor: third, before: second, blocking: 3, follower: true, orphans: []string{orphan}}, n)
+	require.Equal(t, neighbors{present: true, predecessor: third, before: second, blocking: 3, orphans: []string{orphan}}, n)
 
 	n = ours.neighborsOf(own, []string{own, orphan, first})
 	require.Equal(t, neighbors{present: true, predecessor: first, blocking: 1, orphans: []string{orphan}}, n, "an orphan of the contender does not count")

@@ -15,7 +15,7 @@ func (c *Contender) receive(r *Request, reply *Reply) {
 		if r.Reset {
 			delay = longDoubtDelay
 		}
-		c.setTimer(&c.doubting, DoubtTimer, delay)
+		c.setTimer(DoubtTimer, delay)
 	}
 	switch r.Kind {
 	case Create:
@@ -61,73 +61,38 @@ func (c *Contender) receiveEvent(in *Input) {
 		c.leave(zkerror.ErrSessionExpired, false)
 		return
 	}
-	deleted := in.Event == Deleted
 	switch in.Watch {
 	case OwnWatch:
-		c.own = false
+		c.watches.own = notWatched
 		switch {
-		case in.Name != c.name, c.renamedTo != "":
+		case in.Name != c.znode.name, c.znode.renamingTo != "":
 			// The rename deletes the znode itself.
-		case deleted:
+		case in.Event == Deleted:
 			c.lose()
 		case c.phase == queued:
-			c.list = true
+			c.listAgain()
 		}
 	case OtherWatch:
-		if c.pred.name == in.Name {
-			c.pred.watched = false
-			c.pred.gone, c.pred.safe = deleted, in.Safe
-			if !deleted {
-				// The queue was marked as ended, which the next contender notices when it
-				// reads the predecessor again. Or, with Policy.Admit, the predecessor has its
-				// turn, and this contender may have it, too.
-				c.list = c.list || c.cfg.Admit != nil
-				c.listAll = c.list
-				c.prove(c.proving || c.cfg.Admit != nil)
+		if c.queue.predecessor.name == in.Name {
+			c.queue.predecessor.fire(in)
+			if in.Event != Deleted && c.cfg.Admit != nil {
+				// The predecessor has its turn, and this contender may have it, too. Without
+				// Policy.Admit, the queue was marked as ended, which the next contender
+				// notices when it reads the predecessor again.
+				c.queue.list = watchedList
+				c.prove(true)
 			}
 		}
-		if c.before.name == in.Name {
-			c.before.watched = false
-			c.before.gone, c.before.safe = deleted, in.Safe
-			c.list = c.list || deleted
+		if c.queue.before.name == in.Name {
+			c.queue.before.fire(in)
+			if in.Event == Deleted {
+				c.listAgain()
+			}
 		}
 	case QueueWatch:
-		c.queue = false
-		if c.waitsForAny {
-			c.list, c.listAll = true, true
+		c.watches.queue = false
+		if c.queue.place.waitsForAny() {
+			c.queue.list = watchedList
 		}
-	}
-}
-
-// receiveTimer processes the expiration of a timer.
-func (c *Contender) receiveTimer(t Timer) {
-	switch t {
-	case PatienceTimer:
-		c.impatient = false
-		switch {
-		case c.phase == joining && !c.conn.Up:
-			c.leave(zkerror.ErrUnreachable, false)
-		case c.phase == lost:
-			c.leave(zkerror.ErrDeleted, false)
-		}
-	case ReasonTimer:
-		if c.phase == lost {
-			c.out = append(c.out, Output{Kind: Report, State: State{Err: zkerror.ErrDeleted}})
-		}
-	case PrepareTimer:
-		if c.phase == queued {
-			c.lookahead, c.list = true, true
-		}
-	case OwnTimer:
-		if c.phase == holding && !c.own && c.renamedTo == "" {
-			c.send(Request{Kind: ReadOwn, Name: c.name})
-		}
-	case DoubtTimer:
-		c.doubting = false
-		if c.phase == queued {
-			c.resetWatches()
-		}
-	case StandbyTimer:
-		c.cold = true
 	}
 }

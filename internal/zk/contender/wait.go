@@ -19,87 +19,76 @@ func (c *Contender) wait() {
 		c.lose()
 		return
 	}
-	if c.conn.Up && c.conn.Epoch != c.epoch {
+	if c.conn.Up && c.conn.Epoch != c.watches.epoch {
 		c.resetWatches()
 	}
 	c.removeOrphan()
-	if !c.own && (c.lookahead || c.czxid == 0 || c.next || c.reset) {
-		c.send(Request{Kind: ReadOwn, Name: c.name})
+	if c.watches.own == notWatched && (c.looksAhead() || c.znode.token == 0 || c.queue.place == next || c.watches.reset) {
+		c.send(Request{Kind: ReadOwn, Name: c.znode.name})
 	}
-	if c.list && c.send(Request{Kind: List, Watched: c.listAll}) {
-		c.list, c.listAll = false, false
+	if c.queue.list != noList {
+		c.sendList(c.queue.list)
 	}
-	if !c.listed || c.czxid == 0 || c.session == 0 || c.turn && c.reset && !c.own {
+	if c.queue.place == unlisted || c.znode.token == 0 || c.znode.session == 0 || c.queue.place == First && c.watches.reset && c.watches.own == notWatched {
 		return // after a reconnect, the contender's znode may belong to another session
 	}
-	if c.turn || c.isNext() {
+	if c.queue.place == First || c.isNext() {
 		c.phase = holding
 		return
 	}
-	if c.pred.watched || c.cfg.Admit != nil {
-		c.report(State{Name: c.name, Predecessor: c.pred.name})
+	if c.queue.predecessor.znode == watched || c.cfg.Admit != nil {
+		c.report(State{Name: c.znode.name, Predecessor: c.queue.predecessor.name})
 	}
-	if c.waitsForAny {
+	if c.queue.place.waitsForAny() {
 		c.waitForAny()
 	} else {
 		c.waitForPredecessor()
 	}
 }
 
-// removeOrphan deletes one of the contender's orphaned znodes, which block later contenders.
-func (c *Contender) removeOrphan() {
-	if len(c.orphans) > 0 && c.send(Request{Kind: Delete, Name: c.orphans[0]}) {
-		c.out = append(c.out, Output{Kind: Removing, Name: c.orphans[0]})
-		c.orphans = c.orphans[1:]
-	}
-}
-
 // waitForAny waits until any of the earlier contenders departs.
 func (c *Contender) waitForAny() {
-	c.prove(c.nextToTurn)
-	if !c.queue && c.send(Request{Kind: List, Watched: true}) {
-		c.list, c.listAll = false, false
+	c.prove(c.queue.place == BehindHolders)
+	if !c.watches.queue {
+		c.sendList(watchedList)
 	}
 }
 
 // waitForPredecessor waits until the predecessor departs or changes its znode.
 func (c *Contender) waitForPredecessor() {
 	switch {
-	case c.pred.name == "": // Policy.Admit has not admitted the head of the queue
-	case c.pred.gone:
+	case c.queue.predecessor.name == "": // Policy.Admit has not admitted the head of the queue
+	case c.queue.predecessor.gone():
 		// It may be the contender's turn. A listing that was sent before the deletion may
 		// still show that it is, together with it.
-		c.prove(c.cfg.Admit == nil && (c.before.name == "" || c.before.gone))
-		if !c.pending.has(List) {
-			c.send(Request{Kind: List, Watched: c.listAll})
-			c.list, c.listAll = false, false
-		}
+		c.prove(c.cfg.Admit == nil && (c.queue.before.name == "" || c.queue.before.gone()))
+		c.sendList(c.queue.list)
 		return
-	case c.pred.watched:
+	case c.queue.predecessor.znode == watched:
 	case c.pending.has(List): // the listing shows whether it is still the predecessor
-	case len(c.unverified) > 0:
-		c.send(Request{Kind: FindContender, Names: c.unverified})
+	case len(c.queue.unverified) > 0:
+		c.send(Request{Kind: FindContender, Names: c.queue.unverified})
 	default:
-		c.send(Request{Kind: ReadPredecessor, Name: c.pred.name})
+		c.send(Request{Kind: ReadPredecessor, Name: c.queue.predecessor.name})
 	}
 	switch {
-	case c.lookahead:
-		if o := &c.before; o.name != "" && !o.watched && !o.gone && !o.unreadable {
-			c.send(Request{Kind: ReadBefore, Name: c.before.name})
+	case c.looksAhead():
+		if c.queue.before.name != "" && c.queue.before.znode == unread {
+			c.send(Request{Kind: ReadBefore, Name: c.queue.before.name})
 		}
-	case c.cfg.Admit == nil && !c.next:
-		c.setTimer(&c.preparing, PrepareTimer, time.Duration(c.blocking)*PreparePerContender)
+	case c.cfg.Admit == nil && c.queue.place != next:
+		c.setTimer(PrepareTimer, time.Duration(c.queue.blocking)*PreparePerContender)
 	}
 	if c.cfg.Admit != nil {
-		c.prove(c.proving && c.pending.has(List))
+		c.prove(c.lease.proving && c.pending.has(List))
 		return
 	}
 	// If the contender before the predecessor has left, this contender is probably next. So the lease
 	// is renewed while the listing is in progress, not afterwards.
-	soon := c.next || c.before.gone && c.pending.has(List)
-	c.prove(soon && !c.cold)
-	if c.next && c.proving && c.cfg.Standby > 0 {
-		c.setTimer(&c.standingBy, StandbyTimer, c.cfg.Standby)
+	soon := c.queue.place == next || c.queue.before.gone() && c.pending.has(List)
+	c.prove(soon && !c.timers.expired.has(StandbyTimer))
+	if c.queue.place == next && c.lease.proving && c.cfg.Standby > 0 {
+		c.setTimer(StandbyTimer, c.cfg.Standby)
 	}
 }
 
@@ -110,57 +99,12 @@ func (c *Contender) waitForPredecessor() {
 // also applies if the watch was set before the reconnect, and the client library has not set it again.
 // A listing that was requested since may show that the queue has ended.
 func (c *Contender) isNext() bool {
-	return c.next && c.pred.gone && c.pred.safe && c.own && !c.ownDoubt && c.conn.Up && c.nextIn == c.conn.Epoch && c.epoch == c.conn.Epoch &&
+	return c.queue.place == next && c.queue.predecessor.znode == deletedSafely && c.watches.own == certain && c.conn.Up && c.queue.epoch == c.conn.Epoch && c.watches.epoch == c.conn.Epoch &&
 		!c.pending.has(List)
-}
-
-// resetWatches sets all watches again, and reads the watched znodes, after the connection has
-// broken: the client library sets its watches again once, and does not retry if that fails. The
-// next contender also lists the queue, because its knowledge is not valid any more, and so does a
-// contender that watches the queue. The others do not: all contenders reconnect at the same time.
-func (c *Contender) resetWatches() {
-	c.epoch, c.reset = c.conn.Epoch, true
-	c.own, c.queue = false, false
-	c.pred.watched, c.before.watched = false, false
-	if c.next || c.waitsForAny {
-		c.list, c.listAll = true, c.waitsForAny
-	}
-}
-
-// mustInspect reports whether neither a known library nor this contender uses names like this, or a
-// child with a name like this was not a contender. Its znode is read without a watch first, because
-// a watch cannot be removed.
-func (c *Contender) mustInspect(name string) bool {
-	prefix, plain := c.cfg.Naming.Plain()
-	return c.cfg.Admit == nil && !Recognized(name) && !(plain && strings.HasPrefix(name, prefix) && len(c.ignored) == 0)
-}
-
-// isContender reports whether a child that is named like a contender is a contender, given its
-// Stat.
-func (c *Contender) isContender(name string, reply *Reply) bool {
-	return c.cfg.Admit != nil || Recognized(name) || reply.Ephemeral
 }
 
 // path returns the path of a child of the queue, for errors.
 func (c *Contender) path(name string) string { return path.Join(c.cfg.Dir, name) }
-
-// ignore excludes children that are named like contenders but are not ephemeral.
-func (c *Contender) ignore(names ...string) {
-	if len(names) == 0 {
-		return
-	}
-	c.exclude(names)
-	c.list = true
-	c.out = append(c.out, Output{Kind: Ignoring, Name: names[0], Count: len(names)})
-}
-
-// exclude adds children to those that are not contenders.
-func (c *Contender) exclude(names []string) {
-	for _, name := range names {
-		c.ignored = append(c.ignored, strings.Clone(name))
-	}
-	slices.Sort(c.ignored)
-}
 
 // receiveFound receives the first contender among children with unrecognized names: among the
 // predecessor and those before it, or among those with the contender's sequence number. ZooKeeper
@@ -179,49 +123,56 @@ func (c *Contender) receiveFound(r *Request, reply *Reply) {
 	}
 	c.ignore(reply.Names...)
 	switch first := r.Names[0]; {
-	case isTwin(first, c.name) && reply.Name != "":
+	case isTwin(first, c.znode.name) && reply.Name != "":
 		c.leave(fmt.Errorf("%w: %s and %s; delete the one that was not created as a sequential znode",
-			zkerror.ErrAmbiguous, c.path(c.name), c.path(reply.Name)), false)
-	case isTwin(first, c.name):
-		c.list = true
-	case first != c.pred.name: // a listing has shown another predecessor since
+			zkerror.ErrAmbiguous, c.path(c.znode.name), c.path(reply.Name)), false)
+	case isTwin(first, c.znode.name):
+		c.listAgain()
+	case first != c.queue.predecessor.name: // a listing has shown another predecessor since
 	case reply.Name == first:
-		c.pred.verified, c.unverified = true, nil
+		c.queue.predecessor.verified, c.queue.unverified = true, nil
 	case !slices.Contains(reply.Names, first):
-		c.pred.gone, c.pred.safe, c.list = true, true, true
+		c.queue.predecessor.znode = deletedSafely
+		c.listAgain()
 	}
 }
 
 // receiveOwn receives the Stat of the contender's znode: the owner, the token, and a watch.
 func (c *Contender) receiveOwn(r *Request, reply *Reply) {
-	if c.phase != queued && c.phase != holding || r.Name != c.name || c.renamedTo != "" {
+	if c.phase != queued && c.phase != holding || r.Name != c.znode.name || c.znode.renamingTo != "" {
 		return
 	}
-	_, plain := c.cfg.Naming.Plain()
 	switch {
-	case plain && reply.Err == nil && c.czxid != 0 && reply.Czxid != c.czxid:
+	case !c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode.token != 0 && reply.Czxid != c.znode.token:
 		c.lose() // the znode is another contender's
-	case errors.Is(reply.Err, zk.ErrNoNode) && c.session == 0:
-		c.vanished = true
+	case errors.Is(reply.Err, zk.ErrNoNode) && c.znode.session == 0:
 		c.leave(zkerror.ErrSessionExpired, false) // it has changed during the create
+		c.forget()
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.lose()
 	case reply.Err != nil:
 		c.leave(reply.Err, false)
 	case reply.Owner != c.conn.Session:
-		c.session = reply.Owner
+		c.znode.session = reply.Owner
 		c.leave(zkerror.ErrSessionExpired, false)
 	default:
-		c.session, c.czxid = reply.Owner, reply.Czxid
-		c.own, c.ownDoubt = r.Epoch == c.conn.Epoch, reply.Doubt
+		c.znode.session, c.znode.token = reply.Owner, reply.Czxid
+		switch {
+		case r.Epoch != c.conn.Epoch:
+			c.watches.own = notWatched
+		case reply.Doubt:
+			c.watches.own = inDoubt
+		default:
+			c.watches.own = certain
+		}
 	}
 }
 
 // receiveOther receives the Stat of the predecessor, or of the contender before it.
 func (c *Contender) receiveOther(r *Request, reply *Reply) {
-	o := &c.pred
+	o := &c.queue.predecessor
 	if r.Kind == ReadBefore {
-		o = &c.before
+		o = &c.queue.before
 	}
 	if c.phase != queued || r.Name != o.name {
 		return
@@ -229,28 +180,30 @@ func (c *Contender) receiveOther(r *Request, reply *Reply) {
 	o.name = r.Name // a part of the path that the driver keeps
 	switch {
 	case errors.Is(reply.Err, zk.ErrNoNode):
-		o.gone, o.safe = true, true
+		o.znode = deletedSafely
 		// Before it was deleted, its data may have been written, see below.
-		c.list = c.list || r.Kind == ReadBefore || c.cfg.Tombstone != ""
+		if r.Kind == ReadBefore || c.cfg.Tombstone != "" {
+			c.listAgain()
+		}
 	case reply.Err != nil && r.Kind == ReadBefore:
-		o.unreadable = true // the contender learns later that it is next
+		o.znode = unreadable // the contender learns later that it is next
 	case reply.Err != nil:
 		c.leave(reply.Err, false)
 	case !c.isContender(r.Name, reply):
 		c.ignore(r.Name)
 	default:
-		o.watched = r.Epoch == c.conn.Epoch
-		if !o.watched {
+		if r.Epoch != c.conn.Epoch {
 			return
 		}
+		o.znode = max(o.znode, watched) // a deletion may be known already
 		if r.Kind == ReadPredecessor {
-			c.reset = false
+			c.watches.reset = false
 		}
 		// The data may have been written after the listing and before the watch was set: the
 		// queue may have been marked as ended, or the predecessor admitted.
 		// A listing without a reply may be older, and may show that this is the predecessor.
-		if reply.Version > 0 && (c.pending.has(List) || r.Kind == ReadPredecessor && (c.next || c.cfg.Admit != nil)) {
-			c.list = true
+		if reply.Version > 0 && (c.pending.has(List) || r.Kind == ReadPredecessor && (c.queue.place == next || c.cfg.Admit != nil)) {
+			c.listAgain()
 		}
 	}
 }
@@ -272,19 +225,18 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		return
 	}
 	if r.Watched && r.Epoch == c.conn.Epoch {
-		c.queue, c.reset = true, false
+		c.watches.queue, c.watches.reset = true, false
 	}
-	v := view{known: c.cfg.Admit != nil, tombstone: c.cfg.Tombstone, blocks: c.cfg.Blocks, ignored: c.ignored}
-	_, plain := c.cfg.Naming.Plain()
-	if len(c.prefixes) > 1 && !plain {
-		v.prefixes = c.prefixes // otherwise the contender has one znode, or all contenders have this prefix
+	v := view{known: c.cfg.Admit != nil, tombstone: c.cfg.Tombstone, blocks: c.cfg.Blocks, ignored: c.queue.ignored}
+	if len(c.creates.prefixes) > 1 && c.cfg.Naming.HasGUID() {
+		v.prefixes = c.creates.prefixes // otherwise the contender has one znode, or all contenders have this prefix
 	}
-	n := v.neighborsOf(c.name, reply.Names)
+	n := v.neighborsOf(c.znode.name, reply.Names)
 	switch {
 	case n.ended:
 		c.leave(zkerror.ErrElectionOver, false)
 		return
-	case !n.present && c.conn.Session != c.session:
+	case !n.present && c.conn.Session != c.znode.session:
 		c.leave(zkerror.ErrSessionExpired, false)
 		return
 	case !n.present:
@@ -292,60 +244,22 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		c.lose()
 		return
 	case len(n.twins) > 0 && c.cfg.Admit == nil:
-		// If another such request is in progress, list again after it.
-		c.list = !c.send(Request{Kind: FindContender, Names: n.twins})
+		if c.queue.list = noList; !c.send(Request{Kind: FindContender, Names: n.twins}) {
+			c.listAgain() // after such a request that is in progress
+		}
 		return
 	}
-	if plain && len(c.prefixes) > 1 && !c.searched {
+	if !c.cfg.Naming.HasGUID() && len(c.creates.prefixes) > 1 && !c.creates.searched {
 		// The names do not show which znodes are orphans of this contender. Search for them, and
 		// list again.
-		c.send(Request{Kind: Search, Prefixes: slices.Clone(c.prefixes)})
+		c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes)})
 		return
 	}
-	c.searched = false
+	c.creates.searched = false
 	for _, name := range n.orphans {
-		if !slices.Contains(c.orphans, name) {
-			c.orphans = append(c.orphans, strings.Clone(name))
+		if !slices.Contains(c.creates.orphans, name) {
+			c.creates.orphans = append(c.creates.orphans, strings.Clone(name))
 		}
 	}
 	c.position(r, reply, &n, &v)
-}
-
-// position records the contender's position according to a listing.
-func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
-	if n.predecessor != c.pred.name {
-		if n.predecessor == c.before.name {
-			c.pred = c.before
-		} else {
-			c.pred = other{name: strings.Clone(n.predecessor)} // a listed name keeps all others in memory
-		}
-	}
-	c.unverified = nil
-	if n.predecessor != "" && !c.pred.verified && c.mustInspect(n.predecessor) {
-		c.unverified = v.unverified(c.name, n.predecessor, reply.Names, c.mustInspect)
-	}
-	if !c.lookahead || !Recognized(n.before) {
-		n.before = ""
-	}
-	if n.before != c.before.name {
-		c.before = other{name: strings.Clone(n.before)}
-	}
-	if c.before.gone {
-		c.list = true // the listing was sent before the event
-	}
-	c.listed, c.blocking = true, int32(n.blocking)
-	c.turn = n.blocking == 0
-	c.next = n.blocking == 1 && (c.cfg.Replaceable == nil || !c.cfg.Replaceable(n.predecessor))
-	c.nextIn = r.Epoch
-	if c.cfg.Admit != nil {
-		a := c.cfg.Admit(Listing{
-			Own: c.name, Predecessor: c.pred.name, Names: reply.Names,
-			Counts: func(name string) bool { return name == c.name || !HasAnyPrefix(name, v.prefixes) },
-		})
-		c.turn, c.next = a.Turn, false
-		c.waitsForAny, c.nextToTurn, c.followed = a.Any, a.Next, a.Followed
-		if a.Err != nil {
-			c.leave(a.Err, false)
-		}
-	}
 }

@@ -377,7 +377,7 @@ func TestWait_Admit(t *testing.T) {
 		return admission
 	}
 	t.Run("any departure may bring the turn", func(t *testing.T) {
-		admission = Admission{Any: true, Next: true}
+		admission = Admission{Place: BehindHolders}
 		s := newScript(t, cfg)
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
@@ -385,7 +385,7 @@ func TestWait_Admit(t *testing.T) {
 		s.reply(List, names(a, b, own), "report own-latch-5 behind b-latch-2", "prove own-latch-5 fresh", "send list watched")
 		s.reply(List, names(a, b, own))
 		require.True(t, s.c.WatchesQueue())
-		admission = Admission{Turn: true}
+		admission = Admission{Place: First}
 		s.fired(QueueWatch, "", Changed, "send list watched")
 		s.reply(List, names(b, own), first)
 	})
@@ -393,7 +393,7 @@ func TestWait_Admit(t *testing.T) {
 		admission = Admission{}
 		s := join(t, cfg, a, b)
 		s.reply(ReadPredecessor, Reply{Owner: 2})
-		admission = Admission{Turn: true}
+		admission = Admission{Place: First}
 		s.fired(OtherWatch, b, Changed, "prove own-latch-5 fresh", "send list watched")
 		s.reply(List, names(a, b, own), first)
 	})
@@ -408,7 +408,7 @@ func TestWait_Admit(t *testing.T) {
 			require.True(t, l.Counts(a))
 			require.True(t, l.Counts(own))
 			require.False(t, l.Counts("first-latch-0000000004"))
-			return Admission{Turn: true}
+			return Admission{Place: First}
 		}
 		s := newScript(t, counted)
 		s.do(Input{Kind: Start})

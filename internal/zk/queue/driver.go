@@ -59,7 +59,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 		cfg: cfg, report: report, sub: connection.Subscribe(cfg.Conn, cfg.Timeout),
 		machine: contender.New(&cfg.Config),
 	}
-	if _, ok := cfg.Naming.Plain(); ok {
+	if !cfg.Naming.HasGUID() {
 		d.plain = joinPlain(cfg)
 	}
 	d.sub.CheckEvery(cfg.CheckInterval)
