@@ -116,7 +116,7 @@ func join(t *testing.T, cfg Config, listed ...string) *script {
 	s := newScript(t, cfg)
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
-	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77, Ephemeral: true}))
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77, Ephemeral: true}))
 	s.do(s.replied(List, names(append(listed, own)...)))
 	return s
 }
@@ -279,7 +279,7 @@ func TestStep_AnotherSession_PlainName(t *testing.T) {
 		s := newScript(t, cfg)
 		s.start("send create")
 		s.reply(Create, Reply{Prefix: ownPrefix, Name: own}, "send read own own-latch-5", "send list")
-		s.reply(ReadOwn, Reply{Owner: 9, Czxid: 77}, "report session expired", finishes)
+		s.reply(ReadOwn, Reply{Owner: 9, Token: 77}, "report session expired", finishes)
 	})
 }
 

@@ -14,7 +14,7 @@ func TestHold(t *testing.T) {
 	s := newScript(t, electionConfig)
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
-	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 	s.reply(List, names(own), "prove own-latch-5 fresh", first)
 	s.connect(func(c *Conn) { c.Proven = true }, first+" proven")
 	s.connect(func(*Conn) {})
@@ -28,7 +28,7 @@ func TestHold_EarlierLease(t *testing.T) {
 	s.conn.Proven = true
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
-	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 	s.reply(List, names(own), "prove own-latch-5 fresh", first)
 	s.connect(func(*Conn) {}, first+" proven")
 }
@@ -63,9 +63,9 @@ func TestHold_PlainName(t *testing.T) {
 		reply Reply
 		want  []string
 	}{
-		"own":                  {Reply{Owner: 1, Czxid: 77}, nil},
-		"of another session":   {Reply{Owner: 9, Czxid: 80}, lost},
-		"of another contender": {Reply{Owner: 1, Czxid: 80}, lost},
+		"own":                  {Reply{Owner: 1, Token: 77}, nil},
+		"of another session":   {Reply{Owner: 9, Token: 80}, lost},
+		"of another contender": {Reply{Owner: 1, Token: 80}, lost},
 		"does not exist":       {Reply{Err: zk.ErrNoNode}, lost},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,12 +81,12 @@ func TestHold_PlainName(t *testing.T) {
 // some time.
 func TestHold_OwnTimer(t *testing.T) {
 	alone := created
-	alone.Czxid, alone.Alone = 77, true
+	alone.Token, alone.Alone = 77, true
 	s := newScript(t, lockConfig)
 	s.start("send create")
 	s.reply(Create, alone, "prove own-latch-5 fresh", first, "set own 2ms")
 	s.expired(OwnTimer, "send read own own-latch-5")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.expired(OwnTimer)
 }
 
@@ -98,7 +98,7 @@ func TestHold_Notify(t *testing.T) {
 		s := newScript(t, cfg)
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
-		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		s.reply(List, names(own, later), "prove own-latch-5 fresh", first, "send notify own-latch-5")
 		return s
 	}

@@ -89,7 +89,7 @@ type RequestKind uint8
 
 const (
 	// Create creates the contender's znode. Its name begins with a prefix that the driver
-	// chooses. Reply: Prefix, Name, Session; Czxid and Alone if the driver has stamped the
+	// chooses. Reply: Prefix, Name, Session; Token and Alone if the driver has stamped the
 	// queue's znode in the same transaction.
 	Create RequestKind = iota
 	// MakeQueue creates the znode of the queue and its parents.
@@ -100,7 +100,7 @@ const (
 	// List lists the queue, and sets a watch on it if Watched is set. Reply: Names, QueueCzxid.
 	List
 	// ReadOwn reads the Stat of the contender's znode and sets a watch on it. Reply: Owner,
-	// Czxid.
+	// Token.
 	ReadOwn
 	// ReadPredecessor reads the znode Name, the predecessor, and sets a watch on it. Reply:
 	// Owner, Version.
@@ -177,7 +177,7 @@ type Reply struct {
 	Names      []string
 	Session    int64 // Create: in which the znode was created, 0 if that is unknown
 	Owner      int64 // the session that owns a znode
-	Czxid      int64
+	Token      int64 // the creation zxid of a znode
 	QueueCzxid int64
 	Version    int32 // of the data
 	Ephemeral  bool

@@ -15,14 +15,14 @@ func TestJoin(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(List, names(a, own))
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77}, "send read predecessor a-latch-1", "prove own-latch-5 fresh")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "send read predecessor a-latch-1", "prove own-latch-5 fresh")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind a-latch-1")
 }
 
 // A create that has also shown that the contender is alone needs no listing.
 func TestJoin_Alone(t *testing.T) {
 	alone := created
-	alone.Czxid, alone.Alone = 77, true
+	alone.Token, alone.Alone = 77, true
 	s := newScript(t, lockConfig)
 	s.start("send create")
 	s.reply(Create, alone, "prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77", "set own 2ms")
@@ -33,7 +33,7 @@ func TestJoin_Alone(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "send read own own-latch-5", "send list")
 	s.reply(List, names(own))
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77}, "prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77")
 }
 
 // The znode of a create whose session has changed in the meantime.
@@ -42,7 +42,7 @@ func TestJoin_SessionUnknown(t *testing.T) {
 		reply Reply
 		want  []string
 	}{
-		"of the previous session": {Reply{Owner: 9, Czxid: 77}, []string{"report session expired", "bury own-latch-5", finishes}},
+		"of the previous session": {Reply{Owner: 9, Token: 77}, []string{"report session expired", "bury own-latch-5", finishes}},
 		"deleted":                 {Reply{Err: zk.ErrNoNode}, []string{"report session expired", finishes}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestJoin_AppliedLate(t *testing.T) {
 	s.reply(Create, Reply{Err: ErrLost, Prefix: "first-latch-"}, "send search first-latch-")
 	s.reply(Search, Reply{}, "send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.reply(List, names("first-latch-0000000004", own), "send delete first-latch-4", "removing first-latch-4",
 		"prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77")
 	s.reply(Delete, Reply{Err: ErrLost}, "send delete first-latch-4", "removing first-latch-4")
@@ -159,7 +159,7 @@ func TestJoin_NextSession(t *testing.T) {
 		s.do(s.replied(Create, Reply{Err: ErrLost, Prefix: ownPrefix}))
 		s.do(s.replied(Search, Reply{Names: []string{own}}))
 		s.do(s.replied(Inspect, Reply{Owner: 2, Ephemeral: true}))
-		s.do(s.replied(ReadOwn, Reply{Owner: 2, Czxid: 77, Ephemeral: true}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 2, Token: 77, Ephemeral: true}))
 		return s
 	}
 	t.Run("another queue", func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestJoin_NextSession(t *testing.T) {
 		s := newScript(t, electionConfig)
 		s.do(Input{Kind: Start})
 		s.conn.Session, s.conn.Epoch = 2, 2
-		s.do(s.replied(Create, Reply{Name: own, Prefix: ownPrefix, Czxid: 77}))
+		s.do(s.replied(Create, Reply{Name: own, Prefix: ownPrefix, Token: 77}))
 		return s
 	}
 	t.Run("another queue, owner unknown", func(t *testing.T) {

@@ -151,7 +151,7 @@ func (e *encoder) answered(c *conn, a *answered) {
 	}
 	e.name(r.Name)
 	e.names(r.Names)
-	e.byte(byte(r.Session), byte(r.Owner), byte(r.Czxid), byte(r.QueueCzxid), byte(r.Version), byte(a.session))
+	e.byte(byte(r.Session), byte(r.Owner), byte(r.Token), byte(r.QueueCzxid), byte(r.Version), byte(a.session))
 	if a.request.Kind == List {
 		e.byte(byte(c.tree.changes - a.version))
 	} else {
@@ -311,7 +311,7 @@ func TestExploreEncoding_Complete(t *testing.T) {
 		{lease{}, "proving lapses"},
 		{reported{}, "name predecessor first proven"},
 		{Request{}, "Kind Name To Watched Epoch Reset Prefixes Names Last Err"},
-		{Reply{}, "Err Prefix Name Names Session Owner Czxid QueueCzxid Version Ephemeral Alone Ended Doubt"},
+		{Reply{}, "Err Prefix Name Names Session Owner Token QueueCzxid Version Ephemeral Alone Ended Doubt"},
 	} {
 		var names []string
 		for i := range reflect.TypeOf(c.value).NumField() {

@@ -131,7 +131,7 @@ func (w *model) serve(i, k int) {
 			r.Err = zk.ErrNoNode
 			break
 		}
-		r.Owner, r.Czxid, r.Version, r.Ephemeral = n.session, n.czxid, n.version, n.session != 0
+		r.Owner, r.Token, r.Version, r.Ephemeral = n.session, n.czxid, n.version, n.session != 0
 	case FindContender:
 		for _, name := range q.request.Names {
 			switch n := c.tree.find(name); {
@@ -199,7 +199,7 @@ func (w *model) write(i int, m *member, q *call, reply *answered) {
 		n := w.newNode(q.prefix, c.session)
 		r.Name = n.name
 		if w.scenario.stamp {
-			r.Czxid, r.Alone = n.czxid, len(w.tree.nodes) == 0
+			r.Token, r.Alone = n.czxid, len(w.tree.nodes) == 0
 		}
 		c.busy.upTo++
 		w.commit(change{kind: createNode, node: n})

@@ -143,7 +143,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 		return
 	}
 	switch {
-	case !c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode.token != 0 && reply.Czxid != c.znode.token:
+	case !c.cfg.Naming.HasGUID() && reply.Err == nil && c.znode.token != 0 && reply.Token != c.znode.token:
 		c.lose() // the znode is another contender's
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.znode.session == 0:
 		c.leave(zkerror.ErrSessionExpired, false) // it has changed during the create
@@ -156,7 +156,7 @@ func (c *Contender) receiveOwn(r *Request, reply *Reply) {
 		c.znode.session = reply.Owner
 		c.leave(zkerror.ErrSessionExpired, false)
 	default:
-		c.znode.session, c.znode.token = reply.Owner, reply.Czxid
+		c.znode.session, c.znode.token = reply.Owner, reply.Token
 		switch {
 		case r.Epoch != c.conn.Epoch:
 			c.watches.own = notWatched

@@ -53,10 +53,10 @@ func TestWait_TurnNeedsAListing(t *testing.T) {
 		s := newScript(t, electionConfig)
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
-		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		s.connect(func(c *Conn) { c.Epoch = 2 }, "send read own own-latch-5 reset")
 		s.reply(List, names(a, own), "send read predecessor a-latch-1 reset", "prove own-latch-5 fresh")
-		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
 		s.fired(OtherWatch, a, Deleted, "send list")
 	})
@@ -75,7 +75,7 @@ func TestWait_ContenderBeforeThePredecessor(t *testing.T) {
 	s := newScript(t, electionConfig)
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.reply(List, names(later, b, own, a), "send read predecessor b-latch-2", "send read before a-latch-1")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.reply(ReadBefore, Reply{Owner: 2})
@@ -133,7 +133,7 @@ func TestReceiveOwn(t *testing.T) {
 		reply Reply
 		want  error
 	}{
-		"another session": {Reply{Owner: 9, Czxid: 77}, zkerror.ErrSessionExpired},
+		"another session": {Reply{Owner: 9, Token: 77}, zkerror.ErrSessionExpired},
 		"not permitted":   {Reply{Err: zk.ErrNoAuth}, zk.ErrNoAuth},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestReceiveOwn(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.connect(func(c *Conn) { c.Epoch = 2 })
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77}, "send read own own-latch-5 reset")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "send read own own-latch-5 reset")
 }
 
 func TestReceiveList_Ends(t *testing.T) {
@@ -199,7 +199,7 @@ func TestReceiveList_OwnZnodeIsMissing(t *testing.T) {
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
 	s.reply(List, names(a), "report znode was deleted by another client", "set reason 10ms", "send find reason")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77}) // an earlier read
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}) // an earlier read
 	s.reply(FindReason, Reply{Ended: true}, "report election is over", "finish <nil>")
 }
 
@@ -210,7 +210,7 @@ func TestReceiveFound(t *testing.T) {
 		s := newScript(t, electionConfig)
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
-		s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+		s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 		s.reply(List, names(a, foreign, own), "send find contender n_0000000003", "send read before a-latch-1")
 		s.reply(FindContender, Reply{Name: foreign}, "send read predecessor n_0000000003")
 		s.reply(ReadPredecessor, Reply{Owner: 2, Ephemeral: true}, "report own-latch-5 behind n_0000000003")
@@ -250,7 +250,7 @@ func TestReceiveFound(t *testing.T) {
 		s := newScript(t, cfg)
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, Reply{Prefix: "n_", Name: twin, Session: 1}))
-		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		listed := names("n_0000000001", "n_0000000002", foreign, twin)
 		s.do(s.replied(List, listed))
 		s.reply(ReadPredecessor, Reply{}, "ignoring 1, first n_0000000003", "send list")
@@ -284,7 +284,7 @@ func TestReceiveList_PlainNames(t *testing.T) {
 	s.reply(Create, Reply{Err: ErrLost, Prefix: "n_"}, "send search n_")
 	s.reply(Search, Reply{}, "send create")
 	s.reply(Create, Reply{Prefix: "n_", Name: "n_0000000005", Session: 1}, "send read own n_0000000005", "send list")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.reply(List, names("n_0000000004", "n_0000000005"), "send search n_,n_")
 	s.reply(Search, Reply{Names: []string{"n_0000000004", "n_0000000005"}}, "send delete n_0000000004", "removing n_0000000004", "send list")
 	s.reply(List, names("n_0000000004", "n_0000000005"), "prove n_0000000005 fresh", "report n_0000000005 first, session 1, token 77")
@@ -296,7 +296,7 @@ func TestResetWatches(t *testing.T) {
 	s := follow(t, electionConfig)
 	s.connect(reconnect, "send read own own-latch-5 reset", "send list reset")
 	s.reply(List, names(a, own), "send read predecessor a-latch-1 reset")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.reply(ReadPredecessor, Reply{Owner: 2})
 	s.fired(OtherWatch, a, Deleted, first)
 
@@ -312,7 +312,7 @@ func TestReceive_Doubt(t *testing.T) {
 	s := join(t, electionConfig, a)
 	s.reply(ReadPredecessor, Reply{Owner: 2, Doubt: true}, "set doubt 2s", "report own-latch-5 behind a-latch-1")
 	s.expired(DoubtTimer, "send read own own-latch-5 reset", "send list reset")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77, Doubt: true}, "set doubt 10s")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77, Doubt: true}, "set doubt 10s")
 }
 
 // A deletion of the predecessor does not bring the turn while the watch on the contender's znode is in
@@ -323,10 +323,10 @@ func TestIsNext_OwnWatchInDoubt(t *testing.T) {
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(List, names(a, own))
 	s.connect(func(c *Conn) { c.Up, c.Epoch = false, 2 })
-	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 	s.connect(func(c *Conn) { c.Up = true }, "send list reset")
 	s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77, Doubt: true}, "set doubt 2s")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77, Doubt: true}, "set doubt 2s")
 	s.reply(List, names(a, own))
 	s.fired(OtherWatch, a, Deleted, "send list")
 	s.reply(List, names(own), first)
@@ -337,7 +337,7 @@ func TestWait_PrepareTimer(t *testing.T) {
 	s := newScript(t, lockConfig)
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
-	s.reply(ReadOwn, Reply{Owner: 1, Czxid: 77})
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.reply(List, names(a, b, own), "send read predecessor b-latch-2", "set prepare 5ms")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.expired(PrepareTimer, "send list")
@@ -351,7 +351,7 @@ func TestWait_StandbyTimer(t *testing.T) {
 	s := newScript(t, cfg)
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
-	s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 	s.reply(List, names(a, own), "send read predecessor a-latch-1", "prove own-latch-5 fresh", "set standby 1m0s")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind a-latch-1")
 	s.expired(StandbyTimer, "rest")
@@ -381,7 +381,7 @@ func TestWait_Admit(t *testing.T) {
 		s := newScript(t, cfg)
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
-		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		s.reply(List, names(a, b, own), "report own-latch-5 behind b-latch-2", "prove own-latch-5 fresh", "send list watched")
 		s.reply(List, names(a, b, own))
 		require.True(t, s.c.WatchesQueue())
@@ -415,7 +415,7 @@ func TestWait_Admit(t *testing.T) {
 		s.do(s.replied(Create, Reply{Err: ErrLost, Prefix: "first-latch-"}))
 		s.do(s.replied(Search, Reply{}))
 		s.do(s.replied(Create, created))
-		s.do(s.replied(ReadOwn, Reply{Owner: 1, Czxid: 77}))
+		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		s.do(s.replied(List, names(a, "first-latch-0000000004", own)))
 		require.True(t, s.c.Holding())
 	})

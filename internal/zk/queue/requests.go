@@ -188,7 +188,7 @@ func (r *requests) readWatched(res *result, what watch.What) {
 
 func (res *result) setStat(stat *zk.Stat, err error) {
 	if res.reply.Err = err; err == nil {
-		res.reply.Owner, res.reply.Czxid, res.reply.Version, res.reply.Ephemeral = stat.EphemeralOwner, stat.Czxid, stat.Version, connection.IsEphemeral(stat)
+		res.reply.Owner, res.reply.Token, res.reply.Version, res.reply.Ephemeral = stat.EphemeralOwner, stat.Czxid, stat.Version, connection.IsEphemeral(stat)
 	}
 }
 

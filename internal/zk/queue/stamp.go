@@ -69,7 +69,7 @@ func (res *result) createStamped(cfg *Config) {
 	switch {
 	case err == nil:
 		stat := responses[1].Stat
-		res.path, res.reply.Czxid, res.reply.Alone = responses[0].String, stat.Mzxid, stat.NumChildren == 1
+		res.path, res.reply.Token, res.reply.Alone = responses[0].String, stat.Mzxid, stat.NumChildren == 1
 		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
 		res.reply.Alone = res.reply.Alone && cfg.guard().Checked(cfg.Dir, stat.Czxid)
 	case len(responses) == 2 && responses[0].Error == nil && errors.Is(responses[1].Error, zk.ErrNoAuth):
