@@ -121,8 +121,6 @@ func (e *Election) run(ctx context.Context) error {
 }
 
 // leftQueue records the removal of a znode until it is confirmed.
-//
-//go:noinline // see run
 func (e *Election) leftQueue(r *queue.Removal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -132,8 +130,6 @@ func (e *Election) leftQueue(r *queue.Removal) {
 // rejoinAfter returns nil if the candidate joins again after it has left the queue because of err, and
 // otherwise the reason why the candidacy is over. The first candidacy of a new candidate ends with each
 // answer of the servers, because its configuration may be wrong.
-//
-//go:noinline // see run
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	if errors.Is(err, zk.ErrNoNode) && e.createNode {
 		e.log.Info("the election node was deleted before the candidate joined: finding or creating it again")

@@ -63,8 +63,6 @@ func checkNode(conn *zk.Conn, node string) error {
 
 // findNodeAgain finds the election node again if the session in which it was seen is over, because
 // the servers may have lost it. With WithRejoin it waits for ZooKeeper without a limit.
-//
-//go:noinline // see run
 func (e *Election) findNodeAgain() error {
 	if seen := e.lastSeen(); seen.czxid != 0 && seen.session == e.conn.SessionID() {
 		return nil

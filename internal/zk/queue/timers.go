@@ -27,8 +27,6 @@ func (d *driver) stopTimer(t contender.Timer) {
 
 // schedule starts the clock's timer for the timer that expires first, and returns its channel,
 // or nil if no timer is set.
-//
-//go:noinline // see wait
 func (d *driver) schedule() <-chan time.Time {
 	if len(d.timers) == 0 {
 		return nil
