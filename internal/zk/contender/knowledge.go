@@ -29,7 +29,7 @@ type other struct {
 	znode    otherZnode
 }
 
-// otherZnode is what is known of the znode of an earlier contender.
+// otherZnode is the state of an earlier contender's znode, as far as it is known.
 type otherZnode uint8
 
 const (

@@ -1,7 +1,7 @@
 package contender
 
-// watches are the watches of a contender, besides those on other contenders. All of them were set in
-// the same epoch, or are not set.
+// watches are the watches of a contender, except those on other contenders. All of them were set in the
+// same epoch, or are not set.
 type watches struct {
 	epoch uint64 // of the connection
 	// reset makes requests set watches that exist already again, because they may be lost: from a break of

@@ -16,8 +16,9 @@ type ownZnode struct {
 	renamingTo string
 }
 
-// creates is what the contender's creates may have left, besides its znode. Each create has another
-// prefix, which is in prefixes from then on until the znode is known not to exist.
+// creates contains the traces of the contender's creates. Each create has another prefix, which is in
+// prefixes until it is known that its znode does not exist. Creates without a reply may have left znodes
+// that differ from the contender's znode.
 type creates struct {
 	prefixes   []string // of the names of all znodes of the contender that may exist, with its own
 	unanswered bool     // the last create was not answered: search for its znode

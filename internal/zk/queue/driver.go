@@ -181,36 +181,28 @@ func (d *driver) send(q *contender.Request, last bool) {
 // receive records the result of a request, and returns it as an input.
 func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
-	switch r.request.Kind {
-	case contender.Create:
-		if reply.Err == nil {
-			d.path, d.session, d.sent = r.path, reply.Session, r.sent
-		}
-	case contender.ReadOwn:
-		if reply.Err == nil {
-			d.session = reply.Owner
-			d.own = d.watchedBy(r)
-			d.observeWatch(r.path)
-		}
-	case contender.ReadPredecessor, contender.ReadBefore:
-		switch {
-		case reply.Err == nil:
-			w := d.watchedBy(r)
-			if reply.Owner == d.session {
-				w.departure = expectDeparture(d.cfg.Conn, r.path)
-			}
-			d.keepWatch(w)
-			d.observeWatch(r.path)
-			d.warnOfPersistent(r)
-		case r.request.Kind == contender.ReadPredecessor && isNoNode(reply.Err):
-			d.observeDeparture()
-		}
-	case contender.List:
-		if r.watch != nil {
-			d.queue = r.watch
-		}
-	case contender.Replace:
+	switch kind := r.request.Kind; {
+	case kind == contender.Replace:
 		d.sent, d.own = r.sent, watched{path: r.path, watch: r.watch}
+	case kind == contender.ReadPredecessor && isNoNode(reply.Err):
+		d.observeDeparture()
+	case reply.Err != nil:
+	case kind == contender.Create:
+		d.path, d.session, d.sent = r.path, reply.Session, r.sent
+	case kind == contender.ReadOwn:
+		d.session = reply.Owner
+		d.own = d.watchedBy(r)
+		d.observeWatch(r.path)
+	case kind == contender.ReadPredecessor, kind == contender.ReadBefore:
+		w := d.watchedBy(r)
+		if reply.Owner == d.session {
+			w.departure = expectDeparture(d.cfg.Conn, r.path)
+		}
+		d.keepWatch(w)
+		d.observeWatch(r.path)
+		d.warnOfPersistent(r)
+	case r.watch != nil:
+		d.queue = r.watch
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply

@@ -127,8 +127,7 @@ type Member struct{ driver *driver }
 // Join returns a contender that joins the queue when RunUntil is called. RunUntil and then Leave
 // must be called.
 func Join(cfg *Config, report func(State)) *Member {
-	m := &Member{newDriver(cfg, report)}
-	return m
+	return &Member{newDriver(cfg, report)}
 }
 
 // RunUntil does what Run does, until the contender has left or stop returns true, which is called
