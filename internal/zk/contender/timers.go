@@ -63,8 +63,8 @@ func (c *Contender) receiveTimer(t Timer) {
 			c.listAgain()
 		}
 	case OwnTimer:
-		if c.phase == holding && c.watches.own == notWatched && c.znode.renamingTo == "" {
-			c.send(Request{Kind: ReadOwn, Name: c.znode.name})
+		if c.phase == holding && c.znode.renamingTo == "" {
+			c.readOwn()
 		}
 	case DoubtTimer:
 		if c.phase == queued {

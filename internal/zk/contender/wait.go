@@ -23,8 +23,8 @@ func (c *Contender) wait() {
 		c.resetWatches()
 	}
 	c.removeOrphan()
-	if c.watches.own == notWatched && (c.looksAhead() || c.znode.token == 0 || c.queue.place == next || c.watches.reset) {
-		c.send(Request{Kind: ReadOwn, Name: c.znode.name})
+	if c.looksAhead() || c.znode.token == 0 || c.queue.place == next || c.watches.reset {
+		c.readOwn()
 	}
 	if c.queue.list != noList {
 		c.sendList(c.queue.list)

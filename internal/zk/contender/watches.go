@@ -37,6 +37,13 @@ func (c *Contender) resetWatches() {
 	}
 }
 
+// readOwn reads the contender's znode and sets a watch on it, unless it is watched.
+func (c *Contender) readOwn() {
+	if c.watches.own == notWatched {
+		c.send(Request{Kind: ReadOwn, Name: c.znode.name})
+	}
+}
+
 // confirmOwn reads the contender's znode after each break of the connection if its name contains no GUID.
 // The checks of the lease would find the znode of another contender with the same name, if the queue was
 // created again in the meantime, and a watch may be lost.
@@ -47,7 +54,7 @@ func (c *Contender) confirmOwn() {
 	if c.conn.Epoch != c.watches.epoch {
 		c.watches.epoch, c.watches.reset, c.watches.own = c.conn.Epoch, true, notWatched
 	}
-	if c.watches.reset && c.watches.own == notWatched {
-		c.send(Request{Kind: ReadOwn, Name: c.znode.name})
+	if c.watches.reset {
+		c.readOwn()
 	}
 }
