@@ -178,7 +178,6 @@ func describe(o *Output) string {
 		words = []string{"stop", timerNames[o.Timer]}
 	case Prove:
 		words = []string{"prove", o.Name}
-		add(o.Fresh, "fresh")
 	case Rest:
 		words = []string{"rest"}
 	case Moved:

@@ -15,7 +15,7 @@ func TestHold(t *testing.T) {
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
 	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
-	s.reply(List, names(own), "prove own-latch-5 fresh", first)
+	s.reply(List, names(own), "prove own-latch-5", first)
 	s.connect(func(c *Conn) { c.Proven = true }, first+" proven")
 	s.connect(func(*Conn) {})
 	s.connect(func(c *Conn) { c.Proven, c.Lapses = false, 1 }, first)
@@ -29,7 +29,7 @@ func TestHold_EarlierLease(t *testing.T) {
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
 	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
-	s.reply(List, names(own), "prove own-latch-5 fresh", first)
+	s.reply(List, names(own), "prove own-latch-5", first)
 	s.connect(func(*Conn) {}, first+" proven")
 }
 
@@ -84,7 +84,7 @@ func TestHold_OwnTimer(t *testing.T) {
 	alone.Token, alone.Alone = 77, true
 	s := newScript(t, lockConfig)
 	s.start("send create")
-	s.reply(Create, alone, "prove own-latch-5 fresh", first, "set own 2ms")
+	s.reply(Create, alone, "prove own-latch-5", first, "set own 2ms")
 	s.expired(OwnTimer, "send read own own-latch-5")
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.expired(OwnTimer)
@@ -99,7 +99,7 @@ func TestHold_Notify(t *testing.T) {
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
 		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
-		s.reply(List, names(own, later), "prove own-latch-5 fresh", first, "send notify own-latch-5")
+		s.reply(List, names(own, later), "prove own-latch-5", first, "send notify own-latch-5")
 		return s
 	}
 	s := holding(t)

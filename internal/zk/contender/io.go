@@ -219,9 +219,8 @@ const (
 	Set
 	// Stop stops Timer.
 	Stop
-	// Prove starts the renewal of the lease by checks of the contender's znode. If Fresh is
-	// set, the create of the znode is the first proof. The driver then steps with
-	// ConnChanged.
+	// Prove starts the renewal of the lease by checks of the contender's znode. If the create of the
+	// znode was answered, it is the first proof. The driver then steps with ConnChanged.
 	Prove
 	// Rest ends the renewal of the lease.
 	Rest
@@ -253,7 +252,6 @@ type Output struct {
 	After   time.Duration
 	Name    string
 	Count   int // Ignoring
-	Fresh   bool
 	Err     error
 }
 

@@ -52,7 +52,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case reply.Err == nil:
 		// The prefix is kept as a part of the name.
 		c.znode.name, c.creates.prefixes = reply.Name, append(c.creates.prefixes, reply.Name[:len(reply.Prefix)])
-		c.znode.session, c.znode.token, c.znode.fresh = reply.Session, reply.Token, true
+		c.znode.session, c.znode.token = reply.Session, reply.Token
 		if c.znode.token != 0 && c.znode.session == 0 {
 			c.znode.token = 0 // the session may have changed: read the znode
 		}

@@ -15,7 +15,7 @@ func TestJoin(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(List, names(a, own))
-	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "send read predecessor a-latch-1", "prove own-latch-5 fresh")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "send read predecessor a-latch-1", "prove own-latch-5")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind a-latch-1")
 }
 
@@ -25,7 +25,7 @@ func TestJoin_Alone(t *testing.T) {
 	alone.Token, alone.Alone = 77, true
 	s := newScript(t, lockConfig)
 	s.start("send create")
-	s.reply(Create, alone, "prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77", "set own 2ms")
+	s.reply(Create, alone, "prove own-latch-5", "report own-latch-5 first, session 1, token 77", "set own 2ms")
 
 	// In which session was it created? Only the znode shows it.
 	alone.Session = 0
@@ -33,7 +33,7 @@ func TestJoin_Alone(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "send read own own-latch-5", "send list")
 	s.reply(List, names(own))
-	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77")
+	s.reply(ReadOwn, Reply{Owner: 1, Token: 77}, "prove own-latch-5", "report own-latch-5 first, session 1, token 77")
 }
 
 // The znode of a create whose session has changed in the meantime.
@@ -122,7 +122,7 @@ func TestJoin_AppliedLate(t *testing.T) {
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.reply(List, names("first-latch-0000000004", own), "send delete first-latch-4", "removing first-latch-4",
-		"prove own-latch-5 fresh", "report own-latch-5 first, session 1, token 77")
+		"prove own-latch-5", "report own-latch-5 first, session 1, token 77")
 	s.reply(Delete, Reply{Err: ErrLost}, "send delete first-latch-4", "removing first-latch-4")
 	s.reply(Delete, Reply{Err: zk.ErrNoNode})
 	s.leave(errOther, "report other error", "rest", "send delete own-latch-5 last because: other error")

@@ -16,5 +16,5 @@ func (c *Contender) prove(on bool) {
 	if on {
 		kind = Prove
 	}
-	c.out = append(c.out, Output{Kind: kind, Name: c.znode.name, Fresh: c.znode.fresh})
+	c.out = append(c.out, Output{Kind: kind, Name: c.znode.name})
 }

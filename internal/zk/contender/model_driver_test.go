@@ -228,7 +228,7 @@ func (w *model) execute(m *member, i int, o *Output) {
 // prove starts the checks of a contender's znode. A valid lease of the connection continues.
 func (w *model) prove(m *member, o *Output) {
 	m.proving, m.missing, m.proved = o.Name, false, true
-	if o.Fresh && m.fresh {
+	if m.fresh {
 		w.setProven(m.conn, true)
 	}
 }
@@ -304,6 +304,8 @@ func (w *model) takeReply(i, k int) {
 	m.inbox = slices.Delete(m.inbox, k, k+1)
 	q, reply := &r.request, &r.reply
 	switch {
+	case q.Kind == Create && reply.Err != nil:
+		m.fresh = false
 	case reply.Err != nil:
 	case q.Kind == Create:
 		m.session = reply.Session

@@ -269,7 +269,7 @@ func (e *encoder) prefixes(c *Contender) {
 // constant.
 func (e *encoder) machine(of *conn, c *Contender) {
 	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8), byte(c.timers.set), byte(c.timers.expired))
-	e.bools(c.znode.fresh, c.creates.unanswered, c.creates.searched, c.queue.notify, c.watches.reset, c.watches.queue, c.lease.proving,
+	e.bools(c.creates.unanswered, c.creates.searched, c.queue.notify, c.watches.reset, c.watches.queue, c.lease.proving,
 		c.reported.proven && c.lease.lapses != of.lapses)
 	e.name(c.znode.name)
 	e.byte(byte(c.znode.session), byte(c.znode.token))
@@ -302,7 +302,7 @@ func TestExploreEncoding_Complete(t *testing.T) {
 		want  string
 	}{
 		{Contender{}, "cfg conn out phase pending znode creates queue watches timers lease reason reported"},
-		{ownZnode{}, "name session token fresh renamingTo"},
+		{ownZnode{}, "name session token renamingTo"},
 		{creates{}, "prefixes unanswered found orphans searched outlived"},
 		{knowledge{}, "list epoch place blocking predecessor before unverified ignored notify"},
 		{other{}, "name verified znode"},

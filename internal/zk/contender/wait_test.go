@@ -47,7 +47,7 @@ func TestWait_TurnNeedsAListing(t *testing.T) {
 		s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
 		s.do(s.replied(ReadBefore, Reply{Owner: 2}))
 		s.fired(OtherWatch, b, Deleted, "send list")
-		s.reply(List, names(a, own), "report own-latch-5 behind a-latch-1", "prove own-latch-5 fresh")
+		s.reply(List, names(a, own), "report own-latch-5 behind a-latch-1", "prove own-latch-5")
 	})
 	t.Run("the listing is older than the connection", func(t *testing.T) {
 		s := newScript(t, electionConfig)
@@ -55,7 +55,7 @@ func TestWait_TurnNeedsAListing(t *testing.T) {
 		s.do(s.replied(Create, created))
 		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		s.connect(func(c *Conn) { c.Epoch = 2 }, "send read own own-latch-5 reset")
-		s.reply(List, names(a, own), "send read predecessor a-latch-1 reset", "prove own-latch-5 fresh")
+		s.reply(List, names(a, own), "send read predecessor a-latch-1 reset", "prove own-latch-5")
 		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
 		s.do(s.replied(ReadPredecessor, Reply{Owner: 2}))
 		s.fired(OtherWatch, a, Deleted, "send list")
@@ -64,7 +64,7 @@ func TestWait_TurnNeedsAListing(t *testing.T) {
 		cfg := electionConfig
 		cfg.Replaceable = func(name string) bool { return name == a }
 		s := follow(t, cfg)
-		s.fired(OtherWatch, a, Deleted, "prove own-latch-5 fresh", "send list")
+		s.fired(OtherWatch, a, Deleted, "prove own-latch-5", "send list")
 		s.reply(List, names("a2-latch-0000000001", own), "send read predecessor a2-latch-1")
 	})
 }
@@ -80,7 +80,7 @@ func TestWait_ContenderBeforeThePredecessor(t *testing.T) {
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.reply(ReadBefore, Reply{Owner: 2})
 	require.True(t, s.c.Watches(a))
-	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5 fresh")
+	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5")
 	s.reply(List, names(later, a, b, own), "send list") // as of a time before the event
 	s.reply(List, names(later, b, own))
 	s.fired(OtherWatch, b, Deleted, first)
@@ -93,7 +93,7 @@ func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	s := join(t, cfg, head, a, b)
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.reply(ReadBefore, Reply{Owner: 2})
-	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5 fresh")
+	s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5")
 	s.reply(List, names(head, b, own), "send read before c-latch-0", "rest")
 }
 
@@ -105,7 +105,7 @@ func TestReceiveOther(t *testing.T) {
 	})
 	t.Run("the contender before it has left", func(t *testing.T) {
 		s := read(t)
-		s.reply(ReadBefore, Reply{Err: zk.ErrNoNode}, "send list", "prove own-latch-5 fresh")
+		s.reply(ReadBefore, Reply{Err: zk.ErrNoNode}, "send list", "prove own-latch-5")
 	})
 	t.Run("the predecessor cannot be read", func(t *testing.T) {
 		s := read(t)
@@ -234,13 +234,13 @@ func TestReceiveFound(t *testing.T) {
 		s := join(t, electionConfig, "n_0000000001", "n_0000000002", foreign)
 		require.Equal(t, []string{"send find contender n_0000000003,n_0000000002,n_0000000001"}, s.outputs)
 		s.reply(FindContender, Reply{Name: "n_0000000001", Names: []string{foreign, "n_0000000002"}}, "ignoring 2, first n_0000000003", "send list")
-		s.reply(List, names("n_0000000001", "n_0000000002", foreign, own), "send find contender n_0000000001", "prove own-latch-5 fresh")
+		s.reply(List, names("n_0000000001", "n_0000000002", foreign, own), "send find contender n_0000000001", "prove own-latch-5")
 		s.reply(FindContender, Reply{Name: "n_0000000001"}, "send read predecessor n_0000000001")
 	})
 	t.Run("another predecessor since", func(t *testing.T) {
 		s := join(t, electionConfig, a, foreign)
 		s.do(s.replied(ReadBefore, Reply{Owner: 2}))
-		s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5 fresh")
+		s.fired(OtherWatch, a, Deleted, "send list", "prove own-latch-5")
 		s.reply(List, names("n_0000000002", own))
 		s.reply(FindContender, Reply{Name: foreign}, "send find contender n_0000000002")
 	})
@@ -256,12 +256,12 @@ func TestReceiveFound(t *testing.T) {
 		s.reply(ReadPredecessor, Reply{}, "ignoring 1, first n_0000000003", "send list")
 		s.reply(List, listed, "send find contender n_0000000002,n_0000000001")
 		s.reply(FindContender, Reply{Names: []string{"n_0000000002", "n_0000000001"}}, "ignoring 2, first n_0000000002", "send list")
-		s.reply(List, listed, "prove n_0000000005 fresh", "report n_0000000005 first, session 1, token 77")
+		s.reply(List, listed, "prove n_0000000005", "report n_0000000005 first, session 1, token 77")
 	})
 	t.Run("same number, no contender", func(t *testing.T) {
 		s := join(t, electionConfig, twin, "a_0000000005")
 		s.reply(FindContender, Reply{Names: []string{twin, "a_0000000005"}}, "ignoring 2, first n_0000000005", "send list")
-		s.reply(List, names(twin, "a_0000000005", own), "prove own-latch-5 fresh", first)
+		s.reply(List, names(twin, "a_0000000005", own), "prove own-latch-5", first)
 	})
 	t.Run("same number, has left", func(t *testing.T) {
 		s := join(t, electionConfig, twin)
@@ -287,7 +287,7 @@ func TestReceiveList_PlainNames(t *testing.T) {
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
 	s.reply(List, names("n_0000000004", "n_0000000005"), "send search n_,n_")
 	s.reply(Search, Reply{Names: []string{"n_0000000004", "n_0000000005"}}, "send delete n_0000000004", "removing n_0000000004", "send list")
-	s.reply(List, names("n_0000000004", "n_0000000005"), "prove n_0000000005 fresh", "report n_0000000005 first, session 1, token 77")
+	s.reply(List, names("n_0000000004", "n_0000000005"), "prove n_0000000005", "report n_0000000005 first, session 1, token 77")
 }
 
 // After a reconnect, watches are set again. Only the next contender lists the queue.
@@ -352,10 +352,10 @@ func TestWait_StandbyTimer(t *testing.T) {
 	s.do(Input{Kind: Start})
 	s.do(s.replied(Create, created))
 	s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
-	s.reply(List, names(a, own), "send read predecessor a-latch-1", "prove own-latch-5 fresh", "set standby 1m0s")
+	s.reply(List, names(a, own), "send read predecessor a-latch-1", "prove own-latch-5", "set standby 1m0s")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind a-latch-1")
 	s.expired(StandbyTimer, "rest")
-	s.fired(OtherWatch, a, Deleted, "prove own-latch-5 fresh", first)
+	s.fired(OtherWatch, a, Deleted, "prove own-latch-5", first)
 }
 
 // Policy.Blocks selects the earlier contenders that a contender waits for.
@@ -382,7 +382,7 @@ func TestWait_Admit(t *testing.T) {
 		s.do(Input{Kind: Start})
 		s.do(s.replied(Create, created))
 		s.do(s.replied(ReadOwn, Reply{Owner: 1, Token: 77}))
-		s.reply(List, names(a, b, own), "report own-latch-5 behind b-latch-2", "prove own-latch-5 fresh", "send list watched")
+		s.reply(List, names(a, b, own), "report own-latch-5 behind b-latch-2", "prove own-latch-5", "send list watched")
 		s.reply(List, names(a, b, own))
 		require.True(t, s.c.WatchesQueue())
 		admission = Admission{Place: First}
@@ -394,7 +394,7 @@ func TestWait_Admit(t *testing.T) {
 		s := join(t, cfg, a, b)
 		s.reply(ReadPredecessor, Reply{Owner: 2})
 		admission = Admission{Place: First}
-		s.fired(OtherWatch, b, Changed, "prove own-latch-5 fresh", "send list watched")
+		s.fired(OtherWatch, b, Changed, "prove own-latch-5", "send list watched")
 		s.reply(List, names(a, b, own), first)
 	})
 	t.Run("error", func(t *testing.T) {

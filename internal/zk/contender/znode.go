@@ -10,7 +10,6 @@ type ownZnode struct {
 	name    string
 	session int64 // that owns it, 0 if unknown
 	token   int64 // its creation zxid, 0 if unknown
-	fresh   bool  // its create was answered, which proves that the session was alive
 	// renamingTo is the name to which the contender is being renamed, or empty. The znode then has one of
 	// the two names.
 	renamingTo string

@@ -43,7 +43,7 @@ type driver struct {
 
 	path    string    // the contender's znode
 	session int64     // its owner
-	sent    time.Time // when its create, or the last Replace, was sent
+	sent    time.Time // when its create, if that was answered, or the last Replace was sent
 
 	timers []deadline
 	timer  *time.Timer // of the first of timers
@@ -241,11 +241,7 @@ func (d *driver) execute(o *contender.Output) {
 	case contender.Stop:
 		d.stopTimer(o.Timer)
 	case contender.Prove:
-		sent := time.Time{}
-		if o.Fresh {
-			sent = d.sent
-		}
-		d.sub.Prove(d.pathOf(o.Name), sent)
+		d.sub.Prove(d.pathOf(o.Name), d.sent)
 		d.proved = true
 	case contender.Rest:
 		d.sub.StopProving()
