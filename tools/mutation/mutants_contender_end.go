@@ -92,7 +92,7 @@ var contenderEndMutants = []mutant{
 		name: "contender/leave/search", breaks: "other znodes of the contender are not searched for",
 		file: "internal/zk/contender/leave.go",
 		edits: []edit{
-			{"\t\tc.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes), Last: true})", "\t\tc.finish(nil)"},
+			{"c.search(true)", "c.finish(nil)"},
 		},
 		tests: "./internal/zk/contender -run ^TestExplore_Breaks$",
 	},

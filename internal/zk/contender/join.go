@@ -32,7 +32,7 @@ func (c *Contender) join() {
 	case c.creates.unanswered:
 		if c.conn.Up {
 			c.creates.unanswered = false
-			c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes)})
+			c.search(false)
 		}
 	case c.znode.name == "":
 		c.send(Request{Kind: Create})

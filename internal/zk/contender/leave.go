@@ -2,7 +2,6 @@ package contender
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -49,7 +48,7 @@ func (c *Contender) remove() {
 	case len(c.creates.found) > 0:
 		c.send(Request{Kind: Delete, Name: c.creates.found[0]})
 	default:
-		c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes), Last: true})
+		c.search(true)
 	}
 }
 

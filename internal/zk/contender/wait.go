@@ -252,7 +252,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 	if !c.cfg.Naming.HasGUID() && len(c.creates.prefixes) > 1 && !c.creates.searched {
 		// The names do not show which znodes are orphans of this contender. Search for them, and
 		// list again.
-		c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes)})
+		c.search(false)
 		return
 	}
 	c.creates.searched = false

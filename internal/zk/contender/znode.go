@@ -28,6 +28,11 @@ type creates struct {
 	outlived string
 }
 
+// search searches for the znodes of all creates. last reports that this belongs to the removal.
+func (c *Contender) search(last bool) {
+	c.send(Request{Kind: Search, Prefixes: slices.Clone(c.creates.prefixes), Last: last})
+}
+
 // forget records that the contender's znode does not exist any more. Znodes of other creates may
 // exist, in any session.
 func (c *Contender) forget() {
