@@ -50,7 +50,7 @@ func (s *setOf[K]) remove(k K)  { *s &^= 1 << k }
 
 // New returns a contender. Its first input is Start.
 func New(cfg *Config) *Contender {
-	return &Contender{cfg: cfg, queue: knowledge{place: unlisted}}
+	return &Contender{cfg: cfg, queue: knowledge{place: unlisted, list: unwatchedList}}
 }
 
 // Name returns the name of the contender's znode. It is empty before the znode is created.

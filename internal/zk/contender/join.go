@@ -41,9 +41,6 @@ func (c *Contender) join() {
 	default:
 		c.stopPatience()
 		c.phase, c.watches.epoch = queued, c.conn.Epoch
-		if c.queue.place == unlisted {
-			c.listAgain()
-		}
 	}
 }
 
@@ -58,7 +55,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 		}
 		if reply.Alone && c.znode.session != 0 {
 			// The reply to the transaction that created the znode shows that it is the only one.
-			c.queue.place = First
+			c.queue.place, c.queue.list = First, noList
 		}
 	case errors.Is(reply.Err, ErrLost):
 		c.creates.prefixes = append(c.creates.prefixes, reply.Prefix)

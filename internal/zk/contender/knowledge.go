@@ -105,14 +105,7 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 	}
 	c.queue.blocking, c.queue.epoch = int32(n.blocking), r.Epoch
 	switch {
-	case n.blocking == 0:
-		c.queue.place = First
-	case n.blocking == 1 && (c.cfg.Replaceable == nil || !c.cfg.Replaceable(n.predecessor)):
-		c.queue.place = next
-	default:
-		c.queue.place = Behind
-	}
-	if c.cfg.Admit != nil {
+	case c.cfg.Admit != nil:
 		a := c.cfg.Admit(Listing{
 			Own: c.znode.name, Predecessor: c.queue.predecessor.name, Names: reply.Names,
 			Counts: func(name string) bool { return name == c.znode.name || !HasAnyPrefix(name, v.prefixes) },
@@ -121,6 +114,12 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors, v *view) {
 		if a.Err != nil {
 			c.leave(a.Err, false)
 		}
+	case n.blocking == 0:
+		c.queue.place = First
+	case n.blocking == 1 && (c.cfg.Replaceable == nil || !c.cfg.Replaceable(n.predecessor)):
+		c.queue.place = next
+	default:
+		c.queue.place = Behind
 	}
 }
 

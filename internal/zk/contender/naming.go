@@ -91,10 +91,10 @@ func (n Naming) Check() error {
 // digits is the length of a sequence number. The server adds a sign to negative numbers.
 const digits = 10
 
-// sequenceOf returns the sequence number in a name that a known library assigns. ok is false
+// Sequence returns the sequence number in a name that a known library assigns. ok is false
 // for all other names. The server's counter is a signed 32-bit number that can overflow to
 // -2147483648 (ZOOKEEPER-2944), so the number may begin with a minus sign.
-func sequenceOf(name string) (sequence int32, ok bool) {
+func Sequence(name string) (sequence int32, ok bool) {
 	i := len(name) - digits
 	if i < 0 {
 		return 0, false
@@ -143,11 +143,11 @@ func isKnownHead(head string) bool {
 var knownBases = [...]string{"-latch-", "__lock__", "-lock-", "-__WRIT__", "-__READ__", "-lease-", "__rlock__"}
 
 // sequenceOfAny returns the sequence number in the name of a znode that may be a contender:
-// the names of sequenceOf, and all others that end in ten digits, because hand-written
+// the names of Sequence, and all others that end in ten digits, because hand-written
 // elections and locks use such names. Whether the latter is a contender depends on its znode,
 // which must be ephemeral. Names that this library itself reserves are not contenders.
 func sequenceOfAny(name string) (sequence int32, ok bool) {
-	if sequence, ok := sequenceOf(name); ok {
+	if sequence, ok := Sequence(name); ok {
 		return sequence, true
 	}
 	i := len(name) - digits
@@ -164,13 +164,10 @@ func sequenceOfAny(name string) (sequence int32, ok bool) {
 	return int32(n), n <= math.MaxInt32
 }
 
-// Sequence returns the sequence number in a name that a known library assigns.
-func Sequence(name string) (sequence int32, ok bool) { return sequenceOf(name) }
-
 // Recognized reports whether a known library assigns a contender's name. The znode of a
 // contender with any other name must be ephemeral.
 func Recognized(name string) bool {
-	_, ok := sequenceOf(name)
+	_, ok := Sequence(name)
 	return ok
 }
 
@@ -239,14 +236,14 @@ func IsBefore(a, b int32) bool { return a-b < 0 }
 // creates are in flight. Neither shows who came first, and each of several contenders with
 // one number would take itself for the head of the queue.
 func (n Naming) isExhausted(name string) bool {
-	sequence, _ := sequenceOf(name)
+	sequence, _ := Sequence(name)
 	prefix, handWritten := n.Plain()
 	if protected, ok := strings.CutPrefix(string(n), protectedNaming); ok {
 		prefix, handWritten = protected, true
 		_, name, _ = strings.Cut(name, "-") // the prefix follows the GUID
 	}
 	if handWritten {
-		// sequenceOf knows few prefixes, and the prefix may end like the sign of a number.
+		// Sequence knows few prefixes, and the prefix may end like the sign of a number.
 		number, err := strconv.ParseInt(strings.TrimPrefix(name, prefix), 10, 32)
 		if err != nil {
 			return true

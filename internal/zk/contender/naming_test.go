@@ -29,7 +29,7 @@ func TestSequenceOf(t *testing.T) {
 		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch--000000001":  -1,
 		"le_0000000012": 12,
 	} {
-		sequence, ok := sequenceOf(name)
+		sequence, ok := Sequence(name)
 		require.True(t, ok, name)
 		require.Equal(t, want, sequence, name)
 	}
@@ -49,7 +49,7 @@ func TestSequenceOf_UnknownNames(t *testing.T) {
 		"clock-0000000001", "vehicle_0000000001", "latch-2147483648", "latch-000000000x", "_c_", "_c_short-latch-",
 		"x__qlock__0000000001", "_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-__REED__0000000001", "latch-0000000001 ",
 	} {
-		_, ok := sequenceOf(name)
+		_, ok := Sequence(name)
 		require.False(t, ok, name)
 	}
 }
@@ -66,7 +66,7 @@ func TestNamePrefix(t *testing.T) {
 		require.Regexp(t, kazoo, Kazoo.NamePrefix(guid))
 		for _, n := range []Naming{CuratorLatch, Kazoo} {
 			require.True(t, IsOurs(n.NamePrefix(guid)+"0000000001"), n.NamePrefix(guid))
-			_, ok := sequenceOf(n.NamePrefix(guid) + "0000000001")
+			_, ok := Sequence(n.NamePrefix(guid) + "0000000001")
 			require.True(t, ok)
 		}
 	}
@@ -95,7 +95,7 @@ func FuzzSequenceOf(f *testing.F) {
 	f.Add("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000007")
 	f.Add("x__lock__-2147483648")
 	f.Fuzz(func(t *testing.T, name string) {
-		if _, ok := sequenceOf(name); ok {
+		if _, ok := Sequence(name); ok {
 			require.True(t, strings.ContainsAny(name, "0123456789"))
 		}
 		if IsOurs(name) {
@@ -142,7 +142,7 @@ func TestIsExhausted_PlainNames(t *testing.T) {
 	require.True(t, Prefix("n").isExhausted("n-2147483600"))
 }
 
-// The prefix follows a GUID, and is not known to sequenceOf.
+// The prefix follows a GUID, and is not known to Sequence.
 func TestIsExhausted_ProtectedNames(t *testing.T) {
 	for _, prefix := range []string{"n_", "guid-n_", "n-", "lock-", ""} {
 		for number, want := range map[string]bool{

@@ -70,7 +70,7 @@ type view struct {
 func (v *view) neighborsOf(own string, children []string) neighbors {
 	number := sequenceOfAny
 	if v.known {
-		number = sequenceOf
+		number = Sequence
 	}
 	var n neighbors
 	ownSequence, _ := number(own)
