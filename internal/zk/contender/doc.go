@@ -23,10 +23,10 @@
 //
 // # Knowledge and requests
 //
-// An input only changes what the contender knows. After each input, Step compares this
-// knowledge with what the state requires, and outputs the missing requests. Therefore the order
-// in which replies and events arrive does not matter, and a request is never repeated while its
-// reply is outstanding.
+// An input only changes what the contender knows: about its znode and the other znodes that it may have
+// created, the queue, its watches, its timers and its lease. After each input, Step compares this knowledge
+// with what the state requires, and outputs the missing requests. Therefore the order in which replies and
+// events arrive does not matter, and a request is never repeated while its reply is outstanding.
 //
 // A contender has its turn without a further request if a listing has shown that its
 // predecessor is the only earlier contender it waits for, and if both its znode and the

@@ -119,17 +119,15 @@ func (d *driver) step(f *frame) {
 		Missing: s.Missing, Proven: s.Proven, Lapses: s.Lapses,
 	}
 	f.out = d.machine.Step(conn, &f.in, f.out[:0])
-	sends := 0
+	last := -1 // the last request
 	for i := range f.out {
 		if f.out[i].Kind == contender.Send {
-			sends++
+			last = i
 		}
 	}
 	for i := range f.out {
-		o := &f.out[i]
-		if o.Kind == contender.Send {
-			sends--
-			d.send(&o.Request, sends == 0)
+		if o := &f.out[i]; o.Kind == contender.Send {
+			d.send(&o.Request, i == last)
 		} else {
 			d.execute(o)
 		}
