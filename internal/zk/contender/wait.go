@@ -29,7 +29,8 @@ func (c *Contender) wait() {
 	if c.queue.list != noList {
 		c.sendList(c.queue.list)
 	}
-	if c.queue.place == unlisted || c.znode.token == 0 || c.znode.session == 0 || c.queue.place == First && c.watches.reset && c.watches.own == notWatched {
+	if c.queue.place == unlisted || c.znode.token == 0 || c.znode.session == 0 ||
+		c.queue.place == First && c.watches.reset && c.watches.own == notWatched {
 		return // after a reconnect, the contender's znode may belong to another session
 	}
 	if c.queue.place == First || c.isNext() {
@@ -99,7 +100,8 @@ func (c *Contender) waitForPredecessor() {
 // also applies if the watch was set before the reconnect, and the client library has not set it again.
 // A listing that was requested since may show that the queue has ended.
 func (c *Contender) isNext() bool {
-	return c.queue.place == next && c.queue.predecessor.znode == deletedSafely && c.watches.own == certain && c.conn.Up && c.queue.epoch == c.conn.Epoch && c.watches.epoch == c.conn.Epoch &&
+	return c.queue.place == next && c.queue.predecessor.znode == deletedSafely && c.watches.own == certain && c.conn.Up &&
+		c.queue.epoch == c.conn.Epoch && c.watches.epoch == c.conn.Epoch &&
 		!c.pending.has(List)
 }
 
