@@ -252,6 +252,22 @@ func TestDowngrade_Rejected(t *testing.T) {
 	})
 }
 
+// A rejected downgrade must not lose the watch on the znode, so that the deletion of the znode is noticed
+// only by the next check of the lease.
+func TestDowngrade_RejectedAndDeleted(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		x := w.write(w.connect())
+		h := x.holds()
+		w.pass(timeout + moment) // between two checks
+		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		require.NoError(w, err)
+		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
+		w.remove(h.Path())
+		w.pass(0)
+		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
+	})
+}
+
 func TestDowngrade_LockIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())

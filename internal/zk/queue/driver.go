@@ -180,7 +180,7 @@ func (d *driver) send(q *contender.Request, last bool) {
 func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch kind := r.request.Kind; {
-	case kind == contender.Replace:
+	case kind == contender.Replace && reply.Err == nil:
 		d.sent, d.own = r.sent, watched{path: r.path, watch: r.watch}
 	case kind == contender.ReadPredecessor && isNoNode(reply.Err):
 		d.observeDeparture()
