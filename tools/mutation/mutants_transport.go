@@ -30,7 +30,7 @@ var transportMutants = []mutant{
 		name: "transport/client-authority", breaks: "a peer accepts certificates of an authority that was removed from --ca-file",
 		file: "cmd/internal/credentialfile/tls.go",
 		edits: []edit{
-			{"current.ClientCAs, _ = clients.load()", "_, _ = clients.load()"},
+			{"current.ClientCAs, _ = trusted.load()", "_, _ = trusted.load()"},
 		},
 		tests: "./cmd/internal/credentialfile -run ^TestConfig_ReplacedAuthorities$",
 	},

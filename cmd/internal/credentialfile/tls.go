@@ -18,36 +18,40 @@ var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong tog
 // the system. Each handshake uses the current content of the files. The dialer must use ForServer of
 // package transport: servers without a name are rejected. Errors begin with the name of the flag.
 func (f Certificates) Config() (*tls.Config, error) {
-	c, err := f.FixedConfig()
-	if err == nil && f.CA != "" {
-		file := f.authorities()
-		if _, err = file.load(); err == nil {
-			trustCurrent(c, file)
-		}
+	c, trusted, err := f.read()
+	if err == nil && trusted != nil {
+		trustCurrent(c, trusted)
 	}
 	return c, err
 }
 
 // FixedConfig returns the configuration of a client whose dialer does not use ForServer: the file CA is
 // read only once.
-func (f Certificates) FixedConfig() (c *tls.Config, err error) {
+func (f Certificates) FixedConfig() (*tls.Config, error) {
+	c, _, err := f.read()
+	return c, err
+}
+
+// read reads the files. trusted is nil if CA is empty.
+func (f Certificates) read() (c *tls.Config, trusted *authorities, err error) {
 	c = &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" {
-		if c.RootCAs, err = f.authorities().load(); err != nil {
-			return nil, err
+		trusted = f.authorities()
+		if c.RootCAs, err = trusted.load(); err != nil {
+			return nil, nil, err
 		}
 	}
 	if (f.Cert == "") != (f.Key == "") {
-		return nil, errors.New("--cert-file and --key-file belong together")
+		return nil, nil, errors.New("--cert-file and --key-file belong together")
 	}
 	if f.Cert != "" {
 		pair := f.certificate()
 		if _, err := pair.load(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		c.GetCertificate, c.GetClientCertificate = pair.getCertificate, pair.getClientCertificate
 	}
-	return c, nil
+	return c, trusted, nil
 }
 
 // PeerConfig returns the configuration of a peer of a Raft log, or of its client, for both directions: each
@@ -62,19 +66,17 @@ func (f Certificates) PeerConfig(names []string) (*tls.Config, error) {
 	case f.CA == "" || f.Cert == "" || f.Key == "":
 		return nil, ErrIncomplete
 	}
-	c, err := f.Config()
+	c, trusted, err := f.read()
 	if err != nil {
 		return nil, err
 	}
 	c.MinVersion = tls.VersionTLS13
-	server, clients := c.Clone(), f.authorities()
-	if server.ClientCAs, err = clients.load(); err != nil {
-		return nil, err
-	}
-	server.ClientAuth, server.VerifyConnection = tls.RequireAndVerifyClientCert, nil
+	server := c.Clone()
+	server.ClientCAs, server.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert
+	trustCurrent(c, trusted)
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		current := server.Clone()
-		current.ClientCAs, _ = clients.load()
+		current.ClientCAs, _ = trusted.load()
 		return current, nil
 	}
 	return c, nil
