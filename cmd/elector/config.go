@@ -2,7 +2,6 @@ package main
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -11,14 +10,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// sourceAnnotation is the annotation of a flag that was not set on the command line. It contains the name
-// of the variable, or the line of the file.
-const sourceAnnotation = "source"
-
 // hidden replaces a credential in the output.
 const hidden = "(hidden)"
 
-func newConfig(r *runCommand) *cobra.Command {
+// newConfig returns the command config, which has the flags of the command run.
+func newConfig(r *runCommand, run *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config [flags] [-- program arguments...]",
 		Short: "Show and check the settings of run",
@@ -34,66 +30,44 @@ executed, or was not found.`,
 				return err
 			}
 			encoder := yaml.NewEncoder(cmd.OutOrStdout())
-			if err := encoder.Encode(r.configDocument(cmd, len(args) > 0)); err != nil {
+			if err := encoder.Encode(r.configDocument(cmd, args)); err != nil {
 				return err
 			}
 			return r.check()
 		},
 	}
-	r.register(cmd.Flags())
+	cmd.Flags().AddFlagSet(run.Flags())
 	cmd.SetFlagErrorFunc(adviseProgram)
 	return cmd
 }
 
 // configDocument returns a configuration file that contains the settings of a command, with comments that
-// name their sources. programFromLine reports whether the command line contains the program.
-func (r *runCommand) configDocument(cmd *cobra.Command, programFromLine bool) *yaml.Node {
+// name their sources. args are the program and its arguments on the command line.
+func (r *runCommand) configDocument(cmd *cobra.Command, args []string) *yaml.Node {
 	top := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(name string, value *yaml.Node, source string) {
 		value.LineComment = cmdline.Printable(source)
 		top.Content = append(top.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, value)
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		value := f.Value.String()
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			value = strings.Join(list.GetSlice(), ",")
-		}
+		value, source := cmdline.ValueNode(f), cmdline.Source(f)
 		switch {
-		case f.Name == flagConfig || f.Name == "help":
+		case f.Name == cmdline.FlagConfig || f.Name == "help":
 			return
-		case value != "" && slices.Contains(credentials, flagVariables(f.Name)[0]):
-			value = hidden
+		case value.Value != "" && slices.Contains(credentials, configuration.VariablesOf(f.Name)[0]):
+			value.SetString(hidden)
+		case f.Name == flagInstanceID && source == "default":
+			value.SetString("") // a generated name must not be used by several instances
+		case f.Name == flagLostGrace && r.lostGrace == 0 && source == "default":
+			value.Value, source = (r.settings.effectiveTimeout() / defaultLostGrace).String(), "default: a sixteenth of the session timeout"
 		}
-		source := "default"
-		switch {
-		case len(f.Annotations[sourceAnnotation]) > 0:
-			source = f.Annotations[sourceAnnotation][0]
-		case f.Changed:
-			source = "command line"
-		case f.Name == flagInstanceID:
-			value = "" // a generated name must not be used by several instances
-		case f.Name == flagLostGrace && r.lostGrace == 0:
-			value, source = (r.settings.effectiveTimeout() / defaultLostGrace).String(), "default: a sixteenth of the session timeout"
-		}
-		node := &yaml.Node{Kind: yaml.ScalarNode, Value: value}
-		switch f.Value.Type() {
-		case "string", "stringSlice":
-			node.SetString(value)
-		}
-		add(f.Name, node, source)
+		add(f.Name, value, source)
 	})
-	if len(r.program.args) > 0 {
-		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, arg := range r.program.args {
-			item := &yaml.Node{}
-			item.SetString(arg)
-			list.Content = append(list.Content, item)
-		}
-		source := r.settings.configFile
-		if programFromLine {
-			source = "command line"
-		}
-		add(keyCommand, list, source)
+	if program := r.settings.keys.Lookup(keyCommand); len(args) > 0 {
+		_ = program.Value.(pflag.SliceValue).Replace(args)
+		add(keyCommand, cmdline.ValueNode(program), "command line")
+	} else if len(r.program.args) > 0 {
+		add(keyCommand, cmdline.ValueNode(program), cmdline.Source(program))
 	}
 	return top
 }

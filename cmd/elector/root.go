@@ -3,13 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/transport"
 )
 
 const about = `elector runs programs and commands while it leads an election.
@@ -38,65 +39,59 @@ func execute(args []string) int {
 
 func newRoot() *cobra.Command {
 	s := &settings{}
-	return newRootWith(s, newRun(&runCommand{settings: s}), newConfig(&runCommand{settings: s}), newStatus(s), newWatch(s), newTop(s),
-		newResign(s), newEnd(s), newDelete(s), newDevServer())
+	r := &runCommand{settings: s}
+	run := newRun(r)
+	return newRootWith(s, run, newConfig(r, run), newStatus(s), newWatch(s), newTop(s), newResign(s), newEnd(s), newDelete(s), newDevServer())
 }
 
-// newRootWith returns a root command with subcommands, which use s.
-func newRootWith(s *settings, commands ...*cobra.Command) *cobra.Command {
+// newRootWith returns a root command with the command run and others, which use s.
+func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use: "elector", Short: "Run programs and commands while leading an election", Long: about,
 		Version: cmdline.Version(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := readEnvironment(cmd.Flags()); err != nil {
-				return err
+			warning, err := configuration.Read(cmd.Flags(), s.keys, isCredential)
+			if err != nil {
+				return usage("%w", err)
 			}
-			if err := s.readConfigFile(cmd); err != nil {
-				return err
-			}
+			s.configWarning = warning
 			return s.complete(cmd)
 		},
 	}
 	cmdline.Prepare(root, usage)
 	cmdline.SetHelp(root, flagGroups...)
 	s.register(root.PersistentFlags())
-	root.AddCommand(commands...)
+	root.AddCommand(run)
+	root.AddCommand(others...)
 	root.SetGlobalNormalizationFunc(normalizeFlag)
+	// Other commands than run accept its keys, and use those that all commands have.
+	s.keys = pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.keys.SetNormalizeFunc(normalizeFlag)
+	s.keys.AddFlagSet(root.PersistentFlags())
+	s.keys.AddFlagSet(run.Flags())
+	s.keys.StringArrayVar(&s.fileProgram, keyCommand, nil, "")
 	return root
 }
 
-// olderVariables contains the variables of an older elector that set a flag.
-var olderVariables = map[string][]string{
-	"leader-begin-command": {"ELECTOR_BEGIN_COMMAND", "ELECTOR_LEADER_START_COMMAND", "ELECTOR_START_COMMAND"},
-	"leader-end-command":   {"ELECTOR_END_COMMAND", "ELECTOR_STOP_COMMAND"},
-	"leader-error-command": {"ELECTOR_ERROR_COMMAND"},
-	"election":             {"ELECTOR_KEY", "ELECTOR_ETCD_KEYSPACE"},
-	"etcd-endpoints":       {"ELECTOR_ETCD_MEMBERS"},
+// configuration describes the settings. Its variables are those of an older elector.
+var configuration = cmdline.Settings{
+	Prefix: "ELECTOR_",
+	Variables: map[string][]string{
+		"leader-begin-command": {"ELECTOR_BEGIN_COMMAND", "ELECTOR_LEADER_START_COMMAND", "ELECTOR_START_COMMAND"},
+		"leader-end-command":   {"ELECTOR_END_COMMAND", "ELECTOR_STOP_COMMAND"},
+		"leader-error-command": {"ELECTOR_ERROR_COMMAND"},
+		"election":             {"ELECTOR_KEY", "ELECTOR_ETCD_KEYSPACE"},
+		"etcd-endpoints":       {"ELECTOR_ETCD_MEMBERS"},
+	},
 }
 
-// flagVariables returns the variables that set a flag, in the order of precedence.
-func flagVariables(flag string) []string {
-	return append([]string{"ELECTOR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}, olderVariables[flag]...)
-}
-
-// readEnvironment sets the flags that the command line does not contain. It ignores empty variables.
-func readEnvironment(flags *pflag.FlagSet) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || err != nil || f.Name == "help" || f.Name == "version" {
-			return
-		}
-		for _, name := range flagVariables(f.Name) {
-			if value := os.Getenv(name); value != "" {
-				if e := flags.Set(f.Name, value); e != nil {
-					err = usage("%s: %w", name, cmdline.ValueError(e))
-				}
-				_ = flags.SetAnnotation(f.Name, sourceAnnotation, []string{name})
-				return
-			}
-		}
-	})
-	return err
+// isCredential reports whether the value of a flag contains a credential, or may contain one.
+func isCredential(flag, value string) bool {
+	if flag == "store" {
+		return transport.Redact(value) != value
+	}
+	return slices.Contains(credentials, configuration.VariablesOf(flag)[0])
 }
 
 // normalizeFlag replaces the names of flags of an older elector.

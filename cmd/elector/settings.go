@@ -19,6 +19,8 @@ import (
 
 const (
 	flagInstanceID = "instance-id"
+	// keyCommand is the key of the program and its arguments in the configuration file.
+	keyCommand = "command"
 	// maxInstanceID is the maximum length of --instance-id in bytes, because each list of candidates
 	// contains all names.
 	maxInstanceID = 1024
@@ -39,9 +41,9 @@ type settings struct {
 	value          string // the value that this instance advertises; only run has the flag
 	sessionTimeout time.Duration
 
-	configFile    string
-	configWarning string   // is set if all users can read the configuration file, which contains credentials
-	fileProgram   []string // the program in the configuration file
+	keys          *pflag.FlagSet // of the configuration file: the flags of run, and command
+	configWarning string         // is set if all users can read the configuration file, which contains credentials
+	fileProgram   []string       // the program in the configuration file
 
 	logFormat, logLevel string
 	quiet               bool
@@ -61,7 +63,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 		flags.StringVar(&s.backend, "backend", "", "system that stores the election: "+backendNames()+" (default: the one whose servers are given)")
 		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, visible to others (default: host name, process ID and a random part)")
 		flags.StringVar(&s.election, "election", "/election", "name of the election; on zookeeper the path of its znode, on etcd its key (ELECTOR_KEY)")
-		flags.StringVar(&s.configFile, flagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
+		flags.String(cmdline.FlagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
 		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog the time after which an unresponsive leader is replaced. On changefeed the lease: an unresponsive leader is replaced after 0.6 to 2.3 times of it")
 	})
 	for name, k := range backendKinds {
@@ -96,7 +98,7 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 	if s.log, err = cmdline.NewLogger(cmd.ErrOrStderr(), s.logFormat, s.logLevel, least); err != nil {
 		return usage("--%w", err)
 	}
-	s.warnOnce("--"+flagConfig, s.configWarning)
+	s.warnOnce("--"+cmdline.FlagConfig, s.configWarning)
 	return nil
 }
 

@@ -61,17 +61,26 @@ func ValueError(err error) error {
 	if !ok {
 		return err
 	}
+	return fmt.Errorf("%q%w", wrong.GetValue(), describeMismatch(wrong))
+}
+
+// describeMismatch returns the part of an error of [pflag.FlagSet.Set] that follows the value or its name.
+func describeMismatch(err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return fmt.Errorf(": %w", err)
+	}
 	switch wrong.GetFlag().Value.Type() {
 	case "duration":
-		return fmt.Errorf("%q is not a duration such as 10s or 1m30s", wrong.GetValue())
+		return errors.New(" is not a duration such as 10s or 1m30s")
 	case "bool":
-		return fmt.Errorf("%q is neither true nor false", wrong.GetValue())
+		return errors.New(" is neither true nor false")
 	case "int", "int32", "int64", "uint", "uint32", "uint64":
-		return fmt.Errorf("%q is not a whole number such as 3", wrong.GetValue())
+		return errors.New(" is not a whole number such as 3")
 	case "stringSlice":
-		return fmt.Errorf("%q is not a list such as a,b", wrong.GetValue())
+		return errors.New(" is not a list such as a,b")
 	}
-	return fmt.Errorf("%q: %w", wrong.GetValue(), wrong.Unwrap())
+	return fmt.Errorf(": %w", wrong.Unwrap())
 }
 
 func flagNames(flags *pflag.FlagSet) (all []string) {
