@@ -51,7 +51,7 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 		{"secret-file", filepath.Join(dir, "none"), "--secret-file"},
 		{"secret-file", short, "15 bytes"},
 		{"secret-file", shared, "--secret-file: " + shared + " has mode 0662"},
-		{"secret", strings.Repeat("x", 20), "only one of them"},
+		{"secret", strings.Repeat("x", 20), "set only one of them"},
 		{"insecure", "true", "--insecure is not compatible"},
 		{"cert-file", "none", "belong together"},
 		{"tls", "true", "belong together"},
@@ -119,7 +119,7 @@ func TestRaftlog_SettingsFromFile(t *testing.T) {
 	secret, log := filepath.Join(dir, "secret"), new(strings.Builder)
 	require.NoError(t, os.WriteFile(secret, []byte(strings.Repeat("y", 16)), 0o600))
 	require.NoError(t, os.Chmod(secret, 0o644))
-	s.raftlog.secret, s.raftlog.secretFile, s.log = "", secret, slog.New(slog.NewTextHandler(log, nil))
+	s.raftlog.access.Secret, s.raftlog.access.SecretFile, s.log = "", secret, slog.New(slog.NewTextHandler(log, nil))
 	for range 2 {
 		_, err = s.raftlogPeerConfig()
 		require.NoError(t, err)

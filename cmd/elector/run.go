@@ -220,7 +220,7 @@ func (r *runCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	defer s.tls.files.Monitor(s.log, s.raftlog.secretFiles()...)()
+	defer s.tls.files.Monitor(s.log, s.raftlog.access.Files()...)()
 	r.sessionTimeout = s.requestedTimeout
 	if b.sessionTimeout != nil {
 		r.sessionTimeout = b.sessionTimeout

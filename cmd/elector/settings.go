@@ -66,6 +66,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 		flags.String(cmdline.FlagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
 		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog the time after which an unresponsive leader is replaced. On changefeed the lease: an unresponsive leader is replaced after 0.6 to 2.3 times of it")
 	})
+	s.raftlog.access.Warn = s.warnOnce
 	for name, k := range backendKinds {
 		if k.flags != nil {
 			cmdline.RegisterGroup(flags, groupBackend+name, func(flags *pflag.FlagSet) { k.flags(s, flags) })
@@ -117,7 +118,7 @@ func (s *settings) warnOnce(flag, warning string) {
 // hasCredentials reports whether the memory of this process contains, or will contain, credentials.
 func (s *settings) hasCredentials() bool {
 	for _, text := range []string{
-		s.zookeeper.auth, s.etcd.password, s.changefeed.store, s.changefeed.password, s.raftlog.secret, s.raftlog.secretFile, s.tls.files.Key,
+		s.zookeeper.auth, s.etcd.password, s.changefeed.store, s.changefeed.password, s.raftlog.access.Secret, s.raftlog.access.SecretFile, s.tls.files.Key,
 	} {
 		if text != "" {
 			return true
@@ -154,9 +155,7 @@ type tlsSettings struct {
 
 func (t *tlsSettings) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&t.enabled, "tls", false, "connect with TLS; without --ca-file the authorities of the system are trusted")
-	flags.StringVar(&t.files.CA, "ca-file", "", "certificates of the authorities of servers and peers, PEM; enables TLS")
-	flags.StringVar(&t.files.Cert, "cert-file", "", "certificate of this client or peer, PEM")
-	flags.StringVar(&t.files.Key, "key-file", "", "key of --cert-file, PEM")
+	t.files.Register(flags)
 	flags.BoolVar(&t.allowPlain, "allow-plain-credentials", false, "send passwords and other credentials without TLS, also to servers that are not on this machine")
 }
 

@@ -5,11 +5,20 @@ package credentialfile
 import (
 	"crypto/tls"
 	"errors"
+
+	"github.com/spf13/pflag"
 )
 
 // Certificates contains the values of the flags --ca-file, --cert-file and --key-file. An empty value means
 // that the flag is not set.
 type Certificates struct{ CA, Cert, Key string }
+
+// Register registers the flags.
+func (f *Certificates) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.CA, "ca-file", "", "certificates of the authorities of servers and peers, PEM; enables TLS")
+	flags.StringVar(&f.Cert, "cert-file", "", "certificate of this client or peer, PEM")
+	flags.StringVar(&f.Key, "key-file", "", "key of --cert-file, PEM")
+}
 
 // ErrIncomplete is returned for a peer if one of the files is not set.
 var ErrIncomplete = errors.New("--ca-file, --cert-file and --key-file belong together, because peers show certificates to each other; for example --ca-file ca.pem --cert-file peer.pem --key-file peer-key.pem")
