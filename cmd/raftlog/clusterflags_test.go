@@ -3,130 +3,103 @@
 package main
 
 import (
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
-// TestClusterFlags_Secret fails if the flags, the environment and the configuration file do not
-// override each other in this order.
-func TestClusterFlags_Secret(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		name = filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		return name
-	}
-	inFile := write("in-file", "of the secret file\r\n")
-	file := write("config", "secret: given in the config\n")
-	other := write("other", "secret-file: "+inFile+"\n")
-	both := write("both", "secret: x\nsecret-file: "+inFile+"\n")
-	for _, c := range []struct {
-		a         clusterFlags
-		env, want string
-	}{
-		{clusterFlags{file: file}, "", "given in the config"},
-		{clusterFlags{file: other}, "", "of the secret file"},
-		{clusterFlags{file: file}, "of the environment", "of the environment"},
-		{clusterFlags{file: other}, "of the environment", "of the environment"},
-		{clusterFlags{file: file, overrides: settings{SecretFile: inFile}}, "of the environment", "of the secret file"},
-		{clusterFlags{file: other, secret: "given by the flag", overrides: settings{SecretFile: "/nowhere"}}, "of the environment", "given by the flag"},
-		{clusterFlags{file: both}, "", ""},
-		{clusterFlags{overrides: settings{SecretFile: write("empty", "\n")}}, "", ""},
-		{clusterFlags{}, "", ""},
-	} {
-		t.Setenv(secretVariable, c.env)
-		s, err := c.a.loadSettings()
-		var own credentials
-		if err == nil {
-			own, err = s.peerCredentials(nil)
-		}
-		if c.want == "" {
-			require.Equal(t, exitUsage, exitCode(err), "%+v", c)
-			continue
-		}
-		require.NoError(t, err)
-		require.Equal(t, c.want, string(own.peers.First()))
-	}
-}
+// These variables contain the secrets if no flag does.
+const (
+	secretVariable       = "RAFTLOG_SECRET"
+	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"
+)
 
-// TestClusterFlags_ClientSecret fails if a client needs, or uses, the secret of peers, or an error does not
-// name the setting that is missing.
-func TestClusterFlags_ClientSecret(t *testing.T) {
-	write := func(name, text string) string {
-		name = filepath.Join(t.TempDir(), name)
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		return name
-	}
-	clients := write("clients", "the secret of clients\n")
-	both := write("config", "secret-file: /nowhere\nclient-secret-file: "+clients+"\n")
+// TestSecrets fails if the flags, the environment and the configuration file do not override each other in this
+// order, if a client needs, or uses, the secret of peers, or if an error does not name the setting that is missing.
+func TestSecrets(t *testing.T) {
+	inFile := writeFile(t, "of the secret file\r\n")
+	file := "-c " + writeFile(t, "secret: given in the config\n")
+	other := "-c " + writeFile(t, "secret-file: "+inFile+"\n")
+	clients := writeFile(t, "the secret of clients\n")
+	both := "-c " + writeFile(t, "secret-file: /nowhere\nclient-secret-file: "+clients+"\n")
+	const env, peer, client = "of the environment", "peer", "client"
 	for _, c := range []struct {
-		a               clusterFlags
-		peer, env, want string // want is the secret, or a part of the error
+		args, peerEnv, clientEnv, role string
+		want                           string // the secret, or a part of the error
 	}{
-		{clusterFlags{file: both}, "", "", "the secret of clients"},
-		{clusterFlags{file: both}, "", "of the environment", "of the environment"},
-		{clusterFlags{overrides: settings{ClientSecretFile: clients}}, "the secret of peers", "of the environment", "the secret of clients"},
-		{clusterFlags{}, "the secret of peers", "", "set client-secret-file"},
-		{clusterFlags{secret: "the secret of peers"}, "", "", "set client-secret-file"},
-		{clusterFlags{}, "", "", "authentication required: set --client-secret-file FILE, RAFTLOG_CLIENT_SECRET"},
-		{clusterFlags{file: write("twice", "client-secret: x\nclient-secret-file: y\n")}, "", "", "both client-secret and client-secret-file"},
-		{clusterFlags{}, "", "short", "--client-secret-file: a secret has 5 bytes"},
+		{file, "", "", peer, "given in the config"},
+		{other, "", "", peer, "of the secret file"},
+		{file, env, "", peer, env},
+		{other, env, "", peer, env},
+		{file + " --secret-file " + inFile, env, "", peer, "of the secret file"},
+		{other + " -k given-by-the-flag", env, "", peer, "given-by-the-flag"},
+		{"-k x --secret-file /nowhere", env, "", peer, "set only one of them"},
+		{"-c " + writeFile(t, "secret: x\nsecret-file: y\n"), "", "", peer, "set only one of them"},
+		{"--secret-file " + writeFile(t, "\n"), "", "", peer, "there is no secret"},
+		{"", "", "", peer, "authentication required: set --secret-file, RAFTLOG_SECRET"},
+		{"", "", "the secret of clients", peer, "none of peers, which need another one: set --secret-file"},
+		{both, "", "", client, "the secret of clients"},
+		{both, "", env, client, env},
+		{"--client-secret-file " + clients, "the secret of peers", env, client, "the secret of clients"},
+		{"", "the secret of peers", "", client, "set --client-secret-file"},
+		{"-k the-secret-of-peers", "", "", client, "set --client-secret-file"},
+		{"", "", "", client, "authentication required: set --client-secret-file, RAFTLOG_CLIENT_SECRET"},
+		{"-c " + writeFile(t, "client-secret: x\nclient-secret-file: y\n"), "", "", client, "set only one of them"},
+		{"", "", "short", client, "client-secret (RAFTLOG_CLIENT_SECRET): a secret has 5 bytes"},
 	} {
-		t.Setenv(secretVariable, c.peer)
-		t.Setenv(clientSecretVariable, c.env)
-		s, err := c.a.loadSettings()
-		var own credentials
-		if err == nil {
-			own, err = s.clientCredentials()
+		t.Setenv(secretVariable, c.peerEnv)
+		t.Setenv(clientSecretVariable, c.clientEnv)
+		var got []byte
+		s, err := loadSettings(t, strings.Fields(c.args)...)
+		switch {
+		case err != nil:
+		case c.role == client:
+			var current func() []byte
+			if current, _, err = s.access.Client(s.certificates); err == nil {
+				got = current()
+			}
+		default:
+			var current func() (peers, clients [][]byte)
+			if current, _, err = s.access.Peer(s.certificates, nil); err == nil {
+				peers, _ := current()
+				got = peers[0]
+			}
 		}
 		if err != nil {
-			require.ErrorContains(t, err, c.want)
-			require.Equal(t, exitUsage, exitCode(err))
+			require.ErrorContains(t, err, c.want, "%+v", c)
 			continue
 		}
-		require.Equal(t, c.want, string(own.clients.First()))
-		require.Nil(t, own.peers)
+		require.Equal(t, c.want, string(got), "%+v", c)
 	}
-	t.Setenv(secretVariable, "")
-	t.Setenv(clientSecretVariable, "the secret of clients")
-	s, err := (&clusterFlags{}).loadSettings()
-	require.NoError(t, err)
-	_, err = s.peerCredentials(nil)
-	require.ErrorContains(t, err, "none of peers: set --secret-file")
 }
 
-// TestClusterFlags_Mode fails if a file that others can write is accepted, or nothing warns about a secret
+// TestClientFlags_Mode fails if a file that others can write is accepted, or nothing warns about a secret
 // in a file that all users can read.
-func TestClusterFlags_Mode(t *testing.T) {
+func TestClientFlags_Mode(t *testing.T) {
 	t.Setenv(secretVariable, "")
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		name = filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		return name
-	}
-	secret := write("secret", strings.Repeat("s", 16))
-	withSecret := write("with-secret", "cluster: c\npeers: [h:1/a]\nclient-secret: "+strings.Repeat("s", 16)+"\n")
-	withFile := write("with-file", "cluster: c\npeers: [h:1/a]\nclient-secret-file: "+secret+"\n")
+	secret := writeFile(t, strings.Repeat("s", 16))
+	withSecret := writeFile(t, "cluster: c\npeers: [h:1/a]\nclient-secret: "+strings.Repeat("s", 16)+"\n")
+	withFile := writeFile(t, "cluster: c\npeers: [h:1/a]\nclient-secret-file: "+secret+"\n")
 	for _, test := range []struct{ file, config, warning, err string }{
-		{withSecret, withSecret, "raftlog: warning: -c: " + withSecret + " has mode 0644", "-c: " + withSecret + " has mode 0666"},
-		{withFile, withFile, "", "-c: " + withFile + " has mode 0666"},
+		{withSecret, withSecret, "raftlog: warning: --config: " + withSecret + " has mode 0644", "--config: " + withSecret + " has mode 0666"},
+		{withFile, withFile, "", "--config: " + withFile + " has mode 0666"},
 		{secret, withFile, "raftlog: warning: --client-secret-file: " + secret + " has mode 0644", "--client-secret-file: " + secret + " has mode 0666"},
 	} {
 		connect := func(mode fs.FileMode) (log string, err error) {
 			require.NoError(t, os.Chmod(test.file, mode))
 			defer func() { require.NoError(t, os.Chmod(test.file, 0o600)) }()
 			var output strings.Builder
-			c := clientFlags{timeout: durationFlag(time.Second)}
-			c.file, c.stderr = test.config, func() io.Writer { return &output }
-			cl, _, err := c.newClient(nil)
+			var c clientFlags
+			cmd := &cobra.Command{}
+			cmd.SetErr(&output)
+			c.register(cmd, time.Second, "")
+			require.NoError(t, cmd.ParseFlags([]string{"-c", test.config}))
+			cl, err := c.newClient(nil)
 			if err == nil {
 				cl.Close()
 			}

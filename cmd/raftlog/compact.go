@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 const compactHelp = `Create a snapshot from the files of a peer, in a file from which the peer installs it (compact-file).
@@ -41,10 +42,10 @@ a state machine call raftlog.CompactOffline.
 // compactCommand is the command compact, which corresponds to zr-log-compact of ØMQ Raft.
 type compactCommand struct {
 	clientFlags
-	target, dir, peer, id string
-	index                 uint64
-	noPrune               bool
-	wait                  time.Duration
+	target, peer string
+	index        uint64
+	noPrune      bool
+	wait         time.Duration
 }
 
 func newCompact() *cobra.Command {
@@ -62,8 +63,7 @@ func newCompact() *cobra.Command {
 	c.seedHint = ", or give -p with an address, such as -p 10.0.0.1:8047"
 	flags.Uint64VarP(&c.index, "index", "i", 0, "index of the last entry in the snapshot")
 	flags.StringVarP(&c.peer, "peer", "p", "", "peer to query for the index: ID, or host:port")
-	flags.StringVarP(&c.dir, "dir", "d", "", "directory of the data of the peer (default: dir of the file of -c)")
-	flags.StringVar(&c.id, "peer-id", "", "ID of the peer, for {id} in the file (default: peer-id of the file)")
+	c.addFlags(cmd, "dir", "peer-id")
 	flags.BoolVarP(&c.noPrune, "no-prune", "N", false, "do not print the files that may be deleted")
 	flags.DurationVar(&c.wait, "wait", 0, "time to wait until the peer has installed the snapshot")
 	return cmd
@@ -75,23 +75,23 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 	if c.wait < 0 {
 		return newUsageError("--wait %v: must not be negative; an example is 1m", c.wait)
 	}
-	s, err := c.loadSettings()
+	if err := c.load(); err != nil {
+		return err
+	}
+	switch {
+	case c.dir == "":
+		return newUsageError("the directory of the peer is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog")
+	case c.target == "" && c.compactFile == "":
+		return newUsageError("the file to create is missing: set compact-file in the file of -c, or --target FILE")
+	}
+	dir, err := c.expandPath(c.dir)
 	if err != nil {
 		return err
 	}
-	if c.id != "" {
-		s.ID = c.id
-	}
-	dir, target := cmp.Or(c.dir, s.Dir), cmp.Or(c.target, s.CompactFile)
-	switch err := cmp.Or(s.checkPath(dir), s.checkPath(target)); {
-	case err != nil:
+	target, err := c.expandPath(cmp.Or(c.target, c.compactFile))
+	if err != nil {
 		return err
-	case dir == "":
-		return newUsageError("the directory of the peer is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog")
-	case target == "":
-		return newUsageError("the file to create is missing: set compact-file in the file of -c, or --target FILE")
 	}
-	dir, target = s.expandPath(dir), s.expandPath(target)
 	owner, err := readOwner(dir)
 	if err != nil {
 		return err
@@ -120,10 +120,7 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 	rejectedAt := modTime(target + ".refused")
 	created, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: committed})
 	if err != nil {
-		if isInvalid(err) {
-			return newUsageError("%w", err)
-		}
-		return err
+		return toUsageError(err)
 	}
 	fmt.Fprintf(notes, "%s contains the snapshot of entry %d, of %d bytes\n", target, created.Index, created.Size)
 	if c.wait > 0 {
@@ -157,10 +154,10 @@ func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (ap
 		}
 		seeds = []string{c.peer}
 	}
-	if c.overrides.Cluster == "" {
-		c.overrides.Cluster = owner.Cluster
+	if c.cluster == "" || cmdline.IsFromFile(c.flags.Lookup("cluster")) {
+		c.cluster = owner.Cluster
 	}
-	cl, _, err := c.newClient(seeds)
+	cl, err := c.connect(seeds)
 	if err != nil {
 		return api.Info{}, err
 	}
@@ -169,10 +166,7 @@ func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (ap
 	defer cancel()
 	if id != "" && seeds == nil {
 		i, err := cl.Info(ctx, id)
-		if isInvalid(err) {
-			return i, newUsageError("%w", err)
-		}
-		return i, err
+		return i, toUsageError(err)
 	}
 	infos := cl.Infos(ctx) // the client knows one peer
 	return infos[0].Info, infos[0].Err

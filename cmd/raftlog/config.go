@@ -80,7 +80,7 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 	if err != nil {
 		return err
 	}
-	cl, _, err := c.newClient(seeds)
+	cl, err := c.newClient(seeds)
 	if err != nil {
 		return err
 	}

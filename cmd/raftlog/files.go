@@ -17,36 +17,24 @@ import (
 )
 
 // directoryFlags contains the flags that select the directory of a peer.
-type directoryFlags struct{ file, dir, id string }
+type directoryFlags struct{ *settings }
 
 func (f *directoryFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.file, "config", "c", "", "configuration file, YAML, that contains the directory")
-	cmd.Flags().StringVarP(&f.dir, "dir", "d", "", "directory of the data of the peer")
-	cmd.Flags().StringVar(&f.id, "peer-id", "", "ID of the peer, for {id} in the file")
+	f.settings = newSettings()
+	f.addFlags(cmd, cmdline.FlagConfig, "dir", "peer-id")
 }
 
-// directory returns the argument, or the directory that the flags select.
+// directory returns the argument, or the directory in the settings.
 func (f *directoryFlags) directory(args []string) (string, error) {
-	s, err := readSettings(f.file)
-	if err != nil {
+	switch _, err := f.load(); {
+	case err != nil:
 		return "", err
-	}
-	if f.id != "" {
-		s.ID = f.id
-	}
-	pathErr := s.checkPath(s.Dir)
-	s.expandPaths()
-	switch {
 	case len(args) > 0:
 		return args[0], nil
-	case f.dir != "":
-		return f.dir, nil
-	case pathErr != nil:
-		return "", pathErr
-	case s.Dir != "":
-		return s.Dir, nil
+	case f.dir == "":
+		return "", newUsageError("the directory of the peer is missing: give it as an argument, such as /var/lib/raftlog, or by -d, or by dir in the file of -c")
 	}
-	return "", newUsageError("the directory of the peer is missing: give it as an argument, such as /var/lib/raftlog, or by -d, or by dir in the file of -c")
+	return f.expandPath(f.dir)
 }
 
 const filesHelp = `The command only reads files, and the peer may be running. Entries that it is writing may be missing.

@@ -38,7 +38,7 @@ func newPropose() *cobra.Command {
 					return err
 				}
 			}
-			cl, _, err := c.newClient(nil)
+			cl, err := c.newClient(nil)
 			if err != nil {
 				return err
 			}

@@ -5,15 +5,14 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
-
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 
 	"github.com/spf13/cobra"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
-	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
 
 const serveHelp = `Run a peer until SIGTERM, SIGINT, SIGHUP or SIGQUIT. Then the peer transfers its leadership, if it
@@ -36,17 +35,8 @@ A peer that is not listed in peers joins their cluster. It votes after "raftlog 
 
 `
 
-// serveCommand is the command serve.
-type serveCommand struct {
-	clusterFlags
-	settings
-	// The files are set by peerConfig.
-	certificates credentialfile.Certificates
-	secretFiles  []credentialfile.SecretFile
-}
-
 func newServe() *cobra.Command {
-	var s serveCommand
+	s := newSettings()
 	cmd := &cobra.Command{
 		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: serveHelp + exitCodes(exitDamaged, exitIdentity),
 		Example: "  raftlog serve -c /etc/raftlog.yaml --peer-id a",
@@ -57,102 +47,79 @@ func newServe() *cobra.Command {
 				return err
 			}
 			cmdline.IgnoreBrokenPipe()
-			defer s.certificates.Monitor(cfg.Logger.With("peer", cfg.ID), s.secretFiles...)()
+			defer s.certificates.Monitor(cfg.Logger.With("peer", cfg.ID), s.access.Files()...)()
 			return runPeer(cmd.Context(), cfg)
 		},
 	}
-	flags := cmd.Flags()
-	s.clusterFlags.register(cmd)
-	flags.StringVar(&s.ID, "peer-id", "", "ID of this peer")
-	flags.StringVar(&s.Addr, "addr", "", "address at which others reach this peer, host:port (default: its address in peers)")
-	flags.StringVarP(&s.Listen, "listen", "b", "", "address to listen on, host:port (default: --addr)")
-	flags.StringVarP(&s.Dir, "dir", "d", "", "directory of the data of this peer")
-	flags.StringVar(&s.CompactFile, "compact-file", "", "file in which this peer expects snapshots of raftlog compact")
-	flags.StringVar(&s.LogLevel, "log-level", "", "debug, info, warn or error")
+	addFlagSet(cmd, s.flags)
 	return cmd
 }
 
-// peerSettings returns the settings of the file, which the flags override, after checking that they are
-// complete and valid.
-func (s *serveCommand) peerSettings() (settings, error) {
-	c, err := s.loadSettings()
+// peerConfig reads the settings, and returns the configuration of the peer.
+func (s *settings) peerConfig(out io.Writer) (c raftlog.Config, err error) {
+	warning, err := s.load()
 	if err != nil {
 		return c, err
 	}
-	for _, o := range []struct {
-		to   *string
-		flag string
-	}{
-		{&c.ID, s.ID},
-		{&c.Addr, s.Addr},
-		{&c.Listen, s.Listen},
-		{&c.Dir, s.Dir},
-		{&c.CompactFile, s.CompactFile},
-		{&c.LogLevel, s.LogLevel},
-	} {
-		*o.to = cmp.Or(o.flag, *o.to)
+	if err := s.completePeer(); err != nil {
+		return c, err
 	}
-	c.expandPaths()
-	addrMayBeOfAnother := s.ID != "" && s.Addr == "" // the file may be that of another peer
-	if c.Addr == "" || addrMayBeOfAnother {
-		c.Addr = cmp.Or(c.addrInPeers(c.ID), c.Addr)
-	}
-	switch {
-	case c.ID == "":
-		return c, newUsageError("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
-	case c.Cluster == "":
-		return c, newUsageError("the name of the cluster is missing: set cluster in the file of -c, or --cluster NAME")
-	case len(c.Peers) == 0:
-		return c, newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
-	case c.Dir == "":
-		return c, newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", c.ID)
-	case c.Addr == "":
-		return c, newUsageError("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", c.ID)
-	}
-	return c, c.validate()
-}
-
-// addrInPeers returns the address of a peer in peers, or "" if it is not listed.
-func (s *settings) addrInPeers(id string) string {
-	for _, p := range s.Peers {
-		if p.ID == id {
-			return p.Addr
-		}
-	}
-	return ""
-}
-
-// peerConfig returns the configuration of the peer.
-func (s *serveCommand) peerConfig(log io.Writer) (raftlog.Config, error) {
-	c, err := s.peerSettings()
+	logger, err := cmdline.NewLogger(out, s.logFormat, s.logLevel, slog.LevelDebug)
 	if err != nil {
-		return raftlog.Config{}, err
+		return c, newUsageError("%w", err)
 	}
-	s.certificates, s.secretFiles = c.tlsFiles(), c.secretFiles()
-	logger, err := cmdline.NewLogger(log, c.LogFormat, c.LogLevel, slog.LevelDebug)
+	log := logger.With("peer", s.id)
+	s.access.Warn = func(flag, warning string) { log.Warn("credentials are not private", "err", flag+": "+warning) }
+	if warning != "" {
+		s.access.Warn("--"+cmdline.FlagConfig, warning)
+	}
+	c = raftlog.Config{
+		Cluster: s.cluster, ID: s.id, Addr: s.addr, Listen: cmp.Or(s.listen, s.addr), Dir: s.dir, Peers: s.peers,
+		AllowedNames: s.access.AllowedNames, AllowedClientNames: s.access.AllowedClientNames, Insecure: s.access.Insecure,
+		CompactFile: s.compactFile, ElectionTimeout: s.electionTimeout, Heartbeat: s.heartbeat, Window: s.window,
+		JoinTimeout: s.joinTimeout, MaxRequestIDs: s.maxRequestIDs, MaxData: s.maxData, Logger: logger,
+	}
+	secrets, certificates, err := s.access.Peer(s.certificates, log)
 	if err != nil {
-		return raftlog.Config{}, newUsageError("%w", err)
+		return c, newUsageError("%w", err)
 	}
-	own, err := c.peerCredentials(logger.With("peer", c.ID))
-	if err != nil {
-		return raftlog.Config{}, err
-	}
-	var secrets func() api.Secrets
-	if own.peers != nil {
-		secrets = func() (now api.Secrets) {
-			now.Peers, now.Clients = own.roles.Current()
+	if c.TLS = certificates; secrets != nil {
+		c.Secrets = func() (now api.Secrets) {
+			now.Peers, now.Clients = secrets()
 			return now
 		}
 	}
-	for _, warning := range c.warnings {
-		logger.Warn("credentials are not private", "peer", c.ID, "err", warning)
+	return c, nil
+}
+
+// completePeer checks that the settings of a peer are complete, and sets the address and the paths.
+func (s *settings) completePeer() (err error) {
+	if s.addr == "" || s.mayHaveAddrOfAnother() {
+		if i := slices.IndexFunc(s.peers, func(p api.Peer) bool { return p.ID == s.id }); i >= 0 {
+			s.addr = s.peers[i].Addr
+		}
 	}
-	return raftlog.Config{
-		Cluster: c.Cluster, ID: c.ID, Addr: c.Addr, Listen: c.Listen, Dir: c.Dir, Peers: c.peers(),
-		Secrets: secrets, TLS: own.certificates, AllowedNames: c.AllowedNames, AllowedClientNames: c.AllowedClientNames, Insecure: c.Insecure, CompactFile: c.CompactFile,
-		ElectionTimeout: c.ElectionTimeout, Heartbeat: c.Heartbeat, Window: c.Window, JoinTimeout: c.JoinTimeout,
-		MaxRequestIDs: c.MaxRequestIDs, MaxData: c.MaxData, Logger: logger,
-	}, nil
+	switch {
+	case s.id == "":
+		return newUsageError("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
+	case s.cluster == "":
+		return errClusterMissing
+	case len(s.peers) == 0:
+		return newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
+	case s.dir == "":
+		return newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", s.id)
+	case s.addr == "":
+		return newUsageError("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", s.id)
+	}
+	if s.dir, err = s.expandPath(s.dir); err == nil {
+		s.compactFile, err = s.expandPath(s.compactFile)
+	}
+	return err
+}
+
+// mayHaveAddrOfAnother reports whether the address is that of the file, which peers share, and the ID is not.
+func (s *settings) mayHaveAddrOfAnother() bool {
+	return cmdline.IsFromFile(s.flags.Lookup("addr")) && !cmdline.IsFromFile(s.flags.Lookup("peer-id"))
 }
 
 // runPeer runs a peer until ctx is done or the peer stops.
@@ -178,11 +145,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 		log.Info("stopped while starting")
 		return nil // the goroutine ends with the process, which has confirmed nothing
 	}
-	listen := cfg.Listen
-	if listen == "" {
-		listen = cfg.Addr
-	}
-	log.Info("listening", "listen", listen, "addr", cfg.Addr, "cluster", cfg.Cluster)
+	log.Info("listening", "listen", cfg.Listen, "addr", cfg.Addr, "cluster", cfg.Cluster)
 	logRoles(ctx, node, log)
 	if ctx.Err() != nil {
 		log.Info("stopping")

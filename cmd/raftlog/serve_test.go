@@ -221,7 +221,7 @@ func TestServe_Certificates(t *testing.T) {
 	require.Equal(t, exitFailed, r.code, r.log)
 	r = h.runCommand("propose", "no", "-k", secret, "-t", "5s")
 	require.Equal(t, exitUsage, r.code, r.log)
-	require.Contains(t, r.log, "set client-secret-file")
+	require.Contains(t, r.log, "set --client-secret-file")
 	r = h.runCommand(append([]string{"propose", "no"}, mine[:4]...)...)
 	require.Equal(t, exitUsage, r.code, r.log)
 	require.Contains(t, r.log, "belong together")

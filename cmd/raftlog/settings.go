@@ -1,239 +1,189 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
-	"io"
-	"regexp"
 	"strings"
 	"time"
 
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
-
-	"go.yaml.in/yaml/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
 
-// settings contains the keys of a configuration file, which flags override. Command defaults prints a file
-// with all keys.
+// settings contains the settings of all commands. A command has the flags of those that it uses, and
+// variables and the configuration file can contain all of them.
 type settings struct {
-	Cluster string     `yaml:"cluster"`
-	ID      string     `yaml:"peer-id"`
-	Addr    string     `yaml:"addr"`
-	Listen  string     `yaml:"listen"`
-	Dir     string     `yaml:"dir"`
-	Peers   []filePeer `yaml:"peers"`
+	cluster, id, addr, listen, dir string
+	peers                          peerList
+	access                         credentialfile.Access
+	certificates                   credentialfile.Certificates
+	compactFile                    string
+	electionTimeout, heartbeat     time.Duration
+	window, joinTimeout            time.Duration
+	maxRequestIDs, maxData         int
+	logFormat, logLevel            string
 
-	Secret     string `yaml:"secret"`
-	SecretFile string `yaml:"secret-file"`
-	// ClientSecret and ClientSecretFile are the same for clients.
-	ClientSecret     string `yaml:"client-secret"`
-	ClientSecretFile string `yaml:"client-secret-file"`
-	CAFile           string `yaml:"ca-file"`
-	CertFile         string `yaml:"cert-file"`
-	KeyFile          string `yaml:"key-file"`
-	// AllowedNames and AllowedClientNames contain the names of the certificates of peers and of clients.
-	AllowedNames       []string `yaml:"allowed-names"`
-	AllowedClientNames []string `yaml:"allowed-client-names"`
-	Insecure           bool     `yaml:"insecure"`
-
-	CompactFile     string        `yaml:"compact-file"`
-	ElectionTimeout time.Duration `yaml:"election-timeout"`
-	Heartbeat       time.Duration `yaml:"heartbeat"`
-	Window          time.Duration `yaml:"window"`
-	JoinTimeout     time.Duration `yaml:"join-timeout"`
-	MaxRequestIDs   int           `yaml:"max-request-ids"`
-	MaxData         int           `yaml:"max-data"`
-
-	LogFormat string `yaml:"log-format"`
-	LogLevel  string `yaml:"log-level"`
-
-	warnings []string // about files that all users can read
+	flags        *pflag.FlagSet // all settings
+	clusterFlags *pflag.FlagSet // those that all commands for a cluster have
 }
 
-func defaultSettings() settings {
-	return settings{
-		ElectionTimeout: raftlog.DefaultElectionTimeout, Window: raftlog.DefaultWindow, JoinTimeout: raftlog.DefaultJoinTimeout,
-		MaxRequestIDs: raftlog.DefaultMaxRequestIDs, MaxData: raftlog.DefaultMaxData,
-		LogFormat: "text", LogLevel: "info",
+const (
+	// groupAccess is the group of the flags of access in help texts.
+	groupAccess = "Access to the cluster"
+	// keyClientSecret is the setting that is not a flag of a command.
+	keyClientSecret = "client-secret"
+	// maxData is the maximum of max-data.
+	maxData = 16 << 20
+)
+
+func newSettings() *settings {
+	s := &settings{access: credentialfile.Access{Program: "raftlog", PeerCommand: "serve"}}
+	s.clusterFlags = pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.clusterFlags.SortFlags = false
+	s.clusterFlags.StringP(cmdline.FlagConfig, "c", "", "configuration file, YAML (see raftlog defaults)")
+	cmdline.RegisterGroup(s.clusterFlags, groupAccess, func(flags *pflag.FlagSet) {
+		flags.StringVar(&s.cluster, "cluster", "", "name of the cluster, the same for all peers and clients")
+		s.certificates.Register(flags)
+		s.access.Register(flags)
+		flags.Lookup("secret").Shorthand = "k"
+	})
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.StringVar(&s.id, "peer-id", "", "ID of the peer, which replaces {id} in paths; an ID must not be used again: a peer that has lost its data returns with a new one")
+	flags.StringVar(&s.addr, "addr", "", "address at which others reach the peer, host:port (default: its address in peers)")
+	flags.StringVarP(&s.listen, "listen", "b", "", "address on which the peer listens, host:port (default: addr)")
+	flags.StringVarP(&s.dir, "dir", "d", "", "directory of the data of the peer; {id} stands for its ID")
+	flags.Var(&s.peers, "peers", "voters that start the cluster, the same for all of them: tcp://host:port/id,... or, in the file, mappings of id and addr. If the log exists, these are only the peers to contact. A peer that is not listed joins: start it, and then make it a voter by raftlog config --add")
+	flags.AddFlagSet(s.clusterFlags)
+	flags.StringVar(&s.compactFile, "compact-file", "", "file in which the peer expects snapshots of raftlog compact; {id} stands for its ID. The directory must be on the same file system as dir, may be in dir, and no other user may write it. The peer installs only a file that belongs to its user or to root, that no other user can write, and that is not a link")
+	flags.DurationVar(&s.electionTimeout, "election-timeout", raftlog.DefaultElectionTimeout, "time after which voters that receive nothing from the leader elect another one, and the maximum of a lease; at least 100ms, and the same for all peers")
+	flags.DurationVar(&s.heartbeat, "heartbeat", 0, "interval of the leader's heartbeats; 0s is a fifth of election-timeout")
+	flags.DurationVar(&s.window, "window", raftlog.DefaultWindow, "time for which request IDs are remembered; older unknown IDs are rejected. The same for all peers: a leader with a longer window extends it, and a shorter one is ignored with a warning")
+	flags.DurationVar(&s.joinTimeout, "join-timeout", raftlog.DefaultJoinTimeout, "time in which a peer that joins must find another peer that sends it a snapshot")
+	flags.IntVar(&s.maxRequestIDs, "max-request-ids", raftlog.DefaultMaxRequestIDs, "maximum number of request IDs within the window, 20 bytes each; updates are rejected while there are more")
+	flags.IntVar(&s.maxData, "max-data", raftlog.DefaultMaxData, "maximum size of an update in bytes, up to 16777216")
+	flags.StringVar(&s.logFormat, "log-format", "text", "format of log messages, which go to standard error: text or json")
+	flags.StringVar(&s.logLevel, "log-level", "info", "least severe messages to log: debug, info, warn or error")
+	s.flags = flags
+	return s
+}
+
+// addFlags adds flags to a command.
+func (s *settings) addFlags(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		cmd.Flags().AddFlag(s.flags.Lookup(name))
 	}
 }
 
-// filePeer is a peer in a configuration file: a URL, or a mapping with id and addr.
-type filePeer api.Peer
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (p *filePeer) UnmarshalYAML(node *yaml.Node) error {
-	fail := func(format string, args ...any) error {
-		return fmt.Errorf("line %d: %s", node.Line, fmt.Sprintf(format, args...))
-	}
-	if node.Kind == yaml.ScalarNode {
-		parsed, err := parsePeer(node.Value)
-		*p = filePeer(parsed)
-		if err != nil {
-			return fail("%v", err)
+// addFlagSet adds flags to a command, except that of the secret of clients: other users can see flags.
+func addFlagSet(cmd *cobra.Command, flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != keyClientSecret {
+			cmd.Flags().AddFlag(f)
 		}
-		return nil
-	}
-	if node.Kind != yaml.MappingNode {
-		return fail("a peer must be tcp://host:port/id, or have the keys id and addr")
-	}
-	id, addr := "", ""
-	for i := 0; i < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
-		switch {
-		case value.Kind != yaml.ScalarNode:
-			return fmt.Errorf("line %d: %s of a peer must be one value", value.Line, key.Value)
-		case key.Value == "id":
-			id = value.Value
-		case key.Value == "addr":
-			addr = value.Value
-		default:
-			return fmt.Errorf("line %d: unknown key %q; a peer has id and addr", key.Line, key.Value)
-		}
-	}
-	parsed, err := parsePeer(addr + "/" + id)
-	*p = filePeer(parsed)
+	})
+}
+
+// load reads the settings that the flags do not contain, and rejects values that no command accepts. warning
+// is not empty if all users can read the configuration file, which contains a secret.
+func (s *settings) load() (warning string, err error) {
+	warning, err = cmdline.Settings{Prefix: "RAFTLOG_"}.Read(s.flags, s.flags, func(flag, _ string) bool {
+		return flag == "secret" || flag == keyClientSecret
+	})
 	if err != nil {
-		return fail("%v", err)
+		return "", newUsageError("%w", err)
 	}
-	return nil
+	return warning, s.validate()
 }
 
-// readSettings returns the defaults with the values of the file. The name is empty if there is no
-// file.
-func readSettings(name string) (settings, error) {
-	s := defaultSettings()
-	if name == "" {
-		return s, nil
-	}
-	text, warning, err := cmdline.ReadConfig(name)
-	if err != nil {
-		return s, newUsageError("-c: %w", err)
-	}
-	if err := parseSettings(text, &s); err != nil {
-		return s, newUsageError("-c %s: %w", name, err)
-	}
-	if s.Secret != "" || s.ClientSecret != "" {
-		s.warn("-c", warning)
-	}
-	return s, nil
+// peerList is the value of peers.
+type peerList []api.Peer
+
+func (l *peerList) String() string { return strings.Join(l.GetSlice(), ",") }
+func (l *peerList) Type() string   { return "peers" }
+
+// Set adds the peers of a list that is separated by commas.
+func (l *peerList) Set(text string) error { return l.add(strings.Split(text, ",")...) }
+
+// Append implements [pflag.SliceValue].
+func (l *peerList) Append(text string) error { return l.add(text) }
+
+// Replace implements [pflag.SliceValue].
+func (l *peerList) Replace(texts []string) error {
+	*l = nil
+	return l.add(texts...)
 }
 
-// warn adds a warning about the file of a flag, unless it is empty.
-func (s *settings) warn(flag, warning string) {
-	if warning != "" {
-		s.warnings = append(s.warnings, flag+": "+warning)
+// GetSlice implements [pflag.SliceValue].
+func (l *peerList) GetSlice() (all []string) {
+	for _, p := range *l {
+		all = append(all, peerURL(p))
 	}
+	return all
 }
 
-// parseSettings sets the keys that the text contains.
-func parseSettings(text []byte, s *settings) error {
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(s); err != nil && !errors.Is(err, io.EOF) { // EOF: the file contains only comments
-		return toPlainError(err)
+// FromMapping implements [cmdline.ListOfMappings].
+func (l *peerList) FromMapping(values map[string]string) (string, error) {
+	if len(values) != 2 || values["id"] == "" || values["addr"] == "" {
+		return "", errors.New("a peer has the keys id and addr, and no others")
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return errors.New("expected exactly one YAML document")
-	}
-	return nil
+	return values["addr"] + "/" + values["id"], nil
 }
 
-// typeErrorPattern matches the error of the decoder for a value of a wrong type.
-var typeErrorPattern = regexp.MustCompile("(?s)cannot unmarshal \\S+(?: `.*`)? into (\\S+)")
-
-// typeNames describes types for users.
-var typeNames = map[string]string{
-	"time.Duration": "a duration, such as 1s", "int": "a number", "bool": "true or false", "string": "a string",
-	"[]main.filePeer": "a list of peers", "main.settings": "a mapping of keys (see raftlog defaults)",
+func (l *peerList) add(texts ...string) error {
+	peers, err := parsePeers(texts)
+	*l = append(*l, peers...)
+	return err
 }
 
-// fieldErrorPattern matches the error of the decoder for an unknown key.
-var fieldErrorPattern = regexp.MustCompile(`field (\S+) not found in type \S+`)
-
-// toPlainError replaces names of Go types by descriptions, and removes values, which may be
-// secrets.
-func toPlainError(err error) error {
-	messages := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
-	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
-		messages = typed.Errors
+// expandPath replaces {id} in a path by the ID of the peer.
+func (s *settings) expandPath(path string) (string, error) {
+	if s.id == "" && strings.Contains(path, "{id}") {
+		return "", newUsageError("%q contains {id}, and the ID of the peer is missing: set it by --peer-id, such as --peer-id a", path)
 	}
-	for i, s := range messages {
-		s = fieldErrorPattern.ReplaceAllString(s, `unknown key "$1" (see raftlog defaults)`)
-		messages[i] = typeErrorPattern.ReplaceAllStringFunc(s, func(s string) string {
-			want := typeErrorPattern.FindStringSubmatch(s)[1]
-			return "the value is not " + cmp.Or(typeNames[want], want)
-		})
-	}
-	return errors.New(strings.Join(messages, "; "))
-}
-
-// expandPaths replaces {id} in paths by the ID of the peer.
-func (s *settings) expandPaths() {
-	s.Dir, s.CompactFile = s.expandPath(s.Dir), s.expandPath(s.CompactFile)
-}
-
-func (s settings) expandPath(path string) string { return strings.ReplaceAll(path, "{id}", s.ID) }
-
-// checkPath rejects a path that contains {id} if the ID is not known.
-func (s settings) checkPath(path string) error {
-	if s.ID != "" || !strings.Contains(path, "{id}") {
-		return nil
-	}
-	return newUsageError("%q contains {id}, and the ID of the peer is missing: set it by --peer-id, such as --peer-id a", path)
-}
-
-func (s settings) peers() (peers []api.Peer) {
-	for _, p := range s.Peers {
-		peers = append(peers, api.Peer(p))
-	}
-	return peers
+	return strings.ReplaceAll(path, "{id}", s.id), nil
 }
 
 // validate rejects values that no command accepts. Errors contain the names of keys and flags.
-func (s settings) validate() error {
+func (s *settings) validate() error {
 	between := func(key string, d, least, most time.Duration, example string) error {
 		if d < least || d > most {
 			return newUsageError("%s %v: must be from %v to %v, such as %s", key, d, least, most, example)
 		}
 		return nil
 	}
-	if s.Addr != "" {
-		if err := checkAddress("addr", s.Addr, false); err != nil {
+	if s.addr != "" {
+		if err := checkAddress("addr", s.addr, false); err != nil {
 			return err
 		}
 	}
-	if s.Listen != "" {
-		if err := checkAddress("listen", s.Listen, true); err != nil {
+	if s.listen != "" {
+		if err := checkAddress("listen", s.listen, true); err != nil {
 			return err
 		}
 	}
-	for i, p := range s.Peers {
-		for _, q := range s.Peers[:i] {
+	for i, p := range s.peers {
+		for _, q := range s.peers[:i] {
 			if p.ID == q.ID || p.Addr == q.Addr {
-				return newUsageError("peers: %s and %s have the same ID or address; IDs and addresses must be unique, such as %s", peerURL(api.Peer(q)), peerURL(api.Peer(p)), examplePeer)
+				return newUsageError("peers: %s and %s have the same ID or address; IDs and addresses must be unique, such as %s", peerURL(q), peerURL(p), examplePeer)
 			}
 		}
 	}
-	heartbeat := cmp.Or(s.Heartbeat, s.ElectionTimeout/5)
 	switch {
-	case s.MaxRequestIDs < 1:
-		return newUsageError("max-request-ids %d: must be positive, such as %d", s.MaxRequestIDs, raftlog.DefaultMaxRequestIDs)
-	case s.MaxData < 1 || s.MaxData > maxData:
-		return newUsageError("max-data %d: must be from 1 to %d, such as %d", s.MaxData, maxData, raftlog.DefaultMaxData)
+	case s.maxRequestIDs < 1:
+		return newUsageError("max-request-ids %d: must be positive, such as %d", s.maxRequestIDs, raftlog.DefaultMaxRequestIDs)
+	case s.maxData < 1 || s.maxData > maxData:
+		return newUsageError("max-data %d: must be from 1 to %d, such as %d", s.maxData, maxData, raftlog.DefaultMaxData)
 	}
 	return cmp.Or(
-		between("election-timeout", s.ElectionTimeout, 100*time.Millisecond, time.Hour, "1s"),
-		between("heartbeat", heartbeat, s.ElectionTimeout/20, s.ElectionTimeout/2, "0s, which is a fifth of election-timeout"),
-		between("window", s.Window, time.Minute, 10*365*24*time.Hour, "7h"),
-		between("join-timeout", s.JoinTimeout, time.Millisecond, 24*time.Hour, "1m"),
+		between("election-timeout", s.electionTimeout, 100*time.Millisecond, time.Hour, "1s"),
+		between("heartbeat", cmp.Or(s.heartbeat, s.electionTimeout/5), s.electionTimeout/20, s.electionTimeout/2, "0s, which is a fifth of election-timeout"),
+		between("window", s.window, time.Minute, 10*365*24*time.Hour, "7h"),
+		between("join-timeout", s.joinTimeout, time.Millisecond, 24*time.Hour, "1m"),
 	)
 }
-
-// maxData is the maximum of max-data.
-const maxData = 16 << 20

@@ -3,65 +3,100 @@
 package main
 
 import (
-	"reflect"
-	"strings"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
+// writeFile writes a private file, and returns its name.
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "raftlog.yaml")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// loadSettings returns the settings of a command line.
+func loadSettings(t *testing.T, args ...string) (*settings, error) {
+	t.Helper()
+	s := newSettings()
+	require.NoError(t, s.flags.Parse(args))
+	_, err := s.load()
+	return s, err
+}
+
 // TestDefaults fails if the file of raftlog defaults lacks a key, its description or its default.
 func TestDefaults(t *testing.T) {
-	s := defaultSettings()
-	require.NoError(t, parseSettings([]byte(defaults), &s))
-	want := defaultSettings()
-	want.Peers, want.AllowedNames, want.AllowedClientNames = []filePeer{}, []string{}, []string{}
-	require.Equal(t, want, s)
-	for i := range reflect.TypeFor[settings]().NumField() {
-		key := reflect.TypeFor[settings]().Field(i).Tag.Get("yaml")
-		if key == "" {
-			continue // it is not a setting
+	s, err := loadSettings(t, "--config", writeFile(t, defaults()))
+	require.NoError(t, err)
+	unset := newSettings()
+	s.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "config" {
+			require.Equal(t, unset.flags.Lookup(f.Name).Value.String(), f.Value.String(), f.Name)
+			require.Regexp(t, `(?m)^# .*\n`+f.Name+`: `, defaults())
 		}
-		require.Regexp(t, `(?m)^`+key+`: `, defaults, key)
-		require.Contains(t, strings.Split(defaults, "\n"+key+": ")[0], "#", key)
+	})
+}
+
+// TestSettings fails if a key of the file is ignored, or an invalid file is accepted.
+func TestSettings(t *testing.T) {
+	s, err := loadSettings(t, "--config", writeFile(t, "window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ncluster: c\ndir: /x/{id}\npeer-id: b\ncompact-file: y/{id}/z\nmax-data: 5\nlog-level: warn\n"))
+	require.NoError(t, err)
+	require.NoError(t, s.completePeer())
+	require.Equal(t, 90*time.Minute, s.window)
+	require.Equal(t, peerList{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.peers)
+	require.Equal(t, "g:2", s.addr)
+	require.Equal(t, "/x/b", s.dir)
+	require.Equal(t, "y/b/z", s.compactFile)
+	require.Equal(t, 5, s.maxData)
+	require.Equal(t, "warn", s.logLevel)
+
+	t.Setenv("RAFTLOG_PEERS", "h:1/a,g:2/b")
+	t.Setenv("RAFTLOG_WINDOW", "2h")
+	s, err = loadSettings(t, "--config", writeFile(t, "window: 1h30m\npeers: []\n"))
+	require.NoError(t, err)
+	require.Equal(t, 2*time.Hour, s.window)
+	require.Equal(t, []api.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, []api.Peer(s.peers))
+
+	t.Setenv("RAFTLOG_PEERS", "")
+	for text, want := range map[string]string{
+		"cluster: a\nwindoww: 1h\nmax-data: x":    `raftlog.yaml:2: unknown key "windoww": the nearest is "window"` + "\n",
+		"peers: a":                                `:1: "peers": peer "a": must have the form tcp://host:port/id`,
+		"peers: [a]":                              `:1: an element of "peers": peer "a"`,
+		"peers:\n- {id: a, addr: 'h:1', port: 2}": `:2: an element of "peers": a peer has the keys id and addr`,
+		"peers:\n- {id: a}":                       `:2: an element of "peers": a peer has the keys id and addr`,
+		"peers: [[]]":                             `:1: an element of "peers": use one value`,
+		"secret: {a: \"" + secret + "\"}":         `:1: "secret" is a list or a mapping`,
+		"insecure: " + secret:                     `:1: "insecure" is neither true nor false`,
+	} {
+		_, err := loadSettings(t, "--config", writeFile(t, text))
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), secret)
+		require.Equal(t, exitUsage, exitCode(err))
 	}
 }
 
-// TestParseSettings fails if a file is not parsed, an invalid one is accepted, or an error contains
-// a value, which may be a secret.
-func TestParseSettings(t *testing.T) {
-	s := defaultSettings()
-	require.NoError(t, parseSettings([]byte("window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ndir: /x/{id}\npeer-id: b\ncompact-file: y/{id}/z\n"), &s))
-	s.expandPaths()
-	require.Equal(t, 90*time.Minute, s.Window)
-	require.Equal(t, []api.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.peers())
-	require.Equal(t, "/x/b", s.Dir)
-	require.Equal(t, "y/b/z", s.CompactFile)
-	require.NoError(t, parseSettings([]byte("# nothing\n"), &s))
-	for text, want := range map[string]string{
-		"cluster: a\nwindoww: 1h": "line 2: unknown key \"windoww\"",
-		"\nwindow: long":          "line 2: the value is not a duration, such as 1s",
-		"window: 5":               "line 1: the value is not a duration, such as 1s",
-		"max-data: lots":          "line 1: the value is not a number",
-		"peers: a":                "line 1: the value is not a list of peers",
-		"peers: [a]":              "line 1: peer \"a\"",
-		"peers:\n- {id: a, addr: 'h:1', port: 2}": "line 2: unknown key \"port\"",
-		"peers:\n- {id: a}":                       "line 2",
-		"peers: [[]]":                             "line 1",
-		"cluster: a\ncluster: b":                  "line 2",
-		"a: b\n---\nc: d":                         "unknown key",
-		"cluster: a\n---\ncluster: d":             "exactly one YAML document",
-		"secret: [" + secret + "]":                "line 1",
-		"insecure: " + secret:                     "line 1: the value is not true or false",
-		"secret: {a: \"" + secret + "\"}":         "line 1: the value is not a string",
-		"- a":                                     "line 1: the value is not a mapping of keys",
+// TestSettings_AddressOfAnother fails if a peer uses the address of another peer, whose ID the file contains.
+func TestSettings_AddressOfAnother(t *testing.T) {
+	file := writeFile(t, "cluster: c\ndir: d\npeer-id: a\naddr: 'other:1'\npeers: ['h:1/a', 'h:2/b']\n")
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "other:1"},
+		{[]string{"--peer-id", "b"}, "h:2"},
+		{[]string{"--peer-id", "b", "--addr", "x:1"}, "x:1"},
+		{[]string{"--peer-id", "not-listed"}, "other:1"},
 	} {
-		s := defaultSettings()
-		err := parseSettings([]byte(text), &s)
-		require.ErrorContains(t, err, want, text)
-		require.NotContains(t, err.Error(), secret)
+		s, err := loadSettings(t, append(test.args, "-c", file)...)
+		require.NoError(t, err)
+		require.NoError(t, s.completePeer())
+		require.Equal(t, test.want, s.addr, test.args)
 	}
 }

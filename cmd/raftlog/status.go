@@ -60,7 +60,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 	if c.interval < 100*time.Millisecond {
 		return newUsageError("--interval %v: must be at least 100ms, such as 1s", c.interval)
 	}
-	cl, s, err := c.newClient(seeds)
+	cl, err := c.newClient(seeds)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 	tick := time.NewTicker(c.interval)
 	defer tick.Stop()
 	for {
-		r := c.queryReport(ctx, cl, s.Cluster)
+		r := c.queryReport(ctx, cl, c.cluster)
 		if ctx.Err() != nil {
 			return nil // interrupted
 		}

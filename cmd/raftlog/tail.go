@@ -35,7 +35,7 @@ func newTail() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cl, _, err := c.newClient(args)
+			cl, err := c.newClient(args)
 			if err != nil {
 				return err
 			}

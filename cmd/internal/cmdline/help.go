@@ -22,6 +22,7 @@ const (
 // group.
 func RegisterGroup(flags *pflag.FlagSet, group string, register func(*pflag.FlagSet)) {
 	members := pflag.NewFlagSet("", pflag.ContinueOnError)
+	members.SortFlags = false
 	register(members)
 	members.VisitAll(func(flag *pflag.Flag) {
 		flag.Annotations = map[string][]string{flagGroup: {group}}
@@ -87,4 +88,17 @@ func usageText(cmd *cobra.Command, groups []string, common bool) string {
 		}
 	}
 	return b.String()
+}
+
+// Wrap returns a text in lines of the width of help texts, each with a prefix.
+func Wrap(text, prefix string) string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		if last := len(lines) - 1; last >= 0 && len(lines[last])+len(word) < width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, prefix+word)
+		}
+	}
+	return strings.Join(lines, "\n")
 }

@@ -123,7 +123,7 @@ func selectAlternatives(keys *pflag.FlagSet) (err error) {
 	return err
 }
 
-// readFile sets those flags of keys that have no value yet. Its error contains all errors in the file.
+// readFile sets those flags of keys that no other source has set. Its error contains all errors in the file.
 func readFile(name string, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	text, warning, err := ReadConfig(name)
 	if err != nil {

@@ -32,11 +32,11 @@ func (a *Access) Register(flags *pflag.FlagSet) {
 		return strings.NewReplacer("COMMAND", a.PeerCommand, "PREFIX_", a.variable("")).Replace(text)
 	}
 	flags.StringVar(&a.SecretFile, "secret-file", "", usage("file that contains the secret of all peers, for COMMAND only, at least 16 random bytes; it encrypts connections; a second line is the other secret while one replaces the other"))
-	flags.StringVar(&a.Secret, "secret", "", usage("the secret, which other users of this machine can see on the command line; preferably set by --secret-file or PREFIX_SECRET"))
-	flags.StringVar(&a.ClientSecretFile, "client-secret-file", "", usage("the same for clients, with another secret: for commands other than COMMAND, and for COMMAND to accept them"))
+	flags.StringVar(&a.Secret, "secret", "", usage("the secret of all peers; preferably set by --secret-file or PREFIX_SECRET, which other users of this machine cannot see"))
+	flags.StringVar(&a.ClientSecretFile, "client-secret-file", "", usage("file that contains the secret of clients, which differs from that of peers: for commands other than COMMAND, and for COMMAND to accept them"))
 	flags.StringVar(&a.ClientSecret, "client-secret", "", usage("the secret of clients; preferably set by --client-secret-file or PREFIX_CLIENT_SECRET"))
 	flags.StringSliceVar(&a.AllowedNames, "allowed-names", nil, "names of the certificates of peers, as DNS name, IP address, URI or common name (default: those with the ID of the peer or the host of its address)")
-	flags.StringSliceVar(&a.AllowedClientNames, "allowed-client-names", nil, usage("the same for clients, for COMMAND only (default: --allowed-names, or else all of --ca-file)"))
+	flags.StringSliceVar(&a.AllowedClientNames, "allowed-client-names", nil, usage("names of the certificates of clients, for COMMAND only (default: --allowed-names, or else all of --ca-file)"))
 	flags.BoolVar(&a.Insecure, "insecure", false, "no authentication and no encryption of peers")
 }
 
