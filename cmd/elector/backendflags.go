@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // The settings of the backends that a build tag can exclude are declared in every build. Their flags are
@@ -37,7 +37,7 @@ type raftlogSettings struct {
 	peers                []string
 	peerID, data, listen string
 	cluster              string
-	access               credentialfile.Access
+	access               peer.Access
 }
 
 func (r *raftlogSettings) register(flags *pflag.FlagSet) {

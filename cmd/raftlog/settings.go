@@ -13,6 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // settings contains the settings of all commands. A command has the flags of those that it uses, and
@@ -20,7 +21,7 @@ import (
 type settings struct {
 	cluster, id, addr, listen, dir string
 	peers                          peerList
-	access                         credentialfile.Access
+	access                         peer.Access
 	certificates                   credentialfile.Certificates
 	compactFile                    string
 	electionTimeout, heartbeat     time.Duration
@@ -42,7 +43,7 @@ const (
 )
 
 func newSettings() *settings {
-	s := &settings{access: credentialfile.Access{Program: "raftlog", PeerCommand: "serve"}}
+	s := &settings{access: peer.Access{Program: "raftlog", PeerCommand: "serve"}}
 	s.clusterFlags = pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.clusterFlags.SortFlags = false
 	s.clusterFlags.StringP(cmdline.FlagConfig, "c", "", "configuration file, YAML (see raftlog defaults)")

@@ -1,4 +1,6 @@
-package credentialfile
+// Package peer declares and reads the settings of peers of a Raft log and of their clients, which the commands
+// elector and raftlog have in common.
+package peer
 
 import (
 	"crypto/tls"
@@ -9,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
 
 // Access contains the settings with which peers of a Raft log and their clients authenticate each other.
@@ -41,13 +45,13 @@ func (a *Access) Register(flags *pflag.FlagSet) {
 }
 
 // Files returns the files of secrets.
-func (a *Access) Files() []SecretFile {
-	return []SecretFile{{Flag: "--secret-file", Name: a.SecretFile}, {Flag: "--client-secret-file", Name: a.ClientSecretFile}}
+func (a *Access) Files() []credentialfile.SecretFile {
+	return []credentialfile.SecretFile{{Flag: "--secret-file", Name: a.SecretFile}, {Flag: "--client-secret-file", Name: a.ClientSecretFile}}
 }
 
 // Peer returns what authenticates a peer. secrets, which is nil without a secret, returns the current ones.
 // config is nil without certificates. log receives a message each time secrets are replaced.
-func (a *Access) Peer(files Certificates, log *slog.Logger) (secrets func() (peers, clients [][]byte), config *tls.Config, err error) {
+func (a *Access) Peer(files credentialfile.Certificates, log *slog.Logger) (secrets func() (peers, clients [][]byte), config *tls.Config, err error) {
 	peers, err := a.read("secret", a.SecretFile, a.Secret, log)
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +63,7 @@ func (a *Access) Peer(files Certificates, log *slog.Logger) (secrets func() (pee
 	if peers == nil && clients != nil {
 		return nil, nil, fmt.Errorf("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or %s as well, for example --secret-file /etc/%s/secret", a.variable("secret"), a.Program)
 	}
-	roles, err := NewRoles(peers, clients, log)
+	roles, err := credentialfile.NewRoles(peers, clients, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +76,7 @@ func (a *Access) Peer(files Certificates, log *slog.Logger) (secrets func() (pee
 
 // Client returns what authenticates a client. secret, which is nil without a secret, returns the current one.
 // config is nil without certificates. The secret of peers is not read.
-func (a *Access) Client(files Certificates) (secret func() []byte, config *tls.Config, err error) {
+func (a *Access) Client(files credentialfile.Certificates) (secret func() []byte, config *tls.Config, err error) {
 	clients, err := a.read("client-secret", a.ClientSecretFile, a.ClientSecret, nil)
 	switch {
 	case err != nil:
@@ -87,12 +91,12 @@ func (a *Access) Client(files Certificates) (secret func() []byte, config *tls.C
 }
 
 // read returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
-func (a *Access) read(name, file, value string, log *slog.Logger) (*Secrets, error) {
+func (a *Access) read(name, file, value string, log *slog.Logger) (*credentialfile.Secrets, error) {
 	flag := fmt.Sprintf("%s (%s)", name, a.variable(name))
 	if file != "" {
 		flag = "--" + name + "-file"
 	}
-	secrets, warning, err := ReadSecrets(SecretFile{Flag: flag, Name: file}, value, log)
+	secrets, warning, err := credentialfile.ReadSecrets(credentialfile.SecretFile{Flag: flag, Name: file}, value, log)
 	if err == nil && warning != "" {
 		a.Warn(flag, warning)
 	}
@@ -107,7 +111,7 @@ func (a *Access) variable(flag string) string {
 // certificates returns the configuration for the certificates, or nil without them, after checking that a
 // process with these secrets, from a flag with this name, is authenticated in some way, unless that is not
 // wanted.
-func (a *Access) certificates(files Certificates, secrets *Secrets, name string) (*tls.Config, error) {
+func (a *Access) certificates(files credentialfile.Certificates, secrets *credentialfile.Secrets, name string) (*tls.Config, error) {
 	config, err := files.PeerConfig(slices.Concat(a.AllowedNames, a.AllowedClientNames))
 	if err != nil {
 		return nil, err
