@@ -2,8 +2,6 @@ package main
 
 import (
 	"github.com/spf13/pflag"
-
-	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // The settings of the backends that a build tag can exclude are declared in every build. Their flags are
@@ -31,21 +29,4 @@ func (c *changefeedSettings) register(flags *pflag.FlagSet) {
 	flags.StringVar(&c.store, "store", "", "address of the database: postgres://user@host/database, redis://host, nats://host, ...")
 	flags.StringVar(&c.password, "store-password", "", "password for --store; preferably set by ELECTOR_STORE_PASSWORD")
 	flags.StringSliceVar(&c.unsafe, flagStoreUnsafe, nil, "risks of the deployment of the store to accept: failover, restart, power-loss")
-}
-
-type raftlogSettings struct {
-	peers                []string
-	peerID, data, listen string
-	cluster              string
-	access               peer.Access
-}
-
-func (r *raftlogSettings) register(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&r.peers, "peers", nil, "all peers, the same for each of them: id=host:port,...")
-	flags.StringVar(&r.peerID, "peer-id", "", "ID of this process in --peers; for run and config only")
-	flags.StringVar(&r.data, "data", "", "directory of the data of this peer; it is created if it does not exist; for run and config only")
-	flags.StringVar(&r.listen, "peer-listen", "", "address on which this peer listens, host:port (default: its address in --peers)")
-	flags.StringVar(&r.cluster, "cluster", "elector", "name of the cluster, the same for all peers")
-	r.access.Program, r.access.PeerCommand = "elector", "run"
-	r.access.Register(flags)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // raftlogClient is the backend raftlog of commands other than run. It sends requests to the peers, so
-// --peer-id and --data are not required.
+// --peer-id and --dir are not required.
 type raftlogClient struct {
 	settings *settings
 	peers    *client.Client

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"syscall"
 	"time"
 
@@ -30,9 +29,12 @@ const (
 
 func init() {
 	backendKinds["raftlog"] = backendKind{
-		functions:      (*raftlogClient)(nil).backend(),
-		flags:          func(s *settings, flags *pflag.FlagSet) { s.raftlog.register(flags) },
-		servers:        func(s *settings) string { return strings.Join(s.raftlog.peers, ",") },
+		functions: (*raftlogClient)(nil).backend(),
+		flags: func(s *settings, flags *pflag.FlagSet) {
+			s.raftlog.RegisterPeer(flags)
+			s.raftlog.RegisterAccess(flags)
+		},
+		servers:        func(s *settings) string { return s.raftlog.Peers.String() },
 		check:          checkRaftlog,
 		checkRun:       checkRaftlogPeer,
 		open:           openRaftlogClient,
@@ -97,9 +99,9 @@ func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 		code := cmdline.Permanent
 		switch {
 		case errors.Is(err, api.ErrNoSpace): // supervisors start the program again
-			code, err = cmdline.Failed, fmt.Errorf("--data %s: %w", p.config.Dir, err)
+			code, err = cmdline.Failed, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
 		case errors.Is(err, api.ErrInvalid):
-			code, err = cmdline.Usage, fmt.Errorf("--data %s: %w", p.config.Dir, err)
+			code, err = cmdline.Usage, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
 			code, err = cmdline.Failed, fmt.Errorf("--peers, --peer-listen: this peer cannot listen on %s: %w", p.config.Listen, err)
 		}
@@ -112,7 +114,7 @@ func adviseFault(err error) error {
 	if !errors.Is(err, api.ErrFault) {
 		return err
 	}
-	return fmt.Errorf("%w; this peer has stopped so that it sends nothing wrong, and the other peers continue: if the disk was full or unavailable, fix it and restart; if the data is damaged, keep the directory of --data for inspection, and do not start with an empty one under the same --peer-id", err)
+	return fmt.Errorf("%w; this peer has stopped so that it sends nothing wrong, and the other peers continue: if the disk was full or unavailable, fix it and restart; if the data is damaged, keep the directory of --dir for inspection, and do not start with an empty one under the same --peer-id", err)
 }
 
 // awaitLogLeader waits until the node knows the leader of the log. It logs why there is no leader, and

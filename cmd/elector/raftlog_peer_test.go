@@ -57,7 +57,7 @@ func newRaftlogHarness(t *testing.T) *raftlogHarness {
 		"--client-secret-file", r.writeSecret("client-secret", "sixteen bytes for clients\n"),
 	}
 	r.runFlags = func(name string) []string {
-		return []string{"--peer-id", name, "--data", filepath.Join(dir, name), "--grace", "10ms"}
+		return []string{"--peer-id", name, "--dir", filepath.Join(dir, name), "--grace", "10ms"}
 	}
 	return r
 }
@@ -272,12 +272,12 @@ func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	second := r.run("a", exclusive)
 	second.waitForLog("in use")
 	require.Equal(t, cmdline.Usage, second.exitCode())
-	b := r.run("b", exclusive, "--data", filepath.Join(r.dir, "elsewhere"), "--peer-listen", strings.TrimPrefix(strings.Split(r.peers, ",")[0], "a="))
+	b := r.run("b", exclusive, "--dir", filepath.Join(r.dir, "elsewhere"), "--peer-listen", strings.TrimPrefix(strings.Split(r.peers, ",")[0], "a="))
 	b.waitForLog("cannot listen")
 	require.Equal(t, cmdline.Failed, b.exitCode())
 	a.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.OK, a.exitCode())
-	b = r.run("b", exclusive, "--data", filepath.Join(r.dir, "a"))
+	b = r.run("b", exclusive, "--dir", filepath.Join(r.dir, "a"))
 	b.waitForLog("belongs to peer a")
 	require.Equal(t, cmdline.Usage, b.exitCode())
 
@@ -293,9 +293,9 @@ func TestRaftlog_LostGrace(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	own := strings.Split(r.peers, ",")[0]
-	s, run, err := parse(t, slices.Concat([]string{"run"}, r.flags, []string{"--peers", own, "--peer-id", "a", "--data", filepath.Join(r.dir, "a"), "--lost-grace", maxLostGrace(raftSession).String()})...)
+	s, run, err := parse(t, slices.Concat([]string{"run"}, r.flags, []string{"--peer-id", "a", "--dir", filepath.Join(r.dir, "a"), "--lost-grace", maxLostGrace(raftSession).String()})...)
 	require.NoError(t, err)
-	s.raftlog.peers = []string{own}
+	require.NoError(t, s.raftlog.Peers.Replace([]string{own}))
 	b, err := newRaftlogPeer(s)
 	require.NoError(t, err)
 	t.Cleanup(b.close)

@@ -3,12 +3,10 @@
 package main
 
 import (
-	"slices"
-	"strings"
+	"cmp"
 	"time"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
-	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
@@ -34,7 +32,7 @@ func checkRaftlogPeer(s *settings) error {
 	case c.Addr == "":
 		return usage("--peer-id %s: not one of --peers", c.ID)
 	case c.Dir == "":
-		return usage("--data is required: a directory for this peer's data")
+		return usage("--dir is required: a directory for this peer's data")
 	}
 	if err := checkAddress("peer-listen", c.Listen); err != nil {
 		return err
@@ -49,23 +47,19 @@ func checkRaftlogPeer(s *settings) error {
 // node without secrets. Addr is empty if --peer-id is not one of --peers.
 func (s *settings) raftlogConfig() (c raftlog.Config, err error) {
 	r := &s.raftlog
-	peers, err := r.parsePeers()
-	if err != nil {
-		return c, err
+	switch {
+	case len(r.Peers) == 0:
+		return c, usage("--peers is required: id=host:port,...")
+	case r.Cluster == "":
+		return c, usage("--cluster: it is empty")
 	}
 	c = raftlog.Config{
-		Cluster: r.cluster, ID: r.peerID, Listen: r.listen, Dir: r.data, Peers: peers,
-		AllowedNames: r.access.AllowedNames, AllowedClientNames: r.access.AllowedClientNames, Insecure: r.access.Insecure,
+		Cluster: r.Cluster, ID: r.ID, Addr: r.Addr(), Listen: cmp.Or(r.Listen, r.Addr()), Peers: r.Peers,
+		AllowedNames: r.AllowedNames, AllowedClientNames: r.AllowedClientNames, Insecure: r.Insecure,
 		ElectionTimeout: s.sessionTimeout, Logger: s.log.WithGroup("raftlog"),
 	}
-	if i := slices.IndexFunc(peers, func(p api.Peer) bool { return p.ID == r.peerID }); i >= 0 {
-		c.Addr = peers[i].Addr
-	}
-	if c.Listen == "" {
-		c.Listen = c.Addr
-	}
-	if r.cluster == "" {
-		return c, usage("--cluster: it is empty")
+	if c.Dir, err = r.ExpandPath(r.Dir); err != nil {
+		return c, usage("--dir: %w", err)
 	}
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return c, err
@@ -82,15 +76,8 @@ func (s *settings) raftlogPeerConfig() (raftlog.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	secrets, certificates, err := s.raftlog.access.Peer(s.tls.files, s.log)
-	if err != nil {
+	if c.Secrets, c.TLS, err = s.raftlog.Peer(s.tls.files, s.log); err != nil {
 		return c, usage("%w", err)
-	}
-	if c.TLS = certificates; secrets != nil {
-		c.Secrets = func() (now api.Secrets) {
-			now.Peers, now.Clients = secrets()
-			return now
-		}
 	}
 	return c, nil
 }
@@ -101,29 +88,9 @@ func (s *settings) raftlogClientConfig() (client.Config, error) {
 	if err != nil {
 		return client.Config{}, err
 	}
-	secret, certificates, err := s.raftlog.access.Client(s.tls.files)
+	secret, certificates, err := s.raftlog.Client(s.tls.files)
 	if err != nil {
 		return client.Config{}, usage("%w", err)
 	}
 	return client.Config{Cluster: c.Cluster, Peers: c.Peers, Refresh: -1, GetSecret: secret, TLS: certificates, AllowedNames: c.AllowedNames, Insecure: c.Insecure}, nil
-}
-
-func (r *raftlogSettings) parsePeers() ([]api.Peer, error) {
-	var peers []api.Peer
-	for _, text := range r.peers {
-		id, addr, found := strings.Cut(strings.TrimSpace(text), "=")
-		if !found || id == "" || !isHostPort(addr) {
-			return nil, usage("--peers: %q is not of the form id=host:port", text)
-		}
-		for _, p := range peers {
-			if p.ID == id || p.Addr == addr {
-				return nil, usage("--peers: %s=%s and %s=%s have the same ID or address", p.ID, p.Addr, id, addr)
-			}
-		}
-		peers = append(peers, api.Peer{ID: id, Addr: addr})
-	}
-	if len(peers) == 0 {
-		return nil, usage("--peers is required: id=host:port,...")
-	}
-	return peers, nil
 }

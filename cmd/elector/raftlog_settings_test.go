@@ -30,18 +30,18 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 	shared := write("shared", strings.Repeat("s", 16)+"\n")
 	require.NoError(t, os.Chmod(shared, 0o662))
 	data := filepath.Join(dir, "data")
-	good := map[string]string{"peers": "a=h:1,b=h:2", "peer-id": "a", "data": data, "secret-file": secret}
+	good := map[string]string{"peers": "a=h:1,b=h:2", "peer-id": "a", "dir": data, "secret-file": secret}
 	for _, bad := range []struct{ flag, value, want string }{
 		{"peers", "", "--peers is required"},
 		{"peers", "a", "id=host:port"},
 		{"peers", "a=h", "id=host:port"},
-		{"peers", "=h:1", "id=host:port"},
-		{"peers", "a=:1", "id=host:port"},
+		{"peers", "=h:1", "the ID is missing"},
+		{"peers", "a=:1", "other peers cannot reach this host"},
 		{"peers", "a=h:1,a=h:2", "the same ID or address"},
 		{"peers", "a=h:1,b=h:1", "the same ID or address"},
 		{"peer-id", "", "--peer-id is required"},
 		{"peer-id", "c", "not one of --peers"},
-		{"data", "", "--data is required"},
+		{"dir", "", "--dir is required"},
 		{"cluster", "", "--cluster"},
 		{"peer-listen", "h", "--peer-listen"},
 		{"session-timeout", "99ms", "--session-timeout"},
@@ -77,9 +77,9 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 	}
 	// A peer with a secret of clients needs one of peers.
 	root := newRoot()
-	root.SetArgs([]string{"run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"], "--peer-id", "a", "--data", data, "--client-secret-file", secret})
+	root.SetArgs([]string{"run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"], "--peer-id", "a", "--dir", data, "--client-secret-file", secret})
 	require.ErrorContains(t, root.Execute(), "none of peers")
-	// Other commands are clients: they require neither --peer-id nor --data, and do not use the secret of peers.
+	// Other commands are clients: they require neither --peer-id nor --dir, and do not use the secret of peers.
 	for _, command := range []string{"status", "watch", "resign"} {
 		for flags, want := range map[string]string{
 			"":                         "--peers is required",
@@ -119,7 +119,7 @@ func TestRaftlog_SettingsFromFile(t *testing.T) {
 	secret, log := filepath.Join(dir, "secret"), new(strings.Builder)
 	require.NoError(t, os.WriteFile(secret, []byte(strings.Repeat("y", 16)), 0o600))
 	require.NoError(t, os.Chmod(secret, 0o644))
-	s.raftlog.access.Secret, s.raftlog.access.SecretFile, s.log = "", secret, slog.New(slog.NewTextHandler(log, nil))
+	s.raftlog.Secret, s.raftlog.SecretFile, s.log = "", secret, slog.New(slog.NewTextHandler(log, nil))
 	for range 2 {
 		_, err = s.raftlogPeerConfig()
 		require.NoError(t, err)

@@ -64,25 +64,27 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	s.register(root.PersistentFlags())
 	root.AddCommand(run)
 	root.AddCommand(others...)
-	root.SetGlobalNormalizationFunc(normalizeFlag)
+	root.SetGlobalNormalizationFunc(configuration.Normalize)
 	// Other commands than run accept its keys, and use those that all commands have.
 	s.keys = pflag.NewFlagSet("", pflag.ContinueOnError)
-	s.keys.SetNormalizeFunc(normalizeFlag)
+	s.keys.SetNormalizeFunc(configuration.Normalize)
 	s.keys.AddFlagSet(root.PersistentFlags())
 	s.keys.AddFlagSet(run.Flags())
 	s.keys.StringArrayVar(&s.fileProgram, keyCommand, nil, "")
 	return root
 }
 
-// configuration describes the settings. Its variables are those of an older elector.
+// configuration describes the settings. Most earlier names are those of an older elector.
 var configuration = cmdline.Settings{
 	Prefix: "ELECTOR_",
+	Earlier: map[string]string{
+		"leader-start-command": "leader-begin-command", "etcd-members": "etcd-endpoints", "etcd-keyspace": "election", "data": "dir",
+	},
 	Variables: map[string][]string{
-		"leader-begin-command": {"ELECTOR_BEGIN_COMMAND", "ELECTOR_LEADER_START_COMMAND", "ELECTOR_START_COMMAND"},
+		"leader-begin-command": {"ELECTOR_BEGIN_COMMAND", "ELECTOR_START_COMMAND"},
 		"leader-end-command":   {"ELECTOR_END_COMMAND", "ELECTOR_STOP_COMMAND"},
 		"leader-error-command": {"ELECTOR_ERROR_COMMAND"},
-		"election":             {"ELECTOR_KEY", "ELECTOR_ETCD_KEYSPACE"},
-		"etcd-endpoints":       {"ELECTOR_ETCD_MEMBERS"},
+		"election":             {"ELECTOR_KEY"},
 	},
 }
 
@@ -92,19 +94,6 @@ func isCredential(flag, value string) bool {
 		return transport.Redact(value) != value
 	}
 	return slices.Contains(credentials, configuration.VariablesOf(flag)[0])
-}
-
-// normalizeFlag replaces the names of flags of an older elector.
-func normalizeFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-	switch name {
-	case "leader-start-command":
-		name = "leader-begin-command"
-	case "etcd-members":
-		name = "etcd-endpoints"
-	case "etcd-keyspace":
-		name = "election"
-	}
-	return pflag.NormalizedName(name)
 }
 
 var noArguments = cmdline.NoArguments(usage, "")

@@ -77,7 +77,7 @@ program cannot be executed, or was not found; otherwise the program's exit code.
       --leader-begin-command 'ip addr add 10.0.0.9/24 dev eth0' \
       --leader-end-command 'ip addr del 10.0.0.9/24 dev eth0 || true'
   elector run --backend raftlog --peers a=10.0.0.1:8047,b=10.0.0.2:8047,c=10.0.0.3:8047 --peer-id a \
-      --data /var/lib/elector --secret-file /etc/elector/secret --election report -- report --daily`,
+      --dir /var/lib/elector --secret-file /etc/elector/secret --election report -- report --daily`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.setProgram(cmd, args); err != nil {
 				return err
@@ -113,7 +113,7 @@ func (r *runCommand) setProgram(cmd *cobra.Command, args []string) error {
 
 // register registers the flags of the command.
 func (r *runCommand) register(flags *pflag.FlagSet) {
-	flags.SetNormalizeFunc(normalizeFlag)
+	flags.SetNormalizeFunc(configuration.Normalize)
 	flags.StringVar(&r.beginCommand, "leader-begin-command", "", "shell command to run when this instance is elected; also --leader-start-command (ELECTOR_START_COMMAND)")
 	flags.StringVar(&r.endCommand, "leader-end-command", "", "shell command to run after the leadership was lost, and before it is handed over (ELECTOR_STOP_COMMAND)")
 	flags.StringVar(&r.errorCommand, "leader-error-command", "", "shell command to run after an error (ELECTOR_ERROR_COMMAND)")
@@ -220,7 +220,7 @@ func (r *runCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	defer s.tls.files.Monitor(s.log, s.raftlog.access.Files()...)()
+	defer s.tls.files.Monitor(s.log, s.raftlog.Files()...)()
 	r.sessionTimeout = s.requestedTimeout
 	if b.sessionTimeout != nil {
 		r.sessionTimeout = b.sessionTimeout

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
@@ -54,11 +55,11 @@ type settings struct {
 	zookeeper  zooKeeperSettings
 	etcd       etcdSettings
 	changefeed changefeedSettings
-	raftlog    raftlogSettings
+	raftlog    peer.Settings
 }
 
 func (s *settings) register(flags *pflag.FlagSet) {
-	flags.SetNormalizeFunc(normalizeFlag)
+	flags.SetNormalizeFunc(configuration.Normalize)
 	cmdline.RegisterGroup(flags, groupElection, func(flags *pflag.FlagSet) {
 		flags.StringVar(&s.backend, "backend", "", "system that stores the election: "+backendNames()+" (default: the one whose servers are given)")
 		flags.StringVar(&s.instanceID, flagInstanceID, "", "name of this instance, visible to others (default: host name, process ID and a random part)")
@@ -66,7 +67,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 		flags.String(cmdline.FlagConfig, "", "YAML file; its keys are the flags of run, and command: a list of the program and its arguments")
 		flags.DurationVar(&s.sessionTimeout, "session-timeout", 4*time.Second, "session timeout to request; zookeeper servers may grant a different one, which is then used. On raftlog the time after which an unresponsive leader is replaced. On changefeed the lease: an unresponsive leader is replaced after 0.6 to 2.3 times of it")
 	})
-	s.raftlog.access.Warn = s.warnOnce
+	s.raftlog = peer.Settings{Program: "elector", PeerCommand: "run", Warn: s.warnOnce, Cluster: "elector"}
 	for name, k := range backendKinds {
 		if k.flags != nil {
 			cmdline.RegisterGroup(flags, groupBackend+name, func(flags *pflag.FlagSet) { k.flags(s, flags) })
@@ -118,7 +119,7 @@ func (s *settings) warnOnce(flag, warning string) {
 // hasCredentials reports whether the memory of this process contains, or will contain, credentials.
 func (s *settings) hasCredentials() bool {
 	for _, text := range []string{
-		s.zookeeper.auth, s.etcd.password, s.changefeed.store, s.changefeed.password, s.raftlog.access.Secret, s.raftlog.access.SecretFile, s.tls.files.Key,
+		s.zookeeper.auth, s.etcd.password, s.changefeed.store, s.changefeed.password, s.raftlog.Secret, s.raftlog.SecretFile, s.tls.files.Key,
 	} {
 		if text != "" {
 			return true

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -33,8 +32,8 @@ var flagExamples = map[string]string{
 	"ca-file":              "ca.pem",
 	"cert-file":            "client.pem --key-file client-key.pem",
 	"cluster":              "report",
+	"dir":                  "/var/lib/elector",
 	"config":               "/etc/elector/report.yaml",
-	"data":                 "/var/lib/elector",
 	"election":             "/jobs/report",
 	"end-pause":            "5s",
 	"end-timeout":          "30s",
@@ -74,16 +73,6 @@ func checkAddress(flag, address string) error {
 		return usage("--%s %s: %q is not a port", flag, address, port)
 	}
 	return usage("--%s %s: not of the form host:port", flag, address)
-}
-
-// isHostPort reports whether an address has the form host:port, with a host and a port from 1 to 65535.
-func isHostPort(address string) bool {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || host == "" || strings.ContainsAny(host, " /") {
-		return false
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	return err == nil && n > 0
 }
 
 // checkText returns a usage error if the value of a flag, which other clients see, has more than limit

@@ -24,7 +24,7 @@ type clientFlags struct {
 func (c *clientFlags) register(cmd *cobra.Command, timeout time.Duration, usage string) {
 	c.settings = newSettings()
 	addFlagSet(cmd, c.clusterFlags)
-	c.access.Warn = func(flag, warning string) {
+	c.Warn = func(flag, warning string) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "raftlog: warning:", cmdline.Printable(flag+": "+warning))
 	}
 	flags := cmd.Flags()
@@ -40,7 +40,7 @@ func (c *clientFlags) register(cmd *cobra.Command, timeout time.Duration, usage 
 func (c *clientFlags) load() error {
 	warning, err := c.settings.load()
 	if warning != "" {
-		c.access.Warn("--"+cmdline.FlagConfig, warning)
+		c.Warn("--"+cmdline.FlagConfig, warning)
 	}
 	return err
 }
@@ -55,11 +55,11 @@ func (c *clientFlags) newClient(seeds []string) (*client.Client, error) {
 
 // connect returns a client of the given peers, or of those in the settings.
 func (c *clientFlags) connect(seeds []string) (*client.Client, error) {
-	secret, certificates, err := c.access.Client(c.certificates)
+	secret, certificates, err := c.Client(c.certificates)
 	if err != nil {
 		return nil, newUsageError("%w", err)
 	}
-	peers := []api.Peer(c.peers)
+	peers := []api.Peer(c.Peers)
 	if len(seeds) > 0 {
 		if peers, err = parsePeers(seeds); err != nil {
 			return nil, err
@@ -71,13 +71,13 @@ func (c *clientFlags) connect(seeds []string) (*client.Client, error) {
 		}
 	}
 	switch {
-	case c.cluster == "":
+	case c.Cluster == "":
 		return nil, errClusterMissing
 	case len(peers) == 0:
 		return nil, newUsageError("the peers are missing: set peers in the file of -c%s", c.seedHint)
 	}
 	cl, err := client.New(client.Config{
-		Cluster: c.cluster, Peers: peers, GetSecret: secret, TLS: certificates, AllowedNames: c.access.AllowedNames, Insecure: c.access.Insecure,
+		Cluster: c.Cluster, Peers: peers, GetSecret: secret, TLS: certificates, AllowedNames: c.AllowedNames, Insecure: c.Insecure,
 		CallTimeout: min(time.Duration(c.timeout), callTimeout), Refresh: -1,
 	})
 	return cl, toUsageError(err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
 // These variables contain the secrets if no flag does.
@@ -60,14 +62,13 @@ func TestSecrets(t *testing.T) {
 		case err != nil:
 		case c.role == client:
 			var current func() []byte
-			if current, _, err = s.access.Client(s.certificates); err == nil {
+			if current, _, err = s.Client(s.certificates); err == nil {
 				got = current()
 			}
 		default:
-			var current func() (peers, clients [][]byte)
-			if current, _, err = s.access.Peer(s.certificates, nil); err == nil {
-				peers, _ := current()
-				got = peers[0]
+			var current func() api.Secrets
+			if current, _, err = s.Peer(s.certificates, nil); err == nil {
+				got = current().Peers[0]
 			}
 		}
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 const compactHelp = `Create a snapshot from the files of a peer, in a file from which the peer installs it (compact-file).
@@ -79,12 +80,12 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 		return err
 	}
 	switch {
-	case c.dir == "":
+	case c.Dir == "":
 		return newUsageError("the directory of the peer is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog")
 	case c.target == "" && c.compactFile == "":
 		return newUsageError("the file to create is missing: set compact-file in the file of -c, or --target FILE")
 	}
-	dir, err := c.expandPath(c.dir)
+	dir, err := c.expandPath(c.Dir)
 	if err != nil {
 		return err
 	}
@@ -148,14 +149,14 @@ func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (ap
 	if c.peer != "" {
 		id = c.peer
 	}
-	if p, err := parsePeer(c.peer); err == nil {
+	if p, err := peer.Parse(c.peer); err == nil {
 		if id = p.ID; p.ID == p.Addr {
 			id = ""
 		}
 		seeds = []string{c.peer}
 	}
-	if c.cluster == "" || cmdline.IsFromFile(c.flags.Lookup("cluster")) {
-		c.cluster = owner.Cluster
+	if c.Cluster == "" || cmdline.IsFromFile(c.flags.Lookup("cluster")) {
+		c.Cluster = owner.Cluster
 	}
 	cl, err := c.connect(seeds)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // directoryFlags contains the flags that select the directory of a peer.
@@ -31,10 +32,10 @@ func (f *directoryFlags) directory(args []string) (string, error) {
 		return "", err
 	case len(args) > 0:
 		return args[0], nil
-	case f.dir == "":
+	case f.Dir == "":
 		return "", newUsageError("the directory of the peer is missing: give it as an argument, such as /var/lib/raftlog, or by -d, or by dir in the file of -c")
 	}
-	return f.expandPath(f.dir)
+	return f.expandPath(f.Dir)
 }
 
 const filesHelp = `The command only reads files, and the peer may be running. Entries that it is writing may be missing.
@@ -197,13 +198,13 @@ func printSnapshot(out io.Writer, s offline.Snapshot) error {
 	fmt.Fprintf(&b, "request IDs: %d, prune index: %d, updates not applied: %d\n", s.RequestIDs, s.PruneIndex, len(s.Skipped))
 	fmt.Fprintf(&b, "peers, by entry %d:\n", s.Membership.Index)
 	for _, p := range s.Membership.Voters {
-		fmt.Fprintf(&b, "  %s\n", cmdline.Printable(peerURL(p)))
+		fmt.Fprintf(&b, "  %s\n", cmdline.Printable(peer.URL(p)))
 	}
 	for _, p := range s.Membership.Outgoing {
-		fmt.Fprintf(&b, "  %s (outgoing)\n", cmdline.Printable(peerURL(p)))
+		fmt.Fprintf(&b, "  %s (outgoing)\n", cmdline.Printable(peer.URL(p)))
 	}
 	for _, p := range s.Membership.Learners {
-		fmt.Fprintf(&b, "  %s (without a vote)\n", cmdline.Printable(peerURL(p)))
+		fmt.Fprintf(&b, "  %s (without a vote)\n", cmdline.Printable(peer.URL(p)))
 	}
 	for _, id := range s.Membership.Removed {
 		fmt.Fprintf(&b, "  %s (removed)\n", cmdline.Printable(id))

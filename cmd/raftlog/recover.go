@@ -142,21 +142,21 @@ func newRestore() *cobra.Command {
 				return err
 			}
 			switch {
-			case f.id == "":
+			case f.ID == "":
 				return newUsageError("the ID of the first peer is missing: give it by --peer-id, such as --peer-id a")
 			case addr == "":
-				return newUsageError("the address of peer %s is missing: give it by --addr, such as --addr 10.0.0.1:8047", f.id)
+				return newUsageError("the address of peer %s is missing: give it by --addr, such as --addr 10.0.0.1:8047", f.ID)
 			}
 			if err := checkAddress("--addr", addr, false); err != nil {
 				return err
 			}
 			e, err := raftlog.RestoreOffline(raftlog.RestoreConfig{
-				Snapshot: args[0], Dir: dir, Peer: api.Peer{ID: f.id, Addr: addr}, IndexGap: gap,
+				Snapshot: args[0], Dir: dir, Peer: api.Peer{ID: f.ID, Addr: addr}, IndexGap: gap,
 			})
 			if err != nil {
 				return toUsageError(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: peer %s of cluster %s, which continues after entry %d\n", cmdline.Printable(dir), cmdline.Printable(f.id), cmdline.Printable(e.Cluster), e.Index)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: peer %s of cluster %s, which continues after entry %d\n", cmdline.Printable(dir), cmdline.Printable(f.ID), cmdline.Printable(e.Cluster), e.Index)
 			return err
 		},
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 const serveHelp = `Run a peer until SIGTERM, SIGINT, SIGHUP or SIGQUIT. Then the peer transfers its leadership, if it
@@ -47,7 +47,7 @@ func newServe() *cobra.Command {
 				return err
 			}
 			cmdline.IgnoreBrokenPipe()
-			defer s.certificates.Monitor(cfg.Logger.With("peer", cfg.ID), s.access.Files()...)()
+			defer s.certificates.Monitor(cfg.Logger.With("peer", cfg.ID), s.Files()...)()
 			return runPeer(cmd.Context(), cfg)
 		},
 	}
@@ -68,26 +68,19 @@ func (s *settings) peerConfig(out io.Writer) (c raftlog.Config, err error) {
 	if err != nil {
 		return c, newUsageError("%w", err)
 	}
-	log := logger.With("peer", s.id)
-	s.access.Warn = func(flag, warning string) { log.Warn("credentials are not private", "err", flag+": "+warning) }
+	log := logger.With("peer", s.ID)
+	s.Warn = func(flag, warning string) { log.Warn("credentials are not private", "err", flag+": "+warning) }
 	if warning != "" {
-		s.access.Warn("--"+cmdline.FlagConfig, warning)
+		s.Warn("--"+cmdline.FlagConfig, warning)
 	}
 	c = raftlog.Config{
-		Cluster: s.cluster, ID: s.id, Addr: s.addr, Listen: cmp.Or(s.listen, s.addr), Dir: s.dir, Peers: s.peers,
-		AllowedNames: s.access.AllowedNames, AllowedClientNames: s.access.AllowedClientNames, Insecure: s.access.Insecure,
+		Cluster: s.Cluster, ID: s.ID, Addr: s.addr, Listen: cmp.Or(s.Listen, s.addr), Dir: s.Dir, Peers: s.Peers,
+		AllowedNames: s.AllowedNames, AllowedClientNames: s.AllowedClientNames, Insecure: s.Insecure,
 		CompactFile: s.compactFile, ElectionTimeout: s.electionTimeout, Heartbeat: s.heartbeat, Window: s.window,
 		JoinTimeout: s.joinTimeout, MaxRequestIDs: s.maxRequestIDs, MaxData: s.maxData, Logger: logger,
 	}
-	secrets, certificates, err := s.access.Peer(s.certificates, log)
-	if err != nil {
+	if c.Secrets, c.TLS, err = s.Peer(s.certificates, log); err != nil {
 		return c, newUsageError("%w", err)
-	}
-	if c.TLS = certificates; secrets != nil {
-		c.Secrets = func() (now api.Secrets) {
-			now.Peers, now.Clients = secrets()
-			return now
-		}
 	}
 	return c, nil
 }
@@ -95,23 +88,21 @@ func (s *settings) peerConfig(out io.Writer) (c raftlog.Config, err error) {
 // completePeer checks that the settings of a peer are complete, and sets the address and the paths.
 func (s *settings) completePeer() (err error) {
 	if s.addr == "" || s.mayHaveAddrOfAnother() {
-		if i := slices.IndexFunc(s.peers, func(p api.Peer) bool { return p.ID == s.id }); i >= 0 {
-			s.addr = s.peers[i].Addr
-		}
+		s.addr = cmp.Or(s.Addr(), s.addr)
 	}
 	switch {
-	case s.id == "":
+	case s.ID == "":
 		return newUsageError("the ID of the peer is missing: give it by --peer-id, such as --peer-id a, or set peer-id in the file of -c")
-	case s.cluster == "":
+	case s.Cluster == "":
 		return errClusterMissing
-	case len(s.peers) == 0:
-		return newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", examplePeer)
-	case s.dir == "":
-		return newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", s.id)
+	case len(s.Peers) == 0:
+		return newUsageError("the peers of the cluster are missing: set peers in the file of -c, such as peers: [%s]", peer.Example)
+	case s.Dir == "":
+		return newUsageError("the directory of peer %s is missing: set dir in the file of -c, or -d, such as -d /var/lib/raftlog", s.ID)
 	case s.addr == "":
-		return newUsageError("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", s.id)
+		return newUsageError("the address of peer %s is missing: list the peer in peers of the file of -c, or set --addr, such as --addr 10.0.0.1:8047", s.ID)
 	}
-	if s.dir, err = s.expandPath(s.dir); err == nil {
+	if s.Dir, err = s.expandPath(s.Dir); err == nil {
 		s.compactFile, err = s.expandPath(s.compactFile)
 	}
 	return err

@@ -2,8 +2,8 @@ package main
 
 import (
 	"cmp"
-	"errors"
-	"strings"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,15 +19,13 @@ import (
 // settings contains the settings of all commands. A command has the flags of those that it uses, and
 // variables and the configuration file can contain all of them.
 type settings struct {
-	cluster, id, addr, listen, dir string
-	peers                          peerList
-	access                         peer.Access
-	certificates                   credentialfile.Certificates
-	compactFile                    string
-	electionTimeout, heartbeat     time.Duration
-	window, joinTimeout            time.Duration
-	maxRequestIDs, maxData         int
-	logFormat, logLevel            string
+	peer.Settings
+	certificates               credentialfile.Certificates
+	addr, compactFile          string
+	electionTimeout, heartbeat time.Duration
+	window, joinTimeout        time.Duration
+	maxRequestIDs, maxData     int
+	logFormat, logLevel        string
 
 	flags        *pflag.FlagSet // all settings
 	clusterFlags *pflag.FlagSet // those that all commands for a cluster have
@@ -42,25 +40,27 @@ const (
 	maxData = 16 << 20
 )
 
+// configuration describes the settings.
+var configuration = cmdline.Settings{Prefix: "RAFTLOG_", Earlier: map[string]string{"listen": "peer-listen"}}
+
 func newSettings() *settings {
-	s := &settings{access: peer.Access{Program: "raftlog", PeerCommand: "serve"}}
+	s := &settings{Settings: peer.Settings{Program: "raftlog", PeerCommand: "serve"}}
 	s.clusterFlags = pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.clusterFlags.SortFlags = false
 	s.clusterFlags.StringP(cmdline.FlagConfig, "c", "", "configuration file, YAML (see raftlog defaults)")
 	cmdline.RegisterGroup(s.clusterFlags, groupAccess, func(flags *pflag.FlagSet) {
-		flags.StringVar(&s.cluster, "cluster", "", "name of the cluster, the same for all peers and clients")
+		s.RegisterAccess(flags)
 		s.certificates.Register(flags)
-		s.access.Register(flags)
-		flags.Lookup("secret").Shorthand = "k"
 	})
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.StringVar(&s.id, "peer-id", "", "ID of the peer, which replaces {id} in paths; an ID must not be used again: a peer that has lost its data returns with a new one")
+	flags.SetNormalizeFunc(configuration.Normalize)
+	s.RegisterPeer(flags)
 	flags.StringVar(&s.addr, "addr", "", "address at which others reach the peer, host:port (default: its address in peers)")
-	flags.StringVarP(&s.listen, "listen", "b", "", "address on which the peer listens, host:port (default: addr)")
-	flags.StringVarP(&s.dir, "dir", "d", "", "directory of the data of the peer; {id} stands for its ID")
-	flags.Var(&s.peers, "peers", "voters that start the cluster, the same for all of them: tcp://host:port/id,... or, in the file, mappings of id and addr. If the log exists, these are only the peers to contact. A peer that is not listed joins: start it, and then make it a voter by raftlog config --add")
 	flags.AddFlagSet(s.clusterFlags)
+	for name, shorthand := range map[string]string{"secret": "k", "dir": "d", "peer-listen": "b"} {
+		flags.Lookup(name).Shorthand = shorthand
+	}
 	flags.StringVar(&s.compactFile, "compact-file", "", "file in which the peer expects snapshots of raftlog compact; {id} stands for its ID. The directory must be on the same file system as dir, may be in dir, and no other user may write it. The peer installs only a file that belongs to its user or to root, that no other user can write, and that is not a link")
 	flags.DurationVar(&s.electionTimeout, "election-timeout", raftlog.DefaultElectionTimeout, "time after which voters that receive nothing from the leader elect another one, and the maximum of a lease; at least 100ms, and the same for all peers")
 	flags.DurationVar(&s.heartbeat, "heartbeat", 0, "interval of the leader's heartbeats; 0s is a fifth of election-timeout")
@@ -93,61 +93,13 @@ func addFlagSet(cmd *cobra.Command, flags *pflag.FlagSet) {
 // load reads the settings that the flags do not contain, and rejects values that no command accepts. warning
 // is not empty if all users can read the configuration file, which contains a secret.
 func (s *settings) load() (warning string, err error) {
-	warning, err = cmdline.Settings{Prefix: "RAFTLOG_"}.Read(s.flags, s.flags, func(flag, _ string) bool {
+	warning, err = configuration.Read(s.flags, s.flags, func(flag, _ string) bool {
 		return flag == "secret" || flag == keyClientSecret
 	})
 	if err != nil {
 		return "", newUsageError("%w", err)
 	}
 	return warning, s.validate()
-}
-
-// peerList is the value of peers.
-type peerList []api.Peer
-
-func (l *peerList) String() string { return strings.Join(l.GetSlice(), ",") }
-func (l *peerList) Type() string   { return "peers" }
-
-// Set adds the peers of a list that is separated by commas.
-func (l *peerList) Set(text string) error { return l.add(strings.Split(text, ",")...) }
-
-// Append implements [pflag.SliceValue].
-func (l *peerList) Append(text string) error { return l.add(text) }
-
-// Replace implements [pflag.SliceValue].
-func (l *peerList) Replace(texts []string) error {
-	*l = nil
-	return l.add(texts...)
-}
-
-// GetSlice implements [pflag.SliceValue].
-func (l *peerList) GetSlice() (all []string) {
-	for _, p := range *l {
-		all = append(all, peerURL(p))
-	}
-	return all
-}
-
-// FromMapping implements [cmdline.ListOfMappings].
-func (l *peerList) FromMapping(values map[string]string) (string, error) {
-	if len(values) != 2 || values["id"] == "" || values["addr"] == "" {
-		return "", errors.New("a peer has the keys id and addr, and no others")
-	}
-	return values["addr"] + "/" + values["id"], nil
-}
-
-func (l *peerList) add(texts ...string) error {
-	peers, err := parsePeers(texts)
-	*l = append(*l, peers...)
-	return err
-}
-
-// expandPath replaces {id} in a path by the ID of the peer.
-func (s *settings) expandPath(path string) (string, error) {
-	if s.id == "" && strings.Contains(path, "{id}") {
-		return "", newUsageError("%q contains {id}, and the ID of the peer is missing: set it by --peer-id, such as --peer-id a", path)
-	}
-	return strings.ReplaceAll(path, "{id}", s.id), nil
 }
 
 // validate rejects values that no command accepts. Errors contain the names of keys and flags.
@@ -163,16 +115,9 @@ func (s *settings) validate() error {
 			return err
 		}
 	}
-	if s.listen != "" {
-		if err := checkAddress("listen", s.listen, true); err != nil {
+	if s.Listen != "" {
+		if err := checkAddress("peer-listen", s.Listen, true); err != nil {
 			return err
-		}
-	}
-	for i, p := range s.peers {
-		for _, q := range s.peers[:i] {
-			if p.ID == q.ID || p.Addr == q.Addr {
-				return newUsageError("peers: %s and %s have the same ID or address; IDs and addresses must be unique, such as %s", peerURL(q), peerURL(p), examplePeer)
-			}
 		}
 	}
 	switch {
@@ -187,4 +132,35 @@ func (s *settings) validate() error {
 		between("window", s.window, time.Minute, 10*365*24*time.Hour, "7h"),
 		between("join-timeout", s.joinTimeout, time.Millisecond, 24*time.Hour, "1m"),
 	)
+}
+
+// expandPath replaces {id} in a path by the ID of the peer.
+func (s *settings) expandPath(path string) (string, error) {
+	path, err := s.ExpandPath(path)
+	if err != nil {
+		err = newUsageError("%w", err)
+	}
+	return path, err
+}
+
+// checkAddress rejects an address that does not have the form host:port. An address to listen on
+// may omit the host, or have port 0, which selects a free port.
+func checkAddress(name, addr string, listen bool) error {
+	host, port, err := net.SplitHostPort(addr)
+	if n, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || !listen && (n == 0 || host == "") {
+		return newUsageError("%s %q: must have the form host:port, such as 10.0.0.1:8047", name, addr)
+	}
+	return nil
+}
+
+// parsePeers parses a list of peers.
+func parsePeers(texts []string) (peers []api.Peer, err error) {
+	for _, text := range texts {
+		p, err := peer.Parse(text)
+		if err != nil {
+			return nil, newUsageError("%w", err)
+		}
+		peers = append(peers, p)
+	}
+	return peers, nil
 }

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
 // writeFile writes a private file, and returns its name.
@@ -25,8 +27,9 @@ func writeFile(t *testing.T, text string) string {
 // loadSettings returns the settings of a command line.
 func loadSettings(t *testing.T, args ...string) (*settings, error) {
 	t.Helper()
-	s := newSettings()
-	require.NoError(t, s.flags.Parse(args))
+	s, cmd := newSettings(), &cobra.Command{}
+	addFlagSet(cmd, s.flags)
+	require.NoError(t, cmd.ParseFlags(args))
 	_, err := s.load()
 	return s, err
 }
@@ -50,9 +53,9 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.completePeer())
 	require.Equal(t, 90*time.Minute, s.window)
-	require.Equal(t, peerList{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.peers)
+	require.Equal(t, peer.List{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, s.Peers)
 	require.Equal(t, "g:2", s.addr)
-	require.Equal(t, "/x/b", s.dir)
+	require.Equal(t, "/x/b", s.Dir)
 	require.Equal(t, "y/b/z", s.compactFile)
 	require.Equal(t, 5, s.maxData)
 	require.Equal(t, "warn", s.logLevel)
@@ -62,13 +65,13 @@ func TestSettings(t *testing.T) {
 	s, err = loadSettings(t, "--config", writeFile(t, "window: 1h30m\npeers: []\n"))
 	require.NoError(t, err)
 	require.Equal(t, 2*time.Hour, s.window)
-	require.Equal(t, []api.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, []api.Peer(s.peers))
+	require.Equal(t, []api.Peer{{ID: "a", Addr: "h:1"}, {ID: "b", Addr: "g:2"}}, []api.Peer(s.Peers))
 
 	t.Setenv("RAFTLOG_PEERS", "")
 	for text, want := range map[string]string{
-		"cluster: a\nwindoww: 1h\nmax-data: x":    `raftlog.yaml:2: unknown key "windoww": the nearest is "window"` + "\n",
-		"peers: a":                                `:1: "peers": peer "a": must have the form tcp://host:port/id`,
-		"peers: [a]":                              `:1: an element of "peers": peer "a"`,
+		"cluster: a\nwindoww: 1h\nmax-data: x": `raftlog.yaml:2: unknown key "windoww": the nearest is "window"` + "\n",
+		"peers: a":                             `:1: "peers": peer "a": must have the form tcp://host:port/id`,
+		"peers: [a]":                           `:1: an element of "peers": peer "a"`,
 		"peers:\n- {id: a, addr: 'h:1', port: 2}": `:2: an element of "peers": a peer has the keys id and addr`,
 		"peers:\n- {id: a}":                       `:2: an element of "peers": a peer has the keys id and addr`,
 		"peers: [[]]":                             `:1: an element of "peers": use one value`,

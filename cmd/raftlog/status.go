@@ -72,7 +72,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 	tick := time.NewTicker(c.interval)
 	defer tick.Stop()
 	for {
-		r := c.queryReport(ctx, cl, c.cluster)
+		r := c.queryReport(ctx, cl, c.Cluster)
 		if ctx.Err() != nil {
 			return nil // interrupted
 		}

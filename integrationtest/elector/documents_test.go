@@ -364,7 +364,7 @@ var documentBackends = map[string]func(t *testing.T) documentBackend{
 		b := newDocumentBackend("/jobs/report", "--backend raftlog --election /jobs/report --insecure --peers "+strings.Join(peers, ","))
 		dir := t.TempDir()
 		peer := func(id string) string {
-			return "--instance-id " + id + " --peer-id " + id + " --data " + filepath.Join(dir, id)
+			return "--instance-id " + id + " --peer-id " + id + " --dir " + filepath.Join(dir, id)
 		}
 		b.leader, b.other = []string{peer("web-1"), peer("web-2")}, peer("web-3")
 		return b

@@ -2,10 +2,13 @@ package cmdline
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -26,6 +29,9 @@ const (
 // environment, then the file, then the default.
 type Settings struct {
 	Prefix string
+	// Earlier contains the flags that replace flags of earlier versions, by the names of those. The earlier names,
+	// and their variables, are accepted as well.
+	Earlier map[string]string
 	// Variables contains other variables of a flag, in the order of precedence.
 	Variables map[string][]string
 }
@@ -71,7 +77,19 @@ func isSetting(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "versi
 
 // VariablesOf returns the variables that set a flag, in the order of precedence.
 func (s Settings) VariablesOf(flag string) []string {
-	return append([]string{s.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}, s.Variables[flag]...)
+	variable := func(name string) string { return s.Prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+	all := append([]string{variable(flag)}, s.Variables[flag]...)
+	for _, earlier := range slices.Sorted(maps.Keys(s.Earlier)) {
+		if s.Earlier[earlier] == flag {
+			all = append(all, variable(earlier))
+		}
+	}
+	return all
+}
+
+// Normalize replaces the name of a flag of an earlier version.
+func (s Settings) Normalize(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	return pflag.NormalizedName(cmp.Or(s.Earlier[name], name))
 }
 
 // Source returns where the value of a flag comes from: "command line", the name of a variable, the line of a

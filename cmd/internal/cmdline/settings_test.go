@@ -21,6 +21,10 @@ type testSettings struct {
 	flags                    *pflag.FlagSet
 }
 
+var configuration = Settings{
+	Prefix: "TEST_", Earlier: map[string]string{"older-name": "name"}, Variables: map[string][]string{"name": {"TEST_OTHER"}},
+}
+
 func newTestSettings() *testSettings {
 	s := &testSettings{flags: pflag.NewFlagSet("", pflag.ContinueOnError)}
 	s.flags.String(FlagConfig, "", "")
@@ -32,9 +36,7 @@ func newTestSettings() *testSettings {
 	s.flags.StringSliceVar(&s.hosts, "hosts", nil, "")
 	s.flags.StringArrayVar(&s.program, "program", nil, "")
 	s.flags.BoolVar(&s.plain, "plain", false, "")
-	s.flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(strings.Replace(name, "older-name", "name", 1))
-	})
+	s.flags.SetNormalizeFunc(configuration.Normalize)
 	return s
 }
 
@@ -47,8 +49,7 @@ func (s *testSettings) read(t testing.TB, file string, args ...string) (warning 
 		args = append(args, "--"+FlagConfig, name)
 	}
 	require.NoError(t, s.flags.Parse(args))
-	settings := Settings{Prefix: "TEST_", Variables: map[string][]string{"name": {"TEST_OLDER"}}}
-	return settings.Read(s.flags, s.flags, func(flag, _ string) bool { return flag == "secret" })
+	return configuration.Read(s.flags, s.flags, func(flag, _ string) bool { return flag == "secret" })
 }
 
 // TestSettings_Precedence fails if a source is ignored, or if another source has precedence over it.
@@ -65,13 +66,13 @@ func TestSettings_Precedence(t *testing.T) {
 	require.Equal(t, []string{"echo", "3"}, s.program)
 	require.True(t, s.plain)
 
-	t.Setenv("TEST_OLDER", "older variable")
+	t.Setenv("TEST_OLDER_NAME", "older variable")
 	t.Setenv("TEST_TRIES", "")
 	t.Setenv("TEST_HOSTS", "d,e")
 	s = newTestSettings()
 	_, err = s.read(t, file, "--wait", "4s")
 	require.NoError(t, err)
-	for flag, want := range map[string]string{"name": "TEST_OLDER", "wait": "command line", "hosts": "TEST_HOSTS", "secret-file": "default"} {
+	for flag, want := range map[string]string{"name": "TEST_OLDER_NAME", "wait": "command line", "hosts": "TEST_HOSTS", "secret-file": "default"} {
 		require.Equal(t, want, Source(s.flags.Lookup(flag)))
 	}
 	require.Regexp(t, `/test.yaml:2$`, Source(s.flags.Lookup("tries")))
@@ -79,6 +80,11 @@ func TestSettings_Precedence(t *testing.T) {
 	require.Equal(t, 7, s.tries)
 	require.Equal(t, 4*time.Second, s.wait)
 	require.Equal(t, []string{"d", "e"}, s.hosts)
+	t.Setenv("TEST_OTHER", "other variable")
+	s = newTestSettings()
+	_, err = s.read(t, "")
+	require.NoError(t, err)
+	require.Equal(t, "other variable", s.name)
 	t.Setenv("TEST_NAME", "variable")
 	_, err = s.read(t, "", "--name", "flag")
 	require.NoError(t, err)

@@ -12,16 +12,20 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/credentialfile"
 )
 
-// Access contains the settings with which peers of a Raft log and their clients authenticate each other.
-type Access struct {
+// Settings contains the settings of a peer and of a client.
+type Settings struct {
 	// Program is the name of the program, and PeerCommand that of its command that runs a peer. All other
 	// commands are clients.
 	Program, PeerCommand string
 	// Warn receives the flag of a file of secrets that all users can read, and the reason.
 	Warn func(flag, warning string)
+
+	Cluster, ID, Dir, Listen string
+	Peers                    List
 
 	Secret, SecretFile             string // of peers
 	ClientSecret, ClientSecretFile string
@@ -30,97 +34,125 @@ type Access struct {
 	Insecure                       bool
 }
 
-// Register registers the flags.
-func (a *Access) Register(flags *pflag.FlagSet) {
+// RegisterPeer registers the flags that identify a peer, and that locate it and the others.
+func (s *Settings) RegisterPeer(flags *pflag.FlagSet) {
+	flags.StringVar(&s.ID, "peer-id", "", "ID of the peer, which replaces {id} in paths; an ID must not be used again: a peer that has lost its data returns with a new one")
+	flags.StringVar(&s.Dir, "dir", "", "directory of the data of the peer; {id} stands for its ID")
+	flags.StringVar(&s.Listen, "peer-listen", "", "address on which the peer listens, host:port (default: its address)")
+	flags.Var(&s.Peers, "peers", "peers that start the cluster, the same for all of them: id=host:port,... or tcp://host:port/id,... or, in the file, mappings of id and addr; if the log exists, these are only the peers to contact")
+}
+
+// RegisterAccess registers the flags that give access to a cluster.
+func (s *Settings) RegisterAccess(flags *pflag.FlagSet) {
+	flags.StringVar(&s.Cluster, "cluster", s.Cluster, "name of the cluster, the same for all peers and clients")
 	usage := func(text string) string {
-		return strings.NewReplacer("COMMAND", a.PeerCommand, "PREFIX_", a.variable("")).Replace(text)
+		return strings.NewReplacer("COMMAND", s.PeerCommand, "PREFIX_", s.variable("")).Replace(text)
 	}
-	flags.StringVar(&a.SecretFile, "secret-file", "", usage("file that contains the secret of all peers, for COMMAND only, at least 16 random bytes; it encrypts connections; a second line is the other secret while one replaces the other"))
-	flags.StringVar(&a.Secret, "secret", "", usage("the secret of all peers; preferably set by --secret-file or PREFIX_SECRET, which other users of this machine cannot see"))
-	flags.StringVar(&a.ClientSecretFile, "client-secret-file", "", usage("file that contains the secret of clients, which differs from that of peers: for commands other than COMMAND, and for COMMAND to accept them"))
-	flags.StringVar(&a.ClientSecret, "client-secret", "", usage("the secret of clients; preferably set by --client-secret-file or PREFIX_CLIENT_SECRET"))
-	flags.StringSliceVar(&a.AllowedNames, "allowed-names", nil, "names of the certificates of peers, as DNS name, IP address, URI or common name (default: those with the ID of the peer or the host of its address)")
-	flags.StringSliceVar(&a.AllowedClientNames, "allowed-client-names", nil, usage("names of the certificates of clients, for COMMAND only (default: --allowed-names, or else all of --ca-file)"))
-	flags.BoolVar(&a.Insecure, "insecure", false, "no authentication and no encryption of peers")
+	flags.StringVar(&s.SecretFile, "secret-file", "", usage("file that contains the secret of all peers, for COMMAND only, at least 16 random bytes; it encrypts connections; a second line is the other secret while one replaces the other"))
+	flags.StringVar(&s.Secret, "secret", "", usage("the secret of all peers; preferably set by --secret-file or PREFIX_SECRET, which other users of this machine cannot see"))
+	flags.StringVar(&s.ClientSecretFile, "client-secret-file", "", usage("file that contains the secret of clients, which differs from that of peers: for commands other than COMMAND, and for COMMAND to accept them"))
+	flags.StringVar(&s.ClientSecret, "client-secret", "", usage("the secret of clients; preferably set by --client-secret-file or PREFIX_CLIENT_SECRET"))
+	flags.StringSliceVar(&s.AllowedNames, "allowed-names", nil, "names of the certificates of peers, as DNS name, IP address, URI or common name (default: those with the ID of the peer or the host of its address)")
+	flags.StringSliceVar(&s.AllowedClientNames, "allowed-client-names", nil, usage("names of the certificates of clients, for COMMAND only (default: --allowed-names, or else all of --ca-file)"))
+	flags.BoolVar(&s.Insecure, "insecure", false, "no authentication and no encryption of peers")
 }
 
 // Files returns the files of secrets.
-func (a *Access) Files() []credentialfile.SecretFile {
-	return []credentialfile.SecretFile{{Flag: "--secret-file", Name: a.SecretFile}, {Flag: "--client-secret-file", Name: a.ClientSecretFile}}
+func (s *Settings) Files() []credentialfile.SecretFile {
+	return []credentialfile.SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
+}
+
+// ExpandPath replaces {id} in a path by the ID of the peer.
+func (s *Settings) ExpandPath(path string) (string, error) {
+	if s.ID == "" && strings.Contains(path, "{id}") {
+		return "", fmt.Errorf("%q contains {id}, and the ID of the peer is missing: set it by --peer-id, such as --peer-id a", path)
+	}
+	return strings.ReplaceAll(path, "{id}", s.ID), nil
+}
+
+// Addr returns the address of the peer in Peers, or "" if they do not contain it.
+func (s *Settings) Addr() string {
+	if i := slices.IndexFunc(s.Peers, func(p api.Peer) bool { return p.ID == s.ID }); i >= 0 {
+		return s.Peers[i].Addr
+	}
+	return ""
 }
 
 // Peer returns what authenticates a peer. secrets, which is nil without a secret, returns the current ones.
 // config is nil without certificates. log receives a message each time secrets are replaced.
-func (a *Access) Peer(files credentialfile.Certificates, log *slog.Logger) (secrets func() (peers, clients [][]byte), config *tls.Config, err error) {
-	peers, err := a.read("secret", a.SecretFile, a.Secret, log)
+func (s *Settings) Peer(files credentialfile.Certificates, log *slog.Logger) (secrets func() api.Secrets, config *tls.Config, err error) {
+	peers, err := s.read("secret", s.SecretFile, s.Secret, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	clients, err := a.read("client-secret", a.ClientSecretFile, a.ClientSecret, log)
+	clients, err := s.read("client-secret", s.ClientSecretFile, s.ClientSecret, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	if peers == nil && clients != nil {
-		return nil, nil, fmt.Errorf("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or %s as well, for example --secret-file /etc/%s/secret", a.variable("secret"), a.Program)
+		return nil, nil, fmt.Errorf("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or %s as well, for example --secret-file /etc/%s/secret", s.variable("secret"), s.Program)
 	}
 	roles, err := credentialfile.NewRoles(peers, clients, log)
 	if err != nil {
 		return nil, nil, err
 	}
 	if peers != nil {
-		secrets = roles.Current
+		secrets = func() (now api.Secrets) {
+			now.Peers, now.Clients = roles.Current()
+			return now
+		}
 	}
-	config, err = a.certificates(files, peers, "secret")
+	config, err = s.certificates(files, peers, "secret")
 	return secrets, config, err
 }
 
 // Client returns what authenticates a client. secret, which is nil without a secret, returns the current one.
 // config is nil without certificates. The secret of peers is not read.
-func (a *Access) Client(files credentialfile.Certificates) (secret func() []byte, config *tls.Config, err error) {
-	clients, err := a.read("client-secret", a.ClientSecretFile, a.ClientSecret, nil)
+func (s *Settings) Client(files credentialfile.Certificates) (secret func() []byte, config *tls.Config, err error) {
+	clients, err := s.read("client-secret", s.ClientSecretFile, s.ClientSecret, nil)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case clients != nil:
 		secret = clients.First
-	case a.Secret != "" || a.SecretFile != "":
-		return nil, nil, fmt.Errorf("this command is a client, and the secret of peers is not valid for clients: set --client-secret-file or %s, with the secret that %s accepts by --client-secret-file, for example --client-secret-file /etc/%s/client-secret", a.variable("client-secret"), a.PeerCommand, a.Program)
+	case s.Secret != "" || s.SecretFile != "":
+		return nil, nil, fmt.Errorf("this command is a client, and the secret of peers is not valid for clients: set --client-secret-file or %s, with the secret that %s accepts by --client-secret-file, for example --client-secret-file /etc/%s/client-secret", s.variable("client-secret"), s.PeerCommand, s.Program)
 	}
-	config, err = a.certificates(files, clients, "client-secret")
+	config, err = s.certificates(files, clients, "client-secret")
 	return secret, config, err
 }
 
 // read returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
-func (a *Access) read(name, file, value string, log *slog.Logger) (*credentialfile.Secrets, error) {
-	flag := fmt.Sprintf("%s (%s)", name, a.variable(name))
+func (s *Settings) read(name, file, value string, log *slog.Logger) (*credentialfile.Secrets, error) {
+	flag := fmt.Sprintf("%s (%s)", name, s.variable(name))
 	if file != "" {
 		flag = "--" + name + "-file"
 	}
 	secrets, warning, err := credentialfile.ReadSecrets(credentialfile.SecretFile{Flag: flag, Name: file}, value, log)
 	if err == nil && warning != "" {
-		a.Warn(flag, warning)
+		s.Warn(flag, warning)
 	}
 	return secrets, err
 }
 
 // variable returns the environment variable of a flag.
-func (a *Access) variable(flag string) string {
-	return strings.ToUpper(a.Program + "_" + strings.ReplaceAll(flag, "-", "_"))
+func (s *Settings) variable(flag string) string {
+	return strings.ToUpper(s.Program + "_" + strings.ReplaceAll(flag, "-", "_"))
 }
 
 // certificates returns the configuration for the certificates, or nil without them, after checking that a
 // process with these secrets, from a flag with this name, is authenticated in some way, unless that is not
 // wanted.
-func (a *Access) certificates(files credentialfile.Certificates, secrets *credentialfile.Secrets, name string) (*tls.Config, error) {
-	config, err := files.PeerConfig(slices.Concat(a.AllowedNames, a.AllowedClientNames))
+func (s *Settings) certificates(files credentialfile.Certificates, secrets *credentialfile.Secrets, name string) (*tls.Config, error) {
+	config, err := files.PeerConfig(slices.Concat(s.AllowedNames, s.AllowedClientNames))
 	if err != nil {
 		return nil, err
 	}
 	switch authenticated := secrets != nil || config != nil; {
-	case a.Insecure && authenticated:
+	case s.Insecure && authenticated:
 		return nil, errors.New("--insecure is not compatible with a secret or certificates: omit it, or use it without them, for example --insecure on a private network")
-	case !a.Insecure && !authenticated:
-		return nil, fmt.Errorf("peer authentication required: set --%s-file, %s, or --ca-file, --cert-file and --key-file; or --insecure for none; for example --%s-file /etc/%s/%s", name, a.variable(name), name, a.Program, name)
+	case !s.Insecure && !authenticated:
+		return nil, fmt.Errorf("peer authentication required: set --%s-file, %s, or --ca-file, --cert-file and --key-file; or --insecure for none; for example --%s-file /etc/%s/%s", name, s.variable(name), name, s.Program, name)
 	}
 	return config, nil
 }
