@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // These variables contain the secrets if no flag does.
@@ -116,6 +117,6 @@ func TestClientFlags_Mode(t *testing.T) {
 		}
 		_, err = connect(0o666)
 		require.ErrorContains(t, err, test.err)
-		require.Equal(t, exitUsage, exitCode(err))
+		require.Equal(t, cmdline.Usage, exitCode(err))
 	}
 }

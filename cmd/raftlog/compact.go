@@ -52,7 +52,7 @@ type compactCommand struct {
 func newCompact() *cobra.Command {
 	var c compactCommand
 	cmd := &cobra.Command{
-		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Create a snapshot while the peer runs", Long: compactHelp + exitCodes(exitDamaged, exitNothing), Args: maxArgs(0),
+		Use: "compact [-c FILE] [-i INDEX | -p PEER]", Short: "Create a snapshot while the peer runs", Long: compactHelp + exitCodes(cmdline.Permanent, cmdline.Nothing), Args: maxArgs(0),
 		Example: "  raftlog compact -c /etc/raftlog.yaml --peer-id a --wait 1m",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.createSnapshot(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -116,7 +116,7 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 	if newest, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName)); err != nil {
 		return err
 	} else if index <= newest.Index {
-		return newError(exitNothing, "nothing to compact: the snapshot contains the entries through %d, and entry %d is requested", newest.Index, index)
+		return cmdline.Errorf(cmdline.Nothing, "nothing to compact: the snapshot contains the entries through %d, and entry %d is requested", newest.Index, index)
 	}
 	rejectedAt := modTime(target + ".refused")
 	created, err := raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index, Target: target, Committed: committed})
@@ -192,7 +192,7 @@ func (c *compactCommand) waitForInstallation(ctx context.Context, dir, target st
 	for {
 		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 			if modTime(target+".refused") != rejectedAt {
-				return newError(exitFailed, "the peer has rejected the snapshot; its log contains the reason, and the file was renamed to %s.refused", target)
+				return cmdline.Errorf(cmdline.Failed, "the peer has rejected the snapshot; its log contains the reason, and the file was renamed to %s.refused", target)
 			}
 			installed, err := offline.ReadSnapshot(filepath.Join(dir, offline.SnapshotName))
 			if err != nil {
@@ -209,7 +209,7 @@ func (c *compactCommand) waitForInstallation(ctx context.Context, dir, target st
 		select {
 		case <-poll.C:
 		case <-limit.C:
-			return newError(exitFailed, "the peer has not installed %s within %v (--wait): check that it is running, and that its compact-file is this file. The file remains", target, c.wait)
+			return cmdline.Errorf(cmdline.Failed, "the peer has not installed %s within %v (--wait): check that it is running, and that its compact-file is this file. The file remains", target, c.wait)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestCompact_TargetExists fails if compact queries a peer before it checks that the target does
@@ -24,7 +25,7 @@ func TestCompact_TargetExists(t *testing.T) {
 	createPeer(t, dir)
 	var log strings.Builder
 	args := []string{"compact", "-d", dir, "-t", filepath.Join(dir, "peer.json"), "-p", "127.0.0.1:1", "--insecure"}
-	require.Equal(t, exitUsage, execute(args, nil, io.Discard, &log), log.String())
+	require.Equal(t, cmdline.Usage, execute(args, nil, io.Discard, &log), log.String())
 	require.Contains(t, log.String(), "peer.json exists")
 }
 
@@ -43,12 +44,12 @@ func TestCompact_EndToEnd(t *testing.T) {
 	require.Zero(t, r.code, r.log)
 	require.Contains(t, r.log, "the peer has installed the snapshot")
 	r = h.runCommand("compact", "--peer-id", "a", "-p", "a")
-	require.Equal(t, exitNothing, r.code, r.log)
+	require.Equal(t, cmdline.Nothing, r.code, r.log)
 	// A later index.
 	r = h.runCommand("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", filepath.Join(h.dir, "a", "compact", "snap.new"), "--wait", "15s")
 	require.Zero(t, r.code, r.log)
 	r = h.runCommand("compact", "--peer-id", "b", "-i", "1000")
-	require.Equal(t, exitUsage, r.code, r.log)
+	require.Equal(t, cmdline.Usage, r.code, r.log)
 	require.Contains(t, r.log, "not known to be committed")
 	for _, p := range h.waitForLeader().Peers {
 		if p.Peer.ID == "a" {
@@ -86,13 +87,13 @@ func TestCompact_EndToEnd(t *testing.T) {
 	// No peer is running.
 	require.Contains(t, h.requireOutput("dump", "--peer-id", "e"), "with the fifth")
 	r = h.runCommand("status", "--once", "-t", "300")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.out, "connection refused")
 	r = h.runCommand("config", "-t", "300")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.log, "are the peers running")
 	r = h.runCommand("tail", "-t", "300")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.log, "no peer has answered within 300ms")
 	require.Contains(t, r.log, "connection refused")
 }

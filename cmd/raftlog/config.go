@@ -43,7 +43,7 @@ type configCommand struct {
 func newConfig() *cobra.Command {
 	var c configCommand
 	cmd := &cobra.Command{
-		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: configHelp + exitCodes(exitDamaged, exitMissing, exitExists, exitUnknown),
+		Use: "config [-c FILE] [HOST:PORT...]", Short: "Show and change the peers", Long: configHelp + exitCodes(cmdline.Permanent, cmdline.Missing, cmdline.Exists, cmdline.Unknown),
 		Example: "  raftlog config -c /etc/raftlog.yaml\n  raftlog config -c /etc/raftlog.yaml --add " + peer.Example + " --delete b",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for name, peers := range map[string][]string{"add": c.add, "delete": c.remove, "replace": c.replace} {
@@ -114,9 +114,9 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 	index, err := cl.ChangePeers(ctx, id, voters)
 	switch {
 	case errors.Is(err, api.ErrUnknownOutcome):
-		return newError(exitUnknown, "%w; repeat it with --request-id %v", err, id)
+		return cmdline.Errorf(cmdline.Unknown, "%w; repeat it with --request-id %v", err, id)
 	case errors.Is(err, api.ErrChanging):
-		return newError(exitFailed, "%w: try again when it is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
+		return cmdline.Errorf(cmdline.Failed, "%w: try again when it is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
 	case isInvalid(err) && planErr != nil:
 		return planErr
 	case isInvalid(err):
@@ -191,7 +191,7 @@ func planVoters(current, add []api.Peer, remove []string) ([]api.Peer, error) {
 	}
 	for _, p := range add {
 		if i := slices.IndexFunc(current, func(q api.Peer) bool { return q.ID == p.ID || q.Addr == p.Addr }); i >= 0 {
-			return nil, newError(exitExists, "cannot add %s: %s is a peer already", peer.URL(p), peer.URL(current[i]))
+			return nil, cmdline.Errorf(cmdline.Exists, "cannot add %s: %s is a peer already", peer.URL(p), peer.URL(current[i]))
 		}
 		voters = append(voters, p)
 	}
@@ -213,7 +213,7 @@ func findPeer(peers []api.Peer, text string) (int, error) {
 		}
 	}
 	if i < 0 {
-		return 0, newError(exitMissing, "cannot delete %q: it is not one of the peers", text)
+		return 0, cmdline.Errorf(cmdline.Missing, "cannot delete %q: it is not one of the peers", text)
 	}
 	return i, nil
 }

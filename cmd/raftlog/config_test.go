@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestPlanVoters fails if the planned voters are wrong, or an impossible change is accepted.
@@ -28,14 +29,14 @@ func TestPlanVoters(t *testing.T) {
 	}
 	for _, text := range []string{"x", "h:9", "h:2/x", "h:9/b"} {
 		_, err := planVoters(now, nil, []string{text})
-		require.Equal(t, exitMissing, exitCode(err), text)
+		require.Equal(t, cmdline.Missing, exitCode(err), text)
 	}
 	for _, p := range []api.Peer{a, {ID: "a", Addr: "h:9"}, {ID: "z", Addr: "h:1"}} {
 		_, err := planVoters(now, []api.Peer{p}, nil)
-		require.Equal(t, exitExists, exitCode(err), p)
+		require.Equal(t, cmdline.Exists, exitCode(err), p)
 	}
 	_, err := planVoters(now, nil, []string{"a", "b", "h:3"})
-	require.Equal(t, exitUsage, exitCode(err))
+	require.Equal(t, cmdline.Usage, exitCode(err))
 	require.Equal(t, []api.Peer{a, b, c}, now)
 	require.True(t, isInEffect(now, []api.Peer{a}, []string{"x", "h:9"}))
 	require.False(t, isInEffect(now, []api.Peer{a, d}, nil))
@@ -51,7 +52,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	index, id := h.proposeUpdate("first")
 	require.Equal(t, index+" "+id+"\n", h.requireOutput("propose", "--request-id", id, "first"), "the request ID is known")
 	r := h.runCommand("propose", "--request-id", id, "other data")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.log, "used for other data")
 	created := strings.TrimSpace(runProgram(t, nil, "new-id").out)
 	second := h.requireOutput("propose", "--request-id", created, "second")
@@ -77,7 +78,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	require.Zero(t, r.code, r.log)
 	require.Contains(t, r.out, "complete at entry "+complete)
 	r = h.runCommand("config", "--add", "tcp://"+h.address("d")+"/d", "--request-id", requestid.New().String())
-	require.Equal(t, exitExists, r.code, "another request ID is another change: %s", r.log)
+	require.Equal(t, cmdline.Exists, r.code, "another request ID is another change: %s", r.log)
 
 	// The command exits when the cluster is idle. The tool of ØMQ Raft did not (Z3).
 	r = h.runCommand("config")
@@ -89,11 +90,11 @@ func TestConfig_EndToEnd(t *testing.T) {
 	require.Contains(t, r.out, "(leader)")
 
 	r = h.runCommand("config", "--add", h.address("d")+"/d")
-	require.Equal(t, exitExists, r.code, r.log)
+	require.Equal(t, cmdline.Exists, r.code, r.log)
 	r = h.runCommand("config", "--delete", "127.0.0.1:1/x")
-	require.Equal(t, exitMissing, r.code, r.log)
+	require.Equal(t, cmdline.Missing, r.code, r.log)
 	r = h.runCommand("config", "--replace", h.address("a")+"/a", "--delete", "b")
-	require.Equal(t, exitUsage, r.code, r.log)
+	require.Equal(t, cmdline.Usage, r.code, r.log)
 
 	// The leader is removed.
 	leader := h.waitForLeader().Leader.ID
@@ -104,7 +105,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	h.peers[leader].waitForLine(t, "role=removed") // the removed peer learns it after the others
 	h.peers[leader].waitForLine(t, "needs another ID")
 	require.Contains(t, h.requireOutput("config", "--delete", leader, "--request-id", change), "complete at entry")
-	require.Equal(t, exitMissing, h.runCommand("config", "--delete", leader).code)
+	require.Equal(t, cmdline.Missing, h.runCommand("config", "--delete", leader).code)
 	s := h.waitForLeader()
 	require.NotEqual(t, leader, s.Leader.ID)
 	require.NotContains(t, peerIDs(slices.DeleteFunc(s.Peers, func(p peerReport) bool { return p.Info == nil || p.Info.Role == "removed" })), leader)
@@ -112,7 +113,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	h.proposeUpdate("without the first leader")
 	h.requireLog("tail", "--once")
 	r = h.runCommand("config", "--add", h.address(leader)+"/"+leader)
-	require.Equal(t, exitUsage, r.code)
+	require.Equal(t, cmdline.Usage, r.code)
 	require.Contains(t, r.log, "removed")
 
 	// A new peer that does not answer changes nothing, and does not prevent the next change.
@@ -120,10 +121,10 @@ func TestConfig_EndToEnd(t *testing.T) {
 	require.NoError(t, err)
 	defer silent.Close()
 	change = requestid.New().String()
-	for r.code = exitUnknown; r.code == exitUnknown; { // on a busy machine the reply may come too late
+	for r.code = cmdline.Unknown; r.code == cmdline.Unknown; { // on a busy machine the reply may come too late
 		r = h.runCommand("config", "--add", silent.Addr().String()+"/x", "--wait", "5s", "--request-id", change)
 	}
-	require.Equal(t, exitFailed, r.code, r.log)
+	require.Equal(t, cmdline.Failed, r.code, r.log)
 	require.Contains(t, r.log, "nothing was changed")
 	r = h.runCommand("config", "--delete", "d")
 	require.Zero(t, r.code, r.log)

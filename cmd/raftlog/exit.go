@@ -12,20 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// Exit codes. A code means the same as in the command elector. exitHelp documents them, and a command
-// documents those that it can return (exitCodes).
-const (
-	exitFailed   = cmdline.Failed
-	exitUsage    = cmdline.Usage
-	exitDamaged  = cmdline.Permanent
-	exitNoLeader = cmdline.NoLeader
-	exitIdentity = cmdline.Identity
-	exitMissing  = cmdline.Missing
-	exitExists   = cmdline.Exists
-	exitUnknown  = cmdline.Unknown
-	exitNothing  = cmdline.Nothing
-)
-
+// exitHelp documents the exit codes, which mean the same as in the command elector. A command documents
+// those that it can return (exitCodes).
 const exitHelp = `Exit codes:
   0  success
   1  any other error; the operation was not done
@@ -50,7 +38,7 @@ func exitCodes(others ...int) string {
 		var code int
 		if line[2] != ' ' { // the line is not a continuation
 			if n, _ := fmt.Sscan(line, &code); n == 1 {
-				documented = code <= exitUsage || slices.Contains(others, code)
+				documented = code <= cmdline.Usage || slices.Contains(others, code)
 			}
 		}
 		if documented {
@@ -60,13 +48,10 @@ func exitCodes(others ...int) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// newError returns an error with an exit code.
-func newError(code int, format string, args ...any) error {
-	return &cmdline.Error{Code: code, Err: fmt.Errorf(format, args...)}
-}
-
 // newUsageError returns an error with the exit code of wrong usage.
-func newUsageError(format string, args ...any) error { return newError(exitUsage, format, args...) }
+func newUsageError(format string, args ...any) error {
+	return cmdline.Errorf(cmdline.Usage, format, args...)
+}
 
 // exitCode returns the exit code for the error of a command.
 func exitCode(err error) int {
@@ -77,16 +62,16 @@ func exitCode(err error) int {
 	case errors.As(err, &code):
 		return code.Code
 	case errors.Is(err, api.ErrIdentity):
-		return exitIdentity
+		return cmdline.Identity
 	case errors.Is(err, api.ErrUnknownOutcome):
-		return exitUnknown
+		return cmdline.Unknown
 	case errors.Is(err, api.ErrNoSpace):
-		return exitFailed
+		return cmdline.Failed
 	case errors.Is(err, api.ErrFault), errors.Is(err, offline.ErrCorrupt),
 		errors.Is(err, offline.ErrSnapshot), errors.Is(err, offline.ErrMalformed), errors.Is(err, offline.ErrDirectory):
-		return exitDamaged
+		return cmdline.Permanent
 	case errors.Is(err, fs.ErrNotExist):
-		return exitUsage
+		return cmdline.Usage
 	}
-	return exitFailed
+	return cmdline.Failed
 }

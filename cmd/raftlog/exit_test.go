@@ -14,24 +14,25 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestExitCode fails if the exit code for an error is wrong, or the help texts of the commands lack a code.
 func TestExitCode(t *testing.T) {
 	for want, errs := range map[int][]error{
-		0:           {nil},
-		exitUsage:   {newUsageError("x"), fmt.Errorf("x: %w", fs.ErrNotExist)},
-		exitExists:  {fmt.Errorf("%w", newError(exitExists, "x"))},
-		exitFailed:  {errors.New("x"), api.ErrRefused, api.ErrStale},
-		exitUnknown: {fmt.Errorf("%w: %w", api.ErrUnknownOutcome, io.EOF)},
-		exitDamaged: {api.ErrFault, offline.ErrCorrupt, offline.ErrSnapshot, offline.ErrMalformed, offline.ErrDirectory},
+		0:                 {nil},
+		cmdline.Usage:     {newUsageError("x"), fmt.Errorf("x: %w", fs.ErrNotExist)},
+		cmdline.Exists:    {fmt.Errorf("%w", cmdline.Errorf(cmdline.Exists, "x"))},
+		cmdline.Failed:    {errors.New("x"), api.ErrRefused, api.ErrStale},
+		cmdline.Unknown:   {fmt.Errorf("%w: %w", api.ErrUnknownOutcome, io.EOF)},
+		cmdline.Permanent: {api.ErrFault, offline.ErrCorrupt, offline.ErrSnapshot, offline.ErrMalformed, offline.ErrDirectory},
 	} {
 		for _, err := range errs {
 			require.Equal(t, want, exitCode(err), "%v", err)
 		}
 	}
 	commands := newRoot().Commands()
-	for code := range exitNothing + 1 {
+	for code := range cmdline.Nothing + 1 {
 		line := fmt.Sprintf("\n  %-2d ", code)
 		documenting := 0
 		for _, cmd := range commands {
@@ -40,9 +41,9 @@ func TestExitCode(t *testing.T) {
 			}
 		}
 		switch code {
-		case 0, exitFailed, exitUsage:
+		case 0, cmdline.Failed, cmdline.Usage:
 			require.Equal(t, len(commands), documenting, "code %d", code)
-		case exitDamaged, exitNoLeader, exitIdentity, exitMissing, exitExists, exitUnknown, exitNothing:
+		case cmdline.Permanent, cmdline.NoLeader, cmdline.Identity, cmdline.Missing, cmdline.Exists, cmdline.Unknown, cmdline.Nothing:
 			require.NotZero(t, documenting, "code %d", code)
 			require.Less(t, documenting, len(commands), "code %d", code)
 		default:
@@ -50,5 +51,5 @@ func TestExitCode(t *testing.T) {
 		}
 		require.Equal(t, documenting > 0, strings.Contains(exitHelp, line), "code %d", code)
 	}
-	require.Equal(t, exitHelp, exitCodes(exitDamaged, exitNoLeader, exitIdentity, exitMissing, exitExists, exitUnknown, exitNothing))
+	require.Equal(t, exitHelp, exitCodes(cmdline.Permanent, cmdline.NoLeader, cmdline.Identity, cmdline.Missing, cmdline.Exists, cmdline.Unknown, cmdline.Nothing))
 }

@@ -47,7 +47,7 @@ func newDump() *cobra.Command {
 	var indexes, format string
 	cmd := &cobra.Command{
 		Use: "dump [DIR]", Short: "Print the entries of the log of a peer",
-		Long: "Print the entries of the log in the directory of a peer, including compacted entries whose files\nstill exist. An entry is marked \"uncommitted?\" if the files do not record yet that it is committed.\n\n" + filesHelp + exitCodes(exitDamaged),
+		Long: "Print the entries of the log in the directory of a peer, including compacted entries whose files\nstill exist. An entry is marked \"uncommitted?\" if the files do not record yet that it is committed.\n\n" + filesHelp + exitCodes(cmdline.Permanent),
 		Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.directory(args)
@@ -91,7 +91,7 @@ func newList() *cobra.Command {
 	var f directoryFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list [DIR]", Short: "List the log files and the snapshots of a peer", Long: "List the segments of the log of a peer, and its snapshots.\n\n" + filesHelp + exitCodes(exitDamaged), Args: maxArgs(1),
+		Use: "list [DIR]", Short: "List the log files and the snapshots of a peer", Long: "List the segments of the log of a peer, and its snapshots.\n\n" + filesHelp + exitCodes(cmdline.Permanent), Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.directory(args)
 			if err != nil {
@@ -163,7 +163,7 @@ func newInspect() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "inspect [DIR | SNAPSHOT]", Short: "Show the contents of a snapshot",
-		Long: "Show the contents of the newest snapshot in the directory of a peer, or of any snapshot file. The\ncommand verifies all of it.\n\n" + filesHelp + exitCodes(exitDamaged), Args: maxArgs(1),
+		Long: "Show the contents of the newest snapshot in the directory of a peer, or of any snapshot file. The\ncommand verifies all of it.\n\n" + filesHelp + exitCodes(cmdline.Permanent), Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := f.directory(args)
 			if err != nil {

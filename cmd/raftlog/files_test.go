@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestList_EarlierFormat fails if a command reads a directory of an earlier format, whose records
@@ -18,6 +20,6 @@ func TestList_EarlierFormat(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"format":2,"cluster":"c","peer":"a"}`), 0o600))
 	var log strings.Builder
-	require.Equal(t, exitDamaged, execute([]string{"list", dir}, nil, io.Discard, &log))
+	require.Equal(t, cmdline.Permanent, execute([]string{"list", dir}, nil, io.Discard, &log))
 	require.Contains(t, log.String(), "format 2 of a version before the first release is not supported")
 }

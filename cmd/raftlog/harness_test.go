@@ -28,6 +28,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
@@ -251,7 +252,7 @@ func (h *harness) waitForLeader(args ...string) report {
 		if r.code == 0 {
 			return s
 		}
-		require.Contains(h.t, []int{exitNoLeader, exitFailed}, r.code, r.log) // exitFailed before a peer listens
+		require.Contains(h.t, []int{cmdline.NoLeader, cmdline.Failed}, r.code, r.log) // cmdline.Failed before a peer listens
 		require.True(h.t, time.Now().Before(limit), "no leader: %s", r.out)
 	}
 }
@@ -318,7 +319,7 @@ func peerIDs(peers []peerReport) (all []string) {
 func (h *harness) requireIdentityError(id, message string, args ...string) {
 	h.t.Helper()
 	r := h.runCommand(append([]string{"serve", "--peer-id", id}, args...)...)
-	require.Equal(h.t, exitIdentity, r.code, r.log)
+	require.Equal(h.t, cmdline.Identity, r.code, r.log)
 	lines := strings.Split(strings.TrimSpace(r.log), "\n")
 	last := lines[len(lines)-1]
 	require.True(h.t, strings.HasPrefix(last, "raftlog: this peer must not participate in the cluster: "), r.log)

@@ -19,7 +19,7 @@ func newPropose() *cobra.Command {
 	var requestID string
 	cmd := &cobra.Command{
 		Use: "propose [-c FILE] DATA|-", Short: "Propose an update",
-		Long:    "Propose an update, and print the index of its entry and its request ID. - reads the data from\nstandard input. An update that is repeated with the same --request-id and data is applied once, and\nprints the same.\n\n" + exitCodes(exitDamaged, exitUnknown),
+		Long:    "Propose an update, and print the index of its entry and its request ID. - reads the data from\nstandard input. An update that is repeated with the same --request-id and data is applied once, and\nprints the same.\n\n" + exitCodes(cmdline.Permanent, cmdline.Unknown),
 		Example: "  raftlog propose -c /etc/raftlog.yaml 'an update'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -48,7 +48,7 @@ func newPropose() *cobra.Command {
 			index, err := cl.Propose(ctx, id, data)
 			switch {
 			case errors.Is(err, api.ErrUnknownOutcome):
-				return newError(exitUnknown, "%w; repeat it with --request-id %v", err, id)
+				return cmdline.Errorf(cmdline.Unknown, "%w; repeat it with --request-id %v", err, id)
 			case isInvalid(err):
 				return newUsageError("%w", err)
 			case err != nil:

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestParseRanges fails if a range does not contain its indexes, or an invalid range is accepted.
@@ -20,6 +22,6 @@ func TestParseRanges(t *testing.T) {
 	require.True(t, r.contains(7))
 	for _, text := range []string{"0", "3-1", "a", "1,", "-3", "1-2-3", "1 -2"} {
 		_, err := parseRanges(text)
-		require.Equal(t, exitUsage, exitCode(err), "%q", text)
+		require.Equal(t, cmdline.Usage, exitCode(err), "%q", text)
 	}
 }

@@ -31,7 +31,7 @@ func newRecover() *cobra.Command {
 	var addr string
 	var accept bool
 	cmd := &cobra.Command{
-		Use: "recover [DIR]", Short: "Recover a cluster from one peer, after the loss of a majority", Long: recoverHelp + exitCodes(exitDamaged, exitIdentity), Args: maxArgs(1),
+		Use: "recover [DIR]", Short: "Recover a cluster from one peer, after the loss of a majority", Long: recoverHelp + exitCodes(cmdline.Permanent, cmdline.Identity), Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.directory(args)
 			if err != nil {
@@ -98,7 +98,7 @@ its log must store the updates.
 func newExport() *cobra.Command {
 	var f directoryFlags
 	cmd := &cobra.Command{
-		Use: "export [-d DIR] FILE", Short: "Copy the newest snapshot of a peer to a file", Long: exportHelp + exitCodes(exitDamaged), Args: exactArgs(1, "the file to create"),
+		Use: "export [-d DIR] FILE", Short: "Copy the newest snapshot of a peer to a file", Long: exportHelp + exitCodes(cmdline.Permanent), Args: exactArgs(1, "the file to create"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.directory(nil)
 			if err != nil {
@@ -134,7 +134,7 @@ func newRestore() *cobra.Command {
 	var addr string
 	var gap uint64
 	cmd := &cobra.Command{
-		Use: "restore -d DIR --peer-id ID --addr HOST:PORT FILE", Short: "Start a new cluster from an exported snapshot", Long: restoreHelp + exitCodes(exitDamaged),
+		Use: "restore -d DIR --peer-id ID --addr HOST:PORT FILE", Short: "Start a new cluster from an exported snapshot", Long: restoreHelp + exitCodes(cmdline.Permanent),
 		Args: exactArgs(1, "the file of raftlog export"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.directory(nil)

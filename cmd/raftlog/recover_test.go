@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestRecover_EndToEnd fails if a peer cannot be recovered after the loss of a majority, if a lost
@@ -19,12 +21,12 @@ func TestRecover_EndToEnd(t *testing.T) {
 	h := startPeers(t, "a", "b", "c")
 	last, _ := h.proposeUpdate("one")
 	h.waitForApplied(last)
-	require.Equal(t, exitUsage, h.runCommand("recover", "--peer-id", "a", "--accept-data-loss").code, "the peer is running")
+	require.Equal(t, cmdline.Usage, h.runCommand("recover", "--peer-id", "a", "--accept-data-loss").code, "the peer is running")
 	h.killPeers("b", "c", "a")
 	require.NoError(t, os.RemoveAll(h.dataDir("c"))) // b is on a machine that is down
 
 	r := h.runCommand("recover", "--peer-id", "a")
-	require.Equal(t, exitUsage, r.code, r.log)
+	require.Equal(t, cmdline.Usage, r.code, r.log)
 	require.Contains(t, r.log, "nothing was changed")
 	require.Contains(t, r.out, "lost: every update after entry "+last)
 	require.Contains(t, r.out, "removed permanently: b, c")
@@ -51,10 +53,10 @@ func TestExportAndRestore(t *testing.T) {
 	h.requireOutput("compact", "--peer-id", "a", "-i", last, "-p", "a", "--wait", "15s")
 	file := filepath.Join(h.dir, "exported")
 	require.Contains(t, h.requireOutput("export", "--peer-id", "a", file), "through entry "+last)
-	require.Equal(t, exitUsage, h.runCommand("export", "--peer-id", "a", file).code, "the file exists")
+	require.Equal(t, cmdline.Usage, h.runCommand("export", "--peer-id", "a", file).code, "the file exists")
 	h.killPeers("a")
 	require.NoError(t, os.RemoveAll(h.dataDir("a")))
-	require.Equal(t, exitUsage, h.runCommand("restore", "--peer-id", "b", file).code, "no address")
+	require.Equal(t, cmdline.Usage, h.runCommand("restore", "--peer-id", "b", file).code, "no address")
 	require.Contains(t, h.requireOutput("restore", "--peer-id", "b", "--addr", h.address("b"), "--index-gap", "1000", file), "peer b of cluster test")
 	h.file = h.writeConfig("b")
 	h.startPeer("b")

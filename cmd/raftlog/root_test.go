@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestExecute_WrongUsage fails if a command line or a file that cannot work is not rejected before
@@ -102,7 +104,7 @@ func TestExecute_WrongUsage(t *testing.T) {
 		"status -c /no\x1b[2Jfile":            `open /no\x1b[2Jfile: no such file`,
 	} {
 		var log strings.Builder
-		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
+		require.Equal(t, cmdline.Usage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
 		require.Regexp(t, `^raftlog: [[:print:]]*\n$`, log.String(), args)
 		require.Contains(t, log.String(), want, args)
 	}
@@ -133,7 +135,7 @@ func TestExecute_MissingSettings(t *testing.T) {
 		"dump " + bare:                                                                      "is not the directory of a peer",
 	} {
 		var log strings.Builder
-		require.Equal(t, exitUsage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
+		require.Equal(t, cmdline.Usage, execute(strings.Fields(args), nil, io.Discard, &log), "%s: %s", args, log.String())
 		require.Contains(t, strings.ToLower(log.String()), strings.ToLower(want), args)
 	}
 }

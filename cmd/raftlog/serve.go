@@ -38,7 +38,7 @@ A peer that is not listed in peers joins their cluster. It votes after "raftlog 
 func newServe() *cobra.Command {
 	s := newSettings()
 	cmd := &cobra.Command{
-		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: serveHelp + exitCodes(exitDamaged, exitIdentity),
+		Use: "serve [-c FILE] [--peer-id ID]", Short: "Run a peer", Long: serveHelp + exitCodes(cmdline.Permanent, cmdline.Identity),
 		Example: "  raftlog serve -c /etc/raftlog.yaml --peer-id a",
 		Args:    cmdline.NoArguments(newUsageError, "give the ID of the peer by --peer-id %s"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -150,7 +150,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 
 // toOpenError converts an error of Open.
 func toOpenError(err error) error {
-	if exitCode(err) == exitFailed && isInvalid(err) {
+	if exitCode(err) == cmdline.Failed && isInvalid(err) {
 		return newUsageError("%w", err)
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/requestid"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/certtest"
 )
 
@@ -45,7 +46,7 @@ func TestServe_KilledPeers(t *testing.T) {
 	// A single peer of three does not know the last committed entry, once its lease has ended.
 	for limit := time.Now().Add(timeLimit); ; {
 		if alone := h.runCommand("tail", "--once", "-t", "500ms"); alone.code != 0 {
-			require.Equal(t, exitFailed, alone.code, alone.log)
+			require.Equal(t, cmdline.Failed, alone.code, alone.log)
 			break
 		}
 		require.True(t, time.Now().Before(limit), "tail --once succeeds without a majority")
@@ -62,11 +63,11 @@ func TestServe_KilledPeers(t *testing.T) {
 
 	// A client with another secret is rejected.
 	r = runProgram(t, []string{clientSecretVariable + "=another-secret-of-no-use"}, "propose", "-c", h.file, "no")
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.log, "refused")
 	require.NotContains(t, r.log, "another-secret")
 	r = h.runCommand("propose", "no", "--client-secret-file", filepath.Join(h.dir, "secret"))
-	require.Equal(t, exitFailed, r.code)
+	require.Equal(t, cmdline.Failed, r.code)
 	require.Contains(t, r.log, "this is the secret of peers, which clients must not have: clients need the secret of client-secret-file")
 }
 
@@ -119,7 +120,7 @@ func TestServe_LostData(t *testing.T) {
 			if test.voter {
 				require.Contains(t, b.waitForLine(t, "this peer must not participate in the cluster"), test.message)
 				_ = b.cmd.Wait()
-				require.Equal(t, exitIdentity, b.cmd.ProcessState.ExitCode())
+				require.Equal(t, cmdline.Identity, b.cmd.ProcessState.ExitCode())
 			}
 			h.proposeUpdate("five, acknowledged by a and c")
 			// c may have appended "four", which is not acknowledged.
@@ -150,7 +151,7 @@ func TestServe_ReplacedInSharedFile(t *testing.T) {
 	h.killPeers("a", "b")
 	d := h.startPeer("d")
 	h.startPeer("a")
-	require.Equal(t, exitIdentity, d.stop(t, syscall.Signal(0)))
+	require.Equal(t, cmdline.Identity, d.stop(t, syscall.Signal(0)))
 	d.waitForLine(t, "created separately")
 	h.startPeer("b")
 	h.file = original
@@ -218,12 +219,12 @@ func TestServe_Certificates(t *testing.T) {
 	h.requireOutput(append([]string{"propose", "by certificate"}, mine...)...)
 	h.waitForLeader(mine...)
 	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, certificateFlags(others, "127.0.0.1")...)...)
-	require.Equal(t, exitFailed, r.code, r.log)
+	require.Equal(t, cmdline.Failed, r.code, r.log)
 	r = h.runCommand("propose", "no", "-k", secret, "-t", "5s")
-	require.Equal(t, exitUsage, r.code, r.log)
+	require.Equal(t, cmdline.Usage, r.code, r.log)
 	require.Contains(t, r.log, "set --client-secret-file")
 	r = h.runCommand(append([]string{"propose", "no"}, mine[:4]...)...)
-	require.Equal(t, exitUsage, r.code, r.log)
+	require.Equal(t, cmdline.Usage, r.code, r.log)
 	require.Contains(t, r.log, "belong together")
 }
 
@@ -263,14 +264,14 @@ func TestServe_AllowedNames(t *testing.T) {
 	h.startPeer("a", append(flags("127.0.0.1"), "--allowed-names", "127.0.0.1", "--allowed-client-names", "backup.example.org")...)
 	h.requireOutput(append([]string{"propose", "yes"}, flags("backup.example.org")...)...)
 	peer := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, flags("127.0.0.1")...)...)
-	require.Equal(t, exitFailed, peer.code, peer.log)
+	require.Equal(t, cmdline.Failed, peer.code, peer.log)
 	r := h.runCommand(append([]string{"propose", "no", "-t", "5s"}, flags("billing.example.org")...)...)
-	require.Equal(t, exitFailed, r.code, r.log)
+	require.Equal(t, cmdline.Failed, r.code, r.log)
 	r = h.runCommand(append([]string{"propose", "no", "-t", "5s", "--allowed-names", "other"}, flags("backup.example.org")...)...)
-	require.Equal(t, exitFailed, r.code, r.log)
+	require.Equal(t, cmdline.Failed, r.code, r.log)
 	require.Contains(t, r.log, "not one of the allowed names other")
 	r = h.runCommand("propose", "no", "-k", secret, "--allowed-names", "other")
-	require.Equal(t, exitUsage, r.code, r.log)
+	require.Equal(t, cmdline.Usage, r.code, r.log)
 }
 
 // TestServe_StolenSecrets performs the steps of docs/raftlog.md after the theft of a machine that was a
@@ -320,10 +321,10 @@ func TestServe_StolenSecrets(t *testing.T) {
 
 	for _, args := range [][]string{{"status", "--once"}, {"propose", "no", "-t", "5s"}} {
 		r := runProgram(t, nil, append(args, "-c", stolen)...)
-		require.Equal(t, exitFailed, r.code, r.log)
+		require.Equal(t, cmdline.Failed, r.code, r.log)
 		require.Contains(t, r.out+r.log, "the secret differs")
 	}
 	r := runProgram(t, nil, "serve", "-c", stolen, "--peer-id", "e", "--addr", h.address("e"))
-	require.Equal(t, exitFailed, r.code, r.log)
+	require.Equal(t, cmdline.Failed, r.code, r.log)
 	require.Contains(t, r.log, "the secret differs")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 	"github.com/go-leaderelection/leaderelection/cmd/internal/peer"
 )
 
@@ -69,9 +70,9 @@ func TestSettings(t *testing.T) {
 
 	t.Setenv("RAFTLOG_PEERS", "")
 	for text, want := range map[string]string{
-		"cluster: a\nwindoww: 1h\nmax-data: x": `raftlog.yaml:2: unknown key "windoww": the nearest is "window"` + "\n",
-		"peers: a":                             `:1: "peers": peer "a": must have the form tcp://host:port/id`,
-		"peers: [a]":                           `:1: an element of "peers": peer "a"`,
+		"cluster: a\nwindoww: 1h\nmax-data: x":    `raftlog.yaml:2: unknown key "windoww": the nearest is "window"` + "\n",
+		"peers: a":                                `:1: "peers": peer "a": must have the form tcp://host:port/id`,
+		"peers: [a]":                              `:1: an element of "peers": peer "a"`,
 		"peers:\n- {id: a, addr: 'h:1', port: 2}": `:2: an element of "peers": a peer has the keys id and addr`,
 		"peers:\n- {id: a}":                       `:2: an element of "peers": a peer has the keys id and addr`,
 		"peers: [[]]":                             `:1: an element of "peers": use one value`,
@@ -81,7 +82,7 @@ func TestSettings(t *testing.T) {
 		_, err := loadSettings(t, "--config", writeFile(t, text))
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), secret)
-		require.Equal(t, exitUsage, exitCode(err))
+		require.Equal(t, cmdline.Usage, exitCode(err))
 	}
 }
 

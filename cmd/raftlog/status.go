@@ -39,7 +39,7 @@ type statusCommand struct {
 func newStatus() *cobra.Command {
 	var c statusCommand
 	cmd := &cobra.Command{
-		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: statusHelp + exitCodes(exitNoLeader),
+		Use: "status [-c FILE] [HOST:PORT...]", Short: "Show the state of all peers", Long: statusHelp + exitCodes(cmdline.NoLeader),
 		Example: "  raftlog status -c /etc/raftlog.yaml\n  raftlog status -c /etc/raftlog.yaml --once --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.repeated = cmd.Flags().Changed("interval")
@@ -138,11 +138,11 @@ func (r report) check() error {
 	}
 	switch {
 	case !answered:
-		return newError(exitFailed, "no peer has answered: %s", cmp.Or(first, "no peer is known"))
+		return cmdline.Errorf(cmdline.Failed, "no peer has answered: %s", cmp.Or(first, "no peer is known"))
 	case r.Leader == nil && first != "":
-		return newError(exitNoLeader, "no peer that has answered is the leader, and another peer has not answered: %s", first)
+		return cmdline.Errorf(cmdline.NoLeader, "no peer that has answered is the leader, and another peer has not answered: %s", first)
 	case r.Leader == nil:
-		return newError(exitNoLeader, "there is no leader")
+		return cmdline.Errorf(cmdline.NoLeader, "there is no leader")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
+	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // TestReport_Table fails if the table of a report lacks a value or contains control characters, or
@@ -58,10 +59,10 @@ func TestReport_Check(t *testing.T) {
 		text   string
 	}{
 		{report{Leader: &a, Peers: []peerReport{answer, refusal}}, 0, ""},
-		{report{Peers: []peerReport{refusal, answer}}, exitNoLeader, "no peer that has answered is the leader, and another peer has not answered: refused: the secret differs"},
-		{report{Peers: []peerReport{answer}}, exitNoLeader, "there is no leader"},
-		{report{Peers: []peerReport{refusal, refusal}}, exitFailed, "no peer has answered: refused: the secret differs"},
-		{report{}, exitFailed, "no peer has answered: no peer is known"},
+		{report{Peers: []peerReport{refusal, answer}}, cmdline.NoLeader, "no peer that has answered is the leader, and another peer has not answered: refused: the secret differs"},
+		{report{Peers: []peerReport{answer}}, cmdline.NoLeader, "there is no leader"},
+		{report{Peers: []peerReport{refusal, refusal}}, cmdline.Failed, "no peer has answered: refused: the secret differs"},
+		{report{}, cmdline.Failed, "no peer has answered: no peer is known"},
 	} {
 		err := c.report.check()
 		require.Equal(t, c.code, exitCode(err))

@@ -28,7 +28,7 @@ func newTail() *cobra.Command {
 	var format string
 	var once bool
 	cmd := &cobra.Command{
-		Use: "tail [-c FILE] [HOST:PORT...]", Short: "Print the log, and follow it", Long: tailHelp + exitCodes(exitDamaged),
+		Use: "tail [-c FILE] [HOST:PORT...]", Short: "Print the log, and follow it", Long: tailHelp + exitCodes(cmdline.Permanent),
 		Example: "  raftlog tail -c /etc/raftlog.yaml\n  raftlog tail -c /etc/raftlog.yaml --once --format json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := newPrinter(cmd.OutOrStdout(), format)
