@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,14 +23,7 @@ func execute(args []string) int {
 	root.SetArgs(args)
 	root.SetErr(cmdline.Stderr)
 	err := root.Execute()
-	var withCode *cmdline.Error
-	if err != nil && (!errors.As(err, &withCode) || withCode.Err != nil) {
-		lines := strings.Split(err.Error(), "\n")
-		for i, line := range lines {
-			lines[i] = cmdline.Printable(strings.TrimPrefix(line, "elector: ")) // the prefix of package elector
-		}
-		fmt.Fprintln(cmdline.Stderr, "elector:", strings.Join(lines, "; "))
-	}
+	cmdline.PrintError(cmdline.Stderr, "elector", err)
 	return exitCode(err)
 }
 

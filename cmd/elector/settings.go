@@ -75,8 +75,7 @@ func (s *settings) register(flags *pflag.FlagSet) {
 	}
 	cmdline.RegisterGroup(flags, groupTLS, s.tls.register)
 	cmdline.RegisterGroup(flags, groupLogging, func(flags *pflag.FlagSet) {
-		flags.StringVar(&s.logFormat, "log-format", "text", "format of log messages, which go to standard error: text or json")
-		flags.StringVar(&s.logLevel, "log-level", "info", "least severe messages to log: debug, info, warn or error")
+		cmdline.RegisterLog(flags, &s.logFormat, &s.logLevel)
 		flags.BoolVar(&s.quiet, "quiet", false, "log warnings and errors only, even if --log-level is debug or info")
 	})
 }

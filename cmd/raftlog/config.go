@@ -119,10 +119,8 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 		return cmdline.Errorf(cmdline.Failed, "%w: try again when it is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
 	case isInvalid(err) && planErr != nil:
 		return planErr
-	case isInvalid(err):
-		return newUsageError("%w", err)
 	case err != nil:
-		return err
+		return toUsageError(err)
 	}
 	fmt.Fprintln(out, "complete at entry", index)
 	return nil

@@ -25,6 +25,17 @@ func (f *directoryFlags) register(cmd *cobra.Command) {
 	f.addFlags(cmd, cmdline.FlagConfig, "dir", "peer-id")
 }
 
+// run returns a function that calls do with the argument or, without one, the directory in the settings.
+func (f *directoryFlags) run(do func(cmd *cobra.Command, dir string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		dir, err := f.directory(args)
+		if err != nil {
+			return err
+		}
+		return do(cmd, dir)
+	}
+}
+
 // directory returns the argument, or the directory in the settings.
 func (f *directoryFlags) directory(args []string) (string, error) {
 	switch _, err := f.load(); {
@@ -49,11 +60,7 @@ func newDump() *cobra.Command {
 		Use: "dump [DIR]", Short: "Print the entries of the log of a peer",
 		Long: "Print the entries of the log in the directory of a peer, including compacted entries whose files\nstill exist. An entry is marked \"uncommitted?\" if the files do not record yet that it is committed.\n\n" + filesHelp + exitCodes(cmdline.Permanent),
 		Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.directory(args)
-			if err != nil {
-				return err
-			}
+		RunE: f.run(func(cmd *cobra.Command, dir string) error {
 			selected, err := parseRanges(indexes)
 			if err != nil {
 				return err
@@ -71,7 +78,7 @@ func newDump() *cobra.Command {
 				}
 				return p.printEntry(e.Entry, &e.Committed)
 			})
-		},
+		}),
 	}
 	f.register(cmd)
 	cmd.Flags().StringVarP(&indexes, "index", "i", "", "ranges of indexes, such as 1-10,20,30- (default: all)")
@@ -92,11 +99,7 @@ func newList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list [DIR]", Short: "List the log files and the snapshots of a peer", Long: "List the segments of the log of a peer, and its snapshots.\n\n" + filesHelp + exitCodes(cmdline.Permanent), Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.directory(args)
-			if err != nil {
-				return err
-			}
+		RunE: f.run(func(cmd *cobra.Command, dir string) error {
 			l, err := readListing(dir)
 			if err != nil {
 				return err
@@ -105,7 +108,7 @@ func newList() *cobra.Command {
 				return printer{out: cmd.OutOrStdout()}.printJSON(l)
 			}
 			return l.print(cmd.OutOrStdout())
-		},
+		}),
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -164,11 +167,7 @@ func newInspect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inspect [DIR | SNAPSHOT]", Short: "Show the contents of a snapshot",
 		Long: "Show the contents of the newest snapshot in the directory of a peer, or of any snapshot file. The\ncommand verifies all of it.\n\n" + filesHelp + exitCodes(cmdline.Permanent), Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := f.directory(args)
-			if err != nil {
-				return err
-			}
+		RunE: f.run(func(cmd *cobra.Command, name string) error {
 			if info, err := os.Stat(name); err != nil {
 				return newUsageError("%w", err)
 			} else if info.IsDir() {
@@ -182,7 +181,7 @@ func newInspect() *cobra.Command {
 				return printer{out: cmd.OutOrStdout()}.printJSON(s)
 			}
 			return printSnapshot(cmd.OutOrStdout(), s)
-		},
+		}),
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -11,9 +11,6 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// maxUpdate is the greatest max-data that peers accept, in bytes.
-const maxUpdate = 16 << 20
-
 func newPropose() *cobra.Command {
 	var c clientFlags
 	var requestID string
@@ -34,7 +31,7 @@ func newPropose() *cobra.Command {
 			}
 			data := []byte(args[0])
 			if args[0] == "-" {
-				if data, err = cmdline.ReadLimited(cmd.InOrStdin(), "standard input", maxUpdate); err != nil {
+				if data, err = cmdline.ReadLimited(cmd.InOrStdin(), "standard input", maxData); err != nil {
 					return err
 				}
 			}
@@ -49,10 +46,8 @@ func newPropose() *cobra.Command {
 			switch {
 			case errors.Is(err, api.ErrUnknownOutcome):
 				return cmdline.Errorf(cmdline.Unknown, "%w; repeat it with --request-id %v", err, id)
-			case isInvalid(err):
-				return newUsageError("%w", err)
 			case err != nil:
-				return err
+				return toUsageError(err)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), index, id)
 			return err

@@ -32,11 +32,7 @@ func newRecover() *cobra.Command {
 	var accept bool
 	cmd := &cobra.Command{
 		Use: "recover [DIR]", Short: "Recover a cluster from one peer, after the loss of a majority", Long: recoverHelp + exitCodes(cmdline.Permanent, cmdline.Identity), Args: maxArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := f.directory(args)
-			if err != nil {
-				return err
-			}
+		RunE: f.run(func(cmd *cobra.Command, dir string) error {
 			if addr != "" {
 				if err := checkAddress("--addr", addr, false); err != nil {
 					return err
@@ -54,7 +50,7 @@ func newRecover() *cobra.Command {
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "done: start peer %s\n", cmdline.Printable(r.Peer.ID))
 			return err
-		},
+		}),
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&addr, "addr", "", "address at which others reach the peer, host:port (default: the previous address)")
@@ -62,9 +58,10 @@ func newRecover() *cobra.Command {
 	return cmd
 }
 
-// toUsageError converts an error of an invalid argument to an error of wrong usage.
+// toUsageError converts an error of an invalid argument, unless it has another exit code, to one of wrong
+// usage.
 func toUsageError(err error) error {
-	if isInvalid(err) {
+	if isInvalid(err) && exitCode(err) == cmdline.Failed {
 		return newUsageError("%w", err)
 	}
 	return err

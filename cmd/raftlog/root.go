@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,10 +28,7 @@ func execute(args []string, in io.Reader, out, log io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(log)
 	err := root.ExecuteContext(ctx)
-	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "raftlog: ") // the prefix of the library
-		fmt.Fprintln(log, "raftlog:", cmdline.Printable(strings.ReplaceAll(text, "\n", "; ")))
-	}
+	cmdline.PrintError(log, "raftlog", err)
 	return exitCode(err)
 }
 

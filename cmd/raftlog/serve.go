@@ -129,7 +129,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 	select {
 	case r := <-done:
 		if r.err != nil {
-			return toOpenError(r.err)
+			return toUsageError(r.err)
 		}
 		node = r.node
 	case <-ctx.Done():
@@ -146,14 +146,6 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 	}
 	log.Info("stopped")
 	return nil
-}
-
-// toOpenError converts an error of Open.
-func toOpenError(err error) error {
-	if exitCode(err) == cmdline.Failed && isInvalid(err) {
-		return newUsageError("%w", err)
-	}
-	return err
 }
 
 // roleInterval is the interval at which the role of the peer is read.

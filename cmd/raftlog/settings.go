@@ -68,8 +68,7 @@ func newSettings() *settings {
 	flags.DurationVar(&s.joinTimeout, "join-timeout", raftlog.DefaultJoinTimeout, "time in which a peer that joins must find another peer that sends it a snapshot")
 	flags.IntVar(&s.maxRequestIDs, "max-request-ids", raftlog.DefaultMaxRequestIDs, "maximum number of request IDs within the window, 20 bytes each; updates are rejected while there are more")
 	flags.IntVar(&s.maxData, "max-data", raftlog.DefaultMaxData, "maximum size of an update in bytes, up to 16777216")
-	flags.StringVar(&s.logFormat, "log-format", "text", "format of log messages, which go to standard error: text or json")
-	flags.StringVar(&s.logLevel, "log-level", "info", "least severe messages to log: debug, info, warn or error")
+	cmdline.RegisterLog(flags, &s.logFormat, &s.logLevel)
 	s.flags = flags
 	return s
 }

@@ -68,18 +68,10 @@ var commandMutants = []mutant{
 		tests: "./cmd/internal/credentialfile -run TestMonitor",
 	},
 	{
-		name: "command/printable-errors-elector", breaks: "errors of elector can control the terminal",
-		file: "cmd/elector/root.go",
+		name: "command/printable-errors", breaks: "errors of the commands can control the terminal",
+		file: "cmd/internal/cmdline/exit.go",
 		edits: []edit{
-			{`cmdline.Printable(strings.TrimPrefix(line, "elector: "))`, `strings.TrimPrefix(line, "elector: ")`},
-		},
-		tests: "./cmd/elector -run TestPrint_Hostile",
-	},
-	{
-		name: "command/printable-errors-raftlog", breaks: "errors of raftlog can control the terminal",
-		file: "cmd/raftlog/root.go",
-		edits: []edit{
-			{`cmdline.Printable(strings.ReplaceAll(text, "\n", "; "))`, `strings.ReplaceAll(text, "\n", "; ")`},
+			{`Printable(strings.Join(lines, "; "))`, `strings.Join(lines, "; ")`},
 		},
 		tests: "./cmd/raftlog -run TestExecute_",
 	},

@@ -1,6 +1,11 @@
 package cmdline
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
 
 // The exit codes of both commands. A code means the same in both. They are documented in
 // docs/elector.md and docs/raftlog.md.
@@ -43,3 +48,16 @@ func (e *Error) Error() string {
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
+
+// PrintError prints an error as one line that begins with the name of the program, which is not repeated if it is
+// the name of a library as well. It prints nothing for nil, and for an [Error] without a message.
+func PrintError(w io.Writer, program string, err error) {
+	if withCode, ok := errors.AsType[*Error](err); err == nil || ok && withCode.Err == nil {
+		return
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, program+": ")
+	}
+	fmt.Fprintf(w, "%s: %s\n", program, Printable(strings.Join(lines, "; ")))
+}

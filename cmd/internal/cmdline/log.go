@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 const (
@@ -108,6 +110,12 @@ func (l *Log) Flush() {
 func Exit(code int) {
 	Stderr.Flush()
 	os.Exit(code)
+}
+
+// RegisterLog registers the flags of [NewLogger].
+func RegisterLog(flags *pflag.FlagSet, format, level *string) {
+	flags.StringVar(format, "log-format", "text", "format of log messages, which go to standard error: text or json")
+	flags.StringVar(level, "log-level", "info", "least severe messages to log: debug, info, warn or error")
 }
 
 // NewLogger returns a logger that writes to w. format is text or json, and level the name of the least
