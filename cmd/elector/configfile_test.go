@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,51 +33,17 @@ tls: true
 command: [echo, "two  words", 3]
 `
 
-// TestConfigFile fails if a key is ignored, or if the file has precedence over the command line or the environment.
-func TestConfigFile(t *testing.T) {
-	t.Setenv("ELECTOR_INSTANCE_ID", "from variable")
-	t.Setenv("ELECTOR_KEY", "/from/variable")
-	file := writeConfigFile(t, example)
-	s, r, err := parse(t, "run", "--config", file, "--instance-id", "from flag", "--leader-end-command", "echo flag")
-	require.NoError(t, err)
-	require.Equal(t, "console", s.backend)
-	require.Equal(t, "from flag", s.instanceID)
-	require.Equal(t, "/from/variable", s.election)
-	require.Equal(t, "echo file", r.beginCommand)
-	require.Equal(t, "echo flag", r.endCommand)
-	require.Equal(t, 7, r.endTries)
-	require.Equal(t, 3*time.Second, r.errorTimeout)
-	require.Equal(t, 10*time.Second, r.grace, "the default")
-	require.True(t, s.tls.enabled)
-	require.Equal(t, []string{"echo", "two  words", "3"}, s.fileProgram)
-
-	t.Setenv("ELECTOR_CONFIG", file)
-	s, r, err = parse(t, "run")
-	require.NoError(t, err)
-	require.Equal(t, "from variable", s.instanceID)
-	require.Equal(t, "echo file", r.endCommand)
-
-	for _, empty := range []string{"", "# nothing\n", "---\n", "{}\n"} {
-		_, _, err = parse(t, "run", "--config", writeConfigFile(t, empty))
-		require.NoError(t, err, "%q", empty)
-	}
-}
-
 // TestConfigFile_Invalid fails if an invalid file is accepted, or if the error contains neither the line nor advice.
 func TestConfigFile_Invalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"backend: console\n\nzookeper-server: x\nend-tries: x": `elector.yaml:3: unknown key "zookeper-server": the nearest is "zookeeper-servers"` + "\n",
-		"comand: [x]": `:1: unknown key "comand": the nearest is "command"`,
-		"leader-begin-command: a\nleader-start-command: b": `:2: "leader-start-command" is set in line 1 already`,
-		"command: report --daily":                          `:1: "command" is not a list`,
+		"leader-begin-command: a\nleader-start-command: b":     `:2: "leader-start-command" is set in line 1 already`,
+		"command: report --daily":                              `:1: "command" is not a list`,
 	} {
 		_, _, err := parse(t, "run", "--config", writeConfigFile(t, text))
 		require.ErrorContains(t, err, want, "%q", text)
 		require.Equal(t, cmdline.Usage, exitCode(err), "%q", text)
 	}
-	_, _, err := parse(t, "run", "--config", "/no/such/file")
-	require.ErrorContains(t, err, "--config: open /no/such/file")
-	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
 // TestConfigFile_Mode fails if a file that others can write is accepted, or if there is no warning about

@@ -5,12 +5,9 @@ package main
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
-
-	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
 // parse parses a command line of run, and returns the settings and the command.
@@ -40,34 +37,28 @@ func TestInstanceID(t *testing.T) {
 	require.Len(t, ids, 3, "the names are not unique: %v", ids)
 }
 
-// TestFlagsAndVariables fails if a variable is ignored, or if the order of precedence is wrong.
-func TestFlagsAndVariables(t *testing.T) {
-	t.Setenv("ELECTOR_INSTANCE_ID", "from variable")
+// TestEarlierNames fails if a name of an earlier version is ignored, or has precedence over the current name.
+func TestEarlierNames(t *testing.T) {
 	t.Setenv("ELECTOR_KEY", "/from/key")
 	t.Setenv("ELECTOR_START_COMMAND", "start")
 	t.Setenv("ELECTOR_STOP_COMMAND", "stop")
-	t.Setenv("ELECTOR_ERROR_TIMEOUT", "7s")
-	s, r, err := parse(t, "--backend", "zookeeper", "run", "--leader-end-command", "end")
+	t.Setenv("ELECTOR_DATA", "directory")
+	s, r, err := parse(t, "--etcd-members", "x:1", "run", "--leader-end-command", "end")
 	require.NoError(t, err)
-	require.Equal(t, "zookeeper", s.backend)
-	require.Equal(t, "from variable", s.instanceID)
+	require.Equal(t, []string{"x:1"}, s.etcd.endpoints)
 	require.Equal(t, "/from/key", s.election)
 	require.Equal(t, "start", r.beginCommand)
-	require.Equal(t, "end", r.endCommand, "the command line has precedence")
-	require.Equal(t, 7*time.Second, r.errorTimeout)
+	require.Equal(t, "end", r.endCommand)
+	require.Equal(t, "directory", s.raftlog.Dir)
 
 	// An older elector accepted the flags of run before the name of the command.
 	t.Setenv("ELECTOR_LEADER_BEGIN_COMMAND", "begin")
 	_, r, err = parse(t, "--leader-start-command", "flag", "run", "--instance-id", "x")
 	require.NoError(t, err)
 	require.Equal(t, "flag", r.beginCommand)
+	t.Setenv("ELECTOR_CONFIG", writeConfigFile(t, example))
 	_, r, err = parse(t, "run")
 	require.NoError(t, err)
-	require.Equal(t, "begin", r.beginCommand, "the variable with the name of the flag has precedence")
-	require.Equal(t, "from variable", s.instanceID)
-
-	t.Setenv("ELECTOR_ERROR_TIMEOUT", "soon")
-	_, _, err = parse(t, "run")
-	require.ErrorContains(t, err, "ELECTOR_ERROR_TIMEOUT")
-	require.Equal(t, cmdline.Usage, exitCode(err))
+	require.Equal(t, "begin", r.beginCommand, "the file has no precedence")
+	require.Equal(t, 7, r.endTries)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -205,13 +206,20 @@ func certificateFlags(a *certtest.Authority, host string) []string {
 	return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
 }
 
+// newCertificateHarness returns a harness without secrets.
+func newCertificateHarness(t *testing.T, founders ...string) *harness {
+	h := newHarness(t, founders...)
+	t.Setenv(secretVariable, "")
+	text, err := os.ReadFile(h.file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(h.file, regexp.MustCompile(`(?m)^.*secret-file:.*\n`).ReplaceAll(text, nil), 0o600))
+	return h
+}
+
 // TestServe_Certificates fails if a peer or a command with a certificate of the authority is
 // rejected, or one without is accepted.
 func TestServe_Certificates(t *testing.T) {
-	h := newHarness(t, "a", "b")
-	h.t.Setenv(secretVariable, "")
-	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a', '%s/b']\n", h.dir, h.address("a"), h.address("b"))
-	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
+	h := newCertificateHarness(t, "a", "b")
 	ours, others := certtest.New(t), certtest.New(t)
 	h.startPeer("a", certificateFlags(ours, "127.0.0.1")...)
 	h.startPeer("b", certificateFlags(ours, "127.0.0.1")...)
@@ -231,10 +239,7 @@ func TestServe_Certificates(t *testing.T) {
 // TestServe_ReplacedCertificates fails if peers do not log that their certificates have expired, or if
 // they need a restart to use the certificates that replace them.
 func TestServe_ReplacedCertificates(t *testing.T) {
-	h := newHarness(t, "a", "b")
-	h.t.Setenv(secretVariable, "")
-	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a', '%s/b']\n", h.dir, h.address("a"), h.address("b"))
-	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
+	h := newCertificateHarness(t, "a", "b")
 	authority := certtest.New(t)
 	client := certificateFlags(authority, "127.0.0.1")
 	now := time.Now()
@@ -255,10 +260,7 @@ func TestServe_ReplacedCertificates(t *testing.T) {
 // TestServe_AllowedNames fails if a certificate of the authority is accepted although its name is
 // not allowed.
 func TestServe_AllowedNames(t *testing.T) {
-	h := newHarness(t, "a")
-	h.t.Setenv(secretVariable, "")
-	text := fmt.Sprintf("cluster: test\ndir: %s/{id}\nelection-timeout: 1s\npeers: ['%s/a']\n", h.dir, h.address("a"))
-	require.NoError(t, os.WriteFile(h.file, []byte(text), 0o600))
+	h := newCertificateHarness(t, "a")
 	authority := certtest.New(t)
 	flags := func(name string) []string { return certificateFlags(authority, name) }
 	h.startPeer("a", append(flags("127.0.0.1"), "--allowed-names", "127.0.0.1", "--allowed-client-names", "backup.example.org")...)
