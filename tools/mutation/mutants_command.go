@@ -76,6 +76,30 @@ var commandMutants = []mutant{
 		tests: "./cmd/raftlog -run TestExecute_",
 	},
 	{
+		name: "command/key-twice", breaks: "a configuration file can set a key twice",
+		file: "cmd/internal/cmdline/settings.go",
+		edits: []edit{
+			{`if line, twice := lines[name]; twice {`, `if line, twice := lines[name]; twice && line < 0 {`},
+		},
+		tests: "./cmd/internal/cmdline -run ^TestSettings_InvalidFile$",
+	},
+	{
+		name: "command/value-in-error", breaks: "an error in a configuration file contains a value, which may be a credential",
+		file: "cmd/internal/cmdline/settings.go",
+		edits: []edit{
+			{`key.Value, describeMismatch(err))`, `key.Value, ValueError(err))`},
+		},
+		tests: "./cmd/internal/cmdline -run ^TestSettings_InvalidFile$",
+	},
+	{
+		name: "command/secret-precedence", breaks: "the file of a secret has precedence over the secret of a flag",
+		file: "cmd/internal/cmdline/settings.go",
+		edits: []edit{
+			{`case direct > precedence(file):`, `case false:`},
+		},
+		tests: "./cmd/internal/cmdline -run ^TestSettings_Alternatives$",
+	},
+	{
 		name: "command/printable-status", breaks: "elector status prints names of others with control characters",
 		file: "cmd/elector/status.go",
 		edits: []edit{
