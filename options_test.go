@@ -326,6 +326,7 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 // TestOptions_Invalid fails if an invalid option is accepted, or is checked after the connection.
 func TestOptions_Invalid(t *testing.T) {
 	var noContext context.Context
+	conn := new(zk.Conn) // no request is sent
 	for name, opt := range map[string]leaderelection.Option{
 		"nil":              nil,
 		"nil context":      leaderelection.WithContext(noContext),
@@ -345,9 +346,9 @@ func TestOptions_Invalid(t *testing.T) {
 		"large value":      leaderelection.WithValue(strings.Repeat("v", 64<<10+1)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := leaderelection.NewElection(nil, node, opt)
+			_, err := leaderelection.NewElection(conn, node, opt)
 			require.ErrorIs(t, err, leaderelection.ErrInvalid)
-			require.ErrorIs(t, leaderelection.DeleteElection(nil, node, opt), leaderelection.ErrInvalid)
+			require.ErrorIs(t, leaderelection.DeleteElection(conn, node, opt), leaderelection.ErrInvalid)
 		})
 	}
 }
