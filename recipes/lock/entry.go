@@ -62,8 +62,20 @@ type acquisition struct {
 var errGivenUp = errors.New("the caller no longer waits")
 
 // wait waits in the queue until it is the contender's turn, and returns the grant; or until the
-// context is done or the contender fails, and returns the reason.
+// context is done or the contender fails, and returns the reason. If the session ends while the contender
+// waits, it joins the queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
+	for {
+		h, err := a.waitOnce(ctx)
+		if !errors.Is(err, zkerror.ErrSessionExpired) {
+			return h, err
+		}
+		again := *a.cfg // the removal of the earlier contender may still read the configuration
+		a.cfg = &again
+	}
+}
+
+func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}

@@ -42,18 +42,39 @@ func ExampleMutex() {
 	ctx := context.Background()
 	m := must(lock.NewMutex(connect(), "/locks/report"))
 
-	hold := must(m.Lock(ctx))
-	defer hold.Release()
-	// Work with hold.Context(), which is done when the lock is lost. Pass hold.Token() to systems
-	// that can reject smaller tokens. Write to ZooKeeper by transactions of the hold:
-	_, err := hold.Multi(&zk.CreateRequest{Path: "/report", Data: []byte("done"), Acl: zk.WorldACL(zk.PermAll)})
-	fmt.Println("written:", err == nil)
+	err := m.Do(ctx, func(ctx context.Context, hold *lock.Hold) error {
+		// ctx is done when the lock is lost. Pass hold.Token() to systems that can reject smaller tokens.
+		// Write to ZooKeeper by transactions of the hold:
+		_, err := hold.Multi(&zk.CreateRequest{Path: "/report", Data: []byte("done"), Acl: zk.WorldACL(zk.PermAll)})
+		fmt.Println("written:", err == nil)
 
-	_, err = must(lock.NewMutex(connect(), "/locks/report")).TryLock(ctx)
-	fmt.Println("held:", errors.Is(err, lock.ErrHeld))
+		_, err = must(lock.NewMutex(connect(), "/locks/report")).TryLock(ctx)
+		fmt.Println("held:", errors.Is(err, lock.ErrHeld))
+		return nil
+	})
+	fmt.Println("released:", err == nil)
 	// Output:
 	// written: true
 	// held: true
+	// released: true
+}
+
+// A hold that outlives a function is acquired by Lock, and must be released.
+func ExampleMutex_Lock() {
+	connect, stop := server()
+	defer stop()
+	m := must(lock.NewMutex(connect(), "/locks/report"))
+	hold := must(m.Lock(context.Background()))
+	select {
+	case <-hold.Done():
+		fmt.Println("lost:", hold.Err())
+	default:
+		fmt.Println("held")
+	}
+	fmt.Println("released:", hold.Release() == nil)
+	// Output:
+	// held
+	// released: true
 }
 
 func ExampleMutex_Contenders() {
@@ -148,9 +169,10 @@ func ExampleMultiLock() {
 
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for all locks
 	defer cancel()
-	hold := must(both.Lock(ctx))
-	_, err := hold.Multi(&zk.CreateRequest{Path: "/transfer", Acl: zk.WorldACL(zk.PermAll)})
+	err := both.Do(ctx, func(_ context.Context, hold *lock.MultiHold) error {
+		_, err := hold.Multi(&zk.CreateRequest{Path: "/transfer", Acl: zk.WorldACL(zk.PermAll)})
+		return err
+	})
 	fmt.Println("while both are held:", err == nil)
-	hold.Release()
 	// Output: while both are held: true
 }

@@ -137,7 +137,7 @@ func (c *client) readRegister() {
 
 // mayFail checks that an acquisition has failed for an expected reason.
 func (c *client) mayFail(err error) {
-	for _, reason := range []error{context.DeadlineExceeded, ErrHeld, recipes.ErrSessionExpired, recipes.ErrDeleted} {
+	for _, reason := range []error{context.DeadlineExceeded, ErrHeld, recipes.ErrDeleted} {
 		if errors.Is(err, reason) {
 			return
 		}

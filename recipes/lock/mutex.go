@@ -25,9 +25,10 @@ func NewMutex(conn *zk.Conn, path string, opts ...Option) (*Mutex, error) {
 }
 
 // Lock acquires the lock, and blocks until it is granted, also while ZooKeeper does not
-// answer. If the context is done first, Lock returns its cause immediately, and the
+// answer, and across sessions: in a new session, the contender begins at the end of the queue.
+// If the context is done first, Lock returns its cause immediately, and the
 // contender's znode is removed in the background. Other errors:
-// [recipes.ErrSessionExpired], [recipes.ErrDeleted], [recipes.ErrConnClosed],
+// [recipes.ErrDeleted], [recipes.ErrConnClosed],
 // [recipes.ErrPermission], [recipes.ErrNodeExhausted], and [ErrReentrant] if ctx is derived
 // from the context of a hold of this mutex.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {

@@ -95,11 +95,11 @@ func checkCount(what string, n int) error {
 }
 
 // Acquire acquires n leases together, and blocks until they are granted, also while
-// ZooKeeper does not answer. If the context is done first, Acquire returns its cause
+// ZooKeeper does not answer, and across sessions. If the context is done first, Acquire returns its cause
 // immediately, and the contender's znode is removed in the background. It returns
 // [ErrOverLimit] if n is greater than the limit, or if the limit falls below n while it
 // waits, at the latest when it reaches the head of the queue. Other errors:
-// [recipes.ErrInvalid] if n is not positive, [recipes.ErrSessionExpired],
+// [recipes.ErrInvalid] if n is not positive,
 // [recipes.ErrDeleted], [recipes.ErrConnClosed], [recipes.ErrPermission],
 // [recipes.ErrNodeExhausted].
 //

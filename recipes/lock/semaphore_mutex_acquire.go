@@ -54,6 +54,14 @@ const mutexIndex = -1
 
 // acquire acquires n leases. It corresponds to acquisition.wait.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
+	for {
+		if h, err := c.acquireOnce(ctx, n, noWait); !errors.Is(err, zkerror.ErrSessionExpired) {
+			return h, err
+		}
+	}
+}
+
+func (c *mutexProtocol) acquireOnce(ctx context.Context, n int, noWait bool) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}

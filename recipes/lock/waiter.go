@@ -36,7 +36,7 @@ func (m *Mutex) Join(ctx context.Context) *Waiter {
 }
 
 // Wait blocks until the lock is granted, like [Mutex.Lock], with the context given to Join
-// and the same errors. Only one call of Wait returns the Hold.
+// and the same errors, and [recipes.ErrSessionExpired]: a Waiter has one position. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
 	return h, w.q.setup.Fail("lock", w.q.setup.Path, err)

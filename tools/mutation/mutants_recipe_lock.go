@@ -3,6 +3,39 @@ package main
 // lockMutants break rules of locks and semaphores.
 var lockMutants = []mutant{
 	{
+		name: "recipe/do-loss", breaks: "Do hides that the lock was lost while the function ran",
+		file: "recipes/lock/do.go",
+		edits: []edit{
+			{"lost != nil && !errors.Is(lost, recipes.ErrReleased)", "lost != nil && errors.Is(lost, errGivenUp)"},
+		},
+		tests: "./recipes/lock -run ^TestDo_LockIsLost$",
+	},
+	{
+		name: "recipe/do-context", breaks: "the context of the function does not end with the hold",
+		file: "recipes/lock/do.go",
+		edits: []edit{
+			{"context.WithCancelCause(h.Context())", "context.WithCancelCause(context.Background())"},
+		},
+		tests: "./recipes/lock -run ^TestDo_LockIsLost$",
+	},
+	{
+		name: "recipe/do-reentrant", breaks: "a function waits for the lock that Do holds for it",
+		file: "recipes/lock/do.go",
+		edits: []edit{
+			{"if v := c.Context.Value(key); v != nil {", "if v := c.caller.Value(key); v != nil {"},
+			{"	return c.caller.Value(key)\n", "	return nil\n"},
+		},
+		tests: "./recipes/lock -run ^TestDo_Reentrant$",
+	},
+	{
+		name: "recipe/lock-session", breaks: "a wait for a lock ends with the session",
+		file: "recipes/lock/entry.go",
+		edits: []edit{
+			{"if !errors.Is(err, zkerror.ErrSessionExpired) {", "if err == nil || !errors.Is(err, errGivenUp) {"},
+		},
+		tests: "./recipes/lock -run ^TestDo_SessionEnds$",
+	},
+	{
 		name: "recipe/rL7", breaks: "the marker is deleted although the lease has expired",
 		file: "recipes/lock/delay.go",
 		edits: []edit{

@@ -40,15 +40,17 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	hold, err := mutex.Lock(ctx) // waits until it is granted, or ctx is done
+	// Do waits until the lock is granted, or ctx is done, and releases it afterwards.
+	err = mutex.Do(ctx, func(_ context.Context, hold *lock.Hold) error {
+		sum, err := add(conn, hold)
+		if err == nil {
+			fmt.Printf("total %d, written with token %d\n", sum, hold.Token())
+		}
+		return err
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	sum, err := add(conn, hold)
-	if err := errors.Join(err, hold.Release()); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("total %d, written with token %d\n", sum, hold.Token())
 }
 
 // add writes in a transaction that ZooKeeper applies only while the lock is held. If the lock

@@ -1,0 +1,146 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/recipes"
+)
+
+// DoOption is an option of the methods Do and RDo: [WithoutWaiting] or [WithWaitLimit].
+type DoOption interface{ applyDo(*doSettings) error }
+
+type doSettings struct {
+	noWait bool
+	limit  time.Duration // 0 means no limit
+}
+
+type doOption func(*doSettings) error
+
+func (o doOption) applyDo(s *doSettings) error { return o(s) }
+
+// WithoutWaiting makes Do return [ErrHeld] if it would have to wait for another client, as TryLock does.
+func WithoutWaiting() DoOption {
+	return doOption(func(s *doSettings) error { s.noWait = true; return nil })
+}
+
+// WithWaitLimit makes Do return [context.DeadlineExceeded] if the lock is not granted within d. The limit does
+// not apply to the function.
+func WithWaitLimit(d time.Duration) DoOption {
+	return doOption(func(s *doSettings) error {
+		if d <= 0 {
+			return fmt.Errorf("%w: lock.WithWaitLimit(%v): must be positive", recipes.ErrInvalid, d)
+		}
+		s.limit = d
+		return nil
+	})
+}
+
+// held is a hold of any kind.
+type held interface {
+	Context() context.Context
+	Err() error
+	Release() error
+}
+
+// workContext is the context of a function: that of the hold, so that it ends in the same moment, with the
+// values and the deadline of the caller's context.
+type workContext struct {
+	context.Context
+	caller context.Context
+}
+
+func (c workContext) Deadline() (time.Time, bool) { return c.caller.Deadline() }
+
+func (c workContext) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.caller.Value(key)
+}
+
+// do calls f while it has a hold, which lock or try acquires.
+func do[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try func(context.Context) (H, error), f func(context.Context, H) error) error {
+	var o doSettings
+	for _, opt := range opts {
+		if opt == nil {
+			return fmt.Errorf("%w: an option of Do is nil", recipes.ErrInvalid)
+		}
+		if err := opt.applyDo(&o); err != nil {
+			return err
+		}
+	}
+	if o.noWait {
+		lock = try
+	}
+	h, err := lockWithin(ctx, o.limit, lock)
+	if err != nil {
+		return err
+	}
+	return runHolding(ctx, s, h, f)
+}
+
+// lockWithin acquires a lock within a limit, or without one if it is 0.
+func lockWithin[H held](ctx context.Context, limit time.Duration, lock func(context.Context) (H, error)) (H, error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	return lock(ctx)
+}
+
+// runHolding calls f with a context that ends with the hold, and releases the hold, also if f panics.
+func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(context.Context, H) error) error {
+	defer func() {
+		if err := h.Release(); err != nil {
+			s.Log.Warn("the release of a lock is not confirmed yet", "err", err)
+		}
+	}()
+	work, end := context.WithCancelCause(h.Context())
+	defer end(nil)
+	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	defer stop()
+	err := f(workContext{work, ctx}, h)
+	if lost := h.Err(); lost != nil && !errors.Is(lost, recipes.ErrReleased) {
+		err = errors.Join(err, fmt.Errorf("hold of %s: %w: %w", s.Path, recipes.ErrNotHeld, lost))
+	}
+	return err
+}
+
+// Do calls f once, while it holds the lock. It acquires the lock as [Mutex.Lock] does, and returns the error
+// of that without calling f. The context of f ends as soon as the lock is not held any more, with the reason
+// as its cause: f must then stop. It also ends with ctx, and has its values. If f has returned or panics, Do releases the lock,
+// which takes at most two seconds; a release that is not confirmed by then is logged, and continues in the
+// background.
+//
+// Do returns the error of f, joined with [recipes.ErrNotHeld] and the reason if the lock was lost before f
+// returned: another client may have held it then. f may release the hold itself.
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
+	return do(ctx, m.setup, opts, m.Lock, m.TryLock, f)
+}
+
+// Do calls f once, while it holds the lock for writing. See [Mutex.Do].
+func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context, h *WriteHold) error, opts ...DoOption) error {
+	return do(ctx, m.setup, opts, m.Lock, m.TryLock, f)
+}
+
+// RDo calls f once, while it holds the lock for reading. See [Mutex.Do].
+func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
+	return do(ctx, m.setup, opts, m.RLock, m.TryRLock, f)
+}
+
+// Do calls f once, while it holds n leases. See [Mutex.Do].
+func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
+	return do(ctx, s.setup, opts,
+		func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) },
+		func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, n) }, f)
+}
+
+// Do calls f once, while it holds all locks. See [Mutex.Do].
+func (m *MultiLock) Do(ctx context.Context, f func(ctx context.Context, h *MultiHold) error, opts ...DoOption) error {
+	return do(ctx, m.parts[0].setup, opts, m.Lock, m.TryLock, f)
+}

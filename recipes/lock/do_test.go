@@ -1,0 +1,228 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/candidacy/limit"
+	"github.com/go-leaderelection/leaderelection/recipes"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+type ctxKey struct{}
+
+// scope is a method that calls a function while a lock is held.
+type scope func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error
+
+// scopes returns one scope for each kind of lock, on a new connection.
+func (w *harness) scopes() map[string]scope {
+	conn := w.connect()
+	all, err := NewMultiLock(w.mutex(conn), w.rwAt(conn, "/locks/two").Writing())
+	require.NoError(w, err)
+	s, err := NewSemaphore(conn, "/locks/three", 1, recipes.WithSessionTimeout(timeout))
+	require.NoError(w, err)
+	rw := w.rwAt(conn, "/locks/two")
+	return map[string]scope{
+		"mutex": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
+			return w.mutex(conn).Do(ctx, func(ctx context.Context, h *Hold) error { return f(ctx, h) }, opts...)
+		},
+		"writer": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
+			return rw.Do(ctx, func(ctx context.Context, h *WriteHold) error { return f(ctx, h) }, opts...)
+		},
+		"reader": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
+			return rw.RDo(ctx, func(ctx context.Context, h *Hold) error { return f(ctx, h) }, opts...)
+		},
+		"semaphore": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
+			return s.Do(ctx, 1, func(ctx context.Context, h *Hold) error { return f(ctx, h) }, opts...)
+		},
+		"several locks": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
+			return all.Do(ctx, func(ctx context.Context, h *MultiHold) error { return f(ctx, h) }, opts...)
+		},
+	}
+}
+
+func (w *harness) rwAt(conn *zk.Conn, path string) *RWMutex {
+	w.Helper()
+	m, err := NewRWMutex(conn, path, recipes.WithSessionTimeout(timeout))
+	require.NoError(w, err)
+	return m
+}
+
+// eachScope runs f once for each kind of lock.
+func eachScope(t *testing.T, f func(w *harness, do scope)) {
+	for _, name := range []string{"mutex", "writer", "reader", "semaphore", "several locks"} {
+		t.Run(name, func(t *testing.T) {
+			runTest(t, 1, func(w *harness) {
+				w.createLockNode()
+				f(w, w.scopes()[name])
+			})
+		})
+	}
+}
+
+// The function runs once with the hold, and the lock is released afterwards, whatever the function does.
+func TestDo_ReleasesAfterFunction(t *testing.T) {
+	failed := errors.New("failed")
+	for name, result := range map[string]error{"succeeds": nil, "fails": failed} {
+		t.Run(name, func(t *testing.T) {
+			eachScope(t, func(w *harness, do scope) {
+				var hold held
+				err := do(context.WithValue(w.Context(), ctxKey{}, "value"), func(ctx context.Context, h held) error {
+					require.Nil(w, hold, "it is called twice")
+					require.NoError(w, h.Err())
+					require.NoError(w, ctx.Err())
+					require.Equal(w, "value", ctx.Value(ctxKey{}))
+					hold = h
+					return result
+				})
+				require.Equal(w, result, err)
+				require.ErrorIs(w, hold.Err(), recipes.ErrReleased)
+				w.requireContenders()
+			})
+		})
+	}
+	t.Run("panics", func(t *testing.T) {
+		eachScope(t, func(w *harness, do scope) {
+			require.PanicsWithValue(w, "failed", func() {
+				_ = do(w.Context(), func(context.Context, held) error { panic("failed") })
+			})
+			w.requireContenders()
+		})
+	})
+	t.Run("releases", func(t *testing.T) {
+		eachScope(t, func(w *harness, do scope) {
+			require.NoError(w, do(w.Context(), func(ctx context.Context, h held) error {
+				require.NoError(w, h.Release())
+				require.ErrorIs(w, context.Cause(ctx), recipes.ErrReleased)
+				return nil
+			}))
+		})
+	})
+}
+
+// If the lock is lost, the context of the function ends, and Do reports the loss, also if the function
+// succeeds.
+func TestDo_LockIsLost(t *testing.T) {
+	eachScope(t, func(w *harness, do scope) {
+		err := do(w.Context(), func(ctx context.Context, h held) error {
+			for _, s := range w.srv.Sessions() {
+				for _, path := range s.Ephemerals {
+					w.remove(path)
+				}
+			}
+			<-ctx.Done()
+			require.ErrorIs(w, context.Cause(ctx), recipes.ErrDeleted)
+			return nil
+		})
+		require.ErrorIs(w, err, recipes.ErrNotHeld)
+		require.ErrorIs(w, err, recipes.ErrDeleted)
+	})
+}
+
+// The end of the caller's context ends the context of the function, which still holds the lock.
+func TestDo_ContextOfCallerEnds(t *testing.T) {
+	eachScope(t, func(w *harness, do scope) {
+		ctx, cancel := context.WithCancelCause(w.Context())
+		cause := errors.New("cancelled")
+		err := do(ctx, func(ctx context.Context, h held) error {
+			cancel(cause)
+			<-ctx.Done()
+			require.NoError(w, h.Err())
+			return context.Cause(ctx)
+		})
+		require.Equal(w, cause, err)
+		require.ErrorIs(w, do(ctx, func(context.Context, held) error {
+			require.Fail(w, "it is called")
+			return nil
+		}), cause)
+	})
+}
+
+// The options of Do limit the wait, but not the function.
+func TestDo_Options(t *testing.T) {
+	for _, name := range []string{"mutex", "writer", "semaphore", "several locks"} { // readers do not exclude each other
+		t.Run(name, func(t *testing.T) {
+			runTest(t, 1, func(w *harness) {
+				w.createLockNode()
+				first, second := w.scopes()[name], w.scopes()[name]
+				uncalled := func(context.Context, held) error { require.Fail(w, "it is called"); return nil }
+				require.NoError(w, first(w.Context(), func(ctx context.Context, _ held) error {
+					w.elapsed(0, func() { require.ErrorIs(w, second(ctx, uncalled, WithoutWaiting()), ErrHeld) })
+					w.elapsed(time.Minute, func() {
+						require.ErrorIs(w, second(ctx, uncalled, WithWaitLimit(time.Minute)), context.DeadlineExceeded)
+					})
+					return nil
+				}))
+				require.NoError(w, second(w.Context(), func(ctx context.Context, _ held) error {
+					w.pass(time.Hour)
+					return ctx.Err()
+				}, WithWaitLimit(time.Minute)))
+				require.ErrorIs(w, first(w.Context(), uncalled, WithWaitLimit(0)), recipes.ErrInvalid)
+				require.ErrorIs(w, first(w.Context(), uncalled, nil), recipes.ErrInvalid)
+			})
+		})
+	}
+}
+
+// A function that acquires the lock that Do holds would wait for itself.
+func TestDo_Reentrant(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		m := w.mutex(w.connect())
+		require.ErrorIs(w, m.Do(w.Context(), func(ctx context.Context, _ *Hold) error {
+			return m.Do(ctx, func(context.Context, *Hold) error { return nil })
+		}), ErrReentrant)
+	})
+}
+
+// A wait survives the end of the session, and a hold does not.
+func TestDo_SessionEnds(t *testing.T) {
+	runTest(t, 3, func(w *harness) {
+		w.allowOverlap = true // an operator ends sessions whose leases are valid
+		holder, conn := w.lock(w.connect()), w.connect()
+		calls := 0
+		done := async(func() error {
+			return w.mutex(conn).Do(w.Context(), func(ctx context.Context, h *Hold) error {
+				calls++
+				<-ctx.Done()
+				return nil
+			})
+		})
+		w.pass(0)
+		for range 3 {
+			w.expire(conn)
+			w.pass(timeout)
+		}
+		require.Len(w, w.contenders(), 2)
+		holder.release()
+		w.pass(0)
+		require.Equal(w, 1, calls)
+		w.expire(conn)
+		w.pass(timeout)
+		require.ErrorIs(w, <-done, recipes.ErrNotHeld)
+		require.Equal(w, 1, calls)
+	})
+}
+
+// A release that is not confirmed does not hide the result of the function.
+func TestDo_ReleaseUnconfirmed(t *testing.T) {
+	runTest(t, 1, func(w *harness) {
+		conn := w.connect()
+		w.elapsed(limit.Confirm, func() {
+			require.NoError(w, w.mutex(conn).Do(w.Context(), func(context.Context, *Hold) error {
+				w.srv.Before(zktest.Match{Op: zktest.OpDelete, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+					w.srv.Blackhole(zktest.BothWays, conn.SessionID())
+					return zktest.Cut(q)
+				})
+				w.srv.Refuse(true)
+				return nil
+			}))
+		})
+		w.restore()
+		w.pass(timeout)
+	})
+}
