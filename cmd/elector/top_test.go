@@ -28,7 +28,8 @@ type screen struct {
 	socket string
 }
 
-// top starts elector top on a terminal of 80 columns and 24 rows.
+// top starts elector top on a terminal of 80 columns and 60 rows. On a loaded machine, so many recent changes can be
+// outages and their ends.
 func (h *harness) top(args ...string) *screen {
 	h.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -37,7 +38,7 @@ func (h *harness) top(args ...string) *screen {
 	s := &screen{h.T, h.TempDir() + "/tmux"}
 	// The shell prints the exit code, because tmux (3.3a) does not always notice that its child has exited.
 	command := fmt.Sprintf("env ELECTOR_BACKEND=zookeeper ELECTOR_ZOOKEEPER_SERVERS=%s %s top %s; echo top has ended with status $?; exec cat", h.addr, binary, strings.Join(args, " "))
-	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", command)
+	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "60", command)
 	h.Cleanup(func() { s.tmux("kill-server") })
 	return s
 }
