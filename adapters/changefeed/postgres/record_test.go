@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -132,6 +133,7 @@ func TestHeartbeat_SerializationFailure(t *testing.T) {
 			s, r := createRecord(t, pool, table)
 			tx, err := operator.Begin(fixture.Context(t))
 			require.NoError(t, err)
+			defer func() { _ = tx.Rollback(context.Background()) }()
 			change := `seq = seq` // changes the row for the server, but not for the store
 			if changed {
 				change = `version = 'another'`
@@ -139,7 +141,13 @@ func TestHeartbeat_SerializationFailure(t *testing.T) {
 			_, err = tx.Exec(fixture.Context(t), "UPDATE "+table.Sanitize()+" SET "+change)
 			require.NoError(t, err)
 			result := make(chan error, 1)
-			go func() { _, err := s.Heartbeat(context.Background(), r, r); result <- err }()
+			go func() {
+				err := errors.New("lock timeout")
+				for err != nil && strings.Contains(err.Error(), "lock timeout") { // until the transaction is committed
+					_, err = s.Heartbeat(context.Background(), r, r)
+				}
+				result <- err
+			}()
 			require.Eventually(t, func() bool {
 				var waiting int
 				err := operator.QueryRow(fixture.Context(t), `SELECT count(*) FROM pg_locks WHERE NOT granted`).Scan(&waiting)
