@@ -46,22 +46,6 @@ type held interface {
 	Release() error
 }
 
-// workContext is the context of a function: that of the hold, so that it ends in the same moment, with the
-// values and the deadline of the caller's context.
-type workContext struct {
-	context.Context
-	caller context.Context
-}
-
-func (c workContext) Deadline() (time.Time, bool) { return c.caller.Deadline() }
-
-func (c workContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.caller.Value(key)
-}
-
 // do calls f while it has a hold, which lock or try acquires.
 func do[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try func(context.Context) (H, error), f func(context.Context, H) error) error {
 	var o doSettings
@@ -100,11 +84,9 @@ func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(contex
 			s.Log.Warn("the release of a lock is not confirmed yet", "err", err)
 		}
 	}()
-	work, end := context.WithCancelCause(h.Context())
-	defer end(nil)
-	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
-	defer stop()
-	err := f(workContext{work, ctx}, h)
+	work, done := recipe.Work(h.Context(), ctx)
+	defer done()
+	err := f(work, h)
 	if lost := h.Err(); lost != nil && !errors.Is(lost, recipes.ErrReleased) {
 		err = errors.Join(err, fmt.Errorf("hold of %s: %w: %w", s.Path, recipes.ErrNotHeld, lost))
 	}

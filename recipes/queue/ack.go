@@ -72,8 +72,8 @@ func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 // Return returns the item to the queue. It keeps its position, and is immediately available to
 // other consumers. This consumer claims it again immediately after the first attempt, 100 ms after
 // the second, and twice as long after each further attempt, up to a minute. cause is the reason,
-// and may be nil. If this was the last attempt that [WithMaxAttempts] allows, the item becomes a
-// dead letter with cause as its reason.
+// and may be nil. If this was the last attempt that [WithMaxAttempts] allows, or cause is of [Reject], the
+// item becomes a dead letter with cause as its reason.
 //
 // Return blocks for at most two seconds and may be repeated. Errors are those of [Item.Ack].
 // [recipes.ErrNotHeld] means that the item has been returned already or will be;
@@ -81,7 +81,7 @@ func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 func (i *Item) Return(cause error) error {
 	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}}
 	c.build = func(d *delivery) ([]operation, error) {
-		if !d.isLastAttempt() {
+		if !d.isLastAttempt() && !isRejection(cause) {
 			return []operation{d.deleteClaimOp()}, nil
 		}
 		reason := "returned"

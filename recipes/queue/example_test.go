@@ -46,21 +46,15 @@ func Example() {
 	}
 
 	n := 0
-	for item, err := range jobs.Items(ctx) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		// item.Context() is done before another consumer can claim the item.
-		if err := work(item.Context(), item.Data()); err != nil {
-			_ = item.Return(err) // even if this fails, the item is delivered again
-			continue
-		}
-		if err := item.Ack(); err != nil {
-			log.Print(err) // the item may be delivered again
-		}
+	err = jobs.Handle(ctx, func(ctx context.Context, item *queue.Item) error {
 		if n++; n == 2 {
-			cancel() // ends the example
+			defer cancel() // ends the example
 		}
+		// ctx is done before another consumer can claim the item. An error returns it to the queue.
+		return work(ctx, item.Data())
+	})
+	if err != nil {
+		log.Fatal(err)
 	}
 	// Output:
 	// rebuild index

@@ -12,15 +12,15 @@ var lockMutants = []mutant{
 	},
 	{
 		name: "recipe/do-context", breaks: "the context of the function does not end with the hold",
-		file: "recipes/lock/do.go",
+		file: "internal/zk/recipe/work.go",
 		edits: []edit{
-			{"context.WithCancelCause(h.Context())", "context.WithCancelCause(context.Background())"},
+			{"context.WithCancelCause(granted)", "context.WithCancelCause(context.WithoutCancel(granted))"},
 		},
 		tests: "./recipes/lock -run ^TestDo_LockIsLost$",
 	},
 	{
 		name: "recipe/do-reentrant", breaks: "a function waits for the lock that Do holds for it",
-		file: "recipes/lock/do.go",
+		file: "internal/zk/recipe/work.go",
 		edits: []edit{
 			{"if v := c.Context.Value(key); v != nil {", "if v := c.caller.Value(key); v != nil {"},
 			{"	return c.caller.Value(key)\n", "	return nil\n"},

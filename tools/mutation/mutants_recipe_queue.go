@@ -3,6 +3,14 @@ package main
 // workQueueMutants break rules of the work queues of package recipes/queue.
 var workQueueMutants = []mutant{
 	{
+		name: "recipe/queue-reject", breaks: "an item that its handler rejects is delivered again",
+		file: "recipes/queue/ack.go",
+		edits: []edit{
+			{"!d.isLastAttempt() && !isRejection(cause)", "!d.isLastAttempt()"},
+		},
+		tests: "./recipes/queue -run ^TestHandle_Results$",
+	},
+	{
 		name: "removal/claim", breaks: "an item whose return is rejected for a moment is not available as long as the session lives",
 		file: "recipes/queue/claim_delete.go",
 		edits: []edit{

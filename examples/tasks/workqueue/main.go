@@ -43,22 +43,12 @@ func main() {
 	}
 }
 
-// work takes jobs until ctx is done. Any number of processes can do so.
+// work takes jobs until ctx is done. Any number of processes can do so. A job is acknowledged if do returns nil, and
+// returned to the queue otherwise.
 func work(ctx context.Context, jobs *queue.Queue) error {
-	for item, err := range jobs.Items(ctx) {
-		if err != nil {
-			return err
-		}
-		if do(item.Context(), string(item.Data())) == nil {
-			err = item.Ack() // deletes the job
-		} else {
-			err = item.Return(nil) // for another attempt
-		}
-		if err != nil {
-			log.Print(item.ID(), " is delivered again: ", err)
-		}
-	}
-	return nil
+	return jobs.Handle(ctx, func(ctx context.Context, item *queue.Item) error {
+		return do(ctx, string(item.Data()))
+	})
 }
 
 // do must return soon after ctx is done: another process can then take the job. It can run twice
