@@ -97,18 +97,23 @@ func (c *consumer) returnUnread() {
 			c.unread = append(c.unread, result.items...)
 		}
 	}
-	if len(c.unread) == 0 || c.q.startCall() != nil {
+	c.q.returnUnread(c.unread)
+}
+
+// returnUnread returns items to the queue, whose attempts do not count. It waits for that for a limited time.
+func (q *Queue) returnUnread(items []*Item) {
+	if len(items) == 0 || q.startCall() != nil {
 		return // Close returns the items
 	}
 	var returning sync.WaitGroup
-	for _, i := range c.unread {
+	for _, i := range items {
 		i.d.end(errUnread)
-		c.q.removeDelivery(i.d)
-		returning.Go(func() { c.q.returnClaim(i.d) })
+		q.removeDelivery(i.d)
+		returning.Go(func() { q.returnClaim(i.d) })
 	}
 	done := make(chan struct{})
 	go func() {
-		defer c.q.running.Done()
+		defer q.running.Done()
 		returning.Wait()
 		close(done)
 	}()

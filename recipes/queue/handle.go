@@ -35,7 +35,8 @@ func WithWorkers(n int) HandleOption {
 // returns nil. If f returns nil, the item is acknowledged. If it returns an error, the item is returned to the
 // queue with the error as its cause, and delivered again after a delay that grows with its attempts (see
 // [Item.Return]); with an error of [Reject], it becomes a dead letter at once. The context of f ends when the
-// claim of the item is lost or ctx is done: f must then return soon.
+// claim of the item is lost or ctx is done: f must then return soon. If it returns an error after ctx is done, the
+// item is returned, and the attempt does not count.
 //
 // f may acknowledge or return the item itself, for example by Ack with operations of the same transaction. An item
 // whose acknowledgement or return is not confirmed may be delivered again, and a warning is logged.
@@ -90,6 +91,9 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	case errors.Is(over, recipes.ErrReleased): // by f
 	case failure == nil:
 		err = item.Ack()
+	case ctx.Err() != nil && !isRejection(failure):
+		item.d.received.Store(false)
+		q.returnUnread([]*Item{item})
 	default:
 		err = item.Return(failure)
 	}

@@ -141,7 +141,7 @@ func TestHandle_Context(t *testing.T) {
 		require.NoError(h, stop(), "it continues in the next session")
 		require.Len(h, causes, 2)
 		require.ErrorIs(h, causes[1], context.Canceled)
-		require.Equal(h, 3, h.take(h.queue(), "one").Attempt(), "it was returned")
+		require.Equal(h, 2, h.take(h.queue(), "one").Attempt(), "the interrupted attempt does not count")
 	})
 }
 
@@ -188,5 +188,27 @@ func TestHandle_AcknowledgementIsLost(t *testing.T) {
 		require.Equal(h, 3, calls)
 		require.NoError(h, stop())
 		h.requireEmpty(q)
+	})
+}
+
+// An attempt that the end of the program interrupts does not count, unless the handler has rejected the item.
+func TestHandle_Interrupted(t *testing.T) {
+	run(t, func(h *harness) {
+		q := h.queueOn(h.connect(), config{maxAttempts: 1})
+		stop := h.handle(q, func(ctx context.Context, i *Item) error {
+			<-ctx.Done()
+			if string(i.Data()) == "rejected" {
+				return Reject(ctx.Err())
+			}
+			return ctx.Err()
+		}, WithWorkers(2))
+		h.put(q, "interrupted", "rejected")
+		h.advance(time.Second)
+		require.NoError(h, stop())
+		letters, err := q.DeadLetters(h.Context())
+		require.NoError(h, err)
+		require.Len(h, letters, 1)
+		require.Equal(h, "rejected", string(letters[0].Parts[0]))
+		require.Equal(h, 1, h.take(q, "interrupted").Attempt())
 	})
 }

@@ -11,6 +11,14 @@ var workQueueMutants = []mutant{
 		tests: "./recipes/queue -run ^TestHandle_Results$",
 	},
 	{
+		name: "recipe/queue-interrupted", breaks: "an item whose handler is interrupted in its last attempt becomes a dead letter",
+		file: "recipes/queue/handle.go",
+		edits: []edit{
+			{"case ctx.Err() != nil && !isRejection(failure):", "case ctx.Err() != nil && isRejection(failure):"},
+		},
+		tests: "./recipes/queue -run ^TestHandle_Interrupted$",
+	},
+	{
 		name: "removal/claim", breaks: "an item whose return is rejected for a moment is not available as long as the session lives",
 		file: "recipes/queue/claim_delete.go",
 		edits: []edit{
