@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
 // acquireFunc acquires a lock, a lease of a semaphore, or leadership.
@@ -46,7 +47,7 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, ki
 	if err != nil {
 		return fmt.Errorf("%s has lost it: %w", name, err)
 	}
-	return h.Release()
+	return bubble.Repeated(h.Release)
 }
 
 // acquireRepeatedly lets a Go participant acquire and release r in the background. The function that
@@ -102,7 +103,7 @@ func (c contest) testExclusion(t *testing.T, rounds int) {
 	}
 	c.waitQueue(t, a, len(holds)+4)
 	for _, h := range holds {
-		require.NoError(t, h.Release())
+		require.NoError(t, bubble.Repeated(h.Release))
 	}
 	for i := range waits {
 		waits[i]()

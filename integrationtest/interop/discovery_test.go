@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 )
 
@@ -54,14 +55,14 @@ func TestDiscovery_Curator(t *testing.T) {
 	}
 	require.Len(t, chosen, 2)
 
-	require.NoError(t, ours.Close())
+	require.NoError(t, bubble.Repeated(ours.Close))
 	waitMessage(t, cache, "changed "+unquoted(javaInstance))
 	waitInstances(t, provider, javaInstance)
 	curator.runCommand(t, "close", "instance-of"+base)
 	waitInstances(t, provider, "")
 	require.Empty(t, instances())
 	curator.runCommand(t, "close", base)
-	require.NoError(t, provider.Close())
+	require.NoError(t, bubble.Repeated(provider.Close))
 }
 
 func describeInstances(instances []discovery.Instance) string {

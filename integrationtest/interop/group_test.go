@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 )
 
@@ -38,7 +39,7 @@ func TestGroup_Peers(t *testing.T) {
 			}
 			waitPeerMembers(described["go"] + "," + described["peer"])
 			waitMembers(t, changes, "go", "peer")
-			require.NoError(t, ours.Close())
+			require.NoError(t, bubble.Repeated(ours.Close))
 			waitPeerMembers(described["peer"])
 			waitMembers(t, changes, "peer")
 			p.runCommand(t, "close", "member-of"+path)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
 
@@ -41,7 +42,7 @@ func TestQueue_BothConsume(t *testing.T) {
 				for item, err := range q.Items(ctx) {
 					if err == nil {
 						r.takeItem("go", string(item.Data()))
-						err = item.Ack()
+						err = bubble.Repeated(func() error { return item.Ack() })
 					}
 					all = errors.Join(all, err)
 				}
@@ -74,7 +75,7 @@ func TestQueue_BothConsume(t *testing.T) {
 			p.runCommand(t, "close", handle)
 			stop()
 			require.NoError(t, <-done)
-			require.NoError(t, q.Close())
+			require.NoError(t, bubble.Repeated(q.Close))
 		})
 	}
 }
@@ -87,14 +88,14 @@ func TestQueue_Order(t *testing.T) {
 			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
 			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
-			defer func() { require.NoError(t, q.Close()) }()
+			defer func() { require.NoError(t, bubble.Repeated(q.Close)) }()
 			items := []any{"a", "b", "c"}
 			p.runCommand(t, "put", append([]any{path}, items...)...)
 			for _, want := range items {
 				i, err := q.Take(harness.Context(t))
 				require.NoError(t, err)
 				require.Equal(t, want, string(i.Data()))
-				require.NoError(t, i.Ack())
+				require.NoError(t, bubble.Repeated(func() error { return i.Ack() }))
 			}
 			for _, item := range items {
 				require.NoError(t, q.Put(harness.Context(t), []byte(item.(string))))
@@ -120,7 +121,7 @@ func TestQueue_Claim(t *testing.T) {
 			r, path := exclusion.newResource(t, 1, true), harness.NewPath(t)
 			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
-			defer func() { require.NoError(t, q.Close()) }()
+			defer func() { require.NoError(t, bubble.Repeated(q.Close)) }()
 			p.runCommand(t, "put", path, "first", "second")
 			mine, err := q.Take(harness.Context(t))
 			require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestQueue_Claim(t *testing.T) {
 			require.ErrorIs(t, err, queue.ErrEmpty)
 			r.requireNoHolder(t)
 			v.release()
-			require.NoError(t, mine.Return(nil))
+			require.NoError(t, bubble.Repeated(func() error { return mine.Return(nil) }))
 			v = r.waitHolder(t, p.name)
 			require.Equal(t, "first", v.kind)
 			v.release()
@@ -177,7 +178,7 @@ func TestQueue_Shared(t *testing.T) {
 					for r.countAcquisitions()[c.peer.name] == 0 && ctx.Err() == nil {
 						time.Sleep(time.Millisecond)
 					}
-					all = errors.Join(all, item.Ack())
+					all = errors.Join(all, bubble.Repeated(func() error { return item.Ack() }))
 					time.Sleep(5 * time.Millisecond) // in which the peer takes items
 				}
 				return all
@@ -202,7 +203,7 @@ func TestQueue_Shared(t *testing.T) {
 			n, err := q.Len(context.Background())
 			require.NoError(t, err)
 			require.Zero(t, n)
-			require.NoError(t, q.Close())
+			require.NoError(t, bubble.Repeated(q.Close))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection/integrationtest/internal/harness"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
@@ -108,7 +109,7 @@ func testReadersAndWriters(t *testing.T, p *peer) {
 		want[reader] = rounds
 	}
 	waitChildren(t, conn, 1+len(want), path)
-	require.NoError(t, h.Release())
+	require.NoError(t, bubble.Repeated(h.Release))
 	for _, wait := range waits {
 		wait()
 	}
@@ -133,7 +134,7 @@ func TestRWMutex_Downgrade(t *testing.T) {
 		waitChildren(t, conn, 3, path)
 		r.requireNoHolder(t)
 		r.changeKind("go", "read")
-		require.NoError(t, h.Downgrade())
+		require.NoError(t, bubble.Repeated(h.Downgrade))
 		read := r.waitHolder(t, "reader")
 		require.Equal(t, 2, r.maxHolders)
 		read.release()
@@ -143,7 +144,7 @@ func TestRWMutex_Downgrade(t *testing.T) {
 		v.release()
 		<-done
 		r.release("go")
-		require.NoError(t, h.Release())
+		require.NoError(t, bubble.Repeated(h.Release))
 		r.waitHolder(t, "writer").release()
 		writer.wait(t)
 	})
@@ -202,12 +203,12 @@ func TestRWMutex_KazooReaderWaitsForLaterWriter(t *testing.T) {
 		var h *lock.WriteHold
 		h, err := rw.Lock(ctx)
 		if err == nil {
-			err = h.Release()
+			err = bubble.Repeated(h.Release)
 		}
 		later <- err
 	}()
 	waitChildren(t, conn, 3, path)
-	require.NoError(t, h.Release())
+	require.NoError(t, bubble.Repeated(h.Release))
 	r.requireNoHolder(t)
 	select {
 	case err := <-later:
