@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 )
 
 // term is a leadership for which Begin was called.
 type term struct {
 	leadership *leaderelection.Leadership
-	ctx        context.Context // of Begin and Work
-	cancel     context.CancelCauseFunc
-	unlink     func() bool  // separates ctx from the context of Run
-	workResult <-chan error // receives the result of Work; nil if Work does not run
-	hungErr    error        // wraps ErrHung if Begin or Work was abandoned
+	ctx        context.Context         // of Begin and Work
+	end        context.CancelCauseFunc // ends ctx
+	workResult <-chan error            // receives the result of Work; nil if Work does not run
+	hungErr    error                   // wraps ErrHung if Begin or Work was abandoned
 }
 
 var (
@@ -27,27 +27,8 @@ var (
 
 func (l *loop) newTerm(leadership *leaderelection.Leadership) *term {
 	t := &term{leadership: leadership}
-	// The context is derived from that of the leadership, so it is done at the same instant.
-	ctx, cancel := context.WithCancelCause(leadership.Context())
-	t.ctx, t.cancel = termContext{ctx, l.ctx}, cancel
-	t.unlink = context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	t.ctx, t.end = grant.Work(leadership.Context(), l.ctx)
 	return t
-}
-
-// termContext is the context of Begin and Work. It is done with the leadership, and has the deadline
-// and the values of the context of Run.
-type termContext struct {
-	context.Context
-	run context.Context
-}
-
-func (c termContext) Deadline() (time.Time, bool) { return c.run.Deadline() }
-
-func (c termContext) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.run.Value(key)
 }
 
 // cause returns the reason why the context is done, or nil. It checks the clock, so it returns the
@@ -55,12 +36,6 @@ func (c termContext) Value(key any) any {
 func (t *term) cause() error {
 	_ = t.leadership.Err()
 	return context.Cause(t.ctx)
-}
-
-// cancelContext cancels the context of Begin and Work.
-func (t *term) cancelContext(cause error) {
-	t.unlink()
-	t.cancel(cause)
 }
 
 // beginTerm calls Begin for a new leadership, and starts Work. It returns the event that remains to be
@@ -73,17 +48,17 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	log := l.log.With("token", leadership.Token())
 	log.Info("became leader", "deadline", leadership.Deadline())
 	if l.begin != nil {
-		timeout := time.AfterFunc(l.beginTimeout, func() { t.cancel(errBeginTimeout) })
+		timeout := time.AfterFunc(l.beginTimeout, func() { t.end(errBeginTimeout) })
 		abandoned, err := l.callHandler(t.ctx, "begin", func() error { return l.begin(t.ctx, leadership) })
 		if !timeout.Stop() { // the function of the timer may not have run yet
-			t.cancel(errBeginTimeout)
+			t.end(errBeginTimeout)
 		}
 		switch cause := t.cause(); {
 		case abandoned:
 			t.hungErr = fmt.Errorf("%w: %w", ErrBegin, err)
 			l.resignIfLost(t)
 		case cause == nil && err != nil:
-			t.cancelContext(errRelinquished)
+			t.end(errRelinquished)
 			log.Error("begin failed: stepping down", "err", err)
 			return l.handlerFailed(fmt.Errorf("%w: %w", ErrBegin, err))
 		case cause != nil:
@@ -155,9 +130,9 @@ func (l *loop) endTerm(ev event) event {
 // stopWork cancels the context of Begin and Work, and waits for Work.
 func (l *loop) stopWork(t *term, ev event) event {
 	if ev.stopped {
-		t.cancelContext(context.Cause(l.ctx))
+		t.end(context.Cause(l.ctx))
 	}
-	t.cancelContext(cmp.Or(ev.err, errRelinquished))
+	t.end(cmp.Or(ev.err, errRelinquished))
 	if t.workResult == nil {
 		return ev
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
@@ -84,8 +85,8 @@ func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(contex
 			s.Log.Warn("the release of a lock is not confirmed yet", "err", err)
 		}
 	}()
-	work, done := recipe.Work(h.Context(), ctx)
-	defer done()
+	work, end := grant.Work(h.Context(), ctx)
+	defer end(nil)
 	err := f(work, h)
 	if lost := h.Err(); lost != nil && !errors.Is(lost, recipes.ErrReleased) {
 		err = errors.Join(err, fmt.Errorf("hold of %s: %w: %w", s.Path, recipes.ErrNotHeld, lost))

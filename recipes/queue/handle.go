@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
+	"github.com/go-leaderelection/leaderelection/internal/grant"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -82,8 +82,8 @@ func (q *Queue) handleItems(ctx context.Context, f func(context.Context, *Item) 
 }
 
 func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Context, *Item) error) {
-	work, done := recipe.Work(item.Context(), ctx)
-	defer done()
+	work, end := grant.Work(item.Context(), ctx)
+	defer end(nil)
 	failure := f(work, item)
 	over := item.Err()
 	var err error
