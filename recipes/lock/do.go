@@ -50,13 +50,8 @@ type held interface {
 // do calls f while it has a hold, which lock or try acquires.
 func do[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try func(context.Context) (H, error), f func(context.Context, H) error) error {
 	var o doSettings
-	for _, opt := range opts {
-		if opt == nil {
-			return fmt.Errorf("%w: an option of Do is nil", recipes.ErrInvalid)
-		}
-		if err := opt.applyDo(&o); err != nil {
-			return err
-		}
+	if err := recipe.EachOption(opts, func(opt DoOption) error { return opt.applyDo(&o) }); err != nil {
+		return s.Fail("lock", s.Path, err)
 	}
 	if o.noWait {
 		lock = try
@@ -96,9 +91,9 @@ func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(contex
 
 // Do calls f once, while it holds the lock. It acquires the lock as [Mutex.Lock] does, and returns the error
 // of that without calling f. The context of f ends as soon as the lock is not held any more, with the reason
-// as its cause: f must then stop. It also ends with ctx, and has its values. If f has returned or panics, Do releases the lock,
-// which takes at most two seconds; a release that is not confirmed by then is logged, and continues in the
-// background.
+// as its cause: f must then stop. It also ends with ctx, and has its values. If f has returned
+// or panics, Do releases the lock, which takes at most two seconds; a release that is not confirmed by then is
+// logged, and continues in the background.
 //
 // Do returns the error of f, joined with [recipes.ErrNotHeld] and the reason if the lock was lost before f
 // returned: another client may have held it then. f may release the hold itself.

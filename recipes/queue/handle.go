@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/go-leaderelection/leaderelection/internal/grant"
+	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
@@ -44,13 +45,8 @@ func WithWorkers(n int) HandleOption {
 // Errors are [recipes.ErrInvalid] and those with which a loop over [Queue.Items] ends.
 func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item) error, opts ...HandleOption) error {
 	s := handleSettings{workers: 1}
-	for _, opt := range opts {
-		if opt == nil {
-			return q.wrapError("handle", fmt.Errorf("%w: an option is nil", recipes.ErrInvalid))
-		}
-		if err := opt.applyHandle(&s); err != nil {
-			return q.wrapError("handle", err)
-		}
+	if err := recipe.EachOption(opts, func(opt HandleOption) error { return opt.applyHandle(&s) }); err != nil {
+		return q.wrapError("handle", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

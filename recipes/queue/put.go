@@ -120,11 +120,8 @@ func (q *Queue) namePrefix(ctx context.Context, opts []PutOption) (string, error
 		return "", err
 	}
 	var o putOptions
-	for _, opt := range opts {
-		if opt == nil {
-			return "", fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
-		}
-		opt.applyPut(&o)
+	if err := recipe.EachOption(opts, func(opt PutOption) error { opt.applyPut(&o); return nil }); err != nil {
+		return "", err
 	}
 	if !o.at.IsZero() {
 		if q.layout != recipe.Kazoo { // kazoo's layout does not support a time

@@ -62,6 +62,19 @@ func New[O any](conn *zk.Conn, path string, options []O, apply func(O, *Setup)) 
 	return NewOwn[struct{}](conn, path, nil, options, apply)
 }
 
+// EachOption calls apply with each option. It returns the first error, or zkerror.ErrInvalid if an option is nil.
+func EachOption[O any](options []O, apply func(O) error) error {
+	for _, o := range options {
+		if any(o) == nil {
+			return fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
+		}
+		if err := apply(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // NewOwn is New for a package with its own options. They set the fields of own.
 func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply func(O, *Setup)) (*Setup, error) {
 	if conn == nil {
@@ -74,13 +87,10 @@ func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply fun
 		Conn: conn, Path: path, ACL: zk.WorldACL(zk.PermAll),
 		Log: slog.New(slog.DiscardHandler), own: own,
 	}
-	for _, o := range options {
-		if any(o) == nil {
-			return nil, fmt.Errorf("%w: an option is nil", zkerror.ErrInvalid)
-		}
-		apply(o, s)
-	}
+	err := EachOption(options, func(o O) error { apply(o, s); return nil })
 	switch {
+	case err != nil:
+		return nil, err
 	case s.err != nil:
 		return nil, s.err
 	case s.Log == nil:
