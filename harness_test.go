@@ -238,14 +238,7 @@ func (h *harness) requireNoElection() {
 }
 
 // createdIDs returns the paths of all candidates' znodes that were created so far.
-func (h *harness) createdIDs() (paths []string) {
-	for _, e := range h.srv.Log() {
-		if strings.HasPrefix(e.Created, node+"/") {
-			paths = append(paths, e.Created)
-		}
-	}
-	return paths
-}
+func (h *harness) createdIDs() []string { return bubble.Created(h.srv, node) }
 
 // watchedPaths returns the paths of the election node and of its children, once for each watch of
 // them at server 0.
@@ -268,13 +261,7 @@ func (h *harness) requireMet(hooks ...*zktest.Hook) {
 func isMet(hook *zktest.Hook) bool { return bubble.HasRun(hook) }
 
 // hold returns a hook that blocks requests until release is called.
-func (h *harness) hold() (hook zktest.HookFunc, release func()) {
-	released, release := bubble.Gate(h)
-	return func(q *zktest.Request) zktest.Verdict {
-		<-released
-		return zktest.Pass(q)
-	}, release
-}
+func (h *harness) hold() (hook zktest.HookFunc, release func()) { return bubble.Hold(h) }
 
 // forEachLoss runs f once for each loss, each time with new servers.
 func forEachLoss(t *testing.T, losses []lostreply.Fault, servers int, f func(h *harness, l lostreply.Fault)) {

@@ -240,23 +240,7 @@ func (w *harness) requireContenders(paths ...string) {
 }
 
 // created returns the paths of all contenders' znodes that were created during the test.
-func (w *harness) created() (paths []string) {
-	for _, e := range w.srv.Log() {
-		switch {
-		case strings.HasPrefix(e.Created, node+"/"):
-			paths = append(paths, e.Created)
-		case e.Code == 0 && isStampedCreate(e):
-			paths = append(paths, e.Path)
-		}
-	}
-	return paths
-}
-
-// isStampedCreate reports whether an entry is a create in one transaction with the write of the
-// lock's znode. The sequence number is missing in its path.
-func isStampedCreate(e zktest.Entry) bool {
-	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, node+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
-}
+func (w *harness) created() []string { return bubble.Created(w.srv, node) }
 
 // beforeCreate runs do before each create of a contender's znode.
 func (w *harness) beforeCreate(do zktest.HookFunc) {

@@ -5,6 +5,7 @@ package bubble
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,35 @@ func Gate(t testing.TB) (wait <-chan struct{}, open func()) {
 	open = sync.OnceFunc(func() { close(c) })
 	t.Cleanup(open)
 	return c, open
+}
+
+// Hold returns a hook that blocks requests until release is called. It is also called when the test ends.
+func Hold(t testing.TB) (hook zktest.HookFunc, release func()) {
+	wait, release := Gate(t)
+	return func(q *zktest.Request) zktest.Verdict {
+		<-wait
+		return zktest.Pass(q)
+	}, release
+}
+
+// Created returns the paths of the children of dir that were created so far. That of a sequential znode that was
+// created by a transaction lacks the number.
+func Created(srv *zktest.Server, dir string) (paths []string) {
+	for _, e := range srv.Log() {
+		switch {
+		case strings.HasPrefix(e.Created, dir+"/"):
+			paths = append(paths, e.Created)
+		case e.Code == 0 && IsStampedCreate(e, dir):
+			paths = append(paths, e.Path)
+		}
+	}
+	return paths
+}
+
+// IsStampedCreate reports whether an entry is the create of a contender for a lock, in one transaction with a write of
+// the znode of the queue.
+func IsStampedCreate(e zktest.Entry, dir string) bool {
+	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, dir+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
 }
 
 // Async calls f, which may block, in a new goroutine. The channel receives its result.

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/internal/testenv/lostreply"
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
@@ -177,7 +178,7 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 		h.requireRan(first, second)
 		names := map[string]bool{}
 		for _, e := range h.srv.Log() {
-			if e.Op == zktest.OpCreate && strings.HasPrefix(e.Path, dir+"/_c_") || isStampedCreate(e) {
+			if e.Op == zktest.OpCreate && strings.HasPrefix(e.Path, dir+"/_c_") || bubble.IsStampedCreate(e, dir) {
 				require.False(h, names[e.Path], "%s was used before", e.Path)
 				names[e.Path] = true
 			}
@@ -190,7 +191,7 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 func TestTrap40_GivesUpDuringCreate(t *testing.T) {
 	t.Run("the reply is late", func(t *testing.T) {
 		forEachKind(t, all, 1, func(h *harness) {
-			hook, open := h.delay()
+			hook, open := bubble.Hold(h)
 			h.srv.After(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
 			testGivesUpDuringCreate(h, open)
 		})

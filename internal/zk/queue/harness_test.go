@@ -233,23 +233,7 @@ func (h *harness) requireContenders(paths ...string) {
 }
 
 // created returns the paths of all contenders' znodes that were created so far.
-func (h *harness) created() (paths []string) {
-	for _, e := range h.srv.Log() {
-		switch {
-		case strings.HasPrefix(e.Created, dir+"/"):
-			paths = append(paths, e.Created)
-		case e.Code == 0 && isStampedCreate(e):
-			paths = append(paths, e.Path)
-		}
-	}
-	return paths
-}
-
-// isStampedCreate reports whether an entry is a create in one transaction with a write of the queue's
-// znode. The sequence number is missing in its path.
-func isStampedCreate(e zktest.Entry) bool {
-	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, dir+"/") && strings.HasSuffix(e.Path, "-")
-}
+func (h *harness) created() []string { return bubble.Created(h.srv, dir) }
 
 // cutAfterCreate lets the first create of a contender be applied, and cuts the connection before its
 // reply. No client can connect until reconnect.
@@ -274,13 +258,4 @@ func (h *harness) watched() (paths []string) {
 func (h *harness) requireRan(hooks ...*zktest.Hook) {
 	h.Helper()
 	bubble.RequireRun(h, hooks...)
-}
-
-// delay returns a hook that blocks requests until open is called.
-func (h *harness) delay() (hook zktest.HookFunc, open func()) {
-	wait, open := bubble.Gate(h)
-	return func(q *zktest.Request) zktest.Verdict {
-		<-wait
-		return zktest.Pass(q)
-	}, open
 }

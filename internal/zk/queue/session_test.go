@@ -302,7 +302,7 @@ func TestTrap22_NothingHangs(t *testing.T) {
 		"waiting":         func(h *harness, _ *client) { h.createContender() },
 		"disconnected":    func(h *harness, _ *client) { h.createContender() },
 		"creating": func(h *harness, _ *client) {
-			hook, open := h.delay()
+			hook, open := bubble.Hold(h)
 			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
 			time.AfterFunc(5*timeout, open)
 		},
