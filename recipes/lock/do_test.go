@@ -124,7 +124,7 @@ func TestDo_LockIsLost(t *testing.T) {
 	})
 }
 
-// The end of the caller's context ends the context of the function, which still holds the lock.
+// If the context of the caller is done, so is that of the function, which still holds the lock.
 func TestDo_ContextOfCallerEnds(t *testing.T) {
 	eachScope(t, func(w *harness, do scope) {
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -179,7 +179,7 @@ func TestDo_Reentrant(t *testing.T) {
 	})
 }
 
-// A wait survives the end of the session, and a hold does not.
+// A wait survives session expiry, and a hold does not.
 func TestDo_SessionEnds(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		w.allowOverlap = true // an operator ends sessions whose leases are valid

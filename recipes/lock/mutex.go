@@ -25,7 +25,7 @@ func NewMutex(conn *zk.Conn, path string, opts ...Option) (*Mutex, error) {
 }
 
 // Lock acquires the lock, and blocks until it is granted, also while ZooKeeper does not
-// answer, and across sessions: in a new session, the contender begins at the end of the queue.
+// answer, and across sessions: in a new session, the contender is behind all others.
 // If the context is done first, Lock returns its cause immediately, and the
 // contender's znode is removed in the background. Other errors:
 // [recipes.ErrDeleted], [recipes.ErrConnClosed],

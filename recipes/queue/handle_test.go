@@ -191,7 +191,7 @@ func TestHandle_AcknowledgementIsLost(t *testing.T) {
 	})
 }
 
-// An attempt that the end of the program interrupts does not count, unless the handler has rejected the item.
+// An attempt does not count if the program stops during it, unless the handler has rejected the item.
 func TestHandle_Interrupted(t *testing.T) {
 	run(t, func(h *harness) {
 		q := h.queueOn(h.connect(), config{maxAttempts: 1})

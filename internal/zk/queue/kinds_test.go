@@ -18,12 +18,12 @@ import (
 // public API: they hold for all users of a queue.
 type kind struct {
 	name string
-	base string // the end of the names of contenders of other programs
+	base string // the names of contenders of other programs end with it and a number
 	data string // of the contenders' znodes
 	// resumes reports that a contender whose lease has expired keeps its position, and has its turn
 	// again with the next lease. Otherwise it leaves.
 	resumes bool
-	left    error // the end of a turn by leave
+	left    error // the reason of a turn that leave has ended
 	noTurn  error // the error of a transaction after the turn
 	// prepare sets the functions of a client.
 	prepare func(c *client, session time.Duration)
