@@ -49,15 +49,14 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 			next, c.unread = c.unread[0], c.unread[1:]
 		}
 		// The next items are claimed while the loop's body runs.
-		err := c.requestItems()
+		if err := c.requestItems(); err != nil {
+			return err // Close returns the items, also next
+		}
 		if next != nil && next.Err() == nil { // otherwise monitorLease returns the item to the queue
 			next.d.received.Store(true)
 			if !yield(next, nil) {
 				return nil
 			}
-		}
-		if err != nil {
-			return err
 		}
 		if len(c.unread) > 0 {
 			continue
